@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -27,8 +28,67 @@ def test_a_slow_target() -> None:
         "median 20.0 ms (10 reads)"
     )
     assert found.share == pytest.approx(20 / 37)
+    stalled = "very command in flight was stalled for 200.0 ms, at most 20.0 ms at a time"
+    assert found.cause == f"E{stalled}; the median service time is 20.0 ms (10 reads)."
     transfer, wait = near(0.04)
     assert names(Story().tasks(10, ("target_service", wait), transfer)) == set()
+
+
+def served(story: Story, first_ns: int | None, status_ns: int, **columns: Any) -> None:
+    """Eight commands of 2 ms: first data or R2T after the one time, status the other time after the data."""
+    for _ in range(8):
+        last_ns = story.now + 2 * MS - status_ns
+        seen: dict[str, int] = {"data_first_ns": last_ns, "data_last_ns": last_ns}
+        if first_ns is None:
+            seen = {"data_pdu_count": 0}
+        elif columns.get("operation") == "write":
+            seen |= {"r2t_count": 1, "r2t_first_ns": story.now + first_ns}
+        else:
+            seen["data_first_ns"] = story.now + first_ns
+        story.task(("target_service", 2 * MS), **seen, **columns)
+
+
+@pytest.mark.parametrize(
+    ("rtt_ns", "first_ns", "status_ns", "operation", "median"),
+    [
+        # 200 ns beyond the RTT; for a write its status is an RTT later too
+        (800, 1_000, 0, "read", "200 ns"),
+        (800, 1_000, 100, "read", "300 ns"),
+        (800, 1_000, 900, "write", "300 ns"),
+        (800, 1_000, 800, "write", "200 ns"),
+        # an answer before the least RTT is no wait
+        (800, 700, 0, "read", "0 ns"),
+        (800, 700, 700, "write", "0 ns"),
+        # without data the whole latency is a wait for the target
+        (2 * MS - 3, None, 0, "read", "3 ns"),
+        # an unknown RTT explains nothing
+        (None, 900, 0, "read", "900 ns"),
+    ],
+)
+def test_service_time_is_what_the_rtt_does_not_explain(
+    rtt_ns: int | None, first_ns: int | None, status_ns: int, operation: str, median: str
+) -> None:
+    story = Story(rtt_to_target_ns=rtt_ns)
+    served(story, first_ns, status_ns, operation=operation)
+    found = story.found("slow_target")
+    assert found
+    assert found.text.endswith(f"; median {median} (8 {operation}s)")
+
+
+def test_reads_and_writes_have_medians_of_their_own() -> None:
+    story = Story(rtt_to_target_ns=0)
+    served(story, 500, 0)
+    served(story, 600, 7, operation="write")
+    found = story.found("slow_target")
+    assert found
+    assert found.text.endswith("; median 500 ns (8 reads) and 607 ns (8 writes)")
+
+
+def test_commands_in_flight_together_have_no_median_service_time() -> None:
+    found = Story().tasks(10, ("target_service", 20 * MS), queue_depth=2).found("slow_target")
+    assert found
+    assert found.text == "service time 200.0 ms with every command in flight stalled, at most 20.0 ms at a time"
+    assert found.cause == "Every command in flight was stalled for 200.0 ms, at most 20.0 ms at a time."
 
 
 def test_think_time_is_no_idle_gap() -> None:
@@ -48,6 +108,40 @@ def test_think_time_is_no_idle_gap() -> None:
     for _ in range(8):
         mixed.pause(101 * MS).task(("transfer", 10 * MS))
     assert names(mixed) == set()
+
+
+def test_an_idle_period_of_100_ms_is_think_time_and_the_longest_are_shown() -> None:
+    story = Story()
+    for length_ms in (1, 100, 1, 60, 70, 101, *[1] * 18):
+        story.task(("transfer", MS)).pause(length_ms * MS)
+    found = story.task(("transfer", MS)).found("initiator_think_time")
+    assert found
+    # 250 ms of these and of 25 commands of 1 ms: that of 101 ms is an idle gap
+    assert found.share == pytest.approx(250 / 275)
+    assert found.text.startswith("the initiator was idle 23 times within its I/O")
+    commands = [row["command_frame"] for row in story.rows["cycles"]]
+    assert found.frames == (commands[2], commands[4], commands[5])
+
+
+def test_the_three_latest_answers_to_r2ts_are_shown() -> None:
+    story = Story().tasks(10, ("initiator_service", MS), operation="write")
+    for number, late_ms in enumerate((1, 5, 4, None, 3)):
+        row = {"cycle": number, "r2t_ns": story.now, "r2t_frame": 100 + number, "data_first_frame": 200 + number}
+        story.rows["rounds"].append(row | ({} if late_ms is None else {"data_first_ns": story.now + late_ms * MS}))
+    found = story.found("slow_initiator")
+    assert found
+    assert found.frames == (101, 102, 104, 201, 202, 204)
+    # of 1, 3, 4 and 5 ms
+    assert found.text == "the initiator answered R2Ts late: median 3.5 ms from R2T to first Data-Out"
+
+
+def test_without_r2ts_the_waits_themselves_are_shown() -> None:
+    story = Story().tasks(10, ("initiator_service", MS), operation="write")
+    found = story.found("slow_initiator")
+    assert found
+    assert found.text == "the initiator answered R2Ts late"
+    ends = [row["frame"] for row in story.rows["budget"] if row["connection"] == 3]
+    assert found.frames == tuple(ends[:3])
 
 
 def test_a_slow_initiator() -> None:
@@ -78,6 +172,18 @@ def test_one_digest_error_is_reported() -> None:
     assert names(Story().task(("transfer", MS)).add("counters", **counters | {"connection": 4})) == set()
 
 
+def test_header_and_data_digest_errors_are_counted_apart() -> None:
+    story = Story().task(("transfer", MS))
+    for name, count, frame in (("header", 1, 70), ("data", 2, 60), ("data", 0, 50), ("data", 3, 80)):
+        story.add("counters", name=f"{name}_digest_error", severity="warning", count=count, first_frame=frame)
+    found = story.found("digest_errors")
+    assert found
+    assert found.text == "1 header digest error and 5 data digest errors"
+    assert found.frames == (60, 70, 80)
+    none = Story().task(("transfer", MS)).add("counters", name="data_digest_error", severity="warning", count=0)
+    assert none.found("digest_errors") is None
+
+
 @pytest.mark.parametrize(
     ("asked_ns", "answered_ns", "is_found"),
     [
@@ -97,8 +203,9 @@ def test_nops_without_an_answer(asked_ns: int, answered_ns: int | None, is_found
         assert found.frames == ((5, 6) if answered_ns else (5,))
         assert found.text == "1 NOP-Out without an answer for 5.0 s" + ("" if answered_ns else ", 1 without any")
     # what is missing from the capture may be the answer
-    story.connection["gap_bytes_to_initiator"] = 1
-    assert (story.found("nop_timeout") is not None) == (is_found and answered_ns is not None)
+    for direction in ("to_initiator", "to_target"):
+        story.connection |= {"gap_bytes_to_initiator": 0, "gap_bytes_to_target": 0, f"gap_bytes_{direction}": 1}
+        assert (story.found("nop_timeout") is not None) == (is_found and answered_ns is not None)
     assert names(Story().task(("transfer", MS)).add("nops", **nop | {"is_ping": False})) == set()
 
 
@@ -113,6 +220,20 @@ def test_the_finding_says_who_sent_the_nop(from_initiator: tuple[bool, bool], te
     found = story.found("nop_timeout")
     assert found
     assert found.text.startswith(text)
+
+
+def test_only_late_nops_are_counted_and_shown() -> None:
+    story = Story().task(("transfer", MS))
+    for number, after_s in enumerate((9, None, 1, 7)):
+        answer = {} if after_s is None else {"response_ns": (1_000 + after_s) * SECOND, "response_frame": 60 + number}
+        row = {"is_ping": True, "is_from_initiator": True, "request_ns": 1_000 * SECOND, "request_frame": 50 + number}
+        story.add("nops", **row | answer)
+    # an answer whose request was not captured
+    story.add("nops", is_ping=True, is_from_initiator=False, response_ns=1_009 * SECOND, response_frame=99)
+    found = story.found("nop_timeout")
+    assert found
+    assert found.text == "3 NOP-Outs without an answer for 5.0 s, 1 without any"
+    assert found.frames == (50, 51, 53, 60, 63)
 
 
 def test_aborts_with_function_and_lun() -> None:
@@ -133,6 +254,22 @@ def test_aborts_with_function_and_lun() -> None:
     # CLEAR ACA, TASK REASSIGN: nothing is given up
     for function in (3, 8):
         assert names(Story().task(("transfer", MS)).add("task_management", **abort | {"function": function})) == set()
+
+
+@pytest.mark.parametrize(("function", "is_found"), [(number, number in (1, 2, 4, 5, 6, 7)) for number in range(10)])
+def test_aborts_clears_and_resets_abort_commands(function: int, is_found: bool) -> None:
+    """RFC 7143, section 11.5.1: 3 is CLEAR ACA, 8 is TASK REASSIGN."""
+    story = Story().task(("transfer", MS)).add("task_management", function=function, function_text="RESET")
+    assert (story.found("task_aborts") is not None) == is_found
+
+
+def test_each_function_is_counted() -> None:
+    story = Story().task(("transfer", MS))
+    for function, text in ((1, "ABORT TASK"), (5, "LOGICAL UNIT RESET"), (1, "ABORT TASK")):
+        story.add("task_management", function=function, function_text=text)
+    found = story.found("task_aborts")
+    assert found
+    assert found.text == "the initiator aborted commands: ABORT TASK (2), LOGICAL UNIT RESET (1)"
 
 
 def commands_in_a_window(window: int, queue_depth: int, *, delay_ns: int = 0) -> Story:
@@ -160,11 +297,31 @@ def test_a_closed_command_window() -> None:
     assert found.text == (
         "24 of 39 commands waited for the command window to open (MaxCmdSN), with at most 8 commands in flight"
     )
-    assert {116, 208} <= set(found.frames)
+    # the first three that waited, each for the status that allows its number: that of the command eight before it
+    assert found.frames == (116, 117, 118, 208, 209, 210)
     # one more than the queue needs
     assert commands_in_a_window(9, 8).found("command_window_closed") is None
     # room was made long before the initiator used it
     assert commands_in_a_window(8, 32, delay_ns=5 * MS).found("command_window_closed") is None
+
+
+def test_commands_beyond_the_last_known_window_waited_for_the_last_status() -> None:
+    story = commands_in_a_window(8, 32)
+    for row in story.rows["cycles"][2:]:
+        # as after the status of the second command: nine commands are allowed
+        row["max_cmd_sn"] = story.rows["cycles"][1]["max_cmd_sn"]
+    found = story.found("command_window_closed")
+    assert found
+    assert found.text.startswith("24 of 39 commands waited")
+    assert 239 in found.frames
+
+
+@pytest.mark.parametrize("column", ["cmd_sn", "max_cmd_sn"])
+def test_a_command_window_needs_numbers_of_commands_and_of_statuses(column: str) -> None:
+    story = commands_in_a_window(8, 32)
+    for row in story.rows["cycles"]:
+        row[column] = None
+    assert story.found("command_window_closed") is None
 
 
 # --- used together
