@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from iscsitrace.analysis.findings import distance
 from iscsitrace.analysis.session import system_calls
 from iscsitrace.tables.table import Table
 from tests.support.story import SECOND, Story, names, near
@@ -95,6 +97,55 @@ def test_random_blocks_are_not_called_small() -> None:
         story.task(("propagation", 16 * MS), bytes=4_096, lba=(number * 7919) % 1_000 * 64)
     assert names(story) == {"queue_depth_low"}
     assert names(Story().tasks(16, ("propagation", 16 * MS), bytes=4_096)) == {"queue_depth_low", "block_size_small"}
+
+
+def test_several_commands_in_flight_are_described_as_such() -> None:
+    story = Story().tasks(16, ("propagation", 16 * MS), operation="write", queue_depth=4)
+    found = story.found("queue_depth_low")
+    assert found
+    facts = "keeps 4 writes of 128 KiB in flight (queue depth 4)"
+    assert (found.text, found.cause) == (f"the initiator {facts}; RTT 16.0 ms", f"It {facts}.")
+
+
+def test_a_finding_on_small_blocks_has_their_time_on_the_line_and_the_rtt() -> None:
+    # 64 KiB take 1.6384 ms at 40 MB/s
+    story = Story().tasks(12, ("propagation", 16 * MS), bytes=65_536).tasks(4, ("transfer", MS), bytes=65_536, lba=0)
+    found = story.add("senders", to_target=False, line_bytes_per_s=40_000_000).found("block_size_small")
+    assert found
+    # of 16 eleven follow another, and each of the last four begins where none ended
+    assert found.text == (
+        "the commands in flight take 1.6 ms on the line, the RTT is 16.0 ms: 64 KiB I/O is small for this path, "
+        "and 69 % of the commands are sequential"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lbas", "shown"),
+    [
+        # three in a row, of which none but the first begins elsewhere
+        ([900, 0, 8, 500, 100, 108, 116, 124], [4, 5, 6]),
+        ([0, 8, 16, 900], [0, 1, 2]),
+        ([0, 8, 900, 300, 308], [0, 1, 2]),
+        ([0, 8], [0, 1]),
+        ([0], [0]),
+    ],
+)
+def test_three_commands_in_a_row_show_sequential_work(lbas: list[int], shown: list[int]) -> None:
+    rows = [
+        {"cycle": place, "lba": lba, "block_count": 8, "bytes": 4_096, "operation": "read", "is_read": True}
+        for place, lba in enumerate(lbas)
+    ]
+    subject: Any = SimpleNamespace(transfers=table("cycles", *rows))
+    assert distance._one_after_another(subject) == shown
+
+
+def test_whole_system_calls_come_before_larger_blocks_in_the_gains() -> None:
+    story = Story()
+    for size in CUT * 5:
+        story.task(("propagation", 16 * MS), bytes=size, data_bytes=size)
+    found = story.found("block_size_small")
+    assert found
+    assert [gain.change for gain in found.gains] == ["500 KiB I/O", "256 KiB I/O", "1 MiB I/O"]
 
 
 # --- system calls

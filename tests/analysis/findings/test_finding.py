@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,6 +50,63 @@ def test_failures_come_first_then_the_largest_share() -> None:
     found.append(Finding(PROBLEMS["task_aborts"], "error", None, "", ()))
     assert [each.name for each in by_weight(found)] == ["task_aborts", "slow_target", "loss"]
     assert shown([5, None, 3, 5, *range(20, 40)]) == (3, 5, *range(20, 29))
+
+
+def test_a_finding_without_a_share_stands_with_those_of_none() -> None:
+    found = [
+        Finding(PROBLEMS["loss"], "warning", share, text, ()) for share, text in ((None, "a"), (0.0, "b"), (0.1, "c"))
+    ]
+    assert [each.text for each in by_weight(found)] == ["c", "a", "b"]
+
+
+def test_a_finding_without_frames_has_no_display_filter() -> None:
+    assert Finding(PROBLEMS["loss"], "info", 0.1, "", ()).display_filter is None
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "is_explained"), [(0.6, 0.3, True), (0.6, 0.29, False), (0.1, None, False), (None, None, True)]
+)
+def test_half_of_a_share_explains_it(own: float | None, other: float | None, is_explained: bool) -> None:
+    think = Finding(PROBLEMS["initiator_think_time"], "info", own, "", ())
+    waits = Finding(PROBLEMS["mirror_waits_for_farthest"], "info", other, "", ())
+    assert think.is_explained_by(waits) == is_explained
+
+
+CONDITIONS = {
+    "queue_depth_low": "at least 5 % of the busy time, with at least 8 reads",
+    "block_size_small": "under 1 MiB, and at least 50 % of the commands",
+    "r2t_rounds": "for at least 8 further R2Ts",
+    "r2t_late": "at least 8 R2Ts are more than 1 ms late",
+    "unsolicited_data_unused": "At least 50 % of the writes",
+    "restart_after_idle": "at least 4 times",
+    "congestion_window_small": "fewer than 4 restarts",
+    "loss": "at least 1 % of the busy time",
+    "uneven_connections": "at least 25 % of the time",
+    "command_window_closed": "At least 10 % of the commands, and at least 8, were sent within 1 ms after",
+    "nop_timeout": "took 5 s or more",
+    "capture_poor": "Less than 98 % of the stream bytes decoded or of the PDUs captured, or at least 5 % of the time",
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_a_condition_states_its_threshold(name: str) -> None:
+    assert CONDITIONS[name] in PROBLEMS[name].condition
+
+
+def test_the_diagnosis_of_an_only_connection_is_that_of_its_session() -> None:
+    diagnosis = examine(Story().tasks(8, ("propagation", 16 * MS)).source())
+    assert (diagnosis.sessions[0].is_separate, diagnosis.connections[3].is_separate) == (True, False)
+    assert (diagnosis.sessions[0].number, diagnosis.connections[3].number) == (0, 3)
+    assert diagnosis.connections[3].verdict.startswith("Connection 3 is latency-bound")
+    assert (diagnosis.sessions[0].jobs_ns, Story().opinion().jobs_ns) == (128 * MS, 0)
+    assert diagnosis.sessions[0].idle_fraction == 1.0
+
+
+def test_one_of_two_connections_has_a_diagnosis_of_its_own() -> None:
+    story = Story().tasks(8, ("propagation", 16 * MS))
+    story.rows["connections"].append(story.connection | {"connection": 4})
+    connections = examine(story.source()).connections
+    assert {number: each.is_separate for number, each in connections.items()} == {3: True, 4: True}
 
 
 def test_amounts_in_words() -> None:

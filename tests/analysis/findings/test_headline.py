@@ -31,6 +31,41 @@ def test_a_poor_capture() -> None:
     assert names(Story(rtt_to_initiator_ns=None).tasks(10, transfer)) == {"capture_poor"}
 
 
+def test_a_poor_capture_names_what_is_missing_and_the_first_frames_after_it() -> None:
+    story = Story().tasks(10, ("transfer", 95 * MS), ("unknown", 5 * MS))
+    # 900,000 and 980,000 of a million bytes each, and 60 PDUs of 1060 missing
+    story.connection |= {"explained_bytes_to_initiator": 900_000, "missing_pdu_count_to_target": 60}
+    story.connection |= {"stream_bytes_to_target": 1_000_000, "explained_bytes_to_target": 980_000}
+    for frame, name in enumerate(("capture_gap", "not_tcp", "sync_lost", "hole_abandoned", "header_assumed"), start=40):
+        story.add("counters", name=name, severity="info", count=1, first_frame=frame)
+    found = story.found("capture_poor")
+    assert found
+    assert found.text == (
+        "5 % of the time cannot be attributed; only 94 % of the stream bytes are decoded; "
+        "only 94 % of the PDUs were captured"
+    )
+    assert (found.share, found.frames, found.severity) == (0.05, (40, 42, 43, 44), "data_loss")
+
+
+def test_missing_bytes_alone_do_not_hide_the_limiter() -> None:
+    story = Story().tasks(10, ("transfer", 100 * MS))
+    story.connection["explained_bytes_to_initiator"] = 1
+    opinion = story.opinion()
+    assert [finding.name for finding in opinion.findings] == ["capture_poor"]
+    assert opinion.verdict == "Session 0 is line-bound: 100 % of the time is data transfer."
+
+
+def test_without_commands_an_unknown_rtt_matters_to_nothing() -> None:
+    assert names(Story(rtt_to_target_ns=None)) == set()
+
+
+def test_commands_that_moved_no_data_are_too_few() -> None:
+    story = Story().tasks(10, ("propagation", 16 * MS), operation="inquiry", data_bytes=0, bytes=0)
+    assert story.opinion().verdict.endswith("Only 0 commands moved data: too few to be sure.")
+    one = Story().task(("propagation", 16 * MS)).opinion().verdict
+    assert one.endswith("Only 1 command moved data: too few to be sure.")
+
+
 def test_a_poor_capture_gets_no_headline_if_it_hides_the_limiter() -> None:
     story = Story().tasks(10, ("propagation", 16 * MS), ("unknown", 17 * MS))
     assert story.opinion().verdict == (
