@@ -45,7 +45,7 @@ class PduDifference:
 
     kind: str
     connection: int | None
-    frame: int | None
+    frame: int
     text: str
     explanation: str | None
     evidence: str
@@ -98,7 +98,7 @@ def compare(pdus: Table, segments: Table, dissection: Dissection) -> Comparison:
         result.differences += _compare_matched(stream, dissection, segment_of)
         result.differences += _ours_only(stream, dissection)
         result.differences += [_tshark_only(stream, pdu, segment_of) for pdu in left]
-    result.differences.sort(key=lambda each: (each.frame or 0, each.kind))
+    result.differences.sort(key=lambda each: (each.frame, each.kind))
     return result
 
 

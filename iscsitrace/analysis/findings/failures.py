@@ -62,9 +62,7 @@ def _pings(case: Case) -> Observation | None:
     nops = nops.select(nops.raw("is_ping") & known(nops, "request_ns"))
     has_answer = known(nops, "response_ns")
     # where packets are missing from the capture, the answer can be among them
-    whole = [
-        row for row in subject.connections if not row["gap_bytes_to_target"] and not row["gap_bytes_to_initiator"]
-    ]
+    whole = [row for row in subject.connections if not row["gap_bytes_to_target"] and not row["gap_bytes_to_initiator"]]
     ends = {row["connection"]: row["time_last_ns"] for row in whole}
     last = np.array([ends.get(number, 0) for number in nops.raw("connection").tolist()], dtype=np.int64)
     until = np.where(has_answer, nops.raw("response_ns"), last)

@@ -28,6 +28,10 @@ def test_factors_of_less_than_a_hundredth_are_small() -> None:
     assert (rest.name, rest.unit, rest.a, rest.b, rest.share) == (ELSE, "", None, None, 0.375)
     assert log(rest.factor) == pytest.approx(0.0049)
     assert Explanation(2.0, 1.0, tuple(large)).small is None
+    # a factor of exactly one has a share of nothing
+    none = Explanation(2.0, 1.0, (difference("loss", 1.0, 0.0), difference("unknown", 1.0, 0.0))).small
+    assert none
+    assert (none.factor, none.share) == (1.0, 0.0)
     without_gap = Explanation(1.0, 1.0, (difference("loss", 1.001),)).small
     assert without_gap
     assert without_gap.share is None

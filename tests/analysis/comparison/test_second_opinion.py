@@ -269,3 +269,71 @@ def test_the_lun_of_a_nop_without_a_target_transfer_tag_is_reserved(tag: int, na
     nop_in = 0x20
     ours = [*OURS[:3], data_in(3, opcode=nop_in, target_transfer_tag=tag)]
     assert len(compared(ours, [*SHOWN[:3], shown(3, opcode=nop_in, **{name: 0})]).differences) == count
+
+
+@pytest.mark.parametrize("digest", ["header_digest_ok", "data_digest_ok"])
+@pytest.mark.parametrize(("verdict", "explanation"), [(1, "tshark_digest_layout"), (0, None), (None, None)])
+def test_a_pdu_shown_with_another_of_its_frames_is_explained_by_its_digest(
+    digest: str, verdict: int | None, explanation: str | None
+) -> None:
+    # PDU 2 is in frames 12 and 13, and tshark completes it in frame 12
+    ours = [*OURS[:2], data_in(2, frame_last=13, **{digest: verdict})]
+    segments = [*SEGMENTS[:2], segment(12, 2000, 500), segment(13, 2500, 500)]
+    assert explanations(compared(ours, SHOWN[:3], segments)) == [("frame", explanation)]
+    # frame 11 has no bytes of it
+    elsewhere = compared(ours, [*SHOWN[:2], shown(2, frame=11)], segments)
+    assert explanations(elsewhere) == [("frame", None)]
+
+
+def test_a_pdu_shown_with_a_frame_that_is_cut_or_has_a_hole() -> None:
+    ours = [*OURS[:2], data_in(2, frame_last=13)]
+    segments = [*SEGMENTS[:2], segment(12, 2000, 500), segment(13, 2500, 500)]
+    cut = compared(ours, SHOWN[:3], segments, weak(12, is_cut=True))
+    (difference,) = cut.differences
+    assert (difference.explanation, difference.evidence) == ("tshark_snaplen", "frame 12 (cut)")
+    assert difference.text == "completed in frame 13, by tshark in 12"
+    malformed = compared(ours, SHOWN[:3], segments, weak(12, is_malformed=True))
+    assert explanations(malformed) == [("frame", None)]
+    # a cut frame of another PDU is no evidence
+    elsewhere = compared(ours, [*SHOWN[:2], shown(2, frame=11)], segments, weak(11, is_cut=True))
+    assert explanations(elsewhere) == [("frame", None)]
+    hole = compared(ours, SHOWN[:3], [*segments[:3], segment(13, 2600, 400)])
+    assert explanations(hole) == [("frame", "tshark_capture_gap")]
+
+
+def test_a_pdu_shown_with_a_frame_that_repeats_its_bytes() -> None:
+    for kind in ("copy", "retransmission", "probe", "new"):
+        segments = [*SEGMENTS, segment(14, 2000, segment_class=kind)]
+        result = compared(OURS, [*SHOWN[:2], shown(2, frame=14), SHOWN[3]], segments)
+        assert explanations(result) == [("frame", None if kind == "new" else "tshark_duplicate_copy")]
+        assert result.differences[0].evidence == ("" if kind == "new" else f"frame 14 is a {kind}")
+
+
+def test_a_false_header_is_found_from_either_end_of_its_frame() -> None:
+    def false(place_bytes: int | None, place_tail_bytes: int | None) -> list[tuple[str, str | None]]:
+        values = {"opcode": DATA_IN, "initiator_task_tag": 99}
+        pdu = ShownPdu(12, values, 12, place_bytes, place_tail_bytes)
+        return explanations(compared(OURS, [*SHOWN, pdu]))
+
+    inside, outside = [("tshark_only", "tshark_false_pdu")], [("tshark_only", None)]
+    # PDU 2 is from 2000 to 3000: a header at its first byte would be its own
+    assert false(1, None) == false(None, 999) == false(None, 1) == inside
+    assert false(0, None) == false(None, 1000) == outside
+    # without any place it begins after its frame, where PDU 3 begins
+    assert false(None, None) == outside
+
+
+def test_a_header_without_a_captured_frame_has_no_place() -> None:
+    values = {"opcode": DATA_IN, "initiator_task_tag": 99}
+    for frame in (None, 77):
+        assert explanations(compared(OURS, [*SHOWN, ShownPdu(12, values, frame, 100, None)])) == [("tshark_only", None)]
+
+
+def test_fields_that_one_side_lacks_do_not_tell_pdus_apart() -> None:
+    ours = [*OURS[:2], data_in(2, data_sn=None), OURS[3]]
+    theirs = [*SHOWN[:3], ShownPdu(13, {"opcode": DATA_IN, "initiator_task_tag": 7}, 13, 0, None)]
+    result = compared(ours, theirs)
+    assert (result.matched_pdu_count, [each.text for each in result.differences]) == (
+        4,
+        ["data_sn: ours None, tshark 2"],
+    )

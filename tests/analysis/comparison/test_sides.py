@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from iscsitrace.analysis.comparison import sides
 from tests.support.story import SENDER, Story
 from tests.support.tables_by_hand import MS
@@ -49,3 +51,45 @@ def test_keys_differ_by_what_is_in_force_except_for_names() -> None:
     a = keyed(MaxBurstLength="1", InitialR2T="Yes", TargetName="x", MaxConnections="1")
     b = keyed(ImmediateData="No", InitialR2T="No", TargetName="y", MaxConnections="1")
     assert sides.differing_keys(a, b) == ["MaxBurstLength", "InitialR2T", "ImmediateData"]
+
+
+def test_without_a_model_the_throughput_is_that_of_the_busy_time() -> None:
+    """Five commands are too few for the model."""
+    side = side_of(Story().tasks(5, ("propagation", 3 * MS), ("transfer", MS), bytes=500_000, data_bytes=500_000))
+    assert side.measured is None
+    assert side.throughput_bytes_per_s == 5 * 500_000 / 0.020
+    assert side.as_dict()["model_throughput_bytes_per_s"] is None
+    assert (side.share("transfer"), side.jobs_ns, side.queue_depth) == (0.25, 20 * MS, 1)
+
+
+def test_the_throughput_of_the_model_stands_beside_the_measured_one() -> None:
+    side = side_of(Story().tasks(8, ("propagation", 16 * MS), ("target_service", 4 * MS)))
+    # 128 KiB in an RTT of 16 ms and 4 ms of service
+    assert side.as_dict()["model_throughput_bytes_per_s"] == pytest.approx(131_072 / 0.020)
+    assert side.as_dict()["throughput_bytes_per_s"] == pytest.approx(131_072 / 0.020)
+
+
+def test_without_packets_or_windows_there_is_nothing_to_share() -> None:
+    story = Story().tasks(8, ("transfer", MS))
+    story.connection["packets_to_initiator"] = 0
+    assert (side_of(story).retransmitted_share, side_of(story).window_bytes) == (0.0, None)
+    unknown = side_of(story.add("senders", to_target=False, rwnd_max_bytes=None))
+    assert (unknown.window_bytes, unknown.loss_count) == (None, 0)
+    assert side_of(story.add("senders", to_target=False, rwnd_max_bytes=1)).window_bytes == 1
+
+
+@pytest.mark.parametrize(("reads", "writes", "packets"), [(3, 2, 200), (2, 2, 7), (2, 3, 7)])
+def test_of_few_commands_the_direction_is_that_of_most_bytes(reads: int, writes: int, packets: int) -> None:
+    story = Story().tasks(reads, ("transfer", MS)).tasks(writes, ("transfer", MS), operation="write")
+    story.connection |= {"packets_to_initiator": 200, "packets_to_target": 7}
+    assert side_of(story).packet_count == packets
+
+
+def test_keys_are_those_of_the_first_connection() -> None:
+    story = Story().tasks(8, ("transfer", MS))
+    story.rows["connections"].append(story.connection | {"connection": 2})
+    for connection, value in ((3, "Yes"), (2, "No")):
+        row = {"effective_initiator": value, "effective_target": value, "source": "negotiated"}
+        story.add("parameters", connection=connection, key="InitialR2T", **row)
+    assert side_of(story).keys == {"InitialR2T": sides.Key(None, None, "No")}
+    assert side_of(story).connection_count == 1
