@@ -154,9 +154,7 @@ class _Making:
 
 def _sacks(sacks: Table, view: View, edges_ns: Array | None) -> dict[bool, Bars]:
     times = sacks.raw("time_ns")
-    is_here = (
-        (sacks.raw("connection") == view.connection) & (sacks.raw("to_target") == view.to_target) & view.covers(times)
-    )
+    is_here = view.is_of(sacks) & view.covers(times)
     made = {}
     for is_duplicate in (False, True):
         chosen = is_here & (sacks.raw("is_duplicate") == is_duplicate)
@@ -168,9 +166,7 @@ def _sacks(sacks: Table, view: View, edges_ns: Array | None) -> dict[bool, Bars]
 
 def _pdus(pdus: Table, view: View) -> tuple[dict[str, Line], int]:
     times = pdus.raw("time_first_ns")
-    is_here = (
-        (pdus.raw("connection") == view.connection) & (pdus.raw("to_target") == view.to_target) & view.covers(times)
-    )
+    is_here = view.is_of(pdus) & view.covers(times)
     count = int(is_here.sum())
     if count > PDU_LIMIT:
         return {}, count

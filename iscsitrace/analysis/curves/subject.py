@@ -34,13 +34,13 @@ def describe(captures: Sequence[str], connections: Table, coverage: Sequence[Cov
     rows = [row for row in connections.rows() if row["connection"] in view.connections]
     parts = [part for part in coverage if part.connection in view.connections]
     positions = {tap.position(row["rtt_to_initiator_min_ns"], row["rtt_to_target_min_ns"]) for row in rows}
-    is_one = len(rows) == 1
+    only = rows[0] if len(rows) == 1 else None
     return Subject(
         captures=tuple("/".join(PurePath(name).parts[-2:]) for name in captures),
         origin_ns=view.origin_ns,
         connections=tuple(_connection(row) for row in rows),
-        rtt_to_initiator_ns=rows[0]["rtt_to_initiator_min_ns"] if is_one else None,
-        rtt_to_target_ns=rows[0]["rtt_to_target_min_ns"] if is_one else None,
+        rtt_to_initiator_ns=only["rtt_to_initiator_min_ns"] if only else None,
+        rtt_to_target_ns=only["rtt_to_target_min_ns"] if only else None,
         tap_position=positions.pop() if len(positions) == 1 else None,
         explained_bytes_share=_share(sum(p.explained_bytes for p in parts), sum(p.stream_bytes for p in parts)),
         pdu_share=_share(sum(p.pdu_count for p in parts), sum(p.pdu_count + p.missing_pdu_count for p in parts)),

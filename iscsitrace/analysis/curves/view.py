@@ -49,6 +49,11 @@ class View:
         """The connection of a plot of one connection."""
         return self.connections[0]
 
+    def is_of(self, table: Table) -> Array:
+        """Which rows are of the connection and direction of a plot of one connection."""
+        is_member: Array = table.raw("connection") == self.connection
+        return is_member & (table.raw("to_target") == self.to_target)
+
     def covers(self, times_ns: Array) -> Array:
         """Which instants are within the view."""
         return (times_ns >= self.start_ns) & (times_ns <= self.end_ns)

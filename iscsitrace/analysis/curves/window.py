@@ -76,10 +76,9 @@ def prepare(
 
 def _rows(table: Table, view: View) -> slice:
     """The rows of the view's connection and direction, which are adjacent and in order of time."""
-    is_wanted = (table.raw("connection") == view.connection) & (table.raw("to_target") == view.to_target)
-    count = int(is_wanted.sum())
-    first = int(is_wanted.argmax()) if count else 0
-    return slice(first, first + count)
+    is_wanted = view.is_of(table)
+    first = int(np.append(is_wanted, True).argmax())
+    return slice(first, first + int(is_wanted.sum()))
 
 
 def _line(window: Table, name: str, rows: slice, view: View, edges_ns: Array | None) -> Line:
@@ -118,11 +117,7 @@ def _estimates(window: Table, rows: slice, view: View, edges_ns: Array | None) -
 
 def _retransmissions(retransmissions: Table, owin: Line, view: View, edges_ns: Array | None) -> dict[str, Line]:
     times = retransmissions.raw("time_ns")
-    is_here = (
-        (retransmissions.raw("connection") == view.connection)
-        & (retransmissions.raw("to_target") == view.to_target)
-        & view.covers(times)
-    )
+    is_here = view.is_of(retransmissions) & view.covers(times)
     causes = retransmissions["cause"]
     found = {}
     for cause in retransmissions.words("cause"):
@@ -139,12 +134,7 @@ def _recoveries(recoveries: Table, view: View) -> Spans:
     starts, ends = recoveries.raw("time_first_ns"), recoveries.raw("time_last_ns")
     # a loss without an end lasts to the end of the view
     ends = np.where(ends == _NULL, view.end_ns, ends)
-    is_here = (
-        (recoveries.raw("connection") == view.connection)
-        & (recoveries.raw("to_target") == view.to_target)
-        & (starts <= view.end_ns)
-        & (ends >= view.start_ns)
-    )
+    is_here = view.is_of(recoveries) & (starts <= view.end_ns) & (ends >= view.start_ns)
     if is_here.sum() > RECOVERY_LIMIT:
         return tasks.union(starts[is_here], ends[is_here], view)
     return Spans(starts[is_here], ends[is_here])

@@ -87,6 +87,24 @@ def test_a_ladder_names_pdus_as_the_rfc_does_and_shows_their_bytes() -> None:
     assert drawn.cycles == ("0 read",)
 
 
+OPCODES = {
+    0x00: "NOP-Out", 0x01: "Command", 0x02: "Task Management", 0x03: "Login Request", 0x04: "Text Request",
+    0x05: "Data-Out", 0x06: "Logout Request", 0x10: "SNACK", 0x20: "NOP-In", 0x21: "Response",
+    0x22: "Task Management Response", 0x23: "Login Response", 0x24: "Text Response", 0x25: "Data-In",
+    0x26: "Logout Response", 0x31: "R2T", 0x32: "Asynchronous Message", 0x3F: "Reject",
+}  # fmt: skip
+"""RFC 7143, section 11.2.1.2."""
+
+
+def test_every_opcode_of_the_rfc_has_its_title() -> None:
+    drawn = ladder_of([pdu(opcode, 1, 2) for opcode in range(0x40)])
+    titles = {opcode: OPCODES.get(opcode, f"opcode 0x{opcode:02x}") for opcode in range(0x40)}
+    # of more than 60 PDUs the first are labelled
+    assert [each.title for each in drawn.pdus] == list(titles.values())[:60]
+    (last,) = ladder_of([pdu(0x3F, 1, 2)]).pdus
+    assert last.title == "Reject"
+
+
 def test_a_pdu_ends_with_its_last_byte_or_where_its_end_is_missing_with_its_first() -> None:
     drawn = ladder_of([pdu(0x25, 3, 9), pdu(0x25, 10, None)])
     assert [(each.first_ns, each.last_ns) for each in drawn.pdus] == [(3 * MS, 9 * MS), (10 * MS, 10 * MS)]

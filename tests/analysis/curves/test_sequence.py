@@ -191,3 +191,8 @@ def test_packets_are_decimated_beyond_the_limit() -> None:
     found = curves(*segments, detail=Detail(limit=2, columns=1))
     assert found.is_decimated
     assert (found.segments["new"].lows.tolist(), found.segments["new"].highs.tolist()) == ([0], [3])
+
+
+def test_a_zero_window_is_at_the_offset_of_its_ack() -> None:
+    found = curves(ack(110, 10, 0), ack(120, 20, 1), ack(130, 30, 0))
+    assert points(found.zero_windows) == [(110, 10), (130, 30)]

@@ -25,7 +25,7 @@ def points(line: Any) -> list[tuple[int, int]]:
     return list(zip(line.times_ns.tolist(), line.values.tolist(), strict=True))
 
 
-@pytest.mark.parametrize("rows", [1, 2, 100])
+@pytest.mark.parametrize("rows", [1, 2, 3, 100])
 def test_a_stream_carries_what_was_sent_in_its_direction(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     monkeypatch.setattr(decimation, "CHUNK_ROWS", rows)
     found = streams.prepare(

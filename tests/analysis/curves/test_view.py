@@ -64,6 +64,8 @@ def test_commands_bring_their_connection_and_a_margin_of_a_twenty_fifth() -> Non
     assert (shown(cycles=range(2, 3)).start_ns, shown(cycles=range(2, 3)).end_ns) == (1_239, 1_511)
     # a command after which nothing is known is 1 ns long
     assert (shown(cycles=range(3, 4)).start_ns, shown(cycles=range(3, 4)).end_ns) == (1_999, 2_002)
+    odd = view.of_connection(CONNECTIONS, table("cycles", command(0, 0, 2_001, None)), Zoom(cycles=range(1)), 7)
+    assert (odd.start_ns, odd.end_ns) == (2_000, 2_003)
     # another connection than that of the commands was requested
     assert shown(cycles=range(2), connection=1).connections == (1,)
     assert shown(cycles=range(2), session=1).connections == (2,)

@@ -309,6 +309,13 @@ def test_the_line_rate_is_known_within_two_percent() -> None:
     assert (gain.low, gain.high) == (pytest.approx(1 + 16 / 4 * 0.98), pytest.approx(1 + 16 / 4 * 1.02))
 
 
+def test_a_session_that_reads_and_writes_has_no_gains() -> None:
+    story = Story().tasks(10, ("propagation", 16 * MS))
+    found = story.tasks(10, ("propagation", 16 * MS), operation="write").found("queue_depth_low")
+    assert found
+    assert found.gains == ()
+
+
 @pytest.mark.parametrize(
     ("reads", "writes", "word"), [(18, 2, "read"), (17, 3, "command"), (3, 17, "command"), (2, 19, "write")]
 )

@@ -223,3 +223,12 @@ def test_a_finding_reports_the_system_call_and_shows_one() -> None:
     # the first three of its tasks
     assert found.frames == (11, 12, 13, 14, 15, 16)
     assert "max_sectors_kb" in " ".join(found.advice)
+
+
+def test_the_system_call_is_in_the_document_of_a_session() -> None:
+    story = Story()
+    for size in CUT * 5:
+        story.task(("propagation", 16 * MS), bytes=size)
+    call = {"bytes": 500 * KB, "pieces": list(CUT), "count": 5, "is_at_once": False}
+    assert story.opinion().as_dict()["system_call"] == call
+    assert Story().tasks(8, ("propagation", 16 * MS)).opinion().as_dict()["system_call"] is None

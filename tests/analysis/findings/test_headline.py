@@ -184,6 +184,8 @@ def test_a_session_without_commands() -> None:
     story = Story()
     story.rows["cycles"].append({"cycle": 0, "session": 0, "connection": 3})
     assert story.opinion().verdict == "Session 0 has no command with a status: there is no time to break down."
+    # a command that took no time
+    assert Story().task(("transfer", 0)).opinion().verdict.endswith(": there is no time to break down.")
 
 
 # --- which cause the sentence names
