@@ -223,6 +223,14 @@ def test_the_bandwidth_delay_product_needs_line_and_rtt(line: int | None, rtt_ns
     assert transport._capacity(subject, {"line_bytes_per_s": line}) == ""
 
 
+@pytest.mark.parametrize(("line", "product"), [(12_800, "12 KiB"), (13_824, "14 KiB")])
+def test_a_product_of_half_a_unit_is_rounded_to_the_even_one(line: int, product: str) -> None:
+    """12.5 and 13.5 KiB in a second."""
+    subject: Any = SimpleNamespace(path_ns=SECOND)
+    words = f"; the bandwidth-delay product is {product} (0.0 MB/s x 1.0 s)"
+    assert transport._capacity(subject, {"line_bytes_per_s": line}) == words
+
+
 def test_a_cwnd_limited_sender_is_named_with_its_losses() -> None:
     story = held("congestion_window").add("senders", **SENDER, recovery_count=1)
     found = story.found("congestion_window_small")
