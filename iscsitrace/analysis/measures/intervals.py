@@ -19,7 +19,7 @@ def union_length(starts: NDArray[Any], ends: NDArray[Any]) -> int:
     # an interval adds the time after the furthest end before it
     reached = np.concatenate([starts[:1], np.maximum.accumulate(ends)[:-1]])
     added = ends - np.maximum(starts, reached)
-    return int(added[added > 0].sum())
+    return int(np.maximum(added, 0).sum())
 
 
 def covered_until(starts: NDArray[Any], ends: NDArray[Any], instants: NDArray[Any]) -> NDArray[Any]:

@@ -48,6 +48,30 @@ def test_parts_add_up_and_the_largest_except_transfer_limits() -> None:
     assert whole.is_line_bound
 
 
+def test_shares_are_of_all_time_and_busy_shares_without_the_gaps() -> None:
+    parts = {"transfer": 30, "propagation": 20, "initiator_think": 50}
+    whole = Budget(dict.fromkeys(PARTS, 0) | parts, between_jobs_ns=40)
+    assert {part: share for part, share in whole.shares.items() if share} == {
+        "transfer": 0.3,
+        "propagation": 0.2,
+        "initiator_think": 0.5,
+    }
+    assert {part: share for part, share in whole.busy_shares.items() if share} == {
+        "transfer": 30 / 60,
+        "propagation": 20 / 60,
+        "initiator_think": 10 / 60,
+    }
+    assert (whole.limiter, whole.is_line_bound, whole.idle_fraction) == ("propagation", False, 0.7)
+    nothing = Budget(dict.fromkeys(PARTS, 0))
+    assert set(nothing.shares.values()) == set(nothing.busy_shares.values()) == {0.0}
+
+
+@pytest.mark.parametrize(("transfer", "is_line_bound"), [(49, False), (50, False), (51, True)])
+def test_more_than_half_of_the_busy_time_is_line_bound(transfer: int, is_line_bound: bool) -> None:
+    parts = dict.fromkeys(PARTS, 0) | {"transfer": transfer, "propagation": 100 - transfer, "initiator_think": 900}
+    assert Budget(parts, between_jobs_ns=900).is_line_bound is is_line_bound
+
+
 def test_an_empty_breakdown_has_no_limiter_and_no_idle_fraction() -> None:
     nothing = Budget(dict.fromkeys(PARTS, 0))
     assert (nothing.limiter, nothing.idle_fraction, nothing.is_line_bound) == (None, None, False)
@@ -91,6 +115,11 @@ def test_how_long_an_idle_span_has_to_be_for_a_gap(lengths_ms: list[int], pauses
     assert budgets.between_jobs_ns(np.array(lengths_ms) * MS) == pauses_ms * MS
 
 
+def test_think_time_is_up_to_ten_upper_quartiles() -> None:
+    # of 0 to 100 ms three quarters are no longer than 75
+    assert budgets.longest_think_ns(np.arange(101) * MS) == 750 * MS
+
+
 def test_idle_gaps_do_not_count_for_the_line_limit() -> None:
     work = [("transfer", 51 * MS), ("propagation", 49 * MS)]
     whole = budgets.of_connections(budget_table(stretches([*work, ("initiator_think", 500 * MS), *work])))[0]
@@ -111,9 +140,15 @@ def test_a_session_of_several_connections_has_a_separate_breakdown() -> None:
         2: 10,
         3: 7,
     }
-    assert len(budgets.rows_of(rows, session=1)) == 1
-    assert len(budgets.rows_of(rows, session=0)) == 1
-    assert len(budgets.rows_of(rows, connection=2)) == 1
+    # of session 0 the row of its connection, of session 1 its own, and of connection 2 none of these
+    first_row = {"session": 0}, {"session": 1}, {"connection": 2}
+    assert [budgets.rows_of(rows, **wanted).raw("time_last_ns").tolist() for wanted in first_row] == [
+        [1_010],
+        [1_015],
+        [1_010],
+    ]
+    assert budgets.rows_of(rows, session=0).raw("connection").tolist() == [0]
+    assert len(budgets.rows_of(rows, session=7)) == len(budgets.rows_of(rows, connection=7)) == 0
 
 
 @given(

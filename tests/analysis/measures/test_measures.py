@@ -16,6 +16,7 @@ from iscsitrace.analysis.measures import (
     distribution,
     intervals,
     operations,
+    parameters,
     selection,
     volumes,
 )
@@ -46,6 +47,39 @@ def test_union_length_against_counting_instants(pairs: list[tuple[int, int]]) ->
     starts, ends = (np.array([pair[side] for pair in pairs], dtype=np.int64) for side in (0, 1))
     covered = sum(any(start <= instant < end for start, end in pairs) for instant in range(41))
     assert intervals.union_length(starts, ends) == covered
+
+
+pairs_in_time = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=6)
+
+
+def ends_of(pairs: list[tuple[int, int]]) -> tuple[Any, Any]:
+    starts, ends = (np.array([pair[side] for pair in pairs], dtype=np.int64) for side in (0, 1))
+    return starts, ends
+
+
+def instants_of(pairs: list[tuple[int, int]]) -> set[int]:
+    return {instant for start, end in pairs for instant in range(start, end)}
+
+
+def in_order(instants: set[int]) -> list[tuple[int, int]]:
+    """The same time as intervals that do not touch."""
+    begins = sorted(each for each in instants if each - 1 not in instants)
+    return list(zip(begins, sorted(each + 1 for each in instants if each + 1 not in instants), strict=True))
+
+
+@given(pairs_in_time, pairs_in_time)
+def test_merged_and_common_time_against_counting_instants(
+    one: list[tuple[int, int]], other: list[tuple[int, int]]
+) -> None:
+    starts, ends = intervals.merged(*ends_of(one))
+    assert list(zip(starts.tolist(), ends.tolist(), strict=True)) == in_order(instants_of(one))
+    common = intervals.intersection(starts, ends, *intervals.merged(*ends_of(other)))
+    found = list(zip(common[0].tolist(), common[1].tolist(), strict=True))
+    assert instants_of(found) == instants_of(one) & instants_of(other)
+    assert all(start < end for start, end in found)
+    moments = np.arange(22)
+    before = [sum(each < moment for each in instants_of(one)) for moment in range(22)]
+    assert intervals.covered_until(starts, ends, moments).tolist() == before
 
 
 def test_volumes_over_the_active_time() -> None:
@@ -106,6 +140,57 @@ def test_block_sizes_leave_out_commands_without_data() -> None:
     ]
 
 
+def test_the_commonest_sizes_are_shown_and_the_others_summed() -> None:
+    counts = {"read": {512: 3, 4_096: 9, 8_192: 3, 65_536: 1}, "write": {512: 2}}
+    rows = [
+        {"operation": operation, "bytes": size, "cycle_count": count}
+        for operation, sizes in counts.items()
+        for size, count in sizes.items()
+    ]
+    found = operations.largest_counts(rows, 2)
+    # of equal counts the smaller size
+    assert [row["bytes"] for row in found["read"].shown] == [4_096, 512]
+    assert (found["read"].other_count, found["read"].other_cycle_count) == (2, 4)
+    assert (len(found["write"].shown), found["write"].other_count, found["write"].other_cycle_count) == (1, 0, 0)
+
+
+def test_queue_depths_are_counted() -> None:
+    rows = [{"cycle": number, "queue_depth": depth} for number, depth in enumerate((1, 2, 2, 8))]
+    found = volumes.queue_depths(table("cycles", *rows))
+    assert found == {"p50": 2, "p95": 8, "p99": 8, "max": 8, "cycles_by_queue_depth": {1: 1, 2: 2, 8: 1}}
+
+
+def test_commands_without_a_session_count_in_the_total_alone() -> None:
+    rows = [{"cycle": number, "session": session} for number, session in enumerate((5, None, 2, 5))]
+    found = [(each.session, each.cycle_count) for each in volumes.measure(table("cycles", *rows))]
+    assert found == [(2, 1), (5, 2), (None, 4)]
+
+
+@pytest.mark.parametrize(
+    ("initiator", "target", "value"),
+    [
+        ("Yes", "Yes", "Yes"),
+        (None, None, None),
+        ("8192", "4096", "initiator 8192, target 4096"),
+        ("8192", None, "initiator 8192"),
+        (None, "4096", "target 4096"),
+    ],
+)
+def test_a_parameter_has_one_value_or_one_of_each_side(
+    initiator: str | None, target: str | None, value: str | None
+) -> None:
+    assert parameters.negotiated({"effective_initiator": initiator, "effective_target": target}) == value
+
+
+def test_connections_with_the_same_parameter_stand_together() -> None:
+    def row(connection: int, value: str, source: str = "negotiated") -> dict[str, Any]:
+        both = {"effective_initiator": value, "effective_target": value}
+        return {"connection": connection, "key": "InitialR2T", "source": source} | both
+
+    rows = [row(1, "Yes"), row(2, "No", "default"), row(3, "Yes", "offered"), row(4, "Yes")]
+    assert parameters.by_value(rows) == {("InitialR2T", "Yes"): [1, 4], ("InitialR2T", "No"): [2]}
+
+
 def counter(name: str, severity: str, count: int, **more: Any) -> dict[str, Any]:
     return {"name": name, "severity": severity, "count": count, **more}
 
@@ -163,6 +248,20 @@ def test_top_of_times_that_ran_backwards() -> None:
     assert selection.pick(table("cycles", *rows), top=9)["cycle"].tolist() == [3, 2, 0, 1]
 
 
+def test_commands_without_a_status_are_listed_beside_the_slowest() -> None:
+    rows = [
+        {"cycle": number, "command_first_ns": 10, "status_ns": status_ns}
+        for number, status_ns in enumerate([70, None, 90, 10, 120])
+    ]
+    slow, unknown = selection.slowest(table("cycles", *rows), 3)
+    assert (slow["cycle"].tolist(), unknown["cycle"].tolist()) == ([4, 2, 0], [1])
+
+
+def test_the_first_packet_is_that_of_any_connection() -> None:
+    assert selection.first_packet_ns(table("connections", {"time_first_ns": 9}, {"time_first_ns": 5})) == 5
+    assert selection.first_packet_ns(table("connections")) is None
+
+
 def test_selection_of_an_unknown_operation() -> None:
     with pytest.raises(InputInvalid, match=r"unknown operation: raed; known are .*read"):
         selection.pick(table("cycles"), operations=["raed"])
@@ -173,5 +272,9 @@ def test_display_filter() -> None:
     assert selection.display_filter(cycles.row(1)) == (
         "tcp.stream==1 && iscsi.initiatortasktag==0x00000011 && frame.number>=22 && frame.number<=210"
     )
+    assert selection.frames_filter([9, 3, 12]) == "frame.number in {3, 9, 12}"
+    # data before its command and after its status
+    row = cycles.row(1) | {"data_first_frame": 7, "data_last_frame": 300}
+    assert selection.display_filter(row).endswith("frame.number>=7 && frame.number<=300")
     # without a status its end is unknown
     assert selection.display_filter(cycles.row(2)).endswith("frame.number>=220")

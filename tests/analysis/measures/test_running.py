@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iscsitrace.analysis.measures import volumes
+from iscsitrace.analysis.measures import operations, volumes
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.intervals import union_length
-from iscsitrace.analysis.measures.running import active_time, distribution
+from iscsitrace.analysis.measures.running import active_time, distribution, totals
 from iscsitrace.analysis.measures.running.active_time import ActiveTime
 from iscsitrace.analysis.measures.running.distribution import EXACT, Distribution
 from iscsitrace.analysis.measures.running.totals import Totals
@@ -57,6 +57,30 @@ def test_percentiles_of_many_values_are_within_a_twentieth_of_a_percent(most: in
         # the middle of a class of integers may be half of one away
         assert abs(value - expected) <= expected / 2000 + 0.5, name
     assert found.percentiles()["max"] == exact["max"]
+
+
+def test_beyond_the_exact_values_a_percentile_is_the_middle_of_its_class() -> None:
+    """From 2048 on a class has two values, from 4096 on four, so that it is never wider than a thousandth."""
+    found = Distribution(exact=3)
+    found.add(np.array([9, 2_048, 2_048]))
+    assert found.percentiles() == {"p50": 2_048, "p95": 2_048, "p99": 2_048, "max": 2_048}
+    found.add(np.array([4_102]))
+    # 4102 is in the class from 4100 to 4103, whose middle is 4102
+    assert found.percentiles() == {"p50": 2_049, "p95": 4_102, "p99": 4_102, "max": 4_102}
+    found.add(np.array([2_047] * 5))
+    assert found.percentiles()["p50"] == 2_047
+
+
+def test_a_percentile_is_never_beyond_the_least_and_the_most() -> None:
+    low, high = (Distribution(exact=1) for _ in range(2))
+    low.add(np.array([2_048, 2_048, 2_048]))
+    # the middle of the class is 2049
+    assert set(low.percentiles().values()) == {2_048}
+    high.add(np.array([4_103]))
+    high.add(np.array([4_103]))
+    # and here 4102
+    assert set(high.percentiles().values()) == {4_103}
+    assert (high.count, low.count) == (2, 3)
 
 
 def test_a_distribution_of_many_values_keeps_only_counts() -> None:
@@ -113,6 +137,91 @@ def test_totals_of_parts_equal_those_of_all_cycles() -> None:
     assert expected[-1]["queue_depth_max"] == 9
     # 5, 8, 6 and 4 ns with a task; four have a status
     assert (expected[-1]["active_ns"], expected[-1]["iops"]) == (23, 4e9 / 23)
+
+
+def test_what_has_ended_is_no_longer_kept() -> None:
+    found = ActiveTime()
+    found.add(np.array([0, 10]), np.array([5, 20]), 20)
+    assert (len(vars(found)["_starts"]), found.total_ns) == (0, 15)
+    found.add(np.array([20, 30]), np.array([25, 50]), 40)
+    assert (vars(found)["_starts"].tolist(), vars(found)["_ends"].tolist(), found.total_ns) == ([40], [50], 40)
+
+
+COMMANDS = (
+    *((1, "read", 512), (0, "write", 4_096), (1, "read", 8_192), (None, "inquiry", 36), (0, "write", 0)),
+    *((1, "read", 512), (0, "read", 1_024)),
+)
+
+
+def mixed_rows() -> list[dict[str, Any]]:
+    """Reads and writes of two sessions, one command without a session, one without data, one without a status."""
+    rows = []
+    for number, (session, word, size) in enumerate(COMMANDS):
+        times = {"command_first_ns": 10 * number, "status_ns": None if number == 5 else 10 * number + 7 + number}
+        row = {"cycle": number, "session": session, "operation": word, f"is_{word}": True, "bytes": size} | times
+        if word == "inquiry":
+            del row["is_inquiry"]
+        rows.append(row | {"data_bytes": size, "queue_depth": 1 + number % 3, "is_complete": number != 5})
+    return rows
+
+
+def totals_of(rows: list[dict[str, Any]]) -> Totals:
+    found = Totals()
+    for begin in range(0, len(rows), 2):
+        found.add(table("cycles", *rows[begin : begin + 2]), 10 * begin)
+    return found
+
+
+def test_a_live_summary_equals_that_of_all_cycles() -> None:
+    rows = mixed_rows()
+    found, cycles = totals_of(rows).document(), table("cycles", *rows)
+    assert found["volumes"] == [asdict(volume) for volume in volumes.measure(cycles)]
+    assert [(each["session"], each["cycle_count"]) for each in found["volumes"]] == [(0, 3), (1, 3), (None, 7)]
+    assert found["queue_depth"] == volumes.queue_depths(cycles)
+    assert found["block_sizes"] == operations.block_sizes(cycles)
+    for live, whole in zip(found["latency"], operations.latencies(cycles), strict=True):
+        for name in ("operation", "cycle_count", "complete_cycle_count", "latency_ns", "request_ns"):
+            assert live[name] == whole[name]
+    assert [each["operation"] for each in found["latency"]] == ["read", "write", "inquiry"]
+    assert Totals().document()["queue_depth"]["max"] is None
+
+
+def test_turnarounds_are_added_by_operation() -> None:
+    found = totals_of(mixed_rows())
+    cycles = table("cycles", *mixed_rows())
+    codes = cycles.raw("operation")
+    found.add_turnarounds(cycles, codes[:3], np.array([5, 6, 7]))
+    turnarounds = {each["operation"]: each["turnaround_ns"] for each in found.document()["latency"]}
+    assert (turnarounds["read"]["p50"], turnarounds["read"]["max"], turnarounds["write"]["max"]) == (5, 7, 6)
+    assert turnarounds["inquiry"]["max"] is None
+
+
+def test_sizes_beyond_the_most_that_are_counted_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(totals, "SIZES_MAX", 2)
+    rows = [
+        {"cycle": number, "operation": "read", "is_read": True, "bytes": size, "data_bytes": size}
+        for number, size in enumerate((512, 1_024, 2_048, 4_096, 512, 2_048))
+    ]
+    assert totals_of(rows).document()["block_sizes"] == [
+        {"operation": "read", "bytes": 512, "cycle_count": 2},
+        {"operation": "read", "bytes": 1_024, "cycle_count": 1},
+        {"operation": "read", "bytes": None, "cycle_count": 3},
+    ]
+
+
+def test_forgotten_sessions_and_connections_stay_in_the_total() -> None:
+    found = totals_of(mixed_rows())
+    found.forget_sessions({1})
+    assert [each["session"] for each in found.document()["volumes"]] == [1, None]
+    assert (found.forgotten_sessions, found.all.cycle_count) == (1, 7)
+    found.forget_sessions({1})
+    assert found.forgotten_sessions == 1
+    row = {"is_iscsi": True, "stream_bytes_to_target": 100, "explained_bytes_to_target": 60, "pdu_count_to_target": 2}
+    found.forget(table("connections", row | {"connection": 3}, row | {"connection": 4}))
+    *parts, total = found.coverage(table("connections", row | {"connection": 5}))
+    assert {part.connection for part in parts} == {5}
+    assert (total.stream_bytes, total.explained_bytes, total.pdu_count) == (300, 180, 6)
+    assert (found.forgotten_connections, total.connection) == (2, None)
 
 
 def test_ranks_equal_those_of_numpy() -> None:
