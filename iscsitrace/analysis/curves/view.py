@@ -51,8 +51,8 @@ class View:
 
     def is_of(self, table: Table) -> Array:
         """Which rows are of the connection and direction of a plot of one connection."""
-        is_member: Array = table.raw("connection") == self.connection
-        return is_member & (table.raw("to_target") == self.to_target)
+        found: Array = (table.raw("connection") == self.connection) & (table.raw("to_target") == self.to_target)
+        return found
 
     def covers(self, times_ns: Array) -> Array:
         """Which instants are within the view."""

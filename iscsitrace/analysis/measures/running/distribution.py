@@ -31,17 +31,16 @@ class Distribution:
         self._exact = exact
         self._parts: list[Array] = []
         self._counts: Array | None = None
-        self._least = 0
-        self._most = 0
+        self._least = math.inf
+        self._most = -math.inf
 
     def add(self, values: Array) -> None:
         """Adds int64 values; nulls of a masked array are left out."""
         known = values.compressed() if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
         if not len(known):
             return
-        least, most = int(known.min()), int(known.max())
-        self._least = least if not self.count else min(self._least, least)
-        self._most = most if not self.count else max(self._most, most)
+        self._least = min(self._least, int(known.min()))
+        self._most = max(self._most, int(known.max()))
         self.count += len(known)
         if self._counts is None:
             self._parts.append(known.astype(np.int64))
@@ -61,9 +60,9 @@ class Distribution:
         reached = np.cumsum(self._counts)
         places = [rank(self.count, percent) for percent in PERCENTILES.values()]
         classes = np.searchsorted(reached, places, side="right")
-        found_values = [min(max(_middle(int(each)), self._least), self._most) for each in classes]
+        found_values = [int(min(max(_middle(int(each)), self._least), self._most)) for each in classes]
         named: dict[str, int | None] = dict(zip(PERCENTILES, found_values, strict=True))
-        return named | {"max": self._most}
+        return named | {"max": int(self._most)}
 
     def _classify(self, values: Array) -> None:
         classes = np.bincount(_classes(values))
@@ -76,7 +75,7 @@ class Distribution:
 
 def rank(count: int, percent: float) -> int:
     """The place of a percentile in sorted values, as NumPy's ``inverted_cdf`` defines it."""
-    return min(max(math.ceil(count * (percent / 100) - 1), 0), count - 1)
+    return math.ceil(count * (percent / 100) - 1)
 
 
 def _classes(values: Array) -> Array:
