@@ -202,6 +202,9 @@ def test_the_only_connection_without_known_ports_is_the_only_one_left() -> None:
         }
     )
     assert len(told(compare(more, truth, None))) == 2
+    # which of two belongs to which is unknown
+    both = initiator(cycles=commands((0, 7), (1, 8), (2, 8)))
+    assert len(told(compare(more, both, None))) == 3
 
 
 def test_a_target_names_commands_as_t10_does_and_knows_its_peer_s_port() -> None:

@@ -46,3 +46,17 @@ def test_which_capture_lacks_the_rtt_or_the_commands(unknown: int, which: str) -
     assert matching.why_not(side(0, "block"), side(1)) == (
         "session 0 mixes reads and writes, and the model takes one of them at a time"
     )
+
+
+def test_the_requested_sessions_are_compared_however_little_they_moved() -> None:
+    a = numbers(side(0, moved=1_000), side(1, moved=1))
+    assert [each.session for each in matching.match(a, a, 1, None)] == [1, 0]
+    assert [each.session for each in matching.match(a, a, None, 1)] == [0, 1]
+
+
+def test_sessions_that_both_read_and_have_commands_can_be_compared() -> None:
+    measured = replace(side(3), measured=object())  # type: ignore[arg-type]
+    assert matching.why_not(measured, replace(measured, session=4)) is None
+    reason = matching.why_not(measured, replace(side(4), path_ns=None))
+    assert reason == "the second capture does not show the RTT of session 4"
+    assert matching.why_not(measured, side(4)) == ("the second capture has only 10 complete reads: too few to be sure")

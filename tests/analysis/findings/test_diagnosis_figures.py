@@ -9,7 +9,6 @@ import pytest
 from iscsitrace.analysis.comparison import sides
 from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.measures import tap_position as tap
 from iscsitrace.analysis.session import grouping, workload
 from tests.support.story import Story
 from tests.support.tables_by_hand import MS, table
@@ -34,25 +33,6 @@ def test_the_rtt_of_a_session_is_that_of_its_busiest_connection() -> None:
     sessions, connections = grouping.sessions_and_connections_of(story.tasks(8, ("propagation", 16 * MS)).source())
     assert (sessions[0].rtt_ns("target"), sessions[0].path_ns) == (30 * MS, 31 * MS)
     assert connections[3].path_ns == 17 * MS
-
-
-@pytest.mark.parametrize(
-    ("initiator_ns", "target_ns", "share", "position"),
-    [
-        (199, 801, 0.199, "initiator"),
-        (200, 800, 0.2, "between"),
-        (799, 201, 0.799, "between"),
-        (801, 199, 0.801, "target"),
-        (0, 0, None, None),
-        (None, 5, None, None),
-        (5, None, None, None),
-    ],
-)
-def test_a_tap_is_near_the_end_with_less_than_a_fifth_of_the_rtt(
-    initiator_ns: int | None, target_ns: int | None, share: float | None, position: str | None
-) -> None:
-    assert tap.initiator_share(initiator_ns, target_ns) == share
-    assert tap.position(initiator_ns, target_ns) == position
 
 
 # --- the workload

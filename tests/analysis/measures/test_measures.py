@@ -20,6 +20,7 @@ from iscsitrace.analysis.measures import (
     selection,
     volumes,
 )
+from iscsitrace.analysis.measures import tap_position as tap
 from iscsitrace.errors import InputInvalid
 from tests.support.tables_by_hand import MS, TRACE, table
 
@@ -105,11 +106,11 @@ def test_volumes_of_a_bidirectional_command_count_in_both_directions() -> None:
 def test_commands_without_data_are_neither_reads_nor_writes() -> None:
     rows = [
         {"operation": word, f"is_{word}": True, "data_bytes": moved, "command_first_ns": 0, "status_ns": 4 * MS}
-        for word, moved in (("read", 512), ("read", 0), ("write", 1024), ("write", 0), ("write", 0))
+        for word, moved in (("read", 1), ("read", 0), ("write", 1), ("write", 0), ("write", 0))
     ]
     (total,) = volumes.measure(table("cycles", *rows))
     assert (total.cycle_count, total.read_cycle_count, total.write_cycle_count) == (5, 1, 1)
-    assert (total.read_bytes_per_s, total.write_bytes_per_s) == (512 / 0.004, 1024 / 0.004)
+    assert (total.read_bytes_per_s, total.write_bytes_per_s) == (1 / 0.004, 1 / 0.004)
     # they still have a command and a status
     assert total.iops == 5 / 0.004
 
@@ -278,3 +279,22 @@ def test_display_filter() -> None:
     assert selection.display_filter(row).endswith("frame.number>=7 && frame.number<=300")
     # without a status its end is unknown
     assert selection.display_filter(cycles.row(2)).endswith("frame.number>=220")
+
+
+@pytest.mark.parametrize(
+    ("initiator_ns", "target_ns", "share", "position"),
+    [
+        (199, 801, 0.199, "initiator"),
+        (200, 800, 0.2, "between"),
+        (799, 201, 0.799, "between"),
+        (801, 199, 0.801, "target"),
+        (0, 0, None, None),
+        (None, 5, None, None),
+        (5, None, None, None),
+    ],
+)
+def test_a_tap_is_near_the_end_with_less_than_a_fifth_of_the_rtt(
+    initiator_ns: int | None, target_ns: int | None, share: float | None, position: str | None
+) -> None:
+    assert tap.initiator_share(initiator_ns, target_ns) == share
+    assert tap.position(initiator_ns, target_ns) == position
