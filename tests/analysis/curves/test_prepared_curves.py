@@ -279,6 +279,15 @@ def test_idle_is_what_is_not_transfer_of_the_measured_time() -> None:
     assert budget.idle_share(table("budget"), edges, View(0, 0, 60, (1,))) is None
 
 
+def test_a_bin_of_one_nanosecond_has_its_share() -> None:
+    edges, first = np.array([0, 1]), View(0, 0, 1, (0,))
+    idle = budget.idle_share(table("budget", *BUDGET), edges, first)
+    assert idle is not None
+    assert idle.tolist() == [0]
+    shares = budget.prepare(table("budget", *BUDGET), edges, first).shares
+    assert shares[CATEGORIES["budget_part"].index("transfer")].tolist() == [1]
+
+
 def test_a_session_of_several_connections_has_a_total_of_its_own() -> None:
     rows = [stretch(0, None, 0, 10, "transfer"), stretch(0, 0, 0, 10, "transfer"), stretch(0, 1, 5, 10, "propagation")]
     found = budget.prepare(table("budget", *rows), np.array([0, 10]), View(0, 0, 10, (0, 1)))

@@ -18,7 +18,7 @@ from iscsitrace.analysis.findings.registry import PROBLEMS
 from iscsitrace.analysis.session.grouping import TABLES
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.wording import amounts as wording
-from tests.support.story import Story
+from tests.support.story import SECOND, Story
 from tests.support.tables_by_hand import MS, table
 
 
@@ -100,6 +100,24 @@ def test_the_diagnosis_of_an_only_connection_is_that_of_its_session() -> None:
     assert diagnosis.connections[3].verdict.startswith("Connection 3 is latency-bound")
     assert (diagnosis.sessions[0].jobs_ns, Story().opinion().jobs_ns) == (128 * MS, 0)
     assert diagnosis.sessions[0].idle_fraction == 1.0
+
+
+def test_the_diagnosis_of_a_session_as_json() -> None:
+    opinion = (
+        Story().tasks(8, ("propagation", 12 * MS), ("transfer", 4 * MS)).pause(SECOND).task(("transfer", 0)).opinion()
+    )
+    document = opinion.as_dict()
+    assert (document["idle_fraction"], document["limiter"], document["jobs_ns"]) == (
+        pytest.approx(1 - 32 / 1_128),
+        "propagation",
+        128 * MS,
+    )
+    budget = {"transfer": 32 * MS, "propagation": 96 * MS, "initiator_think": SECOND}
+    assert {part: spent for part, spent in document["budget"].items() if spent} == budget
+    assert [each["name"] for each in document["findings"]] == [each.name for each in opinion.findings]
+    assert document["verdict"] == opinion.verdict
+    nothing = Story().opinion().as_dict()
+    assert [nothing[name] for name in ("budget", "idle_fraction", "limiter", "jobs_ns")] == [None, None, None, 0]
 
 
 def test_one_of_two_connections_has_a_diagnosis_of_its_own() -> None:

@@ -357,27 +357,40 @@ def test_uneven_connections() -> None:
     assert two_connections((30, 10 * MS), (10, 10 * MS), apart_ns=SECOND) == set()
 
 
+def two_sessions(target_name: str, later_ns: int) -> Story:
+    """Sessions to iqn.disk and to this target: the second begins that much later and takes three times as long."""
+    story = Story()
+    names = {"initiator_name": "iqn.host", "target_name": "iqn.disk"}
+    story.rows["sessions"] = [{"session": 0} | names, {"session": 1} | names | {"target_name": target_name}]
+    story.rows["connections"].append(story.connection | {"connection": 4, "session": 1})
+    for session, length_ns in ((0, 10 * MS), (1, 30 * MS)):
+        for number in range(20):
+            at = story.now + number * length_ns + session * later_ns
+            story.rows["cycles"].append(
+                {"cycle": len(story.rows["cycles"]), "session": session, "connection": 3 + session}
+                | {"operation": "read", "is_read": True, "bytes": 65_536, "data_bytes": 65_536, "is_complete": True}
+                | {"command_first_ns": at, "status_ns": at + length_ns, "queue_depth": 1}
+            )
+    return story
+
+
 def test_sessions_are_used_together_by_name_or_by_similarity() -> None:
     def found(target_name: str, later_ns: int = 0) -> list[dict[str, str]]:
-        story = Story()
-        names = {"initiator_name": "iqn.host", "target_name": "iqn.disk"}
-        story.rows["sessions"] = [{"session": 0} | names, {"session": 1} | names | {"target_name": target_name}]
-        story.rows["connections"].append(story.connection | {"connection": 4, "session": 1})
-        for session, length_ns in ((0, 10 * MS), (1, 30 * MS)):
-            for number in range(20):
-                at = story.now + number * length_ns + session * later_ns
-                story.rows["cycles"].append(
-                    {"cycle": len(story.rows["cycles"]), "session": session, "connection": 3 + session}
-                    | {"operation": "read", "is_read": True, "bytes": 65_536, "data_bytes": 65_536, "is_complete": True}
-                    | {"command_first_ns": at, "status_ns": at + length_ns, "queue_depth": 1}
-                )
-        opinions = examine(story.source()).sessions.values()
+        opinions = examine(two_sessions(target_name, later_ns).source()).sessions.values()
         return [{each.name: each.severity for each in opinion.findings} for opinion in opinions]
 
     assert found("iqn.disk", 50 * MS) == [{"uneven_connections": "warning"}] * 2
     # of other targets it is inferred, from a common beginning: within a tenth of 600 ms
     assert found("iqn.other", 50 * MS) == [{"uneven_connections": "info"}] * 2
     assert found("iqn.other", 61 * MS) == [{}, {}]
+
+
+@pytest.mark.parametrize(("target_name", "count"), [("iqn.disk", 1), ("iqn.other", 0)])
+def test_without_mirrors_only_sessions_of_one_target_are_used_together(target_name: str, count: int) -> None:
+    source = two_sessions(target_name, 0).source()
+    assert len(examine(source).jobs) == 1
+    alone = examine(source, has_mirrors=False)
+    assert (len(alone.jobs), alone.mirrors) == (count, ())
 
 
 def test_waiting_for_a_mirror_side_explains_think_time() -> None:
