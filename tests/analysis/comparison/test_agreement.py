@@ -336,8 +336,23 @@ def test_of_a_simulation_every_instant_is_equal_at_its_tap() -> None:
     # one is missing: the others are still found by their time
     (missing,) = told(found("initiator", 100, 300))
     assert missing == ("cycle", 5, "Initiator Task Tag 0x00000007, read: not in the capture (initiator's port 40000)")
+    both = found("initiator", 100, 300)
+    assert (both.cycle_count, both.value_count) == (2, 30)
+    wrong = found("initiator", 100, 300, status=2)
+    assert [each[2] for each in told(wrong)][:2] == [
+        "cycle 0: status is 2, the truth has 0",
+        "cycle 1: status is 2, the truth has 0",
+    ]
     (added,) = told(found("initiator", 100, 150, 200, 300))
     assert added == ("cycle", 5, "cycle 1, Initiator Task Tag 0x00000007: not in the truth")
+
+
+def test_connections_of_a_simulation_have_ports_in_order() -> None:
+    truth = simulation([100, 200], connection=[0, 2])
+    connections = [connection(5, truth_files.FIRST_PORT), connection(6, truth_files.FIRST_PORT + 2)]
+    cycles = [simulated_cycle(0, 100), simulated_cycle(1, 200) | {"connection": 6}]
+    found = compare(tables({"connections": connections, "cycles": cycles}), truth, "initiator")
+    assert (told(found), found.cycle_count) == ([], 2)
 
 
 def test_commands_that_did_not_pass_the_tap_and_sizes_without_a_unit_are_not_compared() -> None:

@@ -67,6 +67,9 @@ def test_the_throughput_of_the_model_stands_beside_the_measured_one() -> None:
     # 128 KiB in an RTT of 16 ms and 4 ms of service
     assert side.as_dict()["model_throughput_bytes_per_s"] == pytest.approx(131_072 / 0.020)
     assert side.as_dict()["throughput_bytes_per_s"] == pytest.approx(131_072 / 0.020)
+    assert (side.as_dict()["round_trip_ns"], side.as_dict()["one_way_delay_ns"]) == (16 * MS, 8 * MS)
+    unknown = side_of(Story(rtt_to_target_ns=None).tasks(8, ("propagation", 16 * MS))).as_dict()
+    assert (unknown["round_trip_ns"], unknown["one_way_delay_ns"]) == (None, None)
 
 
 def test_without_packets_or_windows_there_is_nothing_to_share() -> None:
