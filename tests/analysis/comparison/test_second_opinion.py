@@ -337,3 +337,11 @@ def test_fields_that_one_side_lacks_do_not_tell_pdus_apart() -> None:
         4,
         ["data_sn: ours None, tshark 2"],
     )
+
+
+def test_a_pdu_in_a_frame_that_we_do_not_have_is_of_no_connection() -> None:
+    result = compared(OURS, [*SHOWN[:3], shown(3, frame=77)])
+    assert [(each.kind, each.connection, each.frame) for each in result.differences] == [
+        ("ours_only", 0, 13),
+        ("tshark_only", None, 77),
+    ]
