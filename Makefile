@@ -30,7 +30,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build plugin demo quick test test-rust test-python lint check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-watch bench-capture fuzz mutants docs screenshots samples wheel clean
+.PHONY: help setup build plugin demo quick test test-rust test-python lint lint-rust lint-python check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-watch bench-capture fuzz mutants docs screenshots samples wheel clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,9 +75,13 @@ test-python: build/build.stamp build/peers.stamp
 		--durations=15 || failed=1; \
 	wait $$real_time || failed=1; cat build/real-time.log; exit $$failed
 
-lint: build/build.stamp ## check format, lint, types, import contracts and generated docs; changes no file
+lint: lint-rust lint-python ## check format, lint, types, import contracts and generated docs; changes no file
+
+lint-rust: build/setup.stamp
 	$(CARGO) fmt --manifest-path core/Cargo.toml --all --check
 	$(CARGO) clippy $(WORKSPACE) --workspace --all-targets -- -D warnings
+
+lint-python: build/build.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
