@@ -148,7 +148,7 @@ screenshots: build/build.stamp ## take the screenshots of docs/plugins.md, into 
 samples: build/setup.stamp ## regenerate samples/ from RECORDINGS=FOLDER
 	$(BIN)/python -m tools.samples $(RECORDINGS)
 
-wheel: build/setup.stamp ## build a wheel that includes libpcap, and test it in a fresh environment
+wheel: build/build.stamp ## build a wheel that includes libpcap, and test it in a fresh environment
 	tools/wheel
 
 clean: ## remove all files made by these chores, .venv included
