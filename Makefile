@@ -30,7 +30,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build plugin demo quick test test-rust test-python lint check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-watch bench-capture fuzz mutants docs screenshots samples wheel clean
+.PHONY: help setup build plugin demo quick test test-rust test-python lint lint-rust lint-python check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-watch bench-capture fuzz mutants docs screenshots samples wheel clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,16 +62,26 @@ quick: build/build.stamp ## Python lint and the quick tests, in less than a minu
 	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m "not needs_root" -x -q --numprocesses=$(WORKERS) --dist=worksteal $(QUICK) $(SLOW:%=--ignore=tests/%.py)
 
 test-rust: build/setup.stamp
-	$(CARGO) test $(WORKSPACE) --workspace --exclude iscsitrace-python
+	$(CARGO) test $(WORKSPACE) --workspace --exclude iscsitrace-python --exclude iscsitrace-fuzz
 
-# in parallel, except tests that run in real time: they must not share the CPUs
+# Tests in real time run one at a time, at real-time priority, beside the others (before them, where this priority is
+# not allowed). Their output comes at the end.
 test-python: build/build.stamp build/peers.stamp
-	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m "not needs_root" --numprocesses=$(WORKERS) --dist=worksteal --durations=15
-	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m needs_root --durations=10
+	@mkdir -p build
+	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m needs_root --durations=10 --basetemp=build/real-time \
+		> build/real-time.log 2>&1 & real_time=$$!; failed=0; \
+	chrt --rr 1 true 2>&- || wait $$real_time || true; \
+	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m "not needs_root" --numprocesses=$(WORKERS) --dist=worksteal \
+		--durations=15 || failed=1; \
+	wait $$real_time || failed=1; cat build/real-time.log; exit $$failed
 
-lint: build/build.stamp ## check format, lint, types, import contracts and generated docs; changes no file
+lint: lint-rust lint-python ## check format, lint, types, import contracts and generated docs; changes no file
+
+lint-rust: build/setup.stamp
 	$(CARGO) fmt --manifest-path core/Cargo.toml --all --check
 	$(CARGO) clippy $(WORKSPACE) --workspace --all-targets -- -D warnings
+
+lint-python: build/build.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -138,11 +148,11 @@ screenshots: build/build.stamp ## take the screenshots of docs/plugins.md, into 
 samples: build/setup.stamp ## regenerate samples/ from RECORDINGS=FOLDER
 	$(BIN)/python -m tools.samples $(RECORDINGS)
 
-wheel: build/setup.stamp ## build a wheel that includes libpcap, and test it in a fresh environment
+wheel: build/build.stamp ## build a wheel that includes libpcap, and test it in a fresh environment
 	tools/wheel
 
 clean: ## remove all files made by these chores, .venv included
-	rm -rf build dist core/target core/fuzz/target $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf build dist core/target $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -f iscsitrace/_core*.so
 
 # without .venv, run the setup even if its stamp exists

@@ -10,8 +10,8 @@ use std::fs;
 use std::path::Path;
 
 use conversation::{Conversation, HEADERS_BYTES, Script, Settings, damage, pcapng};
-use iscsitrace_trace::reader::Capture;
 use iscsitrace_trace::counters::Counters;
+use iscsitrace_trace::reader::Capture;
 use iscsitrace_wire::bhs::BhsBuilder;
 use iscsitrace_wire::capture_writer::PcapngWriter;
 use iscsitrace_wire::opcode::Opcode;

@@ -15,7 +15,7 @@ from typing import Any
 from tools.mutants import ROOM, ROOT
 from tools.mutants.sample import Mutant
 
-NOT_COPIED = ".git build dist core/target core/fuzz/target .venv .tools .mypy_cache .ruff_cache .hypothesis".split()
+NOT_COPIED = ".git build dist core/target .venv .tools .mypy_cache .ruff_cache .hypothesis".split()
 FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
 
 

@@ -3,8 +3,8 @@
 
 use std::io::{self, Cursor, Read};
 
-use iscsitrace_trace::reader::Capture;
 use iscsitrace_trace::counters::Counters;
+use iscsitrace_trace::reader::Capture;
 use libfuzzer_sys::fuzz_target;
 
 /// A few compressed bytes can be very many packets.

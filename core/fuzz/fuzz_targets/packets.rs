@@ -7,8 +7,8 @@ mod conversation;
 use std::sync::OnceLock;
 
 use conversation::{Conversation, Damage, Settings, check, damage, everything, time_ns};
-use iscsitrace_trace::reader::Packet;
 use iscsitrace_trace::pipeline::Pipeline;
+use iscsitrace_trace::reader::Packet;
 use iscsitrace_trace::tables::Wanted;
 use iscsitrace_wire::frame::LinkType;
 use libfuzzer_sys::fuzz_target;

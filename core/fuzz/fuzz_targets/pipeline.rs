@@ -7,8 +7,8 @@ mod conversation;
 use std::convert::Infallible;
 use std::io::Cursor;
 
-use iscsitrace_trace::reader::Input;
 use iscsitrace_trace::pass::{Selection, run};
+use iscsitrace_trace::reader::Input;
 use iscsitrace_trace::tables::Wanted;
 use libfuzzer_sys::fuzz_target;
 

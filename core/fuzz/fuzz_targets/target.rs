@@ -30,7 +30,11 @@ struct Peer {
 
 impl Peer {
     fn log_in(&mut self, tsih: u16) {
-        let Some(number) = self.portal.accept(self.now_ns, ([192, 0, 2, 1], 50_000).into(), ([192, 0, 2, 2], 3260).into()) else { return };
+        let Some(number) =
+            self.portal.accept(self.now_ns, ([192, 0, 2, 1], 50_000).into(), ([192, 0, 2, 2], 3260).into())
+        else {
+            return;
+        };
         let cid = self.ends.len() as u16;
         let header = BhsBuilder::new(Opcode::LoginRequest)
             .is_transit(true)
