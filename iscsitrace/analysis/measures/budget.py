@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.measures.intervals import covered_until
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
@@ -129,11 +130,7 @@ def _until(budget: Table, instants_ns: NDArray[Any]) -> NDArray[Any]:
     first_ns, last_ns, part = budget.raw("time_first_ns"), budget.raw("time_last_ns"), budget.raw("part")
     sums = np.zeros((len(PARTS), len(instants_ns)), dtype=np.int64)
     for code in np.unique(part):
-        starts, ends = first_ns[part == code], last_ns[part == code]
-        # stretches are disjoint and in order: sum the whole ones, and cut the last one short
-        whole = np.concatenate([[0], np.cumsum(ends - starts)])
-        begun = np.searchsorted(starts, instants_ns, side="right")
-        sums[code] = whole[begun] - np.where(begun > 0, np.maximum(ends[begun - 1] - instants_ns, 0), 0)
+        sums[code] = covered_until(first_ns[part == code], last_ns[part == code], instants_ns)
     return sums
 
 
