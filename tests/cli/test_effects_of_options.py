@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -275,6 +276,26 @@ def test_the_first_signal_is_a_wish_and_the_second_an_interrupt() -> None:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "has_findings"),
+    [([], True), (["--no-findings"], False), (["--no-dynamics"], False), (["--no-findings", "--no-dynamics"], False)],
+)
+def test_a_watch_diagnoses_unless_it_is_told_not_to_or_lacks_the_dynamics(
+    options: list[str], has_findings: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def watch(live: str, *, has_findings: bool) -> None:
+        seen.append((live, has_findings))
+        raise Told
+
+    opened = nullcontext(SimpleNamespace(live="live"))
+    monkeypatch.setattr("iscsitrace.watch.source.open_source", lambda *_, **__: opened)
+    monkeypatch.setattr("iscsitrace.watch.watcher.Watcher", watch)
+    CliRunner().invoke(main, ["watch", *options, "eth0"])
+    assert seen == [("live", has_findings)]
 
 
 # --- a lab

@@ -72,6 +72,14 @@ def test_a_flag_takes_no_value_and_other_options_take_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+def test_every_parameter_of_a_command_has_an_option_or_an_argument(name: str) -> None:
+    callback = COMMANDS[name].callback
+    assert callback is not None
+    gathered = {"capture_input", "values"}
+    assert set(inspect.signature(callback).parameters) - gathered <= {str(each.name) for each in COMMANDS[name].params}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_the_type_of_a_parameter_fits_its_option(name: str) -> None:
     """A tuple comes from an option that is repeated; None means that the option was omitted; a path is no text."""
     command = COMMANDS[name]
