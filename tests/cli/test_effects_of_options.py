@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,6 +18,7 @@ from iscsitrace.cli.options import CaptureInput
 from iscsitrace.cli.read import model_fit, plot, report
 from iscsitrace.cli.read.plot import Cycles
 from iscsitrace.cli.record import capture
+from iscsitrace.cli.record import watch as watch_command
 from iscsitrace.cli.record.watch import Listen
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.traffic import experiment, lab
@@ -296,6 +298,48 @@ def test_a_watch_diagnoses_unless_it_is_told_not_to_or_lacks_the_dynamics(
     monkeypatch.setattr("iscsitrace.watch.watcher.Watcher", watch)
     CliRunner().invoke(main, ["watch", *options, "eth0"])
     assert seen == [("live", has_findings)]
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run a watch whose input has this document at its end: its exit code, what it did, and what it printed."""
+
+    def run(*options: str, is_terminal: bool = False, change: str | None = None, lost: int = 0, words: str = "") -> Any:
+        done: list[Any] = []
+        live = SimpleNamespace(change=change, stop=lambda: done.append("stopped"))
+        watched = SimpleNamespace(live=live, close=lambda: done.append("closed"), last_message=lambda: words)
+        document = {"counters": [{"name": "dropped_by_capture", "count": lost}]}
+        watcher = SimpleNamespace(live=live, document=lambda: document)
+        monkeypatch.setattr("iscsitrace.watch.source.open_source", lambda *_, **__: nullcontext(watched))
+        monkeypatch.setattr("iscsitrace.watch.watcher.Watcher", lambda *_, **__: watcher)
+        monkeypatch.setattr("iscsitrace.outputs.summary.sections_of_totals", lambda _: [])
+        monkeypatch.setattr(watch_command._Show, "on_screen", lambda _: done.append("screen"))
+        monkeypatch.setattr(
+            watch_command._Show, "as_lines", lambda _, is_json: done.append("json" if is_json else "lines")
+        )
+        stdout = SimpleNamespace(isatty=lambda: is_terminal)
+        monkeypatch.setattr(watch_command, "sys", SimpleNamespace(stdout=stdout))
+        result = CliRunner().invoke(main, ["watch", *options, "a.pcap"])
+        return result.exit_code, done, result.output
+
+    return run
+
+
+def test_the_screen_is_for_a_terminal_and_lines_for_all_else(watch: Any) -> None:
+    assert watch(is_terminal=True) == (0, ["screen", "closed"], "")
+    assert watch() == (0, ["lines", "closed"], "")
+    assert watch("--plain", is_terminal=True) == (0, ["lines", "closed"], "")
+    code, done, output = watch("--json", is_terminal=True)
+    assert (code, done, json.loads(output)["counters"][0]["count"]) == (0, ["json", "closed"], 0)
+    assert watch("--no-follow") == (0, ["stopped", "lines", "closed"], "")
+
+
+def test_a_watch_fails_where_packets_were_lost_or_the_file_changed(watch: Any) -> None:
+    assert watch(lost=1) == (1, ["lines", "closed"], "")
+    assert watch(change="cut short") == (
+        1, ["lines", "closed"], "iscsitrace: a.pcap was cut short while it was read: reading stopped\n",
+    )  # fmt: skip
+    assert watch(words="no permission") == (0, ["lines", "closed"], "no permission\n")
 
 
 # --- a lab

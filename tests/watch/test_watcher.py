@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iscsitrace.analysis.measures import capture_health
 from iscsitrace.watch.watcher import Watcher, _dropped, _for_display, _parts
 from tests.support.tables_by_hand import table
 
@@ -45,7 +46,7 @@ def test_counters_show_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     live: Any = Live()
     own = Watcher(live)
     monkeypatch.setattr(
-        watcher.health, "by_name", lambda rows: [{"name": name, "count": count} for name, count in rows]
+        capture_health, "by_name", lambda rows: [{"name": name, "count": count} for name, count in rows]
     )
     new = [
         [(row["name"], row["new"]) for row in own._health(counters)]
