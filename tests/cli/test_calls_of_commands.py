@@ -18,6 +18,7 @@ from iscsitrace.cli import main
 from iscsitrace.cli.options import CaptureInput
 from iscsitrace.cli.read import check, inspect
 from iscsitrace.cli.record import capture
+from iscsitrace.cli.traffic import target
 from iscsitrace.errors import InputInvalid, OutputExists
 from tests.support.tables_by_hand import table
 
@@ -205,32 +206,124 @@ def test_an_experiment_that_failed_or_was_stopped(lab_run: Any) -> None:
     assert lab_run("", done=2, failed=1)[1:] == (130, stopped)
 
 
+# --- traffic
+
+
+def test_a_world_of_namespaces(told: Any) -> None:
+    """A world that is tried out has the options of links and TCP, and no workload."""
+    up = "iscsitrace.lab.real.up"
+    world, options = told(up, "lab up --one-way-delay 8ms --rate 2Mbit --mss 900 --access-rate 3Mbit --seed 5")
+    assert options == {"is_bypassed": False}
+    (path,) = world["paths"]
+    for direction in ("to_target", "to_initiator"):
+        assert (path[direction]["delay_ns"], path[direction]["rate_bps"]) == (8_000_000, 2_000_000)
+        assert world["access"][direction]["rate_bps"] == 3_000_000
+    assert world["initiator_tcp"]["mss"] == world["target_tcp"]["mss"] == 900
+    assert len(told(up, "lab up --targets 2 --target-delay 1ms --target-delay 2ms")[0]["paths"]) == 2
+    assert told(up, "lab up --bypass --targets 1")[-1] == {"is_bypassed": True}
+    for command, message in (
+        ("lab up --bypass --rate 1Mbit", "--rate does not work with a bypass"),
+        ("lab run read -o x --bypass --access-rate 1Mbit", "--access-rate does not work with a bypass"),
+        ("lab run socket-read -o x --queue-depth 2", "--queue-depth does not work with a bare socket"),
+        ("simulate socket-read -o x --lun 1G", "--lun does not work with a bare socket"),
+    ):
+        result = run(*command.split())
+        assert (result.exit_code, message in result.output) == (2, True), command
+
+
+def test_a_run_in_namespaces(told: Any, tmp_path: Path) -> None:
+    real = "iscsitrace.lab.real.run"
+    settings, directory, _, how = told(real, f"lab run read -o {tmp_path} --ipv6 --snaplen 128 --force --no-progress")
+    assert (directory, how["is_forced"]) == (tmp_path, True)
+    assert (how["programs"].capture_at, how["programs"].is_bypassed) == (("initiator", "target"), False)
+    assert (how["programs"].target, how["programs"].initiator) == ("iscsitrace", "iscsitrace")
+    assert settings["client"]["workload"]["duration_ns"] == 5 * 10**9
+    assert (settings["world"]["is_ipv6"], settings["world"]["snaplen_bytes"]) == (True, 128)
+    # real time needs no limit
+    assert "limit_ns" not in settings["world"]
+    settings, _, _, how = told(real, f"lab run write -o {tmp_path} --bytes 1M --capture none --bypass")
+    assert (settings["client"]["workload"]["duration_ns"], how["is_forced"]) == (None, False)
+    assert (how["programs"].capture_at, how["programs"].is_bypassed) == ((), True)
+
+
+def test_a_simulation_moves_sixteen_mebibytes_unless_an_end_is_set(told: Any, tmp_path: Path) -> None:
+    def simulated(options: str = "") -> tuple[Any, Any, Any]:
+        settings = told("iscsitrace.lab.simulation.run", f"simulate read -o {tmp_path} {options}")[0]
+        workload = settings["client"]["workload"]
+        return workload["total_bytes"], workload["duration_ns"], settings["world"]["limit_ns"]
+
+    usual = simulated()
+    assert usual[:2] == (16 << 20, None)
+    assert simulated("--bytes 5") == (5, None, usual[2])
+    # a long run may take twice its time
+    assert simulated("--seconds 1000000") == (None, 10**15, 2 * 10**15)
+
+
+def test_the_truth_of_a_target_has_no_secrets_and_the_peers_of_short_connections() -> None:
+    settings = {"portal": {"chap": {"secret": "x"}, "seed": 1}, "listen": ["127.0.0.1:3260"]}
+    closed = [{"connection": 0, "peer": "192.0.2.1:5"}, {"connection": 1, "peer": "[::1]:6"}]
+    found = {"connections": closed, "counters": {}, "tasks": []}
+    log = "iscsitrace.lab.truth_file.target_log"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log, lambda _: {"log": 1})
+        truth = target._truth(settings, found, {0: {"connection": 0, "rtt_ns": 7}})
+    assert truth["settings"] == {"portal": {"seed": 1}, "listen": ["127.0.0.1:3260"]}
+    assert truth["ends"] == [
+        {"connection": 0, "rtt_ns": 7, "peer_address": "192.0.2.1", "peer_port": 5},
+        {"connection": 1, "peer_address": "::1", "peer_port": 6},
+    ]
+    assert truth["log"] == 1
+    assert truth["tool"]["name"] == "iscsitrace"
+
+
+def test_a_target_samples_its_connections_only_for_a_truth(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    taken: list[Any] = []
+    monkeypatch.setattr("iscsitrace.lab.tcp_samples.TcpSamples.take", lambda _, descriptors: taken.append(descriptors))
+    monkeypatch.setattr("iscsitrace.outputs.target_results.show", lambda _: None)
+    stops: list[bool] = []
+
+    def serve(_: Any, ready: Any, watch: Any, *, period_ns: int) -> dict[str, Any]:
+        ready(["127.0.0.1:5", "[::1]:6"])
+        stops.append(watch({}, [(1, 2, True)]))
+        assert period_ns == 50_000_000
+        return {"counters": {}, "connections": []}
+
+    monkeypatch.setattr("iscsitrace.lab.traffic.run_target", serve)
+    monkeypatch.setattr("iscsitrace.lab.truth_file.target_log", lambda _: {})
+    shown = run("target", "--name", "iqn.a:b").output
+    assert shown == "iscsitrace target: iscsi://127.0.0.1:5/iqn.a:b/0 iscsi://[::1]:6/iqn.a:b/0\n"
+    assert (taken, stops) == ([], [False])
+    assert run("target", "--truth", tmp_path / "t.json").exit_code == 0
+    assert taken == [[(1, 2, True)]]
+    assert (tmp_path / "t.json").exists()
+
+
 # --- a capture
 
 
 def test_where_packets_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def target(path: object, *, is_ring: bool = False, is_forced: bool = False) -> Path:
+    def output(path: object, *, is_ring: bool = False, is_forced: bool = False) -> Path:
         return capture._target(str(path), ("eth0",), is_ring=is_ring, is_forced=is_forced)
 
     monkeypatch.chdir(tmp_path)
     made = capture._target(None, ("eth0", "eth1"), is_ring=False, is_forced=False)
     assert made.name.startswith("iscsitrace_eth0_eth1_2")
-    assert target("a") == Path("a")
+    assert output("a") == Path("a")
     # files of a ring have an ending
-    assert [target(name, is_ring=True) for name in ("a", "a.cap")] == [Path("a.pcapng"), Path("a.cap")]
+    assert [output(name, is_ring=True) for name in ("a", "a.cap")] == [Path("a.pcapng"), Path("a.cap")]
     (tmp_path / "there").touch()
-    assert target("there", is_forced=True) == Path("there")
+    assert output("there", is_forced=True) == Path("there")
     for path in ("there", tmp_path):
         with pytest.raises(OutputExists):
-            target(path)
+            output(path)
     # a device is written to, not replaced
-    assert target("/dev/null") == Path("/dev/null")
+    assert output("/dev/null") == Path("/dev/null")
     stdout = SimpleNamespace(isatty=lambda: False)
     monkeypatch.setattr(capture, "sys", SimpleNamespace(stdout=stdout))
-    assert target("-") == Path("-")
+    assert output("-") == Path("-")
     stdout.isatty = lambda: True
     with pytest.raises(click.UsageError, match="standard output is a terminal"):
-        target("-")
+        output("-")
 
 
 def test_a_snaplen_is_measured_on_an_interface_or_in_captures(monkeypatch: pytest.MonkeyPatch) -> None:
