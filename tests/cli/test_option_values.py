@@ -101,6 +101,9 @@ def test_truths_and_lists() -> None:
     assert [converted(Truth(), text) for text in ("yes", "NO", "true")] == [True, False, None]
     assert converted(Several(click.IntRange(min=1)), "1, 2,3") == (1, 2, 3)
     assert converted(Several(click.IntRange(min=1)), "1,0") is None
+    for option in ("--queue-depth", "--connections", "--outstanding-r2t"):
+        result = CliRunner().invoke(main, ["model", "predict", "read", "--one-way-delay", "1ms", option, "1,0"])
+        assert (result.exit_code, "0 is not in the range x>=1" in result.output) == (2, True)
 
 
 @pytest.mark.parametrize(

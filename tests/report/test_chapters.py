@@ -179,3 +179,4 @@ def test_the_round_trip_is_that_of_the_connection_with_most_bytes() -> None:
         return {"connection": number, "rtt_to_initiator_min_ns": 0, "rtt_to_target_min_ns": rtt_ms * MS} | carried
 
     assert facts([connection(3, 1, 9, 0), connection(4, 2, 5, 5), connection(5, 3, 0, 8)])["RTT"][0] == "2.0 ms"
+    assert facts([connection(3, 1, 5, 5), connection(4, 2, 9, 2)])["RTT"][0] == "2.0 ms"

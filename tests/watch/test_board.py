@@ -10,7 +10,7 @@ import pytest
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.tables.live_pass import SECOND_NS, Pace
 from iscsitrace.watch.board import BAD, bar, legend, render
-from iscsitrace.watch.choice import Choice
+from iscsitrace.watch.choice import Choice, sorted_lines
 from iscsitrace.watch.figures import NO_LOAD, Line, Transport
 from iscsitrace.watch.findings import Found
 from iscsitrace.watch.lines import lines_of
@@ -283,3 +283,16 @@ def test_round_trips_windows_and_retransmissions_of_two_connections() -> None:
     quiet = session(0, transports={4: transport(retransmitted_total=8)})
     assert "retransmissions: 0  (8 so far)" in shown(report(quiet))
     assert not [text for text in shown(report(session(0, transports={4: transport()}))) if "retrans" in text]
+
+
+@pytest.mark.parametrize("sort", ["p99", "queue depth", "idle"])
+def test_what_is_unknown_is_sorted_as_nothing(sort: str) -> None:
+    """Behind one nanosecond or one command, and level with none: then the numbers decide."""
+
+    def line(number: int, amount: int | None) -> Line:
+        parts = budget() if amount is None else budget(transfer=1, propagation=amount)
+        load = replace(NO_LOAD, latency_ns=NO_LATENCY | {"p99": amount}, queue_depth_max=amount)
+        return session(number, load=load, budget=parts)
+
+    lines = [line(0, None), line(1, 0), session(2), line(3, 1), line(4, 2)]
+    assert [each.number for each in sorted_lines(report(*lines), Choice(sort=sort))] == [4, 3, 0, 1, 2]
