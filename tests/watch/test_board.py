@@ -205,7 +205,7 @@ def test_counters_that_are_worse_than_info() -> None:
 
 
 def test_findings_stand_below_the_verdict_of_the_selected_session() -> None:
-    found = Found(1, "small_blocks", "warning", 0.4, "text", SECOND_NS)
+    found = Found(1, "small_blocks", "warning", 0.4, "text", int(str(SECOND_NS)))
     old = replace(found, name="old", share=None, since_ns=SECOND_NS - 1)
     both = report(session(0), session(1), findings=(found, old), verdicts={0: "first", 1: "second"})
     below = ["session 1: small_blocks (warning, 40 %): text", "session 1: old (warning): text"]
