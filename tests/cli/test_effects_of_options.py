@@ -23,6 +23,7 @@ from iscsitrace.cli.record.watch import Listen
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.traffic import experiment, lab
 from iscsitrace.cli.units import Moment
+from iscsitrace.errors import CaptureUnreadable
 
 SECOND_NS = 10**9
 
@@ -340,6 +341,25 @@ def test_a_watch_fails_where_packets_were_lost_or_the_file_changed(watch: Any) -
         1, ["lines", "closed"], "iscsitrace: a.pcap was cut short while it was read: reading stopped\n",
     )  # fmt: skip
     assert watch(words="no permission") == (0, ["lines", "closed"], "no permission\n")
+
+
+@pytest.mark.parametrize(("code", "expected"), [(3, (3, "no permission\n")), (0, (2, "iscsitrace: no capture\n"))])
+def test_a_watch_ends_as_its_capture_does_and_serves_no_more(
+    code: int, expected: tuple[int, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise CaptureUnreadable("no capture")
+
+    watched = SimpleNamespace(live=None, close=lambda: code, last_message=lambda: "no permission")
+    server = SimpleNamespace(shutdown=lambda: done.append("shutdown"), server_close=lambda: done.append("closed"))
+    monkeypatch.setattr("iscsitrace.watch.source.open_source", lambda *_, **__: nullcontext(watched))
+    monkeypatch.setattr(watch_command, "_serve", lambda _: (None, server))
+    monkeypatch.setattr(watch_command._Show, "as_lines", refuse)
+    result = CliRunner().invoke(main, ["watch", "eth0"])
+    assert (result.exit_code, result.output) == expected
+    assert done == ["shutdown", "closed"]
 
 
 # --- a lab

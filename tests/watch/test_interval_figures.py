@@ -95,3 +95,7 @@ def test_senders_count_since_the_last_interval() -> None:
     assert (own.retransmitted_total, own.rtt_smoothed_ns, own.rtt_min_ns) == (9, None, None)
     # what is gone is forgotten
     assert list(before) == [(4, True)]
+    # of the other side alone there are counts, too
+    third = table("senders", sender(4, False, 4, 0, 7, 0, 0, 0))
+    assert transports_of(now, third, before)[4].retransmitted_total == 7
+    assert list(before) == [(4, False)]
