@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -229,6 +231,31 @@ def test_a_world_of_namespaces(told: Any) -> None:
     ):
         result = run(*command.split())
         assert (result.exit_code, message in result.output) == (2, True), command
+
+
+def test_a_world_is_shown_until_a_signal_and_its_links_logged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shown: list[Any] = []
+    place = SimpleNamespace(
+        address="10.0.0.1", address_v6="fd00::1", interfaces=[SimpleNamespace(name="tap0")], namespace="here"
+    )
+
+    @contextmanager
+    def up(settings: Any, *, is_bypassed: bool) -> Iterator[Any]:
+        signal.raise_signal(signal.SIGTERM)
+        yield SimpleNamespace(hosts={"initiator": place}, access="access", paths="paths")
+        shown.append("removed")
+
+    monkeypatch.setattr("iscsitrace.lab.real.up", up)
+    monkeypatch.setattr("iscsitrace.lab.real_truth.of_links", lambda access, paths: {"links": [access, paths]})
+    monkeypatch.setattr("iscsitrace.outputs.run_results.show_hosts", shown.append)
+    monkeypatch.setattr("iscsitrace.outputs.run_results.show_all_links", shown.append)
+    log = tmp_path / "log.json"
+    assert run("lab", "up", "--seed", "3", "--log", log).exit_code == 0
+    assert shown == [
+        [("initiator", "10.0.0.1", "fd00::1", "tap0", "ip netns exec here")], "removed", {"links": ["access", "paths"]},
+    ]  # fmt: skip
+    document = json.loads(log.read_text())
+    assert (document["links"], len(document["settings"]["paths"])) == (["access", "paths"], 1)
 
 
 def test_a_run_in_namespaces(told: Any, tmp_path: Path) -> None:

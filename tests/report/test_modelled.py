@@ -108,6 +108,18 @@ def test_a_change_whose_losses_the_model_cannot_predict_is_no_row() -> None:
     assert list(changes(replace(SETTING, loss=0.02))) == ["as captured", "no packet loss"]
 
 
+def test_a_change_that_the_model_does_not_cover_is_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(setting: Setting, values: dict[str, Any]) -> Setting:
+        if "queue_depth" in values:
+            raise InputInvalid("not covered")
+        return replace(setting, **values)
+
+    each = [("deeper", {"queue_depth": 8}), ("nearer", {"delay_ns": 2.0 * MS})]
+    monkeypatch.setattr("iscsitrace.report.modelled.changed", made)
+    monkeypatch.setattr("iscsitrace.report.modelled._changes", lambda _: each)
+    assert list(changes()) == ["as captured", "nearer"]
+
+
 def test_a_setting_without_a_duration_has_no_what_ifs() -> None:
     assert _model(fit(Setting("read", 65_536, 0.0))).what_if is None
 
@@ -119,7 +131,7 @@ def test_which_changes_there_are() -> None:
     smaller = replace(least, queue_depth=31, block_bytes=(4 << 20) - 1)
     assert [name for name, _ in _changes(smaller)] == ["queue depth 32", "I/O size 4 MiB", "half the RTT"]
     most = replace(
-        least, operation="write", window_bytes=1_000, loss=0.01, service_ns=6.0, c_bytes_per_s=7.0, is_status_held=True
+        least, operation="write", window_bytes=1_000, loss=0.01, service_ns=7.0, c_bytes_per_s=7.0, is_status_held=True
     )
     most_burst = 16_777_216 - 1_024
     assert dict(_changes(most)) == {
@@ -130,7 +142,7 @@ def test_which_changes_there_are() -> None:
         },
         "TCP windows 4 times as large": {"window_bytes": 4_000},
         "no packet loss": {"loss": 0.0},
-        "half the service time": {"service_ns": 3.0},
+        "half the service time": {"service_ns": 3.5},
         "half the RTT": {"delay_ns": 2.0 * MS},
         "line twice as fast": {"c_bytes_per_s": 14.0},
     }  # fmt: skip
