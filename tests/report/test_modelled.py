@@ -49,6 +49,9 @@ def test_parameters_have_the_ends_of_their_intervals_and_their_source() -> None:
         ("s", "service time of target and hosts", "1.000", "1.000", "1.000", "ms", "fit over points"),
         ("C", "TCP throughput of the line", "65.5", "65.5", "65.5", "MB/s", "packets of the commands"),
     )
+    # units are exact: ms and MB/s
+    large = fit(d_ns=exact(1_234_567_890.0), s_ns=exact(1_234_567_890.0), c_bytes_per_s=exact(99_999_960_000.0))
+    assert [row[2] for row in _model(large).parameters.rows] == ["2.00", "1,234.568", "1,234.568", "100,000.0"]
     without = _model(fit(replace(SETTING, c_bytes_per_s=None))).parameters
     assert [row[0] for row in without.rows] == ["k", "d", "s"]
     assert found.legs is not None
