@@ -128,6 +128,7 @@ def test_the_rows_follow_the_selected_one() -> None:
     last = rows(shown(eleven, height=20, row=10))
     assert [line[:3] for line in last] == [f"  {number}" for number in range(1, 10)] + [">10"]
     # with a row that is gone the last one is selected
+    assert rows(shown(eleven, height=20, row=99)) == last
     assert rows(shown(ten, height=20, row=99))[-1].startswith("> 9 ")
     assert "session 9  idle - %  limiter -  in flight 0  QD mean -" in shown(ten, height=20, row=99)
 

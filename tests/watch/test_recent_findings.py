@@ -20,6 +20,8 @@ def diagnosis(*names: str, has_mirrors: bool = False) -> Any:
 def test_the_first_diagnosis_is_due_an_interval_after_the_first_look() -> None:
     own = findings.Findings(every_ns=5)
     assert [own.is_due(now_ns) for now_ns in (10, 14, 15, 16)] == [False, False, True, True]
+    usual = findings.Findings()
+    assert [usual.is_due(now_ns) for now_ns in (0, 5 * 10**9 - 1, 5 * 10**9)] == [False, False, True]
 
 
 def test_diagnoses_take_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
