@@ -90,8 +90,7 @@ def _request(cycles: Table) -> Instants:
 
 
 def _grant(cycles: Table) -> Instants:
-    has_r2t = _kinds(cycles)[2] & (cycles.raw("r2t_count") > 0)
-    end = _choose(has_r2t, _instants(cycles, "r2t_first_ns"), _nothing(cycles))
+    end = _choose(_kinds(cycles)[2], _instants(cycles, "r2t_first_ns"), _nothing(cycles))
     return _difference(end, _instants(cycles, "command_first_ns"))
 
 

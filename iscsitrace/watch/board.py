@@ -65,7 +65,7 @@ def render(report: Report | None, choice: Choice, width: int, height: int) -> li
     """The board: at most ``height`` lines of at most ``width`` cells."""
     if report is None:
         what = f"{choice.source}: waiting for packets"
-        return [Text(f"{what} ({choice.quiet_s:.0f} s)", style="bold", overflow="ellipsis", no_wrap=True)]
+        return [Text(f"{what} ({choice.quiet_s:.0f} s)", style="bold")]
     lines = [*_head(report, choice, width), Text()]
     table = sorted_lines(report, choice)
     chosen = table[min(choice.row, len(table) - 1)] if table else None
@@ -83,7 +83,7 @@ def render(report: Report | None, choice: Choice, width: int, height: int) -> li
 def _head(report: Report, choice: Choice, width: int) -> list[Text]:
     length_s = (report.to_ns - report.from_ns) / 1e9
     state = "ended" if choice.is_over else "PAUSED" if choice.is_paused else "live"
-    head = Text(no_wrap=True)
+    head = Text()
     head.append(f"{choice.source} ", style="bold")
     head.append(f" {state} ", style=CHOSEN if choice.is_paused else "bold")
     head.append(f" {clock(report.to_ns)}  {length_s:.3g} s  {report.packet_count} packets")
@@ -91,14 +91,14 @@ def _head(report: Report, choice: Choice, width: int) -> list[Text]:
     head.append(f"  lag {pace.lag_ns / 1e9:.1f} s", style=BAD if pace.lag_ns > 1e9 else "")
     lines = [head]
     load = report.whole
-    whole = Text(no_wrap=True)
+    whole = Text()
     whole.append("all  ", style="bold")
     whole.append(f"read {rate(load.read_bytes_per_s)} MB/s  write {rate(load.write_bytes_per_s)} MB/s  ")
     whole.append(f"{count(load.iops)} IOPS  ")
     now, total = report.whole.latency_ns, report.whole_total_latency_ns
     whole.append(f"p50 {milliseconds(now['p50'])}  p99 {milliseconds(now['p99'])} ms")
     lines.append(whole)
-    since = Text("since the start  ", style=DIM, no_wrap=True)
+    since = Text("since the start  ", style=DIM)
     since.append("  ".join(f"{name} {milliseconds(total[name])}" for name in ("p50", "p95", "p99", "max")) + " ms")
     lines.append(since)
     if choice.quiet_s > _QUIET_S and not choice.is_over:
@@ -131,7 +131,7 @@ def _table(table: list[Line], choice: Choice, width: int, room: int) -> list[Tex
     first = max(0, min(choice.row, len(table) - 1) - room + 1)
     for place, line in enumerate(table[first : first + room], first):
         mark = ">" if place == min(choice.row, len(table) - 1) else " "
-        text = Text(f"{mark}{line.number:>2} {_short(_name(line), name_width).ljust(name_width)}", no_wrap=True)
+        text = Text(f"{mark}{line.number:>2} {_short(_name(line), name_width).ljust(name_width)}")
         for column in columns:
             text.append(f" {column.cell(line):>{column.width}}")
         if mark == ">":

@@ -14,9 +14,9 @@ class Column:
 
     heading: str
     width: int
-    least: int
-    """Smallest width of the terminal that shows it."""
     cell: Any = field(repr=False)
+    least: int = 0
+    """Smallest width of the terminal that shows it."""
 
 
 def rate(amount: float) -> str:
@@ -55,17 +55,17 @@ def clock(time_ns: int) -> str:
 
 
 COLUMNS: Final = (
-    Column("MB/s R", 7, 0, lambda line: rate(line.load.read_bytes_per_s)),
-    Column("MB/s W", 7, 0, lambda line: rate(line.load.write_bytes_per_s)),
-    Column("IOPS", 7, 0, lambda line: count(line.load.iops)),
-    Column("p50 ms", 7, 0, lambda line: milliseconds(line.load.latency_ns["p50"])),
-    Column("p95", 7, 92, lambda line: milliseconds(line.load.latency_ns["p95"])),
-    Column("p99", 7, 0, lambda line: milliseconds(line.load.latency_ns["p99"])),
-    Column("max", 7, 100, lambda line: milliseconds(line.load.latency_ns["max"])),
-    Column("QD", 4, 0, lambda line: "-" if line.load.queue_depth_max is None else str(line.load.queue_depth_max)),
-    Column("idle%", 5, 0, lambda line: percent(line.budget.idle_fraction if line.budget else None)),
-    Column("rtx", 4, 0, lambda line: str(line.retransmitted) if line.transports else "-"),
-    Column("RTT ms", 7, 108, lambda line: milliseconds(line.rtt_smoothed_ns)),
-    Column("owin", 6, 115, lambda line: size(line.owin_peak_bytes)),
-    Column("I/O", 6, 122, lambda line: size(line.load.block_sizes[0]["bytes"]) if line.load.block_sizes else "-"),
+    Column("MB/s R", 7, lambda line: rate(line.load.read_bytes_per_s)),
+    Column("MB/s W", 7, lambda line: rate(line.load.write_bytes_per_s)),
+    Column("IOPS", 7, lambda line: count(line.load.iops)),
+    Column("p50 ms", 7, lambda line: milliseconds(line.load.latency_ns["p50"])),
+    Column("p95", 7, lambda line: milliseconds(line.load.latency_ns["p95"]), 92),
+    Column("p99", 7, lambda line: milliseconds(line.load.latency_ns["p99"])),
+    Column("max", 7, lambda line: milliseconds(line.load.latency_ns["max"]), 100),
+    Column("QD", 4, lambda line: "-" if line.load.queue_depth_max is None else str(line.load.queue_depth_max)),
+    Column("idle%", 5, lambda line: percent(line.budget.idle_fraction if line.budget else None)),
+    Column("rtx", 4, lambda line: str(line.retransmitted) if line.transports else "-"),
+    Column("RTT ms", 7, lambda line: milliseconds(line.rtt_smoothed_ns), 108),
+    Column("owin", 6, lambda line: size(line.owin_peak_bytes), 115),
+    Column("I/O", 6, lambda line: size(line.load.block_sizes[0]["bytes"]) if line.load.block_sizes else "-", 122),
 )

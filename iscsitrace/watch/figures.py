@@ -206,8 +206,8 @@ def _latencies(cycles: Table, place: NDArray[Any], count: int) -> list[dict[str,
 
 def _sizes(cycles: Table, place: NDArray[Any], count: int) -> list[list[dict[str, int]]]:
     """The most frequent I/O sizes of each group."""
-    size, mask = cycles.raw("bytes").astype(np.int64), cycles.mask("bytes")
-    is_known = size > 0 if mask is None else (size > 0) & ~mask
+    size = cycles.raw("bytes").astype(np.int64)
+    is_known = (size > 0) & ~np.ma.getmaskarray(cycles["bytes"])
     pairs, amounts = np.unique(np.stack([place[is_known], size[is_known]]), axis=1, return_counts=True)
     found: list[list[dict[str, int]]] = [[] for _ in range(count)]
     for at in np.lexsort((pairs[1], -amounts)).tolist():

@@ -349,6 +349,9 @@ def test_progress_appears_on_stderr_if_reading_takes_long(
     out, err = capsys.readouterr()
     assert out == ""
     assert "reading" in err
+    # it is gone at the end
+    assert not progress._bar.live.is_started
+    options._Progress().close()
 
 
 def test_without_a_terminal_there_is_no_progress(core: Any, run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -100,6 +101,9 @@ def test_truths_and_lists() -> None:
     assert [converted(Truth(), text) for text in ("yes", "NO", "true")] == [True, False, None]
     assert converted(Several(click.IntRange(min=1)), "1, 2,3") == (1, 2, 3)
     assert converted(Several(click.IntRange(min=1)), "1,0") is None
+    for option in ("--queue-depth", "--connections", "--outstanding-r2t"):
+        result = CliRunner().invoke(main, ["model", "predict", "read", "--one-way-delay", "1ms", option, "1,0"])
+        assert (result.exit_code, "0 is not in the range x>=1" in result.output) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -279,3 +283,49 @@ def test_lost_packets_are_those_dropped_or_left_out() -> None:
         ("capture_gap", 1, False),
     ):  # fmt: skip
         assert _has_lost({"counters": [{"name": name, "count": count}]}) == is_lost
+
+
+def test_what_a_capture_says_while_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is lost is said with -q, too."""
+    events = [
+        {"kind": "file", "path": "a.pcapng"}, {"kind": "file", "path": "-"}, {"kind": "warning", "text": "odd\x1b"},
+        {"kind": "portals", "portals": ["a:1", "b:2"], "filter": "tcp"},
+        {"kind": "dropped", "interface": "eth0", "count": 3, "total": 9}, {"kind": "other"},
+    ]  # fmt: skip
+    wish = StopWish()
+    wish.is_there = True
+    dropped = (
+        "iscsitrace: eth0: 3 packets dropped, 9 in all "
+        "(try a larger buffer: -B, fewer packets: -f, or fewer bytes of each: -s)"
+    )
+    expected = {
+        False: [
+            "iscsitrace: writing a.pcapng", "iscsitrace: writing standard output", "iscsitrace: odd\\x1b",
+            "iscsitrace: found iSCSI at a:1, b:2; capture filter now: tcp", dropped,
+        ],
+        True: ["iscsitrace: odd\\x1b", dropped],
+    }  # fmt: skip
+    for is_quiet, lines in expected.items():
+        caller = CaptureCaller(Path("a.pcapng"), wish, is_quiet=is_quiet)
+        assert caller.watch(json.dumps({"events": events}))
+        assert capsys.readouterr().err.splitlines() == lines
+
+
+def test_the_status_line_is_drawn_twice_a_second_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    amounts = {"elapsed_ns": SECOND_NS, "written_count": 7, "written_bytes": 0, "dropped_count": 0, "slow_count": 0}
+    progress = json.dumps({"events": [], **amounts})
+    drawn = "\r1 s  7 packets  0.0 MB  0 dropped\x1b[K"
+    caller = CaptureCaller(Path("a.pcapng"), StopWish(), is_quiet=False)
+    for now_s, is_drawn in ((100.0, True), (100.4, False), (100.5, True)):
+        monkeypatch.setattr(time, "monotonic", lambda now_s=now_s: now_s)
+        assert not caller.watch(progress)
+        assert capsys.readouterr().err == drawn * is_drawn
+    # it is erased once, before a line
+    caller.say("end")
+    caller.close()
+    assert capsys.readouterr().err == "\r\x1b[Kiscsitrace: end\n"
+    CaptureCaller(Path("a.pcapng"), StopWish(), is_quiet=True).watch(progress)
+    assert capsys.readouterr().err == ""

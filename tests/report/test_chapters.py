@@ -8,13 +8,29 @@ from typing import Any
 import pytest
 
 from iscsitrace.analysis.findings.examination import Opinion
+from iscsitrace.analysis.findings.finding import Advice, Finding, Gain
 from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.analysis.measures.budget import PARTS, Budget
-from iscsitrace.report.chapters import of_session
+from iscsitrace.report.chapters import _finding, of_session
 from iscsitrace.report.document import Chapter
 from tests.support.tables_by_hand import MS, table
 
 NAMES = {"initiator_name": "host", "target_name": "disk"}
+
+
+def test_a_finding_has_a_step_for_each_advice_with_its_gains() -> None:
+    first, second = Advice("Do this."), Advice("Do that.")
+    problem: Any = SimpleNamespace(name="odd", advice=(first, second))
+    gains = (Gain(second, "queue depth 8", 2.0, 2.0, 2.4), Gain(second, "queue depth 9", 5.0, 2.0, 2.41))
+    found = _finding(Finding(problem, "data_loss", 0.25, "bytes are missing", (4, 9), gains=gains))
+    assert (found.name, found.severity, found.share, found.text) == ("odd", "data loss", "25 %", "Bytes are missing.")
+    assert [(step.advice, step.gain) for step in found.steps] == [
+        ("Do this.", ""),
+        ("Do that.", "model: up to 2.0x with queue depth 8, about 5.0x (2.0x to 2.4x) with queue depth 9"),
+    ]
+    assert found.display_filter == "frame.number in {4, 9}"
+    bare = _finding(Finding(problem, "info", None, "text", ()))
+    assert (bare.share, bare.display_filter) == ("", "")
 
 
 def chapter(
@@ -163,3 +179,4 @@ def test_the_round_trip_is_that_of_the_connection_with_most_bytes() -> None:
         return {"connection": number, "rtt_to_initiator_min_ns": 0, "rtt_to_target_min_ns": rtt_ms * MS} | carried
 
     assert facts([connection(3, 1, 9, 0), connection(4, 2, 5, 5), connection(5, 3, 0, 8)])["RTT"][0] == "2.0 ms"
+    assert facts([connection(3, 1, 5, 5), connection(4, 2, 9, 2)])["RTT"][0] == "2.0 ms"

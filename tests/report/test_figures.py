@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import inline, kinds
 from iscsitrace.report import figures
 
 
-def drawing(*arguments: Any) -> Any:
+def drawing(trace: Any, zoom: str, origin_ns: int, detail: Detail) -> Any:
+    # a page has few points of each plot, a file has more
+    assert (origin_ns, detail) == (0, Detail(limit=4_000, columns=1_000))
     return SimpleNamespace(draw=lambda figure: None, title="title", notes=["note"])
 
 

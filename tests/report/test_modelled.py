@@ -11,6 +11,7 @@ import pytest
 from iscsitrace.analysis.fit.points import Fit, Point, Seen
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import Leg, Setting
+from iscsitrace.errors import InputInvalid
 from iscsitrace.report.modelled import _changes, _model, of_session
 
 MS = 1_000_000
@@ -48,6 +49,9 @@ def test_parameters_have_the_ends_of_their_intervals_and_their_source() -> None:
         ("s", "service time of target and hosts", "1.000", "1.000", "1.000", "ms", "fit over points"),
         ("C", "TCP throughput of the line", "65.5", "65.5", "65.5", "MB/s", "packets of the commands"),
     )
+    # units are exact: ms and MB/s
+    large = fit(d_ns=exact(1_234_567_890.0), s_ns=exact(1_234_567_890.0), c_bytes_per_s=exact(99_999_960_000.0))
+    assert [row[2] for row in _model(large).parameters.rows] == ["2.00", "1,234.568", "1,234.568", "100,000.0"]
     without = _model(fit(replace(SETTING, c_bytes_per_s=None))).parameters
     assert [row[0] for row in without.rows] == ["k", "d", "s"]
     assert found.legs is not None
@@ -107,6 +111,18 @@ def test_a_change_whose_losses_the_model_cannot_predict_is_no_row() -> None:
     assert list(changes(replace(SETTING, loss=0.02))) == ["as captured", "no packet loss"]
 
 
+def test_a_change_that_the_model_does_not_cover_is_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(setting: Setting, values: dict[str, Any]) -> Setting:
+        if "queue_depth" in values:
+            raise InputInvalid("not covered")
+        return replace(setting, **values)
+
+    each = [("deeper", {"queue_depth": 8}), ("nearer", {"delay_ns": 2.0 * MS})]
+    monkeypatch.setattr("iscsitrace.report.modelled.changed", made)
+    monkeypatch.setattr("iscsitrace.report.modelled._changes", lambda _: each)
+    assert list(changes()) == ["as captured", "nearer"]
+
+
 def test_a_setting_without_a_duration_has_no_what_ifs() -> None:
     assert _model(fit(Setting("read", 65_536, 0.0))).what_if is None
 
@@ -118,7 +134,7 @@ def test_which_changes_there_are() -> None:
     smaller = replace(least, queue_depth=31, block_bytes=(4 << 20) - 1)
     assert [name for name, _ in _changes(smaller)] == ["queue depth 32", "I/O size 4 MiB", "half the RTT"]
     most = replace(
-        least, operation="write", window_bytes=1_000, loss=0.01, service_ns=6.0, c_bytes_per_s=7.0, is_status_held=True
+        least, operation="write", window_bytes=1_000, loss=0.01, service_ns=7.0, c_bytes_per_s=7.0, is_status_held=True
     )
     most_burst = 16_777_216 - 1_024
     assert dict(_changes(most)) == {
@@ -129,7 +145,7 @@ def test_which_changes_there_are() -> None:
         },
         "TCP windows 4 times as large": {"window_bytes": 4_000},
         "no packet loss": {"loss": 0.0},
-        "half the service time": {"service_ns": 3.0},
+        "half the service time": {"service_ns": 3.5},
         "half the RTT": {"delay_ns": 2.0 * MS},
         "line twice as fast": {"c_bytes_per_s": 14.0},
     }  # fmt: skip
@@ -143,3 +159,16 @@ def test_why_there_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert of_session(trace, 0) == (None, "No model of session 0: one; two.")
     assert of_session(trace, 2) == (None, "No model of session 2: no steady commands.")
+
+
+def test_a_fit_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(points: Any) -> None:
+        raise InputInvalid(f"no fit over {len(points)} point")
+
+    trace: Any = SimpleNamespace(table=None)
+    points = [SimpleNamespace(session=number, setting=SETTING, cycle_count=1) for number in (0, 1)]
+    found = SimpleNamespace(points=points, missing=[])
+    monkeypatch.setattr("iscsitrace.report.modelled.survey", lambda source, name: found)
+    monkeypatch.setattr("iscsitrace.report.modelled.of_operation", lambda own: own)
+    monkeypatch.setattr("iscsitrace.report.modelled.fit", refuse)
+    assert of_session(trace, 1) == (None, "No model of session 1: no fit over 1 point.")

@@ -19,8 +19,8 @@ def phases(**row: Any) -> dict[str, int]:
     return {name: found[name] for name in PHASES if found[name] is not None}
 
 
-READ = {"is_read": True, "data_pdu_count": 2, "command_first_ns": 100, "command_last_ns": 101, "data_first_ns": 140}
-WRITE = {"is_write": True, "data_pdu_count": 2, "command_first_ns": 100, "command_last_ns": 105, "data_first_ns": 150}
+READ = {"is_read": True, "data_pdu_count": 1, "command_first_ns": 100, "command_last_ns": 101, "data_first_ns": 140}
+WRITE = {"is_write": True, "data_pdu_count": 1, "command_first_ns": 100, "command_last_ns": 105, "data_first_ns": 150}
 
 
 def test_read() -> None:
@@ -53,7 +53,7 @@ def test_write_without_r2t_begins_to_transfer_with_the_command() -> None:
 
 
 def test_write_with_immediate_data_only_ends_with_the_command() -> None:
-    row = {"is_write": True, "immediate_bytes": 512, "command_first_ns": 100, "command_last_ns": 110, "status_ns": 150}
+    row = {"is_write": True, "immediate_bytes": 1, "command_first_ns": 100, "command_last_ns": 110, "status_ns": 150}
     assert phases(**row) == {"transfer_ns": 10, "service_ns": 40, "latency_ns": 50}
 
 
@@ -63,7 +63,7 @@ def test_a_write_without_data_in_the_capture_has_no_transfer() -> None:
 
 
 def test_immediate_data_that_ends_after_the_data_out_counts() -> None:
-    row = WRITE | {"immediate_bytes": 512, "command_last_ns": 180}
+    row = WRITE | {"immediate_bytes": 1, "command_last_ns": 180}
     assert phases(**row, data_last_ns=170, status_ns=200)["transfer_ns"] == 80
 
 

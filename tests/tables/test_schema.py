@@ -57,6 +57,21 @@ def test_every_column_has_a_name_of_its_own_a_known_type_and_a_meaning(name: str
     assert not EVERY[name].row.endswith("."), "the docs and the help put one behind it"
 
 
+def test_what_follows_from_a_status_can_be_null() -> None:
+    """A command may have no status in the capture, a skew no cause, and a slow stream no reason."""
+    nullable = {
+        name: {column.name for column in table.columns if column.nullable} for name, table in DERIVED_TABLES.items()
+    }
+    assert nullable == {
+        "mirrored_writes": {"end_ns", "skew_ns", "first_session", "last_session", "cause_ns"},
+        "mirror_legs": {"end_ns", "wait_ns", "status_frame"},
+        "streams": {"session", "cause_time_ns", "cause_frame"},
+    }
+    # a phase is null where one of its two times is
+    assert {(column.dtype, column.unit, column.nullable) for column in DERIVED_CYCLE_COLUMNS} == {("int64", "ns", True)}
+    assert [column.name for column in SIDECAR.columns if column.nullable] == ["cwnd_estimate_bytes"]
+
+
 def test_every_category_has_a_column() -> None:
     assert {column.dtype.partition(":")[2] for _, column in COLUMNS} - {""} == set(CATEGORIES)
 

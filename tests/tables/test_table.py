@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from typing import Any
 
@@ -167,3 +168,12 @@ def test_all_rows_are_the_table_itself() -> None:
     whole = table("senders", {"connection": 1}, {"connection": 2})
     assert whole.select(np.array([True, True])) is whole
     assert whole.select([1, 1]).raw("connection").tolist() == [2, 2]
+
+
+def test_tables_import_no_extra_and_a_trace_no_numpy() -> None:
+    program = (
+        "import sys, iscsitrace.tables.trace; print('numpy' in sys.modules)\n"
+        "import iscsitrace.tables.table; print({'pandas', 'pyarrow'} & set(sys.modules))"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout == "False\nset()\n"

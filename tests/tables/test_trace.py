@@ -48,6 +48,9 @@ def test_what_the_core_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
             "progress": None,
         }
     ]
+    # a time counts from 1970 unless it is said to count from the first packet
+    iscsitrace.read("a.pcap", time_from_ns=5)
+    assert (calls[1]["time_from_ns"], calls[1]["time_is_relative"]) == (5, False)
 
 
 @pytest.mark.parametrize("path", [b"a.pcap", b"bad\xff.pcap"])

@@ -10,7 +10,7 @@ import pytest
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.tables.live_pass import SECOND_NS, Pace
 from iscsitrace.watch.board import BAD, bar, legend, render
-from iscsitrace.watch.choice import Choice
+from iscsitrace.watch.choice import Choice, sorted_lines
 from iscsitrace.watch.figures import NO_LOAD, Line, Transport
 from iscsitrace.watch.findings import Found
 from iscsitrace.watch.lines import lines_of
@@ -128,6 +128,7 @@ def test_the_rows_follow_the_selected_one() -> None:
     last = rows(shown(eleven, height=20, row=10))
     assert [line[:3] for line in last] == [f"  {number}" for number in range(1, 10)] + [">10"]
     # with a row that is gone the last one is selected
+    assert rows(shown(eleven, height=20, row=99)) == last
     assert rows(shown(ten, height=20, row=99))[-1].startswith("> 9 ")
     assert "session 9  idle - %  limiter -  in flight 0  QD mean -" in shown(ten, height=20, row=99)
 
@@ -205,7 +206,7 @@ def test_counters_that_are_worse_than_info() -> None:
 
 
 def test_findings_stand_below_the_verdict_of_the_selected_session() -> None:
-    found = Found(1, "small_blocks", "warning", 0.4, "text", SECOND_NS)
+    found = Found(1, "small_blocks", "warning", 0.4, "text", int(str(SECOND_NS)))
     old = replace(found, name="old", share=None, since_ns=SECOND_NS - 1)
     both = report(session(0), session(1), findings=(found, old), verdicts={0: "first", 1: "second"})
     below = ["session 1: small_blocks (warning, 40 %): text", "session 1: old (warning): text"]
@@ -283,3 +284,16 @@ def test_round_trips_windows_and_retransmissions_of_two_connections() -> None:
     quiet = session(0, transports={4: transport(retransmitted_total=8)})
     assert "retransmissions: 0  (8 so far)" in shown(report(quiet))
     assert not [text for text in shown(report(session(0, transports={4: transport()}))) if "retrans" in text]
+
+
+@pytest.mark.parametrize("sort", ["p99", "queue depth", "idle"])
+def test_what_is_unknown_is_sorted_as_nothing(sort: str) -> None:
+    """Behind one nanosecond or one command, and level with none: then the numbers decide."""
+
+    def line(number: int, amount: int | None) -> Line:
+        parts = budget() if amount is None else budget(transfer=1, propagation=amount)
+        load = replace(NO_LOAD, latency_ns=NO_LATENCY | {"p99": amount}, queue_depth_max=amount)
+        return session(number, load=load, budget=parts)
+
+    lines = [line(0, None), line(1, 0), session(2), line(3, 1), line(4, 2)]
+    assert [each.number for each in sorted_lines(report(*lines), Choice(sort=sort))] == [4, 3, 0, 1, 2]

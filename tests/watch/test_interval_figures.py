@@ -68,8 +68,8 @@ def sender(connection: int, to_target: bool, rtt_ms: int | None, *counts: int) -
 
 def test_senders_count_since_the_last_interval() -> None:
     now: list[dict[str, Any]] = [
-        {"connection": 4, "to_target": side(10, 3), "to_initiator": side(20, 5)},
         {"connection": 6},
+        {"connection": 4, "to_target": side(10, 3), "to_initiator": side(20, 5)},
     ]
     before: dict[tuple[int, bool], dict[str, int]] = {}
     first = table("senders", sender(4, True, 2, 1, 2, 3, 4, 5), sender(4, False, 4, 10, 0, 0, 0, 1))
@@ -89,9 +89,13 @@ def test_senders_count_since_the_last_interval() -> None:
     )  # fmt: skip
     # one side counts on, of the other there is nothing, which is no RTT either; a count that falls is none
     second = table("senders", sender(4, True, 2, 1, 5, 3, 0, 5))
-    now[0]["to_target"] = side(10, None)
+    now[1]["to_target"] = side(10, None)
     own = transports_of(now, second, before)[4]
     assert list(own.retransmissions.values()) == [0, 3, 0, 0, 0]
     assert (own.retransmitted_total, own.rtt_smoothed_ns, own.rtt_min_ns) == (9, None, None)
     # what is gone is forgotten
     assert list(before) == [(4, True)]
+    # of the other side alone there are counts, too
+    third = table("senders", sender(4, False, 4, 0, 7, 0, 0, 0))
+    assert transports_of(now, third, before)[4].retransmitted_total == 7
+    assert list(before) == [(4, False)]

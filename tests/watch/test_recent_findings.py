@@ -10,7 +10,9 @@ import pytest
 from iscsitrace.watch import findings
 
 
-def diagnosis(*names: str) -> Any:
+def diagnosis(*names: str, has_mirrors: bool = False) -> Any:
+    # the recent past has too few writes for a mirror
+    assert not has_mirrors
     found = [SimpleNamespace(name=name, severity="warning", share=0.5, text="text") for name in names]
     return SimpleNamespace(sessions={0: SimpleNamespace(findings=found, verdict="slow")})
 
@@ -18,13 +20,15 @@ def diagnosis(*names: str) -> Any:
 def test_the_first_diagnosis_is_due_an_interval_after_the_first_look() -> None:
     own = findings.Findings(every_ns=5)
     assert [own.is_due(now_ns) for now_ns in (10, 14, 15, 16)] == [False, False, True, True]
+    usual = findings.Findings()
+    assert [usual.is_due(now_ns) for now_ns in (0, 5 * 10**9 - 1, 5 * 10**9)] == [False, False, True]
 
 
 def test_diagnoses_take_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     for took_ns, wait_ns in ((10, 100), (11, 110), (3, 100)):
         clock = iter((1_000, 1_000 + took_ns))
         monkeypatch.setattr("time.thread_time_ns", lambda clock=clock: next(clock))
-        monkeypatch.setattr(findings, "examine", lambda table, has_mirrors: diagnosis())
+        monkeypatch.setattr(findings, "examine", lambda table, has_mirrors: diagnosis(has_mirrors=has_mirrors))
         own = findings.Findings(every_ns=100)
         own.update(SimpleNamespace(table=None), 0)  # type: ignore[arg-type]
         assert [own.is_due(now_ns) for now_ns in (wait_ns - 1, wait_ns)] == [False, True]
@@ -33,7 +37,9 @@ def test_diagnoses_take_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPa
 def test_a_finding_is_there_since_the_first_of_consecutive_diagnoses(monkeypatch: pytest.MonkeyPatch) -> None:
     own, since = findings.Findings(), []
     for now_ns, names in ((1, "a"), (2, "ab"), (3, "b"), (4, "ab")):
-        monkeypatch.setattr(findings, "examine", lambda table, has_mirrors, names=names: diagnosis(*names))
+        monkeypatch.setattr(
+            findings, "examine", lambda table, has_mirrors, names=names: diagnosis(*names, has_mirrors=has_mirrors)
+        )
         own.update(SimpleNamespace(table=None), now_ns)  # type: ignore[arg-type]
         since.append({found.name: found.since_ns for found in own.current})
     assert since == [{"a": 1}, {"a": 1, "b": 2}, {"b": 2}, {"a": 4, "b": 2}]

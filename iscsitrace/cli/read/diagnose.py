@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 from click.shell_completion import CompletionItem
 
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
+from iscsitrace.cli.units import Quantity
 from iscsitrace.outputs.terminal import show, show_json
-
-if TYPE_CHECKING:
-    # click.ParamType is generic from click 8.3 on, and not before
-    _ParamType = click.ParamType[str]
-else:
-    _ParamType = click.ParamType
 
 EXIT_FINDING = 1
 _ANY = "any"
 _EXAMINATION = "iscsitrace.analysis.findings.examination"
 
 
-class _FindingName(_ParamType):
+class _FindingName(Quantity):
     """The name of a finding, or any. The registry of names needs NumPy: it is loaded only to check or complete one."""
 
     name = "finding"
