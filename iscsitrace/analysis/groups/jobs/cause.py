@@ -212,11 +212,11 @@ class Evidence:
         window_ns, stretches = self._waited("receive_window")
         congestion_ns, _ = self._waited("congestion_window", "loss_recovery")
         least_ns = WORTH * self.run.length_ns
-        if window_ns >= max(least_ns, congestion_ns, 1):
+        if window_ns >= max(least_ns, congestion_ns):
             row = stretches.row(int((stretches.raw("time_last_ns") - stretches.raw("time_first_ns")).argmax()))
             return Cause("window", row["time_first_ns"], row["frame"])
-        ways = (self.run.path_ns, fastest.path_ns)
-        is_same_path = None not in ways and (ways[0] or 0) <= SAME_PATH * (ways[1] or 0)
+        own_ns, other_ns = self.run.path_ns, fastest.path_ns
+        is_same_path = own_ns is not None and other_ns is not None and own_ns <= SAME_PATH * other_ns
         if not self.losses or not (congestion_ns >= least_ns or is_same_path):
             return None
         return self._of_losses()

@@ -243,4 +243,4 @@ def _chunk(one: Requests, pairing: Pairing) -> tuple[int, int]:
     both = np.unique(pairing.one)
     bits = np.bitwise_or.reduce(one.firsts[both] | one.lasts[both])
     odd = int(((one.firsts[both] | one.lasts[both]) % PAGE_BYTES != 0).sum())
-    return int(bits & -bits) if bits else 0, odd
+    return int(bits & -bits), odd

@@ -120,7 +120,7 @@ def of_mirror(mirror: Mirror, source: Source) -> MirroredWrites:
         mirror=mirror,
         firsts=low[kept],
         lengths=(high - low)[kept],
-        begins=leg_begins[kept].min(axis=1) if len(kept) else np.empty(0, dtype=np.int64),
+        begins=leg_begins[kept].min(axis=1),
         leg_begins=leg_begins[kept],
         leg_ends=leg_ends[kept],
         leg_rows=rows[leg_first[kept]],
