@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -225,13 +226,13 @@ class Evidence:
         """The kind of loss after which most of the time passed, each counted until the next loss."""
         times = [loss.time_ns for loss in self.losses]
         lengths = np.diff([*times, self.run.last_ns])
-        spent = dict.fromkeys(self._regimes, 0)
+        spent = Counter[str]()
         for kind, length in zip(self._regimes, lengths.tolist(), strict=True):
             spent[kind] += length
         name = max(spent, key=lambda kind: spent[kind])
         is_own = np.array(self._regimes) == name
         # the timeout that cost most; of other kinds the first loss
-        place = np.where(is_own, lengths, -1).argmax() if name == "timeout" else is_own.argmax()
+        place = (is_own * lengths).argmax() if name == "timeout" else is_own.argmax()
         loss = self.losses[int(place)]
         return Cause(name, loss.time_ns, loss.frame)
 
