@@ -416,7 +416,7 @@ SLOW_START, LOW, TIMEOUT = "slow_start_exit", "low_equilibrium", "timeout"
     ],
 )
 def test_a_small_window_after_slow_start_has_its_cause(losses: list[tuple[str, int]], causes: list[str]) -> None:
-    evidence: Any = Evidence(runs_of_one(), lambda name: table(name))
+    evidence: Any = Evidence(runs_of_one(), table)
     evidence.losses = [Loss(at, kind, None, pipe) for at, (kind, pipe) in enumerate(losses)]
     assert evidence._regimes == causes
 
