@@ -199,6 +199,36 @@ def test_the_middle_delay_and_the_setting_of_most_cycles() -> None:
     assert fit(made[:2]).d_ns.value == 8 * MS
 
 
+@pytest.mark.parametrize(("spread_ms", "source"), [(0.70, "fit"), (0.735, "packets")])
+def test_k_is_from_the_regression_if_it_is_known_to_a_quarter(spread_ms: float, source: str) -> None:
+    """Of two points: 1.96 times the root of both variances, over 4 ms, is a quarter of k at 0.718 ms."""
+    made = [
+        point(2 * delay_ms + 2, setting=replace(READ, delay_ns=delay_ms * MS), delay_ns=exact(delay_ms * MS),
+              period_spread_ns=spread_ms * MS)
+        for delay_ms in (4.0, 8.0)
+    ]  # fmt: skip
+    found = fit(made)
+    assert (found.k.source, found.s_ns.source) == (source, source)
+    if source == "fit":
+        # 0.5 % of the periods, 10 and 18 ms, are the error of the model
+        variance = 2 * spread_ms**2 + 0.05**2 + 0.09**2
+        assert found.k.high - found.k.value == pytest.approx(1.959964 * sqrt(variance) / 4)
+
+
+def test_at_one_delay_s_and_c_are_what_the_seen_delays_leave() -> None:
+    """2.4 delays of 4 ms, 1 ms of service and 1 ms for each 64 KiB, where the bursts show 3 ms."""
+    seen = Seen("cycle", exact(2.4), None, exact(3.0 * MS), 0.0, ())
+    made = [point(2.4 * 4 + 1 + size, seen=seen, setting=replace(READ, block_bytes=size * BLOCK)) for size in (1, 8)]
+    found = fit(made)
+    assert found.c_bytes_per_s
+    assert (found.k, found.s_ns.source, found.c_bytes_per_s.source) == (
+        Estimate(2.4, 2.4, 2.4, "packets"),
+        "fit",
+        "fit",
+    )
+    assert (found.s_ns.value, found.c_bytes_per_s.value) == (pytest.approx(MS), pytest.approx(65_536_000))
+
+
 # --- the document
 
 

@@ -105,6 +105,13 @@ def test_a_pause_of_more_than_100_ms_ends_a_burst_of_io(think_ms: int, left_out:
     assert point.left_out.get("pause", 0) == left_out
 
 
+def test_commands_beside_the_spans_of_a_queue_are_left_out() -> None:
+    """Of 40 reads, four at a time, 36 are in nine spans; after them come five small ones."""
+    story = Story().kept_filled(40, 4, ("transfer", MS), ("propagation", 9 * MS)).tasks(5, *READ, bytes=4 * KIB)
+    point = point_of(story)
+    assert (point.cycle_count, point.left_out) == (36, {"other_block": 9})
+
+
 # --- results of a point
 
 

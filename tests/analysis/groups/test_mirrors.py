@@ -274,6 +274,13 @@ def test_waits_while_the_other_side_uses_the_line_are_transfer() -> None:
     assert found.farthest.causes == {"line": 10 * 20 * MS}
 
 
+def test_only_the_wait_while_the_other_side_uses_the_line_is_transfer() -> None:
+    """Of 20 ms at the far target, 5 ms are those of the near side's data: 15 remain."""
+    far = [("propagation", 4.0), ("target_service", 20.0), ("transfer", 5.0)]
+    found = with_budget([("propagation", 4.0), ("transfer", 5.0)], far)
+    assert found.farthest.causes == {"target_service": 10 * 15 * MS}
+
+
 def test_transfer_takes_at_most_the_difference_of_the_waits() -> None:
     """The far target takes 6 ms while the near side's data is on the line, the near target 5 ms after that: 1 more."""
     near = [("propagation", 4.0), ("transfer", 20.0), ("target_service", 5.0)]

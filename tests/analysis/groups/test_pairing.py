@@ -59,6 +59,16 @@ def test_requests_that_only_touch_in_time_do_not_overlap() -> None:
         assert bool(pairs(other, one)) is is_paired
 
 
+@pytest.mark.parametrize(("count", "length", "is_paired"), [(9, 14, True), (9, 15, False), (8, 15, True)])
+def test_both_sides_pause_if_the_next_command_is_not_before_the_last_status(
+    count: int, length: int, is_paired: bool
+) -> None:
+    """Each 20 ns a request of 10 ns, and 6 ns later the other side's, which ends at the next one or just after it."""
+    one = requests(*((100 * n, 100 * n + 9, 20 * n, 20 * n + 10) for n in range(count)))
+    other = requests(*((100 * n, 100 * n + 9, 20 * n + 6, 20 * n + 6 + length) for n in range(count)))
+    assert len(pairs(one, other)) == count * is_paired
+
+
 def queued(count: int, *, order: tuple[int, ...] = ()) -> tuple[Requests, Requests]:
     """All at once on one side; on the other two in flight, one after the other, and in another order."""
     places = order or tuple(range(count))

@@ -129,8 +129,8 @@ def _offsets(one: Requests, other: Requests) -> list[int]:
     picked = np.unique(np.linspace(0, len(fewer) - 1, min(len(fewer), SAMPLE)).astype(np.intp))
     near = np.searchsorted(more.begins, fewer.begins[picked])[:, None] + np.arange(-NEIGHBORS, NEIGHBORS)[None, :]
     is_there = (near >= 0) & (near < len(more))
-    apart = more.firsts[near.clip(0, len(more) - 1)] - fewer.firsts[picked][:, None]
-    votes, count = np.unique(apart[is_there], return_counts=True)
+    asked = np.nonzero(is_there)[0]
+    votes, count = np.unique(more.firsts[near[is_there]] - fewer.firsts[picked[asked]], return_counts=True)
     likely = [0]
     if len(votes):
         likely.append(int(votes[count.argmax()]) * sign)
