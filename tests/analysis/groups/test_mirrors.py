@@ -88,6 +88,7 @@ def test_sides_may_start_at_different_blocks() -> None:
     (found,) = two(near, far)
     assert found.mirror.offsets == (0, (262_144 - 2_048) * 512)
     assert found.found.firsts.tolist() == [lba * 512 for _, lba, _, _ in near]
+    assert found.found.lengths.tolist() == [256 * 512] * 20
     # a distance that changes is none
     apart = [
         (at, lba + (2_048 if number % 2 else 4_096), blocks, 8.0) for number, (at, lba, blocks, _) in enumerate(near)

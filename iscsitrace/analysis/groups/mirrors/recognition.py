@@ -139,7 +139,7 @@ def _offsets(one: Requests, other: Requests) -> list[int]:
 
     def is_covered(places: Array) -> Array:
         begun = np.searchsorted(starts, places, side="right") - 1
-        return np.asarray((begun >= 0) & (places < ends[begun.clip(0)]))
+        return np.asarray((begun >= 0) & (places < ends[begun]))
 
     # first rule out offsets at which the other side never wrote
     return [
@@ -189,9 +189,8 @@ def _is_copy(writes: Requests, reads: Requests) -> Array:
 
     def was_read(bytes_at: Array) -> Array:
         place = np.searchsorted(by_place.firsts, bytes_at, side="right") - 1
-        read = place.clip(0)
-        since = writes.begins - by_place.ends[read]
-        return np.asarray((place >= 0) & (by_place.lasts[read] > bytes_at) & (since >= 0) & (since <= COPIED_NS))
+        since = writes.begins - by_place.ends[place]
+        return np.asarray((place >= 0) & (by_place.lasts[place] > bytes_at) & (since >= 0) & (since <= COPIED_NS))
 
     # a read may be written in several pieces, and several reads in one
     return was_read(writes.firsts) & was_read(writes.lasts - 1)
