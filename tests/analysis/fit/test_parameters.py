@@ -79,8 +79,8 @@ def test_a_rate_has_an_interval_as_wide_as_a_factor() -> None:
 
 def test_of_a_single_point_everything_is_from_its_packets() -> None:
     found = fit([point(period_spread_ns=5.0)])
-    assert (found.k, found.s_ns) == (Estimate(2, 2, 2, "packets"), Estimate(*[close(MS)] * 3, "packets"))
-    assert found.c_bytes_per_s == Estimate(*[close(65_536_000)] * 3, "packets")
+    assert (found.k, found.s_ns) == (Estimate(2, 2, 2, "packets"), exact(close(MS), "packets"))
+    assert found.c_bytes_per_s == exact(close(65_536_000), "packets")
     assert found.undetermined == (
         "residuals: with a single point s is the remainder, so its residual is 0",
         "k from s: the delays (4.0 ms) differ too little for the scatter; k is from the packets",

@@ -140,7 +140,7 @@ def test_coefficients_are_not_negative() -> None:
 
 def test_two_of_three_coefficients_may_remain() -> None:
     """y = x + 2 z - w / 10: without the third column the other two are better than any one of them."""
-    design = [[1, 0, 1], [0, 1, 1], [1, 1, 1], [2, 1, 1.0]]
+    design: list[list[float]] = [[1, 0, 1], [0, 1, 1], [1, 1, 1], [2, 1, 1]]
     measured = [0.9, 1.9, 2.9, 3.9]
     x, z = np.linalg.lstsq(np.array(design)[:, :2], np.array(measured), rcond=None)[0]
     assert line_of(design, measured) == pytest.approx([x, z, 0])
