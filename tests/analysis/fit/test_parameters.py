@@ -215,6 +215,20 @@ def test_k_is_from_the_regression_if_it_is_known_to_a_quarter(spread_ms: float, 
         assert found.k.high - found.k.value == pytest.approx(1.959964 * sqrt(variance) / 4)
 
 
+def test_where_c_is_unsure_k_and_s_are_still_from_the_regression() -> None:
+    """Of 0.6 ms that the larger size takes longer, 0.2 ms may be scatter; of 8 ms that the longer delay does, too."""
+    made = [
+        point(2 * delay_ms + 1 + size, transfer_ms=size, delay_ns=exact(delay_ms * MS), period_spread_ns=0.2 * MS,
+              setting=replace(READ, delay_ns=delay_ms * MS, block_bytes=round(size * BLOCK)))
+        for delay_ms in (4.0, 8.0)
+        for size in (1.0, 1.6)
+    ]  # fmt: skip
+    found = fit(made)
+    assert found.c_bytes_per_s
+    assert (found.k.source, found.s_ns.source, found.c_bytes_per_s.source) == ("fit", "fit", "packets")
+    assert (found.k.value, found.s_ns.value) == (pytest.approx(2, rel=1e-4), pytest.approx(MS, rel=1e-3))
+
+
 def test_at_one_delay_s_and_c_are_what_the_seen_delays_leave() -> None:
     """2.4 delays of 4 ms, 1 ms of service and 1 ms for each 64 KiB, where the bursts show 3 ms."""
     seen = Seen("cycle", exact(2.4), None, exact(3.0 * MS), 0.0, ())

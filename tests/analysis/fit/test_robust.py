@@ -94,6 +94,9 @@ def test_larger_residuals_widen_the_intervals() -> None:
     assert found.half_widths[0] == pytest.approx(NORMAL * sqrt(4 * 1.5**2 / 3) / 2)
     found = mean_of(0, 0, 4.4, 4.4)
     assert found.half_widths[0] == pytest.approx(robust.student_975(3) * sqrt(4 * 2.2**2 / 3) / 2)
+    # of two values there is one degree of freedom
+    found = mean_of(0, 2.2)
+    assert found.half_widths[0] == pytest.approx(NORMAL * sqrt(2 * 1.1**2) / sqrt(2))
     # twice as large is still trusted
     found = mean_of(0, 0, sqrt(12), sqrt(12))
     assert found.half_widths[0] == pytest.approx(NORMAL * 2 / 2, rel=1e-6)

@@ -13,7 +13,6 @@ from iscsitrace.analysis.fit.points import Point
 from iscsitrace.analysis.fit.regression import fit
 from iscsitrace.analysis.fit.robust import student_975
 from iscsitrace.analysis.fit.steady import _estimate, points, survey
-from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.session.spans import Commands
 from tests.support.story import Story
 from tests.support.tables_by_hand import MS, table
@@ -101,6 +100,19 @@ def test_a_window_has_recovered_when_a_wait_is_in_the_lowest_tenth(whole: int, l
     story = Story().tasks(whole, *READ).tasks(12 - whole, *waits)
     story.task(*READ, ("loss_recovery", 5 * MS)).tasks(10, *waits)
     assert point_of(story).left_out == {"lossy": left_out, "no_period": 1}
+
+
+def test_an_incomplete_cycle_with_waits_is_left_out_once() -> None:
+    waits = (*READ, ("congestion_window", 5 * MS))
+    point = point_of(Story().task(*waits, is_complete=False).tasks(20, *READ))
+    assert (point.left_out, point.cycle_count) == ({"incomplete": 1, "no_period": 1}, 19)
+
+
+def test_without_an_iscsi_session_there_is_no_point() -> None:
+    story = Story()
+    story.rows["sessions"].clear()
+    story.connection["is_iscsi"] = False
+    assert [str(each) for each in survey(story.source(), "a").missing] == ["a: no iSCSI session"]
 
 
 @pytest.mark.parametrize(("think_ms", "left_out"), [(100, 0), (101, 1)])
@@ -204,7 +216,8 @@ def test_an_estimate_has_the_standard_error_of_its_mean() -> None:
     """1, 2, 3 and 4: the variance of the mean is 5/12."""
     found = _estimate(np.array([1, 2, 3, 4]), np.ones(4))
     half = student_975(3) * sqrt(5 / 12)
-    assert found == Estimate(2.5, pytest.approx(2.5 - half), pytest.approx(2.5 + half), "packets")
+    assert (found.value, found.low, found.high) == pytest.approx((2.5, 2.5 - half, 2.5 + half))
+    assert found.source == "packets"
     assert _estimate(np.array([0, 9]), np.ones(2)).low == 0
 
 

@@ -65,6 +65,15 @@ def test_streams_of_one_program(columns: dict[str, Any], is_together: bool) -> N
     assert _is_together(longest, run(**columns)) == is_together
 
 
+@pytest.mark.parametrize(("apart_ns", "is_together"), [(0, True), (1, False)])
+def test_streams_of_a_nanosecond_have_to_overlap(apart_ns: int, is_together: bool) -> None:
+    """Half of the time of the shorter one, at least half a nanosecond."""
+    short = run(first_ns=100 + apart_ns - 1, last_ns=100 + apart_ns, session=0)
+    assert _is_together(run(session=0), short) is is_together
+    # one without a length has no time in common with another
+    assert not _is_together(run(session=0), run(first_ns=50, last_ns=50, session=0))
+
+
 def test_sides_of_one_mirror_are_no_job() -> None:
     """Mirror and side of each session."""
     leg_of: dict[int | None, tuple[int, int]] = {0: (0, 0), 1: (0, 1), 2: (1, 1), 3: (0, 0)}

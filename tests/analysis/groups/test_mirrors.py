@@ -357,3 +357,6 @@ def test_extents_that_exclude_a_stripe() -> None:
     # blocks 10,000 and on in steps of 8
     assert page.mirror.chunk_bytes == 4 * KIB
     assert "chunks of 4 KiB or less" in page.doubt
+    (sure,) = two(odd, odd)
+    assert [(each.kind, bool(each.doubt)) for each in (sure, page)] == [("mirror", False), ("mirror_or_stripe", True)]
+    assert [each.as_dict(0)["largest_stripe_chunk_bytes"] for each in (sure, page)] == [None, 4 * KIB]
