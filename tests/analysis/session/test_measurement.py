@@ -178,3 +178,11 @@ def test_waits_for_the_congestion_window_outside_the_reads_do_not_count() -> Non
     assert (stalls["slow_start"] * found.bytes, stalls["loss"] * found.bytes) == (7 * 3 * MS, 3 * MS)
     assert found.parts_ns["congestion_window"] == 8 * 3 * MS
     assert found.busy_ns == 8 * 19 * MS
+
+
+def test_think_time_is_steady_among_the_reads_alone() -> None:
+    """Up to ten times their upper quartile is no idle gap; of the writes before them nothing counts."""
+    story = Story().tasks(30, READ, ("initiator_think", MS), operation="write", bytes=512)
+    found = measured(story.tasks(8, READ, ("initiator_think", 150 * MS)))
+    assert found
+    assert (found.task_count, found.busy_ns) == (8, 8 * 166 * MS)
