@@ -68,6 +68,7 @@ def test_parts_that_scatter_widen_the_interval_of_their_mean() -> None:
 def test_a_rate_has_an_interval_as_wide_as_a_factor() -> None:
     """2 ns for each byte."""
     assert parameters._rate(2, 2, "fit") == Estimate(close(5e8), close(5e8 / e), close(5e8 * e), "fit")
+    assert parameters._rate(3, 3, "fit") == Estimate(close(1e9 / 3), close(1e9 / 3 / e), close(1e9 / 3 * e), "fit")
     assert parameters._rate(2, 99, "fit") == Estimate(close(5e8), close(5e5), close(5e11), "fit")
     assert parameters._of_regression("c", 2, 2) == parameters._rate(2, 2, "fit")
     assert parameters._of_regression("s", 2, 3) == Estimate(2, 0, 5, "fit")

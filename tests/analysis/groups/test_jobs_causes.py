@@ -78,6 +78,18 @@ def test_a_pause_of_more_than_100_ms_ends_a_run(gap_ms: int, count: int) -> None
     assert len(runs_of(work)) == count
 
 
+def test_each_pause_counts_from_the_last_status_before_it() -> None:
+    """Two pauses of 60 ms."""
+    work = Work()
+    work.stream(1_000)
+    for first in (7, 14):
+        for row in work.rows["cycles"][first:]:
+            row["command_first_ns"] += 60 * MS
+            row["status_ns"] += 60 * MS
+    (run,) = runs_of(work)
+    assert (run.length_ns, run.busy_ns) == (1_120 * MS, 1_000 * MS)
+
+
 def test_busy_time_counts_parallel_commands_once() -> None:
     work = Work()
     work.stream(1_000)
@@ -226,6 +238,25 @@ def test_a_silence_before_a_known_timeout_counts_once() -> None:
         return known(work, number)
 
     assert slow_beside(another).evidence.timeout_count == 2
+
+
+@pytest.mark.parametrize(("at", "count"), [(499, 2), (500, 1), (900, 1), (901, 2)])
+def test_a_known_timeout_at_either_end_of_a_silence_is_the_same(at: int, count: int) -> None:
+    def known(work: Work, number: int) -> object:
+        work.waited(number, "loss_recovery", 500, 900)
+        return work.lost(number, (at, "timeout", 50 * KB))
+
+    assert slow_beside(known).evidence.timeout_count == count
+
+
+def test_a_silence_with_a_frame_is_shown_by_it() -> None:
+    def silent(work: Work, number: int) -> object:
+        work.rows["retransmissions"] = [
+            {"connection": number, "time_ns": SECOND + 950 * MS, "frame": 9, "cause": "fast"}
+        ]
+        return work.waited(number, "loss_recovery", 500, 900)
+
+    assert cause_of(silent) == ("timeout", 7)
 
 
 def test_a_silence_without_a_frame_shows_the_next_retransmission() -> None:

@@ -289,6 +289,38 @@ def test_transfer_takes_at_most_the_difference_of_the_waits() -> None:
     assert with_budget(near, far).farthest.causes == {"round_trip": 10 * 4 * MS}
 
 
+def slower_by_turns(part: str, lasted_ms: int, **columns: int) -> Hosts:
+    """Ten writes of 8 ms; this part is longer on the far side for the even ones, on the near side for the others."""
+    hosts = Hosts()
+    for turn, target in ((1, "iqn.a"), (0, "iqn.b")):
+        session = hosts.session(target, rtt_ms=4)
+        for number, write in enumerate(in_order(10, period=100.0)):
+            parts = [("propagation", 4), ("transfer", 4), (part, lasted_ms * (number % 2 == turn))]
+            length = sum(lasted for _, lasted in parts)
+            hosts.ask(session, [(*write[:3], float(length))], **columns if length > 8 else {})
+            at = SECOND + 100 * MS * number
+            for name, lasted in [*parts, ("initiator_think", 100 - length)]:
+                row = {"session": session, "connection": session, "part": name, "time_first_ns": at}
+                at += lasted * MS
+                hosts.budget += [row | {"time_last_ns": at}] if lasted else []
+    return hosts
+
+
+def test_each_side_has_the_causes_of_the_writes_that_it_finished_last() -> None:
+    (found,) = slower_by_turns("target_service", 6).found()
+    assert [(leg.last_count, leg.causes) for leg in found.legs] == [(5, {"target_service": 5 * 6 * MS})] * 2
+
+
+def test_r2t_rounds_over_an_unknown_rtt_are_not_told_from_the_path() -> None:
+    hosts = slower_by_turns("propagation", 6, r2t_count=2)
+    (found,) = hosts.found()
+    # 6 ms more, at an RTT of 4 ms: two rounds take all of it
+    assert [leg.causes for leg in found.legs] == [{"r2t_rounds": 5 * 6 * MS}] * 2
+    hosts.connections[1]["rtt_to_target_min_ns"] = None
+    (found,) = hosts.found()
+    assert [leg.causes for leg in found.legs] == [{"r2t_rounds": 5 * 6 * MS}, {"round_trip": 5 * 6 * MS}]
+
+
 def test_a_command_sent_later() -> None:
     hosts = Hosts()
     hosts.ask(hosts.session("iqn.a"), in_order(10, period=100.0, length=20.0))

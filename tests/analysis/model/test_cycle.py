@@ -197,6 +197,7 @@ def test_commands_that_meet_on_the_line_by_chance() -> None:
     assert commands_per_ns(2, 2.0, 1.0) == pytest.approx(2 / (1 + 1.25))
     assert commands_per_ns(3, 2.0, 0.0) == 3 / 2
     assert commands_per_ns(500, 2.0, 1.0) <= 1
+    assert 2.4 < commands_per_ns(500, 0.5, 0.4) <= 2.5
 
 
 def test_service_times_are_uneven_from_a_quarter_of_the_line_time() -> None:
