@@ -68,6 +68,13 @@ def test_an_operation_with_a_tenth_of_the_bytes_is_a_point(reads: int, operation
     assert sorted(point.setting.operation for point in found) == sorted(operations)
 
 
+def test_reads_without_a_point_leave_that_of_the_writes() -> None:
+    """Few reads, or reads that are all incomplete."""
+    for columns in ({"bytes": 4 * KIB}, {"is_complete": False}):
+        story = Story().tasks(5, *READ, **columns).tasks(9, *READ, operation="write")
+        assert [point.setting.operation for point in points_of(story)] == ["write"]
+
+
 # --- which cycles count
 
 

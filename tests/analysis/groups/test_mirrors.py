@@ -289,7 +289,7 @@ def test_transfer_takes_at_most_the_difference_of_the_waits() -> None:
     assert with_budget(near, far).farthest.causes == {"round_trip": 10 * 4 * MS}
 
 
-def slower_by_turns(part: str, lasted_ms: int, **columns: int) -> Hosts:
+def slower_by_turns(part: str, lasted_ms: int, r2t_count: int = 0) -> Hosts:
     """Ten writes of 8 ms; this part is longer on the far side for the even ones, on the near side for the others."""
     hosts = Hosts()
     for turn, target in ((1, "iqn.a"), (0, "iqn.b")):
@@ -297,7 +297,7 @@ def slower_by_turns(part: str, lasted_ms: int, **columns: int) -> Hosts:
         for number, write in enumerate(in_order(10, period=100.0)):
             parts = [("propagation", 4), ("transfer", 4), (part, lasted_ms * (number % 2 == turn))]
             length = sum(lasted for _, lasted in parts)
-            hosts.ask(session, [(*write[:3], float(length))], **columns if length > 8 else {})
+            hosts.ask(session, [(*write[:3], float(length))], r2t_count=r2t_count * (length > 8))
             at = SECOND + 100 * MS * number
             for name, lasted in [*parts, ("initiator_think", 100 - length)]:
                 row = {"session": session, "connection": session, "part": name, "time_first_ns": at}
