@@ -119,8 +119,11 @@ class Parameters:
         choices: list[tuple[tuple[str, ...], Array]] = [((_DELAYS, _SERVICE), self._over(self._transfer_ns))]
         # at queue depth 2 or more the line carries one command while others wait: the period hardly shows C
         if not self.sockets and all(point.seen.k for point in points):
-            choices.insert(0, ((_DELAYS, _SERVICE, _BYTES), np.zeros(len(points))))
-            choices.append(((_SERVICE, _BYTES), self._over(self._seen_ways_ns)))
+            choices = [
+                ((_DELAYS, _SERVICE, _BYTES), np.zeros(len(points))),
+                *choices,
+                ((_SERVICE, _BYTES), self._over(self._seen_ways_ns)),
+            ]
         for names, rest in choices:
             design = np.column_stack([columns[name] for name in names])
             if not robust.is_solvable(design):

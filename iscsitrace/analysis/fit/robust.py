@@ -52,7 +52,6 @@ def weights(values: Array) -> Array:
     low, high = np.quantile(values, (0.1, 0.9))
     # nearly equal values have no spread: assume a thousandth
     spread = max((high - low) / NORMAL_DECILES, 1e-3 * abs(middle), 1e-12)
-    found = np.ones(len(values))
     for _ in range(_ROUNDS):
         found = HUBER / np.maximum(np.abs(values - middle) / spread, HUBER)
         middle = float(np.average(values, weights=found))
@@ -87,7 +86,6 @@ def solve(design: Array, measured: Array, errors: Array) -> Line:
     freedom = len(measured) - design.shape[1]
     rows, wanted = design / errors[:, None], measured / errors
     given = np.ones(len(measured))
-    found = np.zeros(design.shape[1])
     for _ in range(_ROUNDS):
         root = np.sqrt(given)
         found = _least_squares(rows * root[:, None], wanted * root)

@@ -76,9 +76,7 @@ class _Mirrors:
         self._lags = np.ceil(trips / step_ns).astype(int).clip(1, _STEPS_PER_ROUND)
         self._repairing = np.zeros(shape)
         self._call = np.zeros(len(self._windows))
-        """Where the current system call ends."""
-        if copies.call_segments < inf:
-            self._call += copies.call_segments
+        """Where the current system call ends; 0 before the first."""
 
     def done(self) -> NDArray[Any]:
         """Segments that arrived on all copies."""

@@ -14,6 +14,7 @@ was sent.
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -127,9 +128,9 @@ class Pipeline:
         self._connections = [_Connection(way, byte_ns) for way in ways]
         self._free_ns = 0.0
         self._events: list[tuple[float, int, int, _Burst | None]] = []
-        self._order = 0
-        self._bursts_left = [0] * len(tasks)
-        self._done_ns = [0.0] * len(tasks)
+        self._order = itertools.count()
+        self._bursts_left: dict[int, int] = {}
+        self._done_ns: dict[int, float] = {}
         self._kinds: Sequence[int] = [0] * len(tasks)
         self._to_begin = [inf]
 
@@ -165,20 +166,18 @@ class Pipeline:
         if not self._to_begin[kind]:
             return
         self._to_begin[kind] -= 1
-        ways = self._tasks[task]
+        ways, self._done_ns[task] = self._tasks[task], time_ns
         self._bursts_left[task] = len(ways) * (1 + len(self._block.solicited_bytes))
         for number in ways:
             self._put(number, _Burst(task, 0, self._block.first_bytes, time_ns))
 
     def _put(self, number: int, burst: _Burst) -> None:
-        heapq.heappush(self._events, (burst.ready_ns, self._order, number, burst))
-        self._order += 1
+        heapq.heappush(self._events, (burst.ready_ns, next(self._order), number, burst))
 
     def _try(self, number: int, ready_ns: float) -> None:
         """Schedules the next bytes of a connection for when its window allows them."""
         allowed_ns, _ = self._connections[number].allowed()
-        heapq.heappush(self._events, (max(ready_ns, allowed_ns), self._order, number, None))
-        self._order += 1
+        heapq.heappush(self._events, (max(ready_ns, allowed_ns), next(self._order), number, None))
 
     def _send(self, connection: _Connection, time_ns: float) -> _Burst | None:
         """Puts bytes on the line; returns the burst if it ended with them."""

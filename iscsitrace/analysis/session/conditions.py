@@ -70,7 +70,7 @@ class Conditions:
         """The sender of most data; empty where there is none."""
         direction = "to_target" if self.operation == "write" else "to_initiator"
         sent = {row["connection"]: row[f"stream_bytes_{direction}"] for row in self.session.connections}
-        return max(self.senders, key=lambda row: sent.get(row["connection"], 0), default={})
+        return max(self.senders, key=lambda row: sent[row["connection"]], default={})
 
     @property
     def window_bytes(self) -> int | None:

@@ -155,8 +155,8 @@ def _session_keys(source: Source, session_of: Array) -> Callable[[str], Array]:
         if name == "cycles":
             return _numbers(source(name), "session")
         # connections that are not iSCSI, or none, map to the last place, which holds -1
-        connection = of_connection(name)
-        return session_of[np.where((connection >= 0) & (connection < len(session_of)), connection, -1)]
+        found: Array = session_of[of_connection(name).clip(max=len(session_of) - 1)]
+        return found
 
     return keys
 

@@ -119,7 +119,7 @@ def _largest(cycles: Table) -> tuple[str, Table]:
         starts = cycles.raw("command_first_ns")
         meanwhile = int(moved[~is_own & (starts >= first) & (starts <= last)].sum())
         if meanwhile > (1 - workload.MOSTLY) * sums[word]:
-            own = own.select(slice(0, 0))
+            own = own.select([])
     return word, own
 
 

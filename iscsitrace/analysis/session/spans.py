@@ -78,8 +78,7 @@ class Commands:
         words = self.table.words("operation")
         codes = [words.index(word) if word in words else -1 for word in OPERATIONS]
         code = self.table.raw("operation").astype(np.int64)
-        mask = self.table.mask("bytes")
-        self.bytes = np.where(False if mask is None else mask, 0, self.table.raw("bytes")).astype(np.int64)
+        self.bytes = np.where(known(self.table, "bytes"), self.table.raw("bytes"), 0).astype(np.int64)
         self.operation = np.select([code == each for each in codes], range(len(codes)), -1)
         self.operation[self.bytes == 0] = -1
         """Place in OPERATIONS; -1 for commands that move no data."""

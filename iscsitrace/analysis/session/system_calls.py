@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
@@ -50,10 +51,9 @@ def is_continued(cycles: Table) -> Array:
     """Which commands begin where the one before them ended, with the same LUN and operation."""
     lba = cycles.raw("lba").astype(np.int64)
     found = np.zeros(len(cycles), dtype=bool)
-    if len(cycles) < 2 or (known := cycles.mask("lba")) is None:
-        return found
+    is_known = known(cycles, "lba")
     ends = lba + cycles.raw("block_count").astype(np.int64)
-    found[1:] = ~known[1:] & ~known[:-1] & (lba[1:] == ends[:-1])
+    found[1:] = is_known[1:] & is_known[:-1] & (lba[1:] == ends[:-1])
     for name in ("lun", "operation", "session"):
         values = cycles.raw(name)
         found[1:] &= values[1:] == values[:-1]
@@ -62,16 +62,16 @@ def is_continued(cycles: Table) -> Array:
 
 def sequential_share(cycles: Table) -> float:
     """Share of the commands that begin where some other command ended, not only the one before."""
-    known = cycles.mask("lba")
-    if not len(cycles) or known is None:
+    is_known = known(cycles, "lba")
+    if not is_known.any():
         return 0.0
-    lba = cycles.raw("lba").astype(np.int64)[~known]
+    lba = cycles.raw("lba").astype(np.int64)[is_known]
     # searching a sorted array for sorted values is several times as fast
-    ends = np.sort(lba + cycles.raw("block_count").astype(np.int64)[~known])
+    ends = np.sort(lba + cycles.raw("block_count").astype(np.int64)[is_known])
     starts = np.sort(lba)
     # the end of a command at the greatest address overflows, and may be before its start
     place = np.searchsorted(ends, starts).clip(max=len(ends) - 1)
-    return float((ends[place] == starts).mean()) if len(lba) else 0.0
+    return float((ends[place] == starts).mean())
 
 
 def infer(cycles: Table) -> SystemCall | None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import budget
 from iscsitrace.analysis.measures.intervals import covered_until
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.model.setting import Leg
 from iscsitrace.analysis.session.spans import Commands, Spans
 from iscsitrace.tables.table import Table
@@ -79,14 +80,12 @@ def _instants(commands: Commands, spans: Spans) -> Array:
 
     def over(name: str, pick: Any, otherwise: Array) -> Array:
         """The first or last instant of the commands in each span, where all are known."""
-        mask = commands.table.mask(name)
         values = commands.table.raw(name)
-        known = np.ones(len(values), dtype=bool) if mask is None else ~mask
         bounds = np.column_stack([spans.first, spans.last]).ravel()
         # reduceat takes no index beyond the table
         reach = bounds[:-1] if bounds[-1] == len(values) else bounds
         picked = pick.reduceat(values, reach)[::2]
-        are_known = np.logical_and.reduceat(known, reach)[::2]
+        are_known = np.logical_and.reduceat(known(commands.table, name), reach)[::2]
         return np.where(are_known, picked, otherwise)
 
     is_read = spans.operation == "read"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import log, sqrt
 from typing import Any
 
+import numpy as np
 import pytest
 
 from iscsitrace.analysis.fit.points import Point
 from iscsitrace.analysis.fit.regression import fit
-from iscsitrace.analysis.fit.steady import points, survey
+from iscsitrace.analysis.fit.robust import student_975
+from iscsitrace.analysis.fit.steady import _estimate, points, survey
 from iscsitrace.analysis.session.spans import Commands
 from tests.support.story import Story
 from tests.support.tables_by_hand import MS, table
@@ -65,6 +68,13 @@ def test_an_operation_with_a_tenth_of_the_bytes_is_a_point(reads: int, operation
     assert sorted(point.setting.operation for point in found) == sorted(operations)
 
 
+def test_reads_without_a_point_leave_that_of_the_writes() -> None:
+    """Few reads, or reads that are all incomplete."""
+    for columns in ({"bytes": 4 * KIB}, {"is_complete": False}):
+        story = Story().tasks(5, *READ, **columns).tasks(9, *READ, operation="write")
+        assert [point.setting.operation for point in points_of(story)] == ["write"]
+
+
 # --- which cycles count
 
 
@@ -99,10 +109,30 @@ def test_a_window_has_recovered_when_a_wait_is_in_the_lowest_tenth(whole: int, l
     assert point_of(story).left_out == {"lossy": left_out, "no_period": 1}
 
 
+def test_an_incomplete_cycle_with_waits_is_left_out_once() -> None:
+    waits = (*READ, ("congestion_window", 5 * MS))
+    point = point_of(Story().task(*waits, is_complete=False).tasks(20, *READ))
+    assert (point.left_out, point.cycle_count) == ({"incomplete": 1, "no_period": 1}, 19)
+
+
+def test_without_an_iscsi_session_there_is_no_point() -> None:
+    story = Story()
+    story.rows["sessions"].clear()
+    story.connection["is_iscsi"] = False
+    assert [str(each) for each in survey(story.source(), "a").missing] == ["a: no iSCSI session"]
+
+
 @pytest.mark.parametrize(("think_ms", "left_out"), [(100, 0), (101, 1)])
 def test_a_pause_of_more_than_100_ms_ends_a_burst_of_io(think_ms: int, left_out: int) -> None:
     point = point_of(Story().tasks(10, *READ).task(*READ, ("initiator_think", think_ms * MS)).tasks(10, *READ))
     assert point.left_out.get("pause", 0) == left_out
+
+
+def test_commands_beside_the_spans_of_a_queue_are_left_out() -> None:
+    """Of 40 reads, four at a time, 36 are in nine spans; after them come five small ones."""
+    story = Story().kept_filled(40, 4, ("transfer", MS), ("propagation", 9 * MS)).tasks(5, *READ, bytes=4 * KIB)
+    point = point_of(story)
+    assert (point.cycle_count, point.left_out) == (36, {"other_block": 9})
 
 
 # --- results of a point
@@ -187,6 +217,57 @@ def test_delays_that_are_a_quarter_off_come_from_the_packets(k_ms: float, k: int
     assert point.seen.k
     assert point.seen.k.value == pytest.approx(k_ms / 8)
     assert fit([point]).k_of_legs == k
+
+
+def test_an_estimate_has_the_standard_error_of_its_mean() -> None:
+    """1, 2, 3 and 4: the variance of the mean is 5/12."""
+    found = _estimate(np.array([1, 2, 3, 4]), np.ones(4))
+    half = student_975(3) * sqrt(5 / 12)
+    assert (found.value, found.low, found.high) == pytest.approx((2.5, 2.5 - half, 2.5 + half))
+    assert found.source == "packets"
+    assert _estimate(np.array([0, 9]), np.ones(2)).low == 0
+
+
+@pytest.mark.parametrize("sender", [{"rwnd_max_bytes": None}, {"is_window_scale_inferred": True}])
+def test_where_the_window_is_unknown_its_waits_are_the_receiver_s(sender: dict[str, Any]) -> None:
+    parts = (("transfer", 2 * MS), ("receive_window", 5 * MS), ("propagation", 3 * MS))
+    point = point_of(Story().kept_filled(40, 4, *parts), SENDER | sender)
+    assert (point.setting.window_bytes, point.seen.bound) == (None, "receiver")
+    assert (point.seen.stall_ns, point.seen.legs, point.seen.k, point.seen.service_ns) == (0, (), None, None)
+    assert (point.setting.service_ns, point.seen.transfer_ns.value) == (0, 10 * MS)
+    assert point.throughput_bytes_per_s == pytest.approx(BLOCK / 0.010, rel=1e-12)
+
+
+def test_two_commands_at_once_are_named_so() -> None:
+    story = Story()
+    for _ in range(8):
+        start = story.now
+        story.tasks(2, *READ)
+        for row in story.rows["cycles"][-2:]:
+            row["command_first_ns"] = row["command_last_ns"] = start
+    point = point_of(story)
+    assert point.name == "a.pcap, session 0, read 256 KiB as 2 commands at once, QD 1"
+    assert (point.cycle_count, point.left_out, point.setting.queue_depth) == (14, {"no_period": 2}, 1)
+    # an incomplete second command makes its call incomplete
+    story.rows["cycles"][5]["is_complete"] = False
+    assert points(story.source(), "a")[0].left_out == {"no_period": 2, "incomplete": 2}
+
+
+def test_a_read_without_time_on_the_line_has_no_rate() -> None:
+    point = point_of(Story().tasks(9, ("propagation", 16 * MS), ("target_service", 3 * MS)))
+    assert (point.setting.c_bytes_per_s, point.seen.transfer_ns.value) == (None, 0)
+    assert point.setting.service_ns == pytest.approx(3 * MS)
+    assert (point.seen.stall_ns, point.period_spread_ns) == (0, 0)
+    assert point.throughput_bytes_per_s == pytest.approx(BLOCK / 0.019, rel=1e-12)
+    assert (point.parts_ns["target_service"], point.parts_ns["transfer"]) == (3 * MS, 0)
+
+
+def test_the_lower_end_of_the_delay_follows_from_the_samples() -> None:
+    """The median RTT is 1 ms above the least of 100 samples."""
+    median = {"to_target": True, "rtt_median_ns": 17 * MS, "rtt_count": 100}
+    point = point_of(Story().tasks(9, *READ), SENDER, median)
+    assert (point.delay_ns.value, point.delay_ns.high, point.delay_ns.source) == (8 * MS, 8 * MS, "packets")
+    assert point.delay_ns.low == pytest.approx((16 - log(20) / 100 / log(2)) / 2 * MS)
 
 
 # --- windows and delays of several connections

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from iscsitrace.analysis.groups.jobs import runs, tables
+from iscsitrace.analysis.groups.jobs.cause import Evidence, Loss
 from iscsitrace.analysis.groups.jobs.runs import Run
 from iscsitrace.analysis.groups.jobs.streams import Job, Stream
 from tests.support.streams_by_hand import SECOND, Work, connections
@@ -77,6 +78,18 @@ def test_a_pause_of_more_than_100_ms_ends_a_run(gap_ms: int, count: int) -> None
     assert len(runs_of(work)) == count
 
 
+def test_each_pause_counts_from_the_last_status_before_it() -> None:
+    """Two pauses of 60 ms."""
+    work = Work()
+    work.stream(1_000)
+    for first in (7, 14):
+        for row in work.rows["cycles"][first:]:
+            row["command_first_ns"] += 60 * MS
+            row["status_ns"] += 60 * MS
+    (run,) = runs_of(work)
+    assert (run.length_ns, run.busy_ns) == (1_120 * MS, 1_000 * MS)
+
+
 def test_busy_time_counts_parallel_commands_once() -> None:
     work = Work()
     work.stream(1_000)
@@ -86,6 +99,58 @@ def test_busy_time_counts_parallel_commands_once() -> None:
     (run,) = runs_of(work)
     assert (run.busy_ns, run.length_ns) == (20 * 30 * MS, 980 * MS)
     assert run.bytes_per_s == pytest.approx(20 * 65_536 / 0.98)
+
+
+def test_only_complete_reads_and_writes_with_data_are_work() -> None:
+    work = Work()
+    work.stream(1_000, tasks=4)
+    rows = work.rows["cycles"]
+    rows[0]["is_complete"] = False
+    rows[3]["data_bytes"] = 0
+    rows.append(rows[1] | {"connection": 7})
+    rows.append(rows[1] | {"operation": "inquiry", "is_read": False, "command_first_ns": 0})
+    (run,) = runs_of(work)
+    assert (run.first_ns, run.last_ns, run.bytes, run.last_row) == (
+        SECOND + 250 * MS, SECOND + 750 * MS, 2 * 65_536, 2,
+    )  # fmt: skip
+    for row in rows:
+        row["data_bytes"] = 1
+    assert [run.bytes for run in runs_of(work)] == [3]
+    for row in rows:
+        row["data_bytes"] = 0
+    assert runs_of(work) == []
+
+
+def test_a_run_has_names_or_addresses_of_both_ends() -> None:
+    work = Work()
+    work.stream(1_000, target="iqn.disk")
+    work.stream(1_000, session=5)
+    work.stream(1_000)
+    work.rows["sessions"][1]["target_name"] = None
+    for row in work.rows["connections"]:
+        row |= {"initiator_address": "10.0.0.1", "target_address": "10.0.0.2"}
+    work.rows["connections"].append({"connection": 3})
+    work.rows["cycles"].append(work.rows["cycles"][0] | {"connection": 3})
+    found = [(run.host, run.target, run.has_names, run.session) for run in runs_of(work)]
+    assert found == [
+        ("iqn.host", "iqn.disk", True, 0),
+        ("10.0.0.1", "10.0.0.2", False, 5),
+        ("iqn.host", "10.0.0.2", False, 2),
+    ]
+
+
+def test_the_block_of_a_run_is_the_size_that_moved_most() -> None:
+    """Three of 128 KiB are more than five of 64 KiB; the last status is that of the longest command."""
+    work = Work()
+    work.stream(1_000, tasks=5)
+    number = len(work.rows["cycles"])
+    for place in range(3):
+        row = work.rows["cycles"][place] | {"cycle": number + place, "data_bytes": 131_072}
+        work.rows["cycles"].append(row)
+    work.rows["cycles"][2]["status_ns"] = SECOND + 1_001 * MS
+    (run,) = runs_of(work)
+    assert (run.block_bytes, run.bytes, run.last_row) == (131_072, 3 * 131_072 + 5 * 65_536, 2)
+    assert (run.last_ns, run.path_ns) == (SECOND + 1_001 * MS, 10 * MS)
 
 
 # --- streams of one job
@@ -175,6 +240,25 @@ def test_a_silence_before_a_known_timeout_counts_once() -> None:
     assert slow_beside(another).evidence.timeout_count == 2
 
 
+@pytest.mark.parametrize(("at", "count"), [(499, 2), (500, 1), (900, 1), (901, 2)])
+def test_a_known_timeout_at_either_end_of_a_silence_is_the_same(at: int, count: int) -> None:
+    def known(work: Work, number: int) -> object:
+        work.waited(number, "loss_recovery", 500, 900)
+        return work.lost(number, (at, "timeout", 50 * KB))
+
+    assert slow_beside(known).evidence.timeout_count == count
+
+
+def test_a_silence_with_a_frame_is_shown_by_it() -> None:
+    def silent(work: Work, number: int) -> object:
+        work.rows["retransmissions"] = [
+            {"connection": number, "time_ns": SECOND + 950 * MS, "frame": 9, "cause": "fast"}
+        ]
+        return work.waited(number, "loss_recovery", 500, 900)
+
+    assert cause_of(silent) == ("timeout", 7)
+
+
 def test_a_silence_without_a_frame_shows_the_next_retransmission() -> None:
     def silent(work: Work, number: int) -> object:
         work.rows["retransmissions"] = [
@@ -262,3 +346,127 @@ def test_the_receive_window_is_the_cause_if_it_costs_more_than_losses() -> None:
 
     assert both(150, 150) == ("window", 7)
     assert both(150, 151) == ("low_equilibrium", 1_500)
+
+
+@pytest.mark.parametrize(("at", "count"), [(399, 0), (400, 1), (1_000, 1), (1_001, 0)])
+def test_only_timeouts_within_a_recovery_are_counted(at: int, count: int) -> None:
+    def within(work: Work, number: int) -> object:
+        work.lost(number, (400, "fast", 100 * KB))
+        work.rows["recoveries"][-1]["time_last_ns"] = SECOND + 1_000 * MS
+        row = {"connection": number, "time_ns": SECOND + at * MS, "frame": 9}
+        work.rows["retransmissions"] = [
+            row | {"cause": "timeout"},
+            row | {"cause": "fast", "time_ns": SECOND + 600 * MS},
+        ]
+        return work
+
+    evidence = slow_beside(within).evidence
+    assert (evidence.timeout_count, evidence.loss_count, len(evidence.losses)) == (count, 1, 1 + count)
+
+
+def test_a_recovery_without_an_end_lasts_until_the_end_of_the_run() -> None:
+    def within(work: Work, number: int) -> object:
+        work.lost(number, (400, "fast", 100 * KB))
+        row = {"connection": number, "time_ns": SECOND + 2_000 * MS, "frame": 9, "cause": "timeout"}
+        work.rows["retransmissions"] = [row]
+        return work
+
+    assert slow_beside(within).evidence.timeout_count == 1
+
+
+def test_at_an_unknown_rtt_a_silence_of_190_ms_is_a_timeout() -> None:
+    for silence_ns, count in ((190 * MS, 1), (190 * MS - 1, 0)):
+
+        def silent(work: Work, number: int, silence_ns: int = silence_ns) -> object:
+            work.rows["connections"][number]["rtt_to_target_min_ns"] = None
+            work.waited(number, "loss_recovery", 500, 600)
+            work.rows["budget"][-1]["time_last_ns"] = SECOND + 500 * MS + silence_ns
+            return work
+
+        stream = slow_beside(silent)
+        assert stream.evidence.timeout_count == count
+        # 5 % of the run waited
+        assert (stream.cause is not None) is bool(count)
+
+
+def test_a_loss_is_no_cause_where_an_rtt_is_unknown() -> None:
+    for unknown in (0, 1):
+
+        def lost(work: Work, number: int, unknown: int = unknown) -> object:
+            work.rows["connections"][unknown]["rtt_to_target_min_ns"] = None
+            return work.lost(number, (500, "fast", 50 * KB))
+
+        assert cause_of(lost) is None
+
+
+def test_waits_of_other_connections_and_other_times_do_not_count() -> None:
+    def waits(*spans: tuple[int, int]) -> Callable[[Work, int], object]:
+        def prepare(work: Work, number: int) -> object:
+            for begin, end in spans:
+                work.waited(number, "receive_window", begin, end)
+            return work.waited(0, "receive_window", 0, 1_000)
+
+        return prepare
+
+    assert cause_of(waits()) is None
+    assert cause_of(waits((-200, 0), (2_000, 2_400))) is None
+    # a stretch that begins or ends outside counts as a whole
+    assert cause_of(waits((-99, 1))) == ("window", 7)
+    assert cause_of(waits((1_999, 2_098))) is None
+    assert cause_of(waits((1_999, 2_099))) == ("window", 7)
+
+
+def test_the_longest_wait_for_a_window_is_shown() -> None:
+    def waits(work: Work, number: int) -> object:
+        for begin, end in ((100, 200), (300, 450), (500, 600)):
+            work.waited(number, "receive_window", begin, end)
+            work.rows["budget"][-1]["frame"] = begin
+        return work
+
+    stream = slow_beside(waits)
+    assert stream.cause
+    assert (stream.cause.time_ns, stream.cause.frame) == (SECOND + 300 * MS, 300)
+    assert stream.cause.words == "it was receive-window-limited"
+
+
+SLOW_START, LOW, TIMEOUT = "slow_start_exit", "low_equilibrium", "timeout"
+
+
+@pytest.mark.parametrize(
+    ("losses", "causes"),
+    [
+        ([(LOW, 10), (LOW, 10)], [LOW, LOW]),
+        ([(SLOW_START, 10), (LOW, 19), (LOW, 19), (LOW, 19)], [SLOW_START, SLOW_START, SLOW_START, LOW]),
+        ([(SLOW_START, 10), (LOW, 20), (LOW, 10)], [SLOW_START, LOW, LOW]),
+        ([(SLOW_START, 10), (LOW, 21), (LOW, 10)], [SLOW_START, LOW, LOW]),
+        ([(SLOW_START, 10), (TIMEOUT, 0), (LOW, 10)], [SLOW_START, TIMEOUT, LOW]),
+        ([(TIMEOUT, 0), (SLOW_START, 10), (LOW, 15)], [TIMEOUT, SLOW_START, SLOW_START]),
+        # a new slow start counts from its own window
+        ([(SLOW_START, 10), (SLOW_START, 40), (LOW, 79)], [SLOW_START, SLOW_START, SLOW_START]),
+        ([(SLOW_START, 10), (SLOW_START, 40), (LOW, 80)], [SLOW_START, SLOW_START, LOW]),
+    ],
+)
+def test_a_small_window_after_slow_start_has_its_cause(losses: list[tuple[str, int]], causes: list[str]) -> None:
+    evidence: Any = Evidence(runs_of_one(), table)
+    evidence.losses = [Loss(at, kind, None, pipe) for at, (kind, pipe) in enumerate(losses)]
+    assert evidence._regimes == causes
+
+
+def runs_of_one() -> Run:
+    work = Work()
+    work.stream(1_000)
+    (run,) = runs_of(work)
+    return run
+
+
+def test_the_cause_is_the_kind_of_loss_after_which_most_time_passed() -> None:
+    """Timeouts at 100 and 900 ms of 2 s, a loss between them from 200 on: 1200 ms against 700."""
+
+    def mixed(*losses: tuple[int, str, int]) -> tuple[str, int | None] | None:
+        return cause_of(lambda work, number: work.lost(number, *losses))
+
+    assert mixed((100, "timeout", KB), (200, "fast", KB), (900, "timeout", KB)) == ("timeout", 1_900)
+    assert mixed((100, "timeout", KB), (200, "fast", KB), (1_300, "timeout", KB)) == ("low_equilibrium", 1_200)
+    # of equal times the first kind
+    assert mixed((0, "timeout", KB), (1_000, "fast", KB)) == ("timeout", 1_000)
+    assert mixed((0, "fast", KB), (1_000, "timeout", KB)) == ("low_equilibrium", 1_000)

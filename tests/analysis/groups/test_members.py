@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from iscsitrace.analysis.groups.jobs.runs import Run
-from iscsitrace.analysis.groups.jobs.streams import _is_mirrored, _is_related, _is_together
+from iscsitrace.analysis.groups.jobs.streams import Job, Stream, _is_mirrored, _is_related, _is_together, jain
 from iscsitrace.analysis.groups.mirrors import account, recognition
 from iscsitrace.analysis.groups.mirrors.account import SideAccount
 from iscsitrace.analysis.groups.mirrors.pairing import _in_order
@@ -65,9 +65,18 @@ def test_streams_of_one_program(columns: dict[str, Any], is_together: bool) -> N
     assert _is_together(longest, run(**columns)) == is_together
 
 
+@pytest.mark.parametrize(("apart_ns", "is_together"), [(0, True), (1, False)])
+def test_streams_of_a_nanosecond_have_to_overlap(apart_ns: int, is_together: bool) -> None:
+    """Half of the time of the shorter one, at least half a nanosecond."""
+    short = run(first_ns=100 + apart_ns - 1, last_ns=100 + apart_ns, session=0)
+    assert _is_together(run(session=0), short) is is_together
+    # one without a length has no time in common with another
+    assert not _is_together(run(session=0), run(first_ns=50, last_ns=50, session=0))
+
+
 def test_sides_of_one_mirror_are_no_job() -> None:
     """Mirror and side of each session."""
-    leg_of = {0: (0, 0), 1: (0, 1), 2: (1, 1), 3: (0, 0)}
+    leg_of: dict[int | None, tuple[int, int]] = {0: (0, 0), 1: (0, 1), 2: (1, 1), 3: (0, 0)}
 
     def is_mirrored(one: int | None, other: int | None) -> bool:
         found = {_is_mirrored(run(session=a), run(session=b), leg_of) for a, b in ((one, other), (other, one))}
@@ -77,6 +86,28 @@ def test_sides_of_one_mirror_are_no_job() -> None:
     assert is_mirrored(0, 1)
     # of two mirrors, of one side, of none
     assert [is_mirrored(*pair) for pair in ((0, 2), (0, 3), (0, 9), (None, 1), (None, None))] == [False] * 5
+
+
+def job(*runs: Run) -> Job:
+    nothing: Any = None
+    return Job(tuple(Stream(each, each.last_ns - runs[0].last_ns, False, nothing, None) for each in runs), False)
+
+
+def test_figures_of_a_job_of_a_nanosecond() -> None:
+    short = job(run(last_ns=0), run(last_ns=1))
+    assert (short.whole_ns, short.first_to_last_ns, short.alone_share, short.unused_share) == (1, 1, 1.0, 0.5)
+    empty = job(run(last_ns=0), run(last_ns=0))
+    assert (empty.whole_ns, empty.alone_share, empty.unused_share, empty.jain) == (0, 0.0, 1.0, 1.0)
+
+
+def test_the_slowest_stream_has_the_least_throughput() -> None:
+    found = job(run(bytes=40), run(connection=1, bytes=10), run(connection=2, bytes=30, first_ns=50, last_ns=150))
+    assert found.slowest.run.connection == 1
+    assert (found.first_ns, found.whole_ns, found.bytes) == (0, 150, 80)
+
+
+def test_all_or_nothing_is_fair_only_for_nothing() -> None:
+    assert (jain([0, 0]), jain([3]), jain([1, 0])) == (1.0, 1.0, 0.5)
 
 
 # --- pieces of writes

@@ -88,6 +88,7 @@ def test_sides_may_start_at_different_blocks() -> None:
     (found,) = two(near, far)
     assert found.mirror.offsets == (0, (262_144 - 2_048) * 512)
     assert found.found.firsts.tolist() == [lba * 512 for _, lba, _, _ in near]
+    assert found.found.lengths.tolist() == [256 * 512] * 20
     # a distance that changes is none
     apart = [
         (at, lba + (2_048 if number % 2 else 4_096), blocks, 8.0) for number, (at, lba, blocks, _) in enumerate(near)
@@ -274,11 +275,50 @@ def test_waits_while_the_other_side_uses_the_line_are_transfer() -> None:
     assert found.farthest.causes == {"line": 10 * 20 * MS}
 
 
+def test_only_the_wait_while_the_other_side_uses_the_line_is_transfer() -> None:
+    """Of 20 ms at the far target, 5 ms are those of the near side's data: 15 remain."""
+    far = [("propagation", 4.0), ("target_service", 20.0), ("transfer", 5.0)]
+    found = with_budget([("propagation", 4.0), ("transfer", 5.0)], far)
+    assert found.farthest.causes == {"target_service": 10 * 15 * MS}
+
+
 def test_transfer_takes_at_most_the_difference_of_the_waits() -> None:
     """The far target takes 6 ms while the near side's data is on the line, the near target 5 ms after that: 1 more."""
     near = [("propagation", 4.0), ("transfer", 20.0), ("target_service", 5.0)]
     far = [("propagation", 4.0), ("target_service", 6.0), ("transfer", 20.0), ("propagation", 4.0)]
     assert with_budget(near, far).farthest.causes == {"round_trip": 10 * 4 * MS}
+
+
+def slower_by_turns(part: str, lasted_ms: int, r2t_count: int = 0) -> Hosts:
+    """Ten writes of 8 ms; this part is longer on the far side for the even ones, on the near side for the others."""
+    hosts = Hosts()
+    for turn, target in ((1, "iqn.a"), (0, "iqn.b")):
+        session = hosts.session(target, rtt_ms=4)
+        for number, write in enumerate(in_order(10, period=100.0)):
+            parts = [("propagation", 4), ("transfer", 4), (part, lasted_ms * (number % 2 == turn))]
+            length = sum(lasted for _, lasted in parts)
+            hosts.ask(session, [(*write[:3], float(length))], r2t_count=r2t_count * (length > 8))
+            at = SECOND + 100 * MS * number
+            for name, lasted in [*parts, ("initiator_think", 100 - length)]:
+                row = {"session": session, "connection": session, "part": name, "time_first_ns": at}
+                at += lasted * MS
+                hosts.budget += [row | {"time_last_ns": at}] if lasted else []
+    return hosts
+
+
+def test_each_side_has_the_causes_of_the_writes_that_it_finished_last() -> None:
+    (found,) = slower_by_turns("target_service", 6).found()
+    assert [(leg.last_count, leg.causes) for leg in found.legs] == [(5, {"target_service": 5 * 6 * MS})] * 2
+
+
+def test_r2t_rounds_over_an_unknown_rtt_are_not_told_from_the_path() -> None:
+    hosts = slower_by_turns("propagation", 6, r2t_count=2)
+    (found,) = hosts.found()
+    # 6 ms more, at an RTT of 4 ms: two rounds take all of it
+    assert [leg.causes for leg in found.legs] == [{"r2t_rounds": 5 * 6 * MS}] * 2
+    hosts.connections[1]["rtt_to_target_min_ns"] = None
+    (found,) = hosts.found()
+    assert [leg.causes for leg in found.legs] == [{"r2t_rounds": 5 * 6 * MS}, {"round_trip": 5 * 6 * MS}]
 
 
 def test_a_command_sent_later() -> None:
@@ -349,3 +389,6 @@ def test_extents_that_exclude_a_stripe() -> None:
     # blocks 10,000 and on in steps of 8
     assert page.mirror.chunk_bytes == 4 * KIB
     assert "chunks of 4 KiB or less" in page.doubt
+    (sure,) = two(odd, odd)
+    assert [(each.kind, bool(each.doubt)) for each in (sure, page)] == [("mirror", False), ("mirror_or_stripe", True)]
+    assert [each.as_dict(0)["largest_stripe_chunk_bytes"] for each in (sure, page)] == [None, 4 * KIB]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.model.cycle import bytes_per_s, cycle_of
-from iscsitrace.analysis.model.legs import rounds_paid
+from iscsitrace.analysis.model.cycle import _is_simple, _ways, bytes_per_s, cycle_of
+from iscsitrace.analysis.model.legs import legs, rounds_paid
 from iscsitrace.analysis.model.pipeline import Pipeline
 from iscsitrace.analysis.model.prediction import predict
 from iscsitrace.analysis.model.queueing import commands_per_ns, is_uneven
@@ -74,7 +75,99 @@ def test_a_call_of_less_than_a_block_is_one_block() -> None:
     setting = Setting("write", 65_536, 4 * MS, 65_536_000, call_bytes=10_000, queue_depth=2)
     setting = replace(setting, solicitation=Solicitation(is_initial_r2t=False))
     # a millisecond on the line, and the status 8 ms later
-    assert bytes_per_s(setting, cycle_of(setting)) == pytest.approx(65_536 / 0.009)
+    assert bytes_per_s(setting, cycle_of(setting)) == pytest.approx(65_536 / 0.009, rel=1e-12)
+
+
+def test_throughput_is_what_all_places_of_the_queue_move_in_a_period() -> None:
+    """9 ms for 64 KiB; a held status is not followed command by command, whether its service times scatter or not."""
+    read = Setting("read", 65_536, 4 * MS, 65_536_000)
+    for setting in (read, replace(read, queue_depth=2), replace(read, connections=3)):
+        places = setting.queue_depth * setting.connections
+        assert bytes_per_s(setting, cycle_of(setting)) == pytest.approx(places * 65_536 / 0.009, rel=1e-12)
+    held = replace(HELD, queue_depth=8, service_spread_ns=2.0 * MS, service_ns=2.0 * MS)
+    cycle = cycle_of(held)
+    assert bytes_per_s(held, cycle) == pytest.approx(8 * 65_536 / cycle.period_ns(held) * 1e9, rel=1e-12)
+    found = predict(replace(read, queue_depth=2, connections=2))
+    assert found.period_ns * found.throughput_bytes_per_s == pytest.approx(4 * 65_536 * 1e9, rel=1e-12)
+
+
+def test_a_cycle_without_any_time_is_infinitely_fast() -> None:
+    free = Setting("read", 65_536, 0.0)
+    assert bytes_per_s(free, cycle_of(free)) == inf
+    write = replace(free, operation="write", queue_depth=2)
+    assert bytes_per_s(write, cycle_of(write)) == inf
+    assert bytes_per_s(replace(write, call_bytes=1 << 20), cycle_of(write)) == inf
+
+
+def test_a_factor_lengthens_the_delays_and_no_other_part() -> None:
+    """8 ms of delays by 1.5; 1 ms on the line, and three waits of 8 ms for windows of ten segments."""
+    setting = Setting("read", 40 * 1_448, 4 * MS, window_bytes=10 * 1_448, service_ns=2.0 * MS)
+    found = cycle_of(setting, 1.5)
+    assert [leg.delays for leg in found.legs] == [1.5, 1.5]
+    assert (found.ways_ns, found.transfer_ns, found.stall_ns) == pytest.approx((12 * MS, 0, 24 * MS))
+    assert found.period_ns(setting) == pytest.approx((12 + 24 + 2) * MS)
+    # of a mirror those of the farthest target, which has both copies on the line
+    keys = Solicitation(is_initial_r2t=False, first_burst_bytes=1 << 20)
+    mirror = Setting("write", 400_000, 0.0, 40e6, target_delays_ns=(1.0 * MS, 10.0 * MS), solicitation=keys)
+    found = cycle_of(mirror, 2.0)
+    assert (found.ways_ns, found.transfer_ns, found.stall_ns) == pytest.approx((40 * MS, 20 * MS, 0))
+
+
+def test_a_mirror_over_several_connections_has_the_cycle_of_one() -> None:
+    keys = Solicitation(is_initial_r2t=False, first_burst_bytes=1 << 20)
+    mirror = Setting("write", 400_000, 0.0, 40e6, target_delays_ns=(1.0 * MS, 10.0 * MS), solicitation=keys)
+    assert cycle_of(replace(mirror, connections=3)) == cycle_of(mirror)
+    # a near target after the far one costs no time: its copy is there before
+    found = cycle_of(replace(mirror, target_delays_ns=(10.0 * MS, 1.0 * MS)))
+    assert found.transfer_ns == pytest.approx(10 * MS)
+
+
+def test_reads_whose_windows_hold_everything_need_not_be_followed() -> None:
+    """Two blocks of four segments fit into eight; of seven, or with slow start, commands are followed."""
+    setting = Setting("read", 4 * 1_448, 4 * MS, queue_depth=2, window_bytes=8 * 1_448)
+    assert _is_simple(setting)
+    assert _is_simple(replace(setting, window_bytes=None))
+    assert not _is_simple(replace(setting, window_bytes=8 * 1_448 - 1))
+    assert not _is_simple(replace(setting, queue_depth=3))
+    assert not _is_simple(replace(setting, start_window_bytes=1 << 20))
+    assert not _is_simple(replace(setting, service_spread_ns=1.0))
+    assert not _is_simple(replace(setting, operation="write"))
+
+
+def test_the_ways_of_a_mirror_are_those_to_each_target() -> None:
+    setting = Setting("write", 4_096, 9.0, target_delays_ns=(1.0, 2.0), connections=2)
+    assert [way.round_trip_ns for way in _ways(setting)] == [2, 2, 4, 4]
+    assert [way.round_trip_ns for way in _ways(replace(setting, target_delays_ns=()), 0.5)] == [9, 9]
+
+
+def test_defaults_of_a_setting() -> None:
+    """One command over one connection, and nothing but the path."""
+    setting = Setting("read", 4_096, 1.0)
+    assert (setting.queue_depth, setting.connections, setting.segment_bytes) == (1, 1, 1_448)
+    assert (setting.service_ns, setting.service_spread_ns, setting.ack_delay_ns, setting.loss) == (0, 0, 0, 0)
+    assert (setting.is_status_held, setting.target_delays_ns, setting.congestion_control) == (False, (), "cubic")
+    found = predict(setting)
+    assert (found.k, found.is_in_range, found.bound, found.stall_ns, found.transfer_ns) == (2, True, "cycle", 0, 0)
+    assert found.as_dict() == {
+        "period_ns": 2, "throughput_bytes_per_s": pytest.approx(4_096 / 2e-9), "bound": "cycle", "k": 2,
+        "transfer_ns": 0, "stall_ns": 0, "idle_fraction": 1, "is_in_range": True,
+    }  # fmt: skip
+
+
+def test_legs_of_reads_and_writes() -> None:
+    def delays(setting: Setting) -> dict[str, float]:
+        return {leg.name: leg.delays for leg in legs(setting)}
+
+    assert delays(HELD) == {"command": 1, "data": 1, "ack": 1, "status": 1}
+    assert delays(replace(HELD, is_status_held=False)) == {"command": 1, "data": 1}
+    keys = Solicitation(is_immediate_data=False, max_burst_bytes=1_000)
+    write = Setting("write", 3_000, 4 * MS, solicitation=keys)
+    assert delays(write) == {"command": 1, "r2t": 3, "data": 3, "status": 1}
+    two = replace(write, solicitation=replace(keys, max_outstanding_r2t=2))
+    assert delays(two) == {"command": 1, "r2t": pytest.approx(2), "data": pytest.approx(2), "status": 1}
+    unsolicited = replace(write, solicitation=Solicitation(is_initial_r2t=False))
+    assert delays(unsolicited) == {"command": 1, "status": 1}
+    assert [" and its unsolicited data" in legs(each)[0].meaning for each in (write, unsolicited)] == [False, True]
 
 
 def test_rounds_that_several_r2ts_share() -> None:
@@ -104,6 +197,7 @@ def test_commands_that_meet_on_the_line_by_chance() -> None:
     assert commands_per_ns(2, 2.0, 1.0) == pytest.approx(2 / (1 + 1.25))
     assert commands_per_ns(3, 2.0, 0.0) == 3 / 2
     assert commands_per_ns(500, 2.0, 1.0) <= 1
+    assert 2.4 < commands_per_ns(500, 0.5, 0.4) <= 2.5
 
 
 def test_service_times_are_uneven_from_a_quarter_of_the_line_time() -> None:
@@ -140,5 +234,36 @@ def test_the_first_third_of_the_rounds_does_not_count(
     monkeypatch.setattr(Pipeline, "run", run)
     first, last = rounds // 3 * 4 - 1, rounds * 4 - 1
     expected = (last - first) * setting.block_bytes / (last**2 - first**2) * 1e9
-    assert bytes_per_s(setting, cycle) == pytest.approx(expected)
+    assert bytes_per_s(setting, cycle) == pytest.approx(expected, rel=1e-12)
     assert counts == [4 * rounds]
+
+
+def test_each_target_of_a_mirror_gets_all_commands_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four and a bit; two targets over two connections each, with three commands in flight on each of these."""
+    asked: list[tuple[int, list[int], list[list[int]]]] = []
+
+    def call(pipeline: Pipeline, count: int, kinds: list[int]) -> float:
+        asked.append((count, kinds, [list(task) for task in pipeline._tasks]))
+        return 7.0 * MS
+
+    monkeypatch.setattr(Pipeline, "call", call)
+    setting = Setting("write", 1_000, 0.0, call_bytes=4_100, queue_depth=3, connections=2)
+    setting = replace(setting, target_delays_ns=(1.0 * MS, 2.0 * MS))
+    assert bytes_per_s(setting, cycle_of(setting)) == pytest.approx(4 * 1_000 / 0.007, rel=1e-12)
+    ways = [number for number in range(4) for _ in range(3)]
+    assert asked == [(4, [number // 2 for number in ways], [[number] for number in ways])]
+
+
+def test_each_command_of_a_mirror_goes_to_all_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over the same connection of each of them."""
+    asked: list[list[list[int]]] = []
+
+    def run(pipeline: Pipeline, count: int) -> list[float]:
+        asked.append([list(task) for task in pipeline._tasks])
+        return [float(number) for number in range(count)]
+
+    setting = Setting("write", 1_000, 0.0, queue_depth=2, connections=3, target_delays_ns=(1.0 * MS, 2.0 * MS))
+    cycle = cycle_of(setting)
+    monkeypatch.setattr(Pipeline, "run", run)
+    bytes_per_s(setting, cycle)
+    assert asked == [[[0, 3], [1, 4], [2, 5]] * 2]

@@ -88,3 +88,22 @@ def test_service_times_scatter_evenly_around_their_mean_and_are_the_same_in_ever
 def test_what_follows_a_pause_without_a_gap_is_acknowledged_after_the_pause() -> None:
     """Of 5 bytes each in a window of 10: 0 to 10, 20 to 30 with the first one's next, then the ACK of byte 10 at 40."""
     assert line(Block(5), [Way(5, 20, 10)], [[0], [0], [0]]).run(5) == [10, 15, 30, 35, 50]
+
+
+def test_without_other_values_one_r2t_is_outstanding_and_nothing_limits() -> None:
+    assert line(Block(10, (10, 10, 10)), [NEAR], [[0]]).run(1) == [60]
+    assert (NEAR.acknowledged_ns, NEAR.window_bytes, NEAR.start_bytes) == (0, float("inf"), float("inf"))
+    assert next(Service().drawn()) == 0
+
+
+def test_a_window_that_opens_while_the_line_is_busy_is_used_when_it_is_free() -> None:
+    """A window of 10 whose ACK takes 12: 0 to 10, the other's 10 to 25, and 25 to 35."""
+    ways = [Way(5, 12, 10), Way(50)]
+    assert line(Block(20), [ways[0]], [[0]]).run(1) == [27]
+    assert line(Block(15), ways, [[0], [1]]).run(2) == [35, 75]
+
+
+def test_bytes_of_nothing_need_no_line() -> None:
+    """A write whose data is all solicited: its R2T comes after 5, and the data takes from 5 to 15."""
+    assert line(Block(0, (10,)), [NEAR], [[0]]).run(1) == [20]
+    assert line(Block(0, (10,)), [Way(5, 20, 4)], [[0]]).run(1) == [5 + 4 + 16 + 4 + 16 + 2 + 5]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from iscsitrace.analysis.model.setting import Setting
 from iscsitrace.analysis.session.grouping import sessions_of
 from iscsitrace.analysis.session.measurement import Measured, measure
@@ -65,3 +69,120 @@ def test_connections_are_added_in_groups_like_the_measured_ones() -> None:
         for found in [two.with_connections(count)]
     }
     assert shapes == {1: (1, 2, 4), 3: (1, 2, 4), 4: (2, 4, 4), 8: (4, 8, 8)}
+
+
+SENDER = {"to_target": False, "rwnd_min_bytes": 65_536, "rwnd_max_bytes": 65_536, "segment_bytes": 1_448}
+READ = ("propagation", 16 * MS)
+
+
+def test_waits_for_a_known_receive_window_are_the_model_s() -> None:
+    """The model computes them from the window; of a window that was shut they are a stall as measured."""
+    for smallest, stall_ms in ((65_536, 0), (0, 8 * 3)):
+        story = Story().tasks(8, READ, ("receive_window", 3 * MS), ("unknown", MS))
+        found = measured(story.add("senders", **SENDER | {"rwnd_min_bytes": smallest}))
+        assert found
+        stalls = {name: stall * found.bytes for name, stall in found.situation.stalls_ns_per_byte.items()}
+        assert stalls == {"loss": 0, "slow_start": 0, "receiver": stall_ms * MS, "unknown": 8 * MS}
+        assert found.situation.setting.window_bytes == (None if stall_ms else 65_536)
+        assert ("window_bytes" in found.situation.open_names) == bool(stall_ms)
+
+
+def test_the_setting_has_the_largest_data_pdu_and_the_line_rate() -> None:
+    story = Story().tasks(8, READ, data_pdu_bytes_max=8_192).task(READ, data_pdu_bytes_max=65_536)
+    found = measured(story.add("senders", **SENDER, line_bytes_per_s=5_000_000, restart_after_idle_count=3))
+    assert found
+    setting = found.situation.setting
+    assert (setting.data_pdu_bytes, setting.c_bytes_per_s, setting.start_window_bytes) == (65_536, 5_000_000, None)
+    assert found.situation.open_names == frozenset()
+    bare = measured(Story().tasks(8, READ, data_pdu_bytes_max=0).add("senders", **SENDER, line_bytes_per_s=0))
+    assert bare
+    assert (bare.situation.setting.data_pdu_bytes, bare.situation.setting.c_bytes_per_s) == (None, None)
+    assert bare.situation.open_names == {"c_bytes_per_s"}
+
+
+def test_a_held_status_is_open_only_for_reads_in_a_queue_whose_status_comes_apart() -> None:
+    def is_open(depth: int, **columns: Any) -> bool:
+        found = measured(Story().kept_filled(40, depth, READ, **columns))
+        assert found
+        assert found.situation.setting.queue_depth == depth
+        return "is_status_held" in found.situation.open_names
+
+    apart = {"is_status_in_data": False}
+    assert is_open(2, **apart)
+    assert not is_open(1, **apart)
+    assert not is_open(2)
+    assert not is_open(2, **apart, operation="write")
+
+
+def test_a_wait_is_paid_by_each_command_in_flight() -> None:
+    """24 reads, two at a time, with 1 ms of the target in each slot."""
+    found = measured(Story().kept_filled(24, 2, ("propagation", 7 * MS), ("target_service", MS)))
+    assert found
+    assert found.situation.waits_ns == {
+        "target_service": 2 * MS, "initiator_service": 0, "initiator_think": 0, "ack_wait": 0,
+    }  # fmt: skip
+    assert found.situation.groups == 1
+
+
+def test_where_a_queue_waits_beyond_the_tap_more_commands_are_in_flight() -> None:
+    """The tap sees two, of which one comes each 4 ms; alone one takes 16 ms."""
+    for to_initiator_ns, depth in ((2 * MS, 2), (2 * MS + 1_000, 4), (8 * MS, 4)):
+        story = Story(rtt_to_target_ns=16 * MS - to_initiator_ns, rtt_to_initiator_ns=to_initiator_ns)
+        # at the tap a command is done when its status is on its way
+        story.kept_filled(80, 2, ("propagation", 4 * MS))
+        for row in story.rows["cycles"]:
+            row["status_ns"] -= to_initiator_ns * 3 // 4
+        found = measured(story)
+        assert found
+        assert found.situation.setting.queue_depth == depth
+
+
+def test_of_as_many_bytes_read_as_written_the_reads_are_measured() -> None:
+    story = Story().tasks(8, READ, operation="write").pause(MS).tasks(8, READ)
+    found = measured(story)
+    assert found
+    assert (found.situation.setting.operation, found.task_count) == ("read", 8)
+    story.rows["cycles"][0]["data_bytes"] += 512
+    found = measured(story)
+    assert found
+    assert (found.situation.setting.operation, found.situation.setting.block_bytes) == ("write", BLOCK + 64)
+
+
+@pytest.mark.parametrize(("size", "is_measured"), [(BLOCK - 64, True), (BLOCK, False)])
+def test_writes_meanwhile_move_less_than_a_tenth_of_the_bytes_of_reads(size: int, is_measured: bool) -> None:
+    story = Story().tasks(5, READ).task(READ, operation="write", bytes=size).tasks(5, READ)
+    assert (measured(story) is not None) is is_measured
+    # writes before the first read or after the last status do not count
+    others = Story().tasks(5, READ, operation="write").pause(MS).tasks(10, READ).pause(MS)
+    assert measured(others.tasks(4, READ, operation="write"))
+
+
+def test_a_write_at_the_instant_of_the_first_command_or_the_last_status_is_meanwhile() -> None:
+    for place, name in ((0, "command_first_ns"), (-1, "status_ns")):
+        story = Story().tasks(10, READ)
+        at = story.rows["cycles"][place][name]
+        story.tasks(2, READ, operation="write")
+        for row in story.rows["cycles"][-2:]:
+            row["command_first_ns"] = at
+        assert measured(story) is None
+
+
+def test_waits_for_the_congestion_window_outside_the_reads_do_not_count() -> None:
+    """Writes before and after the reads wait for 5 ms, the reads for 3; the loss comes with the last read."""
+    write = (READ, ("congestion_window", 5 * MS))
+    story = Story().tasks(2, *write, operation="write").tasks(8, ("congestion_window", 3 * MS), READ)
+    story.add("recoveries", time_first_ns=story.now - 19 * MS).pause(MS).tasks(2, *write, operation="write")
+    found = measured(story)
+    assert found
+    stalls = found.situation.stalls_ns_per_byte
+    assert (stalls["slow_start"] * found.bytes, stalls["loss"] * found.bytes) == (7 * 3 * MS, 3 * MS)
+    assert found.parts_ns["congestion_window"] == 8 * 3 * MS
+    assert found.busy_ns == 8 * 19 * MS
+
+
+def test_think_time_is_steady_among_the_reads_alone() -> None:
+    """Up to ten times their upper quartile is no idle gap; of the writes before them nothing counts."""
+    story = Story().tasks(30, READ, ("initiator_think", MS), operation="write", bytes=512)
+    found = measured(story.tasks(8, READ, ("initiator_think", 150 * MS)))
+    assert found
+    assert (found.task_count, found.busy_ns) == (8, 8 * 166 * MS)

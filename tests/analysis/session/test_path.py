@@ -35,7 +35,10 @@ def test_each_side_is_as_low_as_its_samples_allow() -> None:
         sender(0, to_target=False, median=300, count=40),
         sender(1, to_target=True, median=9_000, count=1),
     ]
-    found = path.measure([connection(0, 1_000, 200)], senders)
+    # those of other connections do not count
+    senders = [each | {"connection": number} for each, number in zip(senders, (1, 1, 2), strict=True)]
+    senders.append(sender(0, to_target=True, median=9_000, count=1))
+    found = path.measure([connection(1, 1_000, 200)], senders)
     assert found
     mean = 100 / log(2)
     expected = (1_000 - log(20) / 10 * mean) + (200 - log(20) / 40 * mean)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 
 from iscsitrace.analysis.comparison import matching, sides
 from iscsitrace.analysis.findings.finding import Finding, Gain
-from iscsitrace.analysis.model.setting import Setting
+from iscsitrace.analysis.model.setting import Setting, Solicitation
 from iscsitrace.analysis.session import grouping
 from iscsitrace.analysis.session.measurement import Measured, measure
 from iscsitrace.analysis.session.situation import Situation
@@ -360,3 +361,65 @@ def test_groups_of_connections_stall_separately() -> None:
     slow = Situation(Setting("read", 100_000, 5 * MS), stalls_ns_per_byte={"slow_start": 100.0})
     # a block each 2.5 ms, and 10 ms for each block
     assert slow.with_connections(4).throughput() == pytest.approx(100_000 / 0.0125)
+
+
+# --- arithmetic of the throughput
+
+
+def exactly(value: float) -> object:
+    return pytest.approx(value, rel=1e-12)
+
+
+def test_waits_lengthen_each_command_and_stalls_each_byte() -> None:
+    """100 kB in 10 ms of RTT."""
+    plain = Situation(Setting("read", 100_000, 5 * MS))
+    assert plain.throughput() == exactly(1e7)
+    slow = Situation(plain.setting, {"target_service": 6.0 * MS, "ack_wait": 4.0 * MS}, {"loss": 40.0, "unknown": 10.0})
+    # 20 ms are 200 ns for each byte
+    assert slow.throughput() == exactly(1e9 / 250)
+    assert slow.without("target_service").throughput() == exactly(1e9 / 190)
+    assert slow.without("ack_wait", 0.5).throughput() == exactly(1e9 / 230)
+    assert slow.without("loss", 0.25).throughput() == exactly(1e9 / 240)
+    assert slow.without("transfer") == slow
+    assert slow.with_setting(queue_depth=2).throughput() == exactly(1e9 / (100 + 50))
+
+
+def test_a_rough_throughput_is_that_of_one_command_times_the_queue_depth_up_to_the_line() -> None:
+    """Writes of 100 kB: a command and two R2Ts take 30 ms, the line 1 ms for each."""
+    keys = Solicitation(is_immediate_data=False, max_burst_bytes=50_000)
+    setting = Setting("write", 100_000, 5 * MS, 1e8, queue_depth=4, solicitation=keys)
+    assert Situation(setting).throughput(is_rough=True) == exactly(4 * 100_000 / 0.031)
+    assert Situation(replace(setting, queue_depth=40)).throughput(is_rough=True) == exactly(1e8)
+    alone = replace(setting, queue_depth=1)
+    assert Situation(alone).throughput(is_rough=True) == exactly(100_000 / 0.031)
+    # without a line time there is no line
+    free = replace(setting, c_bytes_per_s=None, queue_depth=40)
+    assert Situation(free).throughput(is_rough=True) == exactly(40 * 100_000 / 0.030)
+
+
+def test_reads_and_unsolicited_writes_need_not_be_followed() -> None:
+    """20 commands of 100 kB in 11 ms; the line carries 1e8 bytes a second."""
+    keys = Solicitation(is_initial_r2t=False, first_burst_bytes=100_000)
+    for setting in (Setting("read", 100_000, 5 * MS, 1e8), Setting("write", 100_000, 5 * MS, 1e8, solicitation=keys)):
+        found = [Situation(replace(setting, queue_depth=depth)).throughput() for depth in (1, 10, 20)]
+        assert found == [exactly(100_000 / 0.011), exactly(10 * 100_000 / 0.011), exactly(1e8)]
+
+
+def test_the_queue_depth_is_that_of_all_connections() -> None:
+    """Eight in flight over four connections are two on each."""
+    situation = Situation(Setting("read", 100_000, 5 * MS, queue_depth=8, connections=4))
+    assert situation.throughput() == exactly(8 * 100_000 / 0.010)
+    assert situation.with_setting(queue_depth=2).throughput() == exactly(2 * 100_000 / 0.010)
+
+
+def test_groups_share_the_line_and_common_stalls() -> None:
+    """A group of two connections, two in flight: 20 MB/s, with 50 ns of losses a byte 10 MB/s; three groups."""
+    stalls = {"loss": 50.0, "slow_start": 10.0, "receiver": 0.0, "unknown": 5.0}
+    one = Situation(Setting("read", 100_000, 5 * MS, queue_depth=2, connections=2), {}, stalls)
+    three = one.with_connections(6)
+    assert (three.groups, three.setting.connections, three.setting.queue_depth) == (3, 6, 6)
+    assert three.throughput() == exactly(1e9 / (1e9 / 3e7 + 15))
+    # a line of 25 MB/s: alone it takes 4 ms for each, then it is full
+    narrow = replace(one, setting=replace(one.setting, c_bytes_per_s=2.5e7)).with_connections(6)
+    alone = 1e9 / (1e9 / (2 * 100_000 / 0.014) + 50)
+    assert narrow.throughput() == exactly(1e9 / (1e9 / min(3 * alone, 2.5e7) + 15))

@@ -69,6 +69,7 @@ def test_commands_are_in_order_of_time_and_move_data() -> None:
     assert found.is_of("read").tolist() == [False, False, True, False, False]
     assert found.is_of("write").tolist() == [False, True, False, False, False]
     assert (len(found), found.bytes.tolist()) == (5, [512, 512, 512, 0, 0])
+    assert found.operation.tolist() == [-1, 1, 0, -1, -1]
 
 
 def test_a_command_alone_lasts_until_the_next_one() -> None:

@@ -81,3 +81,36 @@ def test_three_calls_are_too_few() -> None:
     assert system_calls.infer(reads(*[(100, 40)] * 4)) is not None
     assert system_calls.infer(reads(*[(100, 40)] * 3, (100,))) is None
     assert system_calls.infer(reads()) is None
+
+
+def in_calls(*calls: tuple[int, ...], blocks: int = 100) -> Table:
+    """One stream of equal commands, call by call with these queue depths."""
+    depths = [depth for call in calls for depth in call]
+    return table("cycles", *(read(n, blocks * n, blocks, queue_depth=depth) for n, depth in enumerate(depths)))
+
+
+def test_calls_of_full_pieces_show_by_the_moment_at_which_none_is_in_flight() -> None:
+    call = system_calls.infer(in_calls(*[(1, 2, 3)] * 4))
+    assert call
+    assert (call.bytes, call.pieces, call.count, call.rows) == (300 * 512, (51_200,) * 3, 4, (0, 1, 2))
+    assert call.is_at_once
+    # a call of another length first, which is no example
+    call = system_calls.infer(in_calls((1, 2), *[(1, 2, 3)] * 4))
+    assert call
+    assert (call.count, call.rows) == (4, (2, 3, 4))
+
+
+@pytest.mark.parametrize("calls", [[(1, 2, 3)] * 3, [(1, 2, 2)] * 4, [(1,)] * 12, [(1, 2, 3)] * 4 + [(1,)] * 2])
+def test_no_call_shows_where_the_pattern_does_not_repeat(calls: list[tuple[int, ...]]) -> None:
+    assert system_calls.infer(in_calls(*calls)) is None
+
+
+def test_pieces_one_after_another_are_not_at_once() -> None:
+    call = system_calls.infer(reads((60, 30), *[(100, 40)] * 8))
+    assert call
+    assert (call.rows, call.pieces, call.is_at_once) == ((2, 3), (51_200, 20_480), False)
+
+
+def test_of_as_many_calls_of_two_sizes_neither_repeats() -> None:
+    assert system_calls.infer(reads(*[(100, 40)] * 4, *[(100, 50)] * 4)) is None
+    assert system_calls.infer(reads(*[(100, 40)] * 16, *[(100, 50)] * 4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -212,11 +213,11 @@ class Evidence:
         window_ns, stretches = self._waited("receive_window")
         congestion_ns, _ = self._waited("congestion_window", "loss_recovery")
         least_ns = WORTH * self.run.length_ns
-        if window_ns >= max(least_ns, congestion_ns, 1):
+        if window_ns >= max(least_ns, congestion_ns):
             row = stretches.row(int((stretches.raw("time_last_ns") - stretches.raw("time_first_ns")).argmax()))
             return Cause("window", row["time_first_ns"], row["frame"])
-        ways = (self.run.path_ns, fastest.path_ns)
-        is_same_path = None not in ways and (ways[0] or 0) <= SAME_PATH * (ways[1] or 0)
+        own_ns, other_ns = self.run.path_ns, fastest.path_ns
+        is_same_path = own_ns is not None and other_ns is not None and own_ns <= SAME_PATH * other_ns
         if not self.losses or not (congestion_ns >= least_ns or is_same_path):
             return None
         return self._of_losses()
@@ -225,13 +226,13 @@ class Evidence:
         """The kind of loss after which most of the time passed, each counted until the next loss."""
         times = [loss.time_ns for loss in self.losses]
         lengths = np.diff([*times, self.run.last_ns])
-        spent = dict.fromkeys(self._regimes, 0)
+        spent = Counter[str]()
         for kind, length in zip(self._regimes, lengths.tolist(), strict=True):
             spent[kind] += length
         name = max(spent, key=lambda kind: spent[kind])
         is_own = np.array(self._regimes) == name
         # the timeout that cost most; of other kinds the first loss
-        place = np.where(is_own, lengths, -1).argmax() if name == "timeout" else is_own.argmax()
+        place = (is_own * lengths).argmax() if name == "timeout" else is_own.argmax()
         loss = self.losses[int(place)]
         return Cause(name, loss.time_ns, loss.frame)
 

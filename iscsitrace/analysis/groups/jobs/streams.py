@@ -7,7 +7,7 @@ or several hosts that each do a part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -140,7 +140,7 @@ def jain(amounts: Sequence[float]) -> float:
 def find(source: Source, mirrors: Sequence[Mirror] = ()) -> list[Job]:
     """The jobs of several streams, the earliest first; the sides of a mirror are not streams of one job."""
     left = sorted(runs.of_trace(source), key=lambda run: (-run.length_ns, run.connection))
-    leg_of = {
+    leg_of: dict[int | None, tuple[int, int]] = {
         session: (number, place)
         for number, mirror in enumerate(mirrors)
         for place, leg in enumerate(mirror.legs)
@@ -182,9 +182,9 @@ def _is_related(one: Run, other: Run) -> bool:
     return one.has_names and (one.host, one.target) == (other.host, other.target)
 
 
-def _is_mirrored(one: Run, other: Run, leg_of: dict[int, tuple[int, int]]) -> bool:
+def _is_mirrored(one: Run, other: Run, leg_of: Mapping[int | None, tuple[int, int]]) -> bool:
     """Whether they are different sides of one mirror."""
-    first, second = (leg_of.get(-1 if run.session is None else run.session) for run in (one, other))
+    first, second = (leg_of.get(run.session) for run in (one, other))
     return first is not None and second is not None and first[0] == second[0] and first[1] != second[1]
 
 

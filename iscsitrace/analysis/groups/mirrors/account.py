@@ -77,11 +77,10 @@ class Account:
     @cached_property
     def legs(self) -> tuple[SideAccount, ...]:
         """Every side."""
-        found, is_known = self.found, self.found.is_known
-        last = found.last_legs
+        found, last = self.found, self.found.last_legs
         made = []
         for place, leg in enumerate(self.mirror.legs):
-            is_last = is_known & (last == place) & (found.skews > 0)
+            is_last = (last == place) & (found.skews > 0)
             spent: Counter[str] = Counter()
             for code in np.unique(found.causes[is_last]).tolist():
                 spent[CAUSES[code]] = int(found.cause_ns[is_last & (found.causes == code)].sum())

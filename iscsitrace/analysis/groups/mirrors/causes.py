@@ -41,7 +41,7 @@ _BEHIND_A_LINE: Final = ("target_service", "initiator_service", "congestion_wind
 
 def with_causes(found: MirroredWrites, source: Source) -> MirroredWrites:
     """The same writes with causes, where one side finished later than the other."""
-    rows = np.flatnonzero(found.is_known & (found.skews > 0))
+    rows = np.flatnonzero(found.skews)
     if not len(rows):
         return found
     budget = _Budget(source)

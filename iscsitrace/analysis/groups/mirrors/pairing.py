@@ -98,7 +98,7 @@ def _nearest(piece: Array, times: Array, other_piece: Array, other_times: Array)
     """Index of the nearest in time among the sorted others of the same number, of which there is at least one."""
     # one key for number and time, with the rank of the time
     ranks = np.unique(np.concatenate([times, other_times]))
-    step = len(ranks) + 1
+    step = len(ranks)
     keys = piece.astype(np.int64) * step + np.searchsorted(ranks, times)
     other_keys = other_piece.astype(np.int64) * step + np.searchsorted(ranks, other_times)
     after = np.searchsorted(other_keys, keys).clip(max=len(other_keys) - 1)

@@ -129,8 +129,8 @@ def _offsets(one: Requests, other: Requests) -> list[int]:
     picked = np.unique(np.linspace(0, len(fewer) - 1, min(len(fewer), SAMPLE)).astype(np.intp))
     near = np.searchsorted(more.begins, fewer.begins[picked])[:, None] + np.arange(-NEIGHBORS, NEIGHBORS)[None, :]
     is_there = (near >= 0) & (near < len(more))
-    apart = more.firsts[near.clip(0, len(more) - 1)] - fewer.firsts[picked][:, None]
-    votes, count = np.unique(apart[is_there], return_counts=True)
+    asked = np.nonzero(is_there)[0]
+    votes, count = np.unique(more.firsts[near[is_there]] - fewer.firsts[picked[asked]], return_counts=True)
     likely = [0]
     if len(votes):
         likely.append(int(votes[count.argmax()]) * sign)
@@ -139,7 +139,7 @@ def _offsets(one: Requests, other: Requests) -> list[int]:
 
     def is_covered(places: Array) -> Array:
         begun = np.searchsorted(starts, places, side="right") - 1
-        return np.asarray((begun >= 0) & (places < ends[begun.clip(0)]))
+        return np.asarray((begun >= 0) & (places < ends[begun]))
 
     # first rule out offsets at which the other side never wrote
     return [
@@ -189,9 +189,8 @@ def _is_copy(writes: Requests, reads: Requests) -> Array:
 
     def was_read(bytes_at: Array) -> Array:
         place = np.searchsorted(by_place.firsts, bytes_at, side="right") - 1
-        read = place.clip(0)
-        since = writes.begins - by_place.ends[read]
-        return np.asarray((place >= 0) & (by_place.lasts[read] > bytes_at) & (since >= 0) & (since <= COPIED_NS))
+        since = writes.begins - by_place.ends[place]
+        return np.asarray((place >= 0) & (by_place.lasts[place] > bytes_at) & (since >= 0) & (since <= COPIED_NS))
 
     # a read may be written in several pieces, and several reads in one
     return was_read(writes.firsts) & was_read(writes.lasts - 1)
@@ -243,4 +242,4 @@ def _chunk(one: Requests, pairing: Pairing) -> tuple[int, int]:
     both = np.unique(pairing.one)
     bits = np.bitwise_or.reduce(one.firsts[both] | one.lasts[both])
     odd = int(((one.firsts[both] | one.lasts[both]) % PAGE_BYTES != 0).sum())
-    return int(bits & -bits) if bits else 0, odd
+    return int(bits & -bits), odd

@@ -92,8 +92,8 @@ def of_mirror(mirror: Mirror, source: Source) -> MirroredWrites:
     ends = np.where(has_status, cycles.raw("status_ns")[rows], NO_END)
     rounds = cycles.raw("r2t_count")[rows].astype(np.int64)
     # a write counts where all of its commands are covered on all sides
-    _, write = np.unique(label, return_inverse=True)
-    writes = int(write.max(initial=-1)) + 1
+    labels, write = np.unique(label, return_inverse=True)
+    writes = len(labels)
     cells = write * count + leg_of
     leg_counts = np.bincount(cells, minlength=writes * count).reshape(writes, count)
     is_whole = (np.bincount(write, weights=~is_covered, minlength=writes) == 0) & (leg_counts > 0).all(axis=1)
@@ -110,7 +110,6 @@ def of_mirror(mirror: Mirror, source: Source) -> MirroredWrites:
     places = np.arange(len(rows))
     leg_first = by_leg(np.where(begins == leg_begins.ravel()[cells], places, most), most, np.minimum)
     leg_last = by_leg(np.where(ends == leg_ends.ravel()[cells], places, -1), -1, np.maximum)
-    leg_last = np.where(leg_last < 0, leg_first, leg_last)
     leg_rounds = by_leg(rounds, 0, np.maximum)
     low = by_leg(firsts, most, np.minimum)[:, 0]
     high = by_leg(lasts, 0, np.maximum)[:, 0]
@@ -120,7 +119,7 @@ def of_mirror(mirror: Mirror, source: Source) -> MirroredWrites:
         mirror=mirror,
         firsts=low[kept],
         lengths=(high - low)[kept],
-        begins=leg_begins[kept].min(axis=1) if len(kept) else np.empty(0, dtype=np.int64),
+        begins=leg_begins[kept].min(axis=1),
         leg_begins=leg_begins[kept],
         leg_ends=leg_ends[kept],
         leg_rows=rows[leg_first[kept]],
