@@ -100,6 +100,15 @@ def test_the_setting_has_the_largest_data_pdu_and_the_line_rate() -> None:
     assert bare.situation.open_names == {"c_bytes_per_s"}
 
 
+def test_commands_with_immediate_data_only_have_no_data_pdu() -> None:
+    story = Story().tasks(8, READ, data_pdu_bytes_max=8_192).task(READ, data_pdu_bytes_max=None)
+    found, without = measured(story), measured(Story().tasks(8, READ, data_pdu_bytes_max=None))
+    assert found
+    assert without
+    assert found.situation.setting.data_pdu_bytes == 8_192
+    assert without.situation.setting.data_pdu_bytes is None
+
+
 def test_a_held_status_is_open_only_for_reads_in_a_queue_whose_status_comes_apart() -> None:
     def is_open(depth: int, **columns: Any) -> bool:
         found = measured(Story().kept_filled(40, depth, READ, **columns))
