@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import os
 import re
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.mutants import ROOM
+from tools.mutants.working_copy import environment
 
 LONGEST_SECONDS = 10.0
 # a mutant changes the generated pages as well, so that comparing them would detect every mutant
@@ -115,9 +115,9 @@ def _run_under_coverage(folder: Path, copy: Path, tests: list[str], workers: int
     ]
     command += ["-m", "not needs_root", f"--numprocesses={workers}", "--dist=worksteal", f"--hypothesis-seed={seed}"]
     command += [f"--ignore={page}" for page in GENERATED_PAGES] + [f"--junitxml={folder / 'tests.xml'}", *tests]
-    environment = os.environ | {"PYTHONPATH": str(copy), "COVERAGE_PROCESS_START": str(configuration)}
+    measured = environment(copy) | {"COVERAGE_PROCESS_START": str(configuration)}
     # tests that fail under coverage are not used to test mutants
-    subprocess.run(command, cwd=copy, env=environment, check=False, stdout=sys.stderr)
+    subprocess.run(command, cwd=copy, env=measured, check=False, stdout=sys.stderr)
     subprocess.run(
         [sys.executable, "-m", "coverage", "combine", "-q", f"--rcfile={configuration}"], cwd=folder, check=True
     )

@@ -1,4 +1,7 @@
-"""The sample of mutants in Rust: cargo-mutants lists and tests them, in separate copies."""
+"""The sample of mutants in Rust: cargo-mutants lists and tests them, in separate copies, with the tests of the crate.
+
+What survives is built into a copy of the package, and tested with the tests in Python of what the core reads.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,24 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 from tools.mutants import ROOM, ROOT
+from tools.mutants.working_copy import make, run
 
 MODULES = ("dynamics/**", "budget/**", "tables/**", "tcp/**", "iscsi/**", "live/**")
+# in this order, up to the first that fails
+TESTS = (
+    *("tables", "watch", "cli/test_printed_tables.py", "cli/test_cli.py", "cli/test_cli_diagnose.py", "outputs"),
+    *("analysis/findings/test_diagnosis_captures.py", "analysis/measures", "wireshark", "recording"),
+)
+LIMIT_S = 1200
 OUTCOMES = {"CaughtMutant": "killed", "MissedMutant": "survived", "Timeout": "timed out", "Unviable": "not built"}
 FAILED = re.compile(r"^test (\S+) \.\.\. FAILED$", re.MULTILINE)
 
@@ -29,7 +43,49 @@ def rows(size: int, seed: int, jobs: int) -> list[dict[str, Any]]:
     _cargo_mutants(*select, *drawn, *limits, f"--output={ROOM / 'rust'}", "--", "--locked", "--tests", captured=False)
     output = ROOM / "rust" / "mutants.out"
     outcomes = json.loads((output / "outcomes.json").read_text())["outcomes"]
-    return [_row(outcome, output) for outcome in outcomes if outcome["scenario"] != "Baseline"]
+    tested = [outcome for outcome in outcomes if outcome["scenario"] != "Baseline"]
+    return _tested_again(
+        [_row(outcome, output) for outcome in tested], [output / each["diff_path"] for each in tested], seed, jobs
+    )
+
+
+def _tested_again(rows: list[dict[str, Any]], diffs: list[Path], seed: int, jobs: int) -> list[dict[str, Any]]:
+    """The rows, where the tests in Python have decided on the survivors."""
+    copies: Queue[str] = Queue()
+    for number in range(jobs):
+        copies.put(make(f"rust-{number}"))
+    first = copies.get()
+    if (found := _in_python(ROOM / first, seed))[0] != "survived":
+        raise RuntimeError(f"without a mutant: {found}, see {ROOM / first}.log")
+    copies.put(first)
+
+    def again(row: dict[str, Any], diff: Path) -> dict[str, Any]:
+        if row["outcome"] != "survived":
+            return row
+        copy = copies.get()
+        file = ROOM / copy / row["module"]
+        original = file.read_text()
+        try:
+            subprocess.run(["patch", "--silent", str(file), str(diff)], check=True)
+            what, by = _in_python(ROOM / copy, seed)
+        finally:
+            file.write_text(original)
+            copies.put(copy)
+        print(f"{what} by {by}: {row['module']}:{row['number']}", file=sys.stderr, flush=True)
+        return row | {"outcome": what, "by": by}
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(again, rows, diffs))
+
+
+def _in_python(copy: Path, seed: int) -> tuple[str, str]:
+    """The outcome of the tests in Python in a copy whose core is built first: quicker to build than a release."""
+    target = copy.with_suffix(".target")
+    settings = {"CARGO_TARGET_DIR": str(target), "CARGO_PROFILE_DEV_OPT_LEVEL": "1", "PYO3_PYTHON": sys.executable}
+    command = ["cargo", "build", "--quiet", "--locked", "--package=iscsitrace-python"]
+    subprocess.run(command, cwd=copy / "core", env=os.environ | settings, check=True)
+    shutil.copy(target / "debug" / "lib_core.so", copy / "iscsitrace" / "_core.abi3.so")
+    return run(copy, ["-m", "not needs_root", *(f"tests/{path}" for path in TESTS)], LIMIT_S, seed)
 
 
 def _cargo_mutants(*arguments: str, captured: bool = True) -> subprocess.CompletedProcess[str]:

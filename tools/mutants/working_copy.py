@@ -34,6 +34,12 @@ def make(name: str) -> str:
     return name
 
 
+def environment(copy: Path) -> dict[str, str]:
+    """The environment of tests in a copy: the recordings are next to the checkout, not next to the copy."""
+    captures = os.environ.get("ISCSITRACE_CAPTURES") or str(ROOT.parent / "shared" / "captures")
+    return os.environ | {"PYTHONPATH": str(copy), "ISCSITRACE_CAPTURES": captures}
+
+
 def outcome(copy: Path, mutant: Mutant, tests: list[str], seconds: dict[str, float], seed: int) -> dict[str, Any]:
     """The outcome of a mutant in a copy (killed, survived, timed out), and the test that detected it."""
     begun, file = time.monotonic(), copy / mutant.module
@@ -73,13 +79,10 @@ def run(copy: Path, tests: list[str], limit: float, seed: int) -> tuple[str, str
         "no:xdist",
     ]
     command += [f"--hypothesis-seed={seed}", f"@{arguments}"]
-    # the recordings are next to the checkout, not next to the copy
-    captures = os.environ.get("ISCSITRACE_CAPTURES") or str(ROOT.parent / "shared" / "captures")
-    environment = os.environ | {"PYTHONPATH": str(copy), "ISCSITRACE_CAPTURES": captures}
     log = copy.with_suffix(".log")
     with log.open("w") as output:
         process = subprocess.Popen(
-            command, cwd=copy, env=environment, start_new_session=True, stdout=output, stderr=subprocess.STDOUT
+            command, cwd=copy, env=environment(copy), start_new_session=True, stdout=output, stderr=subprocess.STDOUT
         )
     try:
         code = process.wait(limit)
