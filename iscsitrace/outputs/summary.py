@@ -11,6 +11,7 @@ from iscsitrace.analysis.groups.mirrors.account import doubt, name
 from iscsitrace.analysis.measures import capture_health, operations, parameters, volumes
 from iscsitrace.outputs import health, inputs
 from iscsitrace.outputs.document import Section, table
+from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def _sizes(rows: Iterable[Mapping[str, Any]]) -> Section:
     for operation, sizes in operations.largest_counts(rows, _SIZES).items():
         found += [(operation, cells.size(row["bytes"]), row["cycle_count"]) for row in sizes.shown]
         if sizes.other_count:
-            found.append((operation, f"{sizes.other_count} other sizes", sizes.other_cycle_count))
+            found.append((operation, wording.count(sizes.other_count, "other size"), sizes.other_cycle_count))
     grid = table(("operation", "I/O size", "commands"), found)
     return Section("I/O sizes (Expected Data Transfer Length)", grids=(grid,))
 
