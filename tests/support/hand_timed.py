@@ -25,7 +25,7 @@ def cdb(code: int, *, second: int = 0) -> bytes:
 READ, WRITE, TEST_UNIT_READY = cdb(0x28), cdb(0x2A), cdb(0x00)
 
 
-def _pdu(opcode: int, flags: int, third: bytes, lun: bytes, tag: int, words: tuple[int, ...], data: bytes) -> bytes:
+def pdu(opcode: int, flags: int, third: bytes, lun: bytes, tag: int, words: tuple[int, ...], data: bytes) -> bytes:
     """A PDU: `third` is bytes 2 and 3, `words` are those from byte 20 on."""
     header = bytes([opcode, flags]) + third + struct.pack("!I", len(data)) + lun
     header += struct.pack("!I", tag) + struct.pack(f"!{len(words)}I", *words)
@@ -38,7 +38,7 @@ def command(
 ) -> bytes:
     """A SCSI Command PDU: `read` or `write` is the Expected Data Transfer Length."""
     flags = 0x80 | 0x40 * bool(read) | 0x20 * bool(write)
-    head = _pdu(0x01, flags, b"\0\0", bytes([0, lun]) + bytes(6), tag, (read or write, cmd_sn, 1), immediate)
+    head = pdu(0x01, flags, b"\0\0", bytes([0, lun]) + bytes(6), tag, (read or write, cmd_sn, 1), immediate)
     return head[:32] + text + head[48:]
 
 
@@ -50,47 +50,47 @@ def data_in(tag: int, sequence: int, offset: int, length: int, *, stat_sn: int |
 def data_in_with(tag: int, sequence: int, offset: int, data: bytes, *, stat_sn: int | None = None) -> bytes:
     """A Data-In PDU with this data."""
     flags = 0x81 if stat_sn is not None else 0
-    return _pdu(0x25, flags, b"\0\0", bytes(8), tag, (RESERVED, stat_sn or 0, 1, 64, sequence, offset, 0), data)
+    return pdu(0x25, flags, b"\0\0", bytes(8), tag, (RESERVED, stat_sn or 0, 1, 64, sequence, offset, 0), data)
 
 
 def data_out(tag: int, sequence: int, offset: int, length: int, *, transfer_tag: int = 1) -> bytes:
     """A Data-Out PDU."""
-    return _pdu(0x05, 0x80, b"\0\0", bytes(8), tag, (transfer_tag, 0, 1, 0, sequence, offset, 0), bytes(length))
+    return pdu(0x05, 0x80, b"\0\0", bytes(8), tag, (transfer_tag, 0, 1, 0, sequence, offset, 0), bytes(length))
 
 
 def r2t(tag: int, sequence: int, offset: int, length: int) -> bytes:
     """A Ready To Transfer PDU."""
-    return _pdu(0x31, 0x80, b"\0\0", bytes(8), tag, (1, 1, 1, 64, sequence, offset, length), b"")
+    return pdu(0x31, 0x80, b"\0\0", bytes(8), tag, (1, 1, 1, 64, sequence, offset, length), b"")
 
 
 def response(tag: int, stat_sn: int, *, counted: int = 0, underflow: int = 0) -> bytes:
     """A SCSI Response PDU with the status GOOD: `counted` is ExpDataSN, `underflow` the residual count."""
     flags = 0x80 | 0x02 * bool(underflow)
-    return _pdu(0x21, flags, b"\0\0", bytes(8), tag, (0, stat_sn, 1, 64, counted, 0, underflow), b"")
+    return pdu(0x21, flags, b"\0\0", bytes(8), tag, (0, stat_sn, 1, 64, counted, 0, underflow), b"")
 
 
 def management(tag: int, function: int, *, cmd_sn: int, lun: int = 0, referenced: int = RESERVED) -> bytes:
     """A Task Management Function Request PDU, immediate."""
-    return _pdu(0x42, 0x80 | function, b"\0\0", bytes([0, lun]) + bytes(6), tag, (referenced, cmd_sn, 1, 0, 0), b"")
+    return pdu(0x42, 0x80 | function, b"\0\0", bytes([0, lun]) + bytes(6), tag, (referenced, cmd_sn, 1, 0, 0), b"")
 
 
 def management_response(tag: int, stat_sn: int, *, result: int = 0) -> bytes:
     """A Task Management Function Response PDU."""
-    return _pdu(0x22, 0x80, bytes([result, 0]), bytes(8), tag, (0, stat_sn, 1, 64), b"")
+    return pdu(0x22, 0x80, bytes([result, 0]), bytes(8), tag, (0, stat_sn, 1, 64), b"")
 
 
 def login_request(keys: dict[str, str], *, cmd_sn: int = 1, handle: int = 0) -> bytes:
     """A Login Request PDU from the operational stage to the full feature phase; ISID 80 00 00 00 00 01."""
     text = "".join(f"{key}={value}\0" for key, value in keys.items()).encode()
     identity = bytes([0x80, 0, 0, 0, 0, 1]) + struct.pack("!H", handle)
-    return _pdu(0x43, 0x87, b"\0\0", identity, 0, (0, cmd_sn, 0), text)
+    return pdu(0x43, 0x87, b"\0\0", identity, 0, (0, cmd_sn, 0), text)
 
 
 def login_response(keys: dict[str, str], *, stat_sn: int = 0, handle: int = 1) -> bytes:
     """The Login Response PDU that ends the login."""
     text = "".join(f"{key}={value}\0" for key, value in keys.items()).encode()
     identity = bytes([0x80, 0, 0, 0, 0, 1]) + struct.pack("!H", handle)
-    return _pdu(0x23, 0x87, b"\0\0", identity, 0, (0, stat_sn, 1, 64, 0), text)
+    return pdu(0x23, 0x87, b"\0\0", identity, 0, (0, stat_sn, 1, 64, 0), text)
 
 
 class Wire:
