@@ -45,6 +45,7 @@ LINES = Lines(
         "n.py": {3: ["tests/b.py::middle (call)"]},
     },
     SECONDS,
+    {"tests/a.py": "from m import Row\n", "tests/b.py": "import m\n"},
 )
 
 
@@ -57,8 +58,8 @@ LINES = Lines(
         (3, ["tests/a.py::quick", "tests/b.py::middle", "tests/a.py::slow"]),
         # cached: every test of the file that filled the cache, and those of the lines that call it
         (12, ["tests/b.py::middle", "tests/a.py::quick", "tests/a.py::slow"]),
-        # a class's own lines: the tests of its methods, where a fixture counts for its whole file
-        (16, ["tests/a.py::quick", "tests/b.py::other", "tests/b.py::middle"]),
+        # a class's own lines: the tests of its methods (a fixture counts for its whole file), and those that name it
+        (16, ["tests/a.py::quick", "tests/a.py::slow", "tests/b.py::other", "tests/b.py::middle"]),
         (8, []),
     ],
 )

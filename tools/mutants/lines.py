@@ -31,11 +31,12 @@ disable_warnings = no-data-collected, module-not-measured, couldnt-parse
 
 @dataclass
 class Lines:
-    """The tests that execute each line of the modules, and the duration of each test."""
+    """The tests that execute each line of the modules, the duration of each test, and the text of their files."""
 
     text: dict[str, str]
     executed: dict[str, dict[int, list[str]]]
     seconds: dict[str, float]
+    text_of_tests: dict[str, str]
 
     @classmethod
     def measured(cls, copy: Path, tests: list[str], workers: int, seed: int) -> Lines:
@@ -53,7 +54,9 @@ class Lines:
         files = {str(Path(file).relative_to(copy)): file for file in data.measured_files()}
         executed = {module: data.contexts_by_lineno(file) for module, file in files.items()}
         text = {module: Path(file).read_text() for module, file in files.items()}
-        return cls(text, executed, seconds_of_passed((folder / "tests.xml").read_text()))
+        seconds = seconds_of_passed((folder / "tests.xml").read_text())
+        text_of_tests = {file: (copy / file).read_text() for file in sorted({test.split("::")[0] for test in seconds})}
+        return cls(text, executed, seconds, text_of_tests)
 
     def tests_of(self, module: str, line: int) -> list[str]:
         """The tests that execute a line, the quickest first, grouped by file: tests of a file share fixtures."""
@@ -85,7 +88,8 @@ class Lines:
             for number, content in enumerate(text.splitlines(), 1):
                 if used.search(content) or (file == module and number in _lines_of(statement)):
                     found.update(self.executed[file].get(number, []))
-        return found
+        # a test that uses it directly
+        return found | {f"{file}:: (setup)" for file, text in self.text_of_tests.items() if used.search(text)}
 
 
 def _lines_of(node: ast.AST) -> range:
