@@ -6,6 +6,7 @@ A missing tshark or PyShark is a failure here, never a reason to skip.
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -146,6 +147,20 @@ def conversation(settings: Session | None = None, path: NetworkPath | None = Non
 @pytest.fixture(scope="module")
 def plain() -> Capture:
     return conversation()
+
+
+@pytest.mark.parametrize("packet_limit", [None, 40])
+def test_the_command_agrees_with_tshark_on_every_pdu_that_was_sent(
+    tmp_path: Path, plain: Capture, packet_limit: int | None
+) -> None:
+    file = write_pcap(tmp_path / "a.pcap", plain.packets, ETHERNET)
+    limit = [] if packet_limit is None else ["-c", str(packet_limit)]
+    result = CliRunner().invoke(main, ["check", "--against", "tshark", "--json", *limit, str(file)])
+    found = json.loads(result.output)["against_tshark"]
+    assert found["unexplained_count"] == 0
+    # where the last packet cuts a PDU, they may differ
+    assert (found["matched_pdu_count"] == len(plain.pdus)) == (packet_limit is None)
+    assert found["matched_pdu_count"] > 0
 
 
 def test_tshark_agrees_with_the_truth(tmp_path: Path, plain: Capture) -> None:
