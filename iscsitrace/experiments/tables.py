@@ -59,7 +59,7 @@ def _evidence(found: Results) -> Grid:
 
 
 def _largest(shares: dict[str, float]) -> str:
-    parts = sorted(shares, key=lambda part: -shares[part])[:_SHOWN_PARTS]
+    parts = sorted(shares, key=lambda part: shares[part], reverse=True)[:_SHOWN_PARTS]
     return ", ".join(f"{part.replace('_', ' ')} {shares[part]:.0f} %" for part in parts if shares[part] >= 1)
 
 

@@ -50,7 +50,7 @@ def legend(budget: Budget | None, width: int) -> list[Text]:
     """The parts by label, largest first, in lines of this width."""
     if budget is None or not budget.total_ns:
         return []
-    parts = sorted(((part, ns) for part, ns in budget.parts_ns.items() if ns), key=lambda item: -item[1])
+    parts = sorted(((part, ns) for part, ns in budget.parts_ns.items() if ns), key=lambda item: item[1], reverse=True)
     lines = [Text()]
     for part, ns in parts:
         entry = f" {BY_NAME[part].label} {percent(ns / budget.total_ns)} %  "

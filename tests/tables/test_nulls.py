@@ -9,6 +9,7 @@ import pytest
 
 import iscsitrace
 from iscsitrace.tables.schema import ON_REQUEST, TABLES
+from iscsitrace.tables.schema.phases import DERIVED_CYCLE_COLUMNS
 from tests.support.recordings import SUFFIXES
 from tests.support.tables_by_hand import null_of
 
@@ -29,6 +30,13 @@ def test_a_column_that_is_not_declared_nullable_has_no_null_value(capture: Path)
             if np.any(trace.table(name).raw(column.name) == null):
                 found.append(f"{name}.{column.name}")
     assert found == []
+
+
+@pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.parent.name)
+def test_nor_has_one_that_is_computed(capture: Path) -> None:
+    cycles = iscsitrace.read(capture).cycles
+    for column in DERIVED_CYCLE_COLUMNS:
+        assert column.nullable or None not in cycles[column.name].tolist(), column.name
 
 
 def test_there_are_samples() -> None:

@@ -166,7 +166,7 @@ def explain(a: Measured, b: Measured) -> Explanation:
         Difference(change.name, change.unit, change.a, change.b, factor, _share(factor, whole))
         for change, factor in zip(told, factors, strict=False)
     ]
-    found.sort(key=lambda difference: -abs(log(difference.factor)))
+    found.sort(key=lambda difference: abs(log(difference.factor)), reverse=True)
     if rest:
         found.append(Difference(ELSE, "", None, None, factors[-1], _share(factors[-1], whole)))
     return Explanation(whole, end.throughput() / start.throughput(), tuple(found))
@@ -247,7 +247,7 @@ def _by_effect(changes: Sequence[_Change], start: Situation) -> tuple[list[_Chan
         return max(abs(log(change.apply(start).throughput() / before)), abs(log(after / others.throughput())))
 
     effects = [effect(change) for change in changes]
-    order = sorted(range(len(changes)), key=lambda place: -effects[place])
+    order = sorted(range(len(changes)), key=lambda place: effects[place], reverse=True)
     count = sum(amount >= LEAST_EFFECT for amount in effects)
     if count < len(changes) or count > MOST:
         count = min(count, MOST - 1)

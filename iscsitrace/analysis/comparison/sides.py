@@ -165,7 +165,7 @@ def _side(number: int, session: Session, names: Mapping[str, Any]) -> Side:
     direction = "to_initiator" if is_read else "to_target"
     senders = [row for row in session.tables["senders"].rows() if row["to_target"] != is_read]
     sizes = counts(tasks["bytes"])
-    weightiest = sorted(sizes, key=lambda size: -size * sizes[size])[:SIZES_SHOWN]
+    weightiest = sorted(sizes, key=lambda size: size * sizes[size], reverse=True)[:SIZES_SHOWN]
     return Side(
         session=number,
         initiator_name=names["initiator_name"],

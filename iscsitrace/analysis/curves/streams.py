@@ -54,7 +54,7 @@ def prepare(
     """The streams of the view's direction; InputInvalid where none carried payload."""
     detail = detail or Detail(limit=5000)
     sizes = _payload_by_connection(segments, view)
-    ranked = sorted(view.connections, key=lambda number: -sizes[number][0])
+    ranked = sorted(view.connections, key=lambda number: sizes[number][0], reverse=True)
     shown = [number for number in ranked[:STREAM_LIMIT] if sizes[number][0]]
     if not shown:
         raise InputInvalid("nothing to draw: no payload passed the tap in that direction in the view")

@@ -82,7 +82,7 @@ def _cause(subject: Session, part: str, findings: Sequence[Finding]) -> str:
     ]
     most = max((share for _, share, _ in causes), default=0.0)
     own = subject.share(subject.part_ns(part))
-    for _, share, cause in sorted(causes, key=lambda each: -each[0]):
+    for _, share, cause in sorted(causes, key=lambda each: each[0], reverse=True):
         # at least half of the largest share, and a third of the part
         if share >= max(most / 2, own / 3):
             return cause

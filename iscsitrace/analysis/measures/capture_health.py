@@ -32,7 +32,7 @@ def by_name(counters: Table) -> list[dict[str, Any]]:
             entry["connections"].append(row["connection"])
         frames = [frame for frame in (entry["first_frame"], row["first_frame"]) if frame is not None]
         entry["first_frame"] = min(frames, default=None)
-    return sorted(found.values(), key=lambda entry: -SEVERITIES.index(entry["severity"]))
+    return sorted(found.values(), key=lambda entry: SEVERITIES.index(entry["severity"]), reverse=True)
 
 
 def reaching(entries: list[dict[str, Any]], severity: str) -> list[dict[str, Any]]:

@@ -160,7 +160,7 @@ class Totals:
         """``volumes``, ``queue_depth``, ``block_sizes`` and ``latency`` as ``summary --json`` has them."""
         operations = [self._operations[code] for code in sorted(self._operations)]
         operations = [operation for operation in operations if operation.cycle_count]
-        operations.sort(key=lambda operation: -operation.cycle_count)
+        operations.sort(key=lambda operation: operation.cycle_count, reverse=True)
         numbers = sorted(number for number, session in self._sessions.items() if session.sums["cycle_count"])
         return {
             "volumes": [
