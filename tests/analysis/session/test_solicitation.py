@@ -72,6 +72,7 @@ def test_parameters_are_those_of_the_leading_connection_and_may_be_hexadecimal()
     rows = [
         {"connection": 4, "key": "MaxBurstLength", "effective_target": "4096"},
         {"connection": 2, "key": "MaxBurstLength", "effective_target": "0x10000"},
+        {"connection": 4, "key": "MaxBurstLength", "effective_target": "8192"},
         {"connection": 2, "key": "MaxOutstandingR2T", "effective_target": None},
         {"connection": 2, "key": "TargetAlias", "effective_target": "disk"},
     ]
