@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -40,6 +41,12 @@ def test_json_ends_with_the_summary() -> None:
     assert figures(totals) == {name: value for name, value in summary.items() if name in figures(totals)}
     # mirrors are not looked for while traffic goes by
     assert set(figures(totals)) == set(summary) - {"schema", "tool", "input", "options", "mirrors"}
+
+
+def test_the_address_of_the_metrics_is_not_part_of_the_output() -> None:
+    result = run("watch", "--no-follow", "--json", "--prometheus", "127.0.0.1:0", str(SMALL))
+    assert documents(result)[-1]["kind"] == "totals"
+    assert re.fullmatch(r"iscsitrace: serving http://127\.0\.0\.1:\d+/metrics\n", result.stderr)
 
 
 def test_plain_lines_and_totals() -> None:

@@ -7,8 +7,6 @@ import click
 from iscsitrace.cli.options import as_json
 from iscsitrace.outputs.terminal import show, show_json
 
-SCHEMA_VERSION = 1
-
 
 @click.command(epilog="Example:  iscsitrace interfaces --json")
 @as_json
@@ -22,6 +20,8 @@ def command(is_json: bool) -> None:
 
     found = network_interfaces.found()
     if is_json:
+        from iscsitrace.tables.schema import SCHEMA_VERSION
+
         show_json({"schema": SCHEMA_VERSION, "interfaces": [interface.as_dict() for interface in found]})
     else:
         show(interfaces.sections(found))
