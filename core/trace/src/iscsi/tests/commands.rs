@@ -9,11 +9,6 @@ use crate::tables::{CycleRow, Cycles, NULL_U32, PduRow, Pdus, Round, Rounds, Wri
 const LOGIN_TO_TARGET: i64 = 48 + 72;
 const LOGIN_TO_INITIATOR: i64 = 48 + 76;
 
-fn response(tag: u32, stat_sn: u32, exp_cmd_sn: u32, exp_data_sn: u32) -> BhsBuilder {
-    let header = BhsBuilder::new(Opcode::ScsiResponse).initiator_task_tag(tag).exp_data_sn(SerialNumber(exp_data_sn));
-    numbered(header, Some(stat_sn), exp_cmd_sn)
-}
-
 /// A read of two Data-In and a SCSI Response, then one with the status in its short Data-In: frames 8 to 19.
 fn reads() -> Talk {
     let mut talk = Talk::login();

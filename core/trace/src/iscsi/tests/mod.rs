@@ -4,6 +4,7 @@
 mod commands;
 mod exchanges;
 mod logins;
+mod missing;
 
 use iscsitrace_wire::bhs::{BhsBuilder, RESERVED_TAG};
 use iscsitrace_wire::frame::LinkType;
@@ -31,12 +32,17 @@ struct Talk {
     frame: u64,
     /// Payload bytes to the target and to the initiator.
     sent: [u32; 2],
+    /// Whether the capture lacks the packets that are sent now.
+    is_losing: bool,
+    /// Maximum payload that the snaplen leaves.
+    kept_bytes: usize,
 }
 
 impl Talk {
     /// The handshake: frames 1 to 3.
     fn connect() -> Self {
-        let mut talk = Self { pipeline: Pipeline::new(Wanted::ALL), frame: 0, sent: [0; 2] };
+        let pipeline = Pipeline::new(Wanted::ALL);
+        let mut talk = Self { pipeline, frame: 0, sent: [0; 2], is_losing: false, kept_bytes: usize::MAX };
         talk.packet(true, 0x02, &[]);
         talk.packet(false, 0x12, &[]);
         talk.packet(true, 0x10, &[]);
@@ -60,6 +66,13 @@ impl Talk {
         self.packet(to_target, 0x18, &bytes[CUT..]);
     }
 
+    /// Sends a PDU that the capture lacks; frames are numbered as if it had it.
+    fn lose(&mut self, to_target: bool, header: BhsBuilder, data: &[u8]) {
+        self.is_losing = true;
+        self.send(to_target, header, data);
+        self.is_losing = false;
+    }
+
     /// IPv4 and TCP without options.
     fn packet(&mut self, to_target: bool, flags: u8, payload: &[u8]) {
         self.frame += 1;
@@ -79,13 +92,16 @@ impl Talk {
         bytes.extend_from_slice(&[0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
         bytes.extend_from_slice(payload);
         self.sent[out] += payload.len() as u32;
+        if self.is_losing {
+            return;
+        }
         self.pipeline.packet(&Packet {
             frame: self.frame,
             time_ns: at(self.frame),
             link_type: LinkType::RAW,
             interface: 0,
             original_length: bytes.len() as u32,
-            data: &bytes,
+            data: &bytes[..bytes.len() - payload.len().saturating_sub(self.kept_bytes)],
         });
     }
 
@@ -153,4 +169,20 @@ fn data_in(tag: u32, data_sn: u32, buffer_offset: u32) -> BhsBuilder {
         .target_transfer_tag(RESERVED_TAG)
         .data_sn(SerialNumber(data_sn))
         .buffer_offset(buffer_offset)
+}
+
+fn response(tag: u32, stat_sn: u32, exp_cmd_sn: u32, exp_data_sn: u32) -> BhsBuilder {
+    let header = BhsBuilder::new(Opcode::ScsiResponse).initiator_task_tag(tag).exp_data_sn(SerialNumber(exp_data_sn));
+    numbered(header, Some(stat_sn), exp_cmd_sn)
+}
+
+/// The counts of a counter, over all connections.
+fn counted(tables: &Tables, name: &str) -> u64 {
+    let counters = &tables.counters;
+    counters.name.iter().zip(&counters.count).filter(|(row, _)| *row == name).map(|(_, count)| count).sum()
+}
+
+/// Missing PDUs to the target and to the initiator.
+fn missing(tables: &Tables) -> [u64; 2] {
+    [tables.connections.missing_pdu_count_to_target[0], tables.connections.missing_pdu_count_to_initiator[0]]
 }
