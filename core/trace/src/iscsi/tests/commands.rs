@@ -27,7 +27,7 @@ fn read_row() -> CycleRow {
     CycleRow {
         cycle: 0,
         session: 0,
-        connection: 0,
+        connection: CONNECTION,
         lun: 3,
         initiator_task_tag: 0x30,
         cmd_sn: 100,
@@ -136,7 +136,7 @@ fn a_write_has_its_immediate_unsolicited_and_solicited_data() {
     let row = CycleRow {
         cycle: 0,
         session: 0,
-        connection: 0,
+        connection: CONNECTION,
         lun: 3,
         initiator_task_tag: 0x32,
         cmd_sn: 100,
@@ -226,7 +226,7 @@ fn the_start_of_a_write_is_the_first_64_bytes_of_its_immediate_data() {
 
 fn pdu(frame_first: u64, to_target: bool, stream_offset_bytes: i64, opcode: Opcode) -> PduRow {
     PduRow {
-        connection: 0,
+        connection: CONNECTION,
         to_target,
         frame_first,
         frame_last: frame_first + 1,
@@ -353,4 +353,51 @@ fn a_pdu_of_no_command_is_counted_and_has_no_row_of_a_cycle() {
     assert_eq!(tables.cycles, Cycles::default());
     assert_eq!(tables.pdus.cycle, [NULL_U32; 3]);
     assert!(tables.counters.name.iter().any(|name| name == "pdu_without_task"));
+}
+
+#[test]
+fn an_r2t_belongs_to_its_command_among_several() {
+    let mut talk = Talk::login();
+    talk.send(true, read(0x30, 100), &[]);
+    talk.send(true, command(0x32, 101, 4096, &[0x2a, 0, 0, 0, 0, 9, 0, 0, 8, 0]).is_write(true), &[7; 512]);
+    let r2t = BhsBuilder::new(Opcode::ReadyToTransfer)
+        .initiator_task_tag(0x32)
+        .target_transfer_tag(0x70)
+        .buffer_offset(512)
+        .desired_data_transfer_length(3584);
+    talk.send(false, numbered(r2t, Some(501), 102), &[]);
+    let tables = talk.finish();
+    let round = Round {
+        cycle: 1,
+        target_transfer_tag: 0x70,
+        buffer_offset: 512,
+        desired_data_transfer_length: 3584,
+        r2t_ns: at(13),
+        r2t_frame: 13,
+        ..Round::default()
+    };
+    assert_eq!(tables.rounds, Rounds::of([round]));
+    assert_eq!((&tables.cycles.cycle[..], &tables.cycles.r2t_count[..]), (&[0, 1][..], &[0, 1][..]));
+    assert_eq!((&tables.write_starts.cycle[..], &tables.pdus.cycle[2..]), (&[1][..], &[0, 1, 1][..]));
+    assert_eq!(tables.cycles.queue_depth, [1, 2]);
+    // both are in flight at the end of the capture
+    assert_eq!(counted(&tables, "cycle_incomplete"), 2);
+}
+
+#[test]
+fn a_data_segment_longer_than_declared_is_counted() {
+    for (declared, is_too_long) in [(3072, 0), (3071, 1)] {
+        let mut talk = Talk::connect();
+        let text = format!("{REQUESTED}MaxRecvDataSegmentLength={declared}\0");
+        talk.send(true, login_request(1, 3), text.as_bytes());
+        talk.send(false, login_response(1, 3), ANSWERED.as_bytes());
+        talk.send(true, read(0x30, 100), &[]);
+        talk.send(false, numbered(data_in(0x30, 0, 0), None, 101), &[1; 3072]);
+        assert_eq!(counted(&talk.finish(), "data_segment_too_long"), is_too_long, "declared {declared}");
+    }
+}
+
+#[test]
+fn a_connection_without_pdus_makes_no_session() {
+    assert_eq!(Talk::connect().finish().sessions.session, []);
 }

@@ -32,9 +32,9 @@ fn a_nop_and_its_answer_are_one_row() {
     talk.send(true, nop(true, RESERVED_TAG, 0x56), &[]);
     // a request without an answer
     talk.send(false, nop(false, RESERVED_TAG, 0x57), &[]);
-    let request = |frame| Nop { request_ns: at(frame), request_frame: frame, ..Nop::default() };
+    let none = Nop { connection: CONNECTION, ..Nop::default() };
+    let request = |frame| Nop { request_ns: at(frame), request_frame: frame, ..none.clone() };
     let response = |frame, nop| Nop { response_ns: at(frame), response_frame: frame, is_ping: true, ..nop };
-    let none = Nop::default();
     assert_eq!(
         talk.finish().nops,
         Nops::of([
@@ -42,7 +42,7 @@ fn a_nop_and_its_answer_are_one_row() {
             response(15, Nop { target_transfer_tag: 0x55, ..request(13) }),
             Nop { is_from_initiator: true, ..request(17) },
             response(19, Nop { is_from_initiator: true, initiator_task_tag: 0x21, ..none.clone() }),
-            response(21, Nop { target_transfer_tag: 0x56, ..none }),
+            response(21, Nop { target_transfer_tag: 0x56, ..none.clone() }),
             Nop { is_ping: true, target_transfer_tag: 0x57, ..request(23) },
         ])
     );
@@ -78,7 +78,7 @@ fn abort_task_aborts_the_referenced_command_alone() {
         tables.task_management,
         TaskManagements::of([
             TaskManagement {
-                connection: 0,
+                connection: CONNECTION,
                 request_ns: at(13),
                 response_ns: at(15),
                 request_frame: 13,
@@ -92,7 +92,7 @@ fn abort_task_aborts_the_referenced_command_alone() {
                 response: 0,
             },
             TaskManagement {
-                connection: 0,
+                connection: CONNECTION,
                 request_ns: at(17),
                 response_ns: at(19),
                 request_frame: 17,
@@ -156,7 +156,7 @@ fn a_text_exchange_shows_both_sides_keys() {
         talk.finish().texts,
         Texts::of([
             TextRow {
-                connection: 0,
+                connection: CONNECTION,
                 request_ns: at(9),
                 response_ns: at(11),
                 request_frame: 9,
@@ -166,6 +166,7 @@ fn a_text_exchange_shows_both_sides_keys() {
                 response_text: "TargetName=iqn.t TargetAddress=10.0.0.2:3260,4".into(),
             },
             TextRow {
+                connection: CONNECTION,
                 request_ns: at(13),
                 request_frame: 13,
                 initiator_task_tag: 0x51,
@@ -196,7 +197,7 @@ fn only_a_successful_logout_of_the_session_ends_it() {
     for (reason, response, end) in [(0, 0, 0), (1, 0, 5), (0, 1, 5)] {
         let tables = logged_out(reason, response);
         let row = Logout {
-            connection: 0,
+            connection: CONNECTION,
             request_ns: at(9),
             response_ns: at(11),
             request_frame: 9,
@@ -217,7 +218,7 @@ fn a_reject_names_the_rejected_header() {
     talk.send(false, numbered(BhsBuilder::new(Opcode::Reject).reject_reason(3), Some(501), 100), &rejected);
     talk.send(false, numbered(BhsBuilder::new(Opcode::Reject).reject_reason(9), Some(502), 100), &[]);
     let row = Reject {
-        connection: 0,
+        connection: CONNECTION,
         time_ns: at(9),
         frame: 9,
         reason: 3,
@@ -226,13 +227,13 @@ fn a_reject_names_the_rejected_header() {
         rejected_initiator_task_tag: 0x77,
     };
     let without_header = Reject {
+        connection: CONNECTION,
         time_ns: at(11),
         frame: 11,
         reason: 9,
         reason_text: "invalid PDU field".into(),
         rejected_opcode: NULL_U8,
         rejected_initiator_task_tag: NULL_U32,
-        ..Reject::default()
     };
     assert_eq!(talk.finish().rejects, Rejects::of([row, without_header]));
 }
@@ -263,7 +264,7 @@ fn an_asynchronous_message_has_its_parameters() {
         talk.send(false, numbered(message(event), Some(stat_sn), 100), &[]);
     }
     let rows = (0..).zip(texts).map(|(number, (event, event_text, lun))| Async {
-        connection: 0,
+        connection: CONNECTION,
         time_ns: at(9 + 2 * number),
         frame: 9 + 2 * number,
         event,
@@ -289,7 +290,7 @@ fn a_snack_has_its_run() {
         .run_length(2);
     talk.send(true, request, &[]);
     let row = Snack {
-        connection: 0,
+        connection: CONNECTION,
         time_ns: at(9),
         frame: 9,
         snack_type: 2,

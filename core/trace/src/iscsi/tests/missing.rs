@@ -208,8 +208,8 @@ fn cut_login_text_leaves_the_digests_unknown() {
         talk.send(true, login_request(1, 3), REQUESTED.as_bytes());
         talk.send(false, login_response(1, 3), ANSWERED.as_bytes());
         let connections = talk.finish().connections;
-        assert_eq!((connections.header_digest[0], connections.data_digest[0]), (digest, digest));
-        assert_eq!(connections.digest_source, [source]);
+        assert_eq!((connections.header_digest[1], connections.data_digest[1]), (digest, digest));
+        assert_eq!(connections.digest_source[1], source);
     }
 }
 
@@ -240,6 +240,8 @@ fn sense_data_have_two_formats() {
     for code in [0x6f, 0x74] {
         assert_eq!(sense(&fixed(code)), None);
     }
+    // the other bits beside a sense key are FILEMARK, EOM and ILI
+    assert_eq!(sense(&descriptor(0xf2)), Some((6, 0x29, 2)));
     // only SenseLength bytes count
     assert_eq!(sense(&[0, 13, 0x70, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x24, 1]), None);
     assert_eq!(sense(&[0]), None);

@@ -20,15 +20,19 @@ const fn at(frame: u64) -> i64 {
     frame as i64 * 1000
 }
 
+/// The connection of a conversation.
+const CONNECTION: u32 = 1;
 /// Where each PDU is cut in two packets.
 const CUT: usize = 20;
 const ISID: [u8; 6] = [0x80, 1, 2, 3, 4, 5];
 const REQUESTED: &str = "InitiatorName=iqn.i\0TargetName=iqn.t\0SessionType=Normal\0InitialR2T=No\0";
 const ANSWERED: &str = "TargetAlias=disks\0TargetPortalGroupTag=4\0InitialR2T=No\0MaxBurstLength=65536\0";
 
-/// A conversation on one connection: 10.0.0.1:50000 to 10.0.0.2:3260.
+/// A conversation on connection 1, 10.0.0.1:50000 to 10.0.0.2:3260; connection 0 has one packet and is not iSCSI.
 struct Talk {
     pipeline: Pipeline,
+    /// TCP port of the initiator.
+    port: u16,
     frame: u64,
     /// Payload bytes to the target and to the initiator.
     sent: [u32; 2],
@@ -42,7 +46,10 @@ impl Talk {
     /// The handshake: frames 1 to 3.
     fn connect() -> Self {
         let pipeline = Pipeline::new(Wanted::ALL);
-        let mut talk = Self { pipeline, frame: 0, sent: [0; 2], is_losing: false, kept_bytes: usize::MAX };
+        let mut talk =
+            Self { pipeline, port: 49_999, frame: 0, sent: [0; 2], is_losing: false, kept_bytes: usize::MAX };
+        talk.packet(true, 0x10, &[]);
+        (talk.port, talk.frame) = (50_000, 0);
         talk.packet(true, 0x02, &[]);
         talk.packet(false, 0x12, &[]);
         talk.packet(true, 0x10, &[]);
@@ -78,7 +85,7 @@ impl Talk {
         self.frame += 1;
         let is_syn = flags & 0x02 != 0;
         let [out, back] = if to_target { [0, 1] } else { [1, 0] };
-        let (addresses, ports) = ([[10, 0, 0, 1], [10, 0, 0, 2]], [50_000_u16, 3260]);
+        let (addresses, ports) = ([[10, 0, 0, 1], [10, 0, 0, 2]], [self.port, 3260]);
         let mut bytes = vec![0x45, 0];
         bytes.extend_from_slice(&(40 + payload.len() as u16).to_be_bytes());
         bytes.extend_from_slice(&(self.frame as u16).to_be_bytes());
@@ -184,5 +191,5 @@ fn counted(tables: &Tables, name: &str) -> u64 {
 
 /// Missing PDUs to the target and to the initiator.
 fn missing(tables: &Tables) -> [u64; 2] {
-    [tables.connections.missing_pdu_count_to_target[0], tables.connections.missing_pdu_count_to_initiator[0]]
+    [tables.connections.missing_pdu_count_to_target[1], tables.connections.missing_pdu_count_to_initiator[1]]
 }
