@@ -54,6 +54,29 @@ fn a_long_pause_is_one_interval_and_a_shorter_one_many() {
 }
 
 #[test]
+fn only_a_whole_interval_is_looked_at_before_the_end() {
+    for (last_ns, count) in [(SECOND_NS / 2, 0), (SECOND_NS - 1, 0), (SECOND_NS, 1)] {
+        let frames = [(0, &[0; 60][..]), (last_ns, &[0; 60][..])];
+        let (views, _) = views(start(pcapng(frames.into_iter())));
+        assert_eq!(views.len(), count, "the last packet at {last_ns} ns");
+    }
+}
+
+#[test]
+fn bytes_read_ahead_wait_until_they_are_processed() {
+    let file = pcapng([(0, &[0; 60][..]), (1, &[0; 60][..])].into_iter());
+    let length = file.len();
+    let live = start(file);
+    let is_read_ahead = (0..1000).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        live.pace().waiting_bytes == length
+    });
+    assert!(is_read_ahead, "{:?}", live.pace());
+    let (_, live) = views(live);
+    assert_eq!((live.pace().waiting_bytes, live.packet_count()), (0, 2));
+}
+
+#[test]
 fn the_recent_past_has_the_kept_length() {
     let mut script =
         Script::new(ScriptSettings { has_header_digest: false, has_data_digest: false, connection_count: 1 });

@@ -220,7 +220,6 @@ fn status_text(class: u8, detail: u8) -> &'static str {
         (1, 1) => "target moved temporarily",
         (1, 2) => "target moved permanently",
         (1, _) => "redirection",
-        (2, 0) => "initiator error",
         (2, 1) => "authentication failure",
         (2, 2) => "authorization failure",
         (2, 3) => "not found",

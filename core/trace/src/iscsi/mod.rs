@@ -28,3 +28,6 @@ mod pdu_row;
 pub mod session;
 pub mod spans;
 pub mod task;
+
+#[cfg(test)]
+mod tests;

@@ -242,7 +242,7 @@ fn retain<T>(values: &mut Vec<T>, is_kept: &[bool]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tables::CycleRow;
+    use crate::tables::{CycleRow, Round, TaskManagement};
 
     /// One session with commands from and to these times.
     fn context(spans: &[(i64, i64)]) -> Context {
@@ -306,5 +306,36 @@ mod tests {
         context.tables.cycles.status_ns[0] = 1500;
         assert_eq!(take(&mut ledger, &mut context, 2000).0.row_count(), 1);
         assert_eq!(ledger.settled_ns, 2000);
+    }
+
+    #[test]
+    fn rows_that_remain_are_renumbered_with_their_rounds() {
+        let mut context = context(&[(0, 100), (150, 180), (190, 300), (350, 400)]);
+        for cycle in [0, 2, 2, 3] {
+            context.tables.rounds.push(Round { cycle, ..Round::default() });
+            context
+                .tables
+                .task_management
+                .push(TaskManagement { referenced_cycle: cycle, ..TaskManagement::default() });
+        }
+        let mut ledger = Ledger::default();
+        take(&mut ledger, &mut context, 1000);
+        let open: FxHashSet<u32> = [0].into_iter().collect();
+        let none = FxHashSet::default();
+        assert!(
+            ledger.drop_before(&mut context, 100, 1000, &none, &open).is_none(),
+            "the first ends at 100, not before"
+        );
+        // the second is awaited and the last has no next command: both stay
+        let awaited = [1].into_iter().collect();
+        let renumbering = ledger.drop_before(&mut context, 1000, 1000, &awaited, &open).expect("two old rows");
+        assert_eq!([0, 1, 2, 3, 4].map(|row| renumbering.cycle(row)), [None, Some(0), None, Some(1), None]);
+        assert_eq!([0, 1, 2, 3, 4].map(|row| renumbering.round(row)), [None, None, None, Some(0), None]);
+        assert_eq!(
+            (&context.tables.cycles.cycle[..], &context.tables.cycles.status_ns[..]),
+            (&[0, 1][..], &[180, 400][..])
+        );
+        assert_eq!((&context.tables.rounds.cycle[..], &context.cycle_ends_ns[..]), (&[1][..], &[180, 400][..]));
+        assert_eq!(context.tables.task_management.referenced_cycle, [NULL_U32, NULL_U32, NULL_U32, 1]);
     }
 }

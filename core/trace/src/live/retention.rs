@@ -223,3 +223,18 @@ macro_rules! first_rows {
     )* };
 }
 first_rows!(TaskManagements Nops Texts Logouts Logins Rejects Asyncs Snacks);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::{Reject, Rejects};
+
+    #[test]
+    fn the_first_rows_that_are_old_or_have_no_time_are_removed() {
+        let rows = [5, NULL_NS, 9, 10, 3].map(|time_ns| Reject { time_ns, ..Reject::default() });
+        let mut table = Rejects::of(rows);
+        assert_eq!(drop_old(&mut table, 10, |table| &table.time_ns), 3);
+        assert_eq!(table.time_ns, [10, 3]);
+        assert_eq!(drop_old(&mut table, 10, |table| &table.time_ns), 0);
+    }
+}

@@ -146,10 +146,12 @@ macro_rules! table {
     ) => {
         #[doc = concat!("The table `", $name, "`. A row is", $($row_meaning,)+ ".")]
         #[derive(Debug, Default, Clone)]
+        #[cfg_attr(test, derive(PartialEq))]
         pub struct $table { $($(#[doc = $meaning])+ pub $column: Vec<$type>,)* }
 
         #[doc = concat!("A row of `", $name, "`:", $($row_meaning),+)]
         #[derive(Debug, Clone)]
+        #[cfg_attr(test, derive(PartialEq))]
         pub struct $row { $($(#[doc = $meaning])+ pub $column: $type,)* }
 
         impl Default for $row {
@@ -195,6 +197,16 @@ macro_rules! table {
                 let number = $crate::tables::Columns::row_count(self);
                 $(self.$column.push(row.$column);)*
                 number
+            }
+
+            /// A table of these rows.
+            #[cfg(test)]
+            pub fn of(rows: impl IntoIterator<Item = $row>) -> Self {
+                let mut table = Self::default();
+                rows.into_iter().for_each(|row| {
+                    table.push(row);
+                });
+                table
             }
 
             /// A table of one default row.
