@@ -1,7 +1,9 @@
 //! Small conversations at a tap beside the client or far from it, with results computed by hand.
 
+mod acknowledgments;
 mod any;
 mod flights;
+mod limits;
 mod loss;
 mod rows;
 mod rtt;
