@@ -108,3 +108,21 @@ fn a_burst_ends_with_an_ack_and_its_pause_is_three_usual_spacings() {
         assert_eq!(burst.begin(&packet(2_000_000, 0, None), delays).unwrap().calm_ns, 101_000);
     }
 }
+
+#[test]
+fn a_queue_before_a_busy_sender_delays_its_answers() {
+    // an ACK of 1.2 ms is echoed at 3 ms; when does the next one, of 1.25 ms, count?
+    let counts_from = |previous_ns: i64, least_ns: i64| {
+        let mut acks = Acknowledgments::default();
+        acks.push(&packet(1_200_000, 1, Some((7, 0))), 5000, least_ns);
+        acks.push(&packet(1_250_000, 1, Some((9, 0))), 6000, least_ns);
+        acks.note_packet(&packet(previous_ns, 0, Some((1, 6))), least_ns);
+        acks.note_packet(&packet(3_000_000, 0, Some((1, 7))), least_ns);
+        acks.next_due(3_000_000).unwrap();
+        acks.next_due(9_000_000).unwrap().1
+    };
+    assert_eq!(counts_from(1_000_001, DELAY_NS), 1_250_000 + 1_800_000);
+    // after a pause of 2 ms the sender waited for something else; beside the tap nothing queues
+    assert_eq!(counts_from(1_000_000, DELAY_NS), 1_250_000 + DELAY_NS);
+    assert_eq!(counts_from(1_000_001, 0), 1_250_000);
+}
