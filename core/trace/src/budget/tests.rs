@@ -5,7 +5,9 @@ use rustc_hash::FxHashMap;
 
 use super::{Between, fill, fill_between};
 use crate::dynamics::timeline::{Limited, Timeline};
-use crate::tables::{CycleRow, NULL_U32, NULL_U64, Round, Session, Tables, budget_part as part};
+use crate::tables::{
+    Budget, BudgetRow, CycleRow, NULL_NS, NULL_U32, NULL_U64, Round, Session, Tables, budget_part as part,
+};
 
 const RTT_TO_TARGET_NS: i64 = 160;
 const RTT_TO_INITIATOR_NS: i64 = 2;
@@ -293,4 +295,168 @@ fn a_used_connection_is_idle_without_a_command() {
     fill_between(&mut tables, &[timeline(0)], &[], Some(&Between { from_ns: 100, to_ns: 300, begun: &begun }));
     expect(&tables, &[(part::INITIATOR_THINK, 200)]);
     assert_eq!(tables.budget.session, [0]);
+}
+
+/// Rows of a table as text, to compare whole ones.
+fn whole(budget: &Budget) -> String {
+    format!("{budget:#?}")
+}
+
+#[test]
+fn a_row_has_its_session_connection_and_command() {
+    // connection 5 is 160 ns from the target, connection 6 300 ns
+    let commands = [(5, 0, 400), (6, 100, 500)].map(|(connection, start_ns, status_ns)| CycleRow {
+        session: 1,
+        connection,
+        status_frame: 10 + u64::from(connection),
+        ..read(start_ns, status_ns)
+    });
+    let mut tables = tables(&commands);
+    let timelines = [Timeline { rtt_to_target_ns: Some(300), ..timeline(6) }, timeline(5)];
+    fill(&mut tables, &timelines, &[]);
+    let mut expected = Budget::default();
+    for (connection, time_first_ns, time_last_ns, part, cycle, frame) in [
+        (6, 100, 400, part::PROPAGATION, 1, NULL_U64),
+        (6, 400, 500, part::TARGET_SERVICE, 1, 16),
+        (5, 0, 160, part::PROPAGATION, 0, NULL_U64),
+        (5, 160, 400, part::TARGET_SERVICE, 0, 15),
+        // the session: the target has had one of the two commands since 160
+        (NULL_U32, 0, 160, part::PROPAGATION, 0, NULL_U64),
+        (NULL_U32, 160, 400, part::TARGET_SERVICE, 0, 15),
+        (NULL_U32, 400, 500, part::TARGET_SERVICE, 1, 16),
+    ] {
+        expected.push(BudgetRow { session: 1, connection, time_first_ns, time_last_ns, part, cycle, frame });
+    }
+    assert_eq!(whole(&tables.budget), whole(&expected));
+}
+
+#[test]
+fn a_session_is_idle_only_while_all_its_connections_are() {
+    let second = CycleRow { connection: 1, ..read(600, 700) };
+    let mut tables = tables(&[read(0, 400), second]);
+    fill(&mut tables, &[timeline(0), timeline(1)], &[]);
+    // 400 to 602: the RTT to the initiator, then think time until the second connection's command
+    let session = sums(&tables, NULL_U32);
+    assert_eq!((session[usize::from(part::INITIATOR_THINK)], session[usize::from(part::PROPAGATION)]), (198, 262));
+    assert_eq!((sums(&tables, 0).iter().sum::<i64>(), sums(&tables, 1).iter().sum::<i64>()), (400, 100));
+}
+
+#[test]
+fn the_target_has_a_command_once_its_last_byte_has_passed() {
+    let write =
+        |r2t_count, data_last_ns| CycleRow { is_read: false, is_write: true, r2t_count, data_last_ns, ..read(0, 400) };
+    for (command, sent_ns) in [
+        (CycleRow { command_last_ns: 50, ..read(0, 400) }, 50),
+        // unsolicited data; data of an R2T counts with its round, and data of a read is the target's
+        (write(0, 100), 100),
+        (write(1, 100), 0),
+        (CycleRow { data_last_ns: 100, ..read(0, 400) }, 0),
+    ] {
+        let mut tables = tables(&[command]);
+        fill(&mut tables, &[timeline(0)], &[]);
+        expect(&tables, &[(part::PROPAGATION, sent_ns + 160), (part::TARGET_SERVICE, 240 - sent_ns)]);
+    }
+}
+
+#[test]
+fn a_round_without_its_r2t_or_its_data_does_not_count() {
+    let write = CycleRow { is_read: false, is_write: true, r2t_count: 1, ..read(0, 500) };
+    for (r2t_ns, data_last_ns) in [(NULL_NS, 220), (170, NULL_NS), (220, 170)] {
+        let mut tables = tables(std::slice::from_ref(&write));
+        tables.rounds.push(Round { cycle: 0, r2t_ns, data_last_ns, ..Round::default() });
+        fill(&mut tables, &[timeline(0)], &[]);
+        expect(&tables, &[(part::PROPAGATION, 160), (part::TARGET_SERVICE, 340)]);
+    }
+}
+
+#[test]
+fn rounds_belong_to_their_command() {
+    let write = |start_ns| CycleRow { is_read: false, is_write: true, r2t_count: 1, ..read(start_ns, start_ns + 500) };
+    let mut tables = tables(&[write(0), write(1000)]);
+    // the R2Ts wait 80 and 40 ns for data, of which 2 are RTT
+    for (cycle, r2t_ns, data_last_ns) in [(1, 1200, 1240), (0, 200, 280)] {
+        tables.rounds.push(Round {
+            cycle,
+            r2t_ns,
+            data_last_ns,
+            r2t_frame: 30,
+            data_last_frame: 31,
+            ..Round::default()
+        });
+    }
+    fill(&mut tables, &[timeline(0)], &[]);
+    let mut initiator: Vec<_> = rows(&tables).into_iter().filter(|row| row.2 == part::INITIATOR_SERVICE).collect();
+    initiator.sort_unstable();
+    assert_eq!(initiator, [(202, 280, part::INITIATOR_SERVICE, 0, 31), (1202, 1240, part::INITIATOR_SERVICE, 1, 31)]);
+    // the wait for an R2T ends with its frame
+    assert!(rows(&tables).contains(&(160, 200, part::TARGET_SERVICE, 0, 30)));
+}
+
+#[test]
+fn a_command_without_status_ends_where_it_was_given_up() {
+    let line_busy = [Vec::new(), vec![(160, 400)]];
+    for (ends_ns, alone_from_ns) in [(&[NULL_NS, 250][..], 250), (&[NULL_NS, NULL_NS], 400), (&[], 400)] {
+        let mut tables = tables(&[read(0, 400), read(0, NULL_NS)]);
+        fill(&mut tables, &[Timeline { line_busy: line_busy.clone(), ..timeline(0) }], ends_ns);
+        let alone = rows(&tables).iter().find(|row| row.2 == part::TRANSFER && row.3 == 0).map(|row| row.0);
+        assert_eq!(alone, (alone_from_ns < 400).then_some(alone_from_ns));
+    }
+}
+
+#[test]
+fn spans_without_length_change_nothing() {
+    let limited = vec![Limited { from_ns: 50, to_ns: 50, part: part::RECEIVE_WINDOW, frame: 9 }];
+    let mut tables = tables(&[read(0, 400)]);
+    fill(&mut tables, &[Timeline { line_busy: [vec![(60, 60)], vec![(70, 70)]], limited, ..timeline(0) }], &[]);
+    expect(&tables, &[(part::PROPAGATION, 160), (part::TARGET_SERVICE, 240)]);
+}
+
+#[test]
+fn of_two_lines_or_limits_each_must_end() {
+    let limited = |from_ns, to_ns, part| Limited { from_ns, to_ns, part, frame: 9 };
+    let mut tables = tables(&[read(0, 400)]);
+    let limited = vec![limited(200, 240, part::ACK_WAIT), limited(220, 260, part::ACK_WAIT)];
+    fill(&mut tables, &[Timeline { line_busy: [vec![(300, 340)], vec![(320, 360)]], limited, ..timeline(0) }], &[]);
+    expect(
+        &tables,
+        &[(part::PROPAGATION, 160), (part::TARGET_SERVICE, 120), (part::ACK_WAIT, 60), (part::TRANSFER, 60)],
+    );
+}
+
+#[test]
+fn an_unknown_rtt_to_the_initiator_makes_its_idle_time_unknown() {
+    let mut tables = tables(&[read(0, 400), read(500, 900)]);
+    fill(&mut tables, &[Timeline { rtt_to_initiator_ns: None, ..timeline(0) }], &[]);
+    expect(&tables, &[(part::PROPAGATION, 320), (part::TARGET_SERVICE, 480), (part::UNKNOWN, 100)]);
+}
+
+#[test]
+fn a_part_of_the_time_has_what_lies_within_it() {
+    let between = |from_ns, to_ns, begun: &[(u32, u32)]| {
+        let mut tables = tables(&[read(100, 500)]);
+        let begun = begun.iter().copied().collect();
+        fill_between(&mut tables, &[timeline(0)], &[], Some(&Between { from_ns, to_ns, begun: &begun }));
+        rows(&tables).iter().map(|row| (row.0, row.1, row.2)).collect::<Vec<_>>()
+    };
+    let (propagation, service, think) = (part::PROPAGATION, part::TARGET_SERVICE, part::INITIATOR_THINK);
+    assert_eq!(between(200, 300, &[]), [(200, 260, propagation), (260, 300, service)]);
+    // before its first command a connection has no time, unless it had one earlier
+    assert_eq!(between(50, 150, &[]), [(100, 150, propagation)]);
+    assert_eq!(between(50, 150, &[(0, 0)]), [(50, 100, think), (100, 150, propagation)]);
+    assert_eq!(between(50, 100, &[]), []);
+    assert_eq!(between(450, 600, &[]), [(450, 500, service), (500, 502, propagation), (502, 600, think)]);
+}
+
+#[test]
+fn idle_connections_of_a_session_have_its_time_too() {
+    let mut tables = tables(&[]);
+    for session in 0..2 {
+        tables.sessions.push(Session { session, ..Session::default() });
+    }
+    let begun = FxHashMap::from_iter([(0, 1), (1, 1)]);
+    let between = Between { from_ns: 100, to_ns: 300, begun: &begun };
+    fill_between(&mut tables, &[timeline(0), timeline(1), timeline(2)], &[], Some(&between));
+    let budget = &tables.budget;
+    assert_eq!((&budget.connection[..], &budget.session[..]), (&[0, 1, NULL_U32][..], &[1, 1, 1][..]));
+    assert_eq!(budget.part, [part::INITIATOR_THINK; 3]);
 }

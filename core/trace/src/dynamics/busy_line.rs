@@ -170,6 +170,53 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_exceeds_the_time_of_the_line_and_the_jitter_of_the_hosts() {
+        let line = |jitter_ns_per_byte| Line { ns_per_byte: 25.0, jitter_ns_per_byte };
+        // 1.5 times 25 us, and four times the jitter, but 5 to 50 us
+        for (line, longest_ns) in [(line(2.0), 45_500), (line(0.0), 42_500), (line(100.0), 87_500)] {
+            assert!(!is_pause(longest_ns, 1000, line));
+            assert!(is_pause(longest_ns + 1, 1000, line));
+        }
+        assert!(!is_pause(50_000, 1000, Line::default()));
+        assert!(is_pause(50_001, 1000, Line::default()));
+        assert!(!is_long_pause(87_500, 1000, line(0.0)));
+        assert!(is_long_pause(87_501, 1000, line(0.0)));
+    }
+
+    /// Events of 1000 bytes, 25 us apart; their rate is known after 64 of them. The time of the last.
+    fn train(line: &mut BusyLine, count: i64) -> i64 {
+        (0..count).for_each(|event| line.note(event * 25_000, 1000, (event > 0).then_some(25_000)));
+        (count - 1) * 25_000
+    }
+
+    #[test]
+    fn a_gap_of_more_than_five_quarters_of_the_lines_time_starts_a_run() {
+        for (gap_ns, count) in [(31_250, 1), (31_251, 2)] {
+            let mut line = BusyLine::default();
+            let last_ns = train(&mut line, 80);
+            line.note(last_ns + gap_ns, 1000, Some(gap_ns));
+            let intervals = line.intervals(1000, Line { ns_per_byte: 25.0, jitter_ns_per_byte: 0.0 });
+            assert_eq!(intervals.len(), count);
+            assert_eq!(intervals.last().unwrap().1, last_ns + gap_ns - 1000);
+        }
+    }
+
+    #[test]
+    fn forgotten_runs_keep_their_share_in_the_rate() {
+        let mut line = BusyLine::default();
+        let last_ns = train(&mut line, 100);
+        let slow_ns = last_ns + 1_000_000;
+        // eight events, 50 us apart with twice the bytes: the same rate
+        (0..8).for_each(|event| line.note(slow_ns + event * 50_000, 2000, (event > 0).then_some(50_000)));
+        for before_ns in [0, slow_ns, i64::MAX] {
+            line.forget(before_ns);
+            let rate = line.rate_bytes_per_s().unwrap();
+            assert!((rate - 40_000_000).abs() <= 1, "{rate}");
+        }
+        assert_eq!(line.runs.len(), 1);
+    }
+
+    #[test]
     fn single_packets_show_no_line_rate_and_no_busy_time() {
         let mut line = BusyLine::default();
         (0..100).for_each(|packet| line.note(packet * 300_000, 560, None));

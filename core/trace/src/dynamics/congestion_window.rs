@@ -179,3 +179,173 @@ impl CongestionWindow {
         self.has_reduced = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEGMENT: i64 = 1000;
+    const PATIENCE_NS: i64 = 500;
+    /// A sender that answers its first ACK at once, after a pause.
+    const HELD: Between = Between {
+        has_ack: true,
+        has_request: false,
+        answer_ns: 0,
+        calm_ns: 1000,
+        is_pause: true,
+        is_long_pause: true,
+        is_new: true,
+    };
+
+    fn stop(segments: i64) -> Stop {
+        Stop { pipe: segments * SEGMENT, ..Stop::default() }
+    }
+
+    /// Judges a stop at so many segments; the estimate in segments.
+    fn judge(cwnd: &mut CongestionWindow, stop: Stop, between: Between) -> Option<i64> {
+        cwnd.judge(stop, between, PATIENCE_NS, SEGMENT).map(|bytes| bytes / SEGMENT)
+    }
+
+    /// The next round begins.
+    fn round(cwnd: &mut CongestionWindow) {
+        let end = cwnd.round_end;
+        assert!(cwnd.acknowledge(end, end + SEGMENT, SEGMENT));
+    }
+
+    #[test]
+    fn a_stop_shows_the_window_only_if_the_window_can_have_caused_it() {
+        let judged = |stop, between| judge(&mut CongestionWindow::default(), stop, between);
+        assert_eq!(judged(stop(20), HELD), Some(20));
+        assert_eq!(judged(stop(0), HELD), None);
+        assert_eq!(judged(stop(20), Between { has_ack: false, ..HELD }), None);
+        assert_eq!(judged(stop(20), Between { is_pause: false, ..HELD }), None);
+        assert_eq!(judged(stop(20), Between { answer_ns: PATIENCE_NS, ..HELD }), Some(20));
+        assert_eq!(judged(stop(20), Between { answer_ns: PATIENCE_NS + 1, ..HELD }), None);
+        assert_eq!(judged(stop(20), Between { is_new: false, ..HELD }), None);
+        assert_eq!(judged(stop(20), Between { has_request: true, ..HELD }), None);
+        assert_eq!(judged(Stop { is_window_limited: true, ..stop(20) }, HELD), None);
+        // within a PDU there was more to send in any case
+        let within = Stop { is_within_pdu: true, ..stop(20) };
+        assert_eq!(judged(within, Between { is_new: false, has_request: true, ..HELD }), Some(20));
+    }
+
+    #[test]
+    fn before_a_loss_no_window_is_smaller_than_ten_segments() {
+        let mut cwnd = CongestionWindow::default();
+        assert_eq!(judge(&mut cwnd, stop(9), HELD), None);
+        assert_eq!(judge(&mut cwnd, stop(10), HELD), Some(10));
+        assert_eq!(cwnd.latest(), Some(10 * SEGMENT));
+        cwnd.lose();
+        assert_eq!(judge(&mut cwnd, stop(4), HELD), Some(4));
+        assert_eq!(cwnd.latest(), Some(4 * SEGMENT));
+    }
+
+    #[test]
+    fn a_window_does_not_shrink_by_more_than_an_eighth_without_a_reason() {
+        for (segments, found) in [(35, Some(35)), (34, None)] {
+            let mut cwnd = CongestionWindow::default();
+            assert_eq!(judge(&mut cwnd, stop(40), HELD), Some(40));
+            // the peaks of this round and of the one before count
+            round(&mut cwnd);
+            assert_eq!(judge(&mut cwnd, stop(20), HELD), Some(40));
+            round(&mut cwnd);
+            round(&mut cwnd);
+            assert_eq!(judge(&mut cwnd, stop(segments), HELD), found);
+            cwnd.reduce();
+            assert_eq!(judge(&mut cwnd, stop(20), HELD), Some(20));
+        }
+    }
+
+    #[test]
+    fn growth_by_more_than_an_eighth_needs_a_long_pause_and_calm() {
+        for (segments, is_growing) in [(45, false), (46, true)] {
+            let mut cwnd = CongestionWindow::default();
+            judge(&mut cwnd, stop(40), HELD);
+            assert!(cwnd.is_growing());
+            round(&mut cwnd);
+            round(&mut cwnd);
+            let hurried = Between { is_long_pause: false, ..HELD };
+            assert_eq!(judge(&mut cwnd, stop(segments), hurried), (!is_growing).then_some(segments));
+            assert_eq!(cwnd.is_growing(), is_growing);
+        }
+        // the usual answer time is an eighth of 400: calm is twice as long
+        for (calm_ns, found) in [(100, Some(20)), (99, None)] {
+            let mut cwnd = CongestionWindow::default();
+            assert_eq!(judge(&mut cwnd, stop(20), Between { answer_ns: 400, calm_ns, ..HELD }), found);
+        }
+    }
+
+    #[test]
+    fn a_full_receive_window_counts_for_this_round_and_the_next() {
+        let mut cwnd = CongestionWindow::default();
+        cwnd.fill_window();
+        assert_eq!(judge(&mut cwnd, stop(20), HELD), None);
+        round(&mut cwnd);
+        assert_eq!(judge(&mut cwnd, stop(20), HELD), None);
+        round(&mut cwnd);
+        assert_eq!(judge(&mut cwnd, stop(20), HELD), Some(20));
+    }
+
+    #[test]
+    fn during_a_recovery_the_window_is_the_pipe() {
+        let mut cwnd = CongestionWindow::default();
+        let recovering = Stop { is_in_recovery: true, ..stop(3) };
+        assert_eq!(judge(&mut cwnd, recovering, HELD), Some(3));
+        assert_eq!(cwnd.latest(), Some(3 * SEGMENT));
+    }
+
+    #[test]
+    fn a_round_ends_when_what_was_in_flight_is_acknowledged() {
+        let mut cwnd = CongestionWindow::default();
+        assert!(cwnd.acknowledge(0, 5000, SEGMENT));
+        assert!(!cwnd.acknowledge(4999, 9000, SEGMENT));
+        assert!(cwnd.acknowledge(5000, 9000, SEGMENT));
+        assert!(!cwnd.acknowledge(8999, 9000, SEGMENT));
+    }
+
+    #[test]
+    fn a_level_of_twelve_rounds_is_not_the_congestion_window() {
+        for (rounds, found) in [(12, Some(20)), (13, None)] {
+            let mut cwnd = CongestionWindow::default();
+            // the first round sets the level; half a segment more is the same level
+            for number in 0..rounds {
+                let more = if number == 5 { SEGMENT / 2 } else { 0 };
+                judge(&mut cwnd, Stop { pipe: 20 * SEGMENT + more, ..Stop::default() }, HELD);
+                round(&mut cwnd);
+            }
+            // later rounds without a stop say nothing
+            round(&mut cwnd);
+            round(&mut cwnd);
+            assert_eq!(judge(&mut cwnd, stop(20), HELD), found, "{rounds} rounds");
+            // a segment beyond the level is within its reach, more is not
+            assert_eq!(judge(&mut cwnd, stop(21), HELD), found.map(|_| 21));
+            assert_eq!(judge(&mut cwnd, stop(22), HELD), Some(22));
+        }
+    }
+
+    #[test]
+    fn growth_starts_the_count_of_rounds_anew() {
+        let mut cwnd = CongestionWindow::default();
+        for number in 0..13 {
+            judge(&mut cwnd, stop(if number < 6 { 20 } else { 21 }), HELD);
+            round(&mut cwnd);
+        }
+        assert_eq!(judge(&mut cwnd, stop(21), HELD), Some(21));
+    }
+
+    #[test]
+    fn slow_start_grows_by_half_in_two_rounds_before_any_loss() {
+        for (segments, is_slow_start) in [(60, true), (59, false)] {
+            let mut cwnd = CongestionWindow::default();
+            assert!(!cwnd.is_slow_start(), "nothing is known");
+            judge(&mut cwnd, stop(40), HELD);
+            round(&mut cwnd);
+            round(&mut cwnd);
+            judge(&mut cwnd, stop(segments), HELD);
+            assert_eq!(cwnd.is_slow_start(), is_slow_start);
+            cwnd.lose();
+            judge(&mut cwnd, stop(segments), HELD);
+            assert!(!cwnd.is_slow_start());
+        }
+    }
+}

@@ -66,4 +66,18 @@ mod tests {
         originals.push(100, 200, 4, 40, 0);
         assert_eq!(originals.of(150), Some((4, 40)));
     }
+
+    #[test]
+    fn acknowledged_packets_are_kept_up_to_512() {
+        let mut originals = Originals::default();
+        for packet in 0..512 {
+            originals.push(packet * 100, packet * 100 + 100, 1, 0, 100);
+        }
+        assert_eq!(originals.of(0), Some((1, 0)));
+        // the first is acknowledged, the second is not
+        for packet in 512..514 {
+            originals.push(packet * 100, packet * 100 + 100, 1, 0, 100);
+        }
+        assert_eq!((originals.of(0), originals.of(100)), (None, Some((1, 0))));
+    }
 }

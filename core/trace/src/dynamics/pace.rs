@@ -195,6 +195,61 @@ mod tests {
     }
 
     #[test]
+    fn lines_slower_than_the_slowest_rate_are_not_measured() {
+        // 2^17 ns per byte, and 5 % more
+        for (ns_per_byte, found) in [(131_072, 131_072.0), (137_626, 0.0)] {
+            let mut pace = Pace::default();
+            (0..100).for_each(|_| pace.note(1448 * ns_per_byte, 1448));
+            assert_eq!(pace.line().ns_per_byte, found);
+        }
+    }
+
+    /// Windows of 20 gaps of 1200 bytes, `slow` of them at 31 ns per byte, the others at 25.
+    fn batches(slow: i64) -> Line {
+        let mut pace = Pace::default();
+        (0..200).for_each(|gap| pace.note(if gap % 20 < slow { 37_200 } else { 30_000 }, 1200));
+        pace.line()
+    }
+
+    #[test]
+    fn windows_count_only_if_they_are_clearly_slower_than_gaps() {
+        // (17 x 25 + 3 x 31) / 20 = 25.9, within 5 %
+        assert_eq!(batches(3), Line { ns_per_byte: 25.0, jitter_ns_per_byte: 0.0 });
+        // (12 x 25 + 8 x 31) / 20 = 27.4
+        let line = batches(8);
+        assert!((line.ns_per_byte - 27.4).abs() < 1e-9, "{line:?}");
+        assert!((line.jitter_ns_per_byte - 2.4).abs() < 1e-9, "{line:?}");
+    }
+
+    #[test]
+    fn a_rate_needs_32_kib() {
+        for (packets, found) in [(31, 0.0), (32, 25.0)] {
+            let mut pace = Pace::default();
+            (0..packets).for_each(|_| pace.note(25 * 1024, 1024));
+            assert_eq!(pace.line().ns_per_byte, found, "{packets} KiB");
+        }
+    }
+
+    #[test]
+    fn empty_packets_and_a_clock_that_runs_backwards_show_nothing() {
+        let mut pace = Pace::default();
+        (0..100).for_each(|_| {
+            pace.note(-1, 1448);
+            pace.note(36_200, 0);
+        });
+        assert_eq!(pace.line(), Line::default());
+    }
+
+    #[test]
+    fn the_recent_rate_is_that_of_the_last_64_gaps() {
+        let mut pace = Pace::default();
+        (0..63).for_each(|_| pace.note(25 * 1024, 1024));
+        assert_eq!(pace.recent(), Line::default());
+        pace.note(25 * 1024, 1024);
+        assert_eq!(pace.recent().ns_per_byte, 25.0);
+    }
+
+    #[test]
     fn bytes_at_one_instant_are_too_fast_to_measure() {
         let mut pace = Pace::default();
         (0..100).for_each(|_| pace.note(0, 1448));

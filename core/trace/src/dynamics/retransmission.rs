@@ -185,3 +185,84 @@ pub fn row(
     }
     row
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+    /// Ten segments of 1000 bytes in flight with SACK over 20 ms.
+    const QUIET: Circumstances = Circumstances {
+        una: 0,
+        sent: 10_000,
+        sacked_bytes: 0,
+        recovery: None,
+        has_just_recovered: false,
+        timeout_point: i64::MIN,
+        quiet_ns: 0,
+        round_trip_ns: 20 * MS,
+        is_probed: false,
+        has_sack: Some(true),
+    };
+    /// Seven eighths of two RTTs.
+    const WAIT_NS: i64 = 35 * MS;
+    const TIMER_FIRED: (Cause, bool) = (Cause::Timeout, true);
+    const AFTER_TIMEOUT: (Cause, bool) = (Cause::Timeout, false);
+    const PROBE: (Cause, bool) = (Cause::TailProbe, true);
+    const FAST: (Cause, bool) = (Cause::Fast, false);
+    const UNKNOWN: (Cause, bool) = (Cause::Unknown, false);
+
+    /// The cause of a retransmission of one segment.
+    fn of(offset: i64, with: Circumstances) -> (Cause, bool) {
+        cause(offset, offset + 1000, &with)
+    }
+
+    #[test]
+    fn the_last_segment_after_two_rtts_of_silence_is_a_probe() {
+        let waited = Circumstances { quiet_ns: WAIT_NS, ..QUIET };
+        assert_eq!(of(9000, waited), PROBE);
+        assert_eq!(of(9000, Circumstances { quiet_ns: WAIT_NS - 1, ..QUIET }), UNKNOWN);
+        assert_eq!(of(8999, waited), UNKNOWN);
+        assert_eq!(of(9000, Circumstances { has_sack: None, ..waited }), PROBE);
+        assert_eq!(of(9000, Circumstances { has_sack: Some(false), ..waited }), UNKNOWN);
+        assert_eq!(of(9000, Circumstances { is_probed: true, ..waited }), UNKNOWN);
+        assert_eq!(of(9000, Circumstances { sacked_bytes: 1, ..waited }), FAST);
+        assert_eq!(of(9000, Circumstances { recovery: Some(Cause::Fast), ..waited }), FAST);
+        // with an RTT of zero there is still some silence
+        assert_eq!(of(9000, Circumstances { round_trip_ns: 0, ..QUIET }), UNKNOWN);
+        assert_eq!(of(9000, Circumstances { round_trip_ns: 0, quiet_ns: 1, ..QUIET }), PROBE);
+    }
+
+    #[test]
+    fn the_first_segment_after_silence_is_a_timeout() {
+        assert_eq!(of(0, Circumstances { quiet_ns: WAIT_NS, ..QUIET }), TIMER_FIRED);
+        assert_eq!(of(0, Circumstances { quiet_ns: WAIT_NS - 1, ..QUIET }), UNKNOWN);
+        assert_eq!(of(1, Circumstances { quiet_ns: WAIT_NS, ..QUIET }), UNKNOWN);
+        // at least seven eighths of 30 ms
+        let near = Circumstances { round_trip_ns: MS, ..QUIET };
+        assert_eq!(of(0, Circumstances { quiet_ns: 26_250_000, ..near }), TIMER_FIRED);
+        assert_eq!(of(0, Circumstances { quiet_ns: 26_249_999, ..near }), UNKNOWN);
+    }
+
+    #[test]
+    fn what_was_in_flight_at_a_timeout_follows_it() {
+        let within = Circumstances { recovery: Some(Cause::Timeout), timeout_point: 2000, ..QUIET };
+        assert_eq!(of(1999, within), AFTER_TIMEOUT);
+        assert_eq!(of(1999, Circumstances { sacked_bytes: 1, ..within }), AFTER_TIMEOUT);
+        assert_eq!(of(2000, within), UNKNOWN);
+        assert_eq!(of(2000, Circumstances { sacked_bytes: 1, ..within }), FAST);
+        let later = Circumstances { recovery: None, ..within };
+        assert_eq!(of(1999, later), AFTER_TIMEOUT);
+        assert_eq!(of(2000, later), UNKNOWN);
+        assert_eq!(of(1999, Circumstances { sacked_bytes: 1, ..later }), FAST);
+    }
+
+    #[test]
+    fn duplicate_acks_and_a_recovery_make_it_fast() {
+        assert_eq!(of(1000, QUIET), UNKNOWN);
+        assert_eq!(of(1000, Circumstances { sacked_bytes: 1, ..QUIET }), FAST);
+        assert_eq!(of(1000, Circumstances { recovery: Some(Cause::Fast), ..QUIET }), FAST);
+        assert_eq!(of(1000, Circumstances { has_just_recovered: true, ..QUIET }), FAST);
+        assert_eq!(of(1000, Circumstances { recovery: Some(Cause::TailProbe), ..QUIET }), UNKNOWN);
+    }
+}

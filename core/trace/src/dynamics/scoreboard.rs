@@ -274,6 +274,50 @@ mod tests {
     }
 
     #[test]
+    fn a_sack_within_a_retransmission_leaves_the_rest_in_flight() {
+        for (left, right) in [(0, 100), (100, 200), (200, 300)] {
+            let mut board = board(10);
+            board.sack(900, 1000);
+            board.lose_below(900);
+            board.retransmit_range(0, 300);
+            assert_eq!(board.pipe(), 300);
+            board.sack(left, right);
+            assert_eq!(board.pipe(), 200, "SACK {left} to {right}");
+        }
+    }
+
+    #[test]
+    fn an_ack_takes_what_it_covers_out_of_every_count() {
+        let mut board = board(10);
+        board.sack(500, 700);
+        board.lose_below(700);
+        board.retransmit_range(100, 400);
+        board.acknowledge(200);
+        // retransmitted: 200 to 400; never lost: 700 to 1000
+        assert_eq!((board.owin(), board.pipe(), board.sacked_bytes()), (800, 200 + 300, 200));
+        board.acknowledge(600);
+        assert_eq!((board.pipe(), board.sacked_bytes(), board.sacked_count()), (300, 100, 1));
+        assert_eq!(board.highest_sacked(), 700);
+        board.acknowledge(700);
+        assert_eq!((board.sacked_bytes(), board.sacked_count(), board.highest_sacked()), (0, 0, 700));
+        // what is acknowledged was sent, captured or not
+        board.acknowledge(1200);
+        assert_eq!((board.sent(), board.una(), board.owin()), (1200, 1200, 0));
+    }
+
+    #[test]
+    fn touching_sacks_are_one_range() {
+        let mut board = board(10);
+        assert!(board.sack(200, 300));
+        assert!(board.sack(500, 600));
+        assert_eq!((board.sacked_count(), board.sacked_bytes()), (2, 200));
+        assert!(board.sack(300, 500));
+        assert_eq!((board.sacked_count(), board.sacked_bytes(), board.highest_sacked()), (1, 400, 600));
+        assert!(!board.sack(250, 550), "nothing of it is new");
+        assert!(!board.sack(300, 300), "it is empty");
+    }
+
+    #[test]
     fn duplicate_acks_count_arrived_segments() {
         let mut board = board(5);
         (0..9).for_each(|_| board.duplicate(SEGMENT));

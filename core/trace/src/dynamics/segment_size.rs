@@ -135,6 +135,17 @@ mod tests {
     }
 
     #[test]
+    fn a_full_segment_has_536_to_9216_bytes() {
+        assert_eq!(size(&[535], None), (None, false));
+        assert_eq!(size(&[536], None), (Some(536), false));
+        assert_eq!(size(&[9216], None), (Some(9216), false));
+        // merged from two or more, but not from one alone
+        assert_eq!(size(&[9217], None), (None, false));
+        assert_eq!(size(&[2 * 9216], None), (None, false));
+        assert_eq!(size(&[2 * 9216, 3 * 9216], None), (Some(9216), true));
+    }
+
+    #[test]
     fn without_a_syn_the_lengths_decide() {
         assert_eq!(size(&[48, 1448, 1248, 1448, 1448], None), (Some(1448), false));
         assert_eq!(size(&[2896, 14480, 20272, 24616, 1248], None), (Some(1448), true));

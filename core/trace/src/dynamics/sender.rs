@@ -211,7 +211,6 @@ impl Sender {
         {
             self.board.duplicate(segment);
         }
-        let is_recovering = self.recovery.cause().is_some();
         if self.board.sacked_bytes() > 0 {
             let sign = self.sign(ack.frame, ack.time_ns);
             self.recovery.note_sign(sign);
@@ -221,14 +220,10 @@ impl Sender {
         }
         let pipe = self.board.pipe();
         let mut where_to = self.recovery_rows(rows);
-        if is_recovering && is_advance {
-            if self.recovery.acknowledge(self.board.una(), ack.frame, ack.time_ns, pipe, &mut where_to) {
-                self.board.forget_losses();
-                self.recovered_ns = Some(answer_ns);
-                self.cwnd.reduce();
-            }
-        } else if is_advance {
-            self.recovery.acknowledge(self.board.una(), ack.frame, ack.time_ns, pipe, &mut where_to);
+        if is_advance && self.recovery.acknowledge(self.board.una(), ack.frame, ack.time_ns, pipe, &mut where_to) {
+            self.board.forget_losses();
+            self.recovered_ns = Some(answer_ns);
+            self.cwnd.reduce();
         }
         if is_advance || has_news || before.rwnd != Some(window) {
             self.burst.acknowledge(answer_ns);

@@ -57,3 +57,34 @@ impl WindowScale {
         self.has_window.then(|| (self.known.unwrap_or(self.inferred), self.known.is_none()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the scale is, and whether it had to grow, after a packet that ends so far beyond an ACK.
+    fn after(known: Option<u8>, beyond: i64, window: u16, length: u32) -> (bool, u8) {
+        let mut scale = WindowScale { known, inferred: 0, has_window: true };
+        (scale.note_outstanding(beyond, window, length), scale.inferred())
+    }
+
+    #[test]
+    fn the_scale_is_the_smallest_that_holds_what_is_in_flight() {
+        assert_eq!(after(None, 1000, 1000, 100), (false, 0));
+        assert_eq!(after(None, 1001, 1000, 100), (true, 1));
+        assert_eq!(after(None, 8000, 1000, 100), (true, 3));
+        // RFC 7323: not above 14
+        assert_eq!(after(None, i64::MAX, 1, 100), (true, 14));
+        // known, a closed window, a probe of one byte
+        assert_eq!(after(Some(2), 8000, 1000, 100), (false, 0));
+        assert_eq!(after(None, 8000, 0, 100), (false, 0));
+        assert_eq!(after(None, 8000, 1000, 1), (false, 0));
+        assert_eq!(after(None, 8000, 1000, 2), (true, 3));
+    }
+
+    #[test]
+    fn nothing_is_known_before_the_first_window() {
+        let mut scale = WindowScale::default();
+        assert_eq!((scale.note_outstanding(8000, 1000, 100), scale.found()), (false, None));
+    }
+}

@@ -285,6 +285,60 @@ mod tests {
     }
 
     #[test]
+    fn a_sequence_number_within_the_largest_window_has_an_offset() {
+        let mut half = Half::new();
+        assert_eq!(half.offset(0), None);
+        half.set_base(5);
+        const MAX: u32 = WINDOW_MAX_BYTES as u32;
+        assert_eq!(
+            [5, 4, 5 + MAX, 6 + MAX].map(|number| half.offset(number)),
+            [Some(0), Some(-1), Some(WINDOW_MAX_BYTES), None]
+        );
+        let back = 5_u32.wrapping_sub(MAX);
+        assert_eq!([back, back.wrapping_sub(1)].map(|number| half.offset(number)), [Some(-WINDOW_MAX_BYTES), None]);
+        assert_eq!(half.initial_sequence_number, Some(4));
+        // the first base stays, until the stream continues elsewhere
+        half.set_base(900);
+        assert_eq!(half.offset(6), Some(1));
+        half.rebase(900);
+        assert_eq!(half.offset(901), Some(1));
+    }
+
+    #[test]
+    fn sixteen_packets_are_compared_with_a_new_one() {
+        let number = |number: u16| segment(Some(number));
+        let mut half = Half::new();
+        (1..=16).for_each(|sent| half.remember(&number(sent), 0));
+        assert!(half.is_copy(&number(1), 1) && half.is_copy(&number(16), 1));
+        half.remember(&number(17), 0);
+        assert!(!half.is_copy(&number(1), 1) && half.is_copy(&number(2), 1));
+        assert_eq!(half.packets, 17);
+    }
+
+    #[test]
+    fn eight_packets_outside_in_a_row_are_enough() {
+        let mut half = Half::new();
+        assert!((0..7).all(|_| !half.note_outside()));
+        assert!(half.note_outside());
+        half.note_inside();
+        assert!(!half.note_outside());
+    }
+
+    #[test]
+    fn a_closed_hole_says_nothing_about_the_next() {
+        let mut half = Half::new();
+        half.note_hole(&segment(Some(100)), 0);
+        // the second packet behind the hole is not the first
+        half.note_hole(&segment(Some(300)), 1);
+        assert!(half.is_filling_retransmission(&segment(Some(200)), 2, None));
+        half.settle(false);
+        half.note_hole(&segment(Some(300)), 3);
+        assert!(!half.is_filling_retransmission(&segment(Some(200)), 4, None));
+        half.settle(false);
+        assert!(half.is_filling_retransmission(&segment(Some(200)), 5, None), "there is no hole");
+    }
+
+    #[test]
     fn a_copy_follows_immediately_or_has_the_same_identification() {
         for (number, within_ns) in [(None, 1_000_000), (Some(0), 1_000_000), (Some(7), 1_000_000_000)] {
             let mut half = Half::new();

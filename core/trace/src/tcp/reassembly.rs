@@ -267,15 +267,13 @@ impl Reassembly {
         }
     }
 
+    /// The bytes up to `end`, which is beyond `next`, are a gap.
     fn give_up(&mut self, end: i64, sink: &mut impl StreamSink) {
-        let length = (end - self.next).max(0) as u64;
-        if length > 0 {
-            self.gap_bytes += length;
-            self.gap_count += 1;
-            let offset = self.next;
-            self.next = end;
-            sink.gap(offset, length);
-        }
+        let (offset, length) = (self.next, (end - self.next) as u64);
+        self.next = end;
+        self.gap_bytes += length;
+        self.gap_count += 1;
+        sink.gap(offset, length);
     }
 
     /// Ends the stream: delivers everything held, and returns the number of holes that were neither filled nor
@@ -374,7 +372,58 @@ mod tests {
         stream.acknowledge(3, &mut budget, &mut record);
         stream.segment(chunk(0, b"abc", 1), &mut budget, &mut record);
         assert_eq!(stream.gaps(), (0, 0));
+        assert_eq!((stream.acknowledged(), stream.next(), stream.highest()), (3, 3, 3));
+        // an older ACK takes nothing back
+        stream.acknowledge(2, &mut budget, &mut record);
+        assert_eq!(stream.acknowledged(), 3);
         assert_eq!(record.bytes.len(), 3);
+    }
+
+    #[test]
+    fn acknowledged_bytes_at_the_end_are_a_gap_but_a_fin_is_not() {
+        for (acknowledged, gaps, highest) in [(3, (0, 0), 2), (4, (2, 1), 4)] {
+            let (mut stream, mut budget, mut record) =
+                (Reassembly::default(), HoldBudget::default(), Record::default());
+            stream.segment(chunk(0, b"ab", 1), &mut budget, &mut record);
+            stream.acknowledge(acknowledged, &mut budget, &mut record);
+            assert_eq!(stream.finish(&mut budget, &mut record), 0);
+            assert_eq!((stream.gaps(), stream.highest()), (gaps, highest));
+        }
+    }
+
+    #[test]
+    fn what_waits_behind_holes_is_delivered_at_the_end() {
+        let (mut stream, mut budget, mut record) = (Reassembly::default(), HoldBudget::default(), Record::default());
+        stream.segment(chunk(4, b"e", 20), &mut budget, &mut record);
+        stream.segment(chunk(1, b"bc", 30), &mut budget, &mut record);
+        assert_eq!((stream.has_hole(), stream.held_since_ns(), budget.held_bytes), (true, Some(20), 3));
+        assert_eq!(stream.finish(&mut budget, &mut record), 2);
+        assert_eq!(record.bytes, [None, Some((b'b', 30)), Some((b'c', 30)), None, Some((b'e', 20))]);
+        assert_eq!((stream.gaps(), stream.next(), budget.held_bytes), ((2, 2), 5, 0));
+        assert_eq!((stream.has_hole(), stream.held_since_ns()), (false, None));
+    }
+
+    #[test]
+    fn a_placement_counts_new_cut_and_late_bytes() {
+        struct Nothing;
+        impl StreamSink for Nothing {
+            fn chunk(&mut self, _: Chunk<'_>) {}
+            fn gap(&mut self, _: i64, _: u64) {}
+        }
+        let (mut stream, mut budget) = (Reassembly::default(), HoldBudget::default());
+        let mut place = |offset, length, captured: &[u8]| {
+            stream.segment(Chunk { length, ..chunk(offset, captured, 1) }, &mut budget, &mut Nothing)
+        };
+        let placed =
+            |new_bytes, cut_bytes, is_late| Placement { new_bytes, cut_bytes, is_late, ..Placement::default() };
+        assert_eq!(place(0, 10, b"abcdef"), placed(10, 4, false));
+        // beyond a hole; then over its end and beyond: of the 15 bytes 10 are new, 3 of them captured
+        assert_eq!(place(20, 10, b"abc"), placed(10, 7, false));
+        assert_eq!(place(25, 15, b"abcdefgh"), placed(10, 7, false));
+        // fills half of the hole, and the rest with bytes that came before
+        assert_eq!(place(10, 5, b"abcde"), placed(5, 0, true));
+        assert_eq!(place(5, 20, b"abcdefghijkl"), placed(5, 3, true));
+        assert_eq!(place(0, 40, b""), placed(0, 0, false));
     }
 
     #[test]

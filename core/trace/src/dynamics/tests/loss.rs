@@ -178,3 +178,71 @@ fn the_first_loss_in_slow_start_shows_ssthresh() {
     // the pipe when the first sign of the loss arrived
     assert_eq!(talk.finish().senders.ssthresh_guess_bytes[0], 40 * SEGMENT);
 }
+
+#[test]
+fn a_spurious_probe_is_no_recovery_even_after_a_real_loss() {
+    let mut talk = Conversation::begin();
+    lose_two(&mut talk, 100);
+    // 50 ms after the last ACK, more than two RTTs
+    talk.data(180 * MS, 2);
+    talk.again(230 * MS, 12);
+    talk.ack(231 * MS, 13, &[]);
+    talk.ack(250 * MS, 13, &[(12, 13)]);
+    talk.data(300 * MS, 1);
+    let spans = talk.limited();
+    assert!(spans.contains(&(121, 143, part::LOSS_RECOVERY)), "{spans:?}");
+    assert!(!spans.contains(&(230, 231, part::LOSS_RECOVERY)), "{spans:?}");
+}
+
+#[test]
+fn the_time_around_bytes_missing_from_the_capture_is_unknown() {
+    for is_filled in [false, true] {
+        let mut talk = Conversation::begin();
+        talk.data(100 * MS, 2);
+        talk.highest += SEGMENT;
+        talk.data(110 * MS, 1);
+        if is_filled {
+            let late = talk.packet(111 * MS, 0, 2 * SEGMENT, SEGMENT as u32, Some(0));
+            talk.see(Observation { class: SegmentClass::Reordered, ..late });
+        }
+        talk.ack(130 * MS, 3, &[]);
+        let unknown: Vec<_> = talk.limited().into_iter().filter(|span| span.2 == part::UNKNOWN).collect();
+        assert_eq!(unknown, if is_filled { vec![] } else { vec![(100, 110, part::UNKNOWN)] });
+    }
+}
+
+#[test]
+fn without_sack_a_duplicate_ack_takes_a_segment_out_of_the_pipe() {
+    let pipe_after = |third: &dyn Fn(&mut Conversation)| {
+        let mut talk = Conversation::begin();
+        talk.has_sack = Some(false);
+        talk.data(100 * MS, 5);
+        talk.ack(120 * MS, 1, &[]);
+        talk.ack(121 * MS, 1, &[]);
+        third(&mut talk);
+        talk.data(130 * MS, 1);
+        let tables = talk.finish();
+        let last = tables.window.to_target.iter().rposition(|&to_target| to_target).unwrap();
+        tables.window.pipe_bytes[last] / SEGMENT
+    };
+    // four in flight, one or two reported, and the new one
+    assert_eq!(pipe_after(&|_| ()), 4);
+    assert_eq!(pipe_after(&|talk| talk.ack(122 * MS, 1, &[])), 3);
+    // a request, a window update and an old ACK report nothing
+    assert_eq!(pipe_after(&|talk| talk.request(122 * MS, 0, 1)), 4);
+    assert_eq!(pipe_after(&|talk| talk.ack(122 * MS, 0, &[])), 4);
+    let update = |talk: &mut Conversation| {
+        talk.window += 1000;
+        talk.ack(122 * MS, 1, &[]);
+    };
+    assert_eq!(pipe_after(&update), 4);
+}
+
+#[test]
+fn acks_of_an_idle_sender_are_no_duplicates() {
+    let mut talk = Conversation::begin();
+    talk.ack(90 * MS, 0, &[]);
+    talk.ack(91 * MS, 0, &[]);
+    talk.data(100 * MS, 3);
+    assert_eq!(talk.finish().window.pipe_bytes[1..4], [1000, 2000, 3000]);
+}

@@ -1,8 +1,11 @@
 //! Small conversations at a tap beside the client or far from it, with results computed by hand.
 
+mod acknowledgments;
 mod any;
 mod flights;
+mod limits;
 mod loss;
+mod rows;
 mod rtt;
 mod window;
 
@@ -12,6 +15,8 @@ use crate::tables::{Tables, Wanted, budget_part as part};
 use crate::tcp::half::SegmentClass;
 use iscsitrace_wire::frame::TcpFlags;
 
+/// Its number.
+const CONNECTION: u32 = 7;
 const ACK: u8 = 0x10;
 const SYN: u8 = 0x02;
 const MS: i64 = 1_000_000;
@@ -44,7 +49,7 @@ impl Conversation {
     }
 
     fn without_syn() -> Self {
-        let dynamics = Dynamics::new(0, Wanted::ALL);
+        let dynamics = Dynamics::new(CONNECTION, Wanted::ALL);
         Self { dynamics, frame: 0, window: 60_000, scale: None, has_sack: None, highest: 0 }
     }
 

@@ -83,6 +83,8 @@ fn a_window_field_without_its_scale_is_as_large_as_what_was_sent() {
     talk.ack(90 * MS, 0, &[]);
     talk.data(100 * MS, 7);
     let tables = talk.finish();
+    // also where it was taken for smaller; the last row is the client's own window
+    assert_eq!(tables.window.rwnd_bytes, [8000, 8000, 8000, 8000, 8000, 8000, 8000, 8000, 1000]);
     // 1000, shifted by 3, is the first window that holds 7000 bytes
     assert_eq!((tables.senders.window_scale[0], tables.senders.is_window_scale_inferred[0]), (3, true));
 }
@@ -122,4 +124,15 @@ fn two_segments_and_a_sixteenth_of_the_window_must_be_free_for_an_estimate() {
     assert_eq!(after_a_stop(15_000, false, |_| ())[1..], [12; 11]);
     // 2900 of 14900, where 2931 are required
     assert_eq!(after_a_stop(14_900, false, |_| ()), [0; 12]);
+}
+
+#[test]
+fn an_answer_within_half_an_rtt_and_a_millisecond_shows_the_window() {
+    for (answer_ms, segments) in [(131, 12), (132, 0)] {
+        let mut talk = Conversation::begin();
+        talk.data(100 * MS, 12);
+        talk.ack(120 * MS, 2, &[]);
+        talk.data(answer_ms * MS, 4);
+        assert_eq!(estimates(&talk.finish())[1..13], [segments; 12], "{answer_ms} ms");
+    }
 }

@@ -8,6 +8,7 @@ use crate::iscsi::connection::IscsiConnection;
 use crate::iscsi::digest_use::DigestUse;
 use crate::iscsi::framer::Framer;
 use crate::iscsi::session::SessionEnd;
+use crate::tables::Connection;
 
 const MS: i64 = 1_000_000;
 const SYN: u8 = 0x02;
@@ -24,6 +25,10 @@ struct Talk {
     context: Context,
     budget: HoldBudget,
     frame: u64,
+    /// IP identification of the next packet, instead of its frame number.
+    identification: Option<Option<u16>>,
+    /// Captured payload of a packet at most.
+    captured_max: usize,
 }
 
 fn ends() -> [Endpoint; 2] {
@@ -47,7 +52,14 @@ impl Talk {
             is_client_initiator: false,
             has_start: true,
         }));
-        Self { connection, context, budget: HoldBudget::default(), frame: 0 }
+        Self {
+            connection,
+            context,
+            budget: HoldBudget::default(),
+            frame: 0,
+            identification: None,
+            captured_max: usize::MAX,
+        }
     }
 
     /// SYN of the client at 0 ms, SYN-ACK at 30 ms, ACK at 35 ms; both streams start after their SYN.
@@ -61,7 +73,7 @@ impl Talk {
 
     fn see(&mut self, time_ns: i64, direction: usize, flags: u8, numbers: (u32, u32), options: &[u8], length: u32) {
         self.frame += 1;
-        let payload = vec![0xff; length as usize];
+        let payload = vec![0xff; self.captured_max.min(length as usize)];
         let [source, destination] = if direction == 0 { ends() } else { [ends()[1], ends()[0]] };
         let segment = Segment {
             source: source.address,
@@ -75,7 +87,7 @@ impl Talk {
             options,
             payload: &payload,
             payload_length: length,
-            identification: Some(self.frame as u16),
+            identification: self.identification.take().unwrap_or(Some(self.frame as u16)),
             is_ip_length_zero: false,
         };
         let packet = Packet {
@@ -87,6 +99,11 @@ impl Talk {
             data: &[],
         };
         self.connection.take(direction, &packet, &segment, &mut self.context, &mut self.budget);
+    }
+
+    /// Classes of the packets so far.
+    fn classes(&self) -> &[u8] {
+        &self.context.tables.segments.segment_class
     }
 
     fn iscsi(&mut self) -> &mut IscsiContent {
@@ -168,4 +185,217 @@ fn a_reset_ends_a_session_as_a_reset_even_after_a_fin() {
         talk.connection.finish(&mut talk.context, &mut talk.budget);
         assert_eq!(talk.context.sessions.rows.end, [end as u8]);
     }
+}
+
+/// Both directions, with a hole of either kind, a packet out of order, a captured copy and a cut payload.
+fn eventful() -> Talk {
+    let mut talk = Talk::begin();
+    talk.see(40 * MS, 1, ACK, (200, 100), &[], 100);
+    talk.see(44 * MS, 0, ACK, (100, 300), &[], 0);
+    // bytes 200 to 300 come late, with a later identification, and 100 to 200 come twice
+    talk.see(50 * MS, 1, ACK, (300, 100), &[], 100);
+    talk.see(51 * MS, 1, ACK, (500, 100), &[], 50);
+    talk.see(52 * MS, 1, ACK, (400, 100), &[], 100);
+    talk.see(53 * MS, 1, ACK, (300, 100), &[], 100);
+    // 20 bytes before these are missing from the capture
+    talk.see(60 * MS, 0, ACK, (120, 550), &[], 10);
+    talk.captured_max = 25;
+    talk.see(61 * MS, 0, ACK, (130, 550), &[], 40);
+    talk.captured_max = usize::MAX;
+    talk.see(95 * MS, 1, ACK, (550, 170), &[], 0);
+    talk.see(96 * MS, 0, ACK, (170, 550), &[], 10);
+    // 20 bytes come after the next 10, but were sent before them; and are captured twice
+    talk.see(97 * MS, 0, ACK, (200, 550), &[], 10);
+    for _ in 0..2 {
+        talk.identification = Some(Some(13));
+        talk.see(98 * MS, 0, ACK, (180, 550), &[], 20);
+    }
+    talk.see(125 * MS, 1, ACK, (550, 210), &[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2], 0);
+    talk.see(131 * MS, 1, FIN | ACK, (550, 210), &[], 0);
+    talk.see(132 * MS, 0, RST, (210, 0), &[], 0);
+    talk.see(133 * MS, 1, ACK, (551, 210), &[], 0);
+    talk
+}
+
+#[test]
+fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
+    let mut talk = eventful();
+    let iscsi = talk.iscsi();
+    iscsi.connection.login.cid = Some(9);
+    (iscsi.connection.pdu_count, iscsi.connection.missing) = ([3, 4], [5, 6]);
+    for (framer, explained_bytes) in iscsi.framers.iter_mut().zip([11, 22]) {
+        framer.explained_bytes = explained_bytes;
+        (framer.header_digest, framer.data_digest) = (DigestUse::Known(true), DigestUse::Known(false));
+    }
+    let expected = Connection {
+        connection: 4,
+        session: 0,
+        cid: 9,
+        is_iscsi: true,
+        initiator_address: "10.0.0.2".to_owned(),
+        initiator_port: 3260,
+        target_address: "10.0.0.1".to_owned(),
+        target_port: 50_000,
+        roles_from: 0,
+        frame_first: 1,
+        frame_last: 20,
+        time_first_ns: 0,
+        time_last_ns: 133 * MS,
+        has_syn: true,
+        has_fin: true,
+        has_rst: true,
+        is_sack_permitted: false,
+        has_timestamps: true,
+        handshake_rtt_to_target_ns: 5 * MS,
+        handshake_rtt_to_initiator_ns: 30 * MS,
+        // 40 to 44 ms, and 96 to 125 ms: later bytes were not sent in order
+        rtt_to_target_min_ns: 4 * MS,
+        rtt_to_initiator_min_ns: 29 * MS,
+        header_digest: 1,
+        data_digest: 0,
+        digest_source: 0,
+        packets_to_target: 10,
+        stream_bytes_to_target: 350,
+        captured_bytes_to_target: 350,
+        gap_bytes_to_target: 0,
+        cut_bytes_to_target: 0,
+        explained_bytes_to_target: 11,
+        pdu_count_to_target: 3,
+        missing_pdu_count_to_target: 5,
+        retransmitted_packets_to_target: 2,
+        retransmitted_bytes_to_target: 200,
+        reordered_packets_to_target: 0,
+        copied_packets_to_target: 0,
+        mss_bytes_to_target: 9000,
+        window_scale_to_target: 2,
+        packets_to_initiator: 9,
+        stream_bytes_to_initiator: 110,
+        captured_bytes_to_initiator: 90,
+        gap_bytes_to_initiator: 20,
+        cut_bytes_to_initiator: 15,
+        explained_bytes_to_initiator: 22,
+        pdu_count_to_initiator: 4,
+        missing_pdu_count_to_initiator: 6,
+        retransmitted_packets_to_initiator: 0,
+        retransmitted_bytes_to_initiator: 0,
+        reordered_packets_to_initiator: 1,
+        copied_packets_to_initiator: 1,
+        mss_bytes_to_initiator: 1460,
+        window_scale_to_initiator: 7,
+    };
+    assert_eq!(format!("{:#?}", talk.connection.row()), format!("{expected:#?}"));
+    let counters = &talk.context.counters;
+    assert_eq!([Counter::CapturedCopy, Counter::SnaplenCutBytes].map(|counter| counters.total(counter)), [1, 15]);
+}
+
+#[test]
+fn each_packet_is_a_row_with_its_offsets_and_class() {
+    use SegmentClass::{Copy, Empty, New, Reordered, Retransmission};
+    let talk = eventful();
+    let segments = &talk.context.tables.segments;
+    assert_eq!(segments.connection, [4; 20]);
+    assert_eq!(segments.frame, (1..=20).collect::<Vec<_>>());
+    let times_ms = [0, 30, 35, 40, 44, 50, 51, 52, 53, 60, 61, 95, 96, 97, 98, 98, 125, 131, 132, 133];
+    assert_eq!(segments.time_ns, times_ms.map(|ms| ms * MS));
+    let offsets = [0, 0, 0, 0, 0, 100, 300, 200, 100, 20, 30, 350, 70, 100, 80, 80, 350, 350, 110, 351];
+    assert_eq!(segments.stream_offset_bytes, offsets);
+    let payloads = [0, 0, 0, 100, 0, 100, 50, 100, 100, 10, 40, 0, 10, 10, 20, 20, 0, 0, 0, 0];
+    assert_eq!(segments.payload_bytes, payloads);
+    let acknowledged = [NULL_NS, 0, 0, 0, 100, 0, 0, 0, 0, 350, 350, 70, 350, 350, 350, 350, 110, 110, NULL_NS, 110];
+    assert_eq!(segments.ack_offset_bytes, acknowledged);
+    assert_eq!(segments.flags[17..], [FIN | ACK, RST, ACK]);
+    let payload = [New, Empty, New, New, Retransmission, Retransmission, New, New, Empty, New, New, Reordered, Copy];
+    assert_eq!(segments.segment_class[3..16], payload.map(|class| class as u8));
+    assert_eq!(segments.segment_class[..3], [Empty as u8; 3]);
+    assert_eq!(segments.segment_class[16..], [Empty as u8; 4]);
+}
+
+#[test]
+fn without_identifications_a_hole_filled_within_the_rtt_is_reordering() {
+    // 30 ms to the server and 5 ms to the client
+    for (fill_ns, class) in [(135 * MS - 1, SegmentClass::Reordered), (135 * MS, SegmentClass::Retransmission)] {
+        let mut talk = Talk::begin();
+        talk.identification = Some(None);
+        talk.see(100 * MS, 0, ACK, (110, 200), &[], 10);
+        talk.identification = Some(None);
+        talk.see(fill_ns, 0, ACK, (100, 200), &[], 10);
+        assert_eq!(talk.classes()[3..], [SegmentClass::New as u8, class as u8]);
+    }
+    // with one RTT unknown: 3 ms
+    let mut talk = Talk::new();
+    talk.see(0, 0, SYN, (99, 0), CLIENT_OPTIONS, 0);
+    talk.see(30 * MS, 1, SYN | ACK, (199, 100), SERVER_OPTIONS, 0);
+    talk.identification = Some(None);
+    talk.see(100 * MS, 1, ACK, (210, 100), &[], 10);
+    talk.identification = Some(None);
+    talk.see(103 * MS, 1, ACK, (200, 100), &[], 10);
+    assert_eq!(talk.classes()[2..], [SegmentClass::New as u8, SegmentClass::Retransmission as u8]);
+}
+
+#[test]
+fn a_keep_alive_repeats_one_acknowledged_byte() {
+    let mut talk = Talk::begin();
+    // without bytes before it, one byte is new
+    talk.see(40 * MS, 0, ACK, (100, 200), &[], 1);
+    // not acknowledged yet: a retransmission
+    talk.see(50 * MS, 0, ACK, (100, 200), &[], 1);
+    talk.see(60 * MS, 1, ACK, (200, 101), &[], 0);
+    talk.see(70 * MS, 0, ACK, (100, 200), &[], 1);
+    let classes = [SegmentClass::New, SegmentClass::Retransmission, SegmentClass::Empty, SegmentClass::Probe];
+    assert_eq!(talk.classes()[3..], classes.map(|class| class as u8));
+    let row = talk.connection.row();
+    assert_eq!((row.retransmitted_packets_to_initiator, row.captured_bytes_to_initiator), (1, 1));
+}
+
+#[test]
+fn after_eight_packets_elsewhere_the_stream_is_there() {
+    const FAR: u32 = (1 << 30) + 1000;
+    let mut talk = Talk::begin();
+    talk.see(40 * MS, 0, ACK, (100, 200), &[], 10);
+    for packet in 0..8 {
+        talk.see((41 + i64::from(packet)) * MS, 0, ACK, (FAR + 10 * packet, 200), &[], 10);
+    }
+    talk.see(50 * MS, 0, ACK, (FAR + 70, 200), &[], 10);
+    let classes: Vec<_> = talk.classes()[4..].to_vec();
+    assert_eq!(classes[..8], [SegmentClass::Outside as u8; 8]);
+    // the last of the eight is where the stream continues, after its 10 bytes
+    assert_eq!(classes[8], SegmentClass::New as u8);
+    assert_eq!(talk.context.tables.segments.stream_offset_bytes.last(), Some(&10));
+    assert_eq!(talk.connection.row().captured_bytes_to_initiator, 20);
+    assert_eq!(talk.context.counters.total(Counter::SegmentOutsideWindow), 8);
+}
+
+#[test]
+fn one_packet_of_the_stream_ends_a_row_of_packets_elsewhere() {
+    const FAR: u32 = (1 << 30) + 1000;
+    let mut talk = Talk::begin();
+    for packet in 0..14 {
+        let sequence_number = if packet == 7 { 100 } else { FAR };
+        talk.see((41 + packet) * MS, 0, ACK, (sequence_number, 200), &[], 10);
+    }
+    assert_eq!(talk.classes()[3..].iter().filter(|&&class| class == SegmentClass::Outside as u8).count(), 13);
+}
+
+#[test]
+fn a_retransmitted_syn_shows_no_handshake_rtt() {
+    let mut talk = Talk::new();
+    talk.see(0, 0, SYN, (99, 0), CLIENT_OPTIONS, 0);
+    talk.see(1000 * MS, 0, SYN, (99, 0), CLIENT_OPTIONS, 0);
+    talk.see(1030 * MS, 1, SYN | ACK, (199, 100), CLIENT_OPTIONS, 0);
+    talk.see(1035 * MS, 0, ACK, (100, 200), &[], 0);
+    let row = talk.connection.row();
+    assert_eq!((row.handshake_rtt_to_target_ns, row.handshake_rtt_to_initiator_ns), (NULL_NS, NULL_NS));
+    assert_eq!((row.rtt_to_target_min_ns, row.rtt_to_initiator_min_ns), (NULL_NS, NULL_NS));
+    assert!(row.is_sack_permitted && row.has_syn && !row.has_fin && !row.has_rst && !row.has_timestamps);
+}
+
+#[test]
+fn a_clock_that_runs_backwards_shows_no_handshake_rtt() {
+    let mut talk = Talk::new();
+    talk.see(10 * MS, 0, SYN, (99, 0), CLIENT_OPTIONS, 0);
+    talk.see(9 * MS, 1, SYN | ACK, (199, 100), SERVER_OPTIONS, 0);
+    talk.see(9 * MS, 0, ACK, (100, 200), &[], 0);
+    let row = talk.connection.row();
+    assert_eq!((row.handshake_rtt_to_initiator_ns, row.handshake_rtt_to_target_ns), (NULL_NS, 0));
+    assert_eq!(row.time_last_ns, 10 * MS);
 }

@@ -1,0 +1,128 @@
+//! When ACKs reach the sender, and the bursts between them.
+
+use super::*;
+use crate::dynamics::acknowledgments::Acknowledgments;
+use crate::dynamics::burst::Burst;
+use crate::dynamics::sender_state::Delays;
+
+/// From the tap to the sender and back.
+const DELAY_NS: i64 = 100;
+
+fn packet(time_ns: i64, offset: i64, timestamps: Option<(u32, u32)>) -> Observation {
+    let seen = Conversation::without_syn().packet(time_ns, 0, offset, 1000, Some(0));
+    Observation { timestamps, ..seen }
+}
+
+/// The time of the answer to an ACK captured at 1000, if it arrived when a packet passes the tap.
+fn answer(ack: Option<(u32, u32)>, offset: i64, time_ns: i64, echo: Option<u32>) -> Option<i64> {
+    let mut acks = Acknowledgments::default();
+    acks.note_acknowledged(Some(48));
+    acks.push(&packet(1000, offset, ack), 5000, DELAY_NS);
+    acks.note_packet(&packet(time_ns, 0, echo.map(|echo| (1, echo))), DELAY_NS);
+    acks.next_due(time_ns).map(|(ack, answer_ns, _)| {
+        assert_eq!((ack.acknowledged, ack.time_ns, ack.offset, ack.length), (5000, 1000, offset, 1000));
+        answer_ns
+    })
+}
+
+#[test]
+fn without_timestamps_an_ack_counts_from_one_rtt_later_on() {
+    assert_eq!(answer(None, 0, 1099, None), None);
+    assert_eq!(answer(None, 0, 1100, None), Some(1100));
+    assert_eq!(answer(None, 0, 1500, None), Some(1100));
+}
+
+#[test]
+fn an_echoed_timestamp_shows_which_acks_had_arrived() {
+    // an echo of this ACK's timestamp or of a later one, before the RTT has passed
+    assert_eq!(answer(Some((7, 0)), 0, 1050, Some(7)), Some(1050));
+    assert_eq!(answer(Some((7, 0)), 0, 1050, Some(8)), Some(1050));
+    assert_eq!(answer(Some((u32::MAX, 0)), 0, 1050, Some(3)), Some(1050));
+    // an echo of an earlier one: it had not, unless its data was out of order (RFC 7323, section 4.3)
+    assert_eq!(answer(Some((7, 0)), 48, 1500, Some(6)), None);
+    assert_eq!(answer(Some((7, 0)), 49, 1500, Some(6)), Some(1100));
+    assert_eq!(answer(Some((7, 0)), 49, 1099, Some(6)), None);
+}
+
+#[test]
+fn a_second_ack_with_the_same_timestamp_counts_one_rtt_later() {
+    let mut acks = Acknowledgments::default();
+    for time_ns in [1000, 1040] {
+        acks.push(&packet(time_ns, 0, Some((7, 0))), 5000, DELAY_NS);
+    }
+    acks.note_packet(&packet(1050, 0, Some((1, 7))), DELAY_NS);
+    assert_eq!(acks.next_due(1050).map(|due| due.1), Some(1050));
+    assert!(acks.next_due(1139).is_none());
+    assert_eq!(acks.next_due(1140).map(|due| due.1), Some(1140));
+}
+
+#[test]
+fn sack_blocks_stay_with_their_ack() {
+    let mut acks = Acknowledgments::default();
+    acks.push(&packet(0, 0, None), 1000, DELAY_NS);
+    let mut seen = packet(1, 0, None);
+    (seen.sacks[0], seen.sack_count) = ((2000, 3000), 1);
+    acks.push(&seen, 1000, DELAY_NS);
+    let (first, blocks) = acks.take_oldest().unwrap();
+    assert_eq!((first.block_count(), blocks[0]), (0, (0, 0)));
+    let (second, blocks) = acks.take_oldest().unwrap();
+    assert_eq!((second.block_count(), blocks[0]), (1, (2000, 3000)));
+    assert!(acks.take_oldest().is_none());
+}
+
+#[test]
+fn acks_are_full_beyond_4096() {
+    let mut acks = Acknowledgments::default();
+    (0..4096).for_each(|_| acks.push(&packet(0, 0, None), 1000, DELAY_NS));
+    assert!(!acks.is_full());
+    acks.push(&packet(0, 0, None), 1000, DELAY_NS);
+    assert!(acks.is_full());
+}
+
+#[test]
+fn a_burst_ends_with_an_ack_and_its_pause_is_three_usual_spacings() {
+    for (since_ns, is_pause, is_long_pause) in
+        [(29_999, false, false), (30_000, true, false), (49_999, true, false), (50_000, true, true)]
+    {
+        let mut burst = Burst::default();
+        let delays = Delays { to_sender_ns: 200_000, round_trip_ns: 0 };
+        assert!(burst.begin(&packet(0, 0, None), delays).is_none());
+        // a sixteenth of 160 us; a millisecond is no spacing
+        assert!(burst.begin(&packet(160_000, 0, None), delays).is_none());
+        assert!(burst.begin(&packet(1_160_000, 0, None), delays).is_none());
+        burst.acknowledge(1_161_000);
+        burst.acknowledge(1_162_000);
+        let now_ns = 1_160_000 + since_ns;
+        let between = burst.begin(&packet(now_ns, 0, None), delays).unwrap();
+        assert_eq!((between.is_pause, between.is_long_pause), (is_pause, is_long_pause), "{since_ns} ns");
+        assert!(between.has_ack && !between.has_request && between.is_new);
+        // since the first of the two ACKs; the one before it was at 0
+        assert_eq!((between.answer_ns, between.calm_ns), (now_ns - 1_161_000, 1_161_000));
+        assert_eq!(burst.last_ns(), Some(now_ns));
+        burst.request();
+        let again = Observation { class: SegmentClass::Retransmission, ..packet(now_ns + 1, 0, None) };
+        let between = burst.begin(&again, delays).unwrap();
+        assert!(!between.has_ack && between.has_request && !between.is_new);
+        burst.acknowledge(1_263_000);
+        // the last ACK before was at 1162 us
+        assert_eq!(burst.begin(&packet(2_000_000, 0, None), delays).unwrap().calm_ns, 101_000);
+    }
+}
+
+#[test]
+fn a_queue_before_a_busy_sender_delays_its_answers() {
+    // an ACK of 1.2 ms is echoed at 3 ms; when does the next one, of 1.25 ms, count?
+    let counts_from = |previous_ns: i64, least_ns: i64| {
+        let mut acks = Acknowledgments::default();
+        acks.push(&packet(1_200_000, 1, Some((7, 0))), 5000, least_ns);
+        acks.push(&packet(1_250_000, 1, Some((9, 0))), 6000, least_ns);
+        acks.note_packet(&packet(previous_ns, 0, Some((1, 6))), least_ns);
+        acks.note_packet(&packet(3_000_000, 0, Some((1, 7))), least_ns);
+        acks.next_due(3_000_000).unwrap();
+        acks.next_due(9_000_000).unwrap().1
+    };
+    assert_eq!(counts_from(1_000_001, DELAY_NS), 1_250_000 + 1_800_000);
+    // after a pause of 2 ms the sender waited for something else; beside the tap nothing queues
+    assert_eq!(counts_from(1_000_000, DELAY_NS), 1_250_000 + DELAY_NS);
+    assert_eq!(counts_from(1_000_001, 0), 1_250_000);
+}

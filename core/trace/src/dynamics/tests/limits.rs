@@ -1,0 +1,185 @@
+//! What ended a pause, and what limited the sender, condition by condition.
+
+use super::*;
+use crate::dynamics::flights::Flights;
+use crate::dynamics::sender_state::{LastAck, SenderState};
+
+const ACKNOWLEDGMENT: u8 = 0;
+const WINDOW_UPDATE: u8 = 1;
+const REQUEST: u8 = 2;
+const OWN_TIME: u8 = 3;
+/// An answer follows its ACK within an eighth of the RTT of 20 ms.
+const WITHIN_NS: i64 = AWAY_NS / 8;
+
+/// One segment of a PDU, a pause, and the next segment, which answers an ACK.
+struct Pause {
+    first: Observation,
+    before: SenderState,
+    next: Observation,
+    after: SenderState,
+    request_ns: Option<i64>,
+}
+
+impl Pause {
+    fn new() -> Self {
+        let mut talk = Conversation::without_syn();
+        let first = talk.packet(0, 0, 0, 1000, Some(0));
+        let next = talk.packet(20 * MS, 0, 1000, 1000, Some(0));
+        let before = SenderState { owin: 5000, pipe: 5000, rwnd: Some(60_000), ..SenderState::default() };
+        let ack = LastAck { answer_ns: 20 * MS, is_advance: true, has_opened_window: false, owin: 0 };
+        Self {
+            first: Observation { left_of_pdu: Some(9000), ..first },
+            before,
+            next,
+            after: SenderState { owin: 1000, last_ack: Some(ack), ..before },
+            request_ns: None,
+        }
+    }
+
+    fn ack(&mut self) -> &mut LastAck {
+        self.after.last_ack.as_mut().unwrap()
+    }
+
+    /// What ended the pause, and the part that limited the sender during it.
+    fn judge(&self) -> (u8, Option<u8>) {
+        let mut flights = Flights::new(CONNECTION, true);
+        flights.packet(&self.first, self.before, SEGMENT, AWAY_NS, 0);
+        self.request_ns.into_iter().for_each(|time_ns| flights.request(time_ns, 0));
+        flights.packet(&self.next, self.after, SEGMENT, AWAY_NS, 0);
+        let limited = flights.limited().next();
+        if let Some(limited) = limited {
+            assert_eq!((limited.from_ns, limited.to_ns), (self.first.time_ns, self.next.time_ns));
+        }
+        (flights.rows().nth(1).unwrap().release, limited.map(|limited| limited.part))
+    }
+}
+
+/// The verdict after a change.
+fn with(change: impl Fn(&mut Pause)) -> (u8, Option<u8>) {
+    let mut pause = Pause::new();
+    change(&mut pause);
+    pause.judge()
+}
+
+#[test]
+fn within_a_pdu_the_next_ack_shows_the_congestion_window() {
+    let cwnd = Some(part::CONGESTION_WINDOW);
+    assert_eq!(with(|_| ()), (ACKNOWLEDGMENT, cwnd));
+    assert_eq!(with(|pause| pause.ack().is_advance = false), (OWN_TIME, None));
+    assert_eq!(with(|pause| pause.after.last_ack = None), (OWN_TIME, None));
+    // a request does not explain the rest of a PDU
+    assert_eq!(with(|pause| pause.request_ns = Some(10 * MS)), (ACKNOWLEDGMENT, cwnd));
+}
+
+#[test]
+fn an_answer_follows_within_an_eighth_of_the_rtt_and_the_cause_within_one() {
+    let cwnd = Some(part::CONGESTION_WINDOW);
+    let late = |late_ns: i64| with(|pause| pause.next.time_ns = 20 * MS + late_ns);
+    assert_eq!(late(WITHIN_NS), (ACKNOWLEDGMENT, cwnd));
+    assert_eq!(late(WITHIN_NS + 1), (OWN_TIME, cwnd));
+    assert_eq!(late(-WITHIN_NS), (ACKNOWLEDGMENT, cwnd));
+    assert_eq!(late(-WITHIN_NS - 1), (OWN_TIME, cwnd));
+    assert_eq!(late(AWAY_NS), (OWN_TIME, cwnd));
+    assert_eq!(late(AWAY_NS + 1), (OWN_TIME, None));
+}
+
+#[test]
+fn an_ack_from_before_the_previous_packet_released_nothing() {
+    let answered = |answer_ns: i64| {
+        with(|pause| {
+            pause.next.time_ns = MS;
+            pause.ack().answer_ns = answer_ns;
+        })
+    };
+    assert_eq!(answered(1 - WITHIN_NS), (OWN_TIME, Some(part::CONGESTION_WINDOW)));
+    assert_eq!(answered(-WITHIN_NS), (OWN_TIME, None));
+}
+
+#[test]
+fn an_ack_that_opens_the_window_without_progress_is_a_window_update() {
+    assert_eq!(with(|pause| pause.ack().has_opened_window = true).0, ACKNOWLEDGMENT);
+    let update = |pause: &mut Pause| {
+        pause.ack().has_opened_window = true;
+        pause.ack().is_advance = false;
+    };
+    assert_eq!(with(update).0, WINDOW_UPDATE);
+    let late = |pause: &mut Pause| {
+        update(pause);
+        pause.ack().answer_ns -= WITHIN_NS + 1;
+    };
+    assert_eq!(with(late).0, OWN_TIME);
+}
+
+#[test]
+fn a_window_without_room_for_a_segment_limits_unless_its_scale_is_inferred() {
+    for (rwnd, is_inferred, limited) in [
+        (5999, false, part::RECEIVE_WINDOW),
+        (6000, false, part::CONGESTION_WINDOW),
+        (5999, true, part::CONGESTION_WINDOW),
+    ] {
+        for left_of_pdu in [Some(9000), None] {
+            let verdict = with(|pause| {
+                pause.first.left_of_pdu = left_of_pdu;
+                // not everything is acknowledged
+                pause.after.owin = 1500;
+                (pause.before.rwnd, pause.before.is_rwnd_inferred) = (Some(rwnd), is_inferred);
+            });
+            assert_eq!(verdict, (ACKNOWLEDGMENT, Some(limited)), "{rwnd} {left_of_pdu:?}");
+        }
+    }
+}
+
+#[test]
+fn a_retransmission_is_loss_recovery_unless_it_probes_a_full_window() {
+    let again = |rwnd: i64, is_in_recovery: bool| {
+        let verdict = with(|pause| {
+            pause.next.class = SegmentClass::Retransmission;
+            (pause.before.rwnd, pause.before.is_in_recovery) = (Some(rwnd), is_in_recovery);
+        });
+        verdict.1
+    };
+    assert_eq!(again(60_000, false), Some(part::LOSS_RECOVERY));
+    assert_eq!(again(5000, false), Some(part::RECEIVE_WINDOW));
+    assert_eq!(again(5000, true), Some(part::LOSS_RECOVERY));
+    // new data during a recovery, and the first after it
+    assert_eq!(with(|pause| pause.after.is_in_recovery = true).1, Some(part::LOSS_RECOVERY));
+    assert_eq!(with(|pause| pause.before.is_in_recovery = true).1, Some(part::LOSS_RECOVERY));
+}
+
+#[test]
+fn silence_of_a_timer_within_a_pdu_is_loss_recovery() {
+    let silent = |pause_ns: i64, class: SegmentClass| {
+        let verdict = with(|pause| {
+            pause.first.class = class;
+            pause.next.time_ns = pause_ns;
+            pause.after.last_ack = None;
+        });
+        verdict.1
+    };
+    assert_eq!(silent(190 * MS, SegmentClass::New), Some(part::LOSS_RECOVERY));
+    assert_eq!(silent(190 * MS - 1, SegmentClass::New), None);
+    // after a loss, two RTTs are enough
+    assert_eq!(silent(40 * MS, SegmentClass::Retransmission), Some(part::LOSS_RECOVERY));
+    assert_eq!(silent(40 * MS - 1, SegmentClass::Retransmission), None);
+}
+
+#[test]
+fn between_pdus_an_ack_limits_only_a_sender_with_bytes_in_flight() {
+    let between = |change: &dyn Fn(&mut Pause)| {
+        with(|pause| {
+            pause.first.left_of_pdu = None;
+            change(pause);
+        })
+    };
+    // all was acknowledged: a full segment had nothing to wait for, a small one did (Nagle)
+    assert_eq!(between(&|_| ()), (ACKNOWLEDGMENT, None));
+    let small = |pause: &mut Pause| (pause.next.length, pause.after.owin) = (999, 999);
+    assert_eq!(between(&small), (ACKNOWLEDGMENT, Some(part::ACK_WAIT)));
+    // one byte was not
+    assert_eq!(between(&|pause| pause.after.owin = 1001), (ACKNOWLEDGMENT, Some(part::CONGESTION_WINDOW)));
+    let idle = |pause: &mut Pause| (pause.after.owin, pause.before.owin) = (1001, 0);
+    assert_eq!(between(&idle), (ACKNOWLEDGMENT, None));
+    // a request explains more
+    assert_eq!(between(&|pause| pause.request_ns = Some(20 * MS)), (REQUEST, None));
+    assert_eq!(between(&|pause| pause.request_ns = Some(20 * MS + 1)), (ACKNOWLEDGMENT, None));
+}
