@@ -65,6 +65,7 @@ def _legs(number: int, account: Account) -> Grid:
 
 def _writes(number: int, account: Account, trace: Trace) -> Grid:
     times = trace.connections.raw("time_first_ns")
+    start_ns = int(times.min()) if len(times) else 0
     worst = account.worst[:WRITES]
     written = tables.mirrored_writes([account.found], trace.table).select(worst)
     legs = tables.mirror_legs([account.found], trace.table)
@@ -75,7 +76,7 @@ def _writes(number: int, account: Account, trace: Trace) -> Grid:
         frames = sorted({leg[name] for leg in own for name in ("command_frame", "status_frame")} - {None})
         rows.append(
             (
-                cells.seconds(row["begin_ns"] - int(times.min())),
+                cells.seconds(row["begin_ns"] - start_ns),
                 cells.short(row["lba"]),
                 cells.size(row["bytes"]),
                 cells.milliseconds(row["skew_ns"]),

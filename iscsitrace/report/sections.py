@@ -44,6 +44,7 @@ def _slowest(trace: Trace, session: int) -> Section:
     known = cycles.select(~np.ma.getmaskarray(cycles["latency_ns"]))
     rows = list(pick(known, top=SLOWEST).rows())
     times = trace.connections.raw("time_first_ns")
+    origin_ns = int(times.min()) if len(times) else 0
     columns = (
         *("command", "time s", "operation", "LBA", "I/O size", "latency ms", "request", "grant", "transfer", "service"),
         *("status wait", "queue depth", "R2Ts", "frames", "flags"),
@@ -60,7 +61,7 @@ def _slowest(trace: Trace, session: int) -> Section:
             Grid(
                 f"Slowest {len(rows)} of {len(known):,} commands",
                 columns,
-                tuple(_command(row, int(times.min())) for row in rows),
+                tuple(_command(row, origin_ns) for row in rows),
             ),
             Grid(
                 "Display filters for Wireshark",

@@ -185,7 +185,7 @@ def _seen(
         return Seen(
             bound="cycle",
             k=_estimate(path_ns / path.delay_ns, weights),
-            service_ns=_estimate(lengths - path_ns - parts["transfer"] - stalls, weights),
+            service_ns=_estimate(np.maximum(lengths - path_ns - parts["transfer"] - stalls, 0), weights),
             transfer_ns=transfer,
             stall_ns=float(np.average(stalls, weights=weights)),
             legs=waits.legs(commands, spans, weights, path.delay_ns),

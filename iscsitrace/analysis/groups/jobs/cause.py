@@ -213,7 +213,7 @@ class Evidence:
         window_ns, stretches = self._waited("receive_window")
         congestion_ns, _ = self._waited("congestion_window", "loss_recovery")
         least_ns = WORTH * self.run.length_ns
-        if window_ns >= max(least_ns, congestion_ns):
+        if window_ns >= max(least_ns, congestion_ns, 1):
             row = stretches.row(int((stretches.raw("time_last_ns") - stretches.raw("time_first_ns")).argmax()))
             return Cause("window", row["time_first_ns"], row["frame"])
         own_ns, other_ns = self.run.path_ns, fastest.path_ns
