@@ -269,6 +269,7 @@ impl Reassembly {
 
     /// The bytes up to `end`, which is beyond `next`, are a gap.
     fn give_up(&mut self, end: i64, sink: &mut impl StreamSink) {
+        debug_assert!(end > self.next);
         let (offset, length) = (self.next, (end - self.next) as u64);
         self.next = end;
         self.gap_bytes += length;

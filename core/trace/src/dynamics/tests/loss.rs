@@ -5,14 +5,7 @@ use crate::tables::NULL_U64;
 
 #[test]
 fn a_lost_segment_is_recovered() {
-    let mut talk = Conversation::begin();
-    talk.data(100 * MS, 10);
-    talk.ack(120 * MS, 2, &[]);
-    talk.ack(121 * MS, 2, &[(3, 4)]);
-    talk.ack(122 * MS, 2, &[(3, 5)]);
-    talk.ack(123 * MS, 2, &[(3, 6)]);
-    talk.again(123 * MS, 2);
-    talk.ack(143 * MS, 10, &[]);
+    let mut talk = recovered_loss();
     talk.data(150 * MS, 1);
     let tables = talk.finish();
     let again = &tables.retransmissions;

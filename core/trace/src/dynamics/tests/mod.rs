@@ -129,3 +129,17 @@ impl Conversation {
         tables
     }
 }
+
+/// Frames 4 to 13 carry ten segments, of which the third is lost; 14 to 17 report that, 18 repeats it, 19 acknowledges
+/// all.
+fn recovered_loss() -> Conversation {
+    let mut talk = Conversation::begin();
+    talk.data(100 * MS, 10);
+    talk.ack(120 * MS, 2, &[]);
+    talk.ack(121 * MS, 2, &[(3, 4)]);
+    talk.ack(122 * MS, 2, &[(3, 5)]);
+    talk.ack(123 * MS, 2, &[(3, 6)]);
+    talk.again(123 * MS, 2);
+    talk.ack(143 * MS, 10, &[]);
+    talk
+}

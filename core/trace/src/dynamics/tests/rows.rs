@@ -6,17 +6,9 @@ use super::*;
 use crate::dynamics::timeline::{Limited, Timeline};
 use crate::tables::{Flight, NULL_NS, NULL_U8, Recovery, Retransmission, RoundTrip, Sack, SenderRow, Window};
 
-/// Frames 4 to 13 carry ten segments, of which the third is lost; 14 to 17 report that, 18 repeats it, 19 acknowledges
-/// all, and 20 continues.
+/// One recovered loss; frame 20 continues.
 fn one_loss() -> Conversation {
-    let mut talk = Conversation::begin();
-    talk.data(100 * MS, 10);
-    talk.ack(120 * MS, 2, &[]);
-    talk.ack(121 * MS, 2, &[(3, 4)]);
-    talk.ack(122 * MS, 2, &[(3, 5)]);
-    talk.ack(123 * MS, 2, &[(3, 6)]);
-    talk.again(123 * MS, 2);
-    talk.ack(143 * MS, 10, &[]);
+    let mut talk = recovered_loss();
     talk.data(144 * MS, 1);
     talk
 }
