@@ -66,7 +66,7 @@ def _mirror(number: int, account: Account) -> Section:
             cells.milliseconds(side.alone_ns),
             side.cause,
         )
-        for side in account.legs
+        for side in account.sides
     ]
     skews = ", ".join(f"{name} {cells.milliseconds(account.skews[name])}" for name in ("p50", "p95", "max"))
     line = f"{len(account.found)} mirrored writes, {cells.megabytes(account.bytes)} MB; skew ms: {skews}"

@@ -25,7 +25,7 @@ def of_trace(trace: Trace, accounts: Sequence[Account]) -> Iterator[Section]:
     grids: list[Grid] = []
     for number, account in enumerate(accounts):
         lines += _lines(account)
-        grids += [_legs(number, account), _writes(number, account, trace)]
+        grids += [_sides(number, account), _writes(number, account, trace)]
     yield Section("Mirrors", tuple(lines), tuple(grids), "mirrors")
 
 
@@ -46,18 +46,18 @@ def _lines(account: Account) -> Iterator[str]:
         yield sentence(account.doubt)
 
 
-def _legs(number: int, account: Account) -> Grid:
+def _sides(number: int, account: Account) -> Grid:
     rows = tuple(
         (
-            str(leg.place),
-            ", ".join(map(str, leg.sessions)),
-            cells.short(leg.target),
-            str(leg.lun),
-            cells.count(leg.last_count),
-            cells.milliseconds(leg.alone_ns),
-            cells.short(leg.cause and leg.cause.replace("_", " ")),
+            str(side.place),
+            ", ".join(map(str, side.sessions)),
+            cells.short(side.target),
+            str(side.lun),
+            cells.count(side.last_count),
+            cells.milliseconds(side.alone_ns),
+            cells.short(side.cause and side.cause.replace("_", " ")),
         )
-        for leg in account.legs
+        for side in account.sides
     )
     columns = ("side", "sessions", "target", "LUN", "writes finished last", "busy alone ms", "main cause")
     return Grid(f"Sides of mirror {number}", columns, rows)
@@ -68,12 +68,12 @@ def _writes(number: int, account: Account, trace: Trace) -> Grid:
     start_ns = int(times.min()) if len(times) else 0
     worst = account.worst[:WRITES]
     written = tables.mirrored_writes([account.found], trace.table).select(worst)
-    legs = tables.mirror_legs([account.found], trace.table)
+    sides = tables.mirror_legs([account.found], trace.table)
     rows = []
     for row in written.rows():
-        own = list(legs.select(legs.raw("mirrored_write") == row["mirrored_write"]).rows())
-        done = [cells.milliseconds(leg["end_ns"] - row["begin_ns"]) for leg in own]
-        frames = sorted({leg[name] for leg in own for name in ("command_frame", "status_frame")} - {None})
+        own = list(sides.select(sides.raw("mirrored_write") == row["mirrored_write"]).rows())
+        done = [cells.milliseconds(side["end_ns"] - row["begin_ns"]) for side in own]
+        frames = sorted({side[name] for side in own for name in ("command_frame", "status_frame")} - {None})
         rows.append(
             (
                 cells.seconds(row["begin_ns"] - start_ns),

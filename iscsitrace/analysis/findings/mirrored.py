@@ -58,8 +58,8 @@ def _frames(account: Account, cycles: Table) -> list[int | None]:
     rows = account.worst[:_WRITES_SHOWN]
     found: list[int | None] = []
     for row in rows.tolist():
-        for place in range(len(account.mirror.legs)):
-            ends = [account.found.leg_rows[row, place], account.found.leg_last_rows[row, place]]
+        for place in range(len(account.mirror.sides)):
+            ends = [account.found.side_rows[row, place], account.found.side_last_rows[row, place]]
             frames = frames_in(cycles, np.array(ends), "command_frame", "status_frame")
             found += [frames[0], frames[3]]
     return found

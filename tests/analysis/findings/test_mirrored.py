@@ -21,8 +21,10 @@ def account(
     """A mirror of two sides. Write n is command 3n of the near side, and commands 3n + 1 and 3n + 2 of the far one."""
     rows = 3 * np.arange(worst)
     far = SimpleNamespace(alone_ns=alone_ms * MS, label="session 1", lun=4, target="iqn.far", last_count=6, cause=cause)
-    found = SimpleNamespace(leg_rows=np.column_stack([rows, rows + 1]), leg_last_rows=np.column_stack([rows, rows + 2]))
-    mirror = SimpleNamespace(sessions=sessions, is_sure=doubt is None, legs=("near", "far"))
+    found = SimpleNamespace(
+        side_rows=np.column_stack([rows, rows + 1]), side_last_rows=np.column_stack([rows, rows + 2])
+    )
+    mirror = SimpleNamespace(sessions=sessions, is_sure=doubt is None, sides=("near", "far"))
     skews = {"p50": 3 * MS, "max": 7 * MS}
     return SimpleNamespace(
         name="mirror 0", mirror=mirror, known_count=writes, farthest=far, found=found, skews=skews, doubt=doubt,

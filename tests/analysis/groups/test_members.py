@@ -76,10 +76,10 @@ def test_streams_of_a_nanosecond_have_to_overlap(apart_ns: int, is_together: boo
 
 def test_sides_of_one_mirror_are_no_job() -> None:
     """Mirror and side of each session."""
-    leg_of: dict[int | None, tuple[int, int]] = {0: (0, 0), 1: (0, 1), 2: (1, 1), 3: (0, 0)}
+    side_of: dict[int | None, tuple[int, int]] = {0: (0, 0), 1: (0, 1), 2: (1, 1), 3: (0, 0)}
 
     def is_mirrored(one: int | None, other: int | None) -> bool:
-        found = {_is_mirrored(run(session=a), run(session=b), leg_of) for a, b in ((one, other), (other, one))}
+        found = {_is_mirrored(run(session=a), run(session=b), side_of) for a, b in ((one, other), (other, one))}
         assert len(found) == 1
         return found.pop()
 

@@ -86,8 +86,8 @@ def test_a_write_of_two_commands_of_which_one_has_no_status_has_no_end() -> None
     (account,) = hosts.found()
     assert account.found.is_known.tolist() == [False, True, True, True]
     # the later command of the far side is its last
-    assert account.found.leg_last_rows.tolist()[1:] == [[3, 5], [6, 8], [9, 11]]
-    assert account.found.leg_rows.tolist()[1:] == [[3, 4], [6, 7], [9, 10]]
+    assert account.found.side_last_rows.tolist()[1:] == [[3, 5], [6, 8], [9, 11]]
+    assert account.found.side_rows.tolist()[1:] == [[3, 4], [6, 7], [9, 10]]
 
 
 def test_a_mirror_without_writes_takes_no_numbers() -> None:
@@ -96,17 +96,17 @@ def test_a_mirror_without_writes_takes_no_numbers() -> None:
     arrays = [each.name for each in fields(account.found) if each.name != "mirror"]
     empty = replace(account.found, **{name: getattr(account.found, name)[:0] for name in arrays})
     found, source = [empty, account.found, empty, account.found], hosts.source()
-    written, legs = tables.mirrored_writes(found, source), tables.mirror_legs(found, source)
+    written, sides = tables.mirrored_writes(found, source), tables.mirror_legs(found, source)
     assert written["mirrored_write"].tolist() == list(range(8))
     assert written["mirror"].tolist() == [1] * 4 + [3] * 4
-    assert legs["mirrored_write"].tolist() == [number for number in range(8) for _ in range(2)]
+    assert sides["mirrored_write"].tolist() == [number for number in range(8) for _ in range(2)]
     assert len(tables.mirrored_writes([], source)) == len(tables.mirror_legs([empty], source)) == 0
 
 
 def test_a_side_is_alone_only_while_no_other_write_is_in_flight() -> None:
     """Each 10 ms a write: 5 ms on the near side, 12 on the far one, which is alone from 5 to 10, at last to 12."""
     (account,) = two(in_order(10, period=10.0), in_order(10, period=10.0, length=12.0))
-    assert [leg.alone_ns for leg in account.legs] == [0, (9 * 5 + 7) * MS]
+    assert [side.alone_ns for side in account.sides] == [0, (9 * 5 + 7) * MS]
     assert account.farthest.place == 1
 
 
@@ -116,8 +116,8 @@ def test_of_three_sides_only_the_last_one_is_alone() -> None:
     for number, length in enumerate((4.0, 9.0, 11.0)):
         hosts.ask(hosts.session(f"iqn.{number}"), in_order(6, period=10.0, length=length))
     (account,) = hosts.found()
-    assert [leg.alone_ns for leg in account.legs] == [0, 0, (5 * 1 + 2) * MS]
-    assert [leg.last_count for leg in account.legs] == [0, 0, 6]
+    assert [side.alone_ns for side in account.sides] == [0, 0, (5 * 1 + 2) * MS]
+    assert [side.last_count for side in account.sides] == [0, 0, 6]
 
 
 # --- the data

@@ -72,7 +72,7 @@ def test_writes_are_split_into_at_most_64_pieces() -> None:
     """4096 pieces at most, for four writes as for 64."""
     whole, cut = in_pieces(1_024)
     (found,) = two(whole, cut)
-    assert found.found.leg_counts.tolist() == [[1, 1_024]] * 4
+    assert found.found.side_counts.tolist() == [[1, 1_024]] * 4
     assert two(*in_pieces(1_025)) == []
 
 
@@ -146,7 +146,7 @@ def test_the_block_length_of_4096_comes_from_most_requests() -> None:
     (found,) = hosts.found()
     # of the three others the sizes are those of blocks of 512 bytes
     assert found.as_dict(0)["bytes"] == 10 * 8 * 4_096
-    assert found.mirror.legs[0].block_bytes == 4_096
+    assert found.mirror.sides[0].block_bytes == 4_096
 
 
 # --- stripe or mirror
@@ -188,20 +188,20 @@ def test_equal_checksums_of_64_bytes_prove_equal_data(captured: int, is_sure: bo
 
 def test_writes_that_end_together_have_no_slower_side() -> None:
     near = in_order(10)
-    # four end at the same time, four later on the far leg, two on the near one
+    # four end at the same time, four later on the far side, two on the near one
     far = [
         (at, lba, blocks, {0: 5.0, 1: 9.0, 2: 3.0}[(number >= 4) + (number >= 8)])
         for number, (at, lba, blocks, _) in enumerate(near)
     ]
     (found,) = two(near, far)
-    assert [leg.last_count for leg in found.legs] == [2, 4]
-    assert [leg.alone_ns for leg in found.legs] == [2 * 2 * MS, 4 * 4 * MS]
+    assert [side.last_count for side in found.sides] == [2, 4]
+    assert [side.alone_ns for side in found.sides] == [2 * 2 * MS, 4 * 4 * MS]
     # 0 of four, 2 of two, 4 of four: the fifth is 2, the tenth 4
     assert found.skews == {"p50": 2 * MS, "p95": 4 * MS, "p99": 4 * MS, "max": 4 * MS}
     assert found.worst[:4].tolist() == [4, 5, 6, 7]
     document = found.as_dict(3)
     assert document["mirror"] == 3
-    assert [leg["last_count"] for leg in document["legs"]] == [2, 4]
+    assert [side["last_count"] for side in document["legs"]] == [2, 4]
 
 
 def test_a_write_without_a_captured_status_does_not_count_as_done() -> None:
@@ -286,9 +286,9 @@ def test_the_tables_show_which_side_was_slower() -> None:
     assert [(row["lba"], row["block_count"], row["bytes"]) for row in rows] == [
         (10_000 + 256 * number, 256, 256 * 512) for number in range(5)
     ]
-    legs = list(derived.make("mirror_legs", source).rows())
-    assert [(row["leg"], row["session"], row["wait_ns"]) for row in legs[:2]] == [(0, 0, 5 * MS), (1, 1, 0)]
-    assert [row["end_ns"] - row["begin_ns"] for row in legs[:2]] == [5 * MS, 9 * MS]
+    sides = list(derived.make("mirror_legs", source).rows())
+    assert [(row["leg"], row["session"], row["wait_ns"]) for row in sides[:2]] == [(0, 0, 5 * MS), (1, 1, 0)]
+    assert [row["end_ns"] - row["begin_ns"] for row in sides[:2]] == [5 * MS, 9 * MS]
 
 
 def test_r2t_rounds_of_a_split_write_are_those_of_its_largest_piece() -> None:
@@ -298,8 +298,8 @@ def test_r2t_rounds_of_a_split_write_are_those_of_its_largest_piece() -> None:
     far = hosts.session("iqn.b")
     for half, rounds in ((0, 2), (128, 3)):
         hosts.ask(far, [(at, lba + half, 128, 9.0) for at, lba, _, _ in in_order(5)], r2t_count=rounds)
-    legs = list(derived.make("mirror_legs", hosts.source()).rows())
-    assert [(row["cycle_count"], row["r2t_count"]) for row in legs] == [(1, 1), (2, 3)] * 5
+    sides = list(derived.make("mirror_legs", hosts.source()).rows())
+    assert [(row["cycle_count"], row["r2t_count"]) for row in sides] == [(1, 1), (2, 3)] * 5
 
 
 # --- the finding
@@ -358,7 +358,7 @@ def test_the_costlier_of_two_mirrors_is_reported() -> None:
         assert "60.0 ms" in finding_of(hosts).text
 
 
-def test_beginnings_of_which_more_was_captured_on_one_leg_are_not_compared() -> None:
+def test_beginnings_of_which_more_was_captured_on_one_side_are_not_compared() -> None:
     """Their checksums differ though the data may not: that is no sign of a stripe."""
     for near, far in ((10, 20), (20, 10)):
         hosts = Hosts()
@@ -382,5 +382,5 @@ def test_writes_of_several_mirrors_have_consecutive_numbers() -> None:
     rows = list(derived.make("mirrored_writes", source).rows())
     assert sorted(row["mirror"] for row in rows) in ([0] * 5 + [1] * 4, [0] * 4 + [1] * 5)
     assert [row["mirrored_write"] for row in rows] == list(range(9))
-    legs = derived.make("mirror_legs", source)
-    assert legs.raw("mirrored_write").tolist() == [number for number in range(9) for _ in range(2)]
+    sides = derived.make("mirror_legs", source)
+    assert sides.raw("mirrored_write").tolist() == [number for number in range(9) for _ in range(2)]

@@ -28,7 +28,7 @@ def test_the_same_writes_are_a_mirror() -> None:
     assert len(found.found) == 20
     # done after 5 ms, and after 1 + 15
     assert found.skews == dict.fromkeys(("p50", "p95", "p99", "max"), 11 * MS)
-    assert [leg.last_count for leg in found.legs] == [0, 20]
+    assert [side.last_count for side in found.sides] == [0, 20]
     assert found.farthest.alone_ns == 20 * 11 * MS
     # another host, or the other path to the same logical unit, is no mirror side
     assert two(near, far, host="iqn.other") == []
@@ -72,12 +72,12 @@ def test_sides_may_split_a_write_differently() -> None:
     near, far = [], []
     for at, lba, _, _ in in_order(12, blocks=1024):
         near += [(at, lba, 512, 3.0), (at + 0.1, lba + 512, 512, 4.0)]
-        # edges that the other leg has not, and one long piece
+        # edges that the other side has not, and one long piece
         far += [(at, lba, 300, 9.0), (at + 0.1, lba + 300, 724, 10.0)] if at % 40 else [(at, lba, 1024, 10.0)]
     (found,) = two(near, far)
     assert len(found.found) == 12
     assert found.found.lengths.tolist() == [1024 * 512] * 12
-    assert found.found.leg_counts.tolist() == [[2, 1], [2, 2]] * 6
+    assert found.found.side_counts.tolist() == [[2, 1], [2, 2]] * 6
     # 10 ms, or 0.1 + 10, less 0.1 + 4
     assert sorted(set(found.found.skews.tolist())) == [round(5.9 * MS), 6 * MS]
 
@@ -114,7 +114,7 @@ def test_three_sides_of_which_two_are_far() -> None:
     assert found.name == "sessions 0, 1 and 2 are a mirror"
     assert set(found.found.skews.tolist()) == {11 * MS}
     # the third is alone once the second is done
-    assert [leg.alone_ns for leg in found.legs] == [0, 0, 10 * 6 * MS]
+    assert [side.alone_ns for side in found.sides] == [0, 0, 10 * 6 * MS]
 
 
 def test_two_mirrors_are_numbered_through() -> None:
@@ -124,11 +124,11 @@ def test_two_mirrors_are_numbered_through() -> None:
             hosts.ask(hosts.session(f"{host}.{target}", host), in_order(count))
     found = [each.found for each in hosts.found()]
     source = hosts.source()
-    written, legs = tables.mirrored_writes(found, source), tables.mirror_legs(found, source)
+    written, sides = tables.mirrored_writes(found, source), tables.mirror_legs(found, source)
     assert written["mirror"].tolist() == [0] * 5 + [1] * 7
     assert written["mirrored_write"].tolist() == list(range(12))
-    assert legs["mirrored_write"].tolist() == [number for number in range(12) for _ in range(2)]
-    assert legs["session"].tolist() == [0, 1] * 5 + [2, 3] * 7
+    assert sides["mirrored_write"].tolist() == [number for number in range(12) for _ in range(2)]
+    assert sides["session"].tolist() == [0, 1] * 5 + [2, 3] * 7
 
 
 def test_a_side_with_a_full_queue_starts_later() -> None:
@@ -139,7 +139,7 @@ def test_a_side_with_a_full_queue_starts_later() -> None:
     (found,) = two(near, far)
     assert len(found.found) == count
     assert found.skews["max"] == round((0.5 * 3 + 20.0 * 14 + 20 - 0.5 * 59 - 2) * MS)
-    # the same distances of a leg that has time between its tasks are another program's
+    # the same distances of a side that has time between its tasks are another program's
     alone = [(20.0 * number, 10_000 + 64 * number, 64, 5.0) for number in range(count)]
     assert two(near, alone) == []
 
@@ -155,7 +155,7 @@ def test_a_resync_during_the_writes() -> None:
     hosts.ask(1, [(at + 23, lba, 512, 3.0) for at, lba, _, _ in copied[10::2]])
     (found,) = hosts.found()
     assert len(found.found) == 20
-    # without the reads they are writes of one leg alone
+    # without the reads they are writes of one side alone
     hosts.cycles = [row for row in hosts.cycles if row["operation"] == "write"]
     assert hosts.found() == []
 
@@ -185,7 +185,7 @@ def test_a_mirror_whose_members_have_two_paths_each() -> None:
         for path in (0, 1):
             hosts.ask(hosts.session(target), asked[path::2])
     (found,) = hosts.found()
-    assert [leg.sessions for leg in found.legs] == [(0, 1), (2, 3)]
+    assert [side.sessions for side in found.sides] == [(0, 1), (2, 3)]
     assert len(found.found) == 40
     assert found.farthest.label == "sessions 2 and 3"
 
@@ -207,22 +207,22 @@ def test_the_same_writes_in_another_order_are_no_mirror(order: list[int]) -> Non
 @settings(deadline=None, max_examples=20, phases=(Phase.explicit, Phase.generate))
 @given(st.data())
 def test_a_mirror_is_found_however_its_sides_are_split(data: st.DataObject) -> None:
-    legs: list[list[Write]] = [[], []]
+    sides: list[list[Write]] = [[], []]
     ends = []
     for at, lba, blocks, _ in in_order(10, blocks=64, period=40.0):
         done = []
-        for odd, leg in enumerate(legs):
+        for odd, side in enumerate(sides):
             # no inner edge that both have: there one write would end and another begin
             inner = data.draw(st.lists(st.integers(1, blocks // 2 - 2), max_size=3))
             edges = sorted({0, blocks, *(2 * edge + odd for edge in inner)})
             length = data.draw(st.integers(8, 20))
-            leg += [
+            side += [
                 (at + 0.1 * place, lba + low, high - low, float(length))
                 for place, (low, high) in enumerate(pairwise(edges))
             ]
             done.append(round(at * MS) + round(0.1 * (len(edges) - 2) * MS) + length * MS)
         ends.append(done)
-    (found,) = two(*legs)
+    (found,) = two(*sides)
     assert found.found.lengths.tolist() == [64 * 512] * 10
     assert found.found.skews.tolist() == pytest.approx([abs(one - other) for one, other in ends], abs=2)
 
@@ -308,17 +308,17 @@ def slower_by_turns(part: str, lasted_ms: int, r2t_count: int = 0) -> Hosts:
 
 def test_each_side_has_the_causes_of_the_writes_that_it_finished_last() -> None:
     (found,) = slower_by_turns("target_service", 6).found()
-    assert [(leg.last_count, leg.causes) for leg in found.legs] == [(5, {"target_service": 5 * 6 * MS})] * 2
+    assert [(side.last_count, side.causes) for side in found.sides] == [(5, {"target_service": 5 * 6 * MS})] * 2
 
 
 def test_r2t_rounds_over_an_unknown_rtt_are_not_told_from_the_path() -> None:
     hosts = slower_by_turns("propagation", 6, r2t_count=2)
     (found,) = hosts.found()
     # 6 ms more, at an RTT of 4 ms: two rounds take all of it
-    assert [leg.causes for leg in found.legs] == [{"r2t_rounds": 5 * 6 * MS}] * 2
+    assert [side.causes for side in found.sides] == [{"r2t_rounds": 5 * 6 * MS}] * 2
     hosts.connections[1]["rtt_to_target_min_ns"] = None
     (found,) = hosts.found()
-    assert [leg.causes for leg in found.legs] == [{"r2t_rounds": 5 * 6 * MS}, {"round_trip": 5 * 6 * MS}]
+    assert [side.causes for side in found.sides] == [{"r2t_rounds": 5 * 6 * MS}, {"round_trip": 5 * 6 * MS}]
 
 
 def test_a_command_sent_later() -> None:

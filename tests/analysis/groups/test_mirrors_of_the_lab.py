@@ -89,11 +89,11 @@ MIRRORS = {
 
 @pytest.mark.parametrize("name", MIRRORS)
 def test_mirrors_of_the_lab_equal_the_truth(runs: Runs, name: str) -> None:
-    options, leg_count, cause = MIRRORS[name]
+    options, side_count, cause = MIRRORS[name]
     run = runs(options)
     (found,) = found_in(run)
     assert found.mirror.is_sure
-    assert len(found.mirror.legs) == leg_count
+    assert len(found.mirror.sides) == side_count
     truth, targets = true_skews(run), target_of(run)
     made = derived.make("mirrored_writes", trace_of(run).table)
     assert set(made["lba"].tolist()) == set(truth)
@@ -117,20 +117,20 @@ def test_the_cause_is_the_rtt_by_its_difference(runs: Runs) -> None:
 def test_sides_of_each_write(runs: Runs) -> None:
     run = runs(MIRRORS["three"][0])
     trace = trace_of(run)
-    legs = derived.make("mirror_legs", trace.table)
-    assert len(legs) == 3 * 16
-    assert [column.name for column in legs.columns] == [each.name for each in DERIVED_TABLES["mirror_legs"].columns]
+    sides = derived.make("mirror_legs", trace.table)
+    assert len(sides) == 3 * 16
+    assert [column.name for column in sides.columns] == [each.name for each in DERIVED_TABLES["mirror_legs"].columns]
     cycles = {row["cycle"]: row for row in trace.cycles.rows()}
-    for row in legs.rows():
+    for row in sides.rows():
         own = cycles[row["cycle"]]
         assert (row["session"], row["begin_ns"], row["end_ns"]) == (
             *(own["session"], own["command_first_ns"], own["status_ns"]),
         )
-    waits = np.ma.getdata(legs["wait_ns"]).reshape(-1, 3)
+    waits = np.ma.getdata(sides["wait_ns"]).reshape(-1, 3)
     assert (waits.min(axis=1) == 0).all()
     # the session at 1 ms waits longest: 22 ms, and the one at 2 ms 20
     nearest = next(session for session, target in target_of(run).items() if target == 1)
-    assert (waits[6:].argmax(axis=1) == legs["session"][:3].tolist().index(nearest)).all()
+    assert (waits[6:].argmax(axis=1) == sides["session"][:3].tolist().index(nearest)).all()
     assert np.sort(waits[6:], axis=1).ravel().tolist() == pytest.approx([0, 20 * MS, 22 * MS] * 10)
 
 
@@ -228,7 +228,7 @@ def test_the_command(runs: Runs) -> None:
     assert document["schema"] == SCHEMA_VERSION
     assert document["mirrors"][0]["sessions"] == [0, 1]
     assert all(row["skew_ns"] > 38 * MS for row in document["mirrored_writes"])
-    assert [leg["session"] for leg in document["mirrored_writes"][0]["legs"]] == [0, 1]
+    assert [side["session"] for side in document["mirrored_writes"][0]["legs"]] == [0, 1]
 
 
 def test_the_absence_of_mirrors_is_reported(runs: Runs) -> None:

@@ -140,11 +140,11 @@ def jain(amounts: Sequence[float]) -> float:
 def find(source: Source, mirrors: Sequence[Mirror] = ()) -> list[Job]:
     """The jobs of several streams, the earliest first; the sides of a mirror are not streams of one job."""
     left = sorted(runs.of_trace(source), key=lambda run: (-run.length_ns, run.connection))
-    leg_of: dict[int | None, tuple[int, int]] = {
+    side_of: dict[int | None, tuple[int, int]] = {
         session: (number, place)
         for number, mirror in enumerate(mirrors)
-        for place, leg in enumerate(mirror.legs)
-        for session in leg.sessions
+        for place, side in enumerate(mirror.sides)
+        for session in side.sessions
     }
     jobs = []
     while left:
@@ -152,7 +152,7 @@ def find(source: Source, mirrors: Sequence[Mirror] = ()) -> list[Job]:
         members = [longest]
         for run in others:
             is_other = all(run.connection != member.connection for member in members)
-            if is_other and _is_together(longest, run) and not _is_mirrored(longest, run, leg_of):
+            if is_other and _is_together(longest, run) and not _is_mirrored(longest, run, side_of):
                 members.append(run)
         if len(members) > 1:
             jobs.append(_job(members, source))
@@ -182,9 +182,9 @@ def _is_related(one: Run, other: Run) -> bool:
     return one.has_names and (one.host, one.target) == (other.host, other.target)
 
 
-def _is_mirrored(one: Run, other: Run, leg_of: Mapping[int | None, tuple[int, int]]) -> bool:
+def _is_mirrored(one: Run, other: Run, side_of: Mapping[int | None, tuple[int, int]]) -> bool:
     """Whether they are different sides of one mirror."""
-    first, second = (leg_of.get(run.session) for run in (one, other))
+    first, second = (side_of.get(run.session) for run in (one, other))
     return first is not None and second is not None and first[0] == second[0] and first[1] != second[1]
 
 

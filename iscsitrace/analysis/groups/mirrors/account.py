@@ -75,40 +75,40 @@ class Account:
         return self.found.mirror
 
     @cached_property
-    def legs(self) -> tuple[SideAccount, ...]:
+    def sides(self) -> tuple[SideAccount, ...]:
         """Every side."""
-        found, last = self.found, self.found.last_legs
+        found, last = self.found, self.found.last_sides
         made = []
-        for place, leg in enumerate(self.mirror.legs):
+        for place, side in enumerate(self.mirror.sides):
             is_last = (last == place) & (found.skews > 0)
             spent: Counter[str] = Counter()
             for code in np.unique(found.causes[is_last]).tolist():
                 spent[CAUSES[code]] = int(found.cause_ns[is_last & (found.causes == code)].sum())
             causes = dict(spent.most_common())
             alone_ns = self._alone_ns(place)
-            made.append(SideAccount(place, leg.sessions, leg.target, leg.lun, int(is_last.sum()), alone_ns, causes))
+            made.append(SideAccount(place, side.sessions, side.target, side.lun, int(is_last.sum()), alone_ns, causes))
         return tuple(made)
 
     def _alone_ns(self, place: int) -> int:
         """Time in which only that side had writes in flight, which all others had finished."""
-        found, is_last = self.found, self.found.is_known & (self.found.last_legs == place)
-        done = np.sort(found.leg_ends[is_last], axis=1)
+        found, is_last = self.found, self.found.is_known & (self.found.last_sides == place)
+        done = np.sort(found.side_ends[is_last], axis=1)
         others = [self._outstanding(each) for each in self._others(place)]
         starts, ends = (np.concatenate([each[end] for each in others]) for end in (0, 1))
         together = union_length(np.concatenate([done[:, -2], starts]), np.concatenate([done[:, -1], ends]))
         return together - union_length(starts, ends)
 
     def _others(self, place: int) -> list[int]:
-        return [each for each in range(len(self.mirror.legs)) if each != place]
+        return [each for each in range(len(self.mirror.sides)) if each != place]
 
     def _outstanding(self, place: int) -> tuple[Array, Array]:
         is_known = self.found.is_known
-        return merged(self.found.leg_begins[is_known, place], self.found.leg_ends[is_known, place])
+        return merged(self.found.side_begins[is_known, place], self.found.side_ends[is_known, place])
 
     @cached_property
     def farthest(self) -> SideAccount:
         """The side that the others wait for longest."""
-        return max(self.legs, key=lambda leg: leg.alone_ns)
+        return max(self.sides, key=lambda side: side.alone_ns)
 
     @property
     def known_count(self) -> int:
@@ -158,16 +158,16 @@ class Account:
             "skew_ns": self.skews,
             "legs": [
                 {
-                    "leg": leg.place,
-                    "sessions": list(leg.sessions),
-                    "target": leg.target,
-                    "lun": leg.lun,
+                    "leg": side.place,
+                    "sessions": list(side.sessions),
+                    "target": side.target,
+                    "lun": side.lun,
                     "offset_bytes": offset,
-                    "last_count": leg.last_count,
-                    "alone_ns": leg.alone_ns,
-                    "causes_ns": leg.causes,
+                    "last_count": side.last_count,
+                    "alone_ns": side.alone_ns,
+                    "causes_ns": side.causes,
                 }
-                for leg, offset in zip(self.legs, self.mirror.offsets, strict=True)
+                for side, offset in zip(self.sides, self.mirror.offsets, strict=True)
             ],
         }
 

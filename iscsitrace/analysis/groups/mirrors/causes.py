@@ -45,15 +45,15 @@ def with_causes(found: MirroredWrites, source: Source) -> MirroredWrites:
     if not len(rows):
         return found
     budget = _Budget(source)
-    first, last = found.first_legs[rows], found.last_legs[rows]
+    first, last = found.first_sides[rows], found.last_sides[rows]
     session = source("cycles").raw("session").astype(np.int64)
-    of_first, of_last = (session[found.leg_last_rows[rows, legs]] for legs in (first, last))
+    of_first, of_last = (session[found.side_last_rows[rows, sides]] for sides in (first, last))
     begins = found.begins[rows]
-    first_ends, last_ends = (found.leg_ends[rows, legs] for legs in (first, last))
+    first_ends, last_ends = (found.side_ends[rows, sides] for sides in (first, last))
     by_cause = budget.by_cause(of_last, begins, last_ends) - budget.by_cause(of_first, begins, first_ends)
     budget.move_shared_line(by_cause, of_last, of_first, begins, last_ends)
     # of the propagation time, R2T rounds that the other side did not need count separately from a longer RTT
-    rounds = np.maximum(found.leg_rounds[rows, last] - found.leg_rounds[rows, first], 0)
+    rounds = np.maximum(found.side_rounds[rows, last] - found.side_rounds[rows, first], 0)
     way, more = CAUSES.index("round_trip"), CAUSES.index("r2t_rounds")
     paths = _paths(source)
     of_rounds = rounds * np.array([paths.get(number, 0) for number in of_last.tolist()], dtype=np.int64)

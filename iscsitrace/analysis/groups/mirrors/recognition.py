@@ -49,7 +49,7 @@ NEIGHBORS: Final = 4
 class Mirror:
     """Sides that carry the same writes."""
 
-    legs: tuple[MirrorSide, ...]
+    sides: tuple[MirrorSide, ...]
     offsets: tuple[int, ...]
     """Offset in bytes of each side's addresses to those of the first."""
     pairings: tuple[Pairing, ...]
@@ -62,7 +62,7 @@ class Mirror:
     @property
     def sessions(self) -> tuple[int, ...]:
         """The sessions of all sides, in order."""
-        return tuple(dict.fromkeys(session for leg in self.legs for session in leg.sessions))
+        return tuple(dict.fromkeys(session for side in self.sides for session in side.sessions))
 
 
 def find(source: Source) -> list[Mirror]:
@@ -78,15 +78,15 @@ def find(source: Source) -> list[Mirror]:
         if copies:
             found.append(
                 Mirror(
-                    (first, *(leg for leg, _ in copies)),
+                    (first, *(side for side, _ in copies)),
                     (0, *(match.offset for _, match in copies)),
                     tuple(match.pairing for _, match in copies),
                     all(match.is_sure for _, match in copies),
                     min(match.chunk_bytes for _, match in copies),
                 )
             )
-        taken = [leg for leg, _ in copies]
-        left = [leg for leg in others if not any(leg is each for each in taken)]
+        taken = [side for side, _ in copies]
+        left = [side for side in others if not any(side is each for each in taken)]
     return found
 
 

@@ -25,7 +25,7 @@ def mirrored_writes(found: Sequence[MirroredWrites], source: Source) -> Table:
 
 def mirror_legs(found: Sequence[MirroredWrites], source: Source) -> Table:
     """A row per mirrored write and side."""
-    return _table("mirror_legs", [_legs(each, source) for each in found])
+    return _table("mirror_legs", [_sides(each, source) for each in found])
 
 
 def largest_skews(mirrored: Table, *, slower_ns: int | None, top: int | None) -> Table:
@@ -60,42 +60,42 @@ def _table(name: str, parts: Sequence[dict[str, Array]]) -> Table:
 
 def _writes(number: int, found: MirroredWrites, source: Source) -> dict[str, Array]:
     count, rows = len(found), np.arange(len(found))
-    first_leg = found.mirror.legs[0]
+    first_side = found.mirror.sides[0]
     session = source("cycles").raw("session").astype(np.int64)
     is_known, nothing = found.is_known, null_value("int64")
     return {
         "mirror": np.full(count, number),
         "mirrored_write": rows,
-        "lba": found.firsts // first_leg.block_bytes,
-        "block_count": found.lengths // first_leg.block_bytes,
+        "lba": found.firsts // first_side.block_bytes,
+        "block_count": found.lengths // first_side.block_bytes,
         "bytes": found.lengths,
-        "leg_count": np.full(count, len(found.mirror.legs)),
+        "leg_count": np.full(count, len(found.mirror.sides)),
         "begin_ns": found.begins,
         "end_ns": np.where(is_known, found.ends, nothing),
         "skew_ns": np.where(is_known, found.skews, nothing),
-        "first_session": np.where(is_known, session[found.leg_last_rows[rows, found.first_legs]], _NO_NUMBER),
-        "last_session": np.where(is_known, session[found.leg_last_rows[rows, found.last_legs]], _NO_NUMBER),
+        "first_session": np.where(is_known, session[found.side_last_rows[rows, found.first_sides]], _NO_NUMBER),
+        "last_session": np.where(is_known, session[found.side_last_rows[rows, found.last_sides]], _NO_NUMBER),
         "cause": found.causes,
         "cause_ns": np.where(found.causes != NO_WORD, found.cause_ns, nothing),
     }
 
 
-def _legs(found: MirroredWrites, source: Source) -> dict[str, Array]:
+def _sides(found: MirroredWrites, source: Source) -> dict[str, Array]:
     cycles = source("cycles")
-    count = found.leg_ends.shape[1]
-    writes, legs = np.repeat(np.arange(len(found)), count), np.tile(np.arange(count), len(found))
-    first, last, ends = found.leg_rows.ravel(), found.leg_last_rows.ravel(), found.leg_ends.ravel()
+    count = found.side_ends.shape[1]
+    writes, sides = np.repeat(np.arange(len(found)), count), np.tile(np.arange(count), len(found))
+    first, last, ends = found.side_rows.ravel(), found.side_last_rows.ravel(), found.side_ends.ravel()
     has_end, nothing = ends != NO_END, null_value("int64")
     is_known = found.is_known[writes]
     return {
         "mirrored_write": writes,
-        "leg": legs,
+        "leg": sides,
         "session": cycles.raw("session")[last],
         "lun": cycles.raw("lun")[first],
         "cycle": cycles.raw("cycle")[first],
-        "cycle_count": found.leg_counts.ravel(),
-        "r2t_count": found.leg_rounds.ravel(),
-        "begin_ns": found.leg_begins.ravel(),
+        "cycle_count": found.side_counts.ravel(),
+        "r2t_count": found.side_rounds.ravel(),
+        "begin_ns": found.side_begins.ravel(),
         "end_ns": np.where(has_end, ends, nothing),
         "wait_ns": np.where(is_known, found.ends[writes] - ends, nothing),
         "command_frame": cycles.raw("command_frame")[first],

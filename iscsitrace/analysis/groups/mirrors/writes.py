@@ -31,16 +31,16 @@ class MirroredWrites:
     lengths: Array
     begins: Array
     """First command on any side."""
-    leg_begins: Array
-    leg_ends: Array
+    side_begins: Array
+    side_ends: Array
     """Last status on each side; NO_END where one was not captured."""
-    leg_rows: Array
+    side_rows: Array
     """Row of the first command on each side in ``cycles``."""
-    leg_last_rows: Array
+    side_last_rows: Array
     """Row of the command that was completed last."""
-    leg_counts: Array
+    side_counts: Array
     """Commands on each side."""
-    leg_rounds: Array
+    side_rounds: Array
     """Most R2Ts of one command."""
     causes: Array
     """Codes of the category mirror_cause: why the last side was last (causes.py); NO_WORD where it is unknown."""
@@ -53,38 +53,38 @@ class MirroredWrites:
     @property
     def is_known(self) -> Array:
         """Which writes have a captured status on every side."""
-        return np.asarray((self.leg_ends != NO_END).all(axis=1))
+        return np.asarray((self.side_ends != NO_END).all(axis=1))
 
     @property
     def ends(self) -> Array:
         """Last status on any side; NO_END where one is missing."""
-        return np.where(self.is_known, self.leg_ends.max(axis=1), NO_END)
+        return np.where(self.is_known, self.side_ends.max(axis=1), NO_END)
 
     @property
     def skews(self) -> Array:
         """Time from completion on the first side to completion on the last; 0 where it is unknown."""
-        return np.where(self.is_known, self.leg_ends.max(axis=1) - self.leg_ends.min(axis=1), 0)
+        return np.where(self.is_known, self.side_ends.max(axis=1) - self.side_ends.min(axis=1), 0)
 
     @property
-    def first_legs(self) -> Array:
+    def first_sides(self) -> Array:
         """The side that finished first."""
-        return np.asarray(self.leg_ends.argmin(axis=1))
+        return np.asarray(self.side_ends.argmin(axis=1))
 
     @property
-    def last_legs(self) -> Array:
+    def last_sides(self) -> Array:
         """The side that finished last."""
-        return np.asarray(self.leg_ends.argmax(axis=1))
+        return np.asarray(self.side_ends.argmax(axis=1))
 
 
 def of_mirror(mirror: Mirror, source: Source) -> MirroredWrites:
     """Its writes, without causes."""
-    sizes = [len(leg.writes) for leg in mirror.legs]
+    sizes = [len(side.writes) for side in mirror.sides]
     bases = np.cumsum([0, *sizes])
     label, is_covered = _components(mirror, bases)
-    count = len(mirror.legs)
-    leg_of = np.repeat(np.arange(count), sizes)
+    count = len(mirror.sides)
+    side_of = np.repeat(np.arange(count), sizes)
     firsts, lasts, begins, rows = (
-        np.concatenate([getattr(leg.writes, name) for leg in mirror.legs])
+        np.concatenate([getattr(side.writes, name) for side in mirror.sides])
         for name in ("firsts", "lasts", "begins", "rows")
     )
     cycles = source("cycles")
@@ -94,38 +94,38 @@ def of_mirror(mirror: Mirror, source: Source) -> MirroredWrites:
     # a write counts where all of its commands are covered on all sides
     labels, write = np.unique(label, return_inverse=True)
     writes = len(labels)
-    cells = write * count + leg_of
-    leg_counts = np.bincount(cells, minlength=writes * count).reshape(writes, count)
-    is_whole = (np.bincount(write, weights=~is_covered, minlength=writes) == 0) & (leg_counts > 0).all(axis=1)
+    cells = write * count + side_of
+    side_counts = np.bincount(cells, minlength=writes * count).reshape(writes, count)
+    is_whole = (np.bincount(write, weights=~is_covered, minlength=writes) == 0) & (side_counts > 0).all(axis=1)
 
-    def by_leg(values: Array, start: int, function: Any) -> Array:
+    def by_side(values: Array, start: int, function: Any) -> Array:
         made = np.full(writes * count, start, dtype=np.int64)
         function.at(made, cells, values)
         return made.reshape(writes, count)
 
     most = np.iinfo(np.int64).max
-    leg_begins = by_leg(begins, most, np.minimum)
-    leg_ends = by_leg(ends, NO_END, np.maximum)
-    leg_ends = np.where(by_leg(has_status.astype(np.int64), 1, np.minimum) == 1, leg_ends, NO_END)
+    side_begins = by_side(begins, most, np.minimum)
+    side_ends = by_side(ends, NO_END, np.maximum)
+    side_ends = np.where(by_side(has_status.astype(np.int64), 1, np.minimum) == 1, side_ends, NO_END)
     places = np.arange(len(rows))
-    leg_first = by_leg(np.where(begins == leg_begins.ravel()[cells], places, most), most, np.minimum)
-    leg_last = by_leg(np.where(ends == leg_ends.ravel()[cells], places, -1), -1, np.maximum)
-    leg_rounds = by_leg(rounds, 0, np.maximum)
-    low = by_leg(firsts, most, np.minimum)[:, 0]
-    high = by_leg(lasts, 0, np.maximum)[:, 0]
+    side_first = by_side(np.where(begins == side_begins.ravel()[cells], places, most), most, np.minimum)
+    side_last = by_side(np.where(ends == side_ends.ravel()[cells], places, -1), -1, np.maximum)
+    side_rounds = by_side(rounds, 0, np.maximum)
+    low = by_side(firsts, most, np.minimum)[:, 0]
+    high = by_side(lasts, 0, np.maximum)[:, 0]
     kept = np.flatnonzero(is_whole)
-    kept = kept[np.argsort(leg_begins[kept].min(axis=1), kind="stable")]
+    kept = kept[np.argsort(side_begins[kept].min(axis=1), kind="stable")]
     return MirroredWrites(
         mirror=mirror,
         firsts=low[kept],
         lengths=(high - low)[kept],
-        begins=leg_begins[kept].min(axis=1),
-        leg_begins=leg_begins[kept],
-        leg_ends=leg_ends[kept],
-        leg_rows=rows[leg_first[kept]],
-        leg_last_rows=rows[leg_last[kept]],
-        leg_counts=leg_counts[kept],
-        leg_rounds=leg_rounds[kept],
+        begins=side_begins[kept].min(axis=1),
+        side_begins=side_begins[kept],
+        side_ends=side_ends[kept],
+        side_rows=rows[side_first[kept]],
+        side_last_rows=rows[side_last[kept]],
+        side_counts=side_counts[kept],
+        side_rounds=side_rounds[kept],
         causes=np.full(len(kept), NO_WORD, dtype=np.uint8),
         cause_ns=np.zeros(len(kept), dtype=np.int64),
     )
@@ -139,9 +139,9 @@ def _components(mirror: Mirror, bases: Array) -> tuple[Array, Array]:
     label = np.arange(total)
     is_covered = np.ones(total, dtype=bool)
     left, right = [], []
-    hub = mirror.legs[0].writes
+    hub = mirror.sides[0].writes
     for place, pairing in enumerate(mirror.pairings, start=1):
-        other = mirror.legs[place].writes
+        other = mirror.sides[place].writes
         left.append(pairing.one)
         right.append(pairing.other + bases[place])
         is_covered[: bases[1]] &= pairing.matched_bytes(len(hub)) == hub.lengths
