@@ -1,7 +1,8 @@
 """Plans the interfaces and addresses of ends that are joined by cables. Creates nothing.
 
 An end has an interface for each of its cables, beginning with eth0, and each cable is a separate network. An end that
-is a switch has one interface, eth0; its cables are plugged into port0, port1 ..., and all of them are one network.
+is a switch has one interface, eth0; its cables are plugged into port0, port1 ..., and all of them are one network. So
+are those of an end that a guest is plugged into; its eth0 is the guest's.
 """
 
 from __future__ import annotations
@@ -46,14 +47,30 @@ class Plan:
     ports: Mapping[str, Sequence[tuple[str, str]]]
     """Of each switch: its ports, each with the hardware address behind it."""
 
+    def devices_of(self, end: str, pairs: Sequence[Pair]) -> list[str]:
+        """The devices at an end of the cables that join these pairs."""
+        return [
+            dict(zip(pair, devices, strict=True))[end]
+            for pair, devices in zip(pairs, self.devices, strict=True)
+            if end in pair
+        ]
+
     def neighbours(self, interface: Interface) -> Iterator[Interface]:
         """The other interfaces of its network."""
         for each in self.interfaces.values():
             yield from (other for other in each if other.subnet == interface.subnet and other is not interface)
 
 
-def plan(ends: Collection[str], pairs: Sequence[Pair], switches: Collection[str], *, has_v6: bool) -> Plan:
+def plan(
+    ends: Collection[str],
+    pairs: Sequence[Pair],
+    switches: Collection[str],
+    *,
+    has_v6: bool,
+    guests: Collection[str] = (),
+) -> Plan:
     """The interfaces of ends that are joined by cables; InputInvalid if a cable joins two switches."""
+    plugged = {*switches, *guests}
     interfaces: dict[str, list[Interface]] = {end: [] for end in ends}
     devices: list[list[str]] = []
     host_counts: dict[int, int] = {}
@@ -61,12 +78,13 @@ def plan(ends: Collection[str], pairs: Sequence[Pair], switches: Collection[str]
         switching = [end for end in pair if end in switches]
         if len(switching) == len(pair):
             raise InputInvalid(f"both ends of a cable switch: {pair[0]} and {pair[1]}")
-        network = _first(pairs, switching[0]) if switching else number
+        joining = [*switching, *(end for end in pair if end in guests)]
+        network = _first(pairs, joining[0]) if joining else number
         devices.append([])
         for end in pair:
             cable_count = sum(end in before for before in pairs[:number])
-            devices[-1].append(f"{'port' if end in switches else 'eth'}{cable_count}")
-            if end in switches and cable_count > 0:
+            devices[-1].append(f"{'port' if end in plugged else 'eth'}{cable_count}")
+            if end in plugged and cable_count > 0:
                 continue
             host = host_counts[network] = host_counts.get(network, 0) + 1
             interfaces[end].append(_interface(f"eth{len(interfaces[end])}", network, host, has_v6=has_v6))
@@ -90,6 +108,8 @@ def _ports(
     for pair, names in zip(pairs, devices, strict=True):
         if switch in pair:
             here = pair.index(switch)
-            behind = {each.name: each for each in interfaces[pair[1 - here]]}[names[1 - here]]
+            own = interfaces[pair[1 - here]]
+            # the only interface of a guest is behind every cable
+            behind = {each.name: each for each in own}.get(names[1 - here], own[0])
             found.append((names[here], behind.hardware_address))
     return found

@@ -7,7 +7,8 @@
                                                   net.core.netdev_max_backlog are in flight
 ```
 
-An end can be a switch for its cables: a bridge with static addresses that floods no frame.
+An end can be a switch for its cables: a bridge with static addresses that floods no frame. A guest, a virtual machine,
+can be plugged into an end: a TAP device for its network card, bridged with the cables.
 
 Nothing outside the namespaces changes. They are removed at the end of the block, for any reason; those of a killed
 process are removed at the next start. Needs root. Moves no frames.
@@ -73,6 +74,8 @@ class EndSettings:
     """Further sysctls by name, like `net.ipv4.tcp_sack`."""
     is_switching: bool = False
     """It is a switch: all its cables are one network."""
+    is_guest: bool = False
+    """A guest is plugged in, which has the addresses and makes the other settings itself, except the MTU."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,8 @@ class Namespace(Place):
     """A network namespace; a place whose addresses are those of its first interface."""
 
     interfaces: tuple[Interface, ...] = ()
+    guest: Tap | None = None
+    """The network card of the guest that is plugged in, and has the interface."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +134,7 @@ class Network:
 
     ends: Mapping[str, Namespace]
     cables: tuple[Cable, ...]
+    plan: Plan
 
     def __getitem__(self, end: str) -> Namespace:
         return self.ends[end]
@@ -182,7 +188,8 @@ def _build(
 ) -> Network:
     serial = next(_serials)
     switches = [name for name, settings in ends.items() if settings.is_switching]
-    planned = interfaces.plan(ends, pairs, switches, has_v6=Path("/proc/sys/net/ipv6").exists())
+    guests = [name for name, settings in ends.items() if settings.is_guest]
+    planned = interfaces.plan(ends, pairs, switches, has_v6=Path("/proc/sys/net/ipv6").exists(), guests=guests)
     made = {}
     for name in ends:
         namespace = f"{ownership.prefix()}{serial}-{name}"
@@ -191,7 +198,8 @@ def _build(
         HERE.run("ip", "netns", "add", namespace, package="iproute2", limit_s=10)
         own = planned.interfaces[name]
         first = own[0] if own else Interface("lo", "127.0.0.1", "::1", "")
-        made[name] = Namespace(namespace, first.address, first.address_v6, tuple(own))
+        card = Tap("guest0", NAMESPACES / namespace) if name in guests else None
+        made[name] = Namespace(namespace, first.address, first.address_v6, tuple(own), card)
         _ip(made[name], ["link set lo up"])
     cables = []
     for pair, devices in zip(pairs, planned.devices, strict=True):
@@ -203,10 +211,13 @@ def _build(
             _ip(near, [f"link add {devices[0]} type veth peer name {devices[1]} netns {far.namespace}"])
         cables.append(Cable(*pair, taps))
     for name, settings in ends.items():
+        if settings.is_guest:
+            _plug_in_guest(made[name], settings, planned.devices_of(name, pairs))
+            continue
         if settings.is_switching:
             _switch(made[name], settings, planned.ports[name])
         _set_up(made[name], settings, planned)
-    return Network(made, tuple(cables))
+    return Network(made, tuple(cables), planned)
 
 
 def _switch(namespace: Namespace, settings: EndSettings, ports: Sequence[tuple[str, str]]) -> None:
@@ -226,7 +237,32 @@ def _switch(namespace: Namespace, settings: EndSettings, ports: Sequence[tuple[s
     _batch("bridge", namespace, (f"fdb add {behind} dev {port} master static" for port, behind in ports))
 
 
+def _plug_in_guest(namespace: Namespace, settings: EndSettings, cables: Sequence[str]) -> None:
+    """A bridge over the guest's network card and the cables, which learns addresses; it sends nothing itself."""
+    made = f"mtu {settings.mtu_bytes} txqueuelen {settings.device_queue_packets} addrgenmode none up"
+    _ip(
+        namespace,
+        [
+            "link add bridge0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
+            "tuntap add dev guest0 mode tap",
+            *(f"link set {device} master bridge0 {made}" for device in ("guest0", *cables)),
+            "link set bridge0 addrgenmode none up",
+        ],
+    )
+
+
 def _set_up(namespace: Namespace, settings: EndSettings, planned: Plan) -> None:
+    for name, value in sysctls(settings).items():
+        _write_sysctl(namespace, name, value)
+    congestion_options = _set_congestion_control(namespace, settings.congestion_control)
+    if not settings.is_offloading:
+        for interface in namespace.interfaces:
+            _turn_offloads_off(namespace, interface.name)
+    _ip(namespace, ip_lines(namespace.interfaces, settings, planned, congestion_options))
+
+
+def sysctls(settings: EndSettings) -> dict[str, str]:
+    """The sysctls of a host by name, except that of the congestion control."""
     # no other traffic on the wire, and no TCP metrics of the previous run
     quiet = {"net.ipv4.tcp_no_metrics_save": "1"}
     if Path("/proc/sys/net/ipv6").exists():
@@ -239,10 +275,12 @@ def _set_up(namespace: Namespace, settings: EndSettings, planned: Plan) -> None:
         ),
         **settings.sysctls,
     }
-    for name, value in {**quiet, **requested}.items():
-        if value is not None:
-            _write_sysctl(namespace, name, value)
-    route_options = _set_congestion_control(namespace, settings.congestion_control)
+    return quiet | {name: value for name, value in requested.items() if value is not None}
+
+
+def ip_lines(own: Iterable[Interface], settings: EndSettings, planned: Plan, congestion_options: str = "") -> list[str]:
+    """The addresses, routes and neighbours of a host, as lines for ``ip -batch``."""
+    route_options = congestion_options
     if settings.initial_window_segments is not None:
         route_options += f" initcwnd {settings.initial_window_segments}"
     if settings.advertised_mss_bytes is not None:
@@ -250,7 +288,7 @@ def _set_up(namespace: Namespace, settings: EndSettings, planned: Plan) -> None:
     if not settings.is_delaying_acks:
         route_options += " quickack 1"
     lines = []
-    for interface in namespace.interfaces:
+    for interface in own:
         device = interface.name
         lines += [
             f"link set {device} address {interface.hardware_address} mtu {settings.mtu_bytes}"
@@ -266,16 +304,15 @@ def _set_up(namespace: Namespace, settings: EndSettings, planned: Plan) -> None:
         for neighbour in planned.neighbours(interface):
             for address in filter(None, (neighbour.address, neighbour.address_v6)):
                 lines.append(f"neigh replace {address} lladdr {neighbour.hardware_address} nud permanent dev {device}")
-        if not settings.is_offloading:
-            _turn_offloads_off(namespace, device)
-    _ip(namespace, lines)
+    return lines
+
+
+OFFLOADS_OFF = [word for offload in ("tso", "gso", "gro", "lro", "tx", "rx") for word in (offload, "off")]
+"""For ``ethtool -K``. Exit code 1: some cannot be changed, and are off."""
 
 
 def _turn_offloads_off(namespace: Namespace, device: str) -> None:
-    offloads = ("tso", "gso", "gro", "lro", "tx", "rx")
-    switched = (word for offload in offloads for word in (offload, "off"))
-    # exit code 1: some cannot be changed, and are off
-    namespace.run("ethtool", "-K", device, *switched, package="ethtool", limit_s=10, is_checked=False)
+    namespace.run("ethtool", "-K", device, *OFFLOADS_OFF, package="ethtool", limit_s=10, is_checked=False)
 
 
 def _set_congestion_control(namespace: Namespace, name: str | None) -> str:

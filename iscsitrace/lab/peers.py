@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,18 +103,33 @@ def tgt(
             def administer(*words: str) -> None:
                 place.run("tgtadm", "--lld", "iscsi", *words, package="tgt", limit_s=10, environment=environment)
 
-            administer("--mode", "target", "--op", "new", "--tid", "1", "--targetname", name)
-            disk = ("--tid", "1", "--lun", "1", "--backing-store", str(file))
-            administer("--mode", "logicalunit", "--op", "new", *disk)
-            for each, way in ((account, ()), (own_account, ("--outgoing",))):
-                if each is not None:
-                    user = ("--user", each.user)
-                    administer("--mode", "account", "--op", "new", *user, "--password", each.secret)
-                    administer("--mode", "account", "--op", "bind", "--tid", "1", *user, *way)
-            for key, value in (keys or {}).items():
-                administer("--mode", "target", "--op", "update", "--tid", "1", "--name", key, "--value", value)
-            administer("--mode", "target", "--op", "bind", "--tid", "1", "--initiator-address", "ALL")
+            accounts = [] if account is None else [account]
+            set_up_tgt(administer, name=name, disks=[str(file)], accounts=accounts, own_account=own_account, keys=keys)
             yield Target(listen, listen_port, name, 1, file, account, process)
+
+
+def set_up_tgt(
+    administer: Callable[..., object],
+    *,
+    name: str,
+    disks: Sequence[str],
+    accounts: Sequence[Account],
+    own_account: Account | None,
+    keys: Mapping[str, str] | None,
+) -> None:
+    """Sets up tgtd's only target, with the disks as LUN 1, 2 ...; ``administer`` runs tgtadm with words."""
+    administer("--mode", "target", "--op", "new", "--tid", "1", "--targetname", name)
+    for number, disk in enumerate(disks, 1):
+        unit = ("--tid", "1", "--lun", str(number), "--backing-store", disk)
+        administer("--mode", "logicalunit", "--op", "new", *unit)
+    outgoing = [] if own_account is None else [own_account]
+    for each, way in (*((account, ()) for account in accounts), *((account, ("--outgoing",)) for account in outgoing)):
+        user = ("--user", each.user)
+        administer("--mode", "account", "--op", "new", *user, "--password", each.secret)
+        administer("--mode", "account", "--op", "bind", "--tid", "1", *user, *way)
+    for key, value in (keys or {}).items():
+        administer("--mode", "target", "--op", "update", "--tid", "1", "--name", key, "--value", value)
+    administer("--mode", "target", "--op", "bind", "--tid", "1", "--initiator-address", "ALL")
 
 
 @contextmanager

@@ -45,7 +45,7 @@ class Finished:
     @property
     def last_message(self) -> str:
         """The last line of its errors, or of its output."""
-        return _last_line(self.errors) or _last_line(self.output) or "no message"
+        return last_line(self.errors) or last_line(self.output) or "no message"
 
 
 class Process:
@@ -76,7 +76,7 @@ class Process:
         """Waits for a condition; ToolMissing if the program ends first, or after the time limit."""
         end = time.monotonic() + limit_s
         while not condition():
-            last_message = _last_line(self.log) or "no message"
+            last_message = last_line(self.log) or "no message"
             if not self.is_running:
                 raise ToolMissing(f"{self.name} ended with exit code {self._popen.returncode}: {last_message}")
             if time.monotonic() > end:
@@ -284,6 +284,7 @@ def _family(address: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
-def _last_line(text: str) -> str:
+def last_line(text: str) -> str:
+    """The last line that is not empty; or nothing."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""

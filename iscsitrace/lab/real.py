@@ -26,7 +26,7 @@ from typing import Any
 from iscsitrace.errors import InputInvalid, TrafficImpossible
 from iscsitrace.lab import actors, real_truth, run_files, truth_file
 from iscsitrace.lab.actors import Watch
-from iscsitrace.lab.interfaces import Pair
+from iscsitrace.lab.interfaces import Pair, Plan
 from iscsitrace.lab.link_process import RunningLink, linked
 from iscsitrace.lab.namespaces import EndSettings, Namespace, network, require_root
 from iscsitrace.lab.recording import capturing_all, sampling
@@ -74,6 +74,7 @@ class World:
     paths: tuple[RunningLink, ...]
     """The link to each target; empty with a bypass."""
     is_ipv6: bool
+    plan: Plan
 
     def address(self, host: str) -> str:
         """The address of a host, IPv4 or IPv6 as the run uses."""
@@ -85,9 +86,10 @@ class World:
 
 
 @contextmanager
-def up(settings: Mapping[str, Any], *, is_bypassed: bool = False) -> Iterator[World]:
+def up(settings: Mapping[str, Any], *, is_bypassed: bool = False, has_guests: bool = False) -> Iterator[World]:
     """All namespaces and links while the block runs; ``settings`` as the world of a simulation.
 
+    With ``has_guests`` a guest is to be plugged into the namespace of each host, and to set itself up.
     RootNeeded unless root; ToolMissing if the kernel refuses; TrafficImpossible for invalid link settings.
     """
     paths, access = settings["paths"], settings.get("access")
@@ -99,6 +101,8 @@ def up(settings: Mapping[str, Any], *, is_bypassed: bool = False) -> Iterator[Wo
     targets = run_files.targets(len(paths))
     tcp = {INITIATOR: settings.get("initiator_tcp", {})} | dict.fromkeys(targets, settings.get("target_tcp", {}))
     ends = {host: end_settings(its, is_ipv6=is_ipv6) for host, its in tcp.items()}
+    if has_guests:
+        ends = {host: replace(end, is_guest=True) for host, end in ends.items()}
     cables = _cables(ends, targets, has_access=access is not None)
     with ExitStack() as stack:
         made = stack.enter_context(network(ends, cable="veth" if is_bypassed else "tap", cables=cables))
@@ -107,7 +111,7 @@ def up(settings: Mapping[str, Any], *, is_bypassed: bool = False) -> Iterator[Wo
             stack.enter_context(linked(cable, link)) for cable, link in zip(made.cables, wanted, strict=not is_bypassed)
         ]
         hosts = {host: made[host] for host in (INITIATOR, *targets)}
-        yield World(hosts, links.pop(0) if access else None, tuple(links), is_ipv6)
+        yield World(hosts, links.pop(0) if access else None, tuple(links), is_ipv6, made.plan)
 
 
 def _cables(ends: dict[str, EndSettings], targets: list[str], *, has_access: bool) -> list[Pair]:
@@ -116,7 +120,7 @@ def _cables(ends: dict[str, EndSettings], targets: list[str], *, has_access: boo
         mtu_bytes = max(each.mtu_bytes for each in ends.values())
         ends[_SWITCH] = EndSettings(mtu_bytes=mtu_bytes, is_switching=True)
         return [(INITIATOR, _SWITCH), *((_SWITCH, target) for target in targets)]
-    if len(targets) > 1:
+    if len(targets) > 1 and not ends[INITIATOR].is_guest:
         ends[INITIATOR] = replace(ends[INITIATOR], is_switching=True)
     return [(INITIATOR, target) for target in targets]
 
@@ -198,7 +202,7 @@ def _run_in_world(
         )
         ended_ns = time.time_ns()
         # the last packets are still in flight
-        time.sleep(_SETTLE_S + _longest_round_trip_s(world_settings))
+        time.sleep(_SETTLE_S + longest_round_trip_s(world_settings))
     samples[initiator].rows += outcome.pop("last_samples")
     for host, target in zip(others, targets, strict=True):
         samples[host].rows += target.last_samples
@@ -207,7 +211,7 @@ def _run_in_world(
     name_of = {host: file.name for host, file in files.items()}
     return {
         "captures": {"initiator": name_of.get(initiator), "targets": [name_of.get(host) for host in others]},
-        "settings": {**_without_secrets(settings), **described, "is_bypassed": programs.is_bypassed},
+        "settings": {**without_secrets(settings), **described, "is_bypassed": programs.is_bypassed},
         "started_ns": started_ns,
         "ended_ns": ended_ns,
         **outcome,
@@ -219,13 +223,15 @@ def _run_in_world(
     }
 
 
-def _without_secrets(settings: Any) -> Any:
+def without_secrets(settings: Any) -> Any:
+    """Settings as a truth lists them."""
     if isinstance(settings, Mapping):
-        return {name: _without_secrets(value) for name, value in settings.items() if name != "secret"}
-    return [_without_secrets(each) for each in settings] if isinstance(settings, list) else settings
+        return {name: without_secrets(value) for name, value in settings.items() if name != "secret"}
+    return [without_secrets(each) for each in settings] if isinstance(settings, list) else settings
 
 
-def _longest_round_trip_s(world: Mapping[str, Any]) -> float:
+def longest_round_trip_s(world: Mapping[str, Any]) -> float:
+    """The longest round trip over the links of a world, without their queues."""
     return _round_trip_s(world.get("access") or {}) + max(map(_round_trip_s, world["paths"]))
 
 

@@ -1,0 +1,261 @@
+"""The initiator of a guest: open-iscsi with the kernel's iscsi_tcp, the volumes over its disks, and fio on them."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from iscsitrace.errors import ToolMissing
+from iscsitrace.lab import peers
+from iscsitrace.lab.guests.machine import Guest
+from iscsitrace.wording.login_keys import LOGIN_KEYS
+
+NAME = "iqn.2025-01.org.iscsitrace:guest"
+_OF_CONNECTION = ("MaxRecvDataSegmentLength", "HeaderDigest", "DataDigest")
+_LOGIN_LIMIT_S = 180
+_POLL_S = 0.2
+_SLACK_S = 120
+_SECOND_NS = 1_000_000_000
+_SYSFS = "/sys/class/iscsi_session/*/* /sys/class/iscsi_connection/*/*"
+_DIRECTIONS = ("read", "write", "trim")
+_FIO_LOG = "/run/fio_lat.1.log"
+_FIO_RESULT = "/run/fio.json"
+
+
+@dataclass(frozen=True)
+class Portal:
+    """Where a target is, and its name."""
+
+    text: str
+    """``host:port``."""
+    name: str
+
+
+@dataclass(frozen=True)
+class Login:
+    """How open-iscsi logs in."""
+
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Operational keys in the spelling of RFC 7143."""
+    account: peers.Account | None = None
+    own_account: peers.Account | None = None
+    """The target's, for mutual CHAP."""
+    sessions: int = 1
+    """Sessions with each target."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Further settings of iscsid.conf by name, like node.session.timeo.replacement_timeout."""
+
+    def lines(self) -> str:
+        """As iscsid.conf."""
+        found = {"node.startup": "manual", "node.session.nr_sessions": str(self.sessions)}
+        for key, value in self.keys.items():
+            level = "conn[0]" if key in _OF_CONNECTION else "session"
+            found[f"node.{level}.iscsi.{key}"] = value
+        for suffix, account in (("", self.account), ("_in", self.own_account)):
+            if account is not None:
+                found["node.session.auth.authmethod"] = "CHAP"
+                found[f"node.session.auth.username{suffix}"] = account.user
+                found[f"node.session.auth.password{suffix}"] = account.secret
+        return "".join(f"{name} = {value}\n" for name, value in (found | dict(self.settings)).items())
+
+
+@contextmanager
+def running(guest: Guest, login: Login, name: str = NAME) -> Iterator[None]:
+    """iscsid, with settings for the logins that follow."""
+    guest.write("/etc/iscsi/initiatorname.iscsi", f"InitiatorName={name}\n")
+    guest.write("/etc/iscsi/iscsid.conf", login.lines(), mode=0o600)
+    guest.shell("modprobe -a iscsi_tcp sd_mod; mkdir -p /run/lock/iscsi /etc/iscsi/nodes /etc/iscsi/send_targets")
+    with guest.started("iscsid", "-f") as iscsid:
+        iscsid.wait_until(
+            lambda: guest.run("iscsiadm", "-m", "session", is_checked=False).code in {0, _NO_SESSIONS},
+            "no answer of iscsiadm",
+        )
+        yield
+
+
+_NO_SESSIONS = 21
+
+
+@contextmanager
+def logged_in(guest: Guest, portals: Sequence[Portal], *, is_discovering: bool = True) -> Iterator[None]:
+    """Sessions with targets, which end with the block: found by SendTargets, or known."""
+    for portal in portals:
+        at = ("-p", portal.text)
+        if is_discovering:
+            guest.run("iscsiadm", "-m", "discovery", "-t", "sendtargets", *at, limit_s=_LOGIN_LIMIT_S)
+        else:
+            guest.run("iscsiadm", "-m", "node", "-T", portal.name, *at, "-o", "new", limit_s=_LOGIN_LIMIT_S)
+    try:
+        for portal in portals:
+            guest.run(*_node(portal), "--login", limit_s=_LOGIN_LIMIT_S)
+        yield
+    finally:
+        with suppress(ToolMissing):
+            guest.run("iscsiadm", "-m", "node", "-U", "all", limit_s=_LOGIN_LIMIT_S, is_checked=False)
+
+
+def _node(portal: Portal) -> tuple[str, ...]:
+    return ("iscsiadm", "-m", "node", "-T", portal.name, "-p", portal.text)
+
+
+def disks(guest: Guest, portals: Sequence[Portal], *, each: int = 1, limit_s: float = 60) -> list[list[str]]:
+    """The devices of each target's disks, as soon as there are ``each`` of them."""
+    end = time.monotonic() + limit_s
+    while True:
+        found = _disks(guest)
+        if all(len(found.get(portal.name, ())) >= each for portal in portals):
+            return [found[portal.name] for portal in portals]
+        if time.monotonic() > end:
+            raise ToolMissing(f"open-iscsi made no {each} disks of each target within {limit_s:g} s")
+        time.sleep(_POLL_S)
+
+
+def _disks(guest: Guest) -> dict[str, list[str]]:
+    """Devices by the name of their target, in the order of sessions and LUNs."""
+    found: dict[str, list[str]] = {}
+    listed = guest.shell(
+        """
+        for session in $(ls -d /sys/class/iscsi_session/session* 2>/dev/null | sort -V); do
+            for disk in $(ls -d $session/device/target*/*/block/* 2>/dev/null | sort -V); do
+                [ "$(cat $disk/size)" = 0 ] || echo "$(cat $session/targetname) /dev/${disk##*/}"
+            done
+        done
+        """
+    )
+    for line in listed.splitlines():
+        name, device = line.split()
+        found.setdefault(name, []).append(device)
+    return found
+
+
+def negotiated(guest: Guest) -> dict[str, dict[str, str]]:
+    """What the kernel says of each session and connection: attributes of sysfs."""
+    found: dict[str, dict[str, str]] = {}
+    text = guest.run("/bin/sh", "-c", f"grep -s -H . {_SYSFS}", is_checked=False).output
+    for line in text.splitlines():
+        if told := re.match(r"/sys/class/iscsi_\w+/([^/]+)/(\w+):(.*)", line):
+            found.setdefault(told[1], {})[told[2]] = told[3]
+    return found
+
+
+def volume(guest: Guest, devices: Sequence[str], layout: str, chunk_bytes: int) -> str:
+    """The device to read and write: the only disk, or an array of them (md, RAID 1 or RAID 0)."""
+    if len(devices) == 1:
+        return devices[0]
+    level = ("--level=1", "--bitmap=none") if layout == "mirror" else ("--level=0", f"--chunk={chunk_bytes // 1024}")
+    guest.run(
+        *("mdadm", "--create", "/dev/md0", *level, f"--raid-devices={len(devices)}", "--assume-clean", "--run"),
+        *("--metadata=1.0", *devices),
+        limit_s=_LOGIN_LIMIT_S,
+        environment=_NO_UDEV,
+    )
+    return "/dev/md0"
+
+
+_NO_UDEV = {"MDADM_NO_UDEV": "1", "DM_DISABLE_UDEV": "1"}
+
+
+def fio_arguments(device: str, workload: Mapping[str, Any]) -> list[str]:
+    """The options of fio for a workload, in the names of our initiator's."""
+    operation, is_random = workload.get("operation") or "read", workload.get("access") == "random"
+    kind = {"read": "read", "write": "write", "mixed": "rw"}[operation]
+    block_bytes = workload.get("system_call_bytes") or workload.get("block_size_bytes") or 65_536
+    found = {
+        "name": "run",
+        "filename": device,
+        "direct": 1,
+        "ioengine": "libaio",
+        "rw": f"rand{kind}" if is_random else kind,
+        "bs": block_bytes,
+        "iodepth": workload.get("queue_depth") or 1,
+        "randseed": workload.get("seed") or 1,
+        "buffer_pattern": '"iscsitrace "',
+        "offset": (workload.get("start_lba") or 0) * 512,
+        "write_lat_log": "/run/fio",
+        "log_offset": 1,
+        "log_unix_epoch": 1,
+        "output-format": "json",
+        "output": _FIO_RESULT,
+        "eta": "never",
+    }
+    if operation == "mixed":
+        found["rwmixread"] = round(100 * float(workload.get("read_share") or 0.5))
+    if workload.get("total_bytes"):
+        found["io_size"] = workload["total_bytes"]
+    if workload.get("duration_ns"):
+        found |= {"runtime": f"{workload['duration_ns'] // 1000}us", "time_based": 1}
+    if workload.get("span_bytes"):
+        found["size"] = workload["span_bytes"]
+    if workload.get("think_time_ns"):
+        found["thinktime"] = f"{workload['think_time_ns'] // 1000}us"
+    return ["--thread", *(f"--{name}={value}" for name, value in found.items())]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What fio did."""
+
+    code: int | None
+    results: dict[str, Any]
+    """``throughput_bytes_per_s iops read_bytes``, bytes and errors by operation; null where fio wrote no result."""
+    commands: dict[str, list[Any]]
+    """Of each of its reads and writes, in the order of completion: ``completed_ms operation offset bytes latency_ns``;
+    the time is since 1970, on the guest's clock.
+    """
+
+
+def run_fio(guest: Guest, arguments: Sequence[str], is_enough: Callable[[], bool], limit_s: float) -> Ran:
+    """Runs fio to its end; it gets SIGINT when ``is_enough`` is True."""
+    end = time.monotonic() + limit_s
+    with guest.started("fio", *arguments) as fio:
+        while fio.is_running and time.monotonic() < end and not is_enough():
+            time.sleep(_POLL_S)
+        code = fio.stop(signal.SIGINT, limit_s=_SLACK_S)
+        log = fio.log
+    return Ran(code, _results(guest, log), _commands(guest))
+
+
+def _results(guest: Guest, log: str) -> dict[str, Any]:
+    text = guest.run("cat", _FIO_RESULT, is_checked=False).output
+    # messages of errors come before the document
+    start = text.find("{")
+    if start < 0:
+        raise ToolMissing(f"fio wrote no result: {log.strip()[-200:]}")
+    (job,) = json.loads(text[start:])["jobs"]
+    done = {name: job[name] for name in _DIRECTIONS[:2]}
+    return {
+        "throughput_bytes_per_s": sum(each["bw_bytes"] for each in done.values()),
+        "iops": round(sum(each["iops"] for each in done.values())),
+        "read_bytes": int(job["job options"]["bs"]),
+        "bytes": {name: each["io_bytes"] for name, each in done.items()},
+        "error": job["error"],
+        "elapsed_ns": max(each["runtime"] for each in done.values()) * 1_000_000,
+    }
+
+
+def _commands(guest: Guest) -> dict[str, list[Any]]:
+    names = ("completed_ms", "operation", "offset", "bytes", "latency_ns")
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for line in guest.run("cat", _FIO_LOG, is_checked=False).output.splitlines():
+        time_ms, latency_ns, direction, size_bytes, offset, *_ = (int(word) for word in line.split(", "))
+        for name, value in zip(names, (time_ms, _DIRECTIONS[direction], offset, size_bytes, latency_ns), strict=True):
+            found[name].append(value)
+    return found
+
+
+def keys_of(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Login keys in the spelling of RFC 7143, from the fields of a run's settings."""
+    by_field = {name: key for key, (name, _) in LOGIN_KEYS.items()}
+    return {by_field[name]: _key_text(value) for name, value in fields.items() if name in by_field}
+
+
+def _key_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "Yes" if value else "No"
+    return ",".join(value) if isinstance(value, list) else str(value)

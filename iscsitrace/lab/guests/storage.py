@@ -1,0 +1,39 @@
+"""The disks of a target guest: memory below a device mapper, through which a run makes them slow, broken or full.
+
+A disk is ``/dev/mapper/disk0``, ``disk1`` ...; its content is zeros at first. What the mapper does can change while a
+target serves the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from iscsitrace.lab.guests.machine import Guest
+
+_SECTOR_BYTES = 512
+_KIB = 1024
+
+
+def device(number: int) -> str:
+    """The device of a disk."""
+    return f"/dev/mapper/disk{number}"
+
+
+def make(guest: Guest, sizes_bytes: Sequence[int]) -> None:
+    """Makes the disks of a guest."""
+    most_kib = -(-max(sizes_bytes) // _KIB)
+    lines = [f"modprobe brd rd_nr={len(sizes_bytes)} rd_size={most_kib} max_part=0", "modprobe dm-mod"]
+    for number, size_bytes in enumerate(sizes_bytes):
+        lines.append(f"dmsetup create disk{number} --table '{linear(number, size_bytes)}'")
+    guest.shell("\n".join(lines))
+
+
+def linear(number: int, size_bytes: int) -> str:
+    """The table of a disk that works."""
+    return f"0 {size_bytes // _SECTOR_BYTES} linear /dev/ram{number} 0"
+
+
+def change(guest: Guest, number: int, table: str) -> None:
+    """Gives a disk another table; commands in flight complete first."""
+    disk = f"disk{number}"
+    guest.shell(f"dmsetup suspend --nolockfs {disk}; dmsetup load {disk} --table '{table}'; dmsetup resume {disk}")

@@ -1,0 +1,156 @@
+"""The targets of a guest: LIO, the kernel's, set up by rtslib's targetctl; and tgt, with tgtadm.
+
+Each serves the guest's disks as LUN 0, 1 ... (tgt from LUN 1 on: its LUN 0 is a controller).
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from iscsitrace.lab import peers, places
+from iscsitrace.lab.guests import storage
+from iscsitrace.lab.guests.machine import Guest
+
+PROGRAMS = ("lio", "tgt")
+_LIO_LIMIT_S = 120
+_CONFIGURATION = "/run/lio.json"
+_FABRIC = "/sys/kernel/config/target/iscsi"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a target is to be."""
+
+    name: str
+    address: str
+    disk_bytes: Sequence[int]
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Operational login keys in the spelling of RFC 7143."""
+    accounts: Sequence[peers.Account] = ()
+    """CHAP: only these may log in, each with its secret. For anybody if there are none."""
+    own_account: peers.Account | None = None
+    """The target's own, for mutual CHAP."""
+    initiators: Sequence[str] | None = None
+    """LIO: only these names may log in. None: any."""
+    port: int = peers.ISCSI_PORT
+
+
+@contextmanager
+def running(program: str, guest: Guest, wanted: Wanted) -> Iterator[int]:
+    """A target that serves until the block ends; the LUN of its first disk."""
+    storage.make(guest, wanted.disk_bytes)
+    if program == "lio":
+        _start_lio(guest, wanted)
+        yield 0
+    else:
+        with _tgt(guest, wanted):
+            yield 1
+
+
+def stop_lio(guest: Guest, name: str) -> None:
+    """LIO ends the sessions of a target and accepts no more."""
+    guest.shell(f"echo 0 > {_FABRIC}/{name}/tpgt_1/enable")
+
+
+def restart_lio(guest: Guest, name: str) -> None:
+    """LIO accepts sessions of a target again."""
+    guest.shell(f"echo 1 > {_FABRIC}/{name}/tpgt_1/enable")
+
+
+def remove_lun(guest: Guest, name: str, lun: int) -> None:
+    """LIO no longer has a LUN, while sessions go on."""
+    folder = f"{_FABRIC}/{name}/tpgt_1/lun/lun_{lun}"
+    guest.shell(f"find {folder} -maxdepth 1 -type l -exec rm {{}} +; rmdir {folder}")
+
+
+def _start_lio(guest: Guest, wanted: Wanted) -> None:
+    document = lio_configuration(wanted)
+    guest.write(_CONFIGURATION, json.dumps(document))
+    guest.shell(
+        f"""
+        modprobe -a target_core_mod target_core_iblock iscsi_target_mod
+        mountpoint -q /sys/kernel/config || mount -t configfs config /sys/kernel/config
+        mkdir -p /var/target/pr /var/target/alua /etc/rtslib-fb-target
+        targetctl restore {_CONFIGURATION}
+        """,
+        limit_s=_LIO_LIMIT_S,
+    )
+
+
+def lio_configuration(wanted: Wanted) -> dict[str, Any]:
+    """The target as rtslib's saved configuration."""
+    count = len(wanted.disk_bytes)
+    names = wanted.initiators
+    luns = [{"index": number, "storage_object": f"/backstores/block/disk{number}"} for number in range(count)]
+    portal = {"ip_address": wanted.address, "port": wanted.port, "iser": False, "offload": False}
+    attributes = {
+        "authentication": int(bool(wanted.accounts)),
+        "generate_node_acls": int(names is None),
+        "cache_dynamic_acls": int(names is None),
+        "demo_mode_write_protect": 0,
+    }
+    group: dict[str, Any] = {
+        "tag": 1,
+        "enable": True,
+        "attributes": attributes,
+        "parameters": dict(wanted.keys),
+        "luns": luns,
+        "portals": [portal],
+        "node_acls": [_acl(name, count, wanted) for name in names or ()],
+    }
+    if names is None and wanted.accounts:
+        (account,) = wanted.accounts
+        group |= _chap(account, wanted.own_account)
+    disks = [
+        {"plugin": "block", "name": f"disk{number}", "dev": storage.device(number), "write_back": False,
+         "wwn": f"00000000-0000-0000-0000-{number:012x}"}
+        for number in range(count)
+    ]  # fmt: skip
+    return {
+        "fabric_modules": [],
+        "storage_objects": disks,
+        "targets": [{"fabric": "iscsi", "wwn": wanted.name, "tpgs": [group]}],
+    }
+
+
+def _acl(name: str, lun_count: int, wanted: Wanted) -> dict[str, Any]:
+    luns = [{"index": number, "tpg_lun": number, "write_protect": False} for number in range(lun_count)]
+    found: dict[str, Any] = {"node_wwn": name, "mapped_luns": luns, "attributes": {}}
+    if wanted.accounts:
+        found |= _chap(wanted.accounts[0], wanted.own_account)
+    return found
+
+
+def _chap(account: peers.Account, own: peers.Account | None) -> dict[str, str]:
+    found = {"chap_userid": account.user, "chap_password": account.secret}
+    if own is not None:
+        found |= {"chap_mutual_userid": own.user, "chap_mutual_password": own.secret}
+    return found
+
+
+@contextmanager
+def _tgt(guest: Guest, wanted: Wanted) -> Iterator[None]:
+    portal = places.portal(wanted.address, wanted.port)
+    # it ignores SIGTERM
+    with guest.started("tgtd", "-f", "--iscsi", f"portal={portal}", stop_signal=signal.SIGKILL) as process:
+
+        def administer(*words: str, is_checked: bool = True) -> bool:
+            return guest.run("tgtadm", "--lld", "iscsi", *words, limit_s=30, is_checked=is_checked).code == 0
+
+        process.wait_until(
+            lambda: administer("--mode", "target", "--op", "show", is_checked=False), "no answer of tgtadm"
+        )
+        peers.set_up_tgt(
+            administer,
+            name=wanted.name,
+            disks=[storage.device(number) for number in range(len(wanted.disk_bytes))],
+            accounts=wanted.accounts,
+            own_account=wanted.own_account,
+            keys=wanted.keys,
+        )
+        yield

@@ -1,0 +1,231 @@
+"""The world of guests: real kernels in virtual machines, with the links of the lab between their network cards.
+
+```
+    initiator [eth0] -- bridge -- link -- bridge -- [eth0] target         a guest in brackets; each bridge, and the
+                            +---- link -- bridge -- [eth0] target-2       QEMU beside it, in a network namespace
+```
+
+Takes the settings of a simulation, and writes the same files: a capture of each guest, and ``truth.json``. Needs root.
+Everything is removed at the end of a run, for any reason.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from iscsitrace.errors import InputInvalid
+from iscsitrace.lab import namespaces, peers, real, real_truth, run_files, truth_file
+from iscsitrace.lab.actors import RunningTarget, Watch
+from iscsitrace.lab.guests import image, initiator, machine, targets
+from iscsitrace.lab.guests.evidence import recording
+from iscsitrace.lab.guests.machine import Guest
+from iscsitrace.lab.namespaces import require_root
+from iscsitrace.lab.run_files import INITIATOR
+
+Say = Callable[[str], None]
+"""Gets a line about what is going on."""
+
+_MEMORY_MIB = 512
+_SETTLE_S = 0.3
+_DISK_BYTES = 1 << 30
+_LIMIT_S = 600
+_SECOND_NS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class World:
+    """Running guests by the name of their host, and the namespaces and links between them."""
+
+    guests: Mapping[str, Guest]
+    outside: real.World
+
+    def address(self, host: str) -> str:
+        """The address of a guest, IPv4 or IPv6 as the run uses."""
+        return self.outside.address(host)
+
+
+@contextmanager
+def up(settings: Mapping[str, Any], say: Say, *, is_offloading: bool = False) -> Iterator[World]:
+    """All guests and links while the block runs; ``settings`` as the world of a simulation. Errors as of `real.up`."""
+    require_root()
+    made = image.made(say)
+    how = machine.acceleration()
+    tcp = {INITIATOR: settings.get("initiator_tcp", {})}
+    with ExitStack() as stack:
+        outside = stack.enter_context(real.up(settings, has_guests=True))
+        say(f"starting {len(outside.hosts)} guests, {how.meaning}")
+        starting = {}
+        for host, place in outside.hosts.items():
+            if place.guest is None or place.namespace is None:
+                raise InputInvalid(f"no guest is plugged into {host}")
+            card = stack.enter_context(place.guest.opened())
+            own = place.interfaces[0].hardware_address
+            starting[host] = stack.enter_context(
+                machine.booted(host, made, card, own, namespace=place.namespace, memory_mib=_MEMORY_MIB)
+            )
+        guests = {host: each.guest() for host, each in starting.items()}
+        for host, guest in guests.items():
+            of_host = tcp.get(host, settings.get("target_tcp", {}))
+            ends = real.end_settings(of_host, is_ipv6=outside.is_ipv6)
+            _set_up(guest, outside, host, replace(ends, is_offloading=is_offloading))
+        yield World(guests, outside)
+
+
+def _set_up(guest: Guest, outside: real.World, host: str, settings: namespaces.EndSettings) -> None:
+    """Addresses, routes and neighbours, TCP, and the network card of a guest."""
+    algorithm = settings.congestion_control or "cubic"
+    values = namespaces.sysctls(settings) | {"net.ipv4.tcp_congestion_control": algorithm}
+    guest.run("modprobe", "-a", f"tcp_{algorithm}", "tcp_diag", "inet_diag", is_checked=False)
+    for name, value in values.items():
+        guest.run("sysctl", "-q", "-w", f"{name}={value}")
+    if not settings.is_offloading:
+        guest.run("ethtool", "-K", "eth0", *namespaces.OFFLOADS_OFF, is_checked=False)
+    lines = namespaces.ip_lines(outside.hosts[host].interfaces, settings, outside.plan)
+    guest.run("ip", "-batch", "-", input_text="".join(f"{line}\n" for line in lines))
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The programs of a run, and the hosts to capture at."""
+
+    target: str = targets.PROGRAMS[0]
+    capture_at: tuple[str, ...] = real.SIDES
+    node_settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of iscsid.conf by name."""
+    is_offloading: bool = False
+
+
+def run(
+    settings: Mapping[str, Any],
+    directory: Path,
+    watch: Watch,
+    say: Say,
+    *,
+    programs: Programs = Programs(),
+    is_forced: bool = False,
+) -> dict[str, Any]:
+    """Runs a workload in guests, writes a capture of each and ``truth.json``, and returns the truth.
+
+    Arguments and errors as of `real.run`; ``say`` gets lines about what is going on.
+    """
+    if len(settings["portals"]) != len(settings["world"]["paths"]):
+        raise InputInvalid(f"{len(settings['world']['paths'])} paths lead to {len(settings['portals'])} targets")
+    require_root()
+    hosts = [INITIATOR, *run_files.targets(len(settings["portals"]))]
+    captured = [host for host in hosts if real.SIDES[host != INITIATOR] in programs.capture_at]
+    names = [run_files.capture_name(host) for host in captured]
+    with run_files.made_in(directory, names, is_forced=is_forced) as files:
+        found = _run(settings, dict(zip(captured, files, strict=True)), watch, say, programs)
+        truth = truth_file.envelope("run") | found
+        truth_file.write(directory / run_files.TRUTH, truth)
+    return truth
+
+
+def _run(
+    settings: Mapping[str, Any], files: Mapping[str, Path], watch: Watch, say: Say, programs: Programs
+) -> dict[str, Any]:
+    with ExitStack() as stack:
+        world = stack.enter_context(up(settings["world"], say, is_offloading=programs.is_offloading))
+        at_initiator, *others = world.guests
+        running = [
+            stack.enter_context(_target(programs.target, world, host, portal))
+            for host, portal in zip(others, settings["portals"], strict=True)
+        ]
+        say("recording")
+        snaplen_bytes = settings["world"].get("snaplen_bytes") or None
+        with ExitStack() as recordings:
+            evidence = {
+                host: recordings.enter_context(recording(guest, files.get(host), snaplen_bytes=snaplen_bytes))
+                for host, guest in world.guests.items()
+            }
+            started_ns = time.time_ns()
+            outcome = _workload(world.guests[at_initiator], running, settings, watch, say, programs)
+            ended_ns = time.time_ns()
+            # the last packets are still in flight
+            time.sleep(_SETTLE_S + real.longest_round_trip_s(settings["world"]))
+    return {
+        "captures": _names(files, at_initiator, others),
+        "settings": {**real.without_secrets(settings), **_described(programs)},
+        "started_ns": started_ns,
+        "ended_ns": ended_ns,
+        **outcome,
+        **real_truth.of_links(world.outside.access, world.outside.paths),
+        **real_truth.of_ends(evidence[at_initiator].samples, [evidence[host].samples for host in others], running),
+        "packet_counts": [evidence[host].packet_count for host in world.guests],
+        "capture_dropped_counts": [evidence[host].dropped_count for host in world.guests],
+        "target_logs": [None for _ in others],
+        "guests": {host: each.as_dict() for host, each in evidence.items()},
+    }
+
+
+def _names(files: Mapping[str, Path], at_initiator: str, others: list[str]) -> dict[str, Any]:
+    name_of = {host: file.name for host, file in files.items()}
+    return {"initiator": name_of.get(at_initiator), "targets": [name_of.get(host) for host in others]}
+
+
+def _described(programs: Programs) -> dict[str, Any]:
+    return {
+        "programs": {"target": programs.target, "initiator": "open-iscsi"},
+        "world_kind": "guests",
+        "acceleration": machine.acceleration().name,
+        "is_offloading": programs.is_offloading,
+    }
+
+
+@contextmanager
+def _target(program: str, world: World, host: str, portal: Mapping[str, Any]) -> Iterator[RunningTarget]:
+    device = (portal.get("targets") or [{}])[0]
+    units = device.get("logical_units") or [{}]
+    chap = portal.get("chap") or {}
+    wanted = targets.Wanted(
+        name=device.get("target_name", peers.TARGET_NAME),
+        address=world.address(host),
+        disk_bytes=[unit.get("size_bytes", _DISK_BYTES) for unit in units],
+        keys=initiator.keys_of(portal.get("keys", {})),
+        accounts=[peers.Account(each["name"], each["secret"]) for each in chap.get("initiators") or []],
+    )
+    with targets.running(program, world.guests[host], wanted) as lun:
+        yield RunningTarget(wanted.address, wanted.port, wanted.name, lun)
+
+
+def _workload(
+    guest: Guest,
+    running: list[RunningTarget],
+    settings: Mapping[str, Any],
+    watch: Watch,
+    say: Say,
+    programs: Programs,
+) -> dict[str, Any]:
+    """Logs in, runs fio, logs out: ``results`` and ``commands`` of the truth."""
+    client = settings["client"]
+    workload, offers = client["workload"], client.get("login", {})
+    chap = offers.get("chap")
+    login = initiator.Login(
+        keys=initiator.keys_of(offers.get("offers", {})),
+        account=peers.Account(chap["name"], chap["secret"]) if chap else None,
+        sessions=workload.get("sessions") or 1,
+        settings=programs.node_settings,
+    )
+    portals = [initiator.Portal(each.portal, each.name) for each in running]
+    with initiator.running(guest, login), initiator.logged_in(guest, portals):
+        found = initiator.disks(guest, portals)
+        parameters = initiator.negotiated(guest)
+        block_bytes = workload.get("block_size_bytes") or 65_536
+        device = initiator.volume(guest, [each[0] for each in found], workload.get("layout") or "stripe", block_bytes)
+        say(f"running fio on {device}")
+        limit_s = (workload.get("duration_ns") or 0) / _SECOND_NS + _LIMIT_S
+        ran = initiator.run_fio(
+            guest, initiator.fio_arguments(device, workload), lambda: watch({"is_running": False}), limit_s
+        )
+    return {
+        "results": ran.results,
+        "cycles": None,
+        "ends": [],
+        "commands": ran.commands,
+        "negotiated": parameters,
+    }
