@@ -19,6 +19,8 @@ from iscsitrace.wording.login_keys import LOGIN_KEYS
 NAME = "iqn.2025-01.org.iscsitrace:guest"
 _OF_CONNECTION = ("MaxRecvDataSegmentLength", "HeaderDigest", "DataDigest")
 _LOGIN_LIMIT_S = 180
+_DISK_LIMIT_S = 30
+_OTHER_INTERFACE = "other"
 _POLL_S = 0.2
 _SLACK_S = 120
 _SECOND_NS = 1_000_000_000
@@ -35,6 +37,8 @@ class Portal:
     text: str
     """``host:port``."""
     name: str
+    is_further: bool = False
+    """One more portal of a target, which SendTargets at another lists: the I/O does not wait for its session."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,18 @@ class Login:
         for key, value in self.keys.items():
             level = "conn[0]" if key in _OF_CONNECTION else "session"
             found[f"node.{level}.iscsi.{key}"] = value
+        found |= self.account_settings() | dict(self.settings)
+        return "".join(f"{name} = {value}\n" for name, value in found.items())
+
+    def account_settings(self) -> dict[str, str]:
+        """The settings of CHAP."""
+        found = {}
         for suffix, account in (("", self.account), ("_in", self.own_account)):
             if account is not None:
                 found["node.session.auth.authmethod"] = "CHAP"
                 found[f"node.session.auth.username{suffix}"] = account.user
                 found[f"node.session.auth.password{suffix}"] = account.secret
-        return "".join(f"{name} = {value}\n" for name, value in (found | dict(self.settings)).items())
+        return found
 
 
 @contextmanager
@@ -86,6 +96,8 @@ _NO_SESSIONS = 21
 def logged_in(guest: Guest, portals: Sequence[Portal], *, is_discovering: bool = True) -> Iterator[None]:
     """Sessions with targets, which end with the block: found by SendTargets, or known."""
     for portal in portals:
+        if portal.is_further:
+            continue
         at = ("-p", portal.text)
         if is_discovering:
             guest.run("iscsiadm", "-m", "discovery", "-t", "sendtargets", *at, limit_s=_LOGIN_LIMIT_S)
@@ -93,11 +105,34 @@ def logged_in(guest: Guest, portals: Sequence[Portal], *, is_discovering: bool =
             guest.run("iscsiadm", "-m", "node", "-T", portal.name, *at, "-o", "new", limit_s=_LOGIN_LIMIT_S)
     try:
         for portal in portals:
-            guest.run(*_node(portal), "--login", limit_s=_LOGIN_LIMIT_S)
+            guest.run(*_node(portal), "--login", limit_s=_LOGIN_LIMIT_S, is_checked=not portal.is_further)
         yield
     finally:
         with suppress(ToolMissing):
             guest.run("iscsiadm", "-m", "node", "-U", "all", limit_s=_LOGIN_LIMIT_S, is_checked=False)
+
+
+@contextmanager
+def logged_in_as(guest: Guest, portal: Portal, name: str) -> Iterator[str]:
+    """One more session with a target while the block runs, under another initiator name; its disk."""
+    before = set(_disks(guest).get(portal.name, ()))
+    interface = ("iscsiadm", "-m", "iface", "-I", _OTHER_INTERFACE)
+    guest.run(*interface, "-o", "new")
+    guest.run(*interface, "-o", "update", "-n", "iface.transport_name", "-v", "tcp")
+    guest.run(*interface, "-o", "update", "-n", "iface.initiatorname", "-v", name)
+    node = (*_node(portal), "-I", _OTHER_INTERFACE)
+    guest.run(*node, "-o", "new")
+    guest.run(*node, "--login", limit_s=_LOGIN_LIMIT_S)
+    try:
+        end = time.monotonic() + _DISK_LIMIT_S
+        while not (new := [each for each in _disks(guest).get(portal.name, ()) if each not in before]):
+            if time.monotonic() > end:
+                raise ToolMissing(f"open-iscsi made no disk of the session of {name} within {_DISK_LIMIT_S} s")
+            time.sleep(_POLL_S)
+        yield new[0]
+    finally:
+        with suppress(ToolMissing):
+            guest.run(*node, "--logout", limit_s=_LOGIN_LIMIT_S, is_checked=False)
 
 
 def _node(portal: Portal) -> tuple[str, ...]:

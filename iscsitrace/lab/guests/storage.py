@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from iscsitrace.lab.guests.machine import Guest
 
-_SECTOR_BYTES = 512
-_KIB = 1024
+SECTOR_BYTES = 512
+_LOOPS = 64
 
 
 def device(number: int) -> str:
@@ -21,16 +21,22 @@ def device(number: int) -> str:
 
 def make(guest: Guest, sizes_bytes: Sequence[int]) -> None:
     """Makes the disks of a guest."""
-    most_kib = -(-max(sizes_bytes) // _KIB)
-    lines = [f"modprobe brd rd_nr={len(sizes_bytes)} rd_size={most_kib} max_part=0", "modprobe dm-mod"]
+    lines = [f"modprobe loop max_loop={_LOOPS}", "modprobe dm-mod"]
     for number, size_bytes in enumerate(sizes_bytes):
+        # a file in memory: unlike a RAM disk of the kernel, it can be unmapped
+        lines += [f"truncate -s {size_bytes} /run/disk{number}", f"losetup {backing(number)} /run/disk{number}"]
         lines.append(f"dmsetup create disk{number} --table '{linear(number, size_bytes)}'")
     guest.shell("\n".join(lines))
 
 
+def backing(number: int) -> str:
+    """The device below a disk's mapper."""
+    return f"/dev/loop{number}"
+
+
 def linear(number: int, size_bytes: int) -> str:
     """The table of a disk that works."""
-    return f"0 {size_bytes // _SECTOR_BYTES} linear /dev/ram{number} 0"
+    return f"0 {size_bytes // SECTOR_BYTES} linear {backing(number)} 0"
 
 
 def change(guest: Guest, number: int, table: str) -> None:

@@ -20,6 +20,7 @@ PROGRAMS = ("lio", "tgt")
 _LIO_LIMIT_S = 120
 _CONFIGURATION = "/run/lio.json"
 _FABRIC = "/sys/kernel/config/target/iscsi"
+_STORAGE = "/sys/kernel/config/target/core"
 
 
 @dataclass(frozen=True)
@@ -48,24 +49,87 @@ def running(program: str, guest: Guest, wanted: Wanted) -> Iterator[int]:
         _start_lio(guest, wanted)
         yield 0
     else:
-        with _tgt(guest, wanted):
+        with tgt(guest, wanted):
             yield 1
 
 
 def stop_lio(guest: Guest, name: str) -> None:
     """LIO ends the sessions of a target and accepts no more."""
-    guest.shell(f"echo 0 > {_FABRIC}/{name}/tpgt_1/enable")
+    guest.shell(f"echo 0 > {_group(name)}/enable")
 
 
 def restart_lio(guest: Guest, name: str) -> None:
     """LIO accepts sessions of a target again."""
-    guest.shell(f"echo 1 > {_FABRIC}/{name}/tpgt_1/enable")
+    guest.shell(f"echo 1 > {_group(name)}/enable")
 
 
-def remove_lun(guest: Guest, name: str, lun: int) -> None:
-    """LIO no longer has a LUN, while sessions go on."""
-    folder = f"{_FABRIC}/{name}/tpgt_1/lun/lun_{lun}"
-    guest.shell(f"find {folder} -maxdepth 1 -type l -exec rm {{}} +; rmdir {folder}")
+def stop_tgt(guest: Guest) -> None:
+    """Kills tgtd: it ignores SIGTERM."""
+    guest.run("pkill", "-KILL", "-x", "tgtd")
+
+
+def remove_disk(guest: Guest, program: str, name: str, disk: int) -> None:
+    """A target no longer has a disk, while sessions go on."""
+    if program == "lio":
+        folder = f"{_group(name)}/lun/lun_{disk}"
+        guest.shell(f"find {folder} -maxdepth 1 -type l -exec rm {{}} +; rmdir {folder}")
+    else:
+        _administer(guest, "logicalunit", "delete", "--tid", "1", "--lun", str(disk + 1), "--force")
+
+
+def allow_unmap(guest: Guest, program: str, disk: int) -> None:
+    """A disk can be unmapped, and its commands say so."""
+    if program == "lio":
+        guest.shell(f"echo 1 > {_STORAGE}/iblock_*/disk{disk}/attrib/emulate_tpu")
+    else:
+        _administer(
+            guest, "logicalunit", "update", "--tid", "1", "--lun", str(disk + 1), "--params", "thin_provisioning=1"
+        )
+
+
+def require_account(guest: Guest, program: str, name: str, account: peers.Account) -> None:
+    """A target that serves anybody asks for CHAP from now on."""
+    if program == "lio":
+        guest.shell(
+            f"""
+            echo 1 > {_group(name)}/attrib/authentication
+            printf %s {account.user} > {_group(name)}/auth/userid
+            printf %s {account.secret} > {_group(name)}/auth/password
+            """
+        )
+    else:
+        _administer(guest, "account", "new", "--user", account.user, "--password", account.secret)
+        _administer(guest, "account", "bind", "--tid", "1", "--user", account.user)
+
+
+def admit_only(guest: Guest, program: str, name: str, initiator: str) -> None:
+    """A target that serves anybody admits one initiator name from now on."""
+    if program == "lio":
+        group = _group(name)
+        guest.shell(
+            f"echo 0 > {group}/attrib/cache_dynamic_acls; echo 0 > {group}/attrib/generate_node_acls;"
+            f" mkdir {group}/acls/{initiator}"
+        )
+    else:
+        _administer(guest, "target", "unbind", "--tid", "1", "--initiator-address", "ALL")
+        _administer(guest, "target", "bind", "--tid", "1", "--initiator-name", initiator)
+
+
+def add_portal(guest: Guest, program: str, wanted: Wanted, port: int) -> None:
+    """A target is also at another port, which SendTargets lists."""
+    portal = places.portal(wanted.address, port)
+    if program == "lio":
+        guest.shell(f"mkdir {_group(wanted.name)}/np/{portal}")
+    else:
+        _administer(guest, "portal", "new", "--param", f"portal={portal}")
+
+
+def _group(name: str) -> str:
+    return f"{_FABRIC}/{name}/tpgt_1"
+
+
+def _administer(guest: Guest, mode: str, operation: str, *words: str) -> None:
+    guest.run("tgtadm", "--lld", "iscsi", "--mode", mode, "--op", operation, *words)
 
 
 def _start_lio(guest: Guest, wanted: Wanted) -> None:
@@ -134,7 +198,8 @@ def _chap(account: peers.Account, own: peers.Account | None) -> dict[str, str]:
 
 
 @contextmanager
-def _tgt(guest: Guest, wanted: Wanted) -> Iterator[None]:
+def tgt(guest: Guest, wanted: Wanted) -> Iterator[None]:
+    """tgtd with a target while the block runs."""
     portal = places.portal(wanted.address, wanted.port)
     # it ignores SIGTERM
     with guest.started("tgtd", "-f", "--iscsi", f"portal={portal}", stop_signal=signal.SIGKILL) as process:

@@ -1,0 +1,100 @@
+"""A fault of a run in guests: its kind, its details, and what begins and ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from iscsitrace.errors import InputInvalid, ToolMissing
+from iscsitrace.lab.guests.hosts import Hosts
+from iscsitrace.lab.settings.kinds import TEXT, TIME, Kind, Value
+
+Details = Mapping[str, Any]
+"""Values by name: times in ns, sizes in bytes."""
+Effect = Callable[[Hosts, Details], AbstractContextManager[object]]
+"""Begins a fault when it is entered, and ends it when it is left."""
+
+
+class FaultImpossible(ToolMissing):
+    """A fault that cannot be set up. A run that expects failures does not expect this one."""
+
+
+@dataclass(frozen=True)
+class Detail:
+    """A detail of a kind of fault."""
+
+    kind: Kind
+    default: str
+    """As it is typed."""
+
+
+def _no_effect(_: Hosts, __: Details) -> AbstractContextManager[object]:
+    return nullcontext()
+
+
+@dataclass(frozen=True)
+class FaultKind:
+    """A kind of fault."""
+
+    name: str
+    meaning: str
+    """In one sentence."""
+    on: str
+    """The host that it acts on, unless it says otherwise: ``initiator`` or ``target``."""
+    effect: Effect = _no_effect
+    """None in a fault of the capture alone."""
+    own: Mapping[str, Detail] = field(default_factory=dict)
+    lasts: str | None = None
+    """How long it lasts, in one that is timed during the I/O, as it is typed. None: it begins before the login, and
+    lasts for the whole run.
+    """
+    node_settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of iscsid.conf that it needs, unless the run has others."""
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it begins during the I/O, and not before the login."""
+        return self.lasts is not None
+
+    @property
+    def details(self) -> dict[str, Detail]:
+        """All its details: ``on`` is the host, ``at`` the time after the first I/O, ``for`` how long it lasts."""
+        found = {"on": Detail(TEXT, self.on)}
+        if self.lasts is not None:
+            found |= {"at": Detail(TIME, "1s"), "for": Detail(TIME, self.lasts)}
+        return found | dict(self.own)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault of a run."""
+
+    kind: FaultKind
+    details: Details
+
+    @property
+    def host(self) -> str:
+        """The name of the host that it acts on."""
+        return str(self.details["on"])
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the truth, without its times."""
+        details = {name: value for name, value in self.details.items() if name != "on"}
+        return {"name": self.kind.name, "host": self.host, "details": details}
+
+
+def fault(kind: FaultKind, typed: Mapping[str, str]) -> Fault:
+    """A fault with some details as they are typed, and the defaults of the others; InputInvalid for wrong ones."""
+    known = kind.details
+    if unknown := [name for name in typed if name not in known]:
+        raise InputInvalid(f"{kind.name} has no detail {unknown[0]}; it has {', '.join(known)}")
+    return Fault(kind, {name: _value(kind, name, detail, typed) for name, detail in known.items()})
+
+
+def _value(kind: FaultKind, name: str, detail: Detail, typed: Mapping[str, str]) -> Value:
+    value = detail.kind.parse(typed.get(name, detail.default))
+    if value is None:
+        raise InputInvalid(f"{kind.name}: {name}={typed[name]} is not {detail.kind.needed}")
+    return value

@@ -1,0 +1,173 @@
+"""The faults of a run in guests: all kinds by name, and how a run begins and ends its own.
+
+Some are set up before the login and last for the whole run; the others begin and end during the I/O, one thread beside
+the workload.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from iscsitrace.errors import InputInvalid, ToolMissing
+from iscsitrace.lab.guests import access_faults, fault, network_faults, program_faults, storage_faults
+from iscsitrace.lab.guests.fault import Fault, FaultImpossible
+from iscsitrace.lab.guests.hosts import Hosts
+
+KINDS = {
+    kind.name: kind
+    for kind in (*network_faults.KINDS, *program_faults.KINDS, *storage_faults.KINDS, *access_faults.KINDS)
+}
+_SECOND_NS = 1_000_000_000
+_POLL_S = 0.1
+
+
+def parse(text: str) -> Fault:
+    """A fault as it is typed: ``black-out,at=2s,for=12s``. InputInvalid lists what there is."""
+    name, *rest = text.split(",")
+    if name not in KINDS:
+        raise InputInvalid(f"no fault is named {name!r}; there are {', '.join(sorted(KINDS))}")
+    typed = {}
+    for each in rest:
+        detail, separator, value = each.partition("=")
+        if not separator:
+            raise InputInvalid(f"{name}: {each!r} is not like NAME=VALUE; it has {', '.join(KINDS[name].details)}")
+        typed[detail] = value
+    return fault.fault(KINDS[name], typed)
+
+
+def node_settings(faults: Sequence[Fault]) -> dict[str, str]:
+    """The settings of iscsid.conf that faults need."""
+    return {name: value for each in faults for name, value in each.kind.node_settings.items()}
+
+
+def capture_limits(faults: Sequence[Fault], host: str) -> dict[str, int]:
+    """The arguments ``snaplen_bytes`` and ``buffer_kib`` of a host's recording that faults limit."""
+    found = {}
+    for each in faults:
+        if each.host == host and each.kind.name == "snaplen":
+            found["snaplen_bytes"] = each.details["bytes"]
+        if each.host == host and each.kind.name == "capture-drops":
+            found["buffer_kib"] = max(1, each.details["buffer"] // 1024)
+    return found
+
+
+def require_hosts(faults: Sequence[Fault], names: Sequence[str]) -> None:
+    """InputInvalid for a fault of a host that the run does not have."""
+    for each in faults:
+        if each.host not in names:
+            raise InputInvalid(f"{each.kind.name}: there is no host {each.host!r}; there are {', '.join(names)}")
+
+
+@dataclass
+class Occurrence:
+    """A fault and when it was there, in ns since 1970 on this machine's clock; None if it did not begin or end.
+
+    The times enclose it: it begins soon after the first, and has ended before the second.
+    """
+
+    fault: Fault
+    began_ns: int | None = None
+    ended_ns: int | None = None
+
+    def begin(self, hosts: Hosts) -> AbstractContextManager[object]:
+        """Begins it; the result ends it."""
+        self.began_ns = time.time_ns()
+        effect = self.fault.kind.effect(hosts, self.fault.details)
+        try:
+            effect.__enter__()
+        except FaultImpossible:
+            raise
+        except ToolMissing as error:
+            raise FaultImpossible(f"{self.fault.kind.name}: {error}") from error
+        return effect
+
+    def end(self, effect: AbstractContextManager[object]) -> None:
+        """Ends it."""
+        effect.__exit__(None, None, None)
+        self.ended_ns = time.time_ns()
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the truth."""
+        return {**self.fault.as_dict(), "began_ns": self.began_ns, "ended_ns": self.ended_ns}
+
+
+@contextmanager
+def lasting(hosts: Hosts, occurrences: Sequence[Occurrence]) -> Iterator[None]:
+    """Faults that are there from before the login while the block runs."""
+    with ExitStack() as stack:
+        for each in occurrences:
+            if not each.fault.kind.is_timed:
+                stack.callback(each.end, each.begin(hosts))
+        yield
+
+
+@contextmanager
+def timed(hosts: Hosts, occurrences: Sequence[Occurrence]) -> Iterator[None]:
+    """Faults that begin and end while the block runs, from its first I/O on; those that are left end with it."""
+    wanted = [each for each in occurrences if each.fault.kind.is_timed]
+    if not wanted:
+        yield
+        return
+    is_over, failures = threading.Event(), []
+    completed_at_start = _io_count(hosts)
+
+    def run() -> None:
+        try:
+            while _io_count(hosts) == completed_at_start:
+                if is_over.wait(_POLL_S):
+                    return
+            _run(hosts, wanted, is_over)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="faults", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+        if failures:
+            raise failures[0]
+
+
+def _run(hosts: Hosts, occurrences: Sequence[Occurrence], is_over: threading.Event) -> None:
+    """Begins and ends each in its time; when the workload is over, ends at once those that have begun."""
+    start = time.monotonic()
+    steps: list[tuple[float, int, Callable[[], None]]] = []
+    begun: dict[int, AbstractContextManager[object]] = {}
+
+    def step(number: int) -> Callable[[], None]:
+        def begin_or_end() -> None:
+            if number in begun:
+                occurrences[number].end(begun.pop(number))
+            else:
+                begun[number] = occurrences[number].begin(hosts)
+
+        return begin_or_end
+
+    for number, each in enumerate(occurrences):
+        at_s, for_s = (each.fault.details[name] / _SECOND_NS for name in ("at", "for"))
+        steps += [(at_s, number, step(number)), (at_s + for_s, number, step(number))]
+    try:
+        for at_s, _, act in sorted(steps, key=lambda each: each[:2]):
+            if is_over.wait(max(0.0, start + at_s - time.monotonic())):
+                break
+            act()
+    finally:
+        for number, effect in begun.items():
+            occurrences[number].end(effect)
+
+
+def _io_count(hosts: Hosts) -> list[str]:
+    """The I/Os of the workload's device that have begun or completed."""
+    name = re.sub("^/dev/", "", hosts.device)
+    fields = hosts.initiator.read(f"/sys/block/{name}/stat").decode().split()
+    # reads, writes, and those in flight
+    return [fields[0], fields[4], fields[8]]

@@ -1,0 +1,193 @@
+"""Faults of a target's storage: errors, slowness, no room, a LUN that is removed, commands that get stuck, UNMAP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from iscsitrace.lab.guests import storage, targets
+from iscsitrace.lab.guests.fault import Detail, Details, FaultImpossible, FaultKind
+from iscsitrace.lab.guests.hosts import Hosts
+from iscsitrace.lab.settings.kinds import COUNT, SIZE, TEXT, TIME, one_of
+
+_MS = 1_000_000
+_S = 1_000_000_000
+_DISK = {"disk": Detail(COUNT, "0")}
+_THIN_BLOCK_SECTORS = 128
+
+
+@contextmanager
+def _changed(hosts: Hosts, details: Details, table: str) -> Iterator[None]:
+    """A disk has another table of the device mapper for a while."""
+    guest, disk = hosts.guests[details["on"]], details["disk"]
+    storage.change(guest, disk, table)
+    try:
+        yield
+    finally:
+        storage.change(guest, disk, storage.linear(disk, _size_bytes(hosts, details)))
+
+
+def _size_bytes(hosts: Hosts, details: Details) -> int:
+    sizes = hosts.wanted[details["on"]].disk_bytes
+    if details["disk"] >= len(sizes):
+        raise FaultImpossible(f"{details['on']} has {len(sizes)} disks: there is no disk {details['disk']}")
+    return sizes[details["disk"]]
+
+
+def _sectors(hosts: Hosts, details: Details) -> int:
+    return _size_bytes(hosts, details) // storage.SECTOR_BYTES
+
+
+@contextmanager
+def _errors(hosts: Hosts, details: Details) -> Iterator[None]:
+    first, last = _range(details["sectors"], _sectors(hosts, details))
+    backing, total = storage.backing(details["disk"]), _sectors(hosts, details)
+    lines = [f"0 {first} linear {backing} 0"] if first else []
+    lines.append(f"{first} {last + 1 - first} error")
+    if last + 1 < total:
+        lines.append(f"{last + 1} {total - last - 1} linear {backing} {last + 1}")
+    with _changed(hosts, details, "\n".join(lines)):
+        yield
+
+
+def _range(text: str, total: int) -> tuple[int, int]:
+    """The first and last sector of ``all``, or of ``100-199``."""
+    if text == "all":
+        return 0, total - 1
+    words = text.split("-")
+    if len(words) == 2 and all(word.isdecimal() for word in words) and int(words[0]) <= int(words[1]) < total:
+        return int(words[0]), int(words[1])
+    raise FaultImpossible(f"sectors={text} is neither all nor a range like 0-2047 within {total} sectors")
+
+
+@contextmanager
+def _flaky(hosts: Hosts, details: Details) -> Iterator[None]:
+    up, down = (max(1, details[name] // _S) for name in ("up", "down"))
+    hosts.guests[details["on"]].run("modprobe", "dm-flakey")
+    table = f"0 {_sectors(hosts, details)} flakey {storage.backing(details['disk'])} 0 {up} {down}"
+    with _changed(hosts, details, table):
+        yield
+
+
+@contextmanager
+def _slow(hosts: Hosts, details: Details) -> Iterator[None]:
+    delay_ms = details["by"] // _MS
+    read, write = (delay_ms if details["operation"] in {name, "all"} else 0 for name in ("read", "write"))
+    with _changed(hosts, details, _delay_table(hosts, details, read, write)):
+        yield
+
+
+def _delay_table(hosts: Hosts, details: Details, read_ms: int, write_ms: int) -> str:
+    hosts.guests[details["on"]].run("modprobe", "dm-delay")
+    backing = storage.backing(details["disk"])
+    return f"0 {_sectors(hosts, details)} delay {backing} 0 {read_ms} {backing} 0 {write_ms}"
+
+
+@contextmanager
+def _full(hosts: Hosts, details: Details) -> Iterator[None]:
+    """The disk becomes a thin volume in a pool without enough room: what it held is hidden."""
+    guest, disk = hosts.guests[details["on"]], details["disk"]
+    sectors = _sectors(hosts, details)
+    pool_sectors = -(-details["bytes"] // storage.SECTOR_BYTES // _THIN_BLOCK_SECTORS) * _THIN_BLOCK_SECTORS
+    guest.shell(
+        f"""
+        modprobe dm-thin-pool
+        truncate -s 4M /run/pool-map
+        truncate -s {pool_sectors * storage.SECTOR_BYTES} /run/pool-data
+        map=$(losetup --show -f /run/pool-map) data=$(losetup --show -f /run/pool-data)
+        dmsetup create pool --table "0 {pool_sectors} thin-pool $map $data {_THIN_BLOCK_SECTORS} 0 1 error_if_no_space"
+        dmsetup message pool 0 'create_thin 0'
+        """
+    )
+    with _changed(hosts, details, f"0 {sectors} thin /dev/mapper/pool 0"):
+        yield
+
+
+@contextmanager
+def _stuck(hosts: Hosts, details: Details) -> Iterator[None]:
+    guest, disk = hosts.guests[details["on"]], f"disk{details['disk']}"
+    seconds = max(1, details["timeout"] // _S)
+    hosts.initiator.shell(f"for limit in /sys/block/sd*/device/timeout; do echo {seconds} >$limit; done")
+    guest.run("dmsetup", "suspend", "--noflush", "--nolockfs", disk)
+    try:
+        yield
+    finally:
+        guest.run("dmsetup", "resume", disk)
+
+
+@contextmanager
+def _removed(hosts: Hosts, details: Details) -> Iterator[None]:
+    host = details["on"]
+    _size_bytes(hosts, details)
+    targets.remove_disk(hosts.guests[host], hosts.program, hosts.wanted[host].name, details["disk"])
+    # for good: an initiator does not look for it again
+    yield
+
+
+@contextmanager
+def _slow_unmap(hosts: Hosts, details: Details) -> Iterator[None]:
+    targets.allow_unmap(hosts.guests[details["on"]], hosts.program, details["disk"])
+    initiator, device = hosts.initiator, hosts.device
+    with _changed(hosts, details, _delay_table(hosts, details, 0, details["by"] // _MS)):
+        limit_s = 60 + 10 * details["by"] / _S * details["count"]
+        script = f"for n in $(seq {details['count']}); do sg_unmap --lba=0x40000 --num={details['blocks']} {device}; done"
+        initiator.shell(script, limit_s=limit_s)
+        yield
+
+
+KINDS = (
+    FaultKind(
+        "storage-errors",
+        "A disk of a target fails every I/O, or that to some sectors.",
+        "target",
+        _errors,
+        {**_DISK, "sectors": Detail(TEXT, "all")},
+        lasts="2s",
+    ),
+    FaultKind(
+        "storage-flaky",
+        "A disk of a target works and fails by turns, some seconds each.",
+        "target",
+        _flaky,
+        {**_DISK, "up": Detail(TIME, "1s"), "down": Detail(TIME, "1s")},
+        lasts="6s",
+    ),
+    FaultKind(
+        "storage-slow",
+        "A disk of a target takes longer for every I/O, or for reads or writes only.",
+        "target",
+        _slow,
+        {**_DISK, "by": Detail(TIME, "50ms"), "operation": Detail(one_of("all", "read", "write"), "all")},
+        lasts="5s",
+    ),
+    FaultKind(
+        "storage-full",
+        "A thin-provisioned disk of a target has room for so many bytes only.",
+        "target",
+        _full,
+        {**_DISK, "bytes": Detail(SIZE, "512K")},
+        lasts="30s",
+    ),
+    FaultKind(
+        "stuck-command",
+        "A disk of a target answers no I/O, and the initiator's commands time out: it aborts them and resets.",
+        "target",
+        _stuck,
+        {**_DISK, "timeout": Detail(TIME, "5s")},
+        lasts="15s",
+        node_settings={
+            "node.session.err_timeo.abort_timeout": "3",
+            "node.session.err_timeo.lu_reset_timeout": "3",
+            "node.session.err_timeo.tgt_reset_timeout": "3",
+        },
+    ),
+    FaultKind("lun-removed", "A target no longer has a LUN, while the session goes on.", "target", _removed, _DISK, "0s"),
+    FaultKind(
+        "slow-unmap",
+        "The initiator sends UNMAP commands, for each of which the disk takes long.",
+        "target",
+        _slow_unmap,
+        {**_DISK, "by": Detail(TIME, "500ms"), "blocks": Detail(COUNT, "2048"), "count": Detail(COUNT, "3")},
+        lasts="0s",
+    ),
+)
