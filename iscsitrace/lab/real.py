@@ -26,6 +26,7 @@ from typing import Any
 from iscsitrace.errors import InputInvalid, TrafficImpossible
 from iscsitrace.lab import actors, real_truth, run_files, truth_file
 from iscsitrace.lab.actors import Watch
+from iscsitrace.lab.guard import guarding
 from iscsitrace.lab.interfaces import Pair, Plan
 from iscsitrace.lab.link_process import RunningLink, linked
 from iscsitrace.lab.namespaces import EndSettings, Namespace, network, require_root
@@ -105,6 +106,7 @@ def up(settings: Mapping[str, Any], *, is_bypassed: bool = False, has_guests: bo
         ends = {host: replace(end, is_guest=True) for host, end in ends.items()}
     cables = _cables(ends, targets, has_access=access is not None)
     with ExitStack() as stack:
+        stack.enter_context(guarding())
         made = stack.enter_context(network(ends, cable="veth" if is_bypassed else "tap", cables=cables))
         wanted = [] if is_bypassed else [*([access] if access else []), *paths]
         links = [

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,59 @@ _TARGET_OPTIONS = {"--lun", "--name", "--chap"}
 _INITIATOR_OPTIONS = {"--block-size", "--queue-depth", "--seconds", "--random"}
 _CAPTURED = {"both": ("initiator", "target"), "none": ()}
 _BYPASS = option("--bypass", "is_bypassed", is_flag=True, help="Connect the hosts by veth pairs, without links.")
+# what open-iscsi, LIO and tgt take in guests
+_WORKLOAD_OF_GUESTS = {
+    *("--block-size", "--system-call-size", "--queue-depth", "--bytes", "--seconds", "--random", "--read-share"),
+    *("--think-time", "--start-lba", "--span", "--sessions", "--stripe", "--mirror"),
+}
+_TARGET_OF_GUESTS = {*_TARGET_OPTIONS, "--target-key"}
+_NAMESPACES, _GUESTS = "namespaces", "guests"
+_WORLD = click.option(
+    "--world",
+    "world_kind",
+    type=click.Choice((_NAMESPACES, _GUESTS)),
+    default=_NAMESPACES,
+    show_default=True,
+    help="Hosts: network namespaces of this machine's kernel, or virtual machines with Debian's kernel (QEMU), "
+    "open-iscsi, LIO and tgt.",
+)
+
+
+def _node_settings(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for each in values:
+        name, equals, value = each.partition("=")
+        if not equals or not name.startswith("node."):
+            raise click.BadParameter(
+                f"{each!r} is not a setting like node.session.timeo.replacement_timeout=5", ctx, param
+            )
+        found[name] = value
+    return found
+
+
+def _of_guests(**values: Any) -> dict[str, Any]:
+    return values
+
+
+GUESTS = Section(
+    "Guests",
+    _of_guests,
+    option(
+        "--offloads",
+        "is_offloading",
+        is_flag=True,
+        help="Keep segmentation and receive offloads of the guests' "
+        "network cards on: captures then have packets larger than on a wire.",
+    ),
+    option(
+        "--node-setting",
+        "node_settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=_node_settings,
+        help="A setting of open-iscsi, like node.session.timeo.replacement_timeout=5. Repeatable.",
+    ),
+)
 
 PROGRAMS = settings_section(
     "Real world", "target.program", "initiator.program", "initiator.driver", "initiator.receive"
@@ -104,12 +158,20 @@ def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, **v
 
 @click.command(
     cls=SectionedCommand,
-    sections=(*run_options.SECTIONS, PROGRAMS, CAPTURES, PACKETS),
+    sections=(*run_options.SECTIONS, PROGRAMS, CAPTURES, PACKETS, GUESTS),
     epilog="Example:  iscsitrace lab run read --one-way-delay 8ms --rate 320Mbit --block-size 128K --bytes 16M -o DIR",
 )
+@_WORLD
 @run_options.takes_run
 def run(
-    operation: str, directory: Path, is_forced: bool, seed: int, is_json: bool, no_progress: bool, **values: Any
+    operation: str,
+    directory: Path,
+    is_forced: bool,
+    seed: int,
+    is_json: bool,
+    no_progress: bool,
+    world_kind: str,
+    **values: Any,
 ) -> None:
     """Run a workload over the kernel's TCP and emulated links, in real time, with the options of simulate.
 
@@ -123,17 +185,23 @@ def run(
     With the name of an experiment instead of an operation it runs the experiment: see `iscsitrace lab list`, and
     `iscsitrace lab run NAME --help`.
     """
-    from iscsitrace.lab import real
-
     programs = structs.programs_of(PROGRAMS.take(values))
-    if programs["target"] != "iscsitrace":
-        run_options.refuse((DEVICE, TARGET), _TARGET_OPTIONS, programs["target"])
-    if programs["initiator"] != "iscsitrace":
-        run_options.refuse((WORKLOAD, KEYS), _INITIATOR_OPTIONS, programs["initiator"])
-        run_options.refuse((PROGRAMS,), {"--target-program", "--initiator-program"}, programs["initiator"])
+    target, initiator = programs.get("target", "iscsitrace"), programs.get("initiator", "iscsitrace")
+    if world_kind == _GUESTS:
+        run_options.refuse((DEVICE, TARGET), _TARGET_OF_GUESTS, _GUESTS)
+        run_options.refuse((WORKLOAD,), _WORKLOAD_OF_GUESTS, _GUESTS)
+        run_options.refuse((PROGRAMS,), {"--target-program", "--initiator-program"}, _GUESTS)
+        run_options.refuse((CAPTURES,), {"--capture"}, _GUESTS)
+    else:
+        run_options.refuse((GUESTS,), set(), _NAMESPACES)
+        if target != "iscsitrace":
+            run_options.refuse((DEVICE, TARGET), _TARGET_OPTIONS, target)
+        if initiator != "iscsitrace":
+            run_options.refuse((WORKLOAD, KEYS), _INITIATOR_OPTIONS, initiator)
+            run_options.refuse((PROGRAMS,), {"--target-program", "--initiator-program"}, initiator)
     if values["is_bypassed"]:
         run_options.refuse((LINK, PATHS), {"--targets"}, "a bypass")
-    programs |= CAPTURES.take(values)
+    captures, of_guests = CAPTURES.take(values), GUESTS.take(values)
     settings = run_options.run_settings(operation, seed, values)
     settings["client"]["workload"] = lasting(settings["client"]["workload"])
     settings["world"] |= structs.fields_of_world(PACKETS.take(values))
@@ -146,13 +214,29 @@ def run(
             progress.show_workload(seen)
             return wish.is_there
 
-        truth = real.run(settings, directory, watch, programs=real.Programs(**programs), is_forced=is_forced)
+        if world_kind == _GUESTS:
+            from iscsitrace.lab.guests import world
+
+            world.require_possible(programs, settings)
+            chosen = {"target": programs["target"]} if "target" in programs else {}
+            in_guests = world.Programs(**chosen, capture_at=captures["capture_at"], **of_guests)
+            truth = world.run(settings, directory, watch, _say(is_json), programs=in_guests, is_forced=is_forced)
+        else:
+            from iscsitrace.lab import real
+
+            in_namespaces = real.Programs(**programs, **captures)
+            truth = real.run(settings, directory, watch, programs=in_namespaces, is_forced=is_forced)
     if is_json:
         show_json(run_results.describe(truth))
     else:
         run_results.show(truth, directory)
     if run_results.is_ours(truth):
         initiator_results.end(truth["results"])
+
+
+def _say(is_json: bool) -> Callable[[str], None]:
+    """Shows a line about what is going on, beside a document on stderr."""
+    return lambda line: click.echo(line, err=is_json)
 
 
 class _Lab(click.Group):

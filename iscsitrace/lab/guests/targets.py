@@ -151,7 +151,8 @@ def lio_configuration(wanted: Wanted) -> dict[str, Any]:
     count = len(wanted.disk_bytes)
     names = wanted.initiators
     luns = [{"index": number, "storage_object": f"/backstores/block/disk{number}"} for number in range(count)]
-    portal = {"ip_address": wanted.address, "port": wanted.port, "iser": False, "offload": False}
+    address = f"[{wanted.address}]" if ":" in wanted.address else wanted.address
+    portal = {"ip_address": address, "port": wanted.port, "iser": False, "offload": False}
     attributes = {
         "authentication": int(bool(wanted.accounts)),
         "generate_node_acls": int(names is None),

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.lab import namespaces, peers, real, real_truth, run_files, truth_file
+from iscsitrace.lab import actors, namespaces, peers, real, real_truth, run_files, truth_file
 from iscsitrace.lab.actors import RunningTarget, Watch
 from iscsitrace.lab.guests import image, initiator, machine, targets
 from iscsitrace.lab.guests.evidence import recording
@@ -29,6 +29,8 @@ from iscsitrace.lab.run_files import INITIATOR
 
 Say = Callable[[str], None]
 """Gets a line about what is going on."""
+
+INITIATOR_PROGRAM = "open-iscsi"
 
 _MEMORY_MIB = 512
 _SETTLE_S = 0.3
@@ -77,7 +79,8 @@ def up(settings: Mapping[str, Any], say: Say, *, is_offloading: bool = False) ->
 
 
 def _set_up(guest: Guest, outside: real.World, host: str, settings: namespaces.EndSettings) -> None:
-    """Addresses, routes and neighbours, TCP, and the network card of a guest."""
+    """Clock, addresses, routes and neighbours, TCP, and the network card of a guest."""
+    guest.run("date", "--utc", "--set", f"@{time.time():.6f}")
     algorithm = settings.congestion_control or "cubic"
     values = namespaces.sysctls(settings) | {"net.ipv4.tcp_congestion_control": algorithm}
     guest.run("modprobe", "-a", f"tcp_{algorithm}", "tcp_diag", "inet_diag", is_checked=False)
@@ -100,6 +103,16 @@ class Programs:
     is_offloading: bool = False
 
 
+def require_possible(named: Mapping[str, str], settings: Mapping[str, Any]) -> None:
+    """InputInvalid for programs that guests do not have, and for a workload that these do not run."""
+    if (wrong := named.get("initiator", INITIATOR_PROGRAM)) != INITIATOR_PROGRAM:
+        raise InputInvalid(f"the initiator of a guest is {INITIATOR_PROGRAM}, not {wrong}")
+    if (wrong := named.get("target", targets.PROGRAMS[0])) not in targets.PROGRAMS:
+        raise InputInvalid(f"the target of a guest is {' or '.join(targets.PROGRAMS)}, not {wrong}")
+    if actors.is_bulk(settings):
+        raise InputInvalid("a transfer over bare sockets is between our own programs, not in guests")
+
+
 def run(
     settings: Mapping[str, Any],
     directory: Path,
@@ -115,6 +128,7 @@ def run(
     """
     if len(settings["portals"]) != len(settings["world"]["paths"]):
         raise InputInvalid(f"{len(settings['world']['paths'])} paths lead to {len(settings['portals'])} targets")
+    require_possible({"target": programs.target}, settings)
     require_root()
     hosts = [INITIATOR, *run_files.targets(len(settings["portals"]))]
     captured = [host for host in hosts if real.SIDES[host != INITIATOR] in programs.capture_at]
@@ -170,7 +184,7 @@ def _names(files: Mapping[str, Path], at_initiator: str, others: list[str]) -> d
 
 def _described(programs: Programs) -> dict[str, Any]:
     return {
-        "programs": {"target": programs.target, "initiator": "open-iscsi"},
+        "programs": {"target": programs.target, "initiator": INITIATOR_PROGRAM},
         "world_kind": "guests",
         "acceleration": machine.acceleration().name,
         "is_offloading": programs.is_offloading,

@@ -263,9 +263,8 @@ _INITIATOR: Rows = {
         one_of("iscsitrace", "iscsi-perf", "open-iscsi"),
         Part.PROGRAM,
         "initiator",
-        "iscsi-perf takes --block-size, --queue-depth, --seconds and --random of the workload's options; "
-        "open-iscsi, from which dd reads, takes --block-size and --seconds.",
-        default="iscsitrace",
+        "In namespaces iscsitrace (default) or iscsi-perf, which takes --block-size, --queue-depth, --seconds and "
+        "--random of the workload's options; in guests open-iscsi.",
         spellings=("--initiator-program",),
     ),
     "driver": Setting(
@@ -285,11 +284,11 @@ _INITIATOR: Rows = {
 }
 _TARGET: Rows = {
     "program": Setting(
-        one_of("iscsitrace", "tgt", "istgt"),
+        one_of("iscsitrace", "tgt", "istgt", "lio"),
         Part.PROGRAM,
         "target",
-        "tgt and istgt take --lun, --name and --chap of the target's options.",
-        default="iscsitrace",
+        "In namespaces iscsitrace (default), tgt or istgt; in guests lio (default) or tgt. Other programs than "
+        "iscsitrace take --lun, --name and --chap of the target's options, in guests also --target-key.",
         spellings=("--target-program",),
     ),
     "host-delay": Setting(
