@@ -15,7 +15,7 @@ from iscsitrace.lab.run_files import INITIATOR
 from iscsitrace.lab.settings.kinds import COUNT, TEXT, TIME, one_of
 
 _S = 1_000_000_000
-_ACCOUNT = peers.Account("backup", "secret-of-target")
+_ACCOUNT = peers.Account("backup", "SecretOfTarget")
 _OTHER = "iqn.2025-01.org.iscsitrace:other"
 _KEY = "0xabc"
 # SPC-4 table 209
@@ -104,7 +104,7 @@ KINDS = (
         "The target asks for CHAP, and the initiator has the wrong secret.",
         "target",
         _wrong_chap,
-        {"secret": Detail(TEXT, "not-the-secret")},
+        {"secret": Detail(TEXT, "NotTheSecret")},
     ),
     FaultKind("no-acl", "The target admits another initiator only.", "target", _no_acl),
     FaultKind(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from iscsitrace.lab.guests.initiator import Portal
@@ -25,6 +26,8 @@ class Hosts:
     program: str
     """The targets' program: lio or tgt."""
     portals: list[Portal]
+    until_end: ExitStack
+    """Ends when the run does, before its targets."""
     is_discovering: bool = True
     """Whether the initiator finds the targets by SendTargets."""
     device: str = ""

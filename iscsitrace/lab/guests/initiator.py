@@ -14,6 +14,7 @@ from typing import Any
 from iscsitrace.errors import ToolMissing
 from iscsitrace.lab import peers
 from iscsitrace.lab.guests.machine import Guest
+from iscsitrace.lab.places import last_line
 from iscsitrace.wording.login_keys import LOGIN_KEYS
 
 NAME = "iqn.2025-01.org.iscsitrace:guest"
@@ -26,6 +27,7 @@ _SLACK_S = 120
 _SECOND_NS = 1_000_000_000
 _SYSFS = "/sys/class/iscsi_session/*/* /sys/class/iscsi_connection/*/*"
 _DIRECTIONS = ("read", "write", "trim")
+_OF_COMMANDS = ("completed_ms", "operation", "offset", "bytes", "latency_ns")
 _FIO_LOG = "/run/fio_lat.1.log"
 _FIO_RESULT = "/run/fio.json"
 
@@ -196,8 +198,8 @@ def volume(guest: Guest, devices: Sequence[str], layout: str, chunk_bytes: int) 
 _NO_UDEV = {"MDADM_NO_UDEV": "1", "DM_DISABLE_UDEV": "1"}
 
 
-def fio_arguments(device: str, workload: Mapping[str, Any]) -> list[str]:
-    """The options of fio for a workload, in the names of our initiator's."""
+def fio_arguments(device: str, workload: Mapping[str, Any], *, is_enduring: bool = False) -> list[str]:
+    """The options of fio for a workload, in the names of our initiator's. An enduring one goes on after errors."""
     operation, is_random = workload.get("operation") or "read", workload.get("access") == "random"
     kind = {"read": "read", "write": "write", "mixed": "rw"}[operation]
     block_bytes = workload.get("system_call_bytes") or workload.get("block_size_bytes") or 65_536
@@ -229,6 +231,8 @@ def fio_arguments(device: str, workload: Mapping[str, Any]) -> list[str]:
         found["size"] = workload["span_bytes"]
     if workload.get("think_time_ns"):
         found["thinktime"] = f"{workload['think_time_ns'] // 1000}us"
+    if is_enduring:
+        found["continue_on_error"] = "all"
     return ["--thread", *(f"--{name}={value}" for name, value in found.items())]
 
 
@@ -238,11 +242,18 @@ class Ran:
 
     code: int | None
     results: dict[str, Any]
-    """``throughput_bytes_per_s iops read_bytes``, bytes and errors by operation; null where fio wrote no result."""
+    """``throughput_bytes_per_s iops read_bytes``, bytes by operation, ``error_count``, and ``error``: the last message
+    of the program that failed, or null.
+    """
     commands: dict[str, list[Any]]
     """Of each of its reads and writes, in the order of completion: ``completed_ms operation offset bytes latency_ns``;
     the time is since 1970, on the guest's clock.
     """
+
+    @classmethod
+    def without_io(cls, error: str) -> Ran:
+        """What is known where a program failed before the I/O."""
+        return cls(None, {"error": error}, {name: [] for name in _OF_COMMANDS})
 
 
 def run_fio(guest: Guest, arguments: Sequence[str], is_enough: Callable[[], bool], limit_s: float) -> Ran:
@@ -269,17 +280,19 @@ def _results(guest: Guest, log: str) -> dict[str, Any]:
         "iops": round(sum(each["iops"] for each in done.values())),
         "read_bytes": int(job["job options"]["bs"]),
         "bytes": {name: each["io_bytes"] for name, each in done.items()},
-        "error": job["error"],
+        "error": (last_line(text[:start]) or f"error {job['error']}") if job["error"] else None,
+        "error_count": job.get("total_err", 0),
         "elapsed_ns": max(each["runtime"] for each in done.values()) * 1_000_000,
     }
 
 
 def _commands(guest: Guest) -> dict[str, list[Any]]:
-    names = ("completed_ms", "operation", "offset", "bytes", "latency_ns")
-    found: dict[str, list[Any]] = {name: [] for name in names}
+    found: dict[str, list[Any]] = {name: [] for name in _OF_COMMANDS}
     for line in guest.run("cat", _FIO_LOG, is_checked=False).output.splitlines():
         time_ms, latency_ns, direction, size_bytes, offset, *_ = (int(word) for word in line.split(", "))
-        for name, value in zip(names, (time_ms, _DIRECTIONS[direction], offset, size_bytes, latency_ns), strict=True):
+        for name, value in zip(
+            _OF_COMMANDS, (time_ms, _DIRECTIONS[direction], offset, size_bytes, latency_ns), strict=True
+        ):
             found[name].append(value)
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 from iscsitrace.lab.guests import targets
 from iscsitrace.lab.guests.fault import Detail, Details, FaultImpossible, FaultKind
@@ -70,8 +70,12 @@ KINDS = (
         {"program": Detail(TEXT, "fio")},
         lasts="4s",
     ),
-    FaultKind("snaplen", "A host's capture keeps so many bytes of each packet only.", "initiator",
-              own={"bytes": Detail(SIZE, "128")}),
+    FaultKind(
+        "snaplen",
+        "A host's capture keeps so many bytes of each packet only.",
+        "initiator",
+        own={"bytes": Detail(SIZE, "128")},
+    ),
     FaultKind(
         "capture-drops",
         "A host's capture misses packets: its program pauses, with a small buffer.",

@@ -66,9 +66,7 @@ def _beside(address: str) -> str:
     return str(type(found)((int(found) & ~mask) | _HOST_NUMBER))
 
 
-def _log_in_often(
-    wanted: Wanted, initiator_name: str, every_s: float, found: Logins, is_over: threading.Event
-) -> None:
+def _log_in_often(wanted: Wanted, initiator_name: str, every_s: float, found: Logins, is_over: threading.Event) -> None:
     keys = {
         "InitiatorName": initiator_name,
         "TargetName": wanted.name,

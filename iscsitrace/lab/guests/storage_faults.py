@@ -86,8 +86,7 @@ def _delay_table(hosts: Hosts, details: Details, read_ms: int, write_ms: int) ->
 @contextmanager
 def _full(hosts: Hosts, details: Details) -> Iterator[None]:
     """The disk becomes a thin volume in a pool without enough room: what it held is hidden."""
-    guest, disk = hosts.guests[details["on"]], details["disk"]
-    sectors = _sectors(hosts, details)
+    guest, sectors = hosts.guests[details["on"]], _sectors(hosts, details)
     pool_sectors = -(-details["bytes"] // storage.SECTOR_BYTES // _THIN_BLOCK_SECTORS) * _THIN_BLOCK_SECTORS
     guest.shell(
         f"""
@@ -130,7 +129,9 @@ def _slow_unmap(hosts: Hosts, details: Details) -> Iterator[None]:
     initiator, device = hosts.initiator, hosts.device
     with _changed(hosts, details, _delay_table(hosts, details, 0, details["by"] // _MS)):
         limit_s = 60 + 10 * details["by"] / _S * details["count"]
-        script = f"for n in $(seq {details['count']}); do sg_unmap --lba=0x40000 --num={details['blocks']} {device}; done"
+        script = (
+            f"for n in $(seq {details['count']}); do sg_unmap --lba=0x40000 --num={details['blocks']} {device}; done"
+        )
         initiator.shell(script, limit_s=limit_s)
         yield
 
@@ -181,7 +182,9 @@ KINDS = (
             "node.session.err_timeo.tgt_reset_timeout": "3",
         },
     ),
-    FaultKind("lun-removed", "A target no longer has a LUN, while the session goes on.", "target", _removed, _DISK, "0s"),
+    FaultKind(
+        "lun-removed", "A target no longer has a LUN, while the session goes on.", "target", _removed, _DISK, "0s"
+    ),
     FaultKind(
         "slow-unmap",
         "The initiator sends UNMAP commands, for each of which the disk takes long.",

@@ -18,11 +18,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from iscsitrace.errors import InputInvalid
+from iscsitrace.errors import InputInvalid, ToolMissing
 from iscsitrace.lab import actors, namespaces, peers, real, real_truth, run_files, truth_file
 from iscsitrace.lab.actors import RunningTarget, Watch
-from iscsitrace.lab.guests import image, initiator, machine, targets
+from iscsitrace.lab.guests import faults, image, initiator, machine, targets
 from iscsitrace.lab.guests.evidence import recording
+from iscsitrace.lab.guests.fault import Fault, FaultImpossible
+from iscsitrace.lab.guests.hosts import Hosts
 from iscsitrace.lab.guests.machine import Guest
 from iscsitrace.lab.namespaces import require_root
 from iscsitrace.lab.run_files import INITIATOR
@@ -101,6 +103,8 @@ class Programs:
     node_settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of iscsid.conf by name."""
     is_offloading: bool = False
+    faults: tuple[Fault, ...] = ()
+    """What happens to the run. With one, a login or I/O that fails is part of the result, not an error."""
 
 
 def require_possible(named: Mapping[str, str], settings: Mapping[str, Any]) -> None:
@@ -130,6 +134,7 @@ def run(
         raise InputInvalid(f"{len(settings['world']['paths'])} paths lead to {len(settings['portals'])} targets")
     require_possible({"target": programs.target}, settings)
     require_root()
+    faults.require_hosts(programs.faults, [INITIATOR, *run_files.targets(len(settings["portals"]))])
     hosts = [INITIATOR, *run_files.targets(len(settings["portals"]))]
     captured = [host for host in hosts if real.SIDES[host != INITIATOR] in programs.capture_at]
     names = [run_files.capture_name(host) for host in captured]
@@ -146,19 +151,29 @@ def _run(
     with ExitStack() as stack:
         world = stack.enter_context(up(settings["world"], say, is_offloading=programs.is_offloading))
         at_initiator, *others = world.guests
+        wanted = {host: _wanted(world, host, portal) for host, portal in zip(others, settings["portals"], strict=True)}
         running = [
-            stack.enter_context(_target(programs.target, world, host, portal))
-            for host, portal in zip(others, settings["portals"], strict=True)
+            stack.enter_context(_target(programs.target, world.guests[host], each)) for host, each in wanted.items()
         ]
+        hosts = Hosts(
+            world.guests,
+            world.outside.hosts,
+            wanted,
+            programs.target,
+            [initiator.Portal(each.portal, each.name) for each in running],
+            stack.enter_context(ExitStack()),
+        )
         say("recording")
-        snaplen_bytes = settings["world"].get("snaplen_bytes") or None
+        limits: dict[str, Any] = {"snaplen_bytes": settings["world"].get("snaplen_bytes") or None}
         with ExitStack() as recordings:
             evidence = {
-                host: recordings.enter_context(recording(guest, files.get(host), snaplen_bytes=snaplen_bytes))
+                host: recordings.enter_context(
+                    recording(guest, files.get(host), **(limits | faults.capture_limits(programs.faults, host)))
+                )
                 for host, guest in world.guests.items()
             }
             started_ns = time.time_ns()
-            outcome = _workload(world.guests[at_initiator], running, settings, watch, say, programs)
+            outcome = _workload(hosts, running, settings, watch, say, programs)
             ended_ns = time.time_ns()
             # the last packets are still in flight
             time.sleep(_SETTLE_S + real.longest_round_trip_s(settings["world"]))
@@ -191,55 +206,86 @@ def _described(programs: Programs) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def _target(program: str, world: World, host: str, portal: Mapping[str, Any]) -> Iterator[RunningTarget]:
+def _wanted(world: World, host: str, portal: Mapping[str, Any]) -> targets.Wanted:
     device = (portal.get("targets") or [{}])[0]
     units = device.get("logical_units") or [{}]
     chap = portal.get("chap") or {}
-    wanted = targets.Wanted(
+    return targets.Wanted(
         name=device.get("target_name", peers.TARGET_NAME),
         address=world.address(host),
         disk_bytes=[unit.get("size_bytes", _DISK_BYTES) for unit in units],
         keys=initiator.keys_of(portal.get("keys", {})),
         accounts=[peers.Account(each["name"], each["secret"]) for each in chap.get("initiators") or []],
     )
-    with targets.running(program, world.guests[host], wanted) as lun:
+
+
+@contextmanager
+def _target(program: str, guest: Guest, wanted: targets.Wanted) -> Iterator[RunningTarget]:
+    with targets.running(program, guest, wanted) as lun:
         yield RunningTarget(wanted.address, wanted.port, wanted.name, lun)
 
 
 def _workload(
-    guest: Guest,
+    hosts: Hosts,
     running: list[RunningTarget],
     settings: Mapping[str, Any],
     watch: Watch,
     say: Say,
     programs: Programs,
 ) -> dict[str, Any]:
-    """Logs in, runs fio, logs out: ``results`` and ``commands`` of the truth."""
+    """Logs in, runs fio, logs out, with the faults of the run: ``results``, ``commands`` and ``faults`` of the truth.
+
+    A failure is a result of a run with faults: ``results`` then has the last words of the program in ``error``.
+    """
     client = settings["client"]
-    workload, offers = client["workload"], client.get("login", {})
+    offers = client.get("login", {})
     chap = offers.get("chap")
     login = initiator.Login(
         keys=initiator.keys_of(offers.get("offers", {})),
         account=peers.Account(chap["name"], chap["secret"]) if chap else None,
-        sessions=workload.get("sessions") or 1,
-        settings=programs.node_settings,
+        sessions=client["workload"].get("sessions") or 1,
+        settings=faults.node_settings(programs.faults) | dict(programs.node_settings),
     )
-    portals = [initiator.Portal(each.portal, each.name) for each in running]
-    with initiator.running(guest, login), initiator.logged_in(guest, portals):
-        found = initiator.disks(guest, portals)
-        parameters = initiator.negotiated(guest)
-        block_bytes = workload.get("block_size_bytes") or 65_536
-        device = initiator.volume(guest, [each[0] for each in found], workload.get("layout") or "stripe", block_bytes)
-        say(f"running fio on {device}")
-        limit_s = (workload.get("duration_ns") or 0) / _SECOND_NS + _LIMIT_S
-        ran = initiator.run_fio(
-            guest, initiator.fio_arguments(device, workload), lambda: watch({"is_running": False}), limit_s
-        )
+    occurrences = [faults.Occurrence(each) for each in programs.faults]
+    found: dict[str, Any] = {"negotiated": {}}
+    with initiator.running(hosts.initiator, login), faults.lasting(hosts, occurrences):
+        try:
+            ran = _logged_in(hosts, client["workload"], occurrences, watch, say, found)
+        except FaultImpossible:
+            raise
+        except ToolMissing as error:
+            if not occurrences:
+                raise
+            ran = initiator.Ran.without_io(str(error))
+    if ran.results["error"] and not occurrences:
+        raise ToolMissing(f"fio: {ran.results['error']}")
     return {
         "results": ran.results,
         "cycles": None,
         "ends": [],
         "commands": ran.commands,
-        "negotiated": parameters,
+        "faults": [each.as_dict() for each in occurrences],
+        **found,
     }
+
+
+def _logged_in(
+    hosts: Hosts,
+    workload: Mapping[str, Any],
+    occurrences: list[faults.Occurrence],
+    watch: Watch,
+    say: Say,
+    found: dict[str, Any],
+) -> initiator.Ran:
+    """Runs fio in sessions with all portals; what the kernel says of these goes to ``found``."""
+    guest, portals = hosts.initiator, hosts.portals
+    with initiator.logged_in(guest, portals, is_discovering=hosts.is_discovering):
+        devices = [each[0] for each in initiator.disks(guest, portals)]
+        found["negotiated"] = initiator.negotiated(guest)
+        block_bytes = workload.get("block_size_bytes") or 65_536
+        hosts.device = initiator.volume(guest, devices, workload.get("layout") or "stripe", block_bytes)
+        say(f"running fio on {hosts.device}")
+        limit_s = (workload.get("duration_ns") or 0) / _SECOND_NS + _LIMIT_S
+        arguments = initiator.fio_arguments(hosts.device, workload, is_enduring=bool(occurrences))
+        with faults.timed(hosts, occurrences):
+            return initiator.run_fio(guest, arguments, lambda: watch({"is_running": False}), limit_s)

@@ -1,0 +1,76 @@
+"""The scenarios of guests: runs with a fault, or healthy ones, and what their captures have to show. Data in TOML.
+
+``scenarios.toml`` has a table of each, by its name:
+
+- ``target``: lio or tgt; ``faults``: as `faults.parse` reads them; ``node``: settings of iscsid.conf.
+- ``settings``: of the run, by the names of definitions of experiments; they replace those of ``defaults``.
+- ``fails``: whether the login or the I/O fails.
+- ``seen.HOST``: display filters of tshark, each with the least number of frames that match; ``unseen.HOST``: filters
+  that match none. HOST is that of the capture.
+- ``gap.HOST``: the least time in s that the longest silence of the target lasts while it has a connection.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from iscsitrace.errors import InputInvalid
+from iscsitrace.lab.guests import faults, world
+from iscsitrace.lab.settings import structs
+from iscsitrace.lab.settings.table import SETTINGS
+
+_SEED = 1
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A scenario; its fields are described above."""
+
+    name: str
+    meaning: str
+    target: str = "lio"
+    faults: tuple[str, ...] = ()
+    node: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    fails: bool = False
+    seen: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    unseen: Mapping[str, list[str]] = field(default_factory=dict)
+    gap: Mapping[str, float] = field(default_factory=dict)
+
+    def programs(self) -> world.Programs:
+        """The programs and faults of its run."""
+        parsed = tuple(faults.parse(each) for each in self.faults)
+        return world.Programs(target=self.target, node_settings=self.node, faults=parsed)
+
+    def run(self, directory: Path, say: Callable[[str], None]) -> dict[str, Any]:
+        """Runs it, over the files of an earlier run; returns the truth."""
+        values = {name: _value(name, written) for name, written in self.settings.items()}
+        return world.run(
+            structs.of_run(values, _SEED), directory, lambda _: False, say, programs=self.programs(), is_forced=True
+        )
+
+
+def _value(name: str, written: Any) -> Any:
+    setting = SETTINGS.get(name)
+    value = setting and setting.kind.read(written)
+    if value is None:
+        raise InputInvalid(f"{name} = {written!r} is no setting of a run")
+    return value
+
+
+def scenarios() -> dict[str, Scenario]:
+    """All scenarios by name, in their order."""
+    text = resources.files(__package__).joinpath("scenarios.toml").read_text()
+    tables = tomllib.loads(text)
+    defaults = tables.pop("defaults")
+    found = {}
+    for name, table in tables.items():
+        table["faults"] = tuple(table.get("faults", ()))
+        table["settings"] = defaults | table.get("settings", {})
+        found[name] = Scenario(name, **table)
+    return found
