@@ -75,6 +75,14 @@ fn pdus_start_at_multiples_of_four_bytes_from_the_first_one() {
     stream.send(&[&[0xff; 3][..], &pdu[..20]].concat());
     stream.send(&pdu[20..]);
     assert_eq!(stream.heard.rows[2..], [row(CERTAIN, &[], (456, 504), (5, 6))]);
+    // and 605 + 3
+    stream.gap(101);
+    stream.send(&[&[0xff; 3][..], &pdu].concat());
+    assert_eq!(stream.heard.rows[3..], [row(CERTAIN, &[], (608, 656), (7, 7))]);
+    // 11 and 37 bytes that are no header, then four more: 667 + 37 + 4
+    stream.send(&[0xff; 11]);
+    stream.send(&[&[0xff; 41][..], &pdu].concat());
+    assert_eq!(stream.heard.rows[4..], [row(CERTAIN, &[], (708, 756), (9, 9))]);
 }
 
 /// Whether the search accepts these bytes of a segment, of which this many were captured.
@@ -191,7 +199,8 @@ fn a_header_found_eight_bytes_later_shows_two_digests() {
             // after a gap the distance shows nothing
             stream.gap(64);
         }
-        stream.send(&pdu);
+        // without the bytes after its header
+        stream.send_cut(&pdu, 48);
         let found = [stream.framer.header_digest, stream.framer.data_digest];
         assert_eq!(found, [Inferred(is_used); 2], "with a gap: {has_gap}");
     }
