@@ -141,6 +141,13 @@ fn a_header_within_assumed_data_begins_the_next_possibility() {
     assert_eq!((stream.framer.explained_bytes, &stream.heard.counted[..]), (152, &[][..]));
     stream.send(&next);
     assert_eq!(stream.heard.rows[2..], [row(CERTAIN, &[], (152, 200), (4, 4))]);
+    // its task tag is enough
+    for (kept_bytes, confirmed) in [(20, 1), (19, 0)] {
+        let mut stream = after_one(&[&[8], &[0]]);
+        stream.send_cut(&bare, 0);
+        stream.send_cut(&next, kept_bytes);
+        assert_eq!(stream.heard.confirmed.len(), confirmed, "{kept_bytes} bytes");
+    }
     // a header that may be data, and bytes within a segment, contradict nothing
     for (bytes, is_segment_start) in [(&bare, true), (&next, false)] {
         let mut stream = after_one(&[&[48], &[0]]);
