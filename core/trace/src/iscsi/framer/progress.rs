@@ -95,10 +95,7 @@ impl InProgress {
         if self.position == 0 {
             self.first = stamp;
         }
-        self.last = match self.last {
-            Some(last) if (last.time_ns, last.frame) > (stamp.time_ns, stamp.frame) => Some(last),
-            _ => Some(stamp),
-        };
+        self.last = self.last.max(Some(stamp));
         self.is_late |= is_late;
     }
 
