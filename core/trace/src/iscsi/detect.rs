@@ -159,8 +159,7 @@ impl Detector {
             return if is_login { Verdict::Iscsi { is_client_initiator: true } } else { Verdict::Other };
         }
         let is_cut = chunk.captured.len() < chunk.length as usize;
-        let wanted = LENGTH_BYTES - self.first.len();
-        self.first.extend_from_slice(&chunk.captured[..chunk.captured.len().min(wanted)]);
+        self.first.extend_from_slice(chunk.captured);
         let bhs = Bhs::new(&self.first);
         if bhs.opcode() != Some(Opcode::LoginRequest) || bhs.is_valid().is_err() {
             return Verdict::Other;

@@ -1,6 +1,7 @@
 //! Flights: pauses, and what limited the sender.
 
 use super::*;
+use crate::tables::SenderRow;
 
 #[test]
 fn a_small_segment_after_an_ack_waited_for_it_even_before_the_minimum_rtt() {
@@ -86,8 +87,8 @@ fn a_pause_as_long_as_a_retransmission_timer_is_loss_recovery() {
     }
 }
 
-#[test]
-fn a_line_beyond_the_tap_has_the_rate_of_the_acks() {
+/// Bursts at 100 bytes per us, which are acknowledged at 10 bytes per us.
+fn slowly_acknowledged() -> Conversation {
     let mut talk = Conversation::begin();
     for burst in 0..20 {
         let begun_ns = (100 + 50 * burst) * MS;
@@ -95,8 +96,32 @@ fn a_line_beyond_the_tap_has_the_rate_of_the_acks() {
         (0..40).for_each(|packet| talk.data(begun_ns + packet * 10_000, 1));
         (1..=20).for_each(|ack| talk.ack(begun_ns + 20 * MS + ack * 200_000, 40 * burst + 2 * ack, &[]));
     }
-    let senders = talk.finish().senders;
+    talk
+}
+
+#[test]
+fn a_line_beyond_the_tap_has_the_rate_of_the_acks() {
+    let senders = slowly_acknowledged().finish().senders;
     assert!(senders.is_line_from_acks[0]);
     let rate = senders.line_bytes_per_s[0];
     assert!((rate - 10_000_000).abs() < 500_000, "{rate}");
+}
+
+#[test]
+fn no_line_lies_between_the_tap_and_a_receiver_beside_it() {
+    let talk = slowly_acknowledged();
+    let flights = &talk.dynamics.flights[0];
+    // less than half of the sender's RTT is beside the tap
+    for (rtt_to_receiver_ns, is_beyond) in [(10 * MS, true), (10 * MS - 1, false)] {
+        let mut row = SenderRow::default();
+        flights.describe(rtt_to_receiver_ns, 20 * MS, &mut row);
+        assert_eq!(row.is_line_from_acks, is_beyond);
+        let expected = if is_beyond { 10_000_000 } else { 100_000_000 };
+        assert!((row.line_bytes_per_s - expected).abs() < expected / 20, "{}", row.line_bytes_per_s);
+        // each burst of 40 segments takes 4 ms there, and 0.4 ms here
+        let busy_ns: i64 =
+            flights.busy_intervals(rtt_to_receiver_ns, 20 * MS).iter().map(|(from_ns, to_ns)| to_ns - from_ns).sum();
+        let expected = 20 * if is_beyond { 4 * MS } else { 4 * MS / 10 };
+        assert!((busy_ns - expected).abs() < expected / 10, "{busy_ns}");
+    }
 }

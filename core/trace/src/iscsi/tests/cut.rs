@@ -36,8 +36,10 @@ fn cut_data_before_its_status_is_data_alone() {
     for name in ["pdu_without_task", "data_missing", "status_missing", "cycle_incomplete", "sync_lost"] {
         assert_eq!(counted(&tables, name), 0, "{name}");
     }
-    // the PDU has no row: login, login, command, Data-In, SCSI Response
+    // the PDU has no row: login, command; login, Data-In, SCSI Response
     assert_eq!(tables.pdus.opcode.len(), 5);
+    let connections = &tables.connections;
+    assert_eq!((connections.pdu_count_to_target[1], connections.pdu_count_to_initiator[1]), (2, 3));
 }
 
 #[test]
