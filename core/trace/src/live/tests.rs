@@ -1,6 +1,6 @@
 //! The clock of a live pass, its waits, and what it stops when it lags.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::sync::mpsc::{self, Receiver, Sender};
 
 use iscsitrace_wire::capture_writer::PcapngWriter;
@@ -266,4 +266,14 @@ fn skipped_packets_are_counted_and_not_analysed() {
     assert_eq!((live.packet_count(), live.pace().left_out_packets), (3, 3));
     let counters = live.finish().outcome.tables.counters;
     assert_eq!((&counters.name[..], &counters.count[..]), (&["packets_left_out".to_owned()][..], &[3][..]));
+}
+
+#[test]
+fn a_compressed_source_names_its_compression() {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(&pcapng([0, 1])).unwrap();
+    let source = io::Cursor::new(encoder.finish().unwrap());
+    let mut live = Live::start(Origin::Reader("test".to_owned(), Box::new(source)), settings()).unwrap();
+    assert_eq!(live.advance(HOUR).unwrap(), Step::End);
+    assert_eq!((live.packet_count(), live.infos()[0].compression.as_deref()), (2, Some("gzip")));
 }
