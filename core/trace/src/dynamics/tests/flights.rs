@@ -125,3 +125,35 @@ fn no_line_lies_between_the_tap_and_a_receiver_beside_it() {
         assert!((busy_ns - expected).abs() < expected / 10, "{busy_ns}");
     }
 }
+
+/// Bursts of eight segments at 100 bytes per us; 0.8 ms after the first can have arrived, all are acknowledged.
+fn acknowledged_by_burst(between: impl Fn(&mut Conversation, i64, i64)) -> Conversation {
+    let mut talk = Conversation::begin();
+    for burst in 0..40 {
+        let begun_ns = (100 + 50 * burst) * MS;
+        (0..8).for_each(|packet| talk.data(begun_ns + packet * 10_000, 1));
+        between(&mut talk, begun_ns + AWAY_NS, 8 * burst);
+        talk.ack(begun_ns + AWAY_NS + 800_000, 8 * burst + 8, &[]);
+    }
+    talk
+}
+
+#[test]
+fn an_ack_of_a_burst_shows_the_rate_from_its_arrival_on() {
+    let talk = acknowledged_by_burst(|_, _, _| ());
+    let busy = talk.dynamics.flights[0].busy_intervals(AWAY_NS, 0);
+    let busy_ns: i64 = busy.iter().map(|(from_ns, to_ns)| to_ns - from_ns).sum();
+    assert!((busy_ns - 40 * 800_000).abs() < 4 * 800_000, "{busy_ns}");
+}
+
+#[test]
+fn an_ack_that_fills_a_hole_shows_no_rate() {
+    // the second segment of each burst arrives last
+    let talk = acknowledged_by_burst(|talk, now_ns, first| {
+        talk.ack(now_ns + 100_000, first + 1, &[]);
+        talk.ack(now_ns + 700_000, first + 1, &[(first + 2, first + 8)]);
+    });
+    let mut row = SenderRow::default();
+    talk.dynamics.flights[0].describe(AWAY_NS, 0, &mut row);
+    assert!(!row.is_line_from_acks);
+}
