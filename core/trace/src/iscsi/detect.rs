@@ -370,6 +370,12 @@ mod tests {
             assert_eq!(detector.chunk(1, &chunk(&command())), Verdict::Undecided);
             assert_eq!(detector.chunk(direction, &chunk(&header)), Verdict::Undecided);
         }
+        // with the whole header, unless the snaplen cut it
+        for (length, verdict) in [(47, Verdict::Undecided), (48, BY_SERVER)] {
+            let mut detector = Detector::new([50_000, 5000]);
+            detector.chunk(1, &chunk(&command()));
+            assert_eq!(detector.chunk(0, &chunk(&response(77)[..length])), verdict, "{length} bytes");
+        }
         // 32 headers are kept
         for (others, is_kept) in [(31, true), (32, false)] {
             let mut detector = Detector::new([50_000, 5000]);

@@ -132,9 +132,7 @@ impl Framer {
     /// Prefetches the next header in the payload of the next chunk.
     #[inline]
     pub fn prefetch(&self, payload: &[u8]) {
-        if self.state == State::Walking && self.pdu.position >= LENGTH_BYTES as u64 {
-            prefetch_header(payload, (self.pdu.end - self.pdu.position) as usize);
-        }
+        prefetch_header(payload, self.pdu.end.saturating_sub(self.pdu.position) as usize);
     }
 
     /// Processes the next bytes of the stream.
