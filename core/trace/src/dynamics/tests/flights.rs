@@ -157,3 +157,18 @@ fn an_ack_that_fills_a_hole_shows_no_rate() {
     talk.dynamics.flights[0].describe(AWAY_NS, 0, &mut row);
     assert!(!row.is_line_from_acks);
 }
+
+#[test]
+fn an_ack_of_fewer_than_four_segments_on_an_idle_line_shows_no_rate() {
+    for (segments, is_line_from_acks) in [(3, false), (4, true)] {
+        let mut talk = Conversation::begin();
+        for burst in 0..40 {
+            let begun_ns = (100 + 50 * burst) * MS;
+            (0..segments).for_each(|packet| talk.data(begun_ns + packet * 10_000, 1));
+            talk.ack(begun_ns + AWAY_NS + 400_000, segments * (burst + 1), &[]);
+        }
+        let mut row = SenderRow::default();
+        talk.dynamics.flights[0].describe(AWAY_NS, 0, &mut row);
+        assert_eq!(row.is_line_from_acks, is_line_from_acks, "{segments} segments");
+    }
+}
