@@ -30,7 +30,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build plugin demo quick test test-rust test-python lint lint-rust lint-python check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-watch bench-capture fuzz mutants docs screenshots samples wheel clean
+.PHONY: help setup build plugin demo quick test test-rust test-python test-guests lint lint-rust lint-python check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-watch bench-capture fuzz mutants docs screenshots samples wheel clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ test-python: build/build.stamp build/peers.stamp
 	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m "not needs_root" --numprocesses=$(WORKERS) --dist=worksteal \
 		--durations=15 || failed=1; \
 	wait $$real_time || failed=1; cat build/real-time.log; exit $$failed
+
+test-guests: build/build.stamp ## run the scenarios of guests: an hour; needs QEMU and root
+	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m needs_guests --durations=0 tests/guests
 
 lint: lint-rust lint-python ## check format, lint, types, import contracts and generated docs; changes no file
 

@@ -124,7 +124,12 @@ def row(scenario: Scenario, folder: Path) -> str:
     """The row of a scenario in the table."""
     capture = folder / capture_name(INITIATOR)
     what = ", ".join((scenario.target, *scenario.faults))
-    cells = (scenario.name, f"{scenario.meaning} ({what})", wire(capture, since_s=first_io_s(folder)).text(), diagnosis(capture))
+    cells = (
+        scenario.name,
+        f"{scenario.meaning} ({what})",
+        wire(capture, since_s=first_io_s(folder)).text(),
+        diagnosis(capture),
+    )
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 

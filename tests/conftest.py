@@ -27,11 +27,15 @@ def pytest_configure() -> None:
     hypothesis.settings.load_profile("untimed")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "needs_guests" not in config.option.markexpr:
+        slow = [item for item in items if item.get_closest_marker("needs_guests")]
+        items[:] = [item for item in items if item not in slow]
+        config.hook.pytest_deselected(items=slow)
     if os.geteuid() == 0 or os.environ.get("CI") == "true":
         return
     for item in items:
-        if item.get_closest_marker("needs_root") or item.get_closest_marker("needs_peers"):
+        if any(map(item.get_closest_marker, ("needs_root", "needs_peers", "needs_guests"))):
             item.add_marker(pytest.mark.skip(reason=_REASON))
 
 

@@ -6,8 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.outputs import health
 from iscsitrace.outputs.document import Grid, Section, table
+from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.comparison.agreement import Agreement
@@ -63,7 +67,15 @@ def _with_truth(agreement: Agreement) -> Section:
         f"parameters, losses of {agreement.loss_count} senders; differences: {len(agreement.differences)}"
     )
     tap = f", captured at the {agreement.tap}" if agreement.tap else ""
-    return Section(f"Comparison with the truth of the run{tap}", (line,), _grids(columns, rows))
+    lines = (line, *_host_times(agreement.host_times_ns))
+    return Section(f"Comparison with the truth of the run{tap}", lines, _grids(columns, rows))
+
+
+def _host_times(times_ns: Sequence[int]) -> Iterator[str]:
+    if times_ns:
+        found = percentiles(np.asarray(times_ns))
+        p50, p95, most = (cells.milliseconds(found[name]) for name in ("p50", "p95", "max"))
+        yield f"time in the initiator's host (program's latency less command's): p50 {p50}, p95 {p95}, max {most} ms"
 
 
 def _grids(columns: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> tuple[Grid, ...]:

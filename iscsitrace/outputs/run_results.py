@@ -54,7 +54,7 @@ def show(truth: dict[str, Any], directory: Path) -> None:
 
 
 def show_hosts(rows: Iterable[tuple[object, ...]]) -> None:
-    """Shows the hosts of a real world: addresses, device, and the command that enters the namespace."""
+    """Shows the hosts of a real world: addresses, device, and the command that runs others there."""
     show_table(("host", "IPv4", "IPv6", "device", "to run a command there"), rows)
     show_line("Ctrl-C removes everything.")
 

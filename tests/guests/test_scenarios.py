@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,8 @@ import pytest
 
 from bench.guests import first_io_s, wire
 from iscsitrace.lab.guests.scenarios import Scenario, scenarios
-from iscsitrace.lab.run_files import capture_name
+from iscsitrace.lab.run_files import TRUTH, capture_name
 from tests.support import tshark
-from tests.support.agreement import differences
 
 pytestmark = pytest.mark.needs_guests
 
@@ -34,4 +35,14 @@ def test_scenario(scenario: Scenario, tmp_path: Path) -> None:
         for display_filter in unwanted:
             assert not tshark.frame_numbers(tmp_path / capture_name(host), display_filter), display_filter
     for host, least_s in scenario.gap.items():
+        # the silence that the fault explains, after the first I/O
         assert wire(tmp_path / capture_name(host), since_s=first_io_s(tmp_path)).silence_s >= least_s
+    for host in ("initiator", "target"):
+        assert agrees(tmp_path / capture_name(host), tmp_path / TRUTH)
+
+
+def agrees(capture: Path, truth: Path) -> bool:
+    """Whether `check` finds no difference between a capture and the truth of its run."""
+    options = ("--truth", str(truth), "--fail-on", "never")
+    command = [sys.executable, "-m", "iscsitrace", "check", str(capture), *options]
+    return subprocess.run(command, check=False).returncode == 0

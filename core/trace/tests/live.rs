@@ -5,9 +5,10 @@ mod conversation;
 use std::io::Cursor;
 use std::time::Duration;
 
-use conversation::{Frame, Script, Settings as ScriptSettings, frame};
+use conversation::{Conversation, Frame, Script, Settings as ScriptSettings, frame};
 use iscsitrace_trace::live::view::View;
 use iscsitrace_trace::live::{Live, Origin, Settings, Step};
+use iscsitrace_trace::tables::budget_part as part;
 use iscsitrace_wire::capture_writer::PcapngWriter;
 use iscsitrace_wire::frame::LinkType;
 
@@ -39,6 +40,19 @@ fn views(mut live: Live) -> (Vec<View>, Live) {
             Step::Nothing => {}
         }
     }
+}
+
+/// A login on one connection.
+fn logged_in() -> Script {
+    let mut script =
+        Script::new(ScriptSettings { has_header_digest: false, has_data_digest: false, connection_count: 1 });
+    script.connect();
+    script
+}
+
+/// The frames of a conversation, one each us.
+fn frames(conversation: &Conversation) -> Vec<(i64, &[u8])> {
+    (0..).map(|place| place * 1000).zip(conversation.packets.iter().map(|packet| &packet.frame[..])).collect()
 }
 
 #[test]
@@ -78,9 +92,7 @@ fn bytes_read_ahead_wait_until_they_are_processed() {
 
 #[test]
 fn the_recent_past_has_the_kept_length() {
-    let mut script =
-        Script::new(ScriptSettings { has_header_digest: false, has_data_digest: false, connection_count: 1 });
-    script.connect();
+    let mut script = logged_in();
     for _ in 0..20 {
         script.read(0, 1, 2, 1000, false);
     }
@@ -92,13 +104,13 @@ fn the_recent_past_has_the_kept_length() {
     // ten seconds are kept by default
     assert_eq!(recent.time_first_ns.iter().min(), Some(&(last_ns - 10 * SECOND_NS)));
     assert_eq!(recent.time_last_ns.iter().max(), Some(&last_ns));
+    // the commands of that time have their parts
+    assert!(recent.part.contains(&part::PROPAGATION), "{:?}", recent.part);
 }
 
 #[test]
 fn a_removed_connection_keeps_its_missing_commands() {
-    let mut script =
-        Script::new(ScriptSettings { has_header_digest: false, has_data_digest: false, connection_count: 1 });
-    script.connect();
+    let mut script = logged_in();
     for _ in 0..3 {
         script.read(0, 1, 2, 1000, false);
     }
@@ -134,4 +146,95 @@ fn a_removed_connection_keeps_its_missing_commands() {
     let rows = forgotten.first().expect("rows that are no longer kept");
     assert_eq!((rows.connection[0], rows.is_iscsi[0]), (0, true));
     assert_eq!((rows.missing_pdu_count_to_target[0], rows.missing_pdu_count_to_initiator[0]), (1, 3));
+}
+
+#[test]
+fn a_quiet_connection_is_closed_after_a_day_or_after_two_minutes_if_it_ended() {
+    let mut script = logged_in();
+    script.read(0, 1, 2, 1000, false);
+    let conversation = script.finish();
+    let last = conversation.packets.last().expect("packets");
+    let end = frame(&Frame {
+        to_target: true,
+        client_port: 50_000,
+        identification: 1,
+        sequence_number: 1,
+        acknowledgment_number: 1,
+        flags: 0x14,
+        payload: &[],
+    });
+    assert_eq!(last.connection, 0);
+    for (silence_s, has_ended, open_count) in
+        [(118, true, 1), (123, true, 0), (1000, false, 1), (86_398, false, 1), (86_403, false, 0)]
+    {
+        let mut packets = frames(&conversation);
+        if has_ended {
+            packets.push((SECOND_NS / 2, &end));
+        }
+        // the second interval after the silence shows what the first one closed
+        for more_s in 0..4 {
+            packets.push(((silence_s + more_s) * SECOND_NS, &[0; 60]));
+        }
+        let (views, _) = views(start(pcapng(packets.into_iter())));
+        let last = views.last().expect("intervals");
+        assert_eq!(last.now.len(), open_count, "after {silence_s} s");
+    }
+}
+
+#[test]
+fn rows_are_held_while_they_are_recent() {
+    let mut script = logged_in();
+    (0..5).for_each(|_| script.read(0, 1, 2, 1000, false));
+    (0..2).for_each(|_| script.write(0, 2, 0));
+    let conversation = script.finish();
+    let settings = Settings { clock_after: None, has_dynamics: false, ..Settings::default() };
+    for (silence_s, row_count) in [(2, 7 + 4 + 1), (30, 1 + 2)] {
+        let mut packets = frames(&conversation);
+        packets.push((silence_s * SECOND_NS, &[0; 60]));
+        packets.push(((silence_s + 3) * SECOND_NS, &[0; 60]));
+        let source = Box::new(Cursor::new(pcapng(packets.into_iter())));
+        let live = Live::start(Origin::Reader("test".to_owned(), source), settings.clone()).expect("a capture");
+        // seven commands, four R2Ts and a login; later the last write, which waits for the next command, and its R2Ts
+        assert_eq!(views(live).1.row_count(), row_count, "after {silence_s} s");
+    }
+}
+
+#[test]
+fn the_parameters_of_an_open_connection_are_those_of_its_end() {
+    let mut script = logged_in();
+    script.read(0, 1, 2, 1000, false);
+    let conversation = script.finish();
+    let mut packets = frames(&conversation);
+    packets.push((3 * SECOND_NS, &[0; 60]));
+    let (_, mut live) = views(start(pcapng(packets.into_iter())));
+    let (open, closed) = (live.recent().tables.parameters, live.finish().outcome.tables.parameters);
+    assert_eq!((&open.key, &open.target_value, &open.source), (&closed.key, &closed.target_value, &closed.source));
+    assert!(open.key.iter().any(|key| key == "HeaderDigest"));
+}
+
+#[test]
+fn a_command_waits_for_the_ack_of_its_data() {
+    let mut script = logged_in();
+    script.read(0, 1, 1, 1000, true);
+    let first = script.packet_count();
+    script.read(0, 1, 1, 1000, true);
+    let conversation = script.finish();
+    let mut packets = Vec::new();
+    for (place, packet) in conversation.packets.iter().enumerate() {
+        let is_of_second = place >= first;
+        // the initiator acknowledges the data of the first read only with the second, five seconds later
+        let is_ack = packet.to_target && packet.payload_bytes == 0 && !packet.is_handshake;
+        if is_ack && place + 1 == first {
+            continue;
+        }
+        let time_ns = place as i64 * 1000 + if is_of_second { 5 * SECOND_NS } else { 0 };
+        packets.push((time_ns, &packet.frame[..]));
+    }
+    // looks before the second read
+    packets.extend([2, 4, 9].map(|second| (second * SECOND_NS, &[0; 60][..])));
+    packets.sort_by_key(|&(time_ns, _)| time_ns);
+    let (views, _) = views(start(pcapng(packets.into_iter())));
+    let handed_over: Vec<usize> = views.iter().map(|view| view.outcome.tables.cycles.cycle.len()).collect();
+    // the packet of the fifth second comes before the look at the fourth
+    assert_eq!(handed_over[..6], [0, 0, 0, 1, 0, 1]);
 }

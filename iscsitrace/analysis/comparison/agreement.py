@@ -1,8 +1,8 @@
 """A capture compared with the truth of the run that made it: commands, parameters and losses, value by value.
 
 The truth of a simulated run is exact to the nanosecond, so every instant has to be equal; that of other runs has the
-commands and the bytes moved. Values that the truth lacks are not compared. A difference does not say which side is
-wrong.
+commands and the bytes moved, or the reads and writes of a program with their latencies. Values that the truth lacks are
+not compared. A difference does not say which side is wrong.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class Agreement:
     """Values of commands that were compared; likewise below."""
     parameter_count: int = 0
     loss_count: int = 0
+    host_times_ns: list[int] = field(default_factory=list)
+    """How much longer than each command at the initiator the program waited that issued it: the host's own time."""
     differences: list[TruthDifference] = field(default_factory=list)
 
     def differ(self, subject: str, connection: int | None, text: str) -> None:
@@ -131,6 +133,8 @@ class _TruthCheck:
         # initiators of other projects do not report their commands
         if self._truth["cycles"] is not None:
             self._compare_cycles()
+        elif self._truth.get("commands", {}).get("block_bytes"):
+            self._compare_calls()
         if "results" in self._truth and not self._is_socket:
             self._compare_parameters()
 
@@ -220,6 +224,40 @@ class _TruthCheck:
             text = f"cycle {row['cycle']}: {name} is {row[name]}, the truth has {expected}"
             self._agreement.differ("cycle", row["connection"], text)
 
+    def _compare_calls(self) -> None:
+        """The reads and writes of a program on one disk, each with its latency as the program measured it.
+
+        The kernel may cut one into several commands. At the initiator, each of these takes at most as long.
+        """
+        calls = truth_files.calls(self._truth)
+        found: dict[tuple[str, int], list[Row]] = defaultdict(list)
+        names = ("cycle", "connection", "operation", "lba", "bytes", "command_first_ns", "status_ns")
+        for row in self._tables.cycles.rows(names):
+            if row["operation"] in _WORKLOAD and row["lba"] is not None:
+                found[row["operation"], row["lba"] * self._truth["commands"]["block_bytes"]].append(row)
+        # from the last one on: the kernel reads a new disk before the program does
+        for call in reversed(calls):
+            self._compare_call(call, found)
+
+    def _compare_call(self, call: Row, found: Mapping[tuple[str, int], list[Row]]) -> None:
+        agreement, offset, end = self._agreement, call["offset"], call["offset"] + call["bytes"]
+        while offset < end:
+            rows = found.get((call["operation"], offset))
+            if not rows:
+                text = f"{call['operation']} of {call['bytes']} bytes at byte {call['offset']}: not in the capture"
+                agreement.differ("cycle", None, text)
+                return
+            row = rows.pop()
+            agreement.cycle_count += 1
+            offset += row["bytes"]
+            if self._target is None and row["status_ns"] is not None and row["command_first_ns"] is not None:
+                agreement.value_count += 1
+                took_ns = row["status_ns"] - row["command_first_ns"]
+                agreement.host_times_ns.append(call["latency_ns"] - took_ns)
+                if took_ns > call["latency_ns"]:
+                    text = f"cycle {row['cycle']} takes {took_ns} ns, the program waited {call['latency_ns']} ns"
+                    agreement.differ("cycle", row["connection"], text)
+
     def _compare_parameters(self) -> None:
         found: dict[int, list[Row]] = defaultdict(list)
         for row in self._tables.parameters.rows():
@@ -239,6 +277,9 @@ class _TruthCheck:
         self._agreement.parameter_count += 1
         sides = ("effective_initiator", "effective_target")
         for side, name in zip(sides, KEYS[row["key"]], strict=True):
+            # a kernel does not report every key
+            if name not in truth:
+                continue
             expected = _spelled(truth[name])
             if row[side] is not None and row[side] != expected:
                 text = f"{row['key']}, {side.replace('_', ' ')}: {row[side]}, the truth has {expected}"

@@ -129,6 +129,13 @@ def target_numbers(truth: Mapping[str, Any]) -> dict[str, int]:
     return {one["address"].rpartition(":")[0].strip("[]"): number for number, one in enumerate(targets)}
 
 
+def calls(truth: Mapping[str, Any]) -> list[Row]:
+    """The reads and writes of a program, in the order of completion: ``operation offset bytes latency_ns``."""
+    names = ("operation", "offset", "bytes", "latency_ns")
+    columns = [truth["commands"][name] for name in names]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
 def rows(truth: Mapping[str, Any], target: int | None) -> Iterator[Row]:
     """The commands of the truth that passed the tap, by the names of its columns and of the instants."""
     columns = dict(truth["cycles"])

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,6 +28,9 @@ from iscsitrace.lab.settings.table import OPERATIONS
 from iscsitrace.outputs import initiator_results, run_results
 from iscsitrace.outputs.run_progress import Progress
 from iscsitrace.outputs.terminal import show_json
+
+if TYPE_CHECKING:
+    from iscsitrace.lab.real import World
 
 _WAIT_S = 0.1
 # options that other programs have; the rest of the sections is for ours alone
@@ -129,21 +132,24 @@ PACKETS = settings_section("Real world", "capture.is-ipv6", "capture.snaplen")
 )
 @click.option("--force", "is_forced", is_flag=True, help="Overwrite that file if it exists.")
 @click.option("--bypass", "is_bypassed", is_flag=True, help="Connect the hosts by veth pairs, without links.")
-def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, **values: Any) -> None:
-    """Create the namespaces and links, show how to use them, and remove them at Ctrl-C or SIGTERM."""
-    from iscsitrace.lab import real, real_truth, truth_file
+@_WORLD
+def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, world_kind: str, **values: Any) -> None:
+    """Create the hosts and links, show how to use them, and remove them at Ctrl-C or SIGTERM."""
+    from iscsitrace.lab import real_truth, truth_file
 
     if is_bypassed:
         run_options.refuse((LINK, PATHS), {"--targets"}, "a bypass")
         if log_path:
             raise click.UsageError("--log goes with links, not with --bypass")
+        if world_kind == _GUESTS:
+            raise click.UsageError("guests are joined by links, not by a bypass")
     if log_path:
         truth_file.require_new([log_path], is_forced=is_forced)
     settings = world_settings(seed, values)
     with wishing() as wish:
-        with real.up(settings, is_bypassed=is_bypassed) as world:
+        with _hosts(world_kind, settings, is_bypassed=is_bypassed) as (world, ways):
             rows = [
-                (host, place.address, place.address_v6, place.interfaces[0].name, f"ip netns exec {place.namespace}")
+                (host, place.address, place.address_v6, place.interfaces[0].name, ways[host])
                 for host, place in world.hosts.items()
             ]
             run_results.show_hosts(rows)
@@ -154,6 +160,24 @@ def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, **v
         run_results.show_all_links(logs)
         if log_path:
             truth_file.write(log_path, truth_file.envelope("link") | {"settings": settings} | logs)
+
+
+@contextmanager
+def _hosts(world_kind: str, settings: dict[str, Any], *, is_bypassed: bool) -> Iterator[tuple[World, dict[str, str]]]:
+    """The running hosts, and the command that enters each."""
+    if world_kind == _GUESTS:
+        from iscsitrace.lab.guests import world
+
+        with world.up(settings, _say(is_json=False)) as found:
+            shells = {
+                host: f"socat -,raw,echo=0,escape=0x1d UNIX:{guest.shell_path}" for host, guest in found.guests.items()
+            }
+            yield found.outside, shells
+    else:
+        from iscsitrace.lab import real
+
+        with real.up(settings, is_bypassed=is_bypassed) as made:
+            yield made, {host: f"ip netns exec {place.namespace}" for host, place in made.hosts.items()}
 
 
 @click.command(

@@ -181,6 +181,48 @@ def negotiated(guest: Guest) -> dict[str, dict[str, str]]:
     return found
 
 
+# attribute of sysfs -> name of a truth; those of data in order are never set: the login does not have these keys
+_OF_SYSFS = {
+    "initial_r2t": "initial_r2t",
+    "immediate_data": "immediate_data",
+    "first_burst_len": "first_burst_length",
+    "max_burst_len": "max_burst_length",
+    "max_outstanding_r2t": "max_outstanding_r2t",
+    "erl": "error_recovery_level",
+    "max_recv_dlength": "initiator_max_recv_data_segment_length",
+    "max_xmit_dlength": "target_max_recv_data_segment_length",
+    "header_digest": "header_digest",
+    "data_digest": "data_digest",
+}
+_SWITCHES = ("initial_r2t", "immediate_data")
+_DIGESTS = ("None", "CRC32C")
+
+
+def connections(attributes: Mapping[str, Mapping[str, str]], portals: Sequence[Portal]) -> dict[str, Any]:
+    """The connections as a truth lists them: ``connections`` with their parameters, and ``ends`` with their ports."""
+    numbers = {portal.name: number for number, portal in enumerate(portals)}
+    found: dict[str, Any] = {"connections": [], "ends": []}
+    for name, own in attributes.items():
+        if told := re.fullmatch(r"connection(\d+):(\d+)", name):
+            session = dict(attributes[f"session{told[1]}"])
+            both = session | dict(own)
+            values = {its: _parameter(key, both[key]) for key, its in _OF_SYSFS.items() if key in both}
+            number = len(found["connections"])
+            found["connections"].append({
+                "connection": number, "session": int(told[1]), "cid": int(told[2]),
+                "target": numbers[session["targetname"]], "parameters": values,
+            })  # fmt: skip
+            end = {"connection": number, "peer_address": own["address"], "own_port": int(own["local_port"])}
+            found["ends"].append(end)
+    return found
+
+
+def _parameter(name: str, text: str) -> Any:
+    if name.endswith("digest"):
+        return _DIGESTS[int(text)]
+    return bool(int(text)) if name in _SWITCHES else int(text)
+
+
 def volume(guest: Guest, devices: Sequence[str], layout: str, chunk_bytes: int) -> str:
     """The device to read and write: the only disk, or an array of them (md, RAID 1 or RAID 0)."""
     if len(devices) == 1:
@@ -280,7 +322,7 @@ def _results(guest: Guest, log: str) -> dict[str, Any]:
         "iops": round(sum(each["iops"] for each in done.values())),
         "read_bytes": int(job["job options"]["bs"]),
         "bytes": {name: each["io_bytes"] for name, each in done.items()},
-        "error": (last_line(text[:start]) or f"error {job['error']}") if job["error"] else None,
+        "error": (last_line(log) or f"error {job['error']}") if job["error"] else None,
         "error_count": job.get("total_err", 0),
         "elapsed_ns": max(each["runtime"] for each in done.values()) * 1_000_000,
     }

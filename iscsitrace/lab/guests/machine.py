@@ -124,9 +124,11 @@ class Process:
 class Guest:
     """A running guest, and what can be done in it. ToolMissing where it fails."""
 
-    def __init__(self, name: str, channel: Channel) -> None:
+    def __init__(self, name: str, channel: Channel, shell_path: Path) -> None:
         self.name = name
         self.channel = channel
+        self.shell_path = shell_path
+        """A socket behind which a shell of the guest is, with a terminal."""
         self._logs = itertools.count()
 
     def run(
@@ -205,12 +207,14 @@ def booted(
             *(require("ip", "iproute2"), "netns", "exec", namespace, require(_PROGRAM, _PACKAGE)),
             *("-nodefaults", "-no-user-config", "-display", "none", "-name", name, "-no-reboot"),
             *("-machine", "q35", "-accel", how.name, "-cpu", how.processor, "-smp", "1", "-m", str(memory_mib)),
-            *("-kernel", str(image.kernel), "-initrd", str(initial), "-append", _COMMAND_LINE),
+            *("-kernel", str(image.kernel), "-initrd", str(initial), "-append", f"{_COMMAND_LINE} hostname={name}"),
             *("-drive", f"file={image.root},if=virtio,format=raw,readonly=on"),
             *("-netdev", f"tap,id=card,fd={tap},vhost=off"),
             *("-device", f"virtio-net-pci,netdev=card,mac={hardware_address},event_idx=off,romfile="),
             *("-chardev", f"socket,id=agent,fd={of_guest.fileno()}"),
             *("-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=agent"),
+            *("-chardev", f"socket,id=shell,path={folder / 'shell'},server=on,wait=off"),
+            *("-device", "virtconsole,chardev=shell"),
             *("-serial", f"file:{folder / 'console'}"),
         ]
         with of_guest, (folder / "errors").open("wb") as errors:
@@ -219,7 +223,7 @@ def booted(
                 pass_fds=(tap, of_guest.fileno()), start_new_session=True,
             )  # fmt: skip
         try:
-            yield Starting(Guest(name, Channel(ours, name)), folder)
+            yield Starting(Guest(name, Channel(ours, name), folder / "shell"), folder)
         finally:
             with signals.deferred():
                 popen.kill()

@@ -37,6 +37,7 @@ INITIATOR_PROGRAM = "open-iscsi"
 _MEMORY_MIB = 512
 _SETTLE_S = 0.3
 _DISK_BYTES = 1 << 30
+_BLOCK_BYTES = 512
 _LIMIT_S = 600
 _SECOND_NS = 1_000_000_000
 
@@ -259,11 +260,14 @@ def _workload(
             ran = initiator.Ran.without_io(str(error))
     if ran.results["error"] and not occurrences:
         raise ToolMissing(f"fio: {ran.results['error']}")
+    seen = initiator.connections(found["negotiated"], hosts.portals[: len(running)])
     return {
-        "results": ran.results,
+        "results": ran.results
+        | {"targets": [{"address": each.portal} for each in running], "connections": seen["connections"]},
         "cycles": None,
-        "ends": [],
-        "commands": ran.commands,
+        "ends": seen["ends"],
+        # an array of disks places its blocks itself
+        "commands": {"block_bytes": _BLOCK_BYTES if len(running) == 1 else None, **ran.commands},
         "faults": [each.as_dict() for each in occurrences],
         **found,
     }

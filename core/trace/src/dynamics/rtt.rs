@@ -162,8 +162,6 @@ impl RttSamples {
 
     /// Fills the RTT columns of the sender's row.
     pub fn describe(&self, row: &mut SenderRow) {
-        row.connection = self.connection;
-        row.to_target = self.is_from_client;
         let Some(least_ns) = self.rtt_min_ns else { return };
         row.rtt_min_ns = least_ns;
         row.rtt_median_ns = self.sizes.percentile(50).unwrap_or(NULL_NS).max(least_ns);

@@ -235,6 +235,17 @@ mod tests {
     }
 
     #[test]
+    fn at_its_start_nothing_is_lost() {
+        // wherever the stream starts: an offset counts from the first captured byte
+        for place in [-500, 0, 500] {
+            let mut board = Scoreboard::default();
+            board.start(place);
+            board.send(place + 300);
+            assert_eq!((board.una(), board.owin(), board.pipe()), (place, 300, 300));
+        }
+    }
+
+    #[test]
     fn a_hole_leaves_the_pipe_when_lost_and_returns_when_retransmitted() {
         let mut board = board(10);
         assert!(board.sack(100, 400));

@@ -164,7 +164,7 @@ impl Sender {
         if !self.is_begun {
             self.begin(acknowledged);
         }
-        if rows.wanted.sacks && seen.sack_count > 0 {
+        if rows.wanted.sacks {
             self.list_sacks(seen, acknowledged, rows);
         }
         self.times.note(i64::from(seen.window) << seen.window_scale.unwrap_or(0), seen.flags.is_syn());
@@ -479,5 +479,26 @@ fn is_duplicate(blocks: &[(i64, i64)], acknowledged: i64) -> bool {
         [first, ..] if first.0 < acknowledged => true,
         [first, second, ..] => first.0 >= second.0 && first.1 <= second.1,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_duplicate;
+
+    #[test]
+    fn a_first_block_below_the_ack_or_within_the_second_is_a_duplicate() {
+        for (blocks, is) in [
+            (&[][..], false),
+            (&[(99, 200)], true),
+            (&[(100, 200)], false),
+            (&[(300, 400), (300, 400)], true),
+            (&[(300, 400), (299, 401)], true),
+            (&[(300, 400), (301, 500)], false),
+            (&[(300, 400), (200, 399)], false),
+            (&[(300, 400), (500, 600), (200, 700)], false),
+        ] {
+            assert_eq!(is_duplicate(blocks, 100), is, "{blocks:?}");
+        }
     }
 }

@@ -159,8 +159,7 @@ impl Detector {
             return if is_login { Verdict::Iscsi { is_client_initiator: true } } else { Verdict::Other };
         }
         let is_cut = chunk.captured.len() < chunk.length as usize;
-        let wanted = LENGTH_BYTES - self.first.len();
-        self.first.extend_from_slice(&chunk.captured[..chunk.captured.len().min(wanted)]);
+        self.first.extend_from_slice(chunk.captured);
         let bhs = Bhs::new(&self.first);
         if bhs.opcode() != Some(Opcode::LoginRequest) || bhs.is_valid().is_err() {
             return Verdict::Other;
@@ -277,6 +276,171 @@ mod tests {
         assert_eq!(detector.chunk(1, &chunk(&command())), Verdict::Undecided);
         assert_eq!(detector.chunk(0, &chunk(&response)), Verdict::Iscsi { is_client_initiator: false });
         assert_eq!(detector.take_events().len(), 2);
+    }
+
+    /// The verdict over the first chunk of a connection without its start, of which this many bytes were captured.
+    fn without_start(ports: [u16; 2], bytes: &[u8], kept_bytes: usize) -> Verdict {
+        let chunk = Chunk { captured: &bytes[..kept_bytes], ..chunk(bytes) };
+        Detector::new(ports).chunk(1, &chunk)
+    }
+
+    const BY_SERVER: Verdict = Verdict::Iscsi { is_client_initiator: false };
+
+    #[test]
+    fn on_an_iscsi_port_a_header_to_the_end_of_its_segment_decides() {
+        let header = command();
+        for port in [3260, 860] {
+            assert_eq!(without_start([50_000, port], &header, 48), BY_SERVER);
+            assert_eq!(without_start([port, 50_000], &header, 48), BY_SERVER);
+        }
+        assert_eq!(without_start([50_000, 5000], &header, 48), Verdict::Undecided);
+        // with its task tag, if the rest was cut away
+        assert_eq!(without_start([50_000, 3260], &header, 20), BY_SERVER);
+        assert_eq!(without_start([50_000, 3260], &header, 19), Verdict::Undecided);
+        assert_eq!(without_start([50_000, 3260], &header[..47], 47), Verdict::Undecided);
+        // each digest makes a PDU four bytes longer
+        for (more, verdict) in [(3, Verdict::Undecided), (4, BY_SERVER), (5, Verdict::Undecided)] {
+            let bytes = [&header[..], &[0xff; 5][..more]].concat();
+            assert_eq!(without_start([50_000, 3260], &bytes, bytes.len()), verdict, "{more} bytes more");
+        }
+        // or another header follows
+        let two = [&header[..], &header, &[0xff]].concat();
+        assert_eq!(without_start([50_000, 3260], &two, 97), BY_SERVER);
+        assert_eq!(without_start([50_000, 3260], &two, 95), Verdict::Undecided);
+        let other = [&header[..], &[0xff; 49]].concat();
+        assert_eq!(without_start([50_000, 3260], &other, 97), Verdict::Undecided);
+    }
+
+    #[test]
+    fn a_header_digest_decides_on_any_port() {
+        let header = command();
+        let bytes = [&header[..], &digest::to_wire(digest::crc32c(&header)), &[0xff]].concat();
+        assert_eq!(without_start([50_000, 5000], &bytes, 53), BY_SERVER);
+        assert_eq!(without_start([50_000, 5000], &bytes, 52), BY_SERVER);
+        assert_eq!(without_start([50_000, 5000], &bytes, 51), Verdict::Undecided);
+        let other = [&header[..], &[0xff; 5]].concat();
+        assert_eq!(without_start([50_000, 5000], &other, 53), Verdict::Undecided);
+    }
+
+    #[test]
+    fn a_login_request_with_the_name_of_its_initiator_decides_on_any_port() {
+        let header = BhsBuilder::new(Opcode::LoginRequest).is_transit(true).next_stage(1).initiator_task_tag(1);
+        let header = header.data_segment_length(40).build();
+        let named = [&header[..], b"InitiatorName=iqn.i"].concat();
+        assert_eq!(without_start([50_000, 5000], &named, named.len()), BY_SERVER);
+        let other = [&header[..], b"TargetName=iqn.t"].concat();
+        assert_eq!(without_start([50_000, 5000], &other, other.len()), Verdict::Undecided);
+    }
+
+    #[test]
+    fn three_headers_in_a_row_of_one_direction_decide() {
+        let header = |tag| BhsBuilder::new(Opcode::ScsiCommand).is_final(true).initiator_task_tag(tag).build();
+        let mut detector = Detector::new([50_000, 5000]);
+        assert_eq!(detector.chunk(0, &chunk(&header(1))), Verdict::Undecided);
+        assert_eq!(detector.chunk(1, &chunk(&header(2))), Verdict::Undecided);
+        assert_eq!(detector.chunk(0, &chunk(&header(3))), Verdict::Undecided);
+        assert_eq!(detector.chunk(0, &chunk(&header(4))), Verdict::Iscsi { is_client_initiator: true });
+        // one that does not fit its segment, and a gap, begin anew
+        let long = [&header(5)[..], &[0xff; 7]].concat();
+        for is_gap in [false, true] {
+            let mut detector = Detector::new([50_000, 5000]);
+            detector.chunk(0, &chunk(&header(1)));
+            detector.chunk(0, &chunk(&header(2)));
+            if is_gap {
+                detector.gap(0, 96, 10);
+            } else {
+                assert_eq!(detector.chunk(0, &chunk(&long)), Verdict::Undecided);
+            }
+            assert_eq!(detector.chunk(0, &chunk(&header(6))), Verdict::Undecided);
+            assert_eq!(detector.chunk(0, &chunk(&header(7))), Verdict::Undecided);
+            assert_eq!(detector.chunk(0, &chunk(&header(8))), Verdict::Iscsi { is_client_initiator: true });
+        }
+        // within a segment nothing is searched
+        let mut detector = Detector::new([50_000, 3260]);
+        let header = header(1);
+        assert_eq!(detector.chunk(0, &Chunk { is_segment_start: false, ..chunk(&header) }), Verdict::Undecided);
+    }
+
+    #[test]
+    fn an_answer_comes_from_the_other_side_with_the_same_tag() {
+        let response = |tag| BhsBuilder::new(Opcode::ScsiResponse).is_final(true).initiator_task_tag(tag).build();
+        // another tag, the same direction, the same side
+        for (direction, header) in [(0, response(78)), (1, response(77)), (0, command())] {
+            let mut detector = Detector::new([50_000, 5000]);
+            assert_eq!(detector.chunk(1, &chunk(&command())), Verdict::Undecided);
+            assert_eq!(detector.chunk(direction, &chunk(&header)), Verdict::Undecided);
+        }
+        // with the whole header, unless the snaplen cut it
+        for (length, verdict) in [(47, Verdict::Undecided), (48, BY_SERVER)] {
+            let mut detector = Detector::new([50_000, 5000]);
+            detector.chunk(1, &chunk(&command()));
+            assert_eq!(detector.chunk(0, &chunk(&response(77)[..length])), verdict, "{length} bytes");
+        }
+        // 32 headers are kept
+        for (others, is_kept) in [(31, true), (32, false)] {
+            let mut detector = Detector::new([50_000, 5000]);
+            detector.chunk(1, &chunk(&command()));
+            // they do not fit their segments
+            let other = [&response(99)[..], &[0xff; 7]].concat();
+            for _ in 0..others {
+                assert_eq!(detector.chunk(0, &chunk(&other)), Verdict::Undecided);
+            }
+            let verdict = detector.chunk(0, &chunk(&response(77)));
+            assert_eq!(verdict == BY_SERVER, is_kept, "after {others} others");
+        }
+        // the reserved tag answers nothing
+        let nop = |opcode| BhsBuilder::new(opcode).initiator_task_tag(RESERVED_TAG).build();
+        let mut detector = Detector::new([50_000, 5000]);
+        detector.chunk(1, &chunk(&nop(Opcode::NopOut)));
+        assert_eq!(detector.chunk(0, &chunk(&nop(Opcode::NopIn))), Verdict::Undecided);
+    }
+
+    #[test]
+    fn the_first_bytes_of_a_target_are_a_login_response() {
+        let header = BhsBuilder::new(Opcode::LoginResponse).is_transit(true).next_stage(1).build();
+        let iscsi = Verdict::Iscsi { is_client_initiator: true };
+        // on an iSCSI port, less of it is enough
+        for (port, enough) in [(3260, 8), (5000, 20)] {
+            assert_eq!(started([50_000, port]).chunk(1, &chunk(&header[..enough])), iscsi);
+            assert_eq!(started([50_000, port]).chunk(1, &chunk(&header[..enough - 1])), Verdict::Other);
+        }
+        let response = BhsBuilder::new(Opcode::ScsiResponse).is_final(true).initiator_task_tag(77).build();
+        assert_eq!(started([50_000, 3260]).chunk(1, &chunk(&response)), Verdict::Other);
+        let mut invalid = header;
+        invalid[2] = 1;
+        invalid[20] = 1;
+        assert_eq!(started([50_000, 3260]).chunk(1, &chunk(&invalid)), Verdict::Other);
+    }
+
+    #[test]
+    fn a_cut_login_request_decides_as_soon_as_enough_is_captured() {
+        let header = BhsBuilder::new(Opcode::LoginRequest).is_transit(true).next_stage(1).build();
+        let iscsi = Verdict::Iscsi { is_client_initiator: true };
+        for (port, enough) in [(3260, 8), (5000, 20)] {
+            for (kept_bytes, verdict) in [(enough, iscsi), (enough - 1, Verdict::Other)] {
+                let chunk = Chunk { captured: &header[..kept_bytes], ..chunk(&header) };
+                assert_eq!(started([50_000, port]).chunk(0, &chunk), verdict, "{kept_bytes} bytes on {port}");
+            }
+            // not cut: the rest follows
+            assert_eq!(started([50_000, port]).chunk(0, &chunk(&header[..47])), Verdict::Undecided);
+        }
+    }
+
+    #[test]
+    fn the_oldest_events_make_room() {
+        let mut detector = Detector::new([1, 2]);
+        (0..KEPT_EVENTS_MAX as i64 + 1).for_each(|offset| detector.gap(0, offset, 1));
+        let events = detector.take_events();
+        assert_eq!(events.len(), KEPT_EVENTS_MAX);
+        assert!(matches!(events[0], Event::Gap { direction: 0, offset: 1, length: 1 }));
+        // 64 KiB stay, one byte more does not
+        for (more, count) in [(0, 2), (1, 1)] {
+            let mut detector = Detector::new([1, 2]);
+            detector.chunk(0, &chunk(&[0xff; KEPT_BYTES_MAX / 2]));
+            detector.chunk(0, &chunk(&vec![0xff; KEPT_BYTES_MAX / 2 + more]));
+            assert_eq!(detector.kept_bytes, if more == 0 { KEPT_BYTES_MAX } else { KEPT_BYTES_MAX / 2 + 1 });
+            assert_eq!(detector.take_events().len(), count);
+        }
     }
 
     #[test]

@@ -232,6 +232,33 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_without_its_offer_is_a_choice_only_from_a_list() {
+        let keys = negotiation(
+            "",
+            "HeaderDigest=CRC32C|DataDigest=CRC32C,None|MaxConnections=8|InitialR2T=Yes|ImmediateData=Yes|X-own=1",
+        );
+        let both = |value: &str, source| (value.to_owned(), value.to_owned(), source);
+        assert_eq!(negotiated(&keys, "HeaderDigest"), both("CRC32C", 0));
+        // a list is an offer, and the default stays
+        assert_eq!(negotiated(&keys, "DataDigest"), both("None", 2));
+        assert_eq!(negotiated(&keys, "MaxConnections"), both("1", 2));
+        // InitialR2T is an OR: Yes needs no answer; ImmediateData is an AND
+        assert_eq!(negotiated(&keys, "InitialR2T"), both("Yes", 0));
+        assert_eq!(negotiated(&keys, "ImmediateData"), both("Yes", 2));
+        assert_eq!(negotiated(&keys, "X-own"), (String::new(), "1".to_owned(), 3));
+    }
+
+    #[test]
+    fn the_side_without_a_list_chose() {
+        let both = |value: &str| (value.to_owned(), value.to_owned(), 0);
+        let keys = negotiation("HeaderDigest=None|DataDigest=CRC32C,None", "HeaderDigest=CRC32C,None|DataDigest=None");
+        assert_eq!((negotiated(&keys, "HeaderDigest"), negotiated(&keys, "DataDigest")), (both("None"), both("None")));
+        // two lists, or two values: the target's
+        let keys = negotiation("HeaderDigest=A,B|DataDigest=None", "HeaderDigest=B,A|DataDigest=CRC32C");
+        assert_eq!((negotiated(&keys, "HeaderDigest"), negotiated(&keys, "DataDigest")), (both("B,A"), both("CRC32C")));
+    }
+
+    #[test]
     fn secrets_are_never_kept() {
         let keys = negotiation("CHAP_N=joe|CHAP_R=0x1234", "CHAP_A=5|CHAP_I=7|CHAP_C=0xabcdef");
         let shown = format!("{keys:?}");

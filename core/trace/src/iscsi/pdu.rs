@@ -5,13 +5,13 @@ use iscsitrace_wire::bhs::Bhs;
 /// Maximum data that is kept of a PDU (login text, sense data, rejected headers, ...).
 pub const KEPT_DATA_MAX: usize = 64 << 10;
 
-/// Frame number and capture time of a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Frame number and capture time of a packet, ordered by time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp {
-    /// Frame number.
-    pub frame: u64,
     /// Capture time.
     pub time_ns: i64,
+    /// Frame number.
+    pub frame: u64,
 }
 
 /// A PDU with a decoded header, as far as it was captured.

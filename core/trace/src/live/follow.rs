@@ -241,4 +241,51 @@ mod tests {
         assert_eq!(next_of_ring(Path::new("capture.pcapng")), None);
         assert_eq!(next_of_ring(Path::new("a_00001.pcap")), None);
     }
+
+    #[test]
+    fn a_ring_goes_on_with_the_next_number_of_the_same_kind() {
+        let folder = Folder::new("names");
+        let next = |name: &str| {
+            let found = next_of_ring(&folder.0.join(name))?;
+            Some(found.file_name()?.to_str()?.to_owned())
+        };
+        for name in
+            ["a_00002.pcap", "a_00003-old.pcap", "a_00004.pcapng", "b_00000_2026.pcap", "d_00002", "e_000021.pcap"]
+        {
+            folder.write(name, b"");
+        }
+        assert_eq!(next("a_00001.pcap").as_deref(), Some("a_00002.pcap"));
+        // another name, or another kind of file
+        assert_eq!(next("a_00002.pcap"), None);
+        assert_eq!(next("a_00003.pcap"), None);
+        assert_eq!(next("b_99999_2025.pcap").as_deref(), Some("b_00000_2026.pcap"));
+        assert_eq!(next("d_00001").as_deref(), Some("d_00002"));
+        // five digits
+        assert_eq!(next("e_000020.pcap"), None);
+        assert_eq!(next("e_0002.pcap"), None);
+        assert_eq!(next("e_0000x.pcap"), None);
+        // the latest, if the ring was started anew
+        folder.write("b_00000_2027.pcap", b"");
+        assert_eq!(next("b_99999_2025.pcap").as_deref(), Some("b_00000_2027.pcap"));
+    }
+
+    #[test]
+    fn a_file_without_a_size_is_opened_at_its_first_read() {
+        let folder = Folder::new("late");
+        assert!(OpenedLate::new(&folder.0).is_none());
+        assert!(OpenedLate::new(&folder.write("a.pcap", b"")).is_none());
+        assert!(OpenedLate::new(&folder.0.join("none")).is_none());
+        let mut zeros = OpenedLate::new(Path::new("/dev/zero")).unwrap();
+        assert!(zeros.file.is_none());
+        let mut buffer = [7; 10];
+        assert_eq!((zeros.read(&mut buffer).unwrap(), buffer), (10, [0; 10]));
+        assert_eq!(OpenedLate::new(Path::new("/dev/null")).unwrap().read(&mut buffer).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_folder_is_no_file_to_follow() {
+        let folder = Folder::new("folder");
+        let error = Followed::open(&folder.0, FollowState::default()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
+    }
 }

@@ -297,6 +297,37 @@ mod tests {
     }
 
     #[test]
+    fn after_the_clock_was_set_back_no_command_is_late() {
+        let mut context = context(&[(100, 110)]);
+        let mut ledger = Ledger::default();
+        take(&mut ledger, &mut context, 1000);
+        ledger.begin_anew();
+        add(&mut context, &[(20, 90)]);
+        take(&mut ledger, &mut context, 2000);
+        assert_eq!(ledger.late_count, 0);
+    }
+
+    #[test]
+    fn a_renumbered_session_keeps_its_last_command() {
+        let mut context = context(&[(100, 110)]);
+        context.sessions.open_unknown(1);
+        let mut ledger = Ledger::default();
+        take(&mut ledger, &mut context, 1000);
+        assert_eq!(ledger.begun.get(&context.tables.cycles.connection[0]), Some(&0));
+        ledger.place_sessions(|session| (session == 0).then_some(1));
+        assert_eq!(ledger.begun.get(&context.tables.cycles.connection[0]), Some(&1));
+        add(&mut context, &[(20, 90)]);
+        context.tables.cycles.session[1] = 1;
+        take(&mut ledger, &mut context, 2000);
+        assert_eq!(ledger.late_count, 1);
+        // a removed one has no number
+        ledger.place_sessions(|_| None);
+        assert_eq!(ledger.begun.get(&context.tables.cycles.connection[0]), Some(&NULL_U32));
+        ledger.forget_connection(context.tables.cycles.connection[0]);
+        assert!(ledger.begun.is_empty());
+    }
+
+    #[test]
     fn a_command_in_flight_is_handed_over_later() {
         let mut context = context(&[(100, i64::MAX)]);
         let mut ledger = Ledger::default();

@@ -14,6 +14,8 @@ pub mod follow;
 mod ledger;
 pub mod read_ahead;
 mod retention;
+#[cfg(test)]
+mod tests;
 pub mod view;
 
 use std::io::Read;
@@ -288,17 +290,11 @@ impl Live {
 
     /// No packet is available: what to do instead. None if there may be one now.
     fn wait(&mut self, deadline: Instant) -> Result<Option<Step>, CaptureError> {
-        let Some(sequence) = &mut self.sequence else { return Ok(Some(Step::End)) };
-        if !sequence.is_waiting() {
+        if !self.sequence.as_ref().is_some_and(Sequence::is_waiting) {
             self.change = self.state.take_change();
             if let Some(Change::Next(path)) = &self.change {
                 return self.follow(path.clone()).map(|()| None);
             }
-            self.is_over = true;
-            return Ok(None);
-        }
-        if self.is_stopped && self.read_ahead.is_drained() {
-            sequence.end_here(self.pipeline.counters());
             self.is_over = true;
             return Ok(None);
         }

@@ -125,13 +125,15 @@ impl ReadAhead {
         self.shared.lock().buffered_bytes
     }
 
-    /// Whether no bytes wait and none will come.
-    pub fn is_drained(&self) -> bool {
-        let state = self.shared.lock();
-        state.is_ended && state.chunks.is_empty()
+    /// Lets the bytes have arrived earlier.
+    #[cfg(test)]
+    pub fn age(&self, by: Duration) {
+        for (arrived, _) in &mut self.shared.lock().chunks {
+            *arrived = arrived.checked_sub(by).expect("the machine has run for longer");
+        }
     }
 
-    /// Drops everything not read yet.
+    /// Ends the source with the bytes that have arrived.
     pub fn abandon(&self) {
         let mut state = self.shared.lock();
         state.is_ended = true;
@@ -193,7 +195,7 @@ mod tests {
             }
         }
         assert!(found == bytes);
-        assert!(feed.is_drained());
+        assert_eq!(feed.buffered_bytes(), 0);
     }
 
     #[test]
@@ -217,5 +219,46 @@ mod tests {
         assert_eq!(reader.read(&mut buffer).unwrap(), 4);
         assert_eq!(buffer, [7, 8, 0, 0, 0, 0, 0, 0]);
         assert_eq!(reader.read(&mut buffer).unwrap_err().to_string(), "broken");
+    }
+
+    #[test]
+    fn a_full_queue_stops_the_source() {
+        let limit_bytes = 2 * READ_BYTES;
+        let feed = ReadAhead::start(Box::new(io::repeat(7)), limit_bytes);
+        assert!(feed.wait(limit_bytes, PATIENCE));
+        std::thread::sleep(Duration::from_millis(20));
+        let full_bytes = feed.buffered_bytes();
+        assert!((limit_bytes..=limit_bytes + READ_BYTES).contains(&full_bytes), "{full_bytes}");
+        // reading makes room
+        let mut buffer = vec![0; READ_BYTES];
+        let mut reader = feed.reader();
+        let read_bytes: usize = (0..16).map(|_| reader.read(&mut buffer).unwrap_or(0)).sum();
+        assert!(read_bytes > 0);
+        assert!(feed.wait(limit_bytes, PATIENCE));
+        feed.abandon();
+    }
+
+    #[test]
+    fn waiting_ends_with_the_bytes_the_end_or_the_time_limit() {
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        struct UntilDropped(std::sync::mpsc::Receiver<()>);
+        impl Read for UntilDropped {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                let _ = self.0.recv();
+                Ok(0)
+            }
+        }
+        let source = io::Cursor::new(b"bytes").chain(UntilDropped(receiver));
+        let feed = ReadAhead::start(Box::new(source), 1 << 20);
+        assert!(feed.wait(5, PATIENCE));
+        assert!(!feed.wait(6, Duration::from_millis(5)));
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(feed.lag() >= Duration::from_millis(5));
+        drop(sender);
+        assert!(feed.wait(6, PATIENCE), "the source ended");
+        let mut buffer = [0; 8];
+        let mut reader = feed.reader();
+        let counts = [(); 3].map(|()| reader.read(&mut buffer).unwrap());
+        assert_eq!((counts.iter().sum::<usize>(), feed.buffered_bytes(), feed.lag()), (5, 0, Duration::ZERO));
     }
 }

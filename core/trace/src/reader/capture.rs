@@ -148,14 +148,6 @@ impl Capture {
         self.frame = frame;
     }
 
-    /// Ends the capture after the last record.
-    pub(super) fn end_here(&mut self, counters: &mut Counters) {
-        if !self.is_at_end {
-            // a clean end is not an error
-            let _ = self.end(End::Clean, counters);
-        }
-    }
-
     #[cold]
     fn end(&mut self, end: End, counters: &mut Counters) -> Result<(), CaptureError> {
         self.is_at_end = true;

@@ -186,13 +186,6 @@ impl Sequence {
         self.current.as_ref().is_some_and(Capture::is_waiting)
     }
 
-    /// Ends the current capture here; an incomplete record is ignored.
-    pub fn end_here(&mut self, counters: &mut Counters) {
-        if let Some(current) = &mut self.current {
-            current.end_here(counters);
-        }
-    }
-
     /// Appends a capture.
     pub fn add(&mut self, input: Input) {
         self.waiting.push_back(input);

@@ -259,6 +259,11 @@ impl Script {
         self.response(connection, cycle, round_count);
     }
 
+    /// The number of packets so far.
+    pub fn packet_count(&self) -> usize {
+        self.conversation.packets.len()
+    }
+
     /// A SCSI Command alone; returns its cycle.
     pub fn command(&mut self, connection: usize, is_read: bool, bytes: u32, immediate: &[u8]) -> usize {
         let initiator_task_tag = self.next_task_tag;

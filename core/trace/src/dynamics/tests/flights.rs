@@ -1,6 +1,7 @@
 //! Flights: pauses, and what limited the sender.
 
 use super::*;
+use crate::tables::SenderRow;
 
 #[test]
 fn a_small_segment_after_an_ack_waited_for_it_even_before_the_minimum_rtt() {
@@ -86,8 +87,8 @@ fn a_pause_as_long_as_a_retransmission_timer_is_loss_recovery() {
     }
 }
 
-#[test]
-fn a_line_beyond_the_tap_has_the_rate_of_the_acks() {
+/// Bursts at 100 bytes per us, which are acknowledged at 10 bytes per us.
+fn slowly_acknowledged() -> Conversation {
     let mut talk = Conversation::begin();
     for burst in 0..20 {
         let begun_ns = (100 + 50 * burst) * MS;
@@ -95,8 +96,79 @@ fn a_line_beyond_the_tap_has_the_rate_of_the_acks() {
         (0..40).for_each(|packet| talk.data(begun_ns + packet * 10_000, 1));
         (1..=20).for_each(|ack| talk.ack(begun_ns + 20 * MS + ack * 200_000, 40 * burst + 2 * ack, &[]));
     }
-    let senders = talk.finish().senders;
+    talk
+}
+
+#[test]
+fn a_line_beyond_the_tap_has_the_rate_of_the_acks() {
+    let senders = slowly_acknowledged().finish().senders;
     assert!(senders.is_line_from_acks[0]);
     let rate = senders.line_bytes_per_s[0];
     assert!((rate - 10_000_000).abs() < 500_000, "{rate}");
+}
+
+#[test]
+fn no_line_lies_between_the_tap_and_a_receiver_beside_it() {
+    let talk = slowly_acknowledged();
+    let flights = &talk.dynamics.flights[0];
+    // less than half of the sender's RTT is beside the tap
+    for (rtt_to_receiver_ns, is_beyond) in [(10 * MS, true), (10 * MS - 1, false)] {
+        let mut row = SenderRow::default();
+        flights.describe(rtt_to_receiver_ns, 20 * MS, &mut row);
+        assert_eq!(row.is_line_from_acks, is_beyond);
+        let expected = if is_beyond { 10_000_000 } else { 100_000_000 };
+        assert!((row.line_bytes_per_s - expected).abs() < expected / 20, "{}", row.line_bytes_per_s);
+        // each burst of 40 segments takes 4 ms there, and 0.4 ms here
+        let busy_ns: i64 =
+            flights.busy_intervals(rtt_to_receiver_ns, 20 * MS).iter().map(|(from_ns, to_ns)| to_ns - from_ns).sum();
+        let expected = 20 * if is_beyond { 4 * MS } else { 4 * MS / 10 };
+        assert!((busy_ns - expected).abs() < expected / 10, "{busy_ns}");
+    }
+}
+
+/// Bursts of eight segments at 100 bytes per us; 0.8 ms after the first can have arrived, all are acknowledged.
+fn acknowledged_by_burst(between: impl Fn(&mut Conversation, i64, i64)) -> Conversation {
+    let mut talk = Conversation::begin();
+    for burst in 0..40 {
+        let begun_ns = (100 + 50 * burst) * MS;
+        (0..8).for_each(|packet| talk.data(begun_ns + packet * 10_000, 1));
+        between(&mut talk, begun_ns + AWAY_NS, 8 * burst);
+        talk.ack(begun_ns + AWAY_NS + 800_000, 8 * burst + 8, &[]);
+    }
+    talk
+}
+
+#[test]
+fn an_ack_of_a_burst_shows_the_rate_from_its_arrival_on() {
+    let talk = acknowledged_by_burst(|_, _, _| ());
+    let busy = talk.dynamics.flights[0].busy_intervals(AWAY_NS, 0);
+    let busy_ns: i64 = busy.iter().map(|(from_ns, to_ns)| to_ns - from_ns).sum();
+    assert!((busy_ns - 40 * 800_000).abs() < 4 * 800_000, "{busy_ns}");
+}
+
+#[test]
+fn an_ack_that_fills_a_hole_shows_no_rate() {
+    // the second segment of each burst arrives last
+    let talk = acknowledged_by_burst(|talk, now_ns, first| {
+        talk.ack(now_ns + 100_000, first + 1, &[]);
+        talk.ack(now_ns + 700_000, first + 1, &[(first + 2, first + 8)]);
+    });
+    let mut row = SenderRow::default();
+    talk.dynamics.flights[0].describe(AWAY_NS, 0, &mut row);
+    assert!(!row.is_line_from_acks);
+}
+
+#[test]
+fn an_ack_of_fewer_than_four_segments_on_an_idle_line_shows_no_rate() {
+    for (segments, is_line_from_acks) in [(3, false), (4, true)] {
+        let mut talk = Conversation::begin();
+        for burst in 0..40 {
+            let begun_ns = (100 + 50 * burst) * MS;
+            (0..segments).for_each(|packet| talk.data(begun_ns + packet * 10_000, 1));
+            talk.ack(begun_ns + AWAY_NS + 400_000, segments * (burst + 1), &[]);
+        }
+        let mut row = SenderRow::default();
+        talk.dynamics.flights[0].describe(AWAY_NS, 0, &mut row);
+        assert_eq!(row.is_line_from_acks, is_line_from_acks, "{segments} segments");
+    }
 }

@@ -183,3 +183,45 @@ fn between_pdus_an_ack_limits_only_a_sender_with_bytes_in_flight() {
     assert_eq!(between(&|pause| pause.request_ns = Some(20 * MS)), (REQUEST, None));
     assert_eq!(between(&|pause| pause.request_ns = Some(20 * MS + 1)), (ACKNOWLEDGMENT, None));
 }
+
+#[test]
+fn pauses_in_a_row_with_one_cause_are_one_span() {
+    let cwnd = part::CONGESTION_WINDOW;
+    let spans = |causes: [Option<u8>; 3]| {
+        let pause = Pause::new();
+        let mut flights = Flights::new(CONNECTION, true);
+        flights.packet(&pause.first, pause.before, SEGMENT, AWAY_NS, 0);
+        for (number, cause) in (1..).zip(causes) {
+            let time_ns = number * 20 * MS;
+            let ack = LastAck { answer_ns: time_ns, is_advance: true, has_opened_window: false, owin: 0 };
+            let next = Observation { time_ns, offset: number * SEGMENT, left_of_pdu: Some(9000), ..pause.next };
+            let is_in_recovery = cause == Some(part::LOSS_RECOVERY);
+            // bytes in flight before each of them
+            let after = SenderState { owin: 5000, last_ack: cause.map(|_| ack), is_in_recovery: false, ..pause.after };
+            let next = if is_in_recovery { Observation { class: SegmentClass::Retransmission, ..next } } else { next };
+            flights.packet(&next, after, SEGMENT, AWAY_NS, 0);
+        }
+        flights.limited().map(|span| (span.from_ns / MS, span.to_ns / MS, span.part)).collect::<Vec<_>>()
+    };
+    assert_eq!(spans([Some(cwnd); 3]), [(0, 60, cwnd)]);
+    assert_eq!(spans([Some(cwnd), None, Some(cwnd)]), [(0, 20, cwnd), (40, 60, cwnd)]);
+    let loss = part::LOSS_RECOVERY;
+    assert_eq!(spans([Some(cwnd), Some(loss), Some(loss)]), [(0, 20, cwnd), (20, 60, loss)]);
+}
+
+#[test]
+fn old_spans_are_forgotten_except_the_last() {
+    let pause = Pause::new();
+    for (before_ns, count) in [(20 * MS, 2), (20 * MS + 1, 1), (90 * MS, 1)] {
+        let mut flights = Flights::new(CONNECTION, true);
+        flights.packet(&pause.first, pause.before, SEGMENT, AWAY_NS, 0);
+        for (time_ns, last_ack) in [(20 * MS, pause.after.last_ack), (40 * MS, None), (60 * MS, pause.after.last_ack)] {
+            let last_ack = last_ack.map(|ack| LastAck { answer_ns: time_ns, ..ack });
+            let next = Observation { time_ns, left_of_pdu: Some(9000), ..pause.next };
+            flights.packet(&next, SenderState { owin: 5000, last_ack, ..pause.after }, SEGMENT, AWAY_NS, 0);
+        }
+        assert_eq!(flights.limited().count(), 2);
+        flights.forget(before_ns);
+        assert_eq!(flights.limited().count(), count, "before {before_ns} ns");
+    }
+}

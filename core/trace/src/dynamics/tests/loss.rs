@@ -69,6 +69,22 @@ fn silence_ends_with_a_probe_and_then_with_a_timeout() {
 }
 
 #[test]
+fn after_a_timeout_the_retransmissions_fill_the_pipe_again() {
+    let mut talk = Conversation::begin();
+    talk.data(100 * MS, 6);
+    talk.again(400 * MS, 0);
+    talk.ack(420 * MS, 1, &[]);
+    talk.again(420 * MS, 1);
+    talk.again(420 * MS, 2);
+    let tables = talk.finish();
+    assert_eq!(tables.retransmissions.cause, [1, 1, 1]);
+    let window = &tables.window;
+    let rows = (0..window.frame.len()).filter(|&row| window.to_target[row] && window.frame[row] >= 10);
+    let pipes: Vec<_> = rows.map(|row| window.pipe_bytes[row] / SEGMENT).collect();
+    assert_eq!(pipes, [1, 0, 1, 2]);
+}
+
+#[test]
 fn without_sack_a_retransmitted_last_segment_is_no_probe() {
     let mut talk = Conversation::begin();
     talk.has_sack = Some(false);

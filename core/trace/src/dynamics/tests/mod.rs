@@ -5,6 +5,7 @@ mod any;
 mod flights;
 mod limits;
 mod loss;
+mod remembered;
 mod rows;
 mod rtt;
 mod window;

@@ -63,9 +63,10 @@ impl IscsiConnection {
         self.spans[direction].is_waiting = false;
         for (place, (&assumption, assumed)) in assumptions.iter().zip(assumed).enumerate() {
             context.counters.add(Counter::HeaderAssumed, Some(self.number), assumed.first.frame);
-            self.missing[direction] += 1;
             let (Assumption::Data { tag, .. } | Assumption::Status { tag }) = assumption;
+            // what a task lacked was counted when it ended
             let Some(task) = self.tasks.get_mut(&tag) else { continue };
+            self.missing[direction] += 1;
             let cycle = task.cycle;
             let mut is_over = matches!(assumption, Assumption::Status { .. });
             if let Assumption::Data { bytes, .. } = assumption {

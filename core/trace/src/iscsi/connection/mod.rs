@@ -10,6 +10,8 @@ pub mod listener;
 mod numbering;
 mod table_rows;
 mod tasks;
+#[cfg(test)]
+mod tests;
 
 use iscsitrace_wire::digest;
 use iscsitrace_wire::opcode::Opcode;

@@ -133,7 +133,7 @@ impl IscsiConnection {
             }
             if let Some(mut task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.remove(&tag)) {
                 // a status also shows missing Data-Out
-                let direction = usize::from(!task.is_write || task.is_read);
+                let direction = usize::from(task.is_read);
                 let at_status = task.status(pdu, &mut context.tables.cycles);
                 self.note_missing(Missing { is_out_of_order: false, ..at_status }, direction, frame, context);
                 missing.is_out_of_order |= at_status.is_out_of_order;

@@ -7,7 +7,7 @@
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 
 use super::listener::{Fit, Listener};
-use super::progress::{HEADER_TAG_BYTES, HEADER_WALK_BYTES};
+use super::progress::HEADER_WALK_BYTES;
 use super::replay::Replay;
 use super::{Framer, State};
 use crate::iscsi::assumption::ASSUMED_MAX;
@@ -104,11 +104,9 @@ impl Framer {
         stamp: Stamp,
         listener: &mut impl Listener,
     ) -> Option<u32> {
-        let header = chunk.captured.get(..LENGTH_BYTES.min(chunk.captured.len()))?;
-        if used > 0 || !chunk.is_segment_start || header.len() < HEADER_TAG_BYTES {
-            return None;
-        }
-        if listener.judge(Bhs::new(header)) < Fit::Certain {
+        // without its task tag a header is never certain
+        let header = &chunk.captured[..LENGTH_BYTES.min(chunk.captured.len())];
+        if used > 0 || !chunk.is_segment_start || listener.judge(Bhs::new(header)) < Fit::Certain {
             return None;
         }
         if self.walk_again(listener) {

@@ -15,6 +15,8 @@ pub mod listener;
 mod progress;
 mod replay;
 mod search;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 use iscsitrace_wire::bhs::LENGTH_BYTES;
@@ -76,11 +78,7 @@ impl Framer {
     /// The earliest capture time of bytes that are not decoded yet: of an incomplete PDU, or of PDUs whose header was
     /// cut away.
     pub fn unread_since_ns(&self) -> Option<i64> {
-        let is_under_way = match self.pdu.ahs_end {
-            0 => self.pdu.header_known > 0,
-            _ => self.pdu.position < self.pdu.end,
-        };
-        let of_pdu = (is_under_way && self.state == State::Walking).then_some(self.pdu.first.time_ns);
+        let of_pdu = (self.state == State::Walking && self.pdu.is_under_way()).then_some(self.pdu.first.time_ns);
         let of_assumed = self.assumed.first().map(|assumed| assumed.first.time_ns);
         let of_search = self.carry_stamps.first().map(|stamp| stamp.time_ns);
         [of_pdu, of_assumed, of_search].into_iter().flatten().min()
@@ -127,19 +125,14 @@ impl Framer {
     /// PDUs, and where it is unknown.
     #[inline]
     pub fn left_of_pdu(&self, offset: i64) -> Option<u64> {
-        let is_within = self.state == State::Walking
-            && self.offset == offset
-            && self.pdu.position > 0
-            && (self.pdu.end == 0 || self.pdu.position < self.pdu.end);
+        let is_within = self.state == State::Walking && self.offset == offset && self.pdu.is_under_way();
         is_within.then(|| self.pdu.end.saturating_sub(self.pdu.position))
     }
 
     /// Prefetches the next header in the payload of the next chunk.
     #[inline]
     pub fn prefetch(&self, payload: &[u8]) {
-        if self.state == State::Walking && self.pdu.position >= LENGTH_BYTES as u64 {
-            prefetch_header(payload, (self.pdu.end - self.pdu.position) as usize);
-        }
+        prefetch_header(payload, self.pdu.end.saturating_sub(self.pdu.position) as usize);
     }
 
     /// Processes the next bytes of the stream.
@@ -199,12 +192,7 @@ impl Framer {
         pdu.crc = None;
         let end = pdu.start + pdu.end as i64;
         if gap_end < end {
-            let position = (gap_end - pdu.start) as u64;
-            if position >= pdu.data_start {
-                // AHS and header digest are complete: the data continues without its CRC
-                pdu.wants_crc = true;
-            }
-            pdu.position = position;
+            pdu.position = (gap_end - pdu.start) as u64;
             return;
         }
         // the end of the PDU was not captured: its completion time is unknown

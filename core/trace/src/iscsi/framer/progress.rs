@@ -18,11 +18,12 @@ pub(super) struct InProgress {
     pub(super) position: u64,
     pub(super) header: [u8; LENGTH_BYTES],
     pub(super) header_known: usize,
-    /// Position of the end of the AHS, and so on; 0 while the header is incomplete.
+    /// Position of the end of the AHS, and so on.
     pub(super) ahs_end: u64,
     pub(super) data_start: u64,
     pub(super) data_end: u64,
     pub(super) digest_start: u64,
+    /// 0 while the header is incomplete.
     pub(super) end: u64,
     pub(super) first: Stamp,
     pub(super) last: Option<Stamp>,
@@ -83,15 +84,18 @@ impl InProgress {
         self.is_assumed = false;
     }
 
+    /// Whether bytes of it were read, and others are still to come.
+    #[inline]
+    pub(super) fn is_under_way(&self) -> bool {
+        self.position > 0 && (self.end == 0 || self.position < self.end)
+    }
+
     #[inline]
     pub(super) fn note(&mut self, stamp: Stamp, is_late: bool) {
         if self.position == 0 {
             self.first = stamp;
         }
-        self.last = match self.last {
-            Some(last) if (last.time_ns, last.frame) > (stamp.time_ns, stamp.frame) => Some(last),
-            _ => Some(stamp),
-        };
+        self.last = self.last.max(Some(stamp));
         self.is_late |= is_late;
     }
 

@@ -35,3 +35,32 @@ impl Replay {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(captured: &[u8]) -> Chunk<'_> {
+        let length = captured.len() as u32;
+        Chunk { offset: 0, length, captured, frame: 1, time_ns: 0, is_late: false, is_segment_start: true }
+    }
+
+    #[test]
+    fn a_replay_has_room_for_one_mebibyte() {
+        let mut replay = Replay::new(InProgress::new(), 0);
+        let bytes = vec![7; BYTES_MAX - 1];
+        assert!(replay.push(&chunk(&bytes)));
+        assert!(!replay.push(&chunk(&[1, 2])));
+        assert!(replay.push(&chunk(&[3])));
+        assert!(!replay.push(&chunk(&[4])));
+        let ends: Vec<usize> = replay.chunks.iter().map(|&(_, end)| end).collect();
+        assert_eq!((ends, replay.captured[BYTES_MAX - 1]), (vec![BYTES_MAX - 1, BYTES_MAX], 3));
+    }
+
+    #[test]
+    fn a_replay_has_room_for_16384_chunks() {
+        let mut replay = Replay::new(InProgress::new(), 0);
+        assert!((0..1 << 14).all(|_| replay.push(&chunk(&[]))));
+        assert!(!replay.push(&chunk(&[])));
+    }
+}

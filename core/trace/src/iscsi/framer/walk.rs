@@ -82,8 +82,10 @@ impl Framer {
         if self.pdu.position == self.pdu.ahs_end && self.pdu.position < self.pdu.data_start {
             return;
         }
-        if self.pdu.position == self.pdu.data_start && self.pdu.data_start > self.pdu.ahs_end {
-            self.pdu.header_digest_ok = self.pdu.crc.map(|crc| digest::to_wire(crc) == self.pdu.digest);
+        if self.pdu.position == self.pdu.data_start {
+            if self.pdu.data_start > self.pdu.ahs_end {
+                self.pdu.header_digest_ok = self.pdu.crc.map(|crc| digest::to_wire(crc) == self.pdu.digest);
+            }
             self.start_data_crc();
         }
         if self.data_digest == DigestUse::Unknown

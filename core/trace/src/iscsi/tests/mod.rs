@@ -2,6 +2,7 @@
 //! frames, so that its first and its last byte have different frames.
 
 mod commands;
+mod cut;
 mod exchanges;
 mod logins;
 mod missing;

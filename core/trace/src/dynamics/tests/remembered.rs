@@ -1,0 +1,96 @@
+//! Which retransmissions turn out to be spurious.
+
+use super::*;
+use crate::dynamics::retransmission::{Cause, Remembered, row};
+use crate::tables::Retransmissions;
+
+fn sent(timestamp: u32, start: i64, end: i64) -> Observation {
+    let seen = Conversation::without_syn().packet(0, 0, start, (end - start) as u32, Some(0));
+    Observation { timestamps: Some((timestamp, 0)), ..seen }
+}
+
+/// Retransmissions of these bytes, with timestamps 100, 101, ... and rows of the table.
+fn remembered(spans: &[(i64, i64)]) -> (Remembered, Retransmissions) {
+    let (mut remembered, mut rows) = (Remembered::default(), Retransmissions::default());
+    for (number, &(start, end)) in (100..).zip(spans) {
+        let seen = sent(number, start, end);
+        let row = rows.push(row(&seen, 0, true, Cause::Fast, None));
+        remembered.push(&seen, true, Some(row));
+    }
+    (remembered, rows)
+}
+
+#[test]
+fn a_dsack_marks_the_latest_retransmission_of_its_bytes() {
+    let (mut remembered, mut rows) = remembered(&[(0, 1000), (1000, 2000), (0, 1000)]);
+    for (left, right, is_found, is_spurious) in [
+        // beside them
+        (2000, 3000, false, [false; 3]),
+        (-100, 0, false, [false; 3]),
+        (0, 1000, true, [false, false, true]),
+        (999, 1000, true, [true, false, true]),
+        // a third copy
+        (0, 1, true, [true, false, true]),
+        (1999, 3000, true, [true; 3]),
+    ] {
+        assert_eq!(remembered.duplicate_arrived(left, right, &mut rows), is_found, "{left} to {right}");
+        assert_eq!(rows.is_spurious, is_spurious, "{left} to {right}");
+    }
+    assert_eq!(remembered.spurious_count(), 3);
+}
+
+#[test]
+fn an_echo_from_before_a_retransmission_shows_that_its_original_arrived() {
+    for (una, echo, is_spurious) in [
+        (1000, Some(99), [true, false]),
+        (999, Some(99), [false, false]),
+        (1000, Some(100), [false, false]),
+        (2000, Some(100), [false, true]),
+        (2000, Some(99), [true, true]),
+        (2000, None, [false, false]),
+        // the clock of timestamps wraps
+        (2000, Some(u32::MAX), [true, true]),
+    ] {
+        let (mut remembered, mut rows) = remembered(&[(0, 1000), (1000, 2000)]);
+        remembered.acknowledge(una, echo, &mut rows);
+        assert_eq!(rows.is_spurious, is_spurious, "{una} {echo:?}");
+        let count = is_spurious.iter().filter(|&&is| is).count();
+        assert_eq!(remembered.spurious_count() as usize, count);
+        // the first ACK decides
+        remembered.acknowledge(una, Some(1), &mut rows);
+        assert_eq!(rows.is_spurious, is_spurious);
+    }
+    // once, by DSACK and by timestamp
+    let (mut remembered, mut rows) = remembered(&[(0, 1000)]);
+    remembered.duplicate_arrived(0, 1000, &mut rows);
+    remembered.acknowledge(1000, Some(1), &mut rows);
+    assert_eq!(remembered.spurious_count(), 1);
+}
+
+#[test]
+fn only_the_timestamp_of_the_first_unacknowledged_byte_is_echoed() {
+    let mut remembered = Remembered::default();
+    remembered.push(&sent(100, 0, 1000), false, None);
+    remembered.acknowledge(1000, Some(1), &mut Retransmissions::default());
+    assert_eq!(remembered.spurious_count(), 0);
+}
+
+#[test]
+fn the_latest_1024_retransmissions_are_remembered() {
+    let spans: Vec<_> = (0..1025).map(|place| (place * 10, place * 10 + 10)).collect();
+    let (mut remembered, mut rows) = remembered(&spans);
+    assert!(!remembered.duplicate_arrived(0, 10, &mut rows));
+    assert!(remembered.duplicate_arrived(10, 20, &mut rows));
+}
+
+#[test]
+fn removed_rows_are_not_marked() {
+    let (mut remembered, mut rows) = remembered(&[(0, 1000), (1000, 2000), (2000, 3000)]);
+    remembered.forget_rows(1);
+    rows.drop_first(1);
+    remembered.duplicate_arrived(0, 1000, &mut rows);
+    assert_eq!(rows.is_spurious, [false, false]);
+    remembered.duplicate_arrived(2000, 3000, &mut rows);
+    assert_eq!(rows.is_spurious, [false, true]);
+    assert_eq!(remembered.spurious_count(), 2);
+}

@@ -1,0 +1,207 @@
+//! The search for the next header.
+
+use super::*;
+
+#[test]
+fn a_header_is_found_wherever_its_segments_end() {
+    let pdu = nop(CERTAIN, &[0xee; 8]);
+    for junk in [1, 7, 46, 47, 48, 100] {
+        for cut in 1..56 {
+            let mut stream = Stream::search(1000);
+            stream.send(&vec![0xff; junk]);
+            stream.send(&pdu[..cut]);
+            stream.send(&pdu[cut..]);
+            stream.send(&pdu);
+            let start = 1000 + junk as i64;
+            let first = row(CERTAIN, &[0xee; 8], (start, start + 56), (2, 3));
+            let second = row(CERTAIN, &[0xee; 8], (start + 56, start + 112), (4, 4));
+            assert_eq!(stream.heard.rows, [first, second], "after {junk} bytes, cut after {cut}");
+            assert_eq!(stream.framer.explained_bytes, 112);
+        }
+    }
+    // byte by byte, and within a segment
+    let mut stream = Stream::search(1000);
+    stream.send(&[0xff; 9]);
+    pdu.iter().for_each(|byte| stream.send(&[*byte]));
+    assert_eq!(stream.heard.rows, [row(CERTAIN, &[0xee; 8], (1009, 1065), (2, 57))]);
+    let mut stream = Stream::search(1000);
+    stream.send(&[&[0xff; 9][..], &pdu, &pdu].concat());
+    let first = row(CERTAIN, &[0xee; 8], (1009, 1065), (1, 1));
+    assert_eq!(stream.heard.rows, [first, row(CERTAIN, &[0xee; 8], (1065, 1121), (1, 1))]);
+}
+
+#[test]
+fn the_end_of_a_stream_is_lost_with_bytes_and_without_a_header() {
+    let mut stream = Stream::search(1000);
+    assert!(!stream.framer.has_lost_end(), "no byte came");
+    stream.send(&[0xff; 10]);
+    assert!(stream.framer.has_lost_end());
+    stream.send(&nop(CERTAIN, &[]));
+    assert!(!stream.framer.has_lost_end());
+    assert!(!stream.framer.has_lost_start(), "the start was not captured");
+    stream.gap(10);
+    assert!(stream.framer.has_lost_end());
+}
+
+#[test]
+fn a_gap_ends_the_bytes_before_it() {
+    let pdu = nop(CERTAIN, &[]);
+    let mut stream = Stream::search(1000);
+    stream.send(&pdu[..24]);
+    stream.gap(4);
+    stream.send(&pdu[24..]);
+    assert_eq!(stream.heard.rows, []);
+    stream.send(&pdu);
+    assert_eq!(stream.heard.rows, [row(CERTAIN, &[], (1052, 1100), (3, 3))]);
+}
+
+#[test]
+fn pdus_start_at_multiples_of_four_bytes_from_the_first_one() {
+    let mut stream = Stream::with_digests(false, false);
+    stream.send(&nop(POSSIBLE, &[]));
+    stream.gap(100);
+    // 148 + 6 and 148 + 54 are no multiples, 148 + 104 is one
+    stream.send(
+        &[&[0xff; 6][..], &nop(CERTAIN, &[]), &nop(CERTAIN + 1, &[]), &[0xff; 2], &nop(CERTAIN + 2, &[])].concat(),
+    );
+    assert_eq!(stream.heard.rows[1..], [row(CERTAIN + 2, &[], (252, 300), (2, 2))]);
+    // nor is 300 + 100 + 5, over the end of a segment
+    let pdu = nop(CERTAIN, &[]);
+    stream.gap(100);
+    stream.send(&[&[0xff; 5][..], &pdu[..20]].concat());
+    stream.send(&pdu[20..]);
+    assert_eq!(stream.heard.rows.len(), 2);
+    // 453 + 3 is one
+    stream.send(&[&[0xff; 3][..], &pdu[..20]].concat());
+    stream.send(&pdu[20..]);
+    assert_eq!(stream.heard.rows[2..], [row(CERTAIN, &[], (456, 504), (5, 6))]);
+    // and 605 + 3
+    stream.gap(101);
+    stream.send(&[&[0xff; 3][..], &pdu].concat());
+    assert_eq!(stream.heard.rows[3..], [row(CERTAIN, &[], (608, 656), (7, 7))]);
+    // 11 and 37 bytes that are no header, then four more: 667 + 37 + 4
+    stream.send(&[0xff; 11]);
+    stream.send(&[&[0xff; 41][..], &pdu].concat());
+    assert_eq!(stream.heard.rows[4..], [row(CERTAIN, &[], (708, 756), (9, 9))]);
+}
+
+/// Whether the search accepts these bytes of a segment, of which this many were captured.
+fn accepts(segment: &[u8], kept_bytes: usize, is_segment_start: bool) -> bool {
+    let mut stream = Stream::search(0);
+    stream.frame = 1;
+    let chunk = Chunk { is_segment_start, ..stream.next(segment) };
+    stream.take(&Chunk { captured: &segment[..kept_bytes], ..chunk });
+    stream.finish();
+    !stream.heard.begun.is_empty()
+}
+
+#[test]
+fn a_possible_header_must_lead_to_the_end_of_its_segment_or_to_another() {
+    for digests in [[false, false], [true, false], [false, true], [true, true]] {
+        let pdu = |tag| whole(nop_header(tag).data_segment_length(8), &[], &[0xff; 8], digests);
+        // the digest of the header is not looked at
+        let mut possible = pdu(POSSIBLE);
+        possible[48..56].fill(0xff);
+        assert!(accepts(&possible, 48, true), "{digests:?}");
+        assert!(!accepts(&possible, 48, false), "{digests:?}");
+        let followed = [&possible[..], &pdu(POSSIBLE), &[0xff]].concat();
+        assert!(accepts(&followed, possible.len() + 48, true), "{digests:?}");
+        assert!(!accepts(&followed, possible.len() + 47, true), "{digests:?}");
+        let unlikely = [&possible[..], &pdu(LIKELY - 1), &[0xff]].concat();
+        assert!(!accepts(&unlikely, unlikely.len(), true), "{digests:?}");
+    }
+    let alone = [&nop(POSSIBLE, &[])[..], &[0xff]].concat();
+    assert!(!accepts(&alone, 49, true));
+    let unlikely = nop(LIKELY - 1, &[]);
+    assert!(!accepts(&unlikely, 48, true));
+    // a header that is not the first of its segment
+    assert!(!accepts(&[&[0xff; 4][..], &nop(POSSIBLE, &[])].concat(), 52, true));
+}
+
+#[test]
+fn a_possible_header_with_its_digest_is_accepted_anywhere() {
+    let pdu = whole(nop_header(POSSIBLE), &[], &[], [true, false]);
+    assert!(accepts(&[&[0xff; 3][..], &pdu, &[0xff]].concat(), 56, true));
+    assert!(!accepts(&[&[0xff; 3][..], &pdu[..51], &[0xff; 2]].concat(), 56, true));
+    assert!(!accepts(&[&[0xff; 3][..], &pdu].concat(), 54, true));
+}
+
+#[test]
+fn a_cut_header_is_accepted_with_its_task_tag() {
+    let pdu = nop(CERTAIN, &[0xee; 8]);
+    for (kept_bytes, is_accepted) in [(48, true), (47, true), (20, true), (19, false)] {
+        let mut stream = Stream::search(0);
+        stream.send_cut(&pdu, kept_bytes);
+        assert_eq!(!stream.heard.begun.is_empty(), is_accepted, "{kept_bytes} bytes");
+        if !is_accepted {
+            continue;
+        }
+        let expected = Row { header_bytes: kept_bytes, ..row(CERTAIN, &[], (0, 56), (1, 1)) };
+        assert_eq!(stream.heard.rows, [expected]);
+        let is_cut = kept_bytes < 48;
+        assert_eq!(stream.heard.counted, if is_cut { vec![(Counter::PduHeaderCut, 1)] } else { vec![] });
+    }
+    // its last bytes come with the next segment
+    let mut stream = Stream::search(0);
+    stream.send_cut(&pdu[..40], 24);
+    stream.send(&pdu[40..]);
+    let expected = Row { header_bytes: 24, ..row(CERTAIN, &[0xee; 8], (0, 56), (1, 2)) };
+    assert_eq!((stream.heard.rows, stream.heard.counted), (vec![expected], vec![(Counter::PduHeaderCut, 2)]));
+}
+
+#[test]
+fn bytes_behind_cut_ones_start_no_header() {
+    let pdu = nop(CERTAIN, &[]);
+    let mut stream = Stream::search(0);
+    stream.send_cut(&[&[0xff; 60][..], &pdu[..10]].concat(), 60);
+    stream.send(&pdu[10..]);
+    assert_eq!(stream.heard.rows, []);
+    assert_eq!(stream.framer.unread_since_ns(), Some(at(2).time_ns));
+}
+
+#[test]
+fn the_search_begins_within_the_bytes_that_were_no_header() {
+    let pdu = nop(CERTAIN, &[]);
+    // four unexpected bytes before the header, in segments that end after this many bytes
+    for (first_bytes, first_frame) in [(3, 3), (4, 3), (5, 2), (30, 2), (48, 2), (51, 2)] {
+        let mut stream = Stream::with_digests(false, false);
+        stream.send(&nop(POSSIBLE, &[]));
+        let bytes = [&[0xff; 4][..], &pdu].concat();
+        stream.send(&bytes[..first_bytes]);
+        stream.send(&bytes[first_bytes..]);
+        let last_frame = 3;
+        assert_eq!(
+            stream.heard.rows[1..],
+            [row(CERTAIN, &[], (52, 100), (first_frame, last_frame))],
+            "{first_bytes} bytes first"
+        );
+        let end_of_header = if first_bytes < 48 { 3 } else { 2 };
+        let counted = [(Counter::PduInvalid, end_of_header), (Counter::SyncLost, end_of_header)];
+        assert_eq!(stream.heard.counted, counted);
+        assert!(!stream.framer.has_lost_start());
+    }
+    // in one segment, and at the start of the stream
+    let mut stream = Stream::with_digests(false, false);
+    stream.send(&[&[0xff; 4][..], &pdu].concat());
+    assert_eq!(stream.heard.rows, [row(CERTAIN, &[], (4, 52), (1, 1))]);
+    assert!(stream.framer.has_lost_start());
+}
+
+#[test]
+fn a_header_found_eight_bytes_later_shows_two_digests() {
+    use crate::iscsi::digest_use::DigestUse::Inferred;
+    let pdu = whole(nop_header(CERTAIN).data_segment_length(8), &[], &[0xee; 8], [true, true]);
+    for (has_gap, is_used) in [(false, true), (true, false)] {
+        let mut stream = Stream::begin();
+        (stream.framer.header_digest, stream.framer.data_digest) = (Inferred(false), Inferred(false));
+        stream.send(&pdu);
+        if has_gap {
+            // after a gap the distance shows nothing
+            stream.gap(64);
+        }
+        // without the bytes after its header
+        stream.send_cut(&pdu, 48);
+        let found = [stream.framer.header_digest, stream.framer.data_digest];
+        assert_eq!(found, [Inferred(is_used); 2], "with a gap: {has_gap}");
+    }
+}
