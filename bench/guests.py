@@ -23,8 +23,21 @@ from iscsitrace.lab.run_files import INITIATOR, TRUTH, capture_name
 
 TABLE = "scenarios.md"
 _FIELDS = (
-    *("frame.time_epoch", "iscsi.opcode", "scsi.status", "iscsi.login.status", "tcp.flags.reset", "tcp.flags.syn"),
-    *("tcp.analysis.retransmission", "tcp.analysis.lost_segment", "tcp.analysis.zero_window"),
+    *(
+        "frame.time_epoch",
+        "iscsi.opcode",
+        "iscsi.scsiresponse.status",
+        "iscsi.login.status",
+        "tcp.flags.reset",
+        "tcp.flags.syn",
+    ),
+    *(
+        "scsi.sns.key",
+        "scsi.sns.ascascq",
+        "tcp.analysis.retransmission",
+        "tcp.analysis.lost_segment",
+        "tcp.analysis.zero_window",
+    ),
 )
 # RFC 7143 11.2.1.2, in the order of a table
 _PDUS = {
@@ -36,7 +49,7 @@ _PDUS = {
     0x00: "NOP-Out",
     0x20: "NOP-In",
     0x02: "task management",
-    0x22: "its response",
+    0x22: "task management response",
     0x03: "login",
     0x06: "logout",
     0x32: "async message",
@@ -58,6 +71,8 @@ class Wire:
 
     pdus: Counter[int]
     statuses: Counter[int]
+    senses: Counter[str]
+    """Sense key, and additional sense code with its qualifier: ``5/2000``."""
     login_statuses: Counter[int]
     counts: dict[str, int]
     """SYNs, RSTs, retransmissions, lost segments and zero windows: packets."""
@@ -66,16 +81,17 @@ class Wire:
 
     def text(self) -> str:
         """In a cell of the table."""
-        parts = [f"{count} {_PDUS.get(opcode, hex(opcode))}" for opcode, count in _ordered(self.pdus, _PDUS)]
+        parts = [f"{count} {_PDUS[opcode]}" for opcode, count in _ordered(self.pdus, _PDUS)]
         parts += [f"{count} status {_STATUSES.get(code, hex(code))}" for code, count in self.statuses.items() if code]
+        parts += [f"{count} sense {sense}" for sense, count in self.senses.items()]
         parts += [f"{count} login status 0x{code:04x}" for code, count in self.login_statuses.items() if code]
         parts += [f"{count} {name}" for name, count in self.counts.items() if count]
         return f"{', '.join(parts)}; longest silence {self.silence_s:.1f} s"
 
 
 def _ordered(counts: Counter[int], names: Iterable[int]) -> Iterator[tuple[int, int]]:
-    first = [opcode for opcode in names if opcode in counts]
-    return ((opcode, counts[opcode]) for opcode in (*first, *sorted(set(counts) - set(first))))
+    """The counts of PDUs that the table names, in its order; of a response only where there may be none."""
+    return ((opcode, counts[opcode]) for opcode in names if opcode in counts)
 
 
 def wire(capture: Path, *, since_s: float = 0.0) -> Wire:
@@ -83,14 +99,17 @@ def wire(capture: Path, *, since_s: float = 0.0) -> Wire:
     wanted = [word for name in _FIELDS for word in ("-e", name)]
     command = ["tshark", "-n", "-r", str(capture), "-T", "fields", "-E", "occurrence=a", *wanted]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    pdus, statuses, logins, marks = Counter[int](), Counter[int](), Counter[int](), Counter[str]()
+    pdus, statuses, logins = Counter[int](), Counter[int](), Counter[int]()
+    senses, marks = Counter[str](), Counter[str]()
     answered = []
     for line in output.splitlines():
-        at, opcodes, status, login, reset, syn, again, lost, zero = line.split("\t")
+        at, opcodes, status, login, reset, syn, key, code, again, lost, zero = line.split("\t")
         own = [int(word, 0) for word in opcodes.split(",") if word]
         pdus.update(own)
         statuses.update(int(word, 0) for word in status.split(",") if word)
         logins.update(int(word, 0) for word in login.split(",") if word)
+        if key and code:
+            senses[f"{int(key, 0):x}/{int(code, 0):04x}"] += 1
         for name, word in (
             ("RST", reset),
             ("SYN", syn),
@@ -102,7 +121,7 @@ def wire(capture: Path, *, since_s: float = 0.0) -> Wire:
         if any(opcode >= _FROM_TARGET for opcode in own) and float(at) >= since_s:
             answered.append(float(at))
     pauses = [later - earlier for earlier, later in itertools.pairwise(answered)]
-    return Wire(pdus, statuses, logins, dict(marks), max(pauses, default=0.0))
+    return Wire(pdus, statuses, senses, logins, dict(marks), max(pauses, default=0.0))
 
 
 def first_io_s(folder: Path) -> float:
