@@ -136,7 +136,7 @@ def _read(guest: Guest, found: Evidence, before: dict[str, dict[str, int]]) -> N
     found.queue = guest.run("tc", "-s", "qdisc", "show", "dev", "eth0").output
     answer, _ = guest.channel.ask("time")
     boot_ns = answer["time_ns"] - answer["monotonic_ns"]
-    found.log = _log(guest.run("dmesg", "--time-format=raw", is_checked=False).output, boot_ns)
+    found.log = _log(guest.run("dmesg", "--color=never").output, boot_ns)
     trace = guest.read(f"{_TRACING}/trace").decode("utf-8", "replace")
     found.events = events_of(trace, boot_ns)
 

@@ -80,7 +80,7 @@ def remove_disk(guest: Guest, program: str, name: str, disk: int) -> None:
 def allow_unmap(guest: Guest, program: str, disk: int) -> None:
     """A disk can be unmapped, and its commands say so."""
     if program == "lio":
-        guest.shell(f"echo 1 > {_STORAGE}/iblock_*/disk{disk}/attrib/emulate_tpu")
+        guest.shell(f"for it in {_STORAGE}/iblock_*/disk{disk}/attrib/emulate_tpu; do echo 1 > $it; done")
     else:
         _administer(
             guest, "logicalunit", "update", "--tid", "1", "--lun", str(disk + 1), "--params", "thin_provisioning=1"
