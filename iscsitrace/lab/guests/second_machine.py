@@ -27,6 +27,25 @@ _ISID = bytes.fromhex("00023d000001")
 _LOGIN, _LOGIN_RESPONSE, _IMMEDIATE = 0x03, 0x23, 0x40
 _TRANSIT_TO_FULL_FEATURE = 0x87
 _EXCHANGES_MAX = 5
+# of every key, so that the target only answers
+_OFFERS = {
+    "HeaderDigest": "None",
+    "DataDigest": "None",
+    "DefaultTime2Wait": "2",
+    "DefaultTime2Retain": "0",
+    "IFMarker": "No",
+    "OFMarker": "No",
+    "ErrorRecoveryLevel": "0",
+    "InitialR2T": "No",
+    "ImmediateData": "Yes",
+    "MaxBurstLength": "16776192",
+    "FirstBurstLength": "262144",
+    "MaxOutstandingR2T": "1",
+    "MaxConnections": "1",
+    "DataPDUInOrder": "Yes",
+    "DataSequenceInOrder": "Yes",
+    "MaxRecvDataSegmentLength": "262144",
+}
 
 
 @dataclass
@@ -67,13 +86,7 @@ def _beside(address: str) -> str:
 
 
 def _log_in_often(wanted: Wanted, initiator_name: str, every_s: float, found: Logins, is_over: threading.Event) -> None:
-    keys = {
-        "InitiatorName": initiator_name,
-        "TargetName": wanted.name,
-        "SessionType": "Normal",
-        "HeaderDigest": "None",
-        "DataDigest": "None",
-    }
+    keys = {"InitiatorName": initiator_name, "TargetName": wanted.name, "SessionType": "Normal", **_OFFERS}
     text = b"".join(f"{name}={value}\0".encode() for name, value in keys.items())
     while not is_over.is_set():
         try:
@@ -88,16 +101,18 @@ def _log_in_often(wanted: Wanted, initiator_name: str, every_s: float, found: Lo
 
 def _log_in(connection: socket.socket, text: bytes) -> None:
     """Logs in without a security stage; OSError if it is refused."""
+    stat_sn = 0
     for number in range(_EXCHANGES_MAX):
         sent = text if number == 0 else b""
         header = struct.pack(
             ">BBBBI6sHIHHII16x",
             *(_LOGIN | _IMMEDIATE, _TRANSIT_TO_FULL_FEATURE, 0, 0, len(sent)),
-            *(_ISID, 0, 1, 1, 0, 1, number),
+            *(_ISID, 0, 1, 1, 0, 1, stat_sn),
         )
         connection.sendall(header + sent + bytes(-len(sent) % 4))
         answer = _exactly(connection, _HEADER_BYTES)
         length = struct.unpack(">I", answer[4:8])[0] & 0xFFFFFF
+        stat_sn = (struct.unpack(">I", answer[24:28])[0] + 1) & 0xFFFFFFFF
         _exactly(connection, length + -length % 4)
         status = struct.unpack(">H", answer[36:38])[0]
         if answer[0] != _LOGIN_RESPONSE or status:

@@ -19,8 +19,9 @@ from iscsitrace.lab.guests.machine import Guest
 PROGRAMS = ("lio", "tgt")
 _LIO_LIMIT_S = 120
 _CONFIGURATION = "/run/lio.json"
-_FABRIC = "/sys/kernel/config/target/iscsi"
-_STORAGE = "/sys/kernel/config/target/core"
+_TARGET = "/sys/kernel/config/target"
+_FABRIC = f"{_TARGET}/iscsi"
+_STORAGE = f"{_TARGET}/core"
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,8 @@ def _start_lio(guest: Guest, wanted: Wanted) -> None:
         mountpoint -q /sys/kernel/config || mount -t configfs config /sys/kernel/config
         mkdir -p /var/target/pr /var/target/alua /etc/rtslib-fb-target
         targetctl restore {_CONFIGURATION}
+        # LIO writes a file for each registration of a persistent reservation
+        mkdir -p $(cat {_TARGET}/dbroot)/pr
         """,
         limit_s=_LIO_LIMIT_S,
     )

@@ -284,7 +284,8 @@ def _logged_in(
     """Runs fio in sessions with all portals; what the kernel says of these goes to ``found``."""
     guest, portals = hosts.initiator, hosts.portals
     with initiator.logged_in(guest, portals, is_discovering=hosts.is_discovering):
-        devices = [each[0] for each in initiator.disks(guest, portals)]
+        needed = [portal for portal in portals if not portal.is_further]
+        devices = [each[0] for each in initiator.disks(guest, needed)]
         found["negotiated"] = initiator.negotiated(guest)
         block_bytes = workload.get("block_size_bytes") or 65_536
         hosts.device = initiator.volume(guest, devices, workload.get("layout") or "stripe", block_bytes)
