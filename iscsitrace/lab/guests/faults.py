@@ -6,10 +6,11 @@ the workload.
 
 from __future__ import annotations
 
+import heapq
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -79,18 +80,24 @@ class Occurrence:
         """Begins it; the result ends it."""
         self.began_ns = time.time_ns()
         effect = self.fault.kind.effect(hosts, self.fault.details)
-        try:
+        with self._failing():
             effect.__enter__()
-        except FaultImpossible:
-            raise
-        except ToolMissing as error:
-            raise FaultImpossible(f"{self.fault.kind.name}: {error}") from error
         return effect
 
     def end(self, effect: AbstractContextManager[object]) -> None:
         """Ends it."""
-        effect.__exit__(None, None, None)
+        with self._failing():
+            effect.__exit__(None, None, None)
         self.ended_ns = time.time_ns()
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except FaultImpossible:
+            raise
+        except ToolMissing as error:
+            raise FaultImpossible(f"{self.fault.kind.name}: {error}") from error
 
     def as_dict(self) -> dict[str, Any]:
         """For the truth."""
@@ -138,28 +145,22 @@ def timed(hosts: Hosts, occurrences: Sequence[Occurrence]) -> Iterator[None]:
 
 
 def _run(hosts: Hosts, occurrences: Sequence[Occurrence], is_over: threading.Event) -> None:
-    """Begins and ends each in its time; when the workload is over, ends at once those that have begun."""
+    """Begins each in its time, ends it so long after, and at once when the workload is over."""
     start = time.monotonic()
-    steps: list[tuple[float, int, Callable[[], None]]] = []
+    steps = [(start + each.fault.details["at"] / _SECOND_NS, number) for number, each in enumerate(occurrences)]
+    heapq.heapify(steps)
     begun: dict[int, AbstractContextManager[object]] = {}
-
-    def step(number: int) -> Callable[[], None]:
-        def begin_or_end() -> None:
+    try:
+        while steps:
+            due, number = heapq.heappop(steps)
+            if is_over.wait(max(0.0, due - time.monotonic())):
+                break
             if number in begun:
                 occurrences[number].end(begun.pop(number))
             else:
                 begun[number] = occurrences[number].begin(hosts)
-
-        return begin_or_end
-
-    for number, each in enumerate(occurrences):
-        at_s, for_s = (each.fault.details[name] / _SECOND_NS for name in ("at", "for"))
-        steps += [(at_s, number, step(number)), (at_s + for_s, number, step(number))]
-    try:
-        for at_s, _, act in sorted(steps, key=lambda each: each[:2]):
-            if is_over.wait(max(0.0, start + at_s - time.monotonic())):
-                break
-            act()
+                lasts_s = occurrences[number].fault.details["for"] / _SECOND_NS
+                heapq.heappush(steps, (time.monotonic() + lasts_s, number))
     finally:
         for number, effect in begun.items():
             occurrences[number].end(effect)
