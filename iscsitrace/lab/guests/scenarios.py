@@ -7,7 +7,8 @@
 - ``fails``: whether the login or the I/O fails.
 - ``seen.HOST``: display filters of tshark, each with the least number of frames that match; ``unseen.HOST``: filters
   that match none. HOST is that of the capture.
-- ``gap.HOST``: the least time in s that the longest silence of the target lasts while it has a connection.
+- ``gap.HOST``: the least time in s that the longest silence of the target lasts after the first I/O.
+- ``incomplete``: the hosts whose captures lack commands, so that they differ from the truth.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Scenario:
     seen: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     unseen: Mapping[str, list[str]] = field(default_factory=dict)
     gap: Mapping[str, float] = field(default_factory=dict)
+    incomplete: tuple[str, ...] = ()
 
     def programs(self) -> world.Programs:
         """The programs and faults of its run."""
@@ -70,7 +72,7 @@ def scenarios() -> dict[str, Scenario]:
     defaults = tables.pop("defaults")
     found = {}
     for name, table in tables.items():
-        table["faults"] = tuple(table.get("faults", ()))
+        table |= {name: tuple(table.get(name, ())) for name in ("faults", "incomplete")}
         table["settings"] = defaults | table.get("settings", {})
         found[name] = Scenario(name, **table)
     return found
