@@ -115,6 +115,12 @@ def _stuck(hosts: Hosts, details: Details) -> Iterator[None]:
 
 
 @contextmanager
+def _reset(hosts: Hosts, _: Details) -> Iterator[None]:
+    hosts.initiator.run("sg_reset", "--device", hosts.device)
+    yield
+
+
+@contextmanager
 def _removed(hosts: Hosts, details: Details) -> Iterator[None]:
     host = details["on"]
     _size_bytes(hosts, details)
@@ -182,6 +188,7 @@ KINDS = (
             "node.session.err_timeo.tgt_reset_timeout": "3",
         },
     ),
+    FaultKind("lun-reset", "The initiator resets the LUN during its I/O.", "initiator", _reset, lasts="0s"),
     FaultKind(
         "lun-removed", "A target no longer has a LUN, while the session goes on.", "target", _removed, _DISK, "0s"
     ),
