@@ -136,7 +136,7 @@ def _slow_unmap(hosts: Hosts, details: Details) -> Iterator[None]:
     with _changed(hosts, details, _delay_table(hosts, details, 0, details["by"] // _MS)):
         limit_s = 60 + 10 * details["by"] / _S * details["count"]
         script = (
-            f"for n in $(seq {details['count']}); do sg_unmap --lba=0x40000 --num={details['blocks']} {device}; done"
+            f"for n in $(seq {details['count']}); do sg_unmap --force --lba=0x40000 --num={details['blocks']} {device}; done"
         )
         initiator.shell(script, limit_s=limit_s)
         yield
