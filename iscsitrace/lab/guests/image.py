@@ -121,14 +121,7 @@ def _make(image: Image) -> None:
         try:
             building.mkdir()
             new = Image(*(building / file.name for file in (image.root, image.kernel, image.modules)))
-            HERE.run(
-                *("mmdebstrap", *_OPTIONS, SUITE, str(new.root)),
-                package="mmdebstrap",
-                limit_s=_BUILD_LIMIT_S,
-                # no initramfs of its own, and its files here instead of /tmp
-                environment={"INITRD": "No", "TMPDIR": str(building)},
-            )
-            _take_kernel(new)
+            _fill(new)
             shutil.rmtree(image.root.parent, ignore_errors=True)
             building.rename(image.root.parent)
         finally:
@@ -137,6 +130,17 @@ def _make(image: Image) -> None:
     for folder in _cache().iterdir():
         if folder != image.root.parent:
             shutil.rmtree(folder)
+
+
+def _fill(image: Image) -> None:
+    HERE.run(
+        *("mmdebstrap", *_OPTIONS, SUITE, str(image.root)),
+        package="mmdebstrap",
+        limit_s=_BUILD_LIMIT_S,
+        # no initramfs of its own, and its files here instead of /tmp
+        environment={"INITRD": "No", "TMPDIR": str(image.root.parent)},
+    )
+    _take_kernel(image)
 
 
 def _take_kernel(image: Image) -> None:
@@ -183,10 +187,3 @@ def packed(folder: Path) -> bytes:
         return gzip.compress(archive.read_bytes(), compresslevel=1, mtime=0)
     finally:
         archive.unlink()
-
-
-def require_programs() -> None:
-    """ToolMissing for the first program of the host that is missing."""
-    for program, package in (("qemu-system-x86_64", "qemu-system-x86"), ("mmdebstrap", "mmdebstrap")):
-        if shutil.which(program) is None:
-            raise ToolMissing(f"{program} is not installed: apt install {package}")
