@@ -233,14 +233,19 @@ def _workload(
         block_bytes = workload.get("block_size_bytes") or 65_536
         device = initiator.volume(guest, [each[0] for each in found], workload.get("layout") or "stripe", block_bytes)
         say(f"running fio on {device}")
+        begun, _ = guest.channel.ask("time")
         limit_s = (workload.get("duration_ns") or 0) / _SECOND_NS + _LIMIT_S
         ran = initiator.run_fio(
             guest, initiator.fio_arguments(device, workload), lambda: watch({"is_running": False}), limit_s
         )
     seen = initiator.connections(parameters, portals)
     return {
-        "results": ran.results
-        | {"targets": [{"address": each.portal} for each in running], "connections": seen["connections"]},
+        "results": {
+            **ran.results,
+            "started_ns": begun["time_ns"],
+            "targets": [{"address": each.portal} for each in running],
+            "connections": seen["connections"],
+        },
         "cycles": None,
         "ends": seen["ends"],
         # an array of disks places its blocks itself
