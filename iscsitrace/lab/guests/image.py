@@ -19,6 +19,8 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -177,6 +179,19 @@ def _content(image: Image, path: str) -> bytes:
     return finished.stdout
 
 
+def main() -> None:
+    """Makes the image if it is missing, and prints where it is."""
+    begun = time.monotonic()
+    image = made(_print)
+    took_s = time.monotonic() - begun
+    _print(f"{image.root.parent}: {image.size_bytes >> 20} MiB, {took_s:.0f} s")
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def packed(folder: Path) -> bytes:
     """A folder as a compressed archive that the kernel unpacks at boot (cpio, newc)."""
     names = "".join(f"{path.relative_to(folder)}\n" for path in sorted(folder.rglob("*")))
@@ -187,3 +202,7 @@ def packed(folder: Path) -> bytes:
         return gzip.compress(archive.read_bytes(), compresslevel=1, mtime=0)
     finally:
         archive.unlink()
+
+
+if __name__ == "__main__":
+    main()
