@@ -30,7 +30,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build plugin demo quick test test-rust test-python test-guests lint lint-rust lint-python check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-watch bench-capture fuzz mutants docs screenshots samples wheel clean
+.PHONY: help setup build plugin demo quick test test-rust test-python test-guests lint lint-rust lint-python check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-watch bench-capture guests fuzz mutants docs screenshots samples wheel clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -130,6 +130,10 @@ bench-model: build/build.stamp ## compare the model with 277 simulated settings
 
 bench-watch: build/build.stamp build/peers.stamp ## run watch for ten minutes at the highest rate of the lab (root)
 	$(BIN)/python -m bench.watch
+
+guests: build/build.stamp ## make the image of the guests: Debian's kernel, open-iscsi, LIO and tgt (130 MB, some minutes)
+	tools/setup guests
+	$(BIN)/python -m iscsitrace.lab.guests.image
 
 fuzz: build/setup.stamp ## feed damaged input to each reader for FUZZ_SECONDS
 	tools/fuzz $(FUZZ_SECONDS)

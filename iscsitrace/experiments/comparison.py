@@ -49,7 +49,7 @@ def rows(points: Iterable[PointResult]) -> list[Row]:
 
 
 def _row(group: Sequence[PointResult]) -> Row:
-    good = [point for point in group if point.error is None and point.not_run is None]
+    good = [point for point in group if point.error is None]
     first = (good or list(group))[0]
     limiters = [point.limiter for point in good if point.limiter]
     means, spreads = _over_repeats(good)

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import definition_mistakes
-from iscsitrace.experiments.definition_claims import WORLDS, Claim, Published
+from iscsitrace.experiments.definition_claims import ALL_WORLDS, GUESTS, WORLDS, Claim, Published
 from iscsitrace.experiments.definition_figures import ARM, AnyFigure, Text
 from iscsitrace.experiments.definition_settings import GriddedTable, Mistake, Place, SettingTable, require_among
 
@@ -35,20 +35,21 @@ class Arm(GriddedTable, frozen=True, kw_only=True):
     simulated: SettingTable = SettingTable()
     """Settings in that world only."""
     real: SettingTable = SettingTable()
+    guests: SettingTable = SettingTable()
     warm_up_seconds: Seconds | None = None
     """Replaces the experiment's."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_among("worlds", self.worlds, WORLDS)
+        require_among("worlds", self.worlds, ALL_WORLDS)
 
     def own(self, world: str) -> Place:
         """The settings that it has in one world only."""
-        return (self.real if world == "real" else self.simulated).settings
+        return {"real": self.real, GUESTS: self.guests}.get(world, self.simulated).settings
 
 
 class RealWorld(GriddedTable, frozen=True, kw_only=True):
-    """Whether the experiment can run over the kernel's TCP, and at what reduced scale."""
+    """Whether the experiment can run in real time, and at what reduced scale."""
 
     is_possible: bool = True
     note: str = ""
@@ -75,6 +76,9 @@ class Study(GriddedTable, frozen=True, kw_only=True):
     """The same as a time, for runs of a fixed duration."""
     arms: Annotated[tuple[Arm, ...], Meta(min_length=1)] = (Arm(name="all"),)
     real: RealWorld = RealWorld()
+    """Over the kernel's TCP in network namespaces."""
+    guests: RealWorld = RealWorld()
+    """With the initiator and the target of real kernels."""
     figures: tuple[AnyFigure, ...] = ()
     published: tuple[Published, ...] = ()
     claims: tuple[Claim, ...] = ()
@@ -92,6 +96,7 @@ class Study(GriddedTable, frozen=True, kw_only=True):
                 raise Mistake("arms", f"{name!r} is there twice")
         known = self._settings_set()
         _require_arms("real.arms", self.real.arms, names)
+        _require_arms("guests.arms", self.guests.arms, names)
         for key, picked in self._pickers():
             _require_arms(f"{key}.arms", picked.arms, names)
             _require_settings(f"{key}.where", picked.where.settings, known)
@@ -109,7 +114,7 @@ class Study(GriddedTable, frozen=True, kw_only=True):
         """The settings that any point has."""
         known = {*self.settings, *self.axes}
         for arm in self.arms:
-            known |= {*arm.settings, *arm.axes, *arm.simulated.settings, *arm.real.settings}
+            known |= {*arm.settings, *arm.axes, *arm.simulated.settings, *arm.real.settings, *arm.guests.settings}
         return known
 
     def _pickers(self) -> Iterator[tuple[str, AnyFigure | Published]]:

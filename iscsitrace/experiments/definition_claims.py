@@ -21,6 +21,9 @@ from iscsitrace.experiments.quantities import QUANTITIES
 from iscsitrace.lab.settings.table import SETTINGS
 
 WORLDS: Final = ("simulated", "real")
+"""The worlds of our own programs, in which an arm runs unless it names others."""
+GUESTS: Final = "guests"
+ALL_WORLDS: Final = (*WORLDS, GUESTS)
 
 
 class Published(Struct, frozen=True, kw_only=True, dict=True, forbid_unknown_fields=True, rename="kebab"):
@@ -106,7 +109,7 @@ class Claim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
     """Places whose captures show why the result differs; those of the checks when empty."""
 
     def __post_init__(self) -> None:
-        require_among("worlds", self.worlds, WORLDS)
+        require_among("worlds", self.worlds, ALL_WORLDS)
 
     def place(self, spot: Spot) -> Place:
         """All settings of a place of this claim."""

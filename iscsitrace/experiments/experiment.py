@@ -24,10 +24,10 @@ def prepare(definition: Definition, points: Sequence[Point], directory: Path, *,
     """Creates the folder, or reuses one in which the same experiment was started; ``is_forced`` starts over. A copy of
     the definition is kept in it, so that the folder is complete.
 
-    OutputExists for a folder with other files; RootNeeded for the real world.
+    OutputExists for a folder with other files; RootNeeded for a world in real time.
     """
     world = points[0].world
-    if world == "real":
+    if world != "simulated":
         require_root()
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -79,7 +79,7 @@ def _of_others(results: dict[str, Any], capture: Path | None, warm_up: WarmUp) -
     if capture is None:
         return found | {"steady_throughput_bytes_per_s": found["throughput_bytes_per_s"]}
     trace = iscsitrace.read(capture, tables=_TABLES)
-    stretch, byte_count = captured_stretch(trace.cycles, warm_up.calls)
+    stretch, byte_count = captured_stretch(trace.cycles, warm_up.calls, results.get("started_ns", 0))
     found |= {
         "steady_throughput_bytes_per_s": stretch.throughput_bytes_per_s,
         "period_ns": (stretch.end_ns - stretch.start_ns) / stretch.call_count,
@@ -88,12 +88,15 @@ def _of_others(results: dict[str, Any], capture: Path | None, warm_up: WarmUp) -
     return found | _read(trace, capture, stretch) | {"byte_count": byte_count}
 
 
-def captured_stretch(cycles: Table, warm_up_calls: int) -> tuple[Stretch, int]:
-    """The measured stretch of a capture, with one command a call; and the bytes of all commands with status GOOD."""
+def captured_stretch(cycles: Table, warm_up_calls: int, started_ns: int = 0) -> tuple[Stretch, int]:
+    """The measured stretch of a capture, with one command a call; and the bytes of all commands with status GOOD.
+
+    Commands that ended before ``started_ns`` are the kernel's, which looks for partitions.
+    """
     ended = sorted(
         (row["status_ns"], row["bytes"])
         for row in cycles.rows()
-        if row["operation"] in {"read", "write"} and row["status"] == 0 and row["status_ns"] is not None
+        if row["operation"] in {"read", "write"} and row["status"] == 0 and (row["status_ns"] or 0) > started_ns
     )
     if len(ended) <= warm_up_calls + 1:
         raise InputInvalid(f"{len(ended)} commands are too few: the warm-up alone takes {warm_up_calls}")
@@ -159,13 +162,18 @@ def _commands_per_call(values: dict[str, Value]) -> int:
     return -(-call_bytes(values) // int(str(most)))
 
 
+def _session_of(cycles: Table) -> int:
+    """The first session with commands: one for discovery has none."""
+    return min((row["session"] for row in cycles.rows(("session",)) if row["session"] is not None), default=0)
+
+
 def _captured(capture: Path, stretch: Stretch) -> dict[str, Any]:
     return _read(iscsitrace.read(capture, tables=_TABLES), capture, stretch)
 
 
 def _read(trace: Trace, capture: Path, stretch: Stretch) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    rows = budget.rows_of(trace.budget, session=0)
+    rows = budget.rows_of(trace.budget, session=_session_of(trace.cycles))
     if len(rows):
         span = np.array([[stretch.start_ns], [stretch.end_ns]], dtype=np.int64)
         (parts_ns,) = budget.of_cycles(rows, *span)

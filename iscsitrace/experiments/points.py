@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments.definition import Arm, Definition, RealWorld
+from iscsitrace.experiments.definition_claims import GUESTS
 from iscsitrace.experiments.definition_settings import Place
 from iscsitrace.lab.settings import structs as settings
 from iscsitrace.lab.settings.kinds import Value
@@ -53,7 +54,7 @@ class Point:
     repeat: int
     """Counted from 1; it determines the seed."""
     world: str
-    """One of `definition_claims.WORLDS`."""
+    """One of `definition_claims.ALL_WORLDS`."""
     warm_up: WarmUp
     is_modelled: bool = True
     """Whether the model predicts it."""
@@ -86,7 +87,7 @@ class Point:
         ]
         if not self.is_modelled:
             decisive.append("without the model")
-        if self.world == "real" and self.programs:
+        if self.world != "simulated" and self.programs:
             decisive.append(self.programs)
         text = json.dumps(decisive, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]
@@ -101,11 +102,14 @@ def of_experiment(definition: Definition, world: str, *, is_reduced: bool = Fals
 
     ``is_reduced``: use the definition's scale for the real world in the simulated world, too.
     """
-    real = definition.real if world == "real" or is_reduced else None
+    real = definition.guests if world == GUESTS else definition.real if world == "real" or is_reduced else None
+    where = "guests" if world == GUESTS else "the real world"
     if real is not None and not real.is_possible:
-        raise InputInvalid(f"{definition.name} cannot run in the real world: {real.note or 'see its definition'}")
+        raise InputInvalid(f"{definition.name} cannot run in {where}: {real.note or 'see its definition'}")
     arms = [arm for arm in definition.arms if world in arm.worlds]
     arms = [arm for arm in arms if real is None or not real.arms or arm.name in real.arms]
+    if not arms:
+        raise InputInvalid(f"{definition.name} has no arm for {where}")
     points = [point for arm in arms for point in _of_arm(definition, arm, real, world)]
     for point in points:
         if not any(name in point.place for name in LENGTHS):
@@ -128,7 +132,7 @@ def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, world: str
     for values in itertools.product(*grid.values()):
         at = dict(zip(grid, values, strict=True))
         place = {**base, **at}
-        count = repeats if world == "real" or _is_random(place) else 1
+        count = repeats if world != "simulated" or _is_random(place) else 1
         for repeat in range(1, count + 1):
             yield Point(
                 name=_name(arm.name, at, repeat if count > 1 else None),

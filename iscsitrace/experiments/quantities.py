@@ -36,8 +36,6 @@ class PointResult:
     digest: str
     error: str | None = None
     """Why it failed, in one line; then nothing else is known."""
-    not_run: str | None = None
-    """Why this host cannot run it, in one line. That is no failure; nothing else is known."""
     throughput_bytes_per_s: float | None = None
     """Of all system calls, as the initiator counts it."""
     steady_throughput_bytes_per_s: float | None = None
@@ -130,9 +128,7 @@ class PointResult:
 
 def columns() -> tuple[str, ...]:
     """The columns of ``results.csv``: every number that may be unknown; for the model, its three numbers."""
-    found = [
-        each.name for each in fields(PointResult) if each.default is None and each.name not in {"error", "not_run"}
-    ]
+    found = [each.name for each in fields(PointResult) if each.default is None and each.name != "error"]
     place = found.index("model")
     found[place : place + 1] = ["model_throughput_bytes_per_s", "model_period_ns", "model_error"]
     return tuple(found)

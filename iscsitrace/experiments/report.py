@@ -12,6 +12,7 @@ import iscsitrace
 from iscsitrace.experiments import catalogue, claims, comparison, figures, results, tables
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.definition import Definition
+from iscsitrace.experiments.definition_claims import GUESTS
 from iscsitrace.experiments.points import of_experiment
 from iscsitrace.experiments.results import Results
 from iscsitrace.outputs.document import Section
@@ -19,6 +20,7 @@ from iscsitrace.plots import inline, style
 from iscsitrace.report.document import Document, Fact, Outcome, Picture
 
 _SHOWN_LIMITERS: Final = 3
+_NAMESPACES: Final = "The kernel's TCP in network namespaces"
 
 
 def is_folder(path: Path) -> bool:
@@ -103,7 +105,6 @@ def _place(row: Row) -> str:
 
 def _facts(found: Results, rows: list[Row], errors: list[tuple[float, Row]]) -> Iterator[Fact]:
     failed = f"{len(found.failed)} failed" if found.failed else "none failed"
-    failed += f", {len(found.not_run)} not run" if found.not_run else ""
     run = f"{len(found.points)} of {found.point_count}"
     yield Fact("points", run if not found.is_complete else str(found.point_count), failed)
     rates = [row.means["throughput"] for row in rows if "throughput" in row.means]
@@ -135,9 +136,11 @@ def _making(definition: Definition, found: Results) -> Iterator[str]:
         f"{' --reduced' if found.is_reduced else ''}`. The definition is in the folder: "
         f"{definition.name}{catalogue.ENDING}."
     )
-    if found.world == "real":
-        note = definition.real.note
-        yield f"The kernel's TCP in network namespaces{': ' if note else ''}{note}."
+    if found.world != "simulated":
+        is_guests = found.world == GUESTS
+        note = (definition.guests if is_guests else definition.real).note
+        where = "The initiator and target of Debian's kernel in virtual machines" if is_guests else _NAMESPACES
+        yield f"{where}{': ' if note else ''}{note}."
     else:
         yield "Virtual time: the same definition makes the same captures, byte for byte."
     yield (

@@ -125,7 +125,7 @@ class Results:
     is_complete: bool
     """Whether every point ran; some may have failed."""
     point_count: int
-    """All points, those that did not run included."""
+    """All points."""
     points: tuple[PointResult, ...]
     fits: tuple[ArmFit, ...] = ()
     beside: tuple[Beside, ...] = ()
@@ -140,11 +140,6 @@ class Results:
     def failed(self) -> tuple[PointResult, ...]:
         """The points that failed."""
         return tuple(point for point in self.points if point.error is not None)
-
-    @property
-    def not_run(self) -> tuple[PointResult, ...]:
-        """The points that this host cannot run."""
-        return tuple(point for point in self.points if point.not_run is not None)
 
 
 def load(directory: Path) -> Results:
@@ -196,12 +191,10 @@ def table(results: Results) -> str:
     stream = io.StringIO()
     rows = csv.writer(stream, lineterminator="\n")
     names = columns()
-    rows.writerow(["arm", *grid, "repeat", *names, "error", "not_run"])
+    rows.writerow(["arm", *grid, "repeat", *names, "error"])
     for point in results.points:
         numbers = [getattr(point, name) for name in names]
-        rows.writerow(
-            [point.arm, *(point.grid.get(name) for name in grid), point.repeat, *numbers, point.error, point.not_run]
-        )
+        rows.writerow([point.arm, *(point.grid.get(name) for name in grid), point.repeat, *numbers, point.error])
     return stream.getvalue()
 
 

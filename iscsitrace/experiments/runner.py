@@ -1,8 +1,8 @@
 """Runs the points of an experiment, keeps finished ones, and continues where an earlier run stopped.
 
-In the simulated world several points run at once, each in its own process. In the real world they run one after the
-other, because they share the machine. A point that fails keeps its error, and the rest continues. Nothing is drawn or
-printed.
+In the simulated world several points run at once, each in its own process. In real time, in namespaces or guests, they
+run one after the other, because they share the machine. A point that fails keeps its error, and the rest continues.
+Nothing is drawn or printed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from typing import Any, Final
 
 from iscsitrace.errors import InputInvalid, IscsitraceError
 from iscsitrace.experiments import costs, expected, measured, results
+from iscsitrace.experiments.definition_claims import GUESTS
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.quantities import PointResult
 from iscsitrace.experiments.results import POINTS, RESULT
 from iscsitrace.lab import real, run_files, simulation
-from iscsitrace.lab.open_iscsi import NotInstalled
+from iscsitrace.lab.guests import world
 from iscsitrace.lab.settings import structs as settings
 
 _LOOK_S: Final = 0.2
@@ -94,8 +95,6 @@ def perform(point: Point, directory: Path, has_ended: Callable[[], bool], *, is_
     )
     try:
         result = _measured(point, about, folder, has_ended)
-    except NotInstalled as reason:
-        result = replace(about, not_run=str(reason))
     except _Stopped:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -105,7 +104,7 @@ def perform(point: Point, directory: Path, has_ended: Callable[[], bool], *, is_
             raise _Stopped from error
         line = " ".join(str(error).split())
         result = replace(about, error=line if isinstance(error, IscsitraceError) else repr(error))
-    if not is_kept or result.error is not None or result.not_run is not None:
+    if not is_kept or result.error is not None:
         for file in (*_captures(point, folder), folder / run_files.TRUTH):
             file.unlink(missing_ok=True)
     else:
@@ -122,7 +121,12 @@ def _captures(point: Point, folder: Path) -> list[Path]:
 
 
 def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callable[[], bool]) -> PointResult:
-    if point.world == "real":
+    if point.world == GUESTS:
+        world.require_possible(point.programs, point.run_settings)
+        chosen = {"target": point.programs["target"]} if "target" in point.programs else {}
+        in_guests = world.Programs(capture_at=point.capture_at, **chosen)
+        truth = world.run(point.run_settings, folder, lambda _: has_ended(), lambda _: None, programs=in_guests)
+    elif point.world == "real":
         programs = real.Programs(capture_at=point.capture_at, **point.programs)
         truth = real.run(point.run_settings, folder, lambda _: has_ended(), programs=programs)
     else:
@@ -137,9 +141,9 @@ def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callabl
         raise InputInvalid(f"the capture lost {dropped} packets: the machine was too busy")
     capture = truth["captures"]["initiator"]
     found = measured.of_run(truth, capture and folder / capture, point.values, point.warm_up)
-    surroundings = _surroundings(truth, point, found) if point.world == "real" else expected.SIMULATED
+    surroundings = expected.SIMULATED if point.world == "simulated" else _surroundings(truth, point, found)
     # the rate of a veth pair is unknown
-    is_known = point.world != "real" or not point.programs.get("is_bypassed")
+    is_known = point.world == "simulated" or not point.programs.get("is_bypassed")
     is_modelled = is_known and point.is_modelled
     prediction = expected.of_point(point.values, _parameters(outcome), surroundings) if is_modelled else None
     captured_bytes = found.pop("byte_count", 0)
@@ -167,7 +171,7 @@ def _parameters(outcome: dict[str, Any]) -> dict[str, Any] | None:
 def _earlier(point: Point, directory: Path, is_kept: bool) -> PointResult | None:
     folder = directory / POINTS / point.name
     result = results.read_point(folder / RESULT)
-    if result is None or result.error is not None or result.not_run is not None or result.digest != point.digest:
+    if result is None or result.error is not None or result.digest != point.digest:
         return None
     has_captures = bool(result.captures) and all((folder / name).exists() for name in result.captures)
     if is_kept and point.capture_at and not has_captures:

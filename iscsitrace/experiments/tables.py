@@ -23,7 +23,7 @@ def of(found: Results) -> list[Grid]:
     rows = comparison.rows(found.points)
     every = [_claims(found), _evidence(found), _measured(rows), _search(rows), _streams(rows)]
     every += [make(rows) for name, make in _WANTED.items() if name in found.tables]
-    every += [_beside(found), _fits(found), _failed(found), _not_run(found)]
+    every += [_beside(found), _fits(found), _failed(found)]
     return [grid for grid in every if grid.rows]
 
 
@@ -192,17 +192,6 @@ def _fit(arm: str, where: dict[str, str], fit: dict[str, Any]) -> tuple[str, ...
 
 def _failed(found: Results) -> Grid:
     return Grid("Failed", ("point", "why"), tuple((point.name, point.error or "") for point in found.failed))
-
-
-def _not_run(found: Results) -> Grid:
-    # many points often share one reason
-    groups: dict[tuple[str, str], int] = {}
-    for point in found.not_run:
-        key = (point.arm, point.not_run or "")
-        groups[key] = groups.get(key, 0) + 1
-    return Grid(
-        "Not run", ("arm", "points", "why"), tuple((arm, str(count), why) for (arm, why), count in groups.items())
-    )
 
 
 def _by_place(

@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.lab import cpu, initiators, open_iscsi, peers, places, traffic, truth_file
+from iscsitrace.lab import cpu, initiators, peers, places, traffic, truth_file
 from iscsitrace.lab.places import Place
 from iscsitrace.lab.tcp_samples import TcpSamples
 
 TARGETS = ("iscsitrace", "tgt", "istgt")
-INITIATORS = ("iscsitrace", "iscsi-perf", "open-iscsi")
+INITIATORS = ("iscsitrace", "iscsi-perf")
 DRIVERS = ("events", "threads")
 """How our initiator moves bytes: one thread, or two blocking threads per connection."""
 RECEIVES = ("copy", "discard")
@@ -79,8 +79,6 @@ def require_possible(target_program: str, initiator_program: str, settings: Mapp
             )
         if workload["duration_ns"] % _SECOND_NS or workload.get("block_size_bytes", 0) % _LOGICAL_BLOCK_BYTES:
             raise InputInvalid(f"{initiator_program} takes whole seconds, and blocks that are multiples of 512 bytes")
-        if initiator_program == "open-iscsi":
-            open_iscsi.require_installed()
 
 
 def is_bulk(settings: Mapping[str, Any]) -> bool:
@@ -166,16 +164,15 @@ def run_initiator(
     """Runs the workload to its end: ``results``, ``cycles`` and ``ends`` of a truth, and ``last_samples``, TCP_INFO of
     each connection when it was closed. Only our initiator has more than results.
 
-    Ours takes all settings of the client. Others only read, from one target, for a duration, with a block size;
-    iscsi-perf also takes queue depth and order.
+    Ours takes all settings of the client. iscsi-perf only reads, from one target, for a duration, with a block size, a
+    queue depth and an order.
     """
     client = settings["client"]
     if program == "iscsitrace":
         return _run_ours(place, targets, client, settings["world"].get("initiator_tcp", {}), watch, design)
     (at,) = targets
     before = cpu.of_ended_children()
-    run = _run_open_iscsi if program == "open-iscsi" else _run_iscsi_perf
-    results = run(place, at, client, watch)
+    results = _run_iscsi_perf(place, at, client, watch)
     return {"results": results | {"cpu": cpu.since(before)}, "cycles": None, "ends": [], "last_samples": []}
 
 
@@ -196,21 +193,6 @@ def _run_iscsi_perf(place: Place, at: RunningTarget, client: Mapping[str, Any], 
         "iops": measured.iops,
         "read_bytes": measured.read_bytes,
         "throughput_bytes_per_s": measured.throughput_bytes_per_s,
-    }
-
-
-def _run_open_iscsi(place: Place, at: RunningTarget, client: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
-    workload = client["workload"]
-    read_bytes = workload.get("block_size_bytes", 1 << 16)
-    seconds = workload["duration_ns"] // _SECOND_NS
-    throughput = open_iscsi.read(
-        place, at.portal, at.name, at.lun, read_bytes=read_bytes, seconds=seconds,
-        is_enough=lambda: watch({"is_running": False}),
-    )  # fmt: skip
-    return {
-        "iops": round(throughput / read_bytes),
-        "read_bytes": read_bytes,
-        "throughput_bytes_per_s": throughput,
     }
 
 

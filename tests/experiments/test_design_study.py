@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from iscsitrace.errors import InputInvalid, ToolMissing
+from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import (
     catalogue,
     charts,
@@ -31,11 +30,10 @@ from iscsitrace.experiments import (
     tables,
 )
 from iscsitrace.experiments.definition import Definition
-from iscsitrace.experiments.definition_claims import WORLDS
+from iscsitrace.experiments.definition_claims import ALL_WORLDS
 from iscsitrace.experiments.definition_figures import BudgetFigure
 from iscsitrace.experiments.quantities import PointResult
 from iscsitrace.experiments.results import Results
-from iscsitrace.lab import open_iscsi
 from iscsitrace.lab.settings import structs as settings
 from iscsitrace.plots import budget_bars, style
 from iscsitrace.tables.schema import TABLES
@@ -45,7 +43,6 @@ PAYLOAD_SHARE = 1448 / 1538
 """Payload share of a full segment: 1448 bytes, 52 of IP and TCP with timestamps, 14 of Ethernet, 24 not captured."""
 MIB_NS = (1048576 + 48) / PAYLOAD_SHARE * 8
 """Time of 1 MiB in one PDU on a line of 1 Gbit/s."""
-MISSING = "this host has no open-iscsi (iscsid missing)"
 
 
 @pytest.fixture(scope="module")
@@ -84,14 +81,14 @@ def point(found: Results, arm: str, rate: str, size: str) -> PointResult:
 
 def test_each_world_has_its_arms() -> None:
     found = catalogue.load("design-study")
-    arms = {world: {each.arm for each in points.of_experiment(found, world)} for world in WORLDS}
+    arms = {world: {each.arm for each in points.of_experiment(found, world)} for world in ALL_WORLDS}
     ours = {"socket", "events", "events, no copy", "threads"}
-    assert arms == {"simulated": ours | {"hosts of 2005"}, "real": ours | {"iscsi-perf", "open-iscsi"}}
+    assert arms == {"simulated": ours | {"hosts of 2005"}, "real": ours | {"iscsi-perf"}, "guests": {"open-iscsi"}}
 
 
 def test_programs_follow_the_settings() -> None:
     found = catalogue.load("design-study")
-    for world in WORLDS:
+    for world in ALL_WORLDS:
         for each in points.of_experiment(found, world):
             programs, rate = each.programs, each.values["link.rate"]
             assert each.capture_at == ("initiator",)
@@ -195,55 +192,6 @@ def test_delays_of_real_hosts_come_only_from_the_capture() -> None:
     assert simulated is not None
     assert real is not None
     assert (simulated.service_ns, real.service_ns) == (52_100, 100)
-
-
-# ---- open-iscsi
-
-
-def test_the_output_of_dd_is_parsed() -> None:
-    said = "8+0 records in\n8+0 records out\n8388608 bytes (8.4 MB, 8.0 MiB) copied, 0.25 s, 33.6 MB/s\n"
-    assert open_iscsi.throughput_of(said) == 8388608 / 0.25
-    for other in ("", "dd: failed to open '/dev/sdz'", "0 bytes copied, 0 s, 0 kB/s"):
-        with pytest.raises(ToolMissing, match="dd ended too early"):
-            open_iscsi.throughput_of(other)
-
-
-def test_a_point_that_this_host_cannot_run_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_iscsi, "missing_parts", lambda: MISSING)
-    found = catalogue.load("design-study")
-    made = [each for each in points.of_experiment(found, "real") if each.arm == "open-iscsi"][:2]
-    seen: list[runner.Progress] = []
-
-    def watch(progress: runner.Progress) -> bool:
-        seen.append(progress)
-        return False
-
-    first, second = runner.run(made, tmp_path, watch, kept=lambda _: True)
-    assert (first.not_run, first.error, second.not_run) == (MISSING, None, MISSING)
-    assert (seen[-1].done, seen[-1].failed) == (2, 0)
-    # tried again, for it may be there then
-    assert [each.latest.name for each in seen if each.latest] == [first.name, second.name]
-    runner.run(made, tmp_path, watch, kept=lambda _: True)
-    assert len([each for each in seen if each.latest]) == 4
-    (row, _) = comparison.rows([first, second])
-    assert (row.run_count, row.failed_count, row.means) == (0, 0, {})
-    shown = results.Results("n", "t", "s", "", "real", True, 2, (first, second))
-    (grid,) = [each for each in tables.of(shown) if each.caption == "Not run"]
-    assert grid.rows == (("open-iscsi", "2", MISSING),)
-    assert shown.failed == ()
-    assert results.read_point(tmp_path / results.POINTS / first.name / results.RESULT) == first
-
-
-def test_missing_requirements_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name, **_: None if name == "iscsid" else name)
-    monkeypatch.setattr(open_iscsi, "_has_module", lambda: False)
-    with pytest.raises(open_iscsi.NotInstalled) as caught:
-        open_iscsi.require_installed()
-    missing = "iscsid, the module iscsi_tcp of this kernel missing"
-    assert str(caught.value) == f"this host has no open-iscsi ({missing})"
-    monkeypatch.setattr(shutil, "which", lambda name, **_: name)
-    monkeypatch.setattr(open_iscsi, "_has_module", lambda: True)
-    open_iscsi.require_installed()
 
 
 # ---- a few points

@@ -89,7 +89,7 @@ FOUND = Results(
     "small", "A small one", "a paper", "", "simulated", True, 5,
     (
         point(0, 12.0), point(1, 8.0), replace(point(2, 1.0), error="broken"),
-        *(PointResult(f"b{repeat}", "big", GRID, {}, repeat, "", not_run="too big") for repeat in range(2)),
+        *(PointResult(f"b{repeat}", "big", GRID, {}, repeat, "", error="too big") for repeat in range(2)),
     ),
     fits=(ArmFit("held", {"workload.queue-depth": "4"}, FIT),),
     beside=(Beside("throughput", "MB/s", "Table 1", "held", {}, "link.one-way-delay", "8ms", 9.75, 10.0, None),),
@@ -115,8 +115,8 @@ def test_measured_and_model(shown: str) -> None:
     }  # fmt: skip
     rows = table(shown, *columns)
     assert rows[0] == ("held", "8ms", "4", *(columns[name]({}) for name in list(columns)[3:]))
-    # of an arm that was not run nothing is known
-    assert rows[1] == ("big", "8ms", "4", "-", "-", "-", "-", "-", "-", "-", "0")
+    # of an arm that failed nothing is known
+    assert rows[1] == ("big", "8ms", "4", "-", "-", "-", "-", "-", "-", "-", "0/2")
     assert len(rows) == 2
 
 
@@ -182,8 +182,7 @@ def test_published_figures_fits_and_missing_points(shown: str) -> None:
     (row,) = table(shown, "arm", "settings", "k", "s ms", "C MB/s", "largest residual %")
     ends = ("2.00 (1.80 .. 2.40)", "1.500 (1.350 .. 1.800)", "40.00 (36.00 .. 48.00)")
     assert row == ("held", "queue-depth 4", *ends, "3.0")
-    assert table(shown, "point", "why") == [("a2", "broken")]
-    assert table(shown, "arm", "points", "why") == [("big", "2", "too big")]
+    assert table(shown, "point", "why") == [("a2", "broken"), ("b0", "too big"), ("b1", "too big")]
     files = [
         ("folder/results.json", "every point"),
         ("folder/results.csv", "every point"),

@@ -15,9 +15,9 @@ STAR = [("initiator", target) for target in TARGETS]
 BEHIND_ACCESS = [("initiator", "switch"), *(("switch", target) for target in TARGETS)]
 
 
-def planned(pairs: list[Pair], *switches: str, has_v6: bool = True) -> Plan:
+def planned(pairs: list[Pair], *switches: str, has_v6: bool = True, guests: tuple[str, ...] = ()) -> Plan:
     ends = dict.fromkeys(end for pair in pairs for end in pair)
-    return interfaces.plan(ends, pairs, switches, has_v6=has_v6)
+    return interfaces.plan(ends, pairs, switches, has_v6=has_v6, guests=guests)
 
 
 def reached(plan: Plan, end: str) -> set[str]:
@@ -74,3 +74,20 @@ def test_without_ipv6_there_are_no_such_addresses() -> None:
 def test_two_switches_on_a_cable_are_refused() -> None:
     with pytest.raises(InputInvalid, match="both ends of a cable switch: initiator and switch"):
         planned(BEHIND_ACCESS, "initiator", "switch")
+
+
+@pytest.mark.parametrize(("pairs", "switches"), [(STAR, ()), (BEHIND_ACCESS, ("switch",))], ids=["star", "access"])
+def test_a_guest_has_one_card_for_all_its_cables(pairs: list[Pair], switches: tuple[str, ...]) -> None:
+    plan = planned(pairs, *switches, guests=("initiator", *TARGETS))
+    for guest in ("initiator", *TARGETS):
+        assert [each.name for each in plan.interfaces[guest]] == ["eth0"]
+    # each cable ends at a port of the bridge beside the guest's card
+    assert all(device.startswith("port") for devices in plan.devices for device in devices)
+    count = len([pair for pair in pairs if "initiator" in pair])
+    assert plan.devices_of("initiator", pairs) == [f"port{number}" for number in range(count)]
+    assert plan.devices_of("target-2", pairs) == ["port0"]
+    assert set(TARGETS) <= reached(plan, "initiator")
+    if switches:
+        (switch,) = switches
+        behind = dict(plan.ports[switch])
+        assert behind["port1"] == plan.interfaces["target"][0].hardware_address

@@ -18,7 +18,8 @@ from typing import Any, Literal
 import pytest
 
 from iscsitrace.errors import InputInvalid, ToolMissing
-from iscsitrace.lab import namespaces, ownership, signals
+from iscsitrace.lab import guard, namespaces, ownership, signals
+from iscsitrace.lab.guard import guarding
 from iscsitrace.lab.namespaces import EndSettings, Namespace, Network, network
 from iscsitrace.lab.places import HERE, Place
 from tests.support.lab import needs_root, plugged_in
@@ -276,9 +277,9 @@ with network({"one": EndSettings(), "two": EndSettings()}) as made:
 
 
 @contextmanager
-def another_run() -> Iterator[tuple[subprocess.Popen[str], int]]:
+def another_run(script: str = RUN) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A process with a network, and the process id of what runs in it."""
-    with subprocess.Popen([sys.executable, "-c", RUN], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             sleeper = int(process.stdout.readline())
@@ -320,6 +321,25 @@ def test_leftovers_of_a_killed_run_are_removed_at_the_next_start() -> None:
             assert is_alive(living_sleeper)
     namespaces.remove_leftovers()
     assert of_process(living.pid) == set()
+
+
+@needs_root
+def test_a_guard_removes_what_a_killed_run_leaves() -> None:
+    guarded = RUN.replace("with network", "from iscsitrace.lab.guard import guarding\nwith guarding(), network")
+    with another_run(guarded) as (process, sleeper):
+        process.kill()
+        process.wait(5)
+        assert is_gone(sleeper)
+        assert of_process(process.pid) == set()
+
+
+@needs_root
+def test_a_guard_ends_with_its_block() -> None:
+    begun = time.monotonic()
+    with guarding(), network(ENDS):
+        assert len(of_process(os.getpid())) == 2
+    # it does not wait for this process to end
+    assert time.monotonic() - begun < guard._LIMIT_S
 
 
 def test_a_reused_process_id_is_another_process() -> None:

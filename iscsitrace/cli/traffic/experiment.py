@@ -15,7 +15,7 @@ from iscsitrace.outputs.terminal import show_json, show_table
 if TYPE_CHECKING:
     from iscsitrace.experiments import runner
 
-_WORLDS = ("simulated", "real")
+_WORLDS = ("simulated", "real", "guests")
 _KEPT = ("figures", "captures", "none")
 _EXIT_FAILED = 1
 _EXIT_INTERRUPTED = 130
@@ -66,7 +66,7 @@ def list_command(is_json: bool) -> None:
     type=click.Choice(_WORLDS),
     default=_WORLDS[0],
     show_default=True,
-    help="Virtual time, or the kernel's TCP in network namespaces (root).",
+    help="Virtual time, the kernel's TCP in network namespaces (root), or open-iscsi and LIO in guests (root).",
 )
 @click.option(
     "--keep",
@@ -159,8 +159,6 @@ class _Watched:
     def __call__(self, seen: runner.Progress) -> bool:
         if seen.latest is not None and seen.latest.error is not None:
             click.echo(f"failed: {seen.latest.name}: {seen.latest.error}", err=True)
-        if seen.latest is not None and seen.latest.not_run is not None:
-            click.echo(f"not run: {seen.latest.name}: {seen.latest.not_run}", err=True)
         left = "" if seen.left_s is None else f", {_minutes(seen.left_s)} left"
         failed = f", {seen.failed} failed" if seen.failed else ""
         self._bar.show(seen.done, seen.count, f"{seen.done} of {seen.count} points{failed}{left}")

@@ -136,7 +136,7 @@ def _read(guest: Guest, found: Evidence, before: dict[str, dict[str, int]]) -> N
     found.queue = guest.run("tc", "-s", "qdisc", "show", "dev", "eth0").output
     answer, _ = guest.channel.ask("time")
     boot_ns = answer["time_ns"] - answer["monotonic_ns"]
-    found.log = _log(guest.run("dmesg", "--color=never").output, boot_ns)
+    found.log = log_of(guest.run("dmesg", "--color=never").output, boot_ns)
     trace = guest.read(f"{_TRACING}/trace").decode("utf-8", "replace")
     found.events = events_of(trace, boot_ns)
 
@@ -173,7 +173,8 @@ def counters_of(text: str) -> dict[str, dict[str, int]]:
     }
 
 
-def _log(text: str, boot_ns: int) -> list[dict[str, Any]]:
+def log_of(text: str, boot_ns: int) -> list[dict[str, Any]]:
+    """The lines of the kernel's log."""
     found = []
     for line in text.splitlines():
         if told := re.match(r"\[\s*(\d+)\.(\d+)\] (.*)", line):

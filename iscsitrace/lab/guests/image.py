@@ -19,6 +19,8 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -121,14 +123,7 @@ def _make(image: Image) -> None:
         try:
             building.mkdir()
             new = Image(*(building / file.name for file in (image.root, image.kernel, image.modules)))
-            HERE.run(
-                *("mmdebstrap", *_OPTIONS, SUITE, str(new.root)),
-                package="mmdebstrap",
-                limit_s=_BUILD_LIMIT_S,
-                # no initramfs of its own, and its files here instead of /tmp
-                environment={"INITRD": "No", "TMPDIR": str(building)},
-            )
-            _take_kernel(new)
+            _fill(new)
             shutil.rmtree(image.root.parent, ignore_errors=True)
             building.rename(image.root.parent)
         finally:
@@ -137,6 +132,17 @@ def _make(image: Image) -> None:
     for folder in _cache().iterdir():
         if folder != image.root.parent:
             shutil.rmtree(folder)
+
+
+def _fill(image: Image) -> None:
+    HERE.run(
+        *("mmdebstrap", *_OPTIONS, SUITE, str(image.root)),
+        package="mmdebstrap",
+        limit_s=_BUILD_LIMIT_S,
+        # no initramfs of its own, and its files here instead of /tmp
+        environment={"INITRD": "No", "TMPDIR": str(image.root.parent)},
+    )
+    _take_kernel(image)
 
 
 def _take_kernel(image: Image) -> None:
@@ -173,6 +179,19 @@ def _content(image: Image, path: str) -> bytes:
     return finished.stdout
 
 
+def main() -> None:
+    """Makes the image if it is missing, and prints where it is."""
+    begun = time.monotonic()
+    image = made(_print)
+    took_s = time.monotonic() - begun
+    _print(f"{image.root.parent}: {image.size_bytes >> 20} MiB, {took_s:.0f} s")
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def packed(folder: Path) -> bytes:
     """A folder as a compressed archive that the kernel unpacks at boot (cpio, newc)."""
     names = "".join(f"{path.relative_to(folder)}\n" for path in sorted(folder.rglob("*")))
@@ -185,8 +204,5 @@ def packed(folder: Path) -> bytes:
         archive.unlink()
 
 
-def require_programs() -> None:
-    """ToolMissing for the first program of the host that is missing."""
-    for program, package in (("qemu-system-x86_64", "qemu-system-x86"), ("mmdebstrap", "mmdebstrap")):
-        if shutil.which(program) is None:
-            raise ToolMissing(f"{program} is not installed: apt install {package}")
+if __name__ == "__main__":
+    main()

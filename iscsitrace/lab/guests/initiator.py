@@ -295,7 +295,7 @@ class Ran:
     @classmethod
     def without_io(cls, error: str) -> Ran:
         """What is known where a program failed before the I/O."""
-        return cls(None, {"error": error}, {name: [] for name in _OF_COMMANDS})
+        return cls(None, {"error": error, "started_ns": None}, {name: [] for name in _OF_COMMANDS})
 
 
 def run_fio(guest: Guest, arguments: Sequence[str], is_enough: Callable[[], bool], limit_s: float) -> Ran:

@@ -32,6 +32,7 @@ _FILE_LIMIT_S = 300
 _PROBE_LIMIT_S = 3
 _SLACK_S = 30
 _POLL_S = 0.05
+_LOG = "/run/log-{}"
 _CLOCK_EXCHANGES = 50
 # mov dx, 0x501; mov al, 0; out dx, al; hlt - and the signature of a boot sector
 _BOOT_SECTOR = b"\xba\x01\x05\xb0\x00\xee\xf4".ljust(510, b"\0") + b"\x55\xaa"
@@ -158,7 +159,7 @@ class Guest:
     @contextmanager
     def started(self, *argv: str, stop_signal: signal.Signals = signal.SIGTERM) -> Iterator[Process]:
         """A program that runs until the block ends."""
-        log = f"/run/log-{next(self._logs)}"
+        log = _LOG.format(next(self._logs))
         answer, _ = self.channel.ask("start", argv=argv, environment={}, log=log)
         process = Process(self, argv[0], answer["process"], log)
         try:

@@ -262,8 +262,11 @@ def _workload(
         raise ToolMissing(f"fio: {ran.results['error']}")
     seen = initiator.connections(found["negotiated"], hosts.portals[: len(running)])
     return {
-        "results": ran.results
-        | {"targets": [{"address": each.portal} for each in running], "connections": seen["connections"]},
+        "results": {
+            **ran.results,
+            "targets": [{"address": each.portal} for each in running],
+            "connections": seen["connections"],
+        },
         "cycles": None,
         "ends": seen["ends"],
         # an array of disks places its blocks itself
@@ -293,4 +296,6 @@ def _logged_in(
         limit_s = (workload.get("duration_ns") or 0) / _SECOND_NS + _LIMIT_S
         arguments = initiator.fio_arguments(hosts.device, workload, is_enduring=bool(occurrences))
         with faults.timed(hosts, occurrences):
-            return initiator.run_fio(guest, arguments, lambda: watch({"is_running": False}), limit_s)
+            begun, _ = guest.channel.ask("time")
+            ran = initiator.run_fio(guest, arguments, lambda: watch({"is_running": False}), limit_s)
+    return replace(ran, results={**ran.results, "started_ns": begun["time_ns"]})

@@ -380,3 +380,69 @@ def test_the_tap_of_a_capture_is_that_of_its_name() -> None:
     names = ("a.pcap", "b.pcap", "c.pcap", "d.pcap")
     assert [truth_files.tap_of(truth, name) for name in names] == ["initiator", "target", "target-2", None]
     assert truth_files.tap_of({}, "a.pcap") is None
+
+
+MS = 1_000_000
+
+
+def called(*rows: tuple[str, int, int, int], **parts: Any) -> dict[str, Any]:
+    """A run of a program: operation, offset, bytes and latency in ms of each call, in the order of completion."""
+    names = ("operation", "offset", "bytes", "latency_ns")
+    columns = {
+        name: [row[place] * (MS if name == "latency_ns" else 1) for row in rows] for place, name in enumerate(names)
+    }
+    return real_run(commands={"block_bytes": 512, **columns}, **parts)
+
+
+def took(number: int, lba: int, size: int, ms: float, **columns: Any) -> dict[str, Any]:
+    return cycle(number, 0, number, lba=lba, bytes=size, command_first_ns=0, status_ns=int(ms * MS), **columns)
+
+
+def test_a_program_waits_at_least_as_long_as_its_command_takes() -> None:
+    rows = [took(0, 0, 1024, 4), took(1, 2, 1024, 5), took(2, 4, 1024, 6, operation="write")]
+    capture = tables({"connections": [connection(0, 50_000)], "cycles": rows}, 10)
+    found = compare(
+        capture, called(("read", 0, 1024, 5), ("read", 1024, 1024, 5), ("write", 2048, 1024, 5)), "initiator"
+    )
+    assert told(found) == [("cycle", 0, "cycle 2 takes 6000000 ns, the program waited 5000000 ns")]
+    assert (found.cycle_count, found.value_count) == (3, 3)
+    # from the last one on
+    assert found.host_times_ns == [-MS, 0, MS]
+
+
+def test_a_call_may_be_several_commands_after_others_at_the_same_place() -> None:
+    # the kernel looks for partitions first
+    rows = [took(0, 0, 4096, 50), took(1, 0, 1024, 4), took(2, 2, 1024, 5)]
+    capture = tables({"connections": [connection(0, 50_000)], "cycles": rows}, 10)
+    assert told(compare(capture, called(("read", 0, 2048, 6)), "initiator")) == []
+    found = compare(capture, called(("read", 0, 3072, 6)), "initiator")
+    assert told(found) == [("cycle", None, "read of 3072 bytes at byte 0: not in the capture")]
+
+
+def test_at_a_target_and_of_an_array_no_latency_is_compared() -> None:
+    capture = tables({"connections": [connection(0, 50_000)], "cycles": [took(0, 0, 1024, 4)]}, 6)
+    found = compare(capture, called(("read", 0, 1024, 1)), "target")
+    assert (told(found), found.cycle_count, found.value_count, found.host_times_ns) == ([], 1, 0, [])
+    of_array = called(("read", 9999, 1024, 1))
+    of_array["commands"]["block_bytes"] = None
+    assert compare(capture, of_array, "target").cycle_count == 0
+
+
+def test_a_kernel_does_not_report_every_key() -> None:
+    keys = [
+        {"connection": 5, "key": key, "source": "negotiated", "effective_initiator": value, "effective_target": value}
+        for key, value in (("MaxBurstLength", "262144"), ("DefaultTime2Wait", "2"))
+    ]
+    one = {"connection": 0, "cid": 0, "target": 0, "parameters": {"max_burst_length": 65_536}}
+    targets = [{"address": f"{FIRST}:3260"}, {"address": f"[{SECOND}]:3260"}]
+    truth = real_run(
+        results={"targets": targets, "connections": [one]},
+        ends=[{"connection": 0, "peer_address": FIRST, "own_port": 50_000}],
+    )
+    capture = tables({"connections": [connection(5, 50_000)], "parameters": keys}, 10)
+    found = compare(capture, truth, "initiator")
+    assert told(found) == [
+        ("parameter", 5, f"MaxBurstLength, effective {side}: 262144, the truth has 65536")
+        for side in ("initiator", "target")
+    ]
+    assert found.parameter_count == 2

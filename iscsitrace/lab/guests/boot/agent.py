@@ -116,12 +116,8 @@ def _answer(port: int, request: Fields, content: bytes) -> None:
             left = left[os.write(port, left) :]
 
 
-def main() -> None:
-    """Serves the host until it is gone."""
-    names = Path("/sys/class/virtio-ports").glob("*/name")
-    (name,) = [path for path in names if path.read_text().strip() == _NAME]
-    # only one descriptor of a port can be open
-    port = os.open(f"/dev/{name.parent.name}", os.O_RDWR)
+def serve(port: int) -> None:
+    """Serves the host over a descriptor until it is gone."""
     _answer(port, {"id": 0, "do": "time"}, b"")
     with os.fdopen(port, "rb") as requests:
         while line := requests.readline():
@@ -132,6 +128,13 @@ def main() -> None:
                 _answer(port, request, content)
             else:
                 threading.Thread(target=_answer, args=(port, request, content), daemon=True).start()
+
+
+def main() -> None:
+    """Serves the host over the guest's port, of which only one descriptor can be open."""
+    names = Path("/sys/class/virtio-ports").glob("*/name")
+    (name,) = [path for path in names if path.read_text().strip() == _NAME]
+    serve(os.open(f"/dev/{name.parent.name}", os.O_RDWR))
 
 
 if __name__ == "__main__":
