@@ -76,7 +76,7 @@ test-python: build/build.stamp build/peers.stamp
 	wait $$real_time || failed=1; cat build/real-time.log; exit $$failed
 
 test-guests: build/build.stamp ## run the scenarios of guests: an hour; needs QEMU and root
-	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m needs_guests --durations=0 tests/guests
+	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m needs_guests --durations=0 tests/lab/guests
 
 lint: lint-rust lint-python ## check format, lint, types, import contracts and generated docs; changes no file
 

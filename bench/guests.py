@@ -1,7 +1,7 @@
 """Runs scenarios of guests, and prints for each what its captures show by tshark, and what `diagnose` says.
 
 ``python -m bench.guests [NAME ...] -o DIR``: all scenarios without names; ``--read`` reads the captures of an earlier
-run instead. Needs root. Prints, and asserts nothing; `tests/guests` does.
+run instead. Needs root. Prints, and asserts nothing; `tests/lab/guests` does.
 """
 
 from __future__ import annotations
