@@ -113,6 +113,8 @@ KINDS = (
         "target",
         _unknown_target,
         {"name": Detail(TEXT, "iqn.2025-01.org.iscsitrace:gone")},
+        # LIO answers that it is not available: open-iscsi tries again
+        node_settings={"node.session.initial_login_retry_max": "3"},
     ),
     FaultKind(
         "unreachable-portal",
