@@ -116,11 +116,15 @@ def set_up_tgt(
     accounts: Sequence[Account],
     own_account: Account | None,
     keys: Mapping[str, str] | None,
+    flags: Sequence[str] = (),
 ) -> None:
-    """Sets up tgtd's only target, with the disks as LUN 1, 2 ...; ``administer`` runs tgtadm with words."""
+    """Sets up tgtd's only target, with the disks as LUN 1, 2 ...; ``administer`` runs tgtadm with words.
+
+    ``flags`` are further options of each disk.
+    """
     administer("--mode", "target", "--op", "new", "--tid", "1", "--targetname", name)
     for number, disk in enumerate(disks, 1):
-        unit = ("--tid", "1", "--lun", str(number), "--backing-store", disk)
+        unit = ("--tid", "1", "--lun", str(number), "--backing-store", disk, *flags)
         administer("--mode", "logicalunit", "--op", "new", *unit)
     outgoing = [] if own_account is None else [own_account]
     for each, way in (*((account, ()) for account in accounts), *((account, ("--outgoing",)) for account in outgoing)):

@@ -221,5 +221,7 @@ def tgt(guest: Guest, wanted: Wanted) -> Iterator[None]:
             accounts=wanted.accounts,
             own_account=wanted.own_account,
             keys=wanted.keys,
+            # past the page cache, which would acknowledge writes that the disk refuses
+            flags=("--bsoflags", "direct"),
         )
         yield
