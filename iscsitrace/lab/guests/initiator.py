@@ -322,7 +322,7 @@ def _results(guest: Guest, log: str) -> dict[str, Any]:
         "iops": round(sum(each["iops"] for each in done.values())),
         "read_bytes": int(job["job options"]["bs"]),
         "bytes": {name: each["io_bytes"] for name, each in done.items()},
-        "error": (last_line(log) or f"error {job['error']}") if job["error"] else None,
+        "error": (last_line(log) or last_line(text[:start]) or f"error {job['error']}") if job["error"] else None,
         "error_count": job.get("total_err", 0),
         "elapsed_ns": max(each["runtime"] for each in done.values()) * 1_000_000,
     }

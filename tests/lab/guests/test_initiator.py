@@ -137,13 +137,13 @@ def test_the_results_of_fio() -> None:
         return {"io_bytes": size, "bw_bytes": bandwidth, "iops": iops, "runtime": runtime_ms}
 
     job = {"read": done(3 << 20, 100, 20.4, 700), "write": done(1 << 20, 30, 6.2, 650), "trim": {}, "error": 5,
-           "job options": {"bs": "65536"}}  # fmt: skip
+           "total_err": 3, "job options": {"bs": "65536"}}  # fmt: skip
     text = "fio: io_u error on file /dev/sda\n" + json.dumps({"jobs": [job]})
     log = "1700000000123, 9400000, 0, 65536, 131072, 0\n1700000000130, 12000000, 1, 4096, 0, 0\n"
     guest = Answers(fio_lat=log, json=text)
     assert initiator._results(guest, "") == {  # type: ignore[arg-type]
         "throughput_bytes_per_s": 130, "iops": 27, "read_bytes": 65_536, "bytes": {"read": 3 << 20, "write": 1 << 20},
-        "error": 5, "elapsed_ns": 700_000_000,
+        "error": "fio: io_u error on file /dev/sda", "error_count": 3, "elapsed_ns": 700_000_000,
     }  # fmt: skip
     assert initiator._commands(guest) == {  # type: ignore[arg-type]
         "completed_ms": [1_700_000_000_123, 1_700_000_000_130], "operation": ["read", "write"],

@@ -75,5 +75,5 @@ def test_tgt_is_set_up_by_commands() -> None:
 
 
 def test_a_disk_is_a_map_of_memory() -> None:
-    assert storage.linear(1, 1 << 20) == "0 2048 linear /dev/ram1 0"
+    assert storage.linear(1, 1 << 20) == "0 2048 linear /dev/loop1 0"
     assert storage.device(1) == "/dev/mapper/disk1"
