@@ -36,6 +36,7 @@ _MEMORY_MIB = 512
 _SETTLE_S = 0.3
 _DISK_BYTES = 1 << 30
 _BLOCK_BYTES = 512
+_BLOCK_SIZE_BYTES = 65_536
 _LIMIT_S = 600
 _SECOND_NS = 1_000_000_000
 
@@ -53,7 +54,9 @@ class World:
 
 
 @contextmanager
-def up(settings: Mapping[str, Any], say: Say, *, is_offloading: bool = False) -> Iterator[World]:
+def up(
+    settings: Mapping[str, Any], say: Say, *, is_offloading: bool = False, sysctls: Mapping[str, str] | None = None
+) -> Iterator[World]:
     """All guests and links while the block runs; ``settings`` as the world of a simulation. Errors as of `real.up`."""
     require_root()
     made = image.made(say)
@@ -75,7 +78,12 @@ def up(settings: Mapping[str, Any], say: Say, *, is_offloading: bool = False) ->
         for host, guest in guests.items():
             of_host = tcp.get(host, settings.get("target_tcp", {}))
             ends = real.end_settings(of_host, is_ipv6=outside.is_ipv6)
-            _set_up(guest, outside, host, replace(ends, is_offloading=is_offloading))
+            _set_up(
+                guest,
+                outside,
+                host,
+                replace(ends, is_offloading=is_offloading, sysctls={**ends.sysctls, **(sysctls or {})}),
+            )
         yield World(guests, outside)
 
 
@@ -101,6 +109,10 @@ class Programs:
     capture_at: tuple[str, ...] = real.SIDES
     node_settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of iscsid.conf by name."""
+    multipath_settings: Mapping[str, str] = field(default_factory=dict)
+    """Defaults of multipath.conf by name, where a disk has several sessions."""
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+    """Of every guest."""
     is_offloading: bool = False
 
 
@@ -145,7 +157,9 @@ def _run(
     settings: Mapping[str, Any], files: Mapping[str, Path], watch: Watch, say: Say, programs: Programs
 ) -> dict[str, Any]:
     with ExitStack() as stack:
-        world = stack.enter_context(up(settings["world"], say, is_offloading=programs.is_offloading))
+        world = stack.enter_context(
+            up(settings["world"], say, is_offloading=programs.is_offloading, sysctls=programs.sysctls)
+        )
         at_initiator, *others = world.guests
         running = [
             stack.enter_context(_target(programs.target, world, host, portal))
@@ -227,11 +241,16 @@ def _workload(
         settings=programs.node_settings,
     )
     portals = [initiator.Portal(each.portal, each.name) for each in running]
-    with initiator.running(guest, login), initiator.logged_in(guest, portals):
-        found = initiator.disks(guest, portals)
+    with ExitStack() as stack:
+        stack.enter_context(initiator.running(guest, login))
+        stack.enter_context(initiator.logged_in(guest, portals))
+        found = initiator.disks(guest, portals, each=login.sessions)
         parameters = initiator.negotiated(guest)
-        block_bytes = workload.get("block_size_bytes") or 65_536
-        device = initiator.volume(guest, [each[0] for each in found], workload.get("layout") or "stripe", block_bytes)
+        devices = [each[0] for each in found]
+        if login.sessions > 1:
+            devices = stack.enter_context(initiator.multipath(guest, found, programs.multipath_settings))
+        block_bytes = workload.get("block_size_bytes") or _BLOCK_SIZE_BYTES
+        device = initiator.volume(guest, devices, workload.get("layout") or "stripe", block_bytes)
         say(f"running fio on {device}")
         begun, _ = guest.channel.ask("time")
         limit_s = (workload.get("duration_ns") or 0) / _SECOND_NS + _LIMIT_S
