@@ -41,7 +41,7 @@ _BYPASS = option("--bypass", "is_bypassed", is_flag=True, help="Connect the host
 # what open-iscsi, LIO and tgt take in guests
 _WORKLOAD_OF_GUESTS = {
     *("--block-size", "--system-call-size", "--queue-depth", "--bytes", "--seconds", "--random", "--read-share"),
-    *("--think-time", "--start-lba", "--span", "--sessions", "--stripe", "--mirror"),
+    *("--max-transfer", "--think-time", "--start-lba", "--span", "--sessions", "--stripe", "--mirror"),
 }
 _TARGET_OF_GUESTS = {*_TARGET_OPTIONS, "--target-key"}
 _NAMESPACES, _GUESTS = "namespaces", "guests"

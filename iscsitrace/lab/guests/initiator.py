@@ -200,6 +200,17 @@ def volume(guest: Guest, devices: Sequence[str], layout: str, chunk_bytes: int) 
     return "/dev/md0"
 
 
+def limit_commands(guest: Guest, devices: Sequence[str], workload: Mapping[str, Any]) -> None:
+    """The kernel cuts a system call of these disks into commands of the workload's size (max_sectors_kb)."""
+    most = workload.get("max_transfer_bytes") or (
+        workload.get("system_call_bytes") and workload.get("block_size_bytes")
+    )
+    if most:
+        for device in devices:
+            path = f"/sys/block/{device.rpartition('/')[2]}/queue/max_sectors_kb"
+            guest.shell(f"echo {int(most) // 1024} > {path}")
+
+
 @contextmanager
 def multipath(guest: Guest, paths: Sequence[Sequence[str]], settings: Mapping[str, str]) -> Iterator[list[str]]:
     """multipathd, and a device over the paths of each disk; ``settings`` are defaults of multipath.conf."""

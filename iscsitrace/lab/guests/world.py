@@ -246,6 +246,7 @@ def _workload(
         stack.enter_context(initiator.logged_in(guest, portals))
         found = initiator.disks(guest, portals, each=login.sessions)
         parameters = initiator.negotiated(guest)
+        initiator.limit_commands(guest, [device for each in found for device in each], workload)
         devices = [each[0] for each in found]
         if login.sessions > 1:
             devices = stack.enter_context(initiator.multipath(guest, found, programs.multipath_settings))
