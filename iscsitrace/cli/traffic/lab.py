@@ -41,7 +41,7 @@ _BYPASS = option("--bypass", "is_bypassed", is_flag=True, help="Connect the host
 # what open-iscsi, LIO and tgt take in guests
 _WORKLOAD_OF_GUESTS = {
     *("--block-size", "--system-call-size", "--queue-depth", "--bytes", "--seconds", "--random", "--read-share"),
-    *("--think-time", "--start-lba", "--span", "--sessions", "--stripe", "--mirror"),
+    *("--max-transfer", "--think-time", "--start-lba", "--span", "--sessions", "--stripe", "--mirror"),
 }
 _TARGET_OF_GUESTS = {*_TARGET_OPTIONS, "--target-key"}
 _NAMESPACES, _GUESTS = "namespaces", "guests"
@@ -56,14 +56,12 @@ _WORLD = click.option(
 )
 
 
-def _node_settings(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+def _named(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     found = {}
     for each in values:
         name, equals, value = each.partition("=")
-        if not equals or not name.startswith("node."):
-            raise click.BadParameter(
-                f"{each!r} is not a setting like node.session.timeo.replacement_timeout=5", ctx, param
-            )
+        if not equals or not name:
+            raise click.BadParameter(f"{each!r} is not NAME=VALUE", ctx, param)
         found[name] = value
     return found
 
@@ -87,8 +85,24 @@ GUESTS = Section(
         "node_settings",
         multiple=True,
         metavar="NAME=VALUE",
-        callback=_node_settings,
+        callback=_named,
         help="A setting of open-iscsi, like node.session.timeo.replacement_timeout=5. Repeatable.",
+    ),
+    option(
+        "--multipath-setting",
+        "multipath_settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=_named,
+        help="A default of multipath.conf, like no_path_retry=queue; multipathd joins several --sessions. Repeatable.",
+    ),
+    option(
+        "--sysctl",
+        "sysctls",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=_named,
+        help="A sysctl of every guest, like net.ipv4.tcp_retries2=5. Repeatable.",
     ),
 )
 

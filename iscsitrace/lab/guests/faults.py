@@ -7,10 +7,9 @@ the workload.
 from __future__ import annotations
 
 import heapq
-import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -122,11 +121,12 @@ def timed(hosts: Hosts, occurrences: Sequence[Occurrence]) -> Iterator[None]:
         yield
         return
     is_over, failures = threading.Event(), []
-    completed_at_start = _io_count(hosts)
+    counts = _io_counts(hosts)
+    at_start = counts()
 
     def run() -> None:
         try:
-            while _io_count(hosts) == completed_at_start:
+            while counts() == at_start:
                 if is_over.wait(_POLL_S):
                     return
             _run(hosts, wanted, is_over)
@@ -166,9 +166,13 @@ def _run(hosts: Hosts, occurrences: Sequence[Occurrence], is_over: threading.Eve
             occurrences[number].end(effect)
 
 
-def _io_count(hosts: Hosts) -> list[str]:
-    """The I/Os of the workload's device that have begun or completed."""
-    name = re.sub("^/dev/", "", hosts.device)
-    fields = hosts.initiator.read(f"/sys/block/{name}/stat").decode().split()
-    # reads, writes, and those in flight
-    return [fields[0], fields[4], fields[8]]
+def _io_counts(hosts: Hosts) -> Callable[[], list[bytes]]:
+    """Counts the I/Os of the workload's device that have begun or completed."""
+    number = hosts.initiator.run("lsblk", "-n", "-r", "-d", "-o", "MAJ:MIN", hosts.device).output.strip()
+
+    def counts() -> list[bytes]:
+        fields = hosts.initiator.read(f"/sys/dev/block/{number}/stat").split()
+        # reads, writes, and those in flight
+        return [fields[0], fields[4], fields[8]]
+
+    return counts

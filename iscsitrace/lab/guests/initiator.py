@@ -237,6 +237,49 @@ def volume(guest: Guest, devices: Sequence[str], layout: str, chunk_bytes: int) 
     return "/dev/md0"
 
 
+def limit_commands(guest: Guest, devices: Sequence[str], workload: Mapping[str, Any]) -> None:
+    """The kernel cuts a system call of these disks into commands of the workload's size (max_sectors_kb)."""
+    most = workload.get("max_transfer_bytes") or (
+        workload.get("system_call_bytes") and workload.get("block_size_bytes")
+    )
+    if most:
+        for device in devices:
+            path = f"/sys/block/{device.rpartition('/')[2]}/queue/max_sectors_kb"
+            guest.shell(f"echo {int(most) // 1024} > {path}")
+
+
+@contextmanager
+def multipath(guest: Guest, paths: Sequence[Sequence[str]], settings: Mapping[str, str]) -> Iterator[list[str]]:
+    """multipathd, and a device over the paths of each disk; ``settings`` are defaults of multipath.conf."""
+    found = {"find_multipaths": "no", "path_grouping_policy": "multibus"} | dict(settings)
+    lines = "".join(f"    {name} {value}\n" for name, value in found.items())
+    guest.write("/etc/multipath.conf", f"defaults {{\n{lines}}}\n")
+    # it finds paths by udev alone
+    guest.shell(
+        """
+        modprobe -a dm-multipath dm-round-robin dm-service-time scsi_dh_alua
+        /lib/systemd/systemd-udevd --daemon
+        udevadm trigger --subsystem-match=block --action=add
+        udevadm settle --timeout=60
+        """,
+        limit_s=_LOGIN_LIMIT_S,
+    )
+    with guest.started("env", "--unset=DM_DISABLE_UDEV", "multipathd", "-d", "-s") as daemon:
+        firsts = [own[0] for own in paths]
+        daemon.wait_until(lambda: len(_holders(guest, firsts)) == len(firsts), "no map of the paths")
+        try:
+            yield _holders(guest, firsts)
+        finally:
+            with suppress(ToolMissing):
+                guest.run("multipath", "-F", limit_s=_LOGIN_LIMIT_S, is_checked=False)
+
+
+def _holders(guest: Guest, devices: Sequence[str]) -> list[str]:
+    """The devices that are made of these."""
+    folders = " ".join(f"/sys/block/{device.rpartition('/')[2]}/holders" for device in devices)
+    return [f"/dev/{name}" for name in guest.shell(f"ls {folders}").split() if name.startswith("dm-")]
+
+
 _NO_UDEV = {"MDADM_NO_UDEV": "1", "DM_DISABLE_UDEV": "1"}
 
 

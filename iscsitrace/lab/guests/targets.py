@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 from iscsitrace.lab import peers, places
 from iscsitrace.lab.guests import storage
@@ -176,7 +177,8 @@ def lio_configuration(wanted: Wanted) -> dict[str, Any]:
         group |= _chap(account, wanted.own_account)
     disks = [
         {"plugin": "block", "name": f"disk{number}", "dev": storage.device(number), "write_back": False,
-         "wwn": f"00000000-0000-0000-0000-{number:012x}"}
+         # the same disk of another target is another disk
+         "wwn": str(uuid5(NAMESPACE_URL, f"{wanted.name}/{number}"))}
         for number in range(count)
     ]  # fmt: skip
     return {

@@ -38,6 +38,7 @@ _MEMORY_MIB = 512
 _SETTLE_S = 0.3
 _DISK_BYTES = 1 << 30
 _BLOCK_BYTES = 512
+_BLOCK_SIZE_BYTES = 65_536
 _LIMIT_S = 600
 _SECOND_NS = 1_000_000_000
 
@@ -55,7 +56,9 @@ class World:
 
 
 @contextmanager
-def up(settings: Mapping[str, Any], say: Say, *, is_offloading: bool = False) -> Iterator[World]:
+def up(
+    settings: Mapping[str, Any], say: Say, *, is_offloading: bool = False, sysctls: Mapping[str, str] | None = None
+) -> Iterator[World]:
     """All guests and links while the block runs; ``settings`` as the world of a simulation. Errors as of `real.up`."""
     require_root()
     made = image.made(say)
@@ -77,7 +80,12 @@ def up(settings: Mapping[str, Any], say: Say, *, is_offloading: bool = False) ->
         for host, guest in guests.items():
             of_host = tcp.get(host, settings.get("target_tcp", {}))
             ends = real.end_settings(of_host, is_ipv6=outside.is_ipv6)
-            _set_up(guest, outside, host, replace(ends, is_offloading=is_offloading))
+            _set_up(
+                guest,
+                outside,
+                host,
+                replace(ends, is_offloading=is_offloading, sysctls={**ends.sysctls, **(sysctls or {})}),
+            )
         yield World(guests, outside)
 
 
@@ -103,6 +111,10 @@ class Programs:
     capture_at: tuple[str, ...] = real.SIDES
     node_settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of iscsid.conf by name."""
+    multipath_settings: Mapping[str, str] = field(default_factory=dict)
+    """Defaults of multipath.conf by name, where a disk has several sessions."""
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+    """Of every guest."""
     is_offloading: bool = False
     faults: tuple[Fault, ...] = ()
     """What happens to the run. With one, a login or I/O that fails is part of the result, not an error."""
@@ -150,7 +162,9 @@ def _run(
     settings: Mapping[str, Any], files: Mapping[str, Path], watch: Watch, say: Say, programs: Programs
 ) -> dict[str, Any]:
     with ExitStack() as stack:
-        world = stack.enter_context(up(settings["world"], say, is_offloading=programs.is_offloading))
+        world = stack.enter_context(
+            up(settings["world"], say, is_offloading=programs.is_offloading, sysctls=programs.sysctls)
+        )
         at_initiator, *others = world.guests
         wanted = {host: _wanted(world, host, portal) for host, portal in zip(others, settings["portals"], strict=True)}
         running = [
@@ -251,7 +265,7 @@ def _workload(
     found: dict[str, Any] = {"negotiated": {}}
     with initiator.running(hosts.initiator, login), faults.lasting(hosts, occurrences):
         try:
-            ran = _logged_in(hosts, client["workload"], occurrences, watch, say, found)
+            ran = _logged_in(hosts, client["workload"], programs, occurrences, watch, say, found)
         except FaultImpossible:
             raise
         except ToolMissing as error:
@@ -279,6 +293,7 @@ def _workload(
 def _logged_in(
     hosts: Hosts,
     workload: Mapping[str, Any],
+    programs: Programs,
     occurrences: list[faults.Occurrence],
     watch: Watch,
     say: Say,
@@ -286,16 +301,22 @@ def _logged_in(
 ) -> initiator.Ran:
     """Runs fio in sessions with all portals; what the kernel says of these goes to ``found``."""
     guest, portals = hosts.initiator, hosts.portals
-    with initiator.logged_in(guest, portals, is_discovering=hosts.is_discovering):
+    sessions = workload.get("sessions") or 1
+    with ExitStack() as stack:
+        stack.enter_context(initiator.logged_in(guest, portals, is_discovering=hosts.is_discovering))
         needed = [portal for portal in portals if not portal.is_further]
-        devices = [each[0] for each in initiator.disks(guest, needed)]
+        disks = initiator.disks(guest, needed, each=sessions)
         found["negotiated"] = initiator.negotiated(guest)
-        block_bytes = workload.get("block_size_bytes") or 65_536
+        initiator.limit_commands(guest, [device for each in disks for device in each], workload)
+        devices = [each[0] for each in disks]
+        if sessions > 1:
+            devices = stack.enter_context(initiator.multipath(guest, disks, programs.multipath_settings))
+        block_bytes = workload.get("block_size_bytes") or _BLOCK_SIZE_BYTES
         hosts.device = initiator.volume(guest, devices, workload.get("layout") or "stripe", block_bytes)
         say(f"running fio on {hosts.device}")
         limit_s = (workload.get("duration_ns") or 0) / _SECOND_NS + _LIMIT_S
         arguments = initiator.fio_arguments(hosts.device, workload, is_enduring=bool(occurrences))
-        with faults.timed(hosts, occurrences):
-            begun, _ = guest.channel.ask("time")
-            ran = initiator.run_fio(guest, arguments, lambda: watch({"is_running": False}), limit_s)
+        stack.enter_context(faults.timed(hosts, occurrences))
+        begun, _ = guest.channel.ask("time")
+        ran = initiator.run_fio(guest, arguments, lambda: watch({"is_running": False}), limit_s)
     return replace(ran, results={**ran.results, "started_ns": begun["time_ns"]})

@@ -114,7 +114,10 @@ _BOTH_DIRECTIONS: Rows = {
 }
 _TCP: Rows = {
     "congestion-control": Setting(
-        one_of("reno", "cubic"), Part.TCP, "congestion_control", "Congestion control (cubic)."
+        one_of("reno", "cubic", "bbr"),
+        Part.TCP,
+        "congestion_control",
+        "Congestion control (cubic). Simulated hosts have no bbr; namespaces have it if this machine has.",
     ),
     "window": Setting(
         SIZE,

@@ -16,6 +16,7 @@ from iscsitrace.lab.guests.fault import Details, Fault, FaultImpossible, FaultKi
 from iscsitrace.lab.guests.faults import Occurrence, capture_limits, parse
 from iscsitrace.lab.guests.hosts import Hosts
 from iscsitrace.lab.guests.scenarios import scenarios
+from iscsitrace.lab.places import Finished
 
 _S = 1_000_000_000
 
@@ -26,8 +27,12 @@ class _Guest:
     def __init__(self, *, is_idle: bool = False) -> None:
         self._count, self._step = 0, int(not is_idle)
 
+    def run(self, *argv: str) -> Finished:
+        assert argv[-1] == "/dev/sda"
+        return Finished(0, "  8:0  \n", "")
+
     def read(self, path: str) -> bytes:
-        assert path == "/sys/block/sda/stat"
+        assert path == "/sys/dev/block/8:0/stat"
         self._count += self._step
         return f"{self._count} 0 0 0 0 0 0 0 0 0 0".encode()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -93,6 +94,22 @@ def test_a_workload_is_what_fio_does(workload: dict[str, Any], expected: dict[st
 
 def test_options_that_are_not_set_are_fio_s_own() -> None:
     assert not {"io_size", "runtime", "time_based", "size", "thinktime", "rwmixread"} & set(options())
+
+
+@pytest.mark.parametrize(
+    ("workload", "scripts"),
+    [
+        ({"block_size_bytes": 65_536}, []),
+        ({"block_size_bytes": 131_072, "system_call_bytes": 524_288}, [128, 128]),
+        ({"block_size_bytes": 131_072, "system_call_bytes": 524_288, "max_transfer_bytes": 65_536}, [64, 64]),
+    ],
+)
+def test_calls_are_cut_by_the_kernel(workload: dict[str, Any], scripts: list[int]) -> None:
+    said: list[str] = []
+    guest: Any = SimpleNamespace(shell=said.append)
+    initiator.limit_commands(guest, ["/dev/sda", "/dev/sdb"][: len(scripts) or 2], workload)
+    paths = ("/sys/block/sda/queue/max_sectors_kb", "/sys/block/sdb/queue/max_sectors_kb")
+    assert said == [f"echo {most} > {path}" for most, path in zip(scripts, paths, strict=False)]
 
 
 def test_connections_are_what_sysfs_says() -> None:

@@ -111,7 +111,8 @@ def _answer(port: int, request: Fields, content: bytes) -> None:
         found, result = {"error": f"{type(error).__name__}: {error}"}, b""
     line = json.dumps({"id": request["id"], **found, "bytes": len(result)}).encode() + b"\n"
     left = memoryview(line + result)
-    with _writing:
+    # the host may be gone
+    with _writing, suppress(OSError):
         while left:
             left = left[os.write(port, left) :]
 
