@@ -8,7 +8,7 @@
 - ``seen.HOST``: display filters of tshark, each with the least number of frames that match; ``unseen.HOST``: filters
   that match none. HOST is that of the capture.
 - ``gap.HOST``: the least time in s that the longest silence of the target lasts after the first I/O.
-- ``incomplete``: the hosts whose captures lack commands, so that they differ from the truth.
+- ``incomplete``: the hosts whose captures lack commands or login keys, so that they differ from the truth.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def remove_disk(guest: Guest, program: str, name: str, disk: int) -> None:
         folder = f"{_group(name)}/lun/lun_{disk}"
         guest.shell(f"find {folder} -maxdepth 1 -type l -exec rm {{}} +; rmdir {folder}")
     else:
-        _administer(guest, "logicalunit", "delete", "--tid", "1", "--lun", str(disk + 1), "--force")
+        _administer(guest, "logicalunit", "delete", "--tid", "1", "--lun", str(disk + 1))
 
 
 def allow_unmap(guest: Guest, program: str, disk: int) -> None:
