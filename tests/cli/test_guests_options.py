@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from iscsitrace.cli import main
 from iscsitrace.errors import TrafficImpossible
-from iscsitrace.lab.guests import world
+from iscsitrace.lab.guests import faults, world
 from iscsitrace.lab.guests.world import Programs
 
 Asked = list[tuple[dict[str, Any], Programs]]
@@ -45,7 +45,7 @@ def test_options_reach_the_guests(asked: Asked) -> None:
         *("--target-program", "tgt", "--capture", "target", "--offloads", "--sessions", "2", "--snaplen", "128"),
         *("--node-setting", "node.session.cmds_max=64", "--node-setting", "node.conn[0].timeo.noop_out_timeout=1"),
         *("--multipath-setting", "no_path_retry=queue", "--sysctl", "net.ipv4.tcp_sack=0"),
-        *("--initiator-program", "open-iscsi"),
+        *("--initiator-program", "open-iscsi", "--guest-fault", "black-out,for=3s", "--guest-fault", "rst"),
         *("--congestion-control", "bbr", "--target-key", "MaxBurstLength=65536", "--key", "ImmediateData=No"),
     )  # fmt: skip
     ((settings, programs),) = asked
@@ -56,6 +56,7 @@ def test_options_reach_the_guests(asked: Asked) -> None:
         multipath_settings={"no_path_retry": "queue"},
         sysctls={"net.ipv4.tcp_sack": "0"},
         is_offloading=True,
+        faults=(faults.parse("black-out,for=3s,at=1s"), faults.parse("rst")),
     )
     assert settings["client"]["workload"]["sessions"] == 2
     assert settings["client"]["login"]["offers"] == {"immediate_data": False}
@@ -77,6 +78,8 @@ def test_options_reach_the_guests(asked: Asked) -> None:
         (("--initiator-program", "iscsi-perf"), "the initiator of a guest is open-iscsi, not iscsi-perf"),
         (("--sysctl", "net.ipv4.tcp_sack"), "'net.ipv4.tcp_sack' is not NAME=VALUE"),
         (("--node-setting", "=1"), "'=1' is not NAME=VALUE"),
+        (("--guest-fault", "flood"), "no fault is named 'flood'; there are black-out,"),
+        (("--guest-fault", "rst,for=long"), "rst: for=long is not"),
     ],
     ids=str,
 )
@@ -87,7 +90,9 @@ def test_what_guests_do_not_have_is_refused(asked: Asked, words: tuple[str, ...]
     assert asked == []
 
 
-@pytest.mark.parametrize("word", ["--offloads", "--sysctl=a=b", "--node-setting=a=b", "--multipath-setting=a=b"])
+@pytest.mark.parametrize(
+    "word", ["--offloads", "--sysctl=a=b", "--node-setting=a=b", "--multipath-setting=a=b", "--guest-fault=rst"]
+)
 def test_options_of_guests_are_refused_in_namespaces(word: str) -> None:
     result = CliRunner().invoke(main, ["lab", "run", "read", "-o", "nowhere", word])
     assert result.exit_code == 2

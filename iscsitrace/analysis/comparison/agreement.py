@@ -247,7 +247,7 @@ class _TruthCheck:
                 text = f"{call['operation']} of {call['bytes']} bytes at byte {call['offset']}: not in the capture"
                 agreement.differ("cycle", None, text)
                 return
-            row = rows.pop()
+            row = rows.pop(_place(rows, end - offset))
             agreement.cycle_count += 1
             offset += row["bytes"]
             if self._target is None and row["status_ns"] is not None and row["command_first_ns"] is not None:
@@ -284,6 +284,11 @@ class _TruthCheck:
             if row[side] is not None and row[side] != expected:
                 text = f"{row['key']}, {side.replace('_', ' ')}: {row[side]}, the truth has {expected}"
                 self._agreement.differ("parameter", row["connection"], text)
+
+
+def _place(rows: Sequence[Row], left_bytes: int) -> int:
+    """The last command of all that is left of a call, or else the last: other readers look for partitions."""
+    return max((place for place, row in enumerate(rows) if row["bytes"] == left_bytes), default=-1)
 
 
 def _resent_without_bytes(segments: Table, to_target: bool) -> dict[int, list[int]]:

@@ -23,6 +23,8 @@ from iscsitrace.cli.traffic.setting_options import settings_section
 from iscsitrace.cli.traffic.target_options import DEVICE, TARGET
 from iscsitrace.cli.traffic.tcp_options import HOSTS
 from iscsitrace.cli.traffic.workload_options import KEYS, WORKLOAD, lasting
+from iscsitrace.cli.units import Quantity
+from iscsitrace.errors import InputInvalid
 from iscsitrace.lab.settings import structs
 from iscsitrace.lab.settings.table import OPERATIONS
 from iscsitrace.outputs import initiator_results, run_results
@@ -30,6 +32,7 @@ from iscsitrace.outputs.run_progress import Progress
 from iscsitrace.outputs.terminal import show_json
 
 if TYPE_CHECKING:
+    from iscsitrace.lab.guests.fault import Fault
     from iscsitrace.lab.real import World
 
 _WAIT_S = 0.1
@@ -66,8 +69,23 @@ def _named(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     return found
 
 
-def _of_guests(**values: Any) -> dict[str, Any]:
-    return values
+class GuestFault(Quantity):
+    """``NAME[,DETAIL=VALUE...]``: a fault of a run in guests."""
+
+    name = "NAME[,DETAIL=VALUE...]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Fault:
+        """The fault; fails with a line that lists what there is."""
+        from iscsitrace.lab.guests import faults
+
+        try:
+            return faults.parse(value) if isinstance(value, str) else value
+        except InputInvalid as error:
+            self.fail(str(error), param, ctx)
+
+
+def _of_guests(*, guest_faults: tuple[Fault, ...], **values: Any) -> dict[str, Any]:
+    return {"faults": guest_faults, **values}
 
 
 GUESTS = Section(
@@ -87,6 +105,14 @@ GUESTS = Section(
         metavar="NAME=VALUE",
         callback=_named,
         help="A setting of open-iscsi, like node.session.timeo.replacement_timeout=5. Repeatable.",
+    ),
+    option(
+        "--guest-fault",
+        "guest_faults",
+        type=GuestFault(),
+        multiple=True,
+        help="What happens to the run, like black-out,at=2s,for=12s; docs/guests.md lists all with their details. "
+        "Repeatable.",
     ),
     option(
         "--multipath-setting",

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from iscsitrace.errors import InputInvalid, ToolMissing
+from iscsitrace.errors import InputInvalid, ToolMissing, TrafficImpossible
 from iscsitrace.lab import actors, namespaces, peers, real, real_truth, run_files, truth_file
 from iscsitrace.lab.actors import RunningTarget, Watch
 from iscsitrace.lab.guests import faults, image, initiator, machine, targets
@@ -165,6 +165,7 @@ def _run(
         world = stack.enter_context(
             up(settings["world"], say, is_offloading=programs.is_offloading, sysctls=programs.sysctls)
         )
+        _require_wanted(watch)
         at_initiator, *others = world.guests
         wanted = {host: _wanted(world, host, portal) for host, portal in zip(others, settings["portals"], strict=True)}
         running = [
@@ -178,6 +179,7 @@ def _run(
             [initiator.Portal(each.portal, each.name) for each in running],
             stack.enter_context(ExitStack()),
         )
+        _require_wanted(watch)
         say("recording")
         limits: dict[str, Any] = {"snaplen_bytes": settings["world"].get("snaplen_bytes") or None}
         with ExitStack() as recordings:
@@ -205,6 +207,12 @@ def _run(
         "target_logs": [None for _ in others],
         "guests": {host: each.as_dict() for host, each in evidence.items()},
     }
+
+
+def _require_wanted(watch: Watch) -> None:
+    """TrafficImpossible if the run is to end before its workload begins."""
+    if watch({"is_running": False}):
+        raise TrafficImpossible("stopped before the workload began")
 
 
 def _names(files: Mapping[str, Path], at_initiator: str, others: list[str]) -> dict[str, Any]:

@@ -419,6 +419,13 @@ def test_a_call_may_be_several_commands_after_others_at_the_same_place() -> None
     assert told(found) == [("cycle", None, "read of 3072 bytes at byte 0: not in the capture")]
 
 
+def test_a_command_of_the_whole_call_is_its_own() -> None:
+    # another initiator looks for partitions meanwhile
+    rows = [took(0, 0, 2048, 4), took(1, 0, 1024, 50)]
+    capture = tables({"connections": [connection(0, 50_000)], "cycles": rows}, 10)
+    assert told(compare(capture, called(("read", 0, 2048, 6)), "initiator")) == []
+
+
 def test_at_a_target_and_of_an_array_no_latency_is_compared() -> None:
     capture = tables({"connections": [connection(0, 50_000)], "cycles": [took(0, 0, 1024, 4)]}, 6)
     found = compare(capture, called(("read", 0, 1024, 1)), "target")

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import operator
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from bench.guests import first_io_s, wire
 from iscsitrace.lab.guests.scenarios import Scenario, scenarios
-from iscsitrace.lab.run_files import TRUTH, capture_name
-from tests.support import tshark
+from tests.support.guest_runs import judge
 
 pytestmark = pytest.mark.needs_guests
 
@@ -22,32 +17,3 @@ pytestmark = pytest.mark.needs_guests
 def test_scenario(scenario: Scenario, tmp_path: Path) -> None:
     scenario.run(tmp_path, print)
     judge(scenario, tmp_path)
-
-
-def judge(scenario: Scenario, folder: Path) -> None:
-    """Asserts that the files of a run are what the scenario says."""
-    truth = json.loads((folder / TRUTH).read_text())
-    assert bool(truth["results"]["error"]) == scenario.fails, truth["results"]["error"]
-    assert [each["name"] for each in truth["faults"]] == [each.partition(",")[0] for each in scenario.faults]
-    for each in truth["faults"]:
-        assert truth["started_ns"] <= each["began_ns"] <= each["ended_ns"]
-    for host, filters in scenario.seen.items():
-        for display_filter, least in filters.items():
-            frames = tshark.frame_numbers(folder / capture_name(host), display_filter)
-            assert len(frames) >= least, (host, display_filter)
-    for host, unwanted in scenario.unseen.items():
-        for display_filter in unwanted:
-            assert not tshark.frame_numbers(folder / capture_name(host), display_filter), (host, display_filter)
-    for host, least_s in scenario.gap.items():
-        assert wire(folder / capture_name(host), since_s=first_io_s(folder)).silence_s >= least_s
-    for host in ("initiator", "target"):
-        found = differences(folder / capture_name(host), folder / TRUTH)
-        assert bool(found) == (host in scenario.incomplete), found
-
-
-def differences(capture: Path, truth: Path) -> str:
-    """What `check` prints if it finds a difference between a capture and the truth of its run."""
-    options = ("--truth", str(truth), "--fail-on", "never")
-    command = [sys.executable, "-m", "iscsitrace", "check", str(capture), *options]
-    finished = subprocess.run(command, check=False, capture_output=True, text=True)
-    return finished.stdout + finished.stderr if finished.returncode else ""
