@@ -122,9 +122,8 @@ def _captures(point: Point, folder: Path) -> list[Path]:
 
 def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callable[[], bool]) -> PointResult:
     if point.world == GUESTS:
-        world.require_possible(point.programs, point.run_settings)
-        chosen = {"target": point.programs["target"]} if "target" in point.programs else {}
-        in_guests = world.Programs(capture_at=point.capture_at, **chosen)
+        own = world.target_program(point.programs, point.run_settings)
+        in_guests = world.Programs(own, point.capture_at)
         truth = world.run(point.run_settings, folder, lambda _: has_ended(), lambda _: None, programs=in_guests)
     elif point.world == "real":
         programs = real.Programs(capture_at=point.capture_at, **point.programs)

@@ -281,9 +281,8 @@ def run(
         if world_kind == _GUESTS:
             from iscsitrace.lab.guests import world
 
-            world.require_possible(programs, settings)
-            chosen = {"target": programs["target"]} if "target" in programs else {}
-            in_guests = world.Programs(**chosen, capture_at=captures["capture_at"], **of_guests)
+            own = world.target_program(programs, settings)
+            in_guests = world.Programs(own, capture_at=captures["capture_at"], **of_guests)
             truth = world.run(settings, directory, watch, _say(is_json), programs=in_guests, is_forced=is_forced)
         else:
             from iscsitrace.lab import real

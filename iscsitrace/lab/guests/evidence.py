@@ -146,8 +146,7 @@ def events_of(trace: str, boot_ns: int) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in _EVENTS}
     for line in trace.splitlines():
         if (event := _EVENT.match(line)) and event["name"] in found:
-            seconds, _, micros = event["time"].partition(".")
-            time_ns = boot_ns + int(seconds) * _SECOND_NS + int(micros.ljust(9, "0"))
+            time_ns = boot_ns + _nanoseconds(event["time"])
             found[event["name"]].append({"time_ns": time_ns, **dict(map(_value, _FIELD.findall(event["rest"])))})
     return found
 
@@ -177,10 +176,15 @@ def log_of(text: str, boot_ns: int) -> list[dict[str, Any]]:
     """The lines of the kernel's log."""
     found = []
     for line in text.splitlines():
-        if told := re.match(r"\[\s*(\d+)\.(\d+)\] (.*)", line):
-            time_ns = boot_ns + int(told[1]) * _SECOND_NS + int(told[2].ljust(9, "0"))
-            found.append({"time_ns": time_ns, "text": told[3]})
+        if told := re.match(r"\[\s*(\d+\.\d+)\] (.*)", line):
+            found.append({"time_ns": boot_ns + _nanoseconds(told[1]), "text": told[2]})
     return found
+
+
+def _nanoseconds(seconds: str) -> int:
+    """Exactly: a float would round."""
+    whole, _, fraction = seconds.partition(".")
+    return int(whole) * _SECOND_NS + int(fraction.ljust(9, "0"))
 
 
 def _columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:

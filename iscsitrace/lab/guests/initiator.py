@@ -126,12 +126,8 @@ def logged_in_as(guest: Guest, portal: Portal, name: str) -> Iterator[str]:
     guest.run(*node, "-o", "new")
     guest.run(*node, "--login", limit_s=_LOGIN_LIMIT_S)
     try:
-        end = time.monotonic() + _DISK_LIMIT_S
-        while not (new := [each for each in _disks(guest).get(portal.name, ()) if each not in before]):
-            if time.monotonic() > end:
-                raise ToolMissing(f"open-iscsi made no disk of the session of {name} within {_DISK_LIMIT_S} s")
-            time.sleep(_POLL_S)
-        yield new[0]
+        (found,) = disks(guest, [portal], each=len(before) + 1, limit_s=_DISK_LIMIT_S)
+        yield next(each for each in found if each not in before)
     finally:
         with suppress(ToolMissing):
             guest.run(*node, "--logout", limit_s=_LOGIN_LIMIT_S, is_checked=False)
@@ -232,7 +228,6 @@ def volume(guest: Guest, devices: Sequence[str], layout: str, chunk_bytes: int) 
         *("mdadm", "--create", "/dev/md0", *level, f"--raid-devices={len(devices)}", "--assume-clean", "--run"),
         *("--metadata=1.0", *devices),
         limit_s=_LOGIN_LIMIT_S,
-        environment=_NO_UDEV,
     )
     return "/dev/md0"
 
@@ -278,9 +273,6 @@ def _holders(guest: Guest, devices: Sequence[str]) -> list[str]:
     """The devices that are made of these."""
     folders = " ".join(f"/sys/block/{device.rpartition('/')[2]}/holders" for device in devices)
     return [f"/dev/{name}" for name in guest.shell(f"ls {folders}").split() if name.startswith("dm-")]
-
-
-_NO_UDEV = {"MDADM_NO_UDEV": "1", "DM_DISABLE_UDEV": "1"}
 
 
 def fio_arguments(device: str, workload: Mapping[str, Any], *, is_enduring: bool = False) -> list[str]:

@@ -120,14 +120,18 @@ class Programs:
     """What happens to the run. With one, a login or I/O that fails is part of the result, not an error."""
 
 
-def require_possible(named: Mapping[str, str], settings: Mapping[str, Any]) -> None:
-    """InputInvalid for programs that guests do not have, and for a workload that these do not run."""
+def target_program(named: Mapping[str, str], settings: Mapping[str, Any]) -> str:
+    """The target's program, of those that are named; InputInvalid for programs that guests do not have, and for a
+    workload that these do not run.
+    """
     if (wrong := named.get("initiator", INITIATOR_PROGRAM)) != INITIATOR_PROGRAM:
         raise InputInvalid(f"the initiator of a guest is {INITIATOR_PROGRAM}, not {wrong}")
-    if (wrong := named.get("target", targets.PROGRAMS[0])) not in targets.PROGRAMS:
-        raise InputInvalid(f"the target of a guest is {' or '.join(targets.PROGRAMS)}, not {wrong}")
+    target = named.get("target", Programs.target)
+    if target not in targets.PROGRAMS:
+        raise InputInvalid(f"the target of a guest is {' or '.join(targets.PROGRAMS)}, not {target}")
     if actors.is_bulk(settings):
         raise InputInvalid("a transfer over bare sockets is between our own programs, not in guests")
+    return target
 
 
 def run(
@@ -145,7 +149,7 @@ def run(
     """
     if len(settings["portals"]) != len(settings["world"]["paths"]):
         raise InputInvalid(f"{len(settings['world']['paths'])} paths lead to {len(settings['portals'])} targets")
-    require_possible({"target": programs.target}, settings)
+    target_program({"target": programs.target}, settings)
     require_root()
     faults.require_hosts(programs.faults, [INITIATOR, *run_files.targets(len(settings["portals"]))])
     hosts = [INITIATOR, *run_files.targets(len(settings["portals"]))]
