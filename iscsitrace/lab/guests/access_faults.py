@@ -61,7 +61,7 @@ def _unknown_target(hosts: Hosts, details: Details) -> Iterator[None]:
 def _unreachable_portal(hosts: Hosts, details: Details) -> Iterator[None]:
     host, port = details["on"], details["port"]
     wanted = hosts.wanted[host]
-    targets.add_portal(hosts.guests[host], hosts.program, wanted, port)
+    targets.add_portal(hosts.guests[host], wanted, port)
     hosts.guests[host].run("nft", "-f", "-", input_text=_DROPPED.format(port=port))
     hosts.portals.append(initiator.Portal(places.portal(wanted.address, port), wanted.name, is_further=True))
     yield
@@ -118,11 +118,12 @@ KINDS = (
     ),
     FaultKind(
         "unreachable-portal",
-        "SendTargets lists one more portal of the target, which never answers a SYN.",
+        "SendTargets lists one more portal of the target, which never answers a SYN; with LIO only.",
         "target",
         _unreachable_portal,
         {"port": Detail(COUNT, "3261")},
         node_settings={"node.conn[0].timeo.login_timeout": "6", "node.session.initial_login_retry_max": "1"},
+        programs=("lio",),
     ),
     FaultKind(
         "reservation-held",

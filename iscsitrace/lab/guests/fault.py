@@ -52,6 +52,8 @@ class FaultKind:
     """
     node_settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of iscsid.conf that it needs, unless the run has others."""
+    programs: tuple[str, ...] = ("lio", "tgt")
+    """The targets that it can be made with."""
 
     @property
     def is_timed(self) -> bool:

@@ -57,11 +57,13 @@ def capture_limits(faults: Sequence[Fault], host: str) -> dict[str, int]:
     return found
 
 
-def require_hosts(faults: Sequence[Fault], names: Sequence[str]) -> None:
-    """InputInvalid for a fault of a host that the run does not have."""
+def require_possible(faults: Sequence[Fault], names: Sequence[str], program: str) -> None:
+    """InputInvalid for a fault of a host that the run does not have, or that its target cannot show."""
     for each in faults:
         if each.host not in names:
             raise InputInvalid(f"{each.kind.name}: there is no host {each.host!r}; there are {', '.join(names)}")
+        if program not in each.kind.programs:
+            raise InputInvalid(f"{each.kind.name}: only with {', '.join(each.kind.programs)}, not with {program}")
 
 
 @dataclass

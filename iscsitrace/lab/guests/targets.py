@@ -117,13 +117,9 @@ def admit_only(guest: Guest, program: str, name: str, initiator: str) -> None:
         _administer(guest, "target", "bind", "--tid", "1", "--initiator-name", initiator)
 
 
-def add_portal(guest: Guest, program: str, wanted: Wanted, port: int) -> None:
-    """A target is also at another port, which SendTargets lists."""
-    portal = places.portal(wanted.address, port)
-    if program == "lio":
-        guest.shell(f"mkdir {_group(wanted.name)}/np/{portal}")
-    else:
-        _administer(guest, "portal", "new", "--param", f"portal={portal}")
+def add_portal(guest: Guest, wanted: Wanted, port: int) -> None:
+    """A target of LIO is also at another port, which SendTargets lists."""
+    guest.shell(f"mkdir {_group(wanted.name)}/np/{places.portal(wanted.address, port)}")
 
 
 def _group(name: str) -> str:

@@ -151,8 +151,8 @@ def run(
         raise InputInvalid(f"{len(settings['world']['paths'])} paths lead to {len(settings['portals'])} targets")
     target_program({"target": programs.target}, settings)
     require_root()
-    faults.require_hosts(programs.faults, [INITIATOR, *run_files.targets(len(settings["portals"]))])
     hosts = [INITIATOR, *run_files.targets(len(settings["portals"]))]
+    faults.require_possible(programs.faults, hosts, programs.target)
     captured = [host for host in hosts if real.SIDES[host != INITIATOR] in programs.capture_at]
     names = [run_files.capture_name(host) for host in captured]
     with run_files.made_in(directory, names, is_forced=is_forced) as files:

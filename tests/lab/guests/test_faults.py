@@ -81,7 +81,14 @@ def test_what_is_typed_wrong_is_named_with_what_there_is(typed: str, message: st
 
 def test_a_fault_of_a_host_that_is_not_there_is_refused() -> None:
     with pytest.raises(InputInvalid, match="there is no host 'target-2'; there are initiator, target"):
-        faults.require_hosts([parse("black-out,on=target-2")], ["initiator", "target"])
+        faults.require_possible([parse("black-out,on=target-2")], ["initiator", "target"], "lio")
+
+
+def test_a_fault_that_a_target_cannot_show_is_refused() -> None:
+    fault = [parse("unreachable-portal")]
+    faults.require_possible(fault, ["initiator", "target"], "lio")
+    with pytest.raises(InputInvalid, match="unreachable-portal: only with lio, not with tgt"):
+        faults.require_possible(fault, ["initiator", "target"], "tgt")
 
 
 def test_faults_of_the_capture_limit_that_of_their_host() -> None:
