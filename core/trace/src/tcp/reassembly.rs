@@ -140,6 +140,18 @@ impl Reassembly {
         !self.held.is_empty()
     }
 
+    /// Whether some of these bytes came with no packet so far, and can still come.
+    pub fn lacks(&self, offset: i64, end: i64) -> bool {
+        let mut at = offset.max(self.next);
+        for (&start, held) in self.held.range(..end) {
+            if start > at {
+                break;
+            }
+            at = at.max(start + i64::from(held.length));
+        }
+        at < end
+    }
+
     /// The earliest capture time of bytes behind a hole.
     pub fn held_since_ns(&self) -> Option<i64> {
         self.held.values().map(|held| held.time_ns).min()
@@ -354,6 +366,19 @@ mod tests {
         let expected: Vec<_> = vec![(b'a', 1), (b'b', 1), (b'c', 3), (b'd', 3), (b'e', 2), (b'f', 2)];
         assert_eq!(record.bytes, expected.into_iter().map(Some).collect::<Vec<_>>());
         assert_eq!(budget.held_bytes, 0);
+    }
+
+    #[test]
+    fn bytes_are_lacking_in_holes_only() {
+        let (mut stream, mut budget, mut record) = (Reassembly::default(), HoldBudget::default(), Record::default());
+        for (offset, captured) in [(0, b"ab"), (4, b"ef"), (6, b"gh"), (10, b"kl")] {
+            stream.segment(chunk(offset, captured, 1), &mut budget, &mut record);
+        }
+        let lacking = |from, to| stream.lacks(from, to);
+        assert!(
+            [(0, 3), (2, 4), (3, 5), (7, 9), (8, 10), (4, 12), (11, 13)].iter().all(|&(from, to)| lacking(from, to))
+        );
+        assert!(![(0, 2), (4, 8), (5, 7), (10, 12)].iter().any(|&(from, to)| lacking(from, to)));
     }
 
     #[test]
