@@ -29,6 +29,8 @@ pub struct Pdu<'a> {
     pub first: Stamp,
     /// The packet that completed it; none if its end was not captured.
     pub last: Option<Stamp>,
+    /// The last packet of it that was captured.
+    pub latest: Stamp,
     /// Whether some of its bytes are missing from the capture.
     pub has_capture_gap: bool,
     /// Whether some of its bytes came late, or again.
@@ -46,8 +48,8 @@ impl Pdu<'_> {
         Bhs::new(self.header)
     }
 
-    /// The packet that completed it, or the first one if its end was not captured.
+    /// The packet that completed it, or the last that was captured.
     pub fn completion(&self) -> Stamp {
-        self.last.unwrap_or(self.first)
+        self.last.unwrap_or(self.latest)
     }
 }

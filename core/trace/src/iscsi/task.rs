@@ -397,16 +397,12 @@ impl Task {
         missing
     }
 
-    /// Renumbers its rows of `cycles` and `rounds`; an R2T whose row was removed is dropped.
-    pub fn renumber(&mut self, cycle: impl Fn(u32) -> Option<u32>, round: impl Fn(usize) -> Option<usize>) {
-        self.cycle = cycle(self.cycle).unwrap_or(self.cycle);
-        self.open_rounds.retain_mut(|open| match round(open.round) {
-            Some(number) => {
-                open.round = number;
-                true
-            }
-            None => false,
-        });
+    /// Renumbers its rows of `cycles` and `rounds`; an R2T whose row was removed is dropped. False if its own was.
+    pub fn renumber(&mut self, cycle: impl Fn(u32) -> Option<u32>, round: impl Fn(usize) -> Option<usize>) -> bool {
+        let Some(number) = cycle(self.cycle) else { return false };
+        self.cycle = number;
+        self.open_rounds.retain_mut(|open| round(open.round).map(|number| open.round = number).is_some());
+        true
     }
 
     /// Its data PDUs, seen or missing.

@@ -266,6 +266,7 @@ fn take(connection: &mut IscsiConnection, context: &mut Context, frame: u64, hea
         end: 48 + i64::from(bhs.data_segment_length().unwrap()),
         first,
         last: Some(first),
+        latest: first,
         has_capture_gap: false,
         is_late: false,
         header_digest_ok: None,

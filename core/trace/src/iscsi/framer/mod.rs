@@ -197,7 +197,7 @@ impl Framer {
         }
         // the end of the PDU was not captured: its completion time is unknown
         pdu.position = pdu.end;
-        pdu.last = None;
+        pdu.is_end_missing = true;
         self.complete(listener);
         if gap_end > end {
             self.lose_sync(end, frame, listener);

@@ -27,6 +27,8 @@ pub(super) struct InProgress {
     pub(super) end: u64,
     pub(super) first: Stamp,
     pub(super) last: Option<Stamp>,
+    /// Whether its last packet was not captured.
+    pub(super) is_end_missing: bool,
     pub(super) has_capture_gap: bool,
     pub(super) is_late: bool,
     /// CRC of header and AHS, or of data, while all their bytes are known.
@@ -55,6 +57,7 @@ impl InProgress {
             end: 0,
             first: NOWHERE,
             last: None,
+            is_end_missing: false,
             has_capture_gap: false,
             is_late: false,
             crc: None,
@@ -75,6 +78,7 @@ impl InProgress {
         self.header_known = 0;
         self.end = 0;
         self.last = None;
+        self.is_end_missing = false;
         self.has_capture_gap = false;
         self.is_late = false;
         self.header_digest_ok = None;

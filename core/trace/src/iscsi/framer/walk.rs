@@ -233,7 +233,7 @@ impl Framer {
     #[inline]
     pub(super) fn emit(&mut self, end: i64, listener: &mut impl Listener) {
         let pdu = &self.pdu;
-        let last = if pdu.position == pdu.end { pdu.last } else { None };
+        let last = if pdu.position == pdu.end && !pdu.is_end_missing { pdu.last } else { None };
         self.explained_bytes += pdu.position;
         let frame = pdu.first.frame;
         if pdu.header_digest_ok == Some(false) {
@@ -249,6 +249,7 @@ impl Framer {
             end,
             first: pdu.first,
             last,
+            latest: pdu.last.unwrap_or(pdu.first),
             has_capture_gap: pdu.has_capture_gap,
             is_late: pdu.is_late,
             header_digest_ok: pdu.header_digest_ok,
