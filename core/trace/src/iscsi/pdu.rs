@@ -25,6 +25,10 @@ pub struct Pdu<'a> {
     pub offset: i64,
     /// Stream offset after its last byte.
     pub end: i64,
+    /// Stream offset after its data segment: padding and digest come after.
+    pub data_end: i64,
+    /// When the last captured byte of its data passed the tap.
+    pub data_last_ns: i64,
     /// The packet with its first byte.
     pub first: Stamp,
     /// The packet that completed it; none if its end was not captured.

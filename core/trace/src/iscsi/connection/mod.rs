@@ -184,7 +184,12 @@ impl IscsiConnection {
         if let Some(cycle) = cycle {
             let is_data =
                 matches!(opcode, Opcode::DataIn | Opcode::DataOut) && bhs.data_segment_length().unwrap_or(0) > 0;
-            self.spans[usize::from(!to_target)].push(pdu.offset, pdu.end, cycle, is_data, &mut context.tables.cycles);
+            self.spans[usize::from(!to_target)].push(
+                (pdu.offset, pdu.end),
+                is_data.then_some((pdu.data_end, pdu.data_last_ns)),
+                cycle,
+                &mut context.tables.cycles,
+            );
         }
         if context.tables.wanted.write_starts
             && let Some(cycle) = cycle

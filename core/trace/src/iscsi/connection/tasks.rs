@@ -59,7 +59,12 @@ impl IscsiConnection {
     /// Closes a task that another one with the same tag must have followed, in a capture with holes.
     fn close_outlived(&mut self, bhs: Bhs<'_>, first: Stamp, context: &mut Context) {
         let Some(tag) = bhs.initiator_task_tag().filter(|_| self.has_gap) else { return };
-        if self.tasks.get(&tag).is_some_and(|task| task.is_outlived_by(bhs, &context.tables.cycles))
+        let is_outlived = |task: &Task| {
+            // its status is known to be missing
+            context.cycle_ends_ns.get(task.cycle as usize).is_some_and(|&end_ns| end_ns != i64::MAX)
+                || task.is_outlived_by(bhs, &context.tables.cycles)
+        };
+        if self.tasks.get(&tag).is_some_and(is_outlived)
             && let Some(task) = self.tasks.remove(&tag)
         {
             context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);

@@ -264,6 +264,8 @@ fn take(connection: &mut IscsiConnection, context: &mut Context, frame: u64, hea
         data: &[],
         offset: 0,
         end: 48 + i64::from(bhs.data_segment_length().unwrap()),
+        data_end: 48 + i64::from(bhs.data_segment_length().unwrap()),
+        data_last_ns: first.time_ns,
         first,
         last: Some(first),
         latest: first,

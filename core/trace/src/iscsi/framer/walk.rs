@@ -26,6 +26,9 @@ impl Framer {
         }
         self.pdu.note(stamp, chunk.is_late);
         let position = self.pdu.position;
+        if position < self.pdu.data_end {
+            self.pdu.data_last_ns = self.pdu.data_last_ns.max(stamp.time_ns);
+        }
         let boundary = if position < self.pdu.ahs_end {
             self.pdu.ahs_end
         } else if position < self.pdu.data_start {
@@ -247,6 +250,8 @@ impl Framer {
             data: &pdu.kept,
             offset: pdu.start,
             end,
+            data_end: pdu.start + pdu.data_end as i64,
+            data_last_ns: pdu.data_last_ns,
             first: pdu.first,
             last,
             latest: pdu.last.unwrap_or(pdu.first),

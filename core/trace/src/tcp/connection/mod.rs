@@ -357,7 +357,9 @@ impl TcpConnection {
             );
         }
         let is_again = placement.new_bytes < segment.payload_length && offset < highest;
-        let class = if placement.is_late && !is_again {
+        // bytes that were acknowledged before they passed the tap, and came first now
+        let is_first_late = is_again && placement.new_bytes == 0 && half.reassembly.is_in_gap(offset, end);
+        let class = if is_first_late || placement.is_late && !is_again {
             if half.order.is_filled_again(segment, offset, time_ns, round_trip_ns) {
                 SegmentClass::Retransmission
             } else {
