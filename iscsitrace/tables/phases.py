@@ -111,6 +111,12 @@ def _status_wait(cycles: Table) -> Instants:
     return _choose(_kinds(cycles)[1], wait, _nothing(cycles))
 
 
+def _ack(cycles: Table) -> Instants:
+    wait = _difference(_instants(cycles, "data_acked_ns"), _instants(cycles, "data_last_ns"))
+    # padding and digest of the last data can pass the tap after the ACK of the data
+    return np.ma.masked_less(wait, 0)
+
+
 def _between(earlier: str, later: str) -> Callable[[Table], Instants]:
     return lambda cycles: _difference(_instants(cycles, later), _instants(cycles, earlier))
 
@@ -121,7 +127,7 @@ _COMPUTED: dict[str, Callable[[Table], Instants]] = {
     "transfer_ns": _transfer,
     "service_ns": _service,
     "status_wait_ns": _status_wait,
-    "ack_ns": _between("data_last_ns", "data_acked_ns"),
+    "ack_ns": _ack,
     "turnaround_ns": _between("status_ns", "next_command_ns"),
     "latency_ns": _between("command_first_ns", "status_ns"),
     "period_ns": _between("command_first_ns", "next_command_ns"),

@@ -190,6 +190,11 @@ def _cycle(
         data_end = max(seen.pdu.data_end for seen in data)
         acks = streams[record.connection, not data[0].pdu.to_target].acks
         acked = next((packets[place].time_ns for place, offset in acks if offset >= data_end), None)
+        # an ACK that passed the tap before the data did is that of packets that were captured in another order
+        final = data[-1].pdu
+        regions = streams[record.connection, final.to_target].overlapping(final.stream_offset + 48, final.data_end)
+        last_ns = max((packets[region.place].time_ns for region in regions), default=0)
+        acked = acked if acked is not None and acked >= last_ns else None
     sizes = [seen.pdu.data_segment_length for seen in data]
     has_gap = any(seen.has_capture_gap for seen in pdus)
     return SeenCycle(

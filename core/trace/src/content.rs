@@ -63,7 +63,7 @@ impl IscsiContent {
 
     fn gap(&mut self, tcp_direction: usize, offset: i64, length: u64, context: &mut Context) {
         let direction = self.direction(tcp_direction);
-        self.connection.has_gap = true;
+        self.connection.note_gap(direction == 0);
         let login = &mut self.connection.login;
         if !login.is_complete && self.has_start {
             // the bytes after the hole must show whether the login ended in it, and with which digests

@@ -242,7 +242,7 @@ impl Pipeline {
         self.close_all();
         self.add_missing_commands();
         let Context { mut tables, counters, mut sessions, cycle_ends_ns, timelines, ended: _ } = self.context;
-        queue::fill(&mut tables.cycles, &cycle_ends_ns, &mut sessions.rows);
+        queue::fill(&mut tables.cycles, &cycle_ends_ns, &mut sessions);
         tables.sessions = sessions.rows;
         if tables.wanted.budget {
             budget::fill(&mut tables, &timelines, &cycle_ends_ns);

@@ -2,11 +2,16 @@
 //!
 //! Computed after the pass: bytes behind a hole are read late, so the order in time is known only then.
 
-use crate::tables::{Cycles, NULL_NS, NULL_U32, Sessions};
+use iscsitrace_wire::serial::SerialNumber;
+
+use crate::iscsi::session::SessionTable;
+use crate::iscsi::session::command_numbers::CommandNumbers;
+use crate::tables::{Cycles, NULL_NS, NULL_U32};
 
 /// Fills `queue_depth` and `next_command_ns` of every cycle, and the totals of every session. `ends_ns` has the end of
 /// each cycle, with or without status.
-pub fn fill(cycles: &mut Cycles, ends_ns: &[i64], sessions: &mut Sessions) {
+pub fn fill(cycles: &mut Cycles, ends_ns: &[i64], sessions: &mut SessionTable) {
+    let SessionTable { rows: sessions, states, .. } = sessions;
     for (session, mut order) in by_session(cycles, sessions.session.len()).into_iter().enumerate() {
         order.sort_by_key(|&cycle| cycles.command_first_ns[cycle as usize]);
         let mut ends: Vec<i64> = order.iter().filter_map(|&cycle| ends_ns.get(cycle as usize).copied()).collect();
@@ -26,15 +31,28 @@ pub fn fill(cycles: &mut Cycles, ends_ns: &[i64], sessions: &mut Sessions) {
             sessions.write_bytes[session] += u64::from(written);
             sessions.read_bytes[session] += u64::from(cycles.data_bytes[cycle] - written);
         }
+        let commands = states.get(session).map(|state| &state.commands);
         for pair in order.windows(2) {
             let (cycle, next) = (pair[0] as usize, pair[1] as usize);
-            let status_ns = cycles.status_ns[cycle];
-            let next_ns = cycles.command_first_ns[next];
-            if cycles.queue_depth[cycle] == 1 && status_ns != NULL_NS && next_ns >= status_ns {
+            if let Some(next_ns) = next_command_ns(cycles, cycle, next, commands) {
                 cycles.next_command_ns[cycle] = next_ns;
             }
         }
     }
+}
+
+/// The time of the next command, after a command that was alone in flight: none if it began before the status, or if
+/// commands between both were not captured.
+pub(crate) fn next_command_ns(
+    cycles: &Cycles,
+    cycle: usize,
+    next: usize,
+    commands: Option<&CommandNumbers>,
+) -> Option<i64> {
+    let (status_ns, next_ns) = (cycles.status_ns[cycle], cycles.command_first_ns[next]);
+    let is_next = cycles.queue_depth[cycle] == 1 && status_ns != NULL_NS && next_ns >= status_ns;
+    let (from, to) = (SerialNumber(cycles.cmd_sn[cycle]), SerialNumber(cycles.cmd_sn[next]));
+    (is_next && commands.is_none_or(|commands| commands.has_all(from, to))).then_some(next_ns)
 }
 
 /// The bytes of a cycle that went to the target. For a bidirectional command: Data-Out and immediate data.
@@ -66,7 +84,7 @@ fn by_session(cycles: &Cycles, session_count: usize) -> Vec<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tables::{CycleRow, Session};
+    use crate::tables::CycleRow;
     use proptest::prelude::*;
 
     #[test]
@@ -84,10 +102,10 @@ mod tests {
             solicited_bytes: 30,
             ..row
         });
-        let mut sessions = Sessions::default();
-        sessions.push(Session::default());
+        let mut sessions = SessionTable::default();
+        sessions.open_unknown(0);
         fill(&mut cycles, &[], &mut sessions);
-        assert_eq!((sessions.read_bytes[0], sessions.write_bytes[0]), (5000 + 30, 700 + 60));
+        assert_eq!((sessions.rows.read_bytes[0], sessions.rows.write_bytes[0]), (5000 + 30, 700 + 60));
     }
 
     proptest! {
@@ -95,8 +113,8 @@ mod tests {
         #[test]
         fn equals_brute_force(tasks in proptest::collection::vec((0i64..100, 1i64..40, any::<bool>()), 1..30)) {
             let mut cycles = Cycles::default();
-            let mut sessions = Sessions::default();
-            sessions.push(Session::default());
+            let mut sessions = SessionTable::default();
+            sessions.open_unknown(0);
             let mut ends_ns = Vec::new();
             for &(start_ns, duration_ns, has_status) in &tasks {
                 let end_ns = start_ns + duration_ns;

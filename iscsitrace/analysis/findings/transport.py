@@ -16,6 +16,7 @@ from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.model.setting import Setting
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.stretches import Stretches
+from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
 
@@ -227,12 +228,20 @@ RESTART_AFTER_IDLE: Final = Problem(
 )
 
 
+def _losses(subject: Session) -> Table:
+    """The recoveries in which something was lost: not all of their retransmissions were unnecessary."""
+    recoveries = subject.tables["recoveries"]
+    return recoveries.select(recoveries.raw("retransmitted_packets") > recoveries.raw("spurious_packets"))
+
+
 def _congestion_window_small(case: Case) -> Observation | None:
     subject, seen = case.subject, case.once(_congestion_window)
     if seen is None or seen[1]["restart_after_idle_count"] >= RESTARTS:
         return None
     waits, row = seen
-    facts = f"with {wording.count(row['recovery_count'], 'loss', 'losses')}{_capacity(subject, row)}"
+    recoveries = _losses(subject)
+    of_sender = (recoveries["connection"] == row["connection"]) & (recoveries["to_target"] == row["to_target"])
+    facts = f"with {wording.count(int(of_sender.sum()), 'loss', 'losses')}{_capacity(subject, row)}"
     return Observation(
         f"the {_sender(row)} was cwnd-limited, {facts}",
         subject.evidence(waits),
@@ -284,18 +293,19 @@ def _loss(case: Case) -> Observation | None:
     lost_ns = subject.part_ns("loss_recovery")
     if not is_worth(subject, lost_ns, LOSS_SHARE):
         return None
-    recoveries = subject.tables["recoveries"]
-    is_recovered = known(recoveries, "time_last_ns")
-    lengths = np.where(is_recovered, recoveries.raw("time_last_ns") - recoveries.raw("time_first_ns"), 0)
+    recoveries = _losses(subject)
+    ends = {row["connection"]: row["time_last_ns"] for row in subject.connections}
+    unended_ns = np.array([ends[connection] for connection in recoveries["connection"].tolist()], dtype=np.int64)
+    ended_ns = np.where(known(recoveries, "time_last_ns"), recoveries.raw("time_last_ns"), unended_ns)
+    lengths = ended_ns - recoveries.raw("time_first_ns")
     longest = np.argsort(-lengths, kind="stable")[:3]
-    causes = recoveries["cause"].tolist()
-    timeouts = sum(cause == "timeout" for cause in causes)
+    timeouts = recoveries["cause"].tolist().count("timeout")
     resent = int(recoveries.raw("retransmitted_packets").sum())
     packets = sum(row["packets_to_target"] + row["packets_to_initiator"] for row in subject.connections)
     text = (
         f"{wording.count(len(recoveries), 'loss', 'losses')} ({wording.count(resent, 'retransmission')}, "
-        f"{wording.percent(resent / packets if packets else 0)} of all packets), {wording.time(lost_ns)} in recovery, "
-        f"at most {wording.time(float(lengths.max(initial=0)))} at a time; "
+        f"{wording.percent(resent / packets if packets else 0)} of all packets), {wording.time(float(lengths.sum()))} "
+        f"in recovery, the longest {wording.time(float(lengths.max(initial=0)))}; "
         f"{wording.count(timeouts, 'retransmission timeout')}"
     )
     return Observation(text, frames_in(recoveries, longest, "frame_first", "frame_last"), lost_ns)

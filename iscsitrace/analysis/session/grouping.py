@@ -63,6 +63,7 @@ def sessions_of(source: Source) -> dict[int, Session]:
 
 def _connections(source: Source) -> list[dict[str, Any]]:
     rows = [row for row in source("connections").rows(_CONNECTION_COLUMNS) if row["is_iscsi"]]
+    path.without_outliers(rows, source("senders").rows(("connection", "to_target", "rtt_path_ns")))
     for row in rows:
         row["bytes"] = row["stream_bytes_to_target"] + row["stream_bytes_to_initiator"]
     return rows

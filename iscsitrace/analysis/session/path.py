@@ -35,6 +35,15 @@ class Path:
         return self.round_trip_low_ns / 2
 
 
+def without_outliers(connections: Sequence[dict[str, Any]], senders: Iterable[dict[str, Any]]) -> None:
+    """Replaces the least RTTs of these rows by those of the path, which packets that overtook others do not set."""
+    of_number = {row["connection"]: row for row in connections}
+    for sender in senders:
+        row, side = of_number.get(sender["connection"]), SIDES[0] if sender["to_target"] else SIDES[1]
+        if row is not None and sender["rtt_path_ns"] is not None:
+            row[f"rtt_to_{side}_min_ns"] = sender["rtt_path_ns"]
+
+
 def busiest(connections: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     """The connection that stands for the path: the busiest of those that show both sides, or as many as any does.
 

@@ -138,21 +138,38 @@ def test_losses_and_their_recovery_time() -> None:
     found = story(0.012).found("loss")
     assert found
     assert "3 losses (6 retransmissions, 0.6 % of all packets)" in found.text
-    assert "at most 30.0 ms at a time; 1 retransmission timeout" in found.text
+    assert "60.0 ms in recovery, the longest 30.0 ms; 1 retransmission timeout" in found.text
     assert found.frames == (100, 101, 102, 200, 201, 202)
     assert names(story(0.009)) == set()
 
 
-def test_a_loss_without_an_end_has_no_length() -> None:
+def test_a_loss_without_an_end_lasts_until_the_end_of_its_connection() -> None:
     story = held("loss_recovery")
     story.connection["packets_to_initiator"] = 0
-    story.add("recoveries", time_first_ns=story.now, frame_first=100, cause="timeout", retransmitted_packets=1)
+    story.add(
+        "recoveries",
+        time_first_ns=1_010 * SECOND - 7 * MS,
+        frame_first=100,
+        cause="timeout",
+        retransmitted_packets=1,
+    )
     found = story.found("loss")
     assert found
     assert found.text == (
-        "1 loss (1 retransmission, 0 % of all packets), 300.0 ms in recovery, at most 0 ns at a time; "
+        "1 loss (1 retransmission, 0 % of all packets), 7.0 ms in recovery, the longest 7.0 ms; "
         "1 retransmission timeout"
     )
+
+
+def test_a_recovery_whose_retransmissions_were_all_unnecessary_is_no_loss() -> None:
+    story = held("loss_recovery")
+    for start_ms, spurious in ((0, 2), (100, 1)):
+        start = story.now + start_ms * MS
+        packets = {"retransmitted_packets": 2, "spurious_packets": spurious}
+        story.add("recoveries", time_first_ns=start, time_last_ns=start + 5 * MS, **packets)
+    found = story.found("loss")
+    assert found
+    assert "1 loss (2 retransmissions, " in found.text
 
 
 def test_the_three_longest_recoveries_are_shown() -> None:
@@ -160,10 +177,11 @@ def test_the_three_longest_recoveries_are_shown() -> None:
     for number, length_ms in enumerate((1, 5, 4, None, 3)):
         frames = {"frame_first": 100 + number, "frame_last": 200 + number}
         end_ns = None if length_ms is None else story.now + length_ms * MS
-        story.add("recoveries", time_first_ns=story.now, time_last_ns=end_ns, **frames)
+        story.add("recoveries", time_first_ns=story.now, time_last_ns=end_ns, retransmitted_packets=1, **frames)
     found = story.found("loss")
     assert found
-    assert found.frames == (101, 102, 104, 201, 202, 204)
+    # one without an end lasts as long as its connection
+    assert found.frames == (101, 102, 103, 201, 202, 203)
 
 
 def test_packets_of_both_directions_are_counted() -> None:
@@ -232,7 +250,9 @@ def test_a_product_of_half_a_unit_is_rounded_to_the_even_one(line: int, product:
 
 
 def test_a_cwnd_limited_sender_is_named_with_its_losses() -> None:
-    story = held("congestion_window").add("senders", **SENDER, recovery_count=1)
+    story = held("congestion_window").add("senders", **SENDER)
+    for way, spurious in ((False, 0), (False, 1), (True, 0)):
+        story.add("recoveries", to_target=way, retransmitted_packets=1, spurious_packets=spurious)
     found = story.found("congestion_window_small")
     assert found
     facts = "with 1 loss; the bandwidth-delay product is 625 KiB (40.0 MB/s x 16.0 ms)"

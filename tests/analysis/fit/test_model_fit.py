@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -440,12 +441,13 @@ def test_the_text_shows_fitted_and_unknown_parameters(files: Files) -> None:
     parameters = {row[0].strip(): row for row in rows(result.stdout, heading)}
     assert parameters["k"][1].strip() == "4.00"
     assert parameters["k"][-2:] == ["differences between points", "4 from its parts"]
-    assert parameters["d"][-2:] == ["packets of the commands", "median of 1.002 to 4.002 ms"]
+    assert parameters["d"][-2] == "packets of the commands"
+    assert re.fullmatch(r"median of 1\.00\d to 4\.00\d ms", parameters["d"][-1].strip())
     assert parameters["C"][-1] == "packets of the commands"
     legs = rows(result.stdout, "Parts of k in one-way delays, measured from the packets")
     assert [row[:2] for row in legs[1:]] == [["command to data", "2.00"], ["data to status", "2.00"]]
     measured = rows(result.stdout, "Points: measured period and period of the model")
-    assert [row[0].strip() for row in measured[1:]] == ["1.002", "4.002"]
+    assert [round(float(row[0]), 2) for row in measured[1:]] == [1.0, 4.0]
     assert "- s from B / C: the I/O sizes (126 KiB) differ too little" in result.stdout
 
 

@@ -44,7 +44,6 @@ use crate::tables::{Columns, NULL_NS, SenderRow, Tables, Wanted, budget_part};
 
 use flights::Flights;
 use observation::Observation;
-use retransmission::Cause;
 pub use rows::Rows;
 use rtt::RttSamples;
 use sender::Sender;
@@ -101,7 +100,7 @@ impl Dynamics {
         if seen.length > 0 {
             let delays = self.delays(own);
             self.senders[own].transmit(seen, delays, &mut self.rows);
-            let rtt_ns = delays.to_sender_ns.saturating_add(self.rtts[own].rtt_min_ns().unwrap_or(0));
+            let rtt_ns = delays.to_sender_ns.saturating_add(self.path_ns(own).unwrap_or(0));
             let sender = &self.senders[own];
             let to_sender_ns = delays.to_sender_ns;
             self.flights[own].packet(seen, sender.state(), sender.segment_bytes(), rtt_ns, to_sender_ns);
@@ -109,17 +108,22 @@ impl Dynamics {
         }
         // last, because the packets it answers arrived before this acknowledgment
         self.senders[own].note_acknowledged(seen);
-        let rtt_to_receiver_ns = self.rtts[opposite].rtt_min_ns().unwrap_or(0);
+        let rtt_to_receiver_ns = self.path_ns(opposite).unwrap_or(0);
         self.flights[opposite].acknowledge(seen, self.senders[opposite].segment_bytes(), rtt_to_receiver_ns);
+    }
+
+    /// The RTT of the path from the tap to the receiver of a direction.
+    fn path_ns(&self, direction: usize) -> Option<i64> {
+        self.rtts[direction].path_ns(self.rtts[1 - direction].is_reordered())
     }
 
     /// The delays of the path, for the sender of a direction.
     fn delays(&self, direction: usize) -> Delays {
-        let (there, back) = (&self.rtts[direction], &self.rtts[1 - direction]);
-        let to_sender_ns = back.rtt_min_ns().unwrap_or(0);
+        let there = &self.rtts[direction];
+        let to_sender_ns = self.path_ns(1 - direction).unwrap_or(0);
         let round_trip_ns = there.smoothed_ns().unwrap_or(0).saturating_add(to_sender_ns).min(ROUND_TRIP_MAX_NS);
         // beside a host, the tap measures the host's ACK delay, which is longer than its send delay
-        let least_ns = there.rtt_min_ns().unwrap_or(0).saturating_add(to_sender_ns);
+        let least_ns = self.path_ns(direction).unwrap_or(0).saturating_add(to_sender_ns);
         let is_beside = to_sender_ns < least_ns / BESIDE_PARTS;
         Delays { to_sender_ns: if is_beside { 0 } else { to_sender_ns }, round_trip_ns }
     }
@@ -159,9 +163,8 @@ impl Dynamics {
     /// The row of a direction so far.
     fn sender_row(&self, direction: usize) -> SenderRow {
         let mut row = self.senders[direction].describe();
-        self.rtts[direction].describe(&mut row);
-        let [there_ns, back_ns] =
-            [direction, 1 - direction].map(|direction| self.rtts[direction].rtt_min_ns().unwrap_or(0));
+        self.rtts[direction].describe(self.rtts[1 - direction].is_reordered(), &mut row);
+        let [there_ns, back_ns] = [direction, 1 - direction].map(|direction| self.path_ns(direction).unwrap_or(0));
         self.flights[direction].describe(there_ns, back_ns, &mut row);
         row
     }
@@ -169,8 +172,9 @@ impl Dynamics {
     /// The input of the time breakdown so far.
     fn timeline(&self, is_client_initiator: bool) -> Timeline {
         let [out, back] = if is_client_initiator { [0, 1] } else { [1, 0] };
-        let rtt_ns = |direction: usize| self.rtts[direction].rtt_min_ns();
-        let recovery_spans = recovery_spans(&self.rows);
+        let rtt_ns = |direction: usize| self.path_ns(direction);
+        let (lost, needless): (Vec<_>, Vec<_>) = recovery_spans(&self.rows).partition(|&(_, is_loss)| is_loss);
+        let needless: Vec<Limited> = needless.into_iter().map(|(span, _)| span).collect();
         Timeline {
             connection: self.connection,
             rtt_to_target_ns: rtt_ns(out),
@@ -182,32 +186,31 @@ impl Dynamics {
             limited: [out, back]
                 .iter()
                 .flat_map(|&direction| self.flights[direction].limited())
-                .chain(recovery_spans)
+                .map(|limited| judged(limited, &needless))
+                .chain(lost.into_iter().map(|(span, _)| span))
                 .collect(),
         }
     }
 }
 
-/// The spans of loss recovery. An unnecessary tail loss probe (RFC 8985, section 7.4) recovered nothing.
-fn recovery_spans(rows: &Rows) -> Vec<Limited> {
-    let (recoveries, again) = (&rows.recoveries, &rows.retransmissions);
-    let is_needless = |row: usize| {
-        let (from_ns, to_ns) = (recoveries.time_first_ns[row], recoveries.time_last_ns[row]);
-        // rows are in order of time
-        let first = again.time_ns.partition_point(|&time_ns| time_ns < from_ns);
-        recoveries.cause[row] == Cause::TailProbe as u8
-            && (first..again.row_count())
-                .take_while(|&probe| again.time_ns[probe] <= to_ns)
-                .filter(|&probe| again.to_target[probe] == recoveries.to_target[row])
-                .all(|probe| again.is_spurious[probe])
-    };
-    (0..recoveries.row_count())
-        .filter(|&row| recoveries.time_last_ns[row] != NULL_NS && !is_needless(row))
-        .map(|row| Limited {
+/// The spans of recoveries that ended, and whether something was lost: not if all their retransmissions were
+/// unnecessary.
+fn recovery_spans(rows: &Rows) -> impl Iterator<Item = (Limited, bool)> + '_ {
+    let recoveries = &rows.recoveries;
+    (0..recoveries.row_count()).filter(|&row| recoveries.time_last_ns[row] != NULL_NS).map(|row| {
+        let span = Limited {
             from_ns: recoveries.time_first_ns[row],
             to_ns: recoveries.time_last_ns[row],
             part: budget_part::LOSS_RECOVERY,
             frame: recoveries.frame_first[row],
-        })
-        .collect()
+        };
+        (span, recoveries.retransmitted_packets[row] > recoveries.spurious_packets[row])
+    })
+}
+
+/// A wait of a sender: for the congestion window where it seemed to be for a loss, and nothing was lost.
+fn judged(limited: Limited, needless: &[Limited]) -> Limited {
+    let is_needless = limited.part == budget_part::LOSS_RECOVERY
+        && needless.iter().any(|span| span.from_ns <= limited.to_ns && limited.from_ns <= span.to_ns);
+    Limited { part: if is_needless { budget_part::CONGESTION_WINDOW } else { limited.part }, ..limited }
 }

@@ -43,6 +43,11 @@ impl Recovery {
         self.open.as_ref().map(|open| open.cause)
     }
 
+    /// The row of the recovery in progress.
+    pub fn row(&self) -> Option<usize> {
+        self.open.as_ref().and_then(|open| open.row)
+    }
+
     /// The first sign of a loss without recovery so far.
     pub fn first_sign(&self) -> Option<Sign> {
         self.sign

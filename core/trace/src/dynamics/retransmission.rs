@@ -5,7 +5,8 @@
 use std::collections::VecDeque;
 
 use super::observation::Observation;
-use crate::tables::{Retransmission, Retransmissions};
+use super::rows::Rows;
+use crate::tables::Retransmission;
 
 /// The cause of a retransmission; codes as in `CATEGORIES["retransmission_cause"]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +89,8 @@ struct Sent {
     start: i64,
     end: i64,
     row: Option<usize>,
+    /// The row of its recovery.
+    recovery: Option<usize>,
     /// Its timestamp, if it starts at the first unacknowledged byte: the next ACK echoes it.
     timestamp: Option<u32>,
     is_spurious: bool,
@@ -103,7 +106,7 @@ pub struct Remembered {
 
 impl Remembered {
     /// Adds a retransmission.
-    pub fn push(&mut self, seen: &Observation, is_head: bool, row: Option<usize>) {
+    pub fn push(&mut self, seen: &Observation, is_head: bool, row: Option<usize>, recovery: Option<usize>) {
         if self.sent.len() >= REMEMBERED_MAX {
             self.sent.pop_front();
         }
@@ -111,6 +114,7 @@ impl Remembered {
             start: seen.offset,
             end: seen.end(),
             row,
+            recovery,
             timestamp: seen.timestamps.filter(|_| is_head).map(|(value, _)| value),
             is_spurious: false,
             is_acknowledged: false,
@@ -118,7 +122,7 @@ impl Remembered {
     }
 
     /// A DSACK (RFC 2883): these bytes arrived twice. True if they were retransmitted.
-    pub fn duplicate_arrived(&mut self, left: i64, right: i64, rows: &mut Retransmissions) -> bool {
+    pub fn duplicate_arrived(&mut self, left: i64, right: i64, rows: &mut Rows) -> bool {
         let found = self.sent.iter_mut().rev().find(|sent| !sent.is_spurious && sent.start < right && left < sent.end);
         let Some(sent) = found else {
             return self.sent.iter().any(|sent| sent.start < right && left < sent.end);
@@ -130,7 +134,7 @@ impl Remembered {
 
     /// The Eifel algorithm (RFC 3522): if the ACK of the first byte echoes a timestamp older than the retransmission's,
     /// the original arrived.
-    pub fn acknowledge(&mut self, una: i64, echo: Option<u32>, rows: &mut Retransmissions) {
+    pub fn acknowledge(&mut self, una: i64, echo: Option<u32>, rows: &mut Rows) {
         for sent in self.sent.iter_mut().rev().take_while(|sent| !sent.is_acknowledged) {
             if sent.end > una {
                 continue;
@@ -144,9 +148,12 @@ impl Remembered {
         }
     }
 
-    /// The first rows of the table were dropped.
-    pub fn forget_rows(&mut self, count: usize) {
-        self.sent.iter_mut().for_each(|sent| sent.row = sent.row.and_then(|row| row.checked_sub(count)));
+    /// The first rows of the tables were dropped.
+    pub fn forget_rows(&mut self, retransmissions: usize, recoveries: usize) {
+        for sent in &mut self.sent {
+            sent.row = sent.row.and_then(|row| row.checked_sub(retransmissions));
+            sent.recovery = sent.recovery.and_then(|row| row.checked_sub(recoveries));
+        }
     }
 
     /// The number of spurious retransmissions.
@@ -155,10 +162,13 @@ impl Remembered {
     }
 }
 
-fn mark(sent: &mut Sent, rows: &mut Retransmissions) {
+fn mark(sent: &mut Sent, rows: &mut Rows) {
     sent.is_spurious = true;
-    if let Some(is_spurious) = sent.row.and_then(|row| rows.is_spurious.get_mut(row)) {
+    if let Some(is_spurious) = sent.row.and_then(|row| rows.retransmissions.is_spurious.get_mut(row)) {
         *is_spurious = true;
+    }
+    if let Some(packets) = sent.recovery.and_then(|row| rows.recoveries.spurious_packets.get_mut(row)) {
+        *packets += 1;
     }
 }
 

@@ -14,6 +14,19 @@ use crate::tcp::half::SegmentClass;
 
 /// Maximum number of packets in flight with a stored time; others give no sample.
 const PACKETS_MAX: usize = 4096;
+/// With so many samples outliers are left out of the RTT of the path: a packet that overtook others, or took another
+/// way, was faster than the path.
+const OUTLIERS_FROM: u64 = 20;
+/// The smallest samples that are kept: all but the last can be outliers,
+const LEAST_KEPT: usize = 3;
+/// if they are below three quarters of it.
+const OUTLIER_QUARTERS: i64 = 3;
+/// One in so many packets was overtaken: then many samples were faster than the path, and a percentile is its RTT.
+const REORDERED_PARTS: u64 = 200;
+/// That percentile.
+const REORDERED_PERCENT: u64 = 10;
+/// It is updated after so many samples.
+const UPDATE_EVERY: u64 = 32;
 /// Weight of a sample in the smoothed RTT: one part in eight (RFC 6298, section 2).
 const SMOOTHING: i64 = 8;
 
@@ -31,6 +44,13 @@ pub struct RttSamples {
     /// Without SACK, an ACK for bytes below this offset may have waited for a hole to be filled.
     ambiguous_until: i64,
     rtt_min_ns: Option<i64>,
+    /// The smallest samples of cumulative ACKs, in order.
+    least_ns: [Option<i64>; LEAST_KEPT],
+    /// The percentile at the last update.
+    low_ns: Option<i64>,
+    /// Packets of the direction with payload, and those that were overtaken before the tap.
+    packet_count: u64,
+    reordered_count: u64,
     smoothed_ns: i64,
     sizes: Histogram,
     ack_sizes: Histogram,
@@ -51,6 +71,10 @@ impl RttSamples {
             acknowledged: None,
             ambiguous_until: i64::MIN,
             rtt_min_ns: None,
+            least_ns: [None; LEAST_KEPT],
+            low_ns: None,
+            packet_count: 0,
+            reordered_count: 0,
             smoothed_ns: 0,
             sizes: Histogram::default(),
             ack_sizes: Histogram::default(),
@@ -58,9 +82,18 @@ impl RttSamples {
         }
     }
 
-    /// The minimum RTT so far.
-    pub fn rtt_min_ns(&self) -> Option<i64> {
-        self.rtt_min_ns
+    /// The RTT of the path so far, without queues and outliers. `has_reordered_acks` is whether packets with the ACKs
+    /// overtake each other.
+    pub fn path_ns(&self, has_reordered_acks: bool) -> Option<i64> {
+        let least_ns = self.rtt_min_ns?;
+        let robust_ns = if has_reordered_acks { self.low_ns } else { self.least_ns[LEAST_KEPT - 1] };
+        let is_outlier = |robust_ns: &i64| least_ns < robust_ns / 4 * OUTLIER_QUARTERS;
+        Some(robust_ns.filter(is_outlier).filter(|_| self.sizes.count() >= OUTLIERS_FROM).unwrap_or(least_ns))
+    }
+
+    /// Whether packets of the direction overtake each other before the tap.
+    pub fn is_reordered(&self) -> bool {
+        self.reordered_count * REORDERED_PARTS > self.packet_count
     }
 
     /// The smoothed RTT (RFC 6298, section 2).
@@ -75,6 +108,8 @@ impl RttSamples {
             self.has_syn_again |= self.syn_ns.is_some();
             self.syn_ns = Some(seen.time_ns);
         }
+        self.packet_count += u64::from(seen.length > 0);
+        self.reordered_count += u64::from(seen.class == SegmentClass::Reordered);
         match seen.class {
             SegmentClass::New if seen.offset >= self.highest => {
                 if self.packets.len() < PACKETS_MAX {
@@ -116,6 +151,9 @@ impl RttSamples {
         }
         let rtt_ns = seen.time_ns.saturating_sub(sent_ns);
         self.sample(rtt_ns, seen, false, rows);
+        if covered == acknowledged {
+            self.note_least(rtt_ns);
+        }
         if newly < 2 * segment_bytes && covered == acknowledged {
             self.held_max_ns = self.held_max_ns.max(Some(rtt_ns));
         }
@@ -124,7 +162,9 @@ impl RttSamples {
     /// The first ACK: a sample of the handshake, if the SYN was captured.
     fn shake_hands(&mut self, seen: &Observation, rows: &mut Rows) {
         if let (Some(syn_ns), false, Some(0)) = (self.syn_ns, self.has_syn_again, seen.acknowledged) {
-            self.sample(seen.time_ns.saturating_sub(syn_ns), seen, true, rows);
+            let rtt_ns = seen.time_ns.saturating_sub(syn_ns);
+            self.sample(rtt_ns, seen, true, rows);
+            self.note_least(rtt_ns);
         }
     }
 
@@ -141,6 +181,17 @@ impl RttSamples {
         latest
     }
 
+    /// Keeps the smallest samples. What SACK reported overtook other packets, or others were lost.
+    #[inline]
+    fn note_least(&mut self, rtt_ns: i64) {
+        let mut own = Some(rtt_ns).filter(|rtt_ns| *rtt_ns >= 0);
+        for kept in &mut self.least_ns {
+            if own.is_some() && kept.is_none_or(|least| own < Some(least)) {
+                std::mem::swap(kept, &mut own);
+            }
+        }
+    }
+
     fn sample(&mut self, rtt_ns: i64, seen: &Observation, is_handshake: bool, rows: &mut Rows) {
         if rtt_ns < 0 {
             return;
@@ -148,6 +199,9 @@ impl RttSamples {
         self.smoothed_ns += if self.rtt_min_ns.is_none() { rtt_ns } else { (rtt_ns - self.smoothed_ns) / SMOOTHING };
         self.rtt_min_ns = Some(self.rtt_min_ns.map_or(rtt_ns, |least| least.min(rtt_ns)));
         self.sizes.add(rtt_ns);
+        if self.sizes.count().is_multiple_of(UPDATE_EVERY) {
+            self.low_ns = self.sizes.percentile(REORDERED_PERCENT);
+        }
         if rows.wanted.round_trips {
             rows.round_trips.push(RoundTrip {
                 connection: self.connection,
@@ -161,9 +215,10 @@ impl RttSamples {
     }
 
     /// Fills the RTT columns of the sender's row.
-    pub fn describe(&self, row: &mut SenderRow) {
+    pub fn describe(&self, has_reordered_acks: bool, row: &mut SenderRow) {
         let Some(least_ns) = self.rtt_min_ns else { return };
         row.rtt_min_ns = least_ns;
+        row.rtt_path_ns = self.path_ns(has_reordered_acks).unwrap_or(least_ns);
         row.rtt_median_ns = self.sizes.percentile(50).unwrap_or(NULL_NS).max(least_ns);
         row.rtt_p95_ns = self.sizes.percentile(95).unwrap_or(NULL_NS).max(least_ns);
         row.rtt_count = self.sizes.count();

@@ -194,11 +194,7 @@ impl Sender {
         let has_news = self.take_blocks(ack, blocks, rows);
         if is_advance {
             self.board.acknowledge(ack.acknowledged);
-            self.remembered.acknowledge(
-                ack.acknowledged,
-                ack.timestamps.map(|(_, echo)| echo),
-                &mut rows.retransmissions,
-            );
+            self.remembered.acknowledge(ack.acknowledged, ack.timestamps.map(|(_, echo)| echo), rows);
             self.advanced_ns = answer_ns;
             self.is_probed = false;
             self.short.acknowledge(self.board.una());
@@ -262,7 +258,7 @@ impl Sender {
         let blocks = blocks.get(..ack.block_count()).unwrap_or_default();
         for (index, &(left, right)) in blocks.iter().enumerate() {
             if index == 0 && is_duplicate(blocks, ack.acknowledged) {
-                self.remembered.duplicate_arrived(left, right, &mut rows.retransmissions);
+                self.remembered.duplicate_arrived(left, right, rows);
             } else {
                 has_news |= self.board.sack(left, right);
             }
@@ -373,7 +369,7 @@ impl Sender {
             let original = self.originals.of(seen.offset);
             rows.retransmissions.push(retransmission::row(seen, self.connection, self.is_from_client, cause, original))
         });
-        self.remembered.push(seen, seen.offset <= self.board.una(), row);
+        self.remembered.push(seen, seen.offset <= self.board.una(), row, self.recovery.row());
         if rows.wanted.retransmissions {
             self.originals.push(seen.offset, seen.end(), seen.frame, seen.time_ns, self.board.una());
         }
@@ -435,7 +431,7 @@ impl Sender {
 
     /// The first rows of the connection's tables were removed.
     pub fn forget_rows(&mut self, retransmissions: usize, recoveries: usize) {
-        self.remembered.forget_rows(retransmissions);
+        self.remembered.forget_rows(retransmissions, recoveries);
         self.recovery.forget_rows(recoveries);
     }
 

@@ -21,14 +21,23 @@ const OPEN_MAX: usize = 4096;
 /// Maximum text kept of one exchange.
 const SHOWN_TEXT_MAX: usize = 4096;
 
+/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
+pub enum Kind {
+    /// Task Management Function Request.
     TaskManagement,
+    /// NOP-Out that asks for a NOP-In.
     InitiatorPing,
+    /// NOP-In that asks for a NOP-Out.
     TargetPing,
+    /// Text Request.
     Text,
+    /// Logout Request.
     Logout,
 }
+
+/// An open request: its kind and tag.
+pub type Key = (Kind, u32);
 
 /// The tasks that a completed task management function aborted.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +53,7 @@ pub struct AbortedTasks {
 /// The open requests of one connection.
 #[derive(Debug, Default)]
 pub struct Exchanges {
-    open: FxHashMap<(Kind, u32), usize>,
+    open: FxHashMap<Key, usize>,
     requested: ContinuedText,
     answered: ContinuedText,
 }
@@ -68,6 +77,21 @@ impl Exchanges {
         if self.open.len() < OPEN_MAX {
             self.open.insert((kind, tag), row);
         }
+    }
+
+    /// The requests whose response takes a StatSN.
+    pub fn open(&self) -> impl Iterator<Item = Key> + '_ {
+        self.open.keys().copied().filter(|&(kind, _)| kind != Kind::TargetPing)
+    }
+
+    /// Whether a request waits for its response.
+    pub fn is_open(&self, key: &Key) -> bool {
+        self.open.contains_key(key)
+    }
+
+    /// The response of a request is missing from the capture.
+    pub fn close(&mut self, key: &Key) {
+        self.open.remove(key);
     }
 
     /// The first rows were removed: drops requests among them.

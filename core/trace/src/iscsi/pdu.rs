@@ -25,10 +25,16 @@ pub struct Pdu<'a> {
     pub offset: i64,
     /// Stream offset after its last byte.
     pub end: i64,
+    /// Stream offset after its data segment: padding and digest come after.
+    pub data_end: i64,
+    /// When the last captured byte of its data passed the tap.
+    pub data_last_ns: i64,
     /// The packet with its first byte.
     pub first: Stamp,
     /// The packet that completed it; none if its end was not captured.
     pub last: Option<Stamp>,
+    /// The last packet of it that was captured.
+    pub latest: Stamp,
     /// Whether some of its bytes are missing from the capture.
     pub has_capture_gap: bool,
     /// Whether some of its bytes came late, or again.
@@ -46,8 +52,8 @@ impl Pdu<'_> {
         Bhs::new(self.header)
     }
 
-    /// The packet that completed it, or the first one if its end was not captured.
+    /// The packet that completed it, or the last that was captured.
     pub fn completion(&self) -> Stamp {
-        self.last.unwrap_or(self.first)
+        self.last.unwrap_or(self.latest)
     }
 }

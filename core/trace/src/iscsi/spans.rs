@@ -24,7 +24,15 @@ struct Span {
     start: i64,
     end: i64,
     cycle: u32,
-    is_data: bool,
+    /// The end of its data, if it carries any: padding and digest come after.
+    data_end: Option<i64>,
+}
+
+impl Span {
+    /// What has to be acknowledged of it.
+    fn needed(&self) -> i64 {
+        self.data_end.unwrap_or(self.end)
+    }
 }
 
 /// The spans of one direction.
@@ -40,13 +48,16 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// Adds a PDU of a cycle in [start, end) of the stream; `is_data` if it carries data bytes.
-    pub fn push(&mut self, start: i64, end: i64, cycle: u32, is_data: bool, cycles: &mut Cycles) {
-        let is_acknowledged = self.acks.back().is_some_and(|&(offset, _)| offset >= end);
-        if is_data {
-            cycles.data_acked_ns[cycle as usize] = if is_acknowledged { self.first_covering(end) } else { NULL_NS };
+    /// Adds a PDU of a cycle in [start, end) of the stream; `data` is the end of its data, if it carries any,
+    /// and when that passed the tap: no ACK of before can have meant it.
+    pub fn push(&mut self, (start, end): (i64, i64), data: Option<(i64, i64)>, cycle: u32, cycles: &mut Cycles) {
+        let span = Span { start, end, cycle, data_end: data.map(|(data_end, _)| data_end) };
+        let is_acknowledged = self.acks.back().is_some_and(|&(offset, _)| offset >= span.needed());
+        if let Some((data_end, last_ns)) = data {
+            let acked_ns = if is_acknowledged { self.first_covering(data_end) } else { NULL_NS };
+            cycles.data_acked_ns[cycle as usize] = if acked_ns < last_ns { NULL_NS } else { acked_ns };
         }
-        self.spans.push_back(Span { start, end, cycle, is_data });
+        self.spans.push_back(span);
         if is_acknowledged && self.acknowledged_count + 1 == self.spans.len() {
             self.acknowledged_count += 1;
         }
@@ -73,9 +84,9 @@ impl Spans {
         }
         self.acks.push_back((offset, time_ns));
         while let Some(span) = self.spans.get(self.acknowledged_count)
-            && span.end <= offset
+            && span.needed() <= offset
         {
-            if span.is_data
+            if span.data_end.is_some()
                 && let Some(acked_ns) = cycles.data_acked_ns.get_mut(span.cycle as usize)
             {
                 *acked_ns = time_ns;
@@ -107,7 +118,7 @@ impl Spans {
     pub fn unacknowledged(&self) -> impl Iterator<Item = u32> + '_ {
         let has_acks = !self.acks.is_empty();
         let waiting = self.spans.range(self.acknowledged_count.min(self.spans.len())..);
-        waiting.filter(move |span| has_acks && span.is_data).map(|span| span.cycle)
+        waiting.filter(move |span| has_acks && span.data_end.is_some()).map(|span| span.cycle)
     }
 
     /// Renumbers the rows of cycles; `number` returns none for removed ones.
@@ -133,12 +144,12 @@ mod tests {
     #[test]
     fn the_ack_of_the_last_data_byte_counts() {
         let (mut spans, mut cycles) = (Spans::default(), cycles());
-        spans.push(0, 10, 0, true, &mut cycles);
+        spans.push((0, 10), Some((10, i64::MIN)), 0, &mut cycles);
         spans.acknowledge(10, 1, &mut cycles);
         assert_eq!(cycles.data_acked_ns[0], 1);
-        spans.push(10, 20, 0, true, &mut cycles);
+        spans.push((10, 20), Some((20, i64::MIN)), 0, &mut cycles);
         assert_eq!(cycles.data_acked_ns[0], NULL_NS);
-        spans.push(20, 30, 1, true, &mut cycles);
+        spans.push((20, 30), Some((30, i64::MIN)), 1, &mut cycles);
         spans.acknowledge(19, 2, &mut cycles);
         assert_eq!(cycles.data_acked_ns[0], NULL_NS);
         spans.acknowledge(25, 3, &mut cycles);
@@ -152,9 +163,33 @@ mod tests {
         spans.acknowledge(5, 1, &mut cycles);
         spans.acknowledge(12, 2, &mut cycles);
         spans.acknowledge(40, 3, &mut cycles);
-        spans.push(0, 10, 0, true, &mut cycles);
-        spans.push(10, 20, 1, true, &mut cycles);
+        spans.push((0, 10), Some((10, i64::MIN)), 0, &mut cycles);
+        spans.push((10, 20), Some((20, i64::MIN)), 1, &mut cycles);
         assert_eq!(cycles.data_acked_ns, [2, 3]);
+    }
+
+    #[test]
+    fn padding_and_digest_are_no_data() {
+        let (mut spans, mut cycles) = (Spans::default(), cycles());
+        spans.push((0, 12), Some((9, i64::MIN)), 0, &mut cycles);
+        spans.acknowledge(8, 1, &mut cycles);
+        assert_eq!(cycles.data_acked_ns[0], NULL_NS);
+        spans.acknowledge(9, 2, &mut cycles);
+        spans.acknowledge(12, 3, &mut cycles);
+        spans.push((12, 24), Some((21, i64::MIN)), 1, &mut cycles);
+        spans.acknowledge(24, 4, &mut cycles);
+        assert_eq!(cycles.data_acked_ns, [2, 4]);
+    }
+
+    #[test]
+    fn an_ack_of_before_the_data_is_not_that_of_the_data() {
+        for (last_ns, acked_ns) in [(2, 2), (3, NULL_NS)] {
+            let (mut spans, mut cycles) = (Spans::default(), cycles());
+            spans.acknowledge(5, 1, &mut cycles);
+            spans.acknowledge(12, 2, &mut cycles);
+            spans.push((0, 10), Some((10, last_ns)), 0, &mut cycles);
+            assert_eq!(cycles.data_acked_ns[0], acked_ns);
+        }
     }
 
     #[test]
@@ -164,11 +199,11 @@ mod tests {
         };
         let (mut spans, mut cycles) = (Spans::default(), cycles());
         acknowledge_all(&mut spans, &mut cycles);
-        spans.push(0, 20, 0, true, &mut cycles);
+        spans.push((0, 20), Some((20, i64::MIN)), 0, &mut cycles);
         assert_eq!(cycles.data_acked_ns[0], NULL_NS);
         let mut spans = Spans { is_waiting: true, ..Spans::default() };
         acknowledge_all(&mut spans, &mut cycles);
-        spans.push(0, 20, 0, true, &mut cycles);
+        spans.push((0, 20), Some((20, i64::MIN)), 0, &mut cycles);
         assert_eq!(cycles.data_acked_ns[0], 2);
         spans.is_waiting = false;
         spans.acknowledge(i64::MAX, 0, &mut cycles);
@@ -178,8 +213,8 @@ mod tests {
     #[test]
     fn retransmitted_bytes_mark_their_cycles_even_after_the_ack() {
         let (mut spans, mut cycles) = (Spans::default(), cycles());
-        spans.push(0, 10, 0, false, &mut cycles);
-        spans.push(10, 20, 1, true, &mut cycles);
+        spans.push((0, 10), None, 0, &mut cycles);
+        spans.push((10, 20), Some((20, i64::MIN)), 1, &mut cycles);
         spans.acknowledge(20, 1, &mut cycles);
         spans.mark_retransmitted(8, 10, &mut cycles);
         assert_eq!(cycles.has_retransmission, [true, false]);

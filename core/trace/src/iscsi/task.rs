@@ -317,20 +317,25 @@ impl Task {
         }
         let underflow = if cycles.residual_bytes[row] < 0 { cycles.residual_bytes[row].unsigned_abs() } else { 0 };
         let lacking = u64::from(expected).saturating_sub(underflow).saturating_sub(u64::from(cycles.data_bytes[row]));
-        let is_block_transfer = matches!(self.operation, Some(Operation::Read | Operation::Write));
         let counted = bhs.exp_data_sn().map_or(0, |number| number.0);
         if self.is_read && !self.is_write {
             // ExpDataSN counts the Data-In PDUs (RFC 7143 section 11.4.8); for targets that leave it 0, the bytes count
             let further = counted.wrapping_sub(self.next_data_sn) as i32;
             if further > 0 && counted != 0 && lacking > 0 {
                 missing.data = u64::from(further.unsigned_abs()).min(MISSING_AT_ONCE_MAX);
-            } else if lacking > 0 && is_block_transfer {
+            } else if lacking > 0 && self.transfers_all() {
                 missing.data = self.data_pdus(lacking, row, cycles).saturating_sub(self.missing_data);
             }
-        } else if self.is_write && !self.is_read && lacking > 0 && is_block_transfer {
+        } else if self.is_write && !self.is_read && lacking > 0 && self.transfers_all() {
             missing.data = self.data_pdus(lacking, row, cycles).saturating_sub(self.missing_data);
         }
         missing
+    }
+
+    /// Whether a good status means that all bytes were transferred: other operations may have less to say. A command
+    /// that was cut off before its operation is taken for a read or write.
+    fn transfers_all(&self) -> bool {
+        matches!(self.operation, None | Some(Operation::Read | Operation::Write))
     }
 
     /// The number of data PDUs for that many bytes, by the largest size seen.
@@ -388,8 +393,7 @@ impl Task {
         }
         let expected = u64::from(self.expected_data_transfer_length.unwrap_or(0));
         let lacking = expected.saturating_sub(u64::from(cycles.data_bytes[row]));
-        let is_block_transfer = matches!(self.operation, Some(Operation::Read | Operation::Write));
-        if lacking == 0 || !is_block_transfer {
+        if lacking == 0 || !self.transfers_all() {
             return 0;
         }
         let missing = self.data_pdus(lacking, row, cycles).saturating_sub(self.missing_data);
@@ -397,16 +401,12 @@ impl Task {
         missing
     }
 
-    /// Renumbers its rows of `cycles` and `rounds`; an R2T whose row was removed is dropped.
-    pub fn renumber(&mut self, cycle: impl Fn(u32) -> Option<u32>, round: impl Fn(usize) -> Option<usize>) {
-        self.cycle = cycle(self.cycle).unwrap_or(self.cycle);
-        self.open_rounds.retain_mut(|open| match round(open.round) {
-            Some(number) => {
-                open.round = number;
-                true
-            }
-            None => false,
-        });
+    /// Renumbers its rows of `cycles` and `rounds`; an R2T whose row was removed is dropped. False if its own was.
+    pub fn renumber(&mut self, cycle: impl Fn(u32) -> Option<u32>, round: impl Fn(usize) -> Option<usize>) -> bool {
+        let Some(number) = cycle(self.cycle) else { return false };
+        self.cycle = number;
+        self.open_rounds.retain_mut(|open| round(open.round).map(|number| open.round = number).is_some());
+        true
     }
 
     /// Its data PDUs, seen or missing.

@@ -10,8 +10,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::iscsi::context::Context;
-use crate::queue::written_bytes;
-use crate::tables::{Columns, Cycles, NULL_NS, NULL_U32};
+use crate::queue::{next_command_ns, written_bytes};
+use crate::tables::{Columns, Cycles, NULL_U32};
 
 /// How long an ended command waits for the ACK of its last data.
 const ACK_PATIENCE_NS: i64 = 10_000_000_000;
@@ -149,10 +149,10 @@ impl Ledger {
                 if std::mem::replace(&mut self.is_paired[row], true) {
                     continue;
                 }
-                let (status_ns, next_ns) = (cycles.status_ns[row], cycles.command_first_ns[next]);
-                if cycles.queue_depth[row] == 1 && status_ns != NULL_NS && next_ns >= status_ns {
+                let commands = sessions.states.get(session as usize).map(|state| &state.commands);
+                if let Some(next_ns) = next_command_ns(cycles, row, next, commands) {
                     cycles.next_command_ns[row] = next_ns;
-                    turnarounds.push((cycles.operation[row], next_ns.saturating_sub(status_ns)));
+                    turnarounds.push((cycles.operation[row], next_ns.saturating_sub(cycles.status_ns[row])));
                 }
             }
         }

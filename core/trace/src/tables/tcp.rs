@@ -138,6 +138,8 @@ table! {
         retransmitted_packets: u32 [packets];
         /// their payload
         retransmitted_bytes: u64 [bytes];
+        /// how many of them were unnecessary (`is_spurious`); if all were, nothing was lost
+        spurious_packets: u32 [packets];
         /// pipe at the first sign of the loss
         pipe_before_bytes: i64 [bytes];
         /// pipe at the end of the recovery
@@ -190,6 +192,8 @@ table! {
         to_target: bool;
         /// minimum RTT between the tap and the receiver
         rtt_min_ns: i64 [ns] = null, "method 1";
+        /// RTT of the path between the tap and the receiver, without queues, and without packets that were faster
+        rtt_path_ns: i64 [ns] = null, "method 5";
         /// median RTT
         rtt_median_ns: i64 [ns] = null;
         /// 95th percentile of the RTT

@@ -9,6 +9,7 @@ use iscsitrace_wire::frame::Segment;
 use rustc_hash::FxHasher;
 
 use super::reassembly::Reassembly;
+use super::send_order::SendOrder;
 use crate::tables::NULL_NS;
 
 /// A segment further than this from the stream does not belong to it: no window is larger (RFC 7323 section 2.3).
@@ -23,9 +24,6 @@ const RECENT_PACKETS: usize = 16;
 const COPY_WITHIN_NS: i64 = 1_000_000;
 /// Copies with the same IP identification must follow each other within this time, because the identification wraps.
 const COPY_SAME_IDENTIFICATION_WITHIN_NS: i64 = 1_000_000_000;
-/// Without better evidence, a hole filled within this time was reordering (as in Wireshark).
-const REORDERED_WITHIN_NS: i64 = 3_000_000;
-
 /// The class of a packet's payload; codes as in `CATEGORIES["segment_class"]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -99,8 +97,8 @@ pub struct Half {
     samples: VecDeque<(i64, i64)>,
     recent: [(u64, i64); RECENT_PACKETS],
     recent_next: usize,
-    /// Time and IP identification of the segment after the first hole.
-    hole_opened: Option<(i64, Option<u16>)>,
+    /// The order in which its packets were sent.
+    pub order: SendOrder,
     outside_in_a_row: u32,
 }
 
@@ -166,31 +164,9 @@ impl Half {
         self.recent_next = (self.recent_next + 1) % RECENT_PACKETS;
     }
 
-    /// Notes a segment beyond a hole.
-    pub fn note_hole(&mut self, segment: &Segment<'_>, time_ns: i64) {
-        self.hole_opened.get_or_insert((time_ns, segment.identification));
-    }
-
-    /// Whether a segment that fills a hole is a retransmission and not reordered: its IP identification is newer than
-    /// that of the segment after the hole; without identifications, it came no sooner than a retransmission could.
-    pub fn is_filling_retransmission(&self, segment: &Segment<'_>, time_ns: i64, round_trip_ns: Option<i64>) -> bool {
-        let Some((opened_ns, opened_identification)) = self.hole_opened else { return true };
-        match (segment.identification, opened_identification) {
-            (Some(own), Some(opened)) if own != 0 && opened != 0 => own.wrapping_sub(opened) as i16 > 0,
-            _ => time_ns.saturating_sub(opened_ns) >= round_trip_ns.unwrap_or(REORDERED_WITHIN_NS),
-        }
-    }
-
-    /// After a segment: closes a filled hole, and removes the samples that a retransmission makes ambiguous (Karn's
-    /// rule).
-    #[inline]
-    pub fn settle(&mut self, is_retransmission: bool) {
-        if self.hole_opened.is_some() && !self.reassembly.has_hole() {
-            self.hole_opened = None;
-        }
-        if is_retransmission {
-            self.samples.clear();
-        }
+    /// A retransmission makes the RTT samples in progress ambiguous (Karn's rule).
+    pub fn end_samples(&mut self) {
+        self.samples.clear();
     }
 
     /// Starts an RTT sample for bytes up to `end`.
@@ -232,13 +208,11 @@ mod tests {
 
     #[test]
     fn a_retransmission_ends_the_rtt_samples_in_progress() {
-        for (is_retransmission, rtt_min_ns) in [(false, 70), (true, NULL_NS)] {
-            let mut half = Half::new();
-            half.sample(1000, 30);
-            half.settle(is_retransmission);
-            half.acknowledge_samples(1000, 100);
-            assert_eq!(half.rtt_min_ns, rtt_min_ns);
-        }
+        let mut half = Half::new();
+        half.sample(1000, 30);
+        half.end_samples();
+        half.acknowledge_samples(1000, 100);
+        assert_eq!(half.rtt_min_ns, NULL_NS);
     }
 
     #[test]
@@ -270,18 +244,6 @@ mod tests {
             identification,
             is_ip_length_zero: false,
         }
-    }
-
-    #[test]
-    fn a_segment_that_fills_a_hole_is_classified_by_identification_or_time() {
-        let mut half = Half::new();
-        half.note_hole(&segment(Some(100)), 0);
-        let is_again = |number, time_ns, rtt_ns| half.is_filling_retransmission(&segment(number), time_ns, rtt_ns);
-        // the sender numbered it before, with, and after the segment behind the hole
-        assert_eq!([99, 100, 101].map(|number| is_again(Some(number), i64::MAX, None)), [false, false, true]);
-        // without a number: 3 ms, or the RTT
-        assert_eq!([2_999_999, 3_000_000].map(|time_ns| is_again(None, time_ns, None)), [false, true]);
-        assert_eq!([9_999_999, 10_000_000].map(|time_ns| is_again(None, time_ns, Some(10_000_000))), [false, true]);
     }
 
     #[test]
@@ -322,20 +284,6 @@ mod tests {
         assert!(half.note_outside());
         half.note_inside();
         assert!(!half.note_outside());
-    }
-
-    #[test]
-    fn a_closed_hole_says_nothing_about_the_next() {
-        let mut half = Half::new();
-        half.note_hole(&segment(Some(100)), 0);
-        // the second packet behind the hole is not the first
-        half.note_hole(&segment(Some(300)), 1);
-        assert!(half.is_filling_retransmission(&segment(Some(200)), 2, None));
-        half.settle(false);
-        half.note_hole(&segment(Some(300)), 3);
-        assert!(!half.is_filling_retransmission(&segment(Some(200)), 4, None));
-        half.settle(false);
-        assert!(half.is_filling_retransmission(&segment(Some(200)), 5, None), "there is no hole");
     }
 
     #[test]

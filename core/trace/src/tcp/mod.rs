@@ -4,6 +4,7 @@
 //! table        address and port pairs -> connection numbers
 //! connection/  one connection: its packets through both halves to its content, and its row at the end
 //! half         one direction: offsets, round-trip times, copies, retransmissions
+//! send_order   which of two packets was sent first
 //! reassembly   segments in any order -> bytes in order
 //! ```
 //!
@@ -12,4 +13,5 @@
 pub(crate) mod connection;
 pub mod half;
 pub mod reassembly;
+pub mod send_order;
 pub mod table;

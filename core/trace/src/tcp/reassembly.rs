@@ -11,7 +11,7 @@
 //! from the capture, not lost by the network), when too much is held behind it, or at the end. The content is not
 //! looked at, and nothing is held without a hole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Stream bytes from the packet that carried them first.
 #[derive(Debug, Clone, Copy)]
@@ -70,6 +70,8 @@ impl Default for HoldBudget {
     }
 }
 
+/// Gaps that are kept: their bytes come after all if the capture has packets in another order.
+const GAPS_KEPT: usize = 16;
 /// Maximum segments held behind the holes of one stream; one more abandons the first hole.
 const HELD_SEGMENTS_MAX: usize = 1 << 15;
 
@@ -111,6 +113,8 @@ pub struct Reassembly {
     gap_bytes: u64,
     /// Number of gaps so far.
     gap_count: u64,
+    /// The latest gaps.
+    gaps: VecDeque<(i64, i64)>,
     held: BTreeMap<i64, Held>,
 }
 
@@ -138,6 +142,26 @@ impl Reassembly {
     /// Whether bytes wait behind a hole.
     pub fn has_hole(&self) -> bool {
         !self.held.is_empty()
+    }
+
+    /// Whether some of these bytes came with no packet so far: they are in a hole, or in one of the latest gaps.
+    pub fn lacks(&self, offset: i64, end: i64) -> bool {
+        if self.is_in_gap(offset, end) {
+            return true;
+        }
+        let mut at = offset.max(self.next);
+        for (&start, held) in self.held.range(..end) {
+            if start > at {
+                break;
+            }
+            at = at.max(start + i64::from(held.length));
+        }
+        at < end
+    }
+
+    /// Whether some of these bytes are in one of the latest gaps.
+    pub fn is_in_gap(&self, offset: i64, end: i64) -> bool {
+        self.gaps.iter().any(|&(from, to)| from < end && offset < to)
     }
 
     /// The earliest capture time of bytes behind a hole.
@@ -274,6 +298,10 @@ impl Reassembly {
         self.next = end;
         self.gap_bytes += length;
         self.gap_count += 1;
+        if self.gaps.len() >= GAPS_KEPT {
+            self.gaps.pop_front();
+        }
+        self.gaps.push_back((offset, self.next));
         sink.gap(offset, length);
     }
 
@@ -354,6 +382,26 @@ mod tests {
         let expected: Vec<_> = vec![(b'a', 1), (b'b', 1), (b'c', 3), (b'd', 3), (b'e', 2), (b'f', 2)];
         assert_eq!(record.bytes, expected.into_iter().map(Some).collect::<Vec<_>>());
         assert_eq!(budget.held_bytes, 0);
+    }
+
+    #[test]
+    fn bytes_are_lacking_in_holes_only() {
+        let (mut stream, mut budget, mut record) = (Reassembly::default(), HoldBudget::default(), Record::default());
+        for (offset, captured) in [(0, b"ab"), (4, b"ef"), (6, b"gh"), (10, b"kl")] {
+            stream.segment(chunk(offset, captured, 1), &mut budget, &mut record);
+        }
+        let lacking = |from, to| stream.lacks(from, to);
+        assert!(
+            [(0, 3), (2, 4), (3, 5), (7, 9), (8, 10), (4, 12), (11, 13)].iter().all(|&(from, to)| lacking(from, to))
+        );
+        assert!(![(0, 2), (4, 8), (5, 7), (10, 12)].iter().any(|&(from, to)| lacking(from, to)));
+        // an ACK makes the first hole a gap
+        stream.acknowledge(8, &mut budget, &mut record);
+        assert_eq!((stream.gaps(), stream.next()), ((2, 1), 8));
+        assert!(
+            [(1, 3), (2, 3), (3, 5)].iter().all(|&(from, to)| stream.is_in_gap(from, to) && stream.lacks(from, to))
+        );
+        assert!(![(0, 2), (4, 8)].iter().any(|&(from, to)| stream.is_in_gap(from, to) || stream.lacks(from, to)));
     }
 
     #[test]

@@ -1,21 +1,23 @@
 //! Which retransmissions turn out to be spurious.
 
 use super::*;
+use crate::dynamics::Rows;
 use crate::dynamics::retransmission::{Cause, Remembered, row};
-use crate::tables::Retransmissions;
+use crate::tables::Recovery;
 
 fn sent(timestamp: u32, start: i64, end: i64) -> Observation {
     let seen = Conversation::without_syn().packet(0, 0, start, (end - start) as u32, Some(0));
     Observation { timestamps: Some((timestamp, 0)), ..seen }
 }
 
-/// Retransmissions of these bytes, with timestamps 100, 101, ... and rows of the table.
-fn remembered(spans: &[(i64, i64)]) -> (Remembered, Retransmissions) {
-    let (mut remembered, mut rows) = (Remembered::default(), Retransmissions::default());
+/// Retransmissions of these bytes, with timestamps 100, 101, ... and rows of the tables: each is a recovery.
+fn remembered(spans: &[(i64, i64)]) -> (Remembered, Rows) {
+    let (mut remembered, mut rows) = (Remembered::default(), Rows::default());
     for (number, &(start, end)) in (100..).zip(spans) {
         let seen = sent(number, start, end);
-        let row = rows.push(row(&seen, 0, true, Cause::Fast, None));
-        remembered.push(&seen, true, Some(row));
+        let row = rows.retransmissions.push(row(&seen, 0, true, Cause::Fast, None));
+        let recovery = rows.recoveries.push(Recovery::default());
+        remembered.push(&seen, true, Some(row), Some(recovery));
     }
     (remembered, rows)
 }
@@ -34,9 +36,10 @@ fn a_dsack_marks_the_latest_retransmission_of_its_bytes() {
         (1999, 3000, true, [true; 3]),
     ] {
         assert_eq!(remembered.duplicate_arrived(left, right, &mut rows), is_found, "{left} to {right}");
-        assert_eq!(rows.is_spurious, is_spurious, "{left} to {right}");
+        assert_eq!(rows.retransmissions.is_spurious, is_spurious, "{left} to {right}");
     }
     assert_eq!(remembered.spurious_count(), 3);
+    assert_eq!(rows.recoveries.spurious_packets, [1, 1, 1]);
 }
 
 #[test]
@@ -53,12 +56,12 @@ fn an_echo_from_before_a_retransmission_shows_that_its_original_arrived() {
     ] {
         let (mut remembered, mut rows) = remembered(&[(0, 1000), (1000, 2000)]);
         remembered.acknowledge(una, echo, &mut rows);
-        assert_eq!(rows.is_spurious, is_spurious, "{una} {echo:?}");
+        assert_eq!(rows.retransmissions.is_spurious, is_spurious, "{una} {echo:?}");
         let count = is_spurious.iter().filter(|&&is| is).count();
         assert_eq!(remembered.spurious_count() as usize, count);
         // the first ACK decides
         remembered.acknowledge(una, Some(1), &mut rows);
-        assert_eq!(rows.is_spurious, is_spurious);
+        assert_eq!(rows.retransmissions.is_spurious, is_spurious);
     }
     // once, by DSACK and by timestamp
     let (mut remembered, mut rows) = remembered(&[(0, 1000)]);
@@ -70,8 +73,8 @@ fn an_echo_from_before_a_retransmission_shows_that_its_original_arrived() {
 #[test]
 fn only_the_timestamp_of_the_first_unacknowledged_byte_is_echoed() {
     let mut remembered = Remembered::default();
-    remembered.push(&sent(100, 0, 1000), false, None);
-    remembered.acknowledge(1000, Some(1), &mut Retransmissions::default());
+    remembered.push(&sent(100, 0, 1000), false, None, None);
+    remembered.acknowledge(1000, Some(1), &mut Rows::default());
     assert_eq!(remembered.spurious_count(), 0);
 }
 
@@ -86,11 +89,13 @@ fn the_latest_1024_retransmissions_are_remembered() {
 #[test]
 fn removed_rows_are_not_marked() {
     let (mut remembered, mut rows) = remembered(&[(0, 1000), (1000, 2000), (2000, 3000)]);
-    remembered.forget_rows(1);
-    rows.drop_first(1);
+    remembered.forget_rows(1, 2);
+    rows.retransmissions.drop_first(1);
+    rows.recoveries.drop_first(2);
     remembered.duplicate_arrived(0, 1000, &mut rows);
-    assert_eq!(rows.is_spurious, [false, false]);
+    assert_eq!(rows.retransmissions.is_spurious, [false, false]);
     remembered.duplicate_arrived(2000, 3000, &mut rows);
-    assert_eq!(rows.is_spurious, [false, true]);
+    assert_eq!(rows.retransmissions.is_spurious, [false, true]);
+    assert_eq!(rows.recoveries.spurious_packets, [1]);
     assert_eq!(remembered.spurious_count(), 2);
 }

@@ -87,6 +87,7 @@ fn recovery(is_client_initiator: bool) -> Recovery {
         frame_last: 19,
         retransmitted_packets: 1,
         retransmitted_bytes: 1000,
+        spurious_packets: 0,
         pipe_before_bytes: 8000,
         pipe_after_bytes: 0,
     }
@@ -197,6 +198,8 @@ fn senders(is_client_initiator: bool) -> [SenderRow; 2] {
         connection: CONNECTION,
         to_target: is_client_initiator,
         rtt_min_ns: 20 * MS,
+        // of fewer than 20 samples
+        rtt_path_ns: 20 * MS,
         // of 20, 20, 21, 22 and 23 ms the third and the fifth: the middle of their classes of 2^19 ns
         rtt_median_ns: (40 << 19) + (1 << 18),
         rtt_p95_ns: (43 << 19) + (1 << 18),
@@ -229,6 +232,7 @@ fn senders(is_client_initiator: bool) -> [SenderRow; 2] {
         connection: CONNECTION,
         to_target: !is_client_initiator,
         rtt_min_ns: 0,
+        rtt_path_ns: 0,
         rtt_median_ns: 0,
         rtt_p95_ns: 0,
         rtt_count: 1,

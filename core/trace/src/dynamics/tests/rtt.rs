@@ -54,6 +54,30 @@ fn percentiles_of_rtts_are_by_nearest_rank() {
     assert_eq!((senders.rtt_median_ns[0], senders.rtt_p95_ns[0]), (20, 38));
 }
 
+/// A conversation without handshake with these RTTs, and its RTT of the path.
+fn path_ns(rtts_ns: impl IntoIterator<Item = i64>) -> i64 {
+    let mut talk = Conversation::without_syn();
+    talk.ack(0, 0, &[]);
+    for (number, rtt_ns) in (1..).zip(rtts_ns) {
+        talk.data(number * MS, 1);
+        talk.ack(number * MS + rtt_ns, number, &[]);
+    }
+    talk.finish().senders.rtt_path_ns[0]
+}
+
+#[test]
+fn two_packets_that_were_faster_than_the_path_do_not_set_its_rtt() {
+    let path = |outliers: usize, samples: usize| {
+        path_ns((0..samples).map(|sample| if sample < outliers { 10 } else { 1000 + sample as i64 }))
+    };
+    assert_eq!((path(2, 19), path(2, 20), path(3, 20)), (10, 1002, 10));
+    // what is almost as long is no outlier
+    assert_eq!(
+        [749, 750].map(|rtt_ns| path_ns((0..20).map(|sample| if sample < 2 { rtt_ns } else { 1000 }))),
+        [1000, 750]
+    );
+}
+
 #[test]
 fn the_smoothed_rtt_moves_an_eighth_towards_each_sample() {
     let mut talk = Conversation::begin();

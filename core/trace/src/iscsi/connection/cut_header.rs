@@ -71,7 +71,12 @@ impl IscsiConnection {
             let mut is_over = matches!(assumption, Assumption::Status { .. });
             if let Assumption::Data { bytes, .. } = assumption {
                 let is_last = task.assume_data(bytes, assumed, &mut context.tables.cycles);
-                self.spans[direction].push(assumed.offset, assumed.end, cycle, true, &mut context.tables.cycles);
+                self.spans[direction].push(
+                    (assumed.offset, assumed.end),
+                    Some((assumed.end, assumed.last.unwrap_or(assumed.first).time_ns)),
+                    cycle,
+                    &mut context.tables.cycles,
+                );
                 // the status came with the last data, unless it follows
                 let is_followed = assumptions[place + 1..].contains(&Assumption::Status { tag }) || is_response_to(tag);
                 is_over = is_last && task.is_read && self.is_status_in_data != Some(false) && !is_followed;

@@ -26,8 +26,8 @@ impl IscsiConnection {
             (Opcode::ScsiResponse, Some(_)) => true,
             _ => false,
         };
-        // a side's own last numbers must fit; those of the other side are a hint, because some initiators do not
-        // maintain ExpStatSN
+        // a side's own last number must fit, or what the other side said: a target may begin anywhere, and some
+        // initiators do not maintain ExpStatSN
         let numbers: [(Option<SerialNumber>, Option<SerialNumber>, Option<SerialNumber>); 3] = if to_target {
             [
                 (header.cmd_sn(), self.cmd_sn, self.exp_cmd_sn),
@@ -49,11 +49,10 @@ impl IscsiConnection {
         let (mut near, mut far) = (0, u32::from(goes_back));
         for (value, said, hinted) in numbers {
             let Some(value) = value else { continue };
-            match (said, hinted) {
-                (Some(said), _) if is_near(value, said) => near += 1,
-                (Some(_), _) => far += 1,
-                (None, Some(hinted)) if is_near(value, hinted) => near += 1,
-                _ => {}
+            if [said, hinted].into_iter().flatten().any(|expected| is_near(value, expected)) {
+                near += 1;
+            } else {
+                far += u32::from(said.is_some());
             }
         }
         match (fits_task, near, far) {

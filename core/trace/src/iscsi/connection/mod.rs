@@ -7,6 +7,7 @@ mod cut_header;
 mod fit;
 mod kept_data;
 pub mod listener;
+mod lost_status;
 mod numbering;
 mod table_rows;
 mod tasks;
@@ -25,7 +26,7 @@ use super::digest_use::Digests;
 use super::exchange::Exchanges;
 use super::keys::Negotiation;
 use super::login::Login;
-use super::pdu::Pdu;
+use super::pdu::{Pdu, Stamp};
 use super::pdu_row;
 use super::session::SessionEnd;
 use super::session::missing_commands::TaskTotals;
@@ -34,6 +35,7 @@ use super::task::Task;
 use crate::counters::Counter;
 use crate::tables::WriteStart;
 use kept_data::{WRITE_START_BYTES_MAX, begins_write};
+use lost_status::LostStatuses;
 
 /// Sequence numbers within this distance of the expected one fit.
 const NEAR: i32 = 1 << 14;
@@ -73,6 +75,7 @@ pub struct IscsiConnection {
     /// before its own last bytes.
     begun: Begun,
     exchanges: Exchanges,
+    lost_statuses: LostStatuses,
     /// What must come next, by direction.
     assumptions: [Assumptions; 2],
     stat_sn: Option<SerialNumber>,
@@ -99,6 +102,7 @@ impl IscsiConnection {
             tasks: FxHashMap::default(),
             begun: Begun::Nothing,
             exchanges: Exchanges::default(),
+            lost_statuses: LostStatuses::default(),
             assumptions: Default::default(),
             stat_sn: None,
             exp_cmd_sn: None,
@@ -131,7 +135,7 @@ impl IscsiConnection {
         {
             context.counters.add(Counter::DataSegmentTooLong, Some(self.number), pdu.first.frame);
         }
-        self.note_numbers(bhs, opcode, pdu.first.frame, context);
+        self.note_numbers(bhs, opcode, pdu.first, context);
         match opcode {
             Opcode::ScsiCommand | Opcode::DataOut => cycle = self.complete(pdu, context),
             Opcode::DataIn | Opcode::ReadyToTransfer | Opcode::ScsiResponse => {
@@ -175,11 +179,17 @@ impl IscsiConnection {
             Opcode::AsyncMessage => self.exchanges.asynchronous(pdu, self.number, context),
             Opcode::SnackRequest => self.exchanges.snack(pdu, self.number, context),
         }
+        self.end_lost_tasks(context);
         self.note_next(bhs, opcode, &context.tables.cycles);
         if let Some(cycle) = cycle {
             let is_data =
                 matches!(opcode, Opcode::DataIn | Opcode::DataOut) && bhs.data_segment_length().unwrap_or(0) > 0;
-            self.spans[usize::from(!to_target)].push(pdu.offset, pdu.end, cycle, is_data, &mut context.tables.cycles);
+            self.spans[usize::from(!to_target)].push(
+                (pdu.offset, pdu.end),
+                is_data.then_some((pdu.data_end, pdu.data_last_ns)),
+                cycle,
+                &mut context.tables.cycles,
+            );
         }
         if context.tables.wanted.write_starts
             && let Some(cycle) = cycle
@@ -202,10 +212,8 @@ impl IscsiConnection {
         let mut open: Vec<Task> = self.tasks.drain().map(|(_, task)| task).collect();
         open.sort_unstable_by_key(|task| task.cycle);
         for task in open {
-            let cycle = task.cycle as usize;
-            context.cycle_ends_ns[cycle] = time_ns;
-            let frame = context.tables.cycles.command_frame[cycle];
-            self.abandon(task, frame, context);
+            let frame = context.tables.cycles.command_frame[task.cycle as usize];
+            self.end_without_status(task, Stamp { frame, time_ns }, context);
         }
         // a connection with PDUs belongs to a session, at least to one without names
         if self.pdu_count != [0; 2] {

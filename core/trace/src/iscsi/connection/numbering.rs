@@ -6,13 +6,18 @@ use iscsitrace_wire::opcode::Opcode;
 use super::{IscsiConnection, NEAR};
 use crate::counters::Counter;
 use crate::iscsi::context::Context;
+use crate::iscsi::pdu::Stamp;
 use crate::iscsi::session::command_numbers::Order;
 
 impl IscsiConnection {
     /// Notes the sequence numbers of a PDU.
-    pub(super) fn note_numbers(&mut self, bhs: Bhs<'_>, opcode: Opcode, frame: u64, context: &mut Context) {
+    pub(super) fn note_numbers(&mut self, bhs: Bhs<'_>, opcode: Opcode, first: Stamp, context: &mut Context) {
+        let frame = first.frame;
         if opcode.is_initiator() {
-            self.exp_stat_sn = bhs.exp_stat_sn().or(self.exp_stat_sn);
+            if let Some(exp_stat_sn) = bhs.exp_stat_sn() {
+                self.exp_stat_sn = Some(exp_stat_sn);
+                self.note_statuses(exp_stat_sn, first.time_ns, context);
+            }
             let Some(cmd_sn) = bhs.cmd_sn() else { return };
             self.cmd_sn = Some(cmd_sn);
             if opcode == Opcode::LoginRequest {
@@ -48,12 +53,14 @@ impl IscsiConnection {
             self.stat_sn.get_or_insert(stat_sn);
             return;
         }
+        self.note_stat_sn();
         let distance = self.stat_sn.map_or(0, |expected| stat_sn.distance(expected));
         if distance < 0 {
             context.counters.add(Counter::StatSnOutOfOrder, Some(self.number), frame);
             return;
         }
         if distance > 0 && distance < NEAR {
+            self.note_statuses(stat_sn, first.time_ns, context);
             context.counters.add_many(Counter::StatusMissing, Some(self.number), frame, distance as u64);
             self.missing[1] += distance as u64;
         }

@@ -26,7 +26,9 @@ impl IscsiConnection {
         cycle: impl Fn(u32) -> Option<u32> + Copy,
         round: impl Fn(usize) -> Option<usize> + Copy,
     ) {
-        self.tasks.values_mut().for_each(|task| task.renumber(cycle, round));
+        // a task whose status is missing may have been handed over
+        self.tasks.retain(|_, task| task.renumber(cycle, round));
+        self.renumber_lost(cycle);
         self.spans.iter_mut().for_each(|spans| spans.renumber(cycle));
         self.begun = match self.begun {
             Begun::Nothing => Begun::Nothing,

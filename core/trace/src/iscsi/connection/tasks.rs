@@ -48,8 +48,7 @@ impl IscsiConnection {
             let task = Task::open(bhs, cycle, decoded.as_ref(), is_data_in_any_order);
             if let Some(earlier) = self.tasks.insert(tag, task) {
                 context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
-                context.cycle_ends_ns[earlier.cycle as usize] = first.time_ns;
-                self.abandon(earlier, first.frame, context);
+                self.end_without_status(earlier, first, context);
             }
         }
         // after the task was stored: moving a new value would wait for the writes to every column
@@ -60,12 +59,16 @@ impl IscsiConnection {
     /// Closes a task that another one with the same tag must have followed, in a capture with holes.
     fn close_outlived(&mut self, bhs: Bhs<'_>, first: Stamp, context: &mut Context) {
         let Some(tag) = bhs.initiator_task_tag().filter(|_| self.has_gap) else { return };
-        if self.tasks.get(&tag).is_some_and(|task| task.is_outlived_by(bhs, &context.tables.cycles))
+        let is_outlived = |task: &Task| {
+            // its status is known to be missing
+            context.cycle_ends_ns.get(task.cycle as usize).is_some_and(|&end_ns| end_ns != i64::MAX)
+                || task.is_outlived_by(bhs, &context.tables.cycles)
+        };
+        if self.tasks.get(&tag).is_some_and(is_outlived)
             && let Some(task) = self.tasks.remove(&tag)
         {
             context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
-            context.cycle_ends_ns[task.cycle as usize] = first.time_ns;
-            self.abandon(task, first.frame, context);
+            self.end_without_status(task, first, context);
         }
     }
 
@@ -156,6 +159,14 @@ impl IscsiConnection {
         }
     }
 
+    /// Ends a task whose status is missing, or never came. It is in flight no longer than until `place`.
+    pub(super) fn end_without_status(&mut self, task: Task, place: Stamp, context: &mut Context) {
+        let row = task.cycle as usize;
+        context.tables.cycles.has_capture_gap[row] |= self.has_gap && self.may_lack_status(task.cycle, context);
+        context.cycle_ends_ns[row] = context.cycle_ends_ns[row].min(place.time_ns);
+        self.abandon(task, place.frame, context);
+    }
+
     /// Closes a task without status.
     pub(super) fn abandon(&mut self, mut task: Task, frame: u64, context: &mut Context) {
         if !context.tables.cycles.is_aborted[task.cycle as usize] {
@@ -166,7 +177,6 @@ impl IscsiConnection {
             // the last Data-In of a read may already count as a missing status
             let is_told = self.is_status_in_data == Some(true) && task.is_read;
             self.missing[usize::from(!task.is_write)] += lacking.saturating_sub(u64::from(is_told));
-            context.tables.cycles.has_capture_gap[task.cycle as usize] = true;
         }
         self.note_taken(&task, context);
     }

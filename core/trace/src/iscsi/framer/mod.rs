@@ -58,7 +58,6 @@ pub struct Framer {
     is_lost_place_known: bool,
     lost_after_data: bool,
     had_data: bool,
-    is_stream_start: bool,
     has_lost_start: bool,
     /// PDUs of which only the position is known, since the last decoded header.
     assumed: Vec<Assumed>,
@@ -97,7 +96,6 @@ impl Framer {
             is_lost_place_known: false,
             lost_after_data: false,
             had_data: false,
-            is_stream_start,
             has_lost_start: false,
             assumed: Vec::new(),
             replay: None,
@@ -197,7 +195,7 @@ impl Framer {
         }
         // the end of the PDU was not captured: its completion time is unknown
         pdu.position = pdu.end;
-        pdu.last = None;
+        pdu.is_end_missing = true;
         self.complete(listener);
         if gap_end > end {
             self.lose_sync(end, frame, listener);

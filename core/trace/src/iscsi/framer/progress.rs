@@ -27,6 +27,10 @@ pub(super) struct InProgress {
     pub(super) end: u64,
     pub(super) first: Stamp,
     pub(super) last: Option<Stamp>,
+    /// Whether its last packet was not captured.
+    pub(super) is_end_missing: bool,
+    /// When its last captured byte of data passed the tap.
+    pub(super) data_last_ns: i64,
     pub(super) has_capture_gap: bool,
     pub(super) is_late: bool,
     /// CRC of header and AHS, or of data, while all their bytes are known.
@@ -55,6 +59,8 @@ impl InProgress {
             end: 0,
             first: NOWHERE,
             last: None,
+            is_end_missing: false,
+            data_last_ns: i64::MIN,
             has_capture_gap: false,
             is_late: false,
             crc: None,
@@ -75,6 +81,8 @@ impl InProgress {
         self.header_known = 0;
         self.end = 0;
         self.last = None;
+        self.is_end_missing = false;
+        self.data_last_ns = i64::MIN;
         self.has_capture_gap = false;
         self.is_late = false;
         self.header_digest_ok = None;

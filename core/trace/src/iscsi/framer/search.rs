@@ -49,7 +49,7 @@ impl Framer {
                 break;
             }
             let header = &captured[at..at + remaining.min(LENGTH_BYTES)];
-            let is_start = at == 0 && used == 0 && carried == 0 && chunk.is_segment_start;
+            let is_start = at == 0 && used == 0 && chunk.is_segment_start;
             let rest = chunk.length as usize - used as usize - at;
             if self.accepts(
                 chunk.offset + i64::from(used) + at as i64,
@@ -142,7 +142,7 @@ impl Framer {
     ) -> u32 {
         self.state = State::Walking;
         self.clear_carry();
-        self.has_lost_start |= self.is_stream_start && self.explained_bytes == 0;
+        self.has_lost_start |= self.explained_bytes == 0 && offset > self.lost_at;
         if self.is_lost_place_known {
             self.reconsider_digests(offset - self.lost_at);
         }

@@ -26,6 +26,9 @@ impl Framer {
         }
         self.pdu.note(stamp, chunk.is_late);
         let position = self.pdu.position;
+        if position < self.pdu.data_end {
+            self.pdu.data_last_ns = self.pdu.data_last_ns.max(stamp.time_ns);
+        }
         let boundary = if position < self.pdu.ahs_end {
             self.pdu.ahs_end
         } else if position < self.pdu.data_start {
@@ -233,7 +236,7 @@ impl Framer {
     #[inline]
     pub(super) fn emit(&mut self, end: i64, listener: &mut impl Listener) {
         let pdu = &self.pdu;
-        let last = if pdu.position == pdu.end { pdu.last } else { None };
+        let last = if pdu.position == pdu.end && !pdu.is_end_missing { pdu.last } else { None };
         self.explained_bytes += pdu.position;
         let frame = pdu.first.frame;
         if pdu.header_digest_ok == Some(false) {
@@ -247,8 +250,11 @@ impl Framer {
             data: &pdu.kept,
             offset: pdu.start,
             end,
+            data_end: pdu.start + pdu.data_end as i64,
+            data_last_ns: pdu.data_last_ns,
             first: pdu.first,
             last,
+            latest: pdu.last.unwrap_or(pdu.first),
             has_capture_gap: pdu.has_capture_gap,
             is_late: pdu.is_late,
             header_digest_ok: pdu.header_digest_ok,

@@ -87,6 +87,15 @@ impl CommandNumbers {
         }
     }
 
+    /// Whether all values from one on and before another were seen, or are too old to know.
+    pub fn has_all(&self, from: SerialNumber, to: SerialNumber) -> bool {
+        let (Some(first), Some(last)) = (self.runs.first(), self.runs.last()) else { return true };
+        let end = SerialNumber(last.end as u32);
+        let [from, to] = [from, to].map(|value| last.end + i64::from(value.distance(end)));
+        let at = self.runs.partition_point(|run| run.end < to);
+        from >= to || from < first.start || self.runs.get(at).is_none_or(|run| run.start <= from)
+    }
+
     /// The number of missing values between those that were seen.
     pub fn missing(&self) -> u64 {
         let ends = self.runs.iter().map(|run| run.end);
@@ -166,6 +175,20 @@ mod tests {
         ] {
             assert_eq!((tracker.take(SerialNumber(value)), tracker.missing()), (expected, missing), "{value}");
         }
+    }
+
+    #[test]
+    fn commands_without_a_hole_between_follow_each_other() {
+        let mut tracker = CommandNumbers::default();
+        for value in [u32::MAX - 1, u32::MAX, 0, 3, 4, 7] {
+            tracker.take(SerialNumber(value));
+        }
+        let has_all = |from, to| tracker.has_all(SerialNumber(from), SerialNumber(to));
+        assert!([(u32::MAX - 1, 1), (u32::MAX, 0), (3, 4), (4, 5), (3, 5)].iter().all(|&(from, to)| has_all(from, to)));
+        assert!(![(0, 2), (0, 3), (2, 3), (4, 6), (4, 7), (u32::MAX, 3)].iter().any(|&(from, to)| has_all(from, to)));
+        // an immediate command has the number of the next; backwards and before the first there is nothing to miss
+        assert!([(3, 3), (2, 2), (4, 3), (u32::MAX - 9, 3)].iter().all(|&(from, to)| has_all(from, to)));
+        assert!(CommandNumbers::default().has_all(SerialNumber(1), SerialNumber(9)));
     }
 
     proptest! {

@@ -17,6 +17,7 @@ use crate::reader::Packet;
 use crate::tables::{NULL_NS, SegmentRow, Wanted};
 use crate::tcp::half::{Half, SegmentClass};
 use crate::tcp::reassembly::{Chunk, HoldBudget};
+use crate::tcp::send_order::Sent;
 use crate::tcp::table::Endpoint;
 
 /// An open connection.
@@ -109,7 +110,9 @@ impl TcpConnection {
         };
         let end = offset + i64::from(segment.payload_length);
         let acknowledged = self.acknowledged_offset(direction, segment);
-        if self.is_suspect(direction, segment, end, acknowledged) && self.halves[direction].is_copy(segment, time_ns) {
+        if self.is_suspect(direction, segment, end, acknowledged)
+            && (self.halves[direction].is_copy(segment, time_ns) || self.is_late_copy(direction, segment, offset))
+        {
             self.halves[direction].copied_packets += 1;
             context.counters.add(Counter::CapturedCopy, Some(self.number), frame);
             self.note_segment(direction, packet, segment, offset, SegmentClass::Copy, context);
@@ -256,6 +259,15 @@ impl TcpConnection {
         }
     }
 
+    /// Whether a suspect carries bytes that came before, and was sent before what came after them: the network delivered
+    /// it twice, or the capture holds it twice.
+    fn is_late_copy(&self, direction: usize, segment: &Segment<'_>, offset: i64) -> bool {
+        let half = &self.halves[direction];
+        segment.payload_length > 0
+            && !half.reassembly.lacks(offset, offset + i64::from(segment.payload_length))
+            && half.order.of(segment, offset) == Sent::Before
+    }
+
     /// The bytes of `direction` below `offset` were acknowledged.
     #[inline]
     fn acknowledge(
@@ -309,8 +321,8 @@ impl TcpConnection {
             // a keep-alive repeats the last byte, which is already acknowledged (RFC 9293 section 3.8.4)
             return SegmentClass::Probe;
         }
-        if offset > highest {
-            half.note_hole(segment, time_ns);
+        if end > highest {
+            half.order.note(segment, end, time_ns);
         }
         let mut sink = ContentSink { content: &mut self.content, context, number: self.number, direction, frame };
         let chunk = Chunk {
@@ -345,8 +357,10 @@ impl TcpConnection {
             );
         }
         let is_again = placement.new_bytes < segment.payload_length && offset < highest;
-        let class = if placement.is_late && !is_again {
-            if half.is_filling_retransmission(segment, time_ns, round_trip_ns) {
+        // bytes that were acknowledged before they passed the tap, and came first now
+        let is_first_late = is_again && placement.new_bytes == 0 && half.reassembly.is_in_gap(offset, end);
+        let class = if is_first_late || placement.is_late && !is_again {
+            if half.order.is_filled_again(segment, offset, time_ns, round_trip_ns) {
                 SegmentClass::Retransmission
             } else {
                 SegmentClass::Reordered
@@ -360,12 +374,12 @@ impl TcpConnection {
             SegmentClass::Retransmission => {
                 half.retransmitted_packets += 1;
                 half.retransmitted_bytes += u64::from(segment.payload_length);
+                half.end_samples();
             }
             SegmentClass::Reordered => half.reordered_packets += 1,
             _ if offset == next => half.sample(end, time_ns),
             _ => {}
         }
-        half.settle(class == SegmentClass::Retransmission);
         if is_again && let Some(iscsi) = self.content.iscsi() {
             let direction = iscsi.direction(direction);
             iscsi.framers[direction].mark_retransmitted(offset, end);

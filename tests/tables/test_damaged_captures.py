@@ -1,0 +1,208 @@
+"""Real captures that miss packets, are cut, or hold packets twice or in another order, against themselves in full."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path as FilePath
+from typing import Any
+
+import pytest
+
+import iscsitrace
+from tests.support.agreement import false_cycles, false_pdus
+from tests.support.capture_file import Record, cut, read_records, thin, write_pcap
+from tests.support.conversation import Capture
+from tests.support.pdu import SCSI_COMMAND
+from tests.support.recorded import as_built
+from tests.support.transport import Packet
+from tests.support.truth import SeenCycle, observe
+
+SAMPLES = FilePath(__file__).parents[2] / "samples"
+CAPTURES = sorted(SAMPLES.glob("*/capture.pcap*"))
+# the packets after a cut header tell what it was
+WHOLE = [file for file in CAPTURES if file.parent.name != "snaplen-128"]
+CUT_LOGIN = "header-and-data-digests"
+"""A cut login does not tell which digests are used: the first PDUs end before theirs."""
+DROPS = 25
+"""Packets of each capture that are dropped in turn, spread over it."""
+KNOWN_BYTES = 20
+"""What has to be captured of a header to name its task."""
+INSTANTS = (
+    "command_first_ns",
+    "command_last_ns",
+    "r2t_first_ns",
+    "data_first_ns",
+    "data_last_ns",
+    "data_acked_ns",
+    "status_ns",
+)
+NEXT = {"next_command_ns", "turnaround_ns", "period_ns"}
+ACKED = {"data_acked_ns", "ack_ns"}
+Key = tuple[int, int, int]
+
+
+def capture_id(file: FilePath) -> str:
+    return file.parent.name
+
+
+# --- one packet
+
+
+def rows(trace: iscsitrace.Trace, missing_frame: int | None = None) -> dict[Key, dict[str, Any]]:
+    """The cycles by port, frame and tag; frames as in the capture that has the missing one."""
+    ports = {row["connection"]: row["initiator_port"] for row in trace.connections.rows()}
+    found = {}
+    for row in trace.cycles.rows():
+        del row["cycle"], row["session"]
+        row["connection"] = ports[row["connection"]]
+        for name in [name for name in row if name.endswith("frame") and row[name] is not None]:
+            row[name] += missing_frame is not None and row[name] >= missing_frame
+        found[row["connection"], row["command_frame"], row["initiator_task_tag"]] = row
+    return found
+
+
+def carried(trace: iscsitrace.Trace) -> dict[int, set[Key]]:
+    """The commands of which each frame carried bytes, in whichever packet they came first."""
+    ports = {row["connection"]: row["initiator_port"] for row in trace.connections.rows()}
+    keys = {
+        row["cycle"]: (ports[row["connection"]], row["command_frame"], row["initiator_task_tag"])
+        for row in trace.cycles.rows()
+    }
+    of_stream: dict[tuple[int, bool], list[dict[str, Any]]] = {}
+    for row in trace.pdus.rows():
+        if row["cycle"] is not None:
+            of_stream.setdefault((row["connection"], bool(row["to_target"])), []).append(row)
+    found: dict[int, set[Key]] = {}
+    for packet in trace.segments.rows():
+        start = packet["stream_offset_bytes"]
+        end = start + packet["payload_bytes"]
+        own = found.setdefault(packet["frame"], set())
+        for pdu in of_stream.get((packet["connection"], bool(packet["to_target"])), []):
+            # header, data, padding and both digests
+            pdu_end = pdu["stream_offset_bytes"] + 48 + pdu["data_segment_length"] + 11
+            if pdu["stream_offset_bytes"] < end and start < pdu_end:
+                own.add(keys[pdu["cycle"]])
+    return found
+
+
+def unexplained(row: dict[str, Any], true: dict[str, Any], time_ns: int, commands: int) -> dict[str, tuple[Any, Any]]:
+    """What differs in a row without being in the packet: its ACK, the commands that it brought, or when they came."""
+    differs = {name: (true[name], value) for name, value in row.items() if value != true[name]}
+    if true["data_acked_ns"] == time_ns:
+        differs = {name: pair for name, pair in differs.items() if name not in ACKED}
+    if commands and row["queue_depth"] + commands == true["queue_depth"]:
+        differs = {name: pair for name, pair in differs.items() if name not in {"queue_depth", *NEXT}}
+    if commands and true["next_command_ns"] == time_ns and row["next_command_ns"] is None:
+        differs = {name: pair for name, pair in differs.items() if name not in NEXT}
+    return differs
+
+
+@pytest.mark.parametrize("file", WHOLE, ids=capture_id)
+def test_one_lost_packet_costs_its_own_commands_only(file: FilePath, tmp_path: FilePath) -> None:
+    whole = iscsitrace.read(file, tables=("cycles", "pdus", "segments"))
+    records, link_type = read_records(file)
+    true, of_frame = rows(whole), carried(whole)
+    for frame in range(1, len(records) + 1, max(1, len(records) // DROPS)):
+        thinned = write_pcap(tmp_path / "thin.pcap", records[: frame - 1] + records[frame:], link_type)
+        found = rows(iscsitrace.read(thinned), frame)
+        own = of_frame.get(frame, set())
+        assert true.keys() - found.keys() <= own, f"frame {frame}"
+        assert found.keys() <= true.keys(), f"frame {frame}"
+        commands = sum(command_frame == frame for _, command_frame, _ in own)
+        for key in found.keys() - own:
+            assert unexplained(found[key], true[key], records[frame - 1].time_ns, commands) == {}, f"frame {frame}"
+
+
+# --- more than that
+
+Change = Callable[[Sequence[Packet]], Sequence[Packet]]
+
+
+def doubled(packets: Sequence[Packet]) -> Sequence[Packet]:
+    """One packet in fifty is there twice."""
+    chance = random.Random(1)  # noqa: S311 (repeatable, not secret)
+    copies = [
+        replace(packet, is_copy=True, time_ns=packet.time_ns + chance.randrange(1, 2000) * 1000)
+        for packet in packets
+        if chance.random() < 0.02
+    ]
+    return sorted([*packets, *copies], key=lambda packet: packet.time_ns)
+
+
+def swapped(packets: Sequence[Packet]) -> Sequence[Packet]:
+    """One packet in fifty comes up to three places later."""
+    chance = random.Random(2)  # noqa: S311 (repeatable, not secret)
+    moved = list(packets)
+    place = 0
+    while place < len(moved) - 1:
+        if chance.random() < 0.02:
+            to = min(len(moved) - 1, place + chance.randrange(1, 4))
+            moved.insert(to, moved.pop(place))
+            place = to
+        place += 1
+    return [replace(packet, time_ns=then.time_ns) for packet, then in zip(moved, packets, strict=True)]
+
+
+CHANGES: dict[str, Change] = {
+    "snaplen 128": lambda packets: cut(packets, 128),
+    "snaplen 96": lambda packets: cut(packets, 96),
+    "drops 1 %": lambda packets: thin(packets, 0.01, 1),
+    "drops 5 %": lambda packets: thin(packets, 0.05, 1),
+    "drops 20 %": lambda packets: thin(packets, 0.2, 1),
+    "start late": lambda packets: packets[int(0.37 * len(packets)) :],
+    "stop early": lambda packets: packets[: len(packets) // 2],
+    "duplicates": doubled,
+    "reordering": swapped,
+    "all": lambda packets: swapped(doubled(cut(thin(packets, 0.05, 3), 128)[len(packets) // 10 :])),
+}
+
+
+def known_commands(cycles: Sequence[SeenCycle], header_bytes: int) -> Iterator[SeenCycle]:
+    """Those whose command's header was captured as far as that."""
+    for cycle in cycles:
+        command = next(pdu for pdu in cycle.pdus if pdu.pdu.opcode == SCSI_COMMAND)
+        if command.header_bytes >= header_bytes:
+            yield cycle
+
+
+def true_instants(capture: Capture) -> dict[int, SeenCycle]:
+    return {id(cycle.record): cycle for cycle in observe(capture, capture.packets).cycles}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("file", CAPTURES, ids=capture_id)
+def test_commands_of_a_damaged_capture(file: FilePath, change: str, tmp_path: FilePath) -> None:
+    whole = iscsitrace.read(file, tables=("pdus", "segments"))
+    records, link_type = read_records(file)
+    capture = as_built(whole, records)
+    packets = CHANGES[change](capture.packets)
+    damaged: list[Packet | Record] = [*packets]
+    trace = iscsitrace.read(write_pcap(tmp_path / "damaged.pcap", damaged, link_type), tables=("pdus",))
+    ports = {row["initiator_port"]: row["connection"] for row in whole.connections.rows()}
+    numbers = {row["connection"]: ports[row["initiator_port"]] for row in trace.connections.rows()}
+    found = {
+        (numbers[row["connection"]], row["command_frame"], row["initiator_task_tag"]): row
+        for row in trace.cycles.rows()
+    }
+    seen = observe(capture, packets)
+    true = true_instants(capture)
+    is_cut = change in ("snaplen 128", "snaplen 96", "all")
+    first_sure = 1 if is_cut and file.parent.name == CUT_LOGIN else 0
+    wanted = list(known_commands(seen.cycles, KNOWN_BYTES if is_cut else 48))
+    keys = [
+        (cycle.record.connection, cycle.columns["command_frame"], cycle.record.initiator_task_tag) for cycle in wanted
+    ]
+    # a single one can always be the first after a hole, where nothing tells yet what is a header
+    assert sum(key in found for key in keys) >= min(len(keys) - 1, 0.99 * len(keys))
+    for cycle, key in list(zip(wanted, keys, strict=True))[first_sure:]:
+        row = found.get(key)
+        if row is None or not row["is_complete"] or (row["has_capture_gap"] and change in ("reordering", "all")):
+            # where an ACK passes the tap before its data, the hole was given up
+            continue
+        for name in INSTANTS:
+            assert row[name] in (None, cycle.columns[name], true[id(cycle.record)].columns[name]), (key, name)
+    if not is_cut:
+        assert false_pdus(trace, seen, numbers) == []
+        assert false_cycles(trace, seen, numbers) == []
