@@ -64,7 +64,7 @@ def rows(trace: iscsitrace.Trace, missing_frame: int | None = None) -> dict[Key,
 
 
 def carried(trace: iscsitrace.Trace) -> dict[int, set[Key]]:
-    """The commands of which each frame carried bytes, in whichever packet they came first."""
+    """The commands of which each frame carried bytes, for the first time or again."""
     ports = {row["connection"]: row["initiator_port"] for row in trace.connections.rows()}
     keys = {
         row["cycle"]: (ports[row["connection"]], row["command_frame"], row["initiator_task_tag"])

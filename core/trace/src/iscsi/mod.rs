@@ -7,6 +7,7 @@
 //! login keys session    who talks to whom, with which parameters
 //! task        commands, data and statuses -> cycles (rows: cycle_row, pdu_row)
 //! exchange    everything that is not a SCSI command
+//! lost_statuses    whose statuses are missing from the capture
 //! assumption  what must come next, when its header was cut away
 //! spans       which cycle a byte of the stream belongs to
 //! context pdu digest_use continued_text    what these modules share
@@ -23,6 +24,7 @@ pub mod exchange;
 pub mod framer;
 pub mod keys;
 pub mod login;
+pub mod lost_statuses;
 pub mod pdu;
 mod pdu_row;
 pub mod session;

@@ -2,7 +2,7 @@
 //! timestamp.
 //!
 //! A hole in the stream begins with the first packet beyond it, its opener. Bytes of the hole that were sent after the
-//! opener are sent again; those that were sent before it were overtaken. The openers are found among the latest packets
+//! opener are retransmissions; those that were sent before it were overtaken. The openers are found among the latest packets
 //! that each brought the highest byte so far, so that a hole that is split keeps its own.
 
 use std::collections::VecDeque;

@@ -26,6 +26,7 @@ use super::digest_use::Digests;
 use super::exchange::Exchanges;
 use super::keys::Negotiation;
 use super::login::Login;
+use super::lost_statuses::LostStatuses;
 use super::pdu::{Pdu, Stamp};
 use super::pdu_row;
 use super::session::SessionEnd;
@@ -35,7 +36,6 @@ use super::task::Task;
 use crate::counters::Counter;
 use crate::tables::WriteStart;
 use kept_data::{WRITE_START_BYTES_MAX, begins_write};
-use lost_status::LostStatuses;
 
 /// Sequence numbers within this distance of the expected one fit.
 const NEAR: i32 = 1 << 14;

@@ -53,7 +53,7 @@ impl IscsiConnection {
             self.stat_sn.get_or_insert(stat_sn);
             return;
         }
-        self.note_stat_sn();
+        self.lost_statuses.is_next_unknown = false;
         let distance = self.stat_sn.map_or(0, |expected| stat_sn.distance(expected));
         if distance < 0 {
             context.counters.add(Counter::StatSnOutOfOrder, Some(self.number), frame);
