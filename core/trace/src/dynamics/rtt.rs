@@ -46,6 +46,8 @@ pub struct RttSamples {
     rtt_min_ns: Option<i64>,
     /// The smallest samples of cumulative ACKs, in order.
     least_ns: [Option<i64>; LEAST_KEPT],
+    /// That of the handshake: later ACKs may all have waited for a host's answer.
+    handshake_ns: Option<i64>,
     /// The percentile at the last update.
     low_ns: Option<i64>,
     /// Packets of the direction with payload, and those that were overtaken before the tap.
@@ -72,6 +74,7 @@ impl RttSamples {
             ambiguous_until: i64::MIN,
             rtt_min_ns: None,
             least_ns: [None; LEAST_KEPT],
+            handshake_ns: None,
             low_ns: None,
             packet_count: 0,
             reordered_count: 0,
@@ -86,7 +89,11 @@ impl RttSamples {
     /// overtake each other.
     pub fn path_ns(&self, has_reordered_acks: bool) -> Option<i64> {
         let least_ns = self.rtt_min_ns?;
-        let robust_ns = if has_reordered_acks { self.low_ns } else { self.least_ns[LEAST_KEPT - 1] };
+        let robust_ns = match (self.least_ns[LEAST_KEPT - 1], self.handshake_ns) {
+            _ if has_reordered_acks => self.low_ns,
+            (Some(third_ns), Some(handshake_ns)) => Some(third_ns.min(handshake_ns)),
+            (third_ns, _) => third_ns,
+        };
         let is_outlier = |robust_ns: &i64| least_ns < robust_ns / 4 * OUTLIER_QUARTERS;
         Some(robust_ns.filter(is_outlier).filter(|_| self.sizes.count() >= OUTLIERS_FROM).unwrap_or(least_ns))
     }
@@ -165,6 +172,7 @@ impl RttSamples {
             let rtt_ns = seen.time_ns.saturating_sub(syn_ns);
             self.sample(rtt_ns, seen, true, rows);
             self.note_least(rtt_ns);
+            self.handshake_ns = Some(rtt_ns).filter(|rtt_ns| *rtt_ns >= 0);
         }
     }
 

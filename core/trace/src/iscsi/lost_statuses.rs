@@ -4,8 +4,8 @@ use iscsitrace_wire::serial::SerialNumber;
 
 use super::exchange::Key;
 
-/// Missing statuses whose tasks are unknown, at most; of more the oldest are forgotten.
-const LOST_MAX: usize = 64;
+/// Missing statuses whose tasks are unknown, at most; of more the oldest are forgotten. Each status looks at all of them.
+const LOST_MAX: usize = 8;
 /// A longer jump of StatSN is another sequence.
 const JUMP_MAX: i32 = 1 << 14;
 
@@ -134,9 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn of_more_than_64_the_oldest_are_forgotten() {
+    fn of_more_than_eight_the_oldest_are_forgotten() {
         let mut statuses = LostStatuses::default();
-        (0..65).for_each(|tag| statuses.push(lost(1, &[tag], &[])));
-        assert!(!statuses.may_be_of(0) && statuses.may_be_of(1) && statuses.may_be_of(64));
+        (0..9).for_each(|tag| statuses.push(lost(1, &[tag], &[])));
+        assert!(!statuses.may_be_of(0) && statuses.may_be_of(1) && statuses.may_be_of(8));
     }
 }

@@ -79,6 +79,17 @@ fn two_packets_that_were_faster_than_the_path_do_not_set_its_rtt() {
 }
 
 #[test]
+fn the_handshake_is_no_outlier() {
+    // its RTT is 20 ms; all others waited for the answer of a host
+    let mut talk = Conversation::begin();
+    for number in 1..=30 {
+        talk.data((number * 1000) * MS, 1);
+        talk.ack((number * 1000 + 200) * MS, number, &[]);
+    }
+    assert_eq!(talk.finish().senders.rtt_path_ns[0], 20 * MS);
+}
+
+#[test]
 fn the_smoothed_rtt_moves_an_eighth_towards_each_sample() {
     let mut talk = Conversation::begin();
     talk.data(100 * MS, 1);

@@ -8,7 +8,7 @@ use crate::iscsi::context::Context;
 use crate::iscsi::lost_statuses::Lost;
 
 /// Among more open tasks nothing is looked for.
-const OPEN_MAX: usize = 1024;
+const OPEN_MAX: usize = 256;
 
 impl IscsiConnection {
     /// Bytes are missing from the capture.

@@ -179,7 +179,9 @@ impl IscsiConnection {
             Opcode::AsyncMessage => self.exchanges.asynchronous(pdu, self.number, context),
             Opcode::SnackRequest => self.exchanges.snack(pdu, self.number, context),
         }
-        self.end_lost_tasks(context);
+        if !opcode.is_initiator() && (opcode != Opcode::DataIn || bhs.has_status() == Some(true)) {
+            self.end_lost_tasks(context);
+        }
         self.note_next(bhs, opcode, &context.tables.cycles);
         if let Some(cycle) = cycle {
             let is_data =
