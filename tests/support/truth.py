@@ -14,6 +14,17 @@ from tests.support.conversation import Capture, TaskRecord
 from tests.support.pdu import DATA_IN, DATA_OUT, R2T, SCSI_COMMAND, SCSI_RESPONSE, Pdu
 from tests.support.transport import ACK, Packet
 
+INSTANTS = (
+    "command_first_ns",
+    "command_last_ns",
+    "r2t_first_ns",
+    "data_first_ns",
+    "data_last_ns",
+    "data_acked_ns",
+    "status_ns",
+)
+"""The instants of a cycle."""
+
 
 @dataclass(frozen=True)
 class _Region:

@@ -11,17 +11,9 @@ from pathlib import Path
 import pytest
 
 import iscsitrace
+from tests.support.truth import INSTANTS
 
 SAMPLES = Path(__file__).parents[2] / "samples"
-INSTANTS = [
-    "command_first_ns",
-    "command_last_ns",
-    "r2t_first_ns",
-    "data_first_ns",
-    "data_last_ns",
-    "data_acked_ns",
-    "status_ns",
-]
 # one connection each, reads and writes, with and without digests, losses and login
 NAMES = [
     "header-and-data-digests",

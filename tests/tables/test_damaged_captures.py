@@ -17,7 +17,7 @@ from tests.support.conversation import Capture
 from tests.support.pdu import SCSI_COMMAND
 from tests.support.recorded import as_built
 from tests.support.transport import Packet
-from tests.support.truth import SeenCycle, observe
+from tests.support.truth import INSTANTS, SeenCycle, observe
 
 SAMPLES = FilePath(__file__).parents[2] / "samples"
 CAPTURES = sorted(SAMPLES.glob("*/capture.pcap*"))
@@ -29,15 +29,6 @@ DROPS = 25
 """Packets of each capture that are dropped in turn, spread over it."""
 KNOWN_BYTES = 20
 """What has to be captured of a header to name its task."""
-INSTANTS = (
-    "command_first_ns",
-    "command_last_ns",
-    "r2t_first_ns",
-    "data_first_ns",
-    "data_last_ns",
-    "data_acked_ns",
-    "status_ns",
-)
 NEXT = {"next_command_ns", "turnaround_ns", "period_ns"}
 ACKED = {"data_acked_ns", "ack_ns"}
 Key = tuple[int, int, int]

@@ -202,8 +202,6 @@ impl Half {
 
 #[cfg(test)]
 mod tests {
-    use iscsitrace_wire::frame::{Address, TcpFlags};
-
     use super::*;
 
     #[test]
@@ -229,21 +227,7 @@ mod tests {
     }
 
     fn segment(identification: Option<u16>) -> Segment<'static> {
-        Segment {
-            source: Address::v4([10, 0, 0, 1]),
-            destination: Address::v4([10, 0, 0, 2]),
-            source_port: 50_000,
-            destination_port: 3260,
-            sequence_number: 1,
-            acknowledgment_number: 1,
-            flags: TcpFlags(0x10),
-            window: 100,
-            options: &[],
-            payload: b"data",
-            payload_length: 4,
-            identification,
-            is_ip_length_zero: false,
-        }
+        crate::tcp::test_segment::segment(identification, &[])
     }
 
     #[test]

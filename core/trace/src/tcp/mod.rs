@@ -15,3 +15,5 @@ pub mod half;
 pub mod reassembly;
 pub mod send_order;
 pub mod table;
+#[cfg(test)]
+mod test_segment;

@@ -128,27 +128,8 @@ fn timestamp(options: &[u8]) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use iscsitrace_wire::frame::{Address, TcpFlags};
-
     use super::*;
-
-    fn segment(identification: Option<u16>, options: &[u8]) -> Segment<'_> {
-        Segment {
-            source: Address::v4([10, 0, 0, 1]),
-            destination: Address::v4([10, 0, 0, 2]),
-            source_port: 50_000,
-            destination_port: 3260,
-            sequence_number: 1,
-            acknowledgment_number: 1,
-            flags: TcpFlags(0x10),
-            window: 100,
-            options,
-            payload: b"data",
-            payload_length: 4,
-            identification,
-            is_ip_length_zero: false,
-        }
-    }
+    use crate::tcp::test_segment::segment;
 
     /// Packets of 10 bytes, one a millisecond, with these identifications.
     fn numbered(identifications: impl IntoIterator<Item = u16>) -> SendOrder {
