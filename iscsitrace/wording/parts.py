@@ -111,6 +111,16 @@ PARTS: Final = (
         "//",
     ),
     Part(
+        "send_buffer",
+        "send buffer",
+        "the send buffer is full",
+        "send-buffer-limited",
+        "waiting for room in the send buffer",
+        "B",
+        "#cfe3a4",
+        "\\\\",
+    ),
+    Part(
         "loss_recovery",
         "loss recovery",
         "waiting for retransmissions",

@@ -26,6 +26,7 @@ from bench.dynamics import (
     settings_of,
     simulated,
 )
+from iscsitrace.analysis.measures.budget import of_sessions
 from iscsitrace.tables.schema import TABLES as DECLARED
 from tests.support.lab import Truth, judge_run, needs_root
 from tests.support.recordings import captures_folder
@@ -202,6 +203,80 @@ def test_as_much_was_sent_again_as_the_kernels_count(file: Path, kernels: dict[s
         found = len(sent_again(trace, to_target=to_target)) + len(syns) - len(set(syns))
         if (file.name, side) not in UNSEEN:
             assert abs(found - count) <= max(2, 0.05 * count), side
+
+
+def timed() -> list[Any]:
+    """Recorded captures at the tap of a busy sender, and what its kernel says of its time."""
+    found = []
+    for file in sorted(captures_folder().glob("*.json")):
+        about = json.loads(file.read_text())
+        for sender, times in (about.get("sender_time_ms") or {}).items():
+            side = sender.split()[0]
+            names = [each["file"] for each in about["files"] if f".{side}.pcap" in each["file"]]
+            if not any(".target.pcap" in each["file"] for each in about["files"]) and side == "initiator":
+                names += [each["file"] for each in about["files"] if ".pcap" in each["file"]]
+            if times["busy"] >= 100:
+                found += [pytest.param(captures_folder() / name, sender, times, id=f"{name} {side}") for name in names]
+    return found
+
+
+@pytest.mark.parametrize(("file", "sender", "times"), timed())
+def test_a_receive_window_holds_a_sender_as_long_as_its_kernel_counts(
+    file: Path, sender: str, times: dict[str, int]
+) -> None:
+    side, addresses = sender.split()
+    port = int(addresses.split("-")[0 if side == "initiator" else 1].rpartition(":")[2])
+    trace = iscsitrace.read(file, tables=("senders",))
+    (connection,) = [row["connection"] for row in trace.connections.rows() if row["initiator_port"] == port]
+    (row,) = [
+        row
+        for row in trace.senders.rows()
+        if row["connection"] == connection and row["to_target"] == (side == "initiator")
+    ]
+    if row["rwnd_limited_ns"] is None:
+        assert row["is_window_scale_inferred"]
+        return
+    # both of the time that the kernel had something in flight; five points
+    assert abs(row["rwnd_limited_ns"] / 1e6 - times["rwnd_limited"]) <= 0.05 * times["busy"]
+
+
+@pytest.mark.skipif(not captures_folder().is_dir(), reason="the recorded captures are not there")
+def test_a_recorded_send_buffer_is_no_congestion_window() -> None:
+    trace = iscsitrace.read(captures_folder() / "08_read_small-wmem_64k_delay08ms.pcap.gz", tables=TABLES)
+    row = sender_row(trace, to_target=False)
+    # of 1760 ms with something in flight; the sender was never held by the receive window
+    assert row["sndbuf_limited_ns"] > 1_300_000_000
+    assert row["rwnd_limited_ns"] == 0
+    found = estimates(trace, to_target=False)
+    assert found.lasting_ns[found.is_valid].sum() < 0.1 * found.lasting_ns[found.owin_bytes > 0].sum()
+
+
+@pytest.mark.skipif(not captures_folder().is_dir(), reason="the recorded captures are not there")
+@pytest.mark.parametrize("tap", ["initiator", "target"])
+def test_without_the_handshake_a_receive_window_is_still_one(tap: str) -> None:
+    file = captures_folder() / f"08_read_rwnd-limited_64k_delay08ms.{tap}.pcap.gz"
+    whole = iscsitrace.read(file, tables=("senders", "budget", "segments"))
+    after_login_ns = sorted(whole.segments["time_ns"])[12]
+    late = iscsitrace.read(file, tables=("senders", "budget"), time_from_ns=after_login_ns)
+    assert sender_row(late, to_target=False)["is_window_scale_inferred"]
+    waited = [of_sessions(trace.budget)[0].parts_ns for trace in (whole, late)]
+    assert waited[0]["receive_window"] > 800_000_000
+    assert abs(waited[1]["receive_window"] - waited[0]["receive_window"]) < 0.05 * waited[0]["receive_window"]
+    assert abs(waited[1]["congestion_window"] - waited[0]["congestion_window"]) < 0.05 * waited[0]["receive_window"]
+
+
+@pytest.mark.skipif(not captures_folder().is_dir(), reason="the recorded captures are not there")
+@pytest.mark.parametrize("name", sorted(file.name for file in captures_folder().glob("*.pcap*")))
+def test_no_more_is_in_flight_than_the_receive_window_allows(name: str) -> None:
+    trace = iscsitrace.read(captures_folder() / name, tables=("window", "senders"))
+    window = trace.window
+    owin, rwnd = (np.ma.filled(np.ma.asarray(window[column]), 0) for column in ("owin_bytes", "rwnd_bytes"))
+    inferred = {
+        (row["connection"], row["to_target"]) for row in trace.senders.rows() if row["is_window_scale_inferred"]
+    }
+    keys = list(zip(window["connection"].tolist(), window["to_target"].tolist(), strict=True))
+    is_known = np.asarray([key not in inferred for key in keys], dtype=bool) & (rwnd > 0)
+    assert int(((owin > rwnd) & is_known).sum()) == 0
 
 
 @needs_root

@@ -91,8 +91,8 @@ def _window_small(case: Case) -> Observation | None:
     size = wording.about(row["rwnd_max_bytes"] or 0)
     if row["is_window_scale_inferred"]:
         text = (
-            f"the {_receiver(row)}'s receive window was full if it is at most {size}: the window scale was not "
-            "captured, so it may be larger"
+            f"the {_receiver(row)}'s receive window was full; it is at most {size}: the window scale was not captured, "
+            "but the sender stopped at that size again and again"
         )
     else:
         full = wording.time(row["window_full_ns"])
@@ -241,7 +241,10 @@ def _congestion_window_small(case: Case) -> Observation | None:
     waits, row = seen
     recoveries = _losses(subject)
     of_sender = (recoveries["connection"] == row["connection"]) & (recoveries["to_target"] == row["to_target"])
-    facts = f"with {wording.count(int(of_sender.sum()), 'loss', 'losses')}{_capacity(subject, row)}"
+    losses = int(of_sender.sum())
+    facts = f"with {wording.count(losses, 'loss', 'losses')}{_capacity(subject, row)}"
+    if not losses:
+        facts += "; without losses a full send buffer may look the same"
     return Observation(
         f"the {_sender(row)} was cwnd-limited, {facts}",
         subject.evidence(waits),
@@ -280,6 +283,40 @@ CONGESTION_WINDOW_SMALL: Final = Problem(
     observe=_congestion_window_small,
 )
 
+
+# --- send_buffer_small
+
+
+def _send_buffer(case: Case) -> Observation | None:
+    subject = case.subject
+    waits = subject.stretches("send_buffer")
+    row = _held(subject, waits, "sndbuf_limited_ns")
+    if row is None or not is_worth(subject, waits.total_ns):
+        return None
+    return Observation(
+        f"the {_sender(row)} was send-buffer-limited: its bytes in flight stopped at the same level, at most "
+        f"{wording.about(row['owin_max_bytes'])}, without losses, below the receive window{_capacity(subject, row)}",
+        subject.evidence(waits),
+        waits.total_ns,
+    )
+
+
+SEND_BUFFER_SMALL: Final = Problem(
+    name="send_buffer_small",
+    meaning="The sender has data, and both windows have room, but the bytes in flight stop at a flat level: the send "
+    "buffer of its socket is full. A congestion window would have grown (BBR's, which does not, looks the same).",
+    condition=f"`send_buffer` takes {WORTH}.",
+    evidence="The first packets after the three longest waits. The share is the time waited.",
+    explains=Explains("send_buffer"),
+    advice=(
+        Advice(
+            "On the sender (for reads: the target) set the third value of net.ipv4.tcp_wmem and net.core.wmem_max to "
+            "twice the bandwidth-delay product, and remove a fixed SO_SNDBUF of the target or initiator.",
+        ),
+        Advice(SHARE_PATH),
+    ),
+    observe=_send_buffer,
+)
 
 # --- loss
 
@@ -335,4 +372,11 @@ LOSS: Final = Problem(
     observe=_loss,
 )
 
-PROBLEMS: Final = (RECEIVE_WINDOW_SMALL, RECEIVER_STALLED, RESTART_AFTER_IDLE, CONGESTION_WINDOW_SMALL, LOSS)
+PROBLEMS: Final = (
+    RECEIVE_WINDOW_SMALL,
+    RECEIVER_STALLED,
+    RESTART_AFTER_IDLE,
+    CONGESTION_WINDOW_SMALL,
+    SEND_BUFFER_SMALL,
+    LOSS,
+)

@@ -105,6 +105,7 @@ LIMITERS = [
         "cwnd-limited",
         "waiting for the congestion window to open. The sender is the target, with 0 losses",
     ),
+    ("send_buffer", "send-buffer-limited", "waiting for room in the send buffer. The target was send-buffer-limited"),
     ("loss_recovery", "loss-limited", "recovery from packet loss. 0 losses"),
 ]
 

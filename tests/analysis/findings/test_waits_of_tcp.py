@@ -102,7 +102,7 @@ def test_a_zero_window_is_another_problem() -> None:
     unscaled = SENDER | {"rwnd_min_bytes": 501, "is_window_scale_inferred": True}
     found = held("receive_window").add("senders", **unscaled).found("receive_window_small")
     assert found
-    assert "the window scale was not captured, so it may be larger" in found.text
+    assert "the window scale was not captured, but the sender stopped at that size again" in found.text
 
 
 def test_the_reported_window_is_that_of_the_waiting_data() -> None:
@@ -123,6 +123,17 @@ def test_a_small_congestion_window_and_one_reset_after_idle() -> None:
     assert found.text == "the target's TCP went back to slow start 4 times after idle periods"
     assert "net.ipv4.tcp_slow_start_after_idle" in " ".join(found.advice)
     assert names(held("congestion_window", 0.04).add("senders", **SENDER, restart_after_idle_count=9)) == set()
+
+
+def test_a_full_send_buffer() -> None:
+    story = held("send_buffer").add("senders", **SENDER, owin_max_bytes=64 << 10)
+    found = story.found("send_buffer_small")
+    assert found
+    assert found.text == (
+        "the target was send-buffer-limited: its bytes in flight stopped at the same level, at most 64 KiB, without "
+        "losses, below the receive window; the bandwidth-delay product is 625 KiB (40.0 MB/s x 16.0 ms)"
+    )
+    assert names(held("send_buffer", 0.04).add("senders", **SENDER)) == set()
 
 
 def test_losses_and_their_recovery_time() -> None:

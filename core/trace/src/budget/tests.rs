@@ -45,9 +45,12 @@ fn read(start_ns: i64, status_ns: i64) -> CycleRow {
     }
 }
 
+/// Codes of parts: UNKNOWN is the last.
+const PARTS: usize = part::UNKNOWN as usize + 1;
+
 /// Sums by part of the connection's rows (or of the session's).
-fn sums(tables: &Tables, connection: u32) -> [i64; 10] {
-    let mut sums = [0; 10];
+fn sums(tables: &Tables, connection: u32) -> [i64; PARTS] {
+    let mut sums = [0; PARTS];
     let budget = &tables.budget;
     for row in 0..budget.part.len() {
         if budget.connection[row] == connection {
@@ -58,7 +61,7 @@ fn sums(tables: &Tables, connection: u32) -> [i64; 10] {
 }
 
 fn expect(tables: &Tables, expected: &[(u8, i64)]) {
-    let mut all = [0; 10];
+    let mut all = [0; PARTS];
     expected.iter().for_each(|&(part, ns)| all[usize::from(part)] = ns);
     assert_eq!(sums(tables, 0), all);
 }
@@ -232,7 +235,7 @@ proptest! {
             for now_ns in budget.time_first_ns[row]..reached_ns {
                 let is_in = |&(from_ns, to_ns): &(i64, i64)| from_ns <= now_ns && now_ns < to_ns;
                 let is_busy = line_busy.iter().any(is_in);
-                let strongest = [part::UNKNOWN, part::LOSS_RECOVERY, part::RECEIVE_WINDOW, part::CONGESTION_WINDOW, part::ACK_WAIT]
+                let strongest = [part::UNKNOWN, part::LOSS_RECOVERY, part::RECEIVE_WINDOW, part::CONGESTION_WINDOW, part::SEND_BUFFER, part::ACK_WAIT]
                     .into_iter()
                     .find(|&part| limited.iter().any(|limited| limited.part == part && is_in(&(limited.from_ns, limited.to_ns))));
                 let is_outstanding = spans.iter().any(is_in);
@@ -270,7 +273,7 @@ proptest! {
         let mut edges: Vec<i64> = cuts.into_iter().filter(|cut| (start_ns..end_ns).contains(cut)).collect();
         edges.extend([start_ns - 10, end_ns]);
         edges.sort_unstable();
-        let mut found = [0; 10];
+        let mut found = [0; PARTS];
         for pair in edges.windows(2) {
             let (from_ns, to_ns) = (pair[0], pair[1]);
             let begun: FxHashMap<u32, u32> = (from_ns >= start_ns).then_some((0, 0)).into_iter().collect();

@@ -143,6 +143,12 @@ impl Acknowledgments {
         self.take_oldest().map(|(waiting, blocks)| (waiting, answer_ns.min(time_ns), blocks))
     }
 
+    /// What the last ACK that passed the tap by then acknowledges, and its window, not scaled; if it still waits.
+    pub fn arrived_by(&self, time_ns: i64) -> Option<(i64, u16)> {
+        let count = self.waiting.partition_point(|ack| ack.time_ns <= time_ns);
+        count.checked_sub(1).and_then(|last| self.waiting.get(last)).map(|ack| (ack.acknowledged, ack.window))
+    }
+
     /// The oldest ACK, arrived or not, and its blocks.
     pub fn take_oldest(&mut self) -> Option<(Acknowledgment, Blocks)> {
         let waiting = self.waiting.pop_front()?;

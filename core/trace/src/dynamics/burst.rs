@@ -22,6 +22,8 @@ pub struct Burst {
     first_ack_ns: i64,
     last_ack_ns: i64,
     last_ns: Option<i64>,
+    /// Time of its first packet.
+    begun_ns: i64,
     /// Usual time between packets of a burst.
     spacing_ns: i64,
 }
@@ -53,7 +55,8 @@ impl Burst {
     /// `stop`.
     #[inline]
     pub fn begin(&mut self, seen: &Observation, delays: Delays) -> Option<Between> {
-        let since_ns = seen.time_ns.saturating_sub(self.last_ns.unwrap_or(seen.time_ns)).max(0);
+        let stopped_ns = self.last_ns.unwrap_or(seen.time_ns);
+        let since_ns = seen.time_ns.saturating_sub(stopped_ns).max(0);
         self.last_ns = Some(seen.time_ns);
         if !self.between.has_ack && !self.between.has_request {
             if since_ns < SPACING_MAX_NS {
@@ -62,6 +65,8 @@ impl Burst {
             return None;
         }
         Some(Between {
+            stopped_ns,
+            begun_ns: std::mem::replace(&mut self.begun_ns, seen.time_ns),
             answer_ns: seen.time_ns.saturating_sub(self.first_ack_ns).max(0),
             is_long_pause: since_ns >= delays.to_sender_ns / LONG_PARTS,
             is_pause: since_ns >= SPACINGS * self.spacing_ns,

@@ -17,7 +17,11 @@ pub struct Stop {
     pub pipe: i64,
     /// Whether it ended within a PDU.
     pub is_within_pdu: bool,
-    /// Whether the receiver's window had no room for a segment.
+    /// Bytes that the PDU lacked: 0 if their number is unknown, none between PDUs and where PDUs are unknown.
+    pub left: Option<i64>,
+    /// Bytes that the receiver's window had room for; none if the window is unknown.
+    pub room: Option<i64>,
+    /// Whether that can have been too little.
     pub is_window_limited: bool,
     /// Whether a recovery was in progress: the window then follows the pipe (RFC 6937).
     pub is_in_recovery: bool,
@@ -30,6 +34,10 @@ pub struct Between {
     pub has_ack: bool,
     /// Whether a packet arrived that may be a request.
     pub has_request: bool,
+    /// Time of the first packet of the burst,
+    pub begun_ns: i64,
+    /// and of its last.
+    pub stopped_ns: i64,
     /// Time from the first ACK to the answer.
     pub answer_ns: i64,
     /// Time from the last ACK before the stop to the first after it.
@@ -42,8 +50,21 @@ pub struct Between {
     pub is_new: bool,
 }
 
-/// After so many rounds without growth, a level is not the congestion window, which would have grown.
+impl Between {
+    /// Whether the sender had more to send at the stop.
+    pub fn has_more(&self, stop: &Stop) -> bool {
+        stop.is_within_pdu || (self.is_new && !self.has_request)
+    }
+}
+
+/// After so many rounds without growth before any loss, a level is not the congestion window, which would have grown: by
+/// at least half a segment a round (CUBIC's Reno-friendly region, RFC 9438 section 4.3). It is the send buffer's.
 const LEVEL_ROUNDS_MAX: u32 = 12;
+/// A round counts if its peak was a stop with so many segments left of the PDU: all of a command or burst that is in
+/// flight is a level, too.
+const LEVEL_LEFT_MIN: i64 = 3;
+/// How much fits into a send buffer varies by this part.
+const LEVEL_PARTS: i64 = 8;
 
 /// A window that grows by more than this part in a round is only accepted if the sender paused and had answered every
 /// ACK: a slow sender, or a queue before the tap, hides the growth.
@@ -52,6 +73,13 @@ const GROWTH_PARTS: i64 = 8;
 const INITIAL_SEGMENTS: i64 = 10;
 /// Weight of a sample in the usual answer time: one part in this many.
 const SMOOTHING: i64 = 8;
+
+/// A round that ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Round {
+    /// Whether more was in flight than in all rounds before.
+    pub begins_level: bool,
+}
 
 /// The estimate for one sender.
 #[derive(Debug, Default)]
@@ -68,9 +96,13 @@ pub struct CongestionWindow {
     level: i64,
     level_rounds: u32,
     is_level_judged: bool,
+    /// Where it began, and whether the current round stopped at its peak with enough left.
+    level_first: i64,
+    has_level_stop: bool,
     has_reduced: bool,
-    /// A level that something else than the congestion window caused.
+    /// The level of a full send buffer, and whether the sender reaches it at present.
     ceiling: Option<i64>,
+    is_at_ceiling: bool,
     /// The largest estimate since the last possible reduction: the window does not shrink without a reason.
     shown: i64,
     estimate: Option<i64>,
@@ -99,16 +131,15 @@ impl CongestionWindow {
         if between.has_ack && between.answer_ns <= patience_ns {
             self.answer_ns += (between.answer_ns - self.answer_ns) / SMOOTHING;
         }
-        let has_more = stop.is_within_pdu || (between.is_new && !between.has_request);
         let is_held = between.has_ack
-            && has_more
+            && between.has_more(&stop)
+            && stop.left.is_none_or(|left| left == 0 || left >= 2 * segment)
             && between.is_pause
             && between.answer_ns <= patience_ns
             && !stop.is_window_limited
-            && !self.is_window_full.contains(&true)
-            && stop.pipe > 0
-            && self.ceiling.is_none_or(|ceiling| (stop.pipe - ceiling).abs() > segment);
-        if !is_held {
+            && !self.is_window_full()
+            && stop.pipe > 0;
+        if !is_held || self.is_buffer(stop.pipe, segment) {
             return None;
         }
         if stop.is_in_recovery {
@@ -116,6 +147,9 @@ impl CongestionWindow {
             return self.estimate;
         }
         self.is_level_judged = true;
+        self.has_level_stop &= stop.pipe <= self.peaks[0] + segment;
+        self.has_level_stop |=
+            stop.pipe >= self.peaks[0] - segment && stop.left.is_some_and(|left| left >= LEVEL_LEFT_MIN * segment);
         self.peaks[0] = self.peaks[0].max(stop.pipe);
         let estimate = self.peaks[0].max(self.peaks[1]);
         let least = if self.has_reduced { 0 } else { INITIAL_SEGMENTS * segment };
@@ -132,45 +166,71 @@ impl CongestionWindow {
         Some(estimate)
     }
 
+    /// Whether the receiver's window was full in this round or the one before.
+    pub fn is_window_full(&self) -> bool {
+        self.is_window_full.contains(&true)
+    }
+
     /// Notes that the receiver's window is full.
     pub fn fill_window(&mut self) {
         self.is_window_full[0] = true;
     }
 
-    /// Notes an ACK up to `una`, with bytes sent up to `sent`. True if a round ended.
-    pub fn acknowledge(&mut self, una: i64, sent: i64, segment: i64) -> bool {
-        if una < self.round_end {
-            return false;
-        }
-        self.round_end = sent;
-        if self.is_level_judged && !self.has_reduced {
-            self.note_level(segment);
-        }
-        self.is_level_judged = false;
-        self.peaks = [0, self.peaks[0], self.peaks[1]];
-        self.is_window_full = [false, self.is_window_full[0]];
-        true
+    /// Whether the full send buffer holds the sender at present.
+    pub fn is_at_ceiling(&self) -> bool {
+        self.is_at_ceiling
     }
 
-    fn note_level(&mut self, segment: i64) {
+    /// Whether the send buffer caused a stop. The congestion window is larger then, until something reduces it.
+    fn is_buffer(&mut self, pipe: i64, segment: i64) -> bool {
+        match self.ceiling {
+            Some(ceiling) if pipe > ceiling + segment => (self.ceiling, self.is_at_ceiling) = (None, false),
+            Some(ceiling) => self.is_at_ceiling |= pipe >= ceiling - segment,
+            None => {}
+        }
+        self.is_at_ceiling
+    }
+
+    /// Notes an ACK up to `una`, with bytes sent up to `sent`: whether a round ended, and with it a level began.
+    pub fn acknowledge(&mut self, una: i64, sent: i64, segment: i64) -> Option<Round> {
+        if una < self.round_end {
+            return None;
+        }
+        self.round_end = sent;
+        let begins_level = self.is_level_judged && !self.has_reduced && self.begins_level(segment);
+        self.is_level_judged = false;
+        self.has_level_stop = false;
+        self.peaks = [0, self.peaks[0], self.peaks[1]];
+        self.is_window_full = [false, self.is_window_full[0]];
+        Some(Round { begins_level })
+    }
+
+    fn begins_level(&mut self, segment: i64) -> bool {
         let peak = self.peaks[0];
         if peak > self.level + segment / 2 {
             self.level = peak;
             self.level_rounds = 0;
-            return;
+            // how much fits into a send buffer varies a little: the same level
+            let begins = peak > self.level_first + self.level_first / LEVEL_PARTS;
+            if begins {
+                self.level_first = peak;
+            }
+            return begins;
         }
-        self.level_rounds += 1;
+        self.level_rounds += u32::from(peak >= self.level - segment && self.has_level_stop);
         if self.level_rounds >= LEVEL_ROUNDS_MAX {
-            self.ceiling = Some(self.level);
+            (self.ceiling, self.is_at_ceiling) = (Some(self.level), true);
         }
+        false
     }
 
     /// The window was reduced, or may have been: earlier observations no longer apply.
     pub fn reduce(&mut self) {
         self.peaks = [0; 3];
         self.shown = 0;
-        self.level = 0;
+        (self.level, self.level_first) = (0, 0);
         self.level_rounds = 0;
+        self.is_at_ceiling = false;
     }
 
     /// A loss: from now on a level can be CUBIC's plateau.
@@ -190,6 +250,8 @@ mod tests {
     const HELD: Between = Between {
         has_ack: true,
         has_request: false,
+        begun_ns: 0,
+        stopped_ns: 0,
         answer_ns: 0,
         calm_ns: 1000,
         is_pause: true,
@@ -201,6 +263,11 @@ mod tests {
         Stop { pipe: segments * SEGMENT, ..Stop::default() }
     }
 
+    /// The same, with more of a PDU to send.
+    fn deep(segments: i64) -> Stop {
+        Stop { is_within_pdu: true, left: Some(LEVEL_LEFT_MIN * SEGMENT), ..stop(segments) }
+    }
+
     /// Judges a stop at so many segments; the estimate in segments.
     fn judge(cwnd: &mut CongestionWindow, stop: Stop, between: Between) -> Option<i64> {
         cwnd.judge(stop, between, PATIENCE_NS, SEGMENT).map(|bytes| bytes / SEGMENT)
@@ -209,7 +276,7 @@ mod tests {
     /// The next round begins.
     fn round(cwnd: &mut CongestionWindow) {
         let end = cwnd.round_end;
-        assert!(cwnd.acknowledge(end, end + SEGMENT, SEGMENT));
+        assert!(cwnd.acknowledge(end, end + SEGMENT, SEGMENT).is_some());
     }
 
     #[test]
@@ -297,40 +364,97 @@ mod tests {
     #[test]
     fn a_round_ends_when_what_was_in_flight_is_acknowledged() {
         let mut cwnd = CongestionWindow::default();
-        assert!(cwnd.acknowledge(0, 5000, SEGMENT));
-        assert!(!cwnd.acknowledge(4999, 9000, SEGMENT));
-        assert!(cwnd.acknowledge(5000, 9000, SEGMENT));
-        assert!(!cwnd.acknowledge(8999, 9000, SEGMENT));
+        assert!(cwnd.acknowledge(0, 5000, SEGMENT).is_some());
+        assert!(cwnd.acknowledge(4999, 9000, SEGMENT).is_none());
+        assert!(cwnd.acknowledge(5000, 9000, SEGMENT).is_some());
+        assert!(cwnd.acknowledge(8999, 9000, SEGMENT).is_none());
+    }
+
+    /// The first round sets the level; later ones without growth count.
+    fn level(rounds: u32, stop: Stop) -> CongestionWindow {
+        let mut cwnd = CongestionWindow::default();
+        for number in 0..rounds {
+            // half a segment more is the same level
+            let more = if number == 5 { SEGMENT / 2 } else { 0 };
+            judge(&mut cwnd, Stop { pipe: stop.pipe + more, ..stop }, HELD);
+            round(&mut cwnd);
+        }
+        cwnd
     }
 
     #[test]
-    fn a_level_of_twelve_rounds_is_not_the_congestion_window() {
-        for (rounds, found) in [(12, Some(20)), (13, None)] {
-            let mut cwnd = CongestionWindow::default();
-            // the first round sets the level; half a segment more is the same level
-            for number in 0..rounds {
-                let more = if number == 5 { SEGMENT / 2 } else { 0 };
-                judge(&mut cwnd, Stop { pipe: 20 * SEGMENT + more, ..Stop::default() }, HELD);
-                round(&mut cwnd);
+    fn a_level_of_twelve_rounds_is_that_of_the_send_buffer() {
+        for (rounds, is_buffer) in [(12, false), (13, true)] {
+            let mut cwnd = level(rounds, deep(20));
+            assert_eq!(cwnd.is_at_ceiling(), is_buffer, "{rounds} rounds");
+            // while the buffer is full, the congestion window is larger than what is in flight
+            for segments in [20, 17, 21] {
+                let expected = (!is_buffer).then_some(segments.max(20));
+                assert_eq!(judge(&mut cwnd, deep(segments), HELD), expected, "{rounds} rounds");
             }
-            // later rounds without a stop say nothing
-            round(&mut cwnd);
-            round(&mut cwnd);
-            assert_eq!(judge(&mut cwnd, stop(20), HELD), found, "{rounds} rounds");
-            // a segment beyond the level is within its reach, more is not
-            assert_eq!(judge(&mut cwnd, stop(21), HELD), found.map(|_| 21));
-            assert_eq!(judge(&mut cwnd, stop(22), HELD), Some(22));
+            // more than a segment beyond it, the level was another one
+            assert_eq!(judge(&mut cwnd, deep(22), HELD), Some(22));
+            assert!(!cwnd.is_at_ceiling());
         }
+    }
+
+    #[test]
+    fn a_reduced_window_may_be_below_the_send_buffer_until_that_is_full_again() {
+        let mut cwnd = level(13, deep(20));
+        cwnd.reduce();
+        assert_eq!(judge(&mut cwnd, deep(12), HELD), Some(12));
+        assert_eq!(judge(&mut cwnd, deep(19), HELD), None);
+        assert_eq!(judge(&mut cwnd, deep(12), HELD), None);
+    }
+
+    #[test]
+    fn all_data_of_a_burst_in_flight_is_no_send_buffer() {
+        // two segments of the PDU are left: the most that can be in flight is near
+        let left = Some(LEVEL_LEFT_MIN * SEGMENT - 1);
+        assert!(!level(13, Stop { left, ..deep(20) }).is_at_ceiling());
+        assert!(!level(13, stop(20)).is_at_ceiling());
+        // after a loss a level can be CUBIC's plateau
+        let mut cwnd = CongestionWindow::default();
+        cwnd.lose();
+        for _ in 0..20 {
+            judge(&mut cwnd, deep(20), HELD);
+            round(&mut cwnd);
+        }
+        assert!(!cwnd.is_at_ceiling());
+    }
+
+    #[test]
+    fn a_level_that_varies_by_an_eighth_is_one() {
+        let mut cwnd = CongestionWindow::default();
+        let begins: Vec<_> = [16, 18, 19]
+            .into_iter()
+            .map(|segments| {
+                judge(&mut cwnd, deep(segments), HELD);
+                let end = cwnd.round_end;
+                cwnd.acknowledge(end, end + SEGMENT, SEGMENT).unwrap().begins_level
+            })
+            .collect();
+        assert_eq!(begins, [true, false, true]);
+    }
+
+    #[test]
+    fn a_stop_with_less_than_two_segments_left_is_not_judged() {
+        let judged = |left| judge(&mut CongestionWindow::default(), Stop { left, ..deep(20) }, HELD);
+        assert_eq!(judged(Some(2 * SEGMENT)), Some(20));
+        assert_eq!(judged(Some(2 * SEGMENT - 1)), None);
+        // how much is left is unknown
+        assert_eq!(judged(Some(0)), Some(20));
+        assert_eq!(judged(None), Some(20));
     }
 
     #[test]
     fn growth_starts_the_count_of_rounds_anew() {
         let mut cwnd = CongestionWindow::default();
         for number in 0..13 {
-            judge(&mut cwnd, stop(if number < 6 { 20 } else { 21 }), HELD);
+            judge(&mut cwnd, deep(if number < 6 { 20 } else { 21 }), HELD);
             round(&mut cwnd);
         }
-        assert_eq!(judge(&mut cwnd, stop(21), HELD), Some(21));
+        assert!(!cwnd.is_at_ceiling());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::observation::Observation;
 use super::scoreboard::Scoreboard;
 use super::sender_state::SenderState;
 use super::timeline::Limited;
+use super::window_scale::WindowScale;
 use crate::tables::{Flight, NULL_NS, SenderRow, budget_part as part};
 use crate::tcp::half::SegmentClass;
 
@@ -49,6 +50,7 @@ mod release {
 #[derive(Debug, Clone, Copy)]
 struct Previous {
     time_ns: i64,
+    length: u32,
     left_of_pdu: Option<u32>,
     /// What its sender knew to be acknowledged, and the end of the last short segment.
     acknowledged: i64,
@@ -67,6 +69,13 @@ struct Hole {
     frame: u64,
 }
 
+/// A wait for TCP; with the inferred window scale that it depends on, if it depends on one.
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    limited: Limited,
+    scale: Option<u8>,
+}
+
 /// A run of packets.
 #[derive(Debug)]
 struct Run {
@@ -80,7 +89,7 @@ pub struct Flights {
     connection: u32,
     is_from_client: bool,
     runs: Vec<Run>,
-    limited: Vec<Limited>,
+    limited: Vec<Wait>,
     is_still_limited: bool,
     unknown: Vec<Limited>,
     previous: Option<Previous>,
@@ -175,6 +184,7 @@ impl Flights {
         }
         self.previous = Some(Previous {
             time_ns: seen.time_ns,
+            length: seen.length,
             left_of_pdu: seen.left_of_pdu,
             acknowledged: self.highest.saturating_sub(sender.owin),
             small_end: self.small_end,
@@ -186,11 +196,18 @@ impl Flights {
     /// busy line takes precedence.
     fn limit(&mut self, seen: &Observation, gap_ns: i64, part: Option<u8>) {
         let (to_ns, frame) = (seen.time_ns, seen.frame);
+        let scale = self
+            .previous
+            .and_then(|previous| previous.sender.inferred_scale)
+            .filter(|_| part == Some(part::RECEIVE_WINDOW));
         match (self.limited.last_mut(), part) {
-            (Some(limited), Some(part)) if self.is_still_limited && limited.part == part => {
-                (limited.to_ns, limited.frame) = (to_ns, frame);
+            (Some(wait), Some(part)) if self.is_still_limited && wait.limited.part == part && wait.scale == scale => {
+                (wait.limited.to_ns, wait.limited.frame) = (to_ns, frame);
             }
-            (_, Some(part)) => self.limited.push(Limited { from_ns: to_ns.saturating_sub(gap_ns), to_ns, part, frame }),
+            (_, Some(part)) => {
+                let limited = Limited { from_ns: to_ns.saturating_sub(gap_ns), to_ns, part, frame };
+                self.limited.push(Wait { limited, scale });
+            }
             (_, None) => {}
         }
         self.is_still_limited = part.is_some();
@@ -238,8 +255,7 @@ impl Flights {
             _ => release::OWN_TIME,
         };
         let is_small = i64::from(seen.length) < segment_bytes;
-        let is_window_full =
-            !before.is_rwnd_inferred && before.rwnd.is_some_and(|rwnd| rwnd - before.owin < segment_bytes);
+        let is_window_full = before.is_window_full;
         // what the sender can have known: the minimum RTT may belong to a packet that was answered late
         let known = self.highest.max(seen.end()).saturating_sub(sender.owin);
         let known =
@@ -260,9 +276,12 @@ impl Flights {
             // since the sender could have continued
             let late_ns = ack.map_or(row.pause_ns, |ack| seen.time_ns.saturating_sub(ack.answer_ns));
             let probe_ns = PROBE_MIN_NS.max(rtt_ns.saturating_mul(2));
+            // nothing was sent in between that the network could lose: the host paused
+            let segments = (i64::from(previous.length) - 1) / segment_bytes.max(1) + 1;
+            let is_next = seen.steps.is_some_and(|steps| (1..=segments).contains(&i64::from(steps)));
             if is_window_full {
                 Some(part::RECEIVE_WINDOW)
-            } else if late_ns >= TIMER_MIN_NS || (self.has_loss && late_ns >= probe_ns) {
+            } else if !is_next && (late_ns >= TIMER_MIN_NS || (self.has_loss && late_ns >= probe_ns)) {
                 Some(part::LOSS_RECOVERY)
             } else if before.owin > 0 && (is_filled || is_answer && (is_released || is_small && is_all_acknowledged)) {
                 Some(part::ACK_WAIT)
@@ -382,10 +401,10 @@ impl Flights {
     /// Removes spans from before, except the last of each kind, which may continue.
     pub fn forget(&mut self, before_ns: i64) {
         self.runs.drain(..self.runs.len().saturating_sub(1));
-        for limited in [&mut self.limited, &mut self.unknown] {
-            let count = limited.iter().take_while(|limited| limited.to_ns < before_ns).count();
-            limited.drain(..count.min(limited.len().saturating_sub(1)));
-        }
+        let count = self.limited.iter().take_while(|wait| wait.limited.to_ns < before_ns).count();
+        self.limited.drain(..count.min(self.limited.len().saturating_sub(1)));
+        let count = self.unknown.iter().take_while(|limited| limited.to_ns < before_ns).count();
+        self.unknown.drain(..count.min(self.unknown.len().saturating_sub(1)));
         self.seen.forget(before_ns);
         self.acknowledged.forget(before_ns);
     }
@@ -407,9 +426,15 @@ impl Flights {
         })
     }
 
-    /// When the sender was limited, and when the cause is unknown.
-    pub fn limited(&self) -> impl Iterator<Item = Limited> + '_ {
-        self.limited.iter().chain(&self.unknown).copied()
+    /// When the sender was limited, and when the cause is unknown. A window that seemed full was not if its inferred scale
+    /// has grown since; it may not have been if nothing proves the scale.
+    pub fn limited<'a>(&'a self, scale: &'a WindowScale) -> impl Iterator<Item = Limited> + 'a {
+        let judged = |wait: &Wait| match wait.scale {
+            Some(shift) if shift != scale.inferred() => Limited { part: part::CONGESTION_WINDOW, ..wait.limited },
+            Some(_) if !scale.is_proven() => Limited { part: part::UNKNOWN, ..wait.limited },
+            _ => wait.limited,
+        };
+        self.limited.iter().map(judged).chain(self.unknown.iter().copied())
     }
 
     /// Whether the bottleneck lies beyond the tap, so that the ACKs show its rate: they are slower than the data, and

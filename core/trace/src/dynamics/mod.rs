@@ -20,6 +20,7 @@ mod busy_line;
 pub mod congestion_window;
 pub mod flights;
 pub mod histogram;
+pub mod limits;
 pub mod observation;
 pub mod originals;
 mod pace;
@@ -29,6 +30,7 @@ mod rows;
 pub mod rtt;
 pub mod scoreboard;
 pub mod segment_size;
+pub mod send_buffer;
 pub mod sender;
 pub mod sender_state;
 pub mod short_segments;
@@ -46,6 +48,7 @@ use flights::Flights;
 use observation::Observation;
 pub use rows::Rows;
 use rtt::RttSamples;
+use send_buffer::Span;
 use sender::Sender;
 use sender_state::Delays;
 use timeline::{Limited, Timeline};
@@ -185,7 +188,11 @@ impl Dynamics {
             }),
             limited: [out, back]
                 .iter()
-                .flat_map(|&direction| self.flights[direction].limited())
+                .flat_map(|&direction| {
+                    let sender = &self.senders[direction];
+                    let limited = self.flights[direction].limited(sender.window_scale());
+                    limited.flat_map(|limited| by_send_buffer(limited, sender.send_buffer()))
+                })
                 .map(|limited| judged(limited, &needless))
                 .chain(lost.into_iter().map(|(span, _)| span))
                 .collect(),
@@ -208,9 +215,55 @@ fn recovery_spans(rows: &Rows) -> impl Iterator<Item = (Limited, bool)> + '_ {
     })
 }
 
+/// A wait of a sender, in pieces: for the send buffer where that was full and the congestion window seemed to be.
+fn by_send_buffer(limited: Limited, full: &[Span]) -> Vec<Limited> {
+    if limited.part != budget_part::CONGESTION_WINDOW {
+        return vec![limited];
+    }
+    let mut pieces = Vec::new();
+    let mut from_ns = limited.from_ns;
+    for span in full {
+        let until_ns = span.until.map_or(i64::MAX, |until| until.time_ns).min(limited.to_ns);
+        let since_ns = span.from.time_ns.max(from_ns);
+        if since_ns < until_ns {
+            pieces.push(Limited { from_ns, to_ns: since_ns, ..limited });
+            pieces.push(Limited { from_ns: since_ns, to_ns: until_ns, part: budget_part::SEND_BUFFER, ..limited });
+            from_ns = until_ns;
+        }
+    }
+    pieces.push(Limited { from_ns, ..limited });
+    pieces.retain(|piece| piece.from_ns < piece.to_ns || *piece == limited);
+    pieces
+}
+
 /// A wait of a sender: for the congestion window where it seemed to be for a loss, and nothing was lost.
 fn judged(limited: Limited, needless: &[Limited]) -> Limited {
     let is_needless = limited.part == budget_part::LOSS_RECOVERY
         && needless.iter().any(|span| span.from_ns <= limited.to_ns && limited.from_ns <= span.to_ns);
     Limited { part: if is_needless { budget_part::CONGESTION_WINDOW } else { limited.part }, ..limited }
+}
+
+#[cfg(test)]
+mod by_send_buffer_tests {
+    use super::*;
+    use send_buffer::Place;
+
+    #[test]
+    fn a_wait_for_the_congestion_window_is_cut_where_the_send_buffer_was_full() {
+        let part = budget_part::CONGESTION_WINDOW;
+        let wait = Limited { from_ns: 10, to_ns: 50, part, frame: 1 };
+        let at = |time_ns| Place { time_ns, row: 0 };
+        let full = [
+            Span { from: at(0), until: Some(at(15)) },
+            Span { from: at(20), until: Some(at(30)) },
+            Span { from: at(45), until: None },
+        ];
+        let pieces: Vec<_> =
+            by_send_buffer(wait, &full).into_iter().map(|piece| (piece.from_ns, piece.to_ns, piece.part)).collect();
+        let buffer = budget_part::SEND_BUFFER;
+        assert_eq!(pieces, [(10, 15, buffer), (15, 20, part), (20, 30, buffer), (30, 45, part), (45, 50, buffer)]);
+        assert_eq!(by_send_buffer(wait, &[]), [wait]);
+        let other = Limited { part: budget_part::RECEIVE_WINDOW, ..wait };
+        assert_eq!(by_send_buffer(other, &full), [other]);
+    }
 }

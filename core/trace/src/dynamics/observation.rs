@@ -33,6 +33,9 @@ pub struct Observation {
     pub window: u16,
     /// Window scale, if both SYNs were captured.
     pub window_scale: Option<u8>,
+    /// Steps of its sender's IP identification since the packet before: 1 if none was sent between them. None where the
+    /// sender does not number its packets in turn.
+    pub steps: Option<u16>,
     /// The smaller MSS of both SYNs, as far as they were captured.
     pub segment_max: Option<u16>,
     /// Whether both SYNs permitted SACK, if both were captured.

@@ -12,19 +12,23 @@
 //! In the time of the data at the tap, an ACK counts from the earliest time of its answer at the tap. Instants at the
 //! sender, in the table `window`, are half an RTT earlier.
 
+use std::ops::Range;
+
 use super::Rows;
 use super::acknowledgments::{Acknowledgment, Acknowledgments};
 use super::burst::Burst;
-use super::congestion_window::{CongestionWindow, Stop};
+use super::congestion_window::{Between, CongestionWindow, Round, Stop};
+use super::limits::{Cause as Limit, Limits};
 use super::observation::Observation;
 use super::originals::Originals;
 use super::recovery::{self, Recovery, Sign};
 use super::retransmission::{self, Cause, Circumstances, Remembered};
 use super::scoreboard::Scoreboard;
 use super::segment_size::SegmentSize;
+use super::send_buffer::{Place, SendBuffer, Span};
 use super::sender_state::{Delays, LastAck, SenderState};
 use super::short_segments::ShortSegments;
-use super::window_scale::WindowScale;
+use super::window_scale::{WINDOW_PARTS, WindowScale};
 use super::window_time::WindowTime;
 use crate::tables::{Columns, NULL_NS, Sack, SenderRow, Window, Windows};
 use crate::tcp::half::SegmentClass;
@@ -39,9 +43,16 @@ const RESTART_NUMERATOR: i64 = 3;
 const RESTART_DENOMINATOR: i64 = 4;
 /// Duplicate ACKs, or SACKed segments, that show a loss (RFC 5681, section 3.2; RFC 6675, section 4).
 const DUPLICATES: i64 = 3;
-/// Bytes in flight within this part of the receiver's window and two segments may be limited by it: what the sender
-/// knew of the window, and when, is not known to the segment.
-const WINDOW_PARTS: i64 = 16;
+
+/// An estimate of the congestion window that the next burst may contradict: its rows, and the pipe and what was
+/// acknowledged at its stop.
+#[derive(Debug, Default)]
+struct Found {
+    estimate: i64,
+    rows: Range<usize>,
+    pipe: i64,
+    una: i64,
+}
 
 /// The sender of one direction.
 #[derive(Debug, Default)]
@@ -62,11 +73,16 @@ pub struct Sender {
     windows: Windows,
     short: ShortSegments,
     burst: Burst,
+    limits: Limits,
+    buffer: SendBuffer,
+    /// The window field of the last ACK that arrived.
     last_window: u16,
-    last_acknowledged: i64,
     /// Rows of `windows` at the start of the burst, and after its last packet.
     burst_row: usize,
     stop_row: usize,
+    /// What was acknowledged then.
+    una_at_stop: i64,
+    found: Option<Found>,
     /// Time of the last progress, and whether that ended a recovery.
     advanced_ns: i64,
     recovered_ns: Option<i64>,
@@ -136,24 +152,43 @@ impl Sender {
         }
         let is_within_pdu =
             if seen.end() > self.board.sent() { seen.is_within_pdu() } else { self.burst.stop.is_within_pdu };
-        self.board.send(seen.end());
         let shift = self.scale.inferred();
-        if self.scale.note_outstanding(seen.end() - self.last_acknowledged, self.last_window, seen.length) {
-            self.widen(shift);
+        if self.scale.is_inferred() {
+            let latest = self.acks.arrived_by(seen.time_ns.saturating_sub(delays.to_sender_ns));
+            let (acknowledged, window) = latest.unwrap_or((self.board.una(), self.last_window));
+            let outstanding = seen.end() - acknowledged;
+            // a later ACK may have been faster than the path
+            let is_exact = delays.to_sender_ns == 0;
+            let least = if is_exact { outstanding } else { outstanding - outstanding / WINDOW_PARTS };
+            if self.scale.note_outstanding(least, window, seen.length) {
+                self.widen(shift);
+            }
         }
+        // bytes beyond the window show that a later ACK had arrived
+        while !self.scale.is_inferred()
+            && self.state.rwnd.is_some_and(|window| seen.end() - self.board.una() > window)
+            && let Some((ack, blocks)) = self.acks.take_oldest()
+        {
+            self.take(&ack, seen.time_ns, &blocks, delays, rows);
+        }
+        self.board.send(seen.end());
         self.settle(seen.frame, seen.time_ns.saturating_sub(delays.to_sender_ns / 2), rows);
         let segment = self.size.bytes();
         let room = self.state.rwnd.map(|window| (window - self.state.owin, window));
         self.burst.stop = Stop {
             pipe: self.state.pipe + self.short.missing_bytes(),
+            room: room.map(|(room, _)| room),
             is_within_pdu,
+            left: seen.left_of_pdu.map(i64::from),
             is_in_recovery: self.state.is_in_recovery,
             is_window_limited: room.is_some_and(|(room, window)| room < 2 * segment + window / WINDOW_PARTS),
         };
         if room.is_some_and(|(room, _)| room < segment) {
             self.cwnd.fill_window();
         }
+        self.state.is_window_full = room.is_some_and(|(room, _)| room < 2 * segment) && self.cwnd.is_window_full();
         self.stop_row = self.windows.row_count();
+        self.una_at_stop = self.board.una();
         self.peak = self.peak.max(self.burst.stop.pipe);
     }
 
@@ -168,7 +203,6 @@ impl Sender {
             self.list_sacks(seen, acknowledged, rows);
         }
         self.times.note(i64::from(seen.window) << seen.window_scale.unwrap_or(0), seen.flags.is_syn());
-        (self.last_window, self.last_acknowledged) = (seen.window, acknowledged.max(self.last_acknowledged));
         self.acks.push(seen, acknowledged, delays.to_sender_ns);
         if self.acks.is_full()
             && let Some((ack, blocks)) = self.acks.take_oldest()
@@ -189,6 +223,7 @@ impl Sender {
         let before = self.state;
         let segment = self.size.bytes();
         let window = self.scale.bytes(ack);
+        self.last_window = ack.window;
         let una_before = self.board.una();
         let is_advance = ack.acknowledged > una_before;
         let has_news = self.take_blocks(ack, blocks, rows);
@@ -198,7 +233,9 @@ impl Sender {
             self.advanced_ns = answer_ns;
             self.is_probed = false;
             self.short.acknowledge(self.board.una());
-            self.cwnd.acknowledge(ack.acknowledged, self.board.sent(), segment);
+            if let Some(round) = self.cwnd.acknowledge(ack.acknowledged, self.board.sent(), segment) {
+                self.end_round(round, answer_ns);
+            }
         } else if ack.length == 0
             && ack.acknowledged == una_before
             && ack.block_count() == 0
@@ -231,7 +268,7 @@ impl Sender {
         let has_opened_window =
             !room(before.owin, before.rwnd) && room(self.board.owin(), Some(window)) && before.rwnd.is_some();
         self.state.rwnd = Some(window);
-        self.state.is_rwnd_inferred = self.scale.is_inferred();
+        self.state.inferred_scale = self.scale.is_inferred().then(|| self.scale.inferred());
         self.settle(ack.frame, answer_ns.saturating_sub(delays.to_sender_ns / 2), rows);
         self.state.last_ack = Some(LastAck { answer_ns, is_advance, has_opened_window, owin: self.state.owin });
     }
@@ -285,21 +322,31 @@ impl Sender {
     fn judge_burst(&mut self, seen: &Observation, delays: Delays) {
         let Some(between) = self.burst.begin(seen, delays) else { return };
         let patience_ns = delays.round_trip_ns / 2 + PATIENCE_MIN_NS;
-        let estimate = self.cwnd.judge(self.burst.stop, between, patience_ns, self.size.bytes());
+        let stop = self.burst.stop;
+        self.confirm();
+        let estimate = self.cwnd.judge(stop, between, patience_ns, self.size.bytes());
+        self.buffer.set(self.cwnd.is_at_ceiling(), self.place(seen.time_ns));
+        let limit = self.limit(&stop, &between, seen, patience_ns);
+        if limit == Some(Limit::ReceiveWindow) {
+            let (room, window) = (stop.room.unwrap_or(0), self.state.rwnd.unwrap_or(0));
+            self.scale.note_stop(-room, window, self.board.una(), self.board.sent());
+        }
+        self.limits.note(&between, seen.time_ns, limit, self.cwnd.is_at_ceiling());
         if let Some(estimate) = estimate {
-            // during a recovery and in slow start, an ACK changes the window
-            let until = if self.burst.stop.is_in_recovery || self.cwnd.is_growing() {
-                self.stop_row
+            // during a recovery and in slow start, an ACK changes the window; far from the sender, which packet answered
+            // which is not known
+            let rows = if self.cwnd.is_growing() && delays.to_sender_ns > 0 {
+                self.stop_row.saturating_sub(1)..self.stop_row
+            } else if stop.is_in_recovery || self.cwnd.is_growing() {
+                self.burst_row..self.stop_row
             } else {
-                self.windows.row_count()
+                self.burst_row..self.windows.row_count()
             };
-            let rows = self.burst_row..until;
-            for row in rows {
-                if let (Some(cwnd), Some(is_valid)) =
-                    (self.windows.cwnd_estimate_bytes.get_mut(row), self.windows.is_valid.get_mut(row))
-                {
-                    (*cwnd, *is_valid) = (estimate, true);
-                }
+            let found = Found { estimate, rows, pipe: stop.pipe, una: self.una_at_stop };
+            if stop.is_in_recovery {
+                self.show(&found);
+            } else {
+                self.found = Some(found);
             }
             if let Some(before) = self.before_pause.take()
                 && estimate * RESTART_DENOMINATOR <= before * RESTART_NUMERATOR
@@ -308,6 +355,55 @@ impl Sender {
             }
         }
         self.burst_row = self.windows.row_count();
+    }
+
+    /// A burst ended: shows the estimate of before, unless more was sent than the ACKs let out. Then the sender had paused,
+    /// and was not held by the congestion window.
+    fn confirm(&mut self) {
+        if let Some(found) = self.found.take()
+            && self.burst.stop.pipe <= found.pipe + (self.una_at_stop - found.una).max(0) + self.size.bytes()
+        {
+            self.show(&found);
+        }
+    }
+
+    /// An estimate holds in its rows.
+    fn show(&mut self, found: &Found) {
+        for row in found.rows.clone() {
+            if let (Some(cwnd), Some(is_valid)) =
+                (self.windows.cwnd_estimate_bytes.get_mut(row), self.windows.is_valid.get_mut(row))
+            {
+                (*cwnd, *is_valid) = (found.estimate, true);
+            }
+        }
+    }
+
+    /// What held the sender between a stop and the packet `seen`.
+    fn limit(&self, stop: &Stop, between: &Between, seen: &Observation, patience_ns: i64) -> Option<Limit> {
+        if !between.has_ack || !between.has_more(stop) {
+            return None;
+        }
+        // a super-segment is not sent in parts
+        if self.state.is_window_full || stop.room.is_some_and(|room| room < i64::from(seen.length)) {
+            Some(Limit::ReceiveWindow)
+        } else {
+            (between.answer_ns <= patience_ns).then_some(Limit::CongestionWindow)
+        }
+    }
+
+    /// A round ended: the level of the send buffer may have begun with it, or be known by now.
+    fn end_round(&mut self, round: Round, time_ns: i64) {
+        if round.begins_level {
+            self.limits.begin_level();
+        } else if self.cwnd.is_at_ceiling() && !self.buffer.is_full() {
+            self.limits.end_level();
+            self.buffer.find();
+        }
+        self.buffer.end_round(round.begins_level, self.place(time_ns));
+    }
+
+    fn place(&self, time_ns: i64) -> Place {
+        Place { time_ns, row: self.windows.row_count() }
     }
 
     /// After a pause a sender may restart with a small window (RFC 5681, section 4.1).
@@ -388,6 +484,7 @@ impl Sender {
         }
         self.state.rwnd = self.state.rwnd.map(|window| window << more);
         self.times.begin_anew();
+        self.limits.widen();
     }
 
     /// After a change: updates the state and the time of a full window, and adds a row.
@@ -421,7 +518,28 @@ impl Sender {
         while let Some((ack, blocks)) = self.acks.take_oldest() {
             self.take(&ack, ack.time_ns.saturating_add(delays.to_sender_ns), &blocks, delays, rows);
         }
+        self.confirm();
+        for span in self.buffer.spans() {
+            let until = span.until.map_or(usize::MAX, |until| until.row);
+            for row in span.from.row..until.min(self.windows.row_count()) {
+                if let (Some(cwnd), Some(is_valid)) =
+                    (self.windows.cwnd_estimate_bytes.get_mut(row), self.windows.is_valid.get_mut(row))
+                {
+                    (*cwnd, *is_valid) = (NULL_NS, false);
+                }
+            }
+        }
         rows.window.append(&mut self.windows);
+    }
+
+    /// When its send buffer held it.
+    pub fn send_buffer(&self) -> &[Span] {
+        self.buffer.spans()
+    }
+
+    /// The window scale, and whether a wait for the receiver's window is proven with it.
+    pub fn window_scale(&self) -> &WindowScale {
+        &self.scale
     }
 
     /// Maximum bytes in flight since the last call.
@@ -435,10 +553,16 @@ impl Sender {
         self.recovery.forget_rows(recoveries);
     }
 
+    /// Removes spans from before.
+    pub fn forget(&mut self, before_ns: i64) {
+        self.buffer.forget(before_ns);
+    }
+
     /// The row of the sender so far.
     pub fn describe(&self) -> SenderRow {
         let (least, largest) = self.times.extremes();
         let [fast, timeouts, probes, unknown] = self.counts;
+        let [window_ns, congestion_ns, buffer_ns] = self.limits.times_ns();
         let mut row = SenderRow {
             connection: self.connection,
             to_target: self.is_from_client,
@@ -448,6 +572,9 @@ impl Sender {
             rwnd_max_bytes: largest.map_or(NULL_NS, |window| window << self.scale.inferred()),
             window_full_ns: self.times.full_ns,
             zero_window_ns: self.times.zero_ns,
+            rwnd_limited_ns: if self.scale.is_proven() { window_ns } else { NULL_NS },
+            cwnd_limited_ns: congestion_ns,
+            sndbuf_limited_ns: buffer_ns,
             fast_retransmit_count: fast,
             timeout_count: timeouts,
             tail_probe_count: probes,

@@ -9,8 +9,11 @@ pub struct SenderState {
     pub pipe: i64,
     /// The advertised window, as the sender knew it.
     pub rwnd: Option<i64>,
-    /// Whether the window scale is inferred, so that the window may be larger.
-    pub is_rwnd_inferred: bool,
+    /// The window scale if it is inferred, so that the window may be larger.
+    pub inferred_scale: Option<u8>,
+    /// Whether the window has no room for a segment; or for no two, if it had none for one in the current round or the one
+    /// before: a sender may wait for room for several (Linux does, to send a super-segment).
+    pub is_window_full: bool,
     /// Whether a recovery is in progress.
     pub is_in_recovery: bool,
     /// The last ACK that reached the sender before the packet.

@@ -54,7 +54,10 @@ impl Dynamics {
             (count(&rows.retransmissions.time_ns), count(&rows.recoveries.time_first_ns));
         rows.retransmissions.drop_first(retransmissions);
         rows.recoveries.drop_first(recoveries);
-        self.senders.iter_mut().for_each(|sender| sender.forget_rows(retransmissions, recoveries));
+        for sender in &mut self.senders {
+            sender.forget_rows(retransmissions, recoveries);
+            sender.forget(before_ns);
+        }
         self.flights.iter_mut().for_each(|flights| flights.forget(before_ns));
     }
 

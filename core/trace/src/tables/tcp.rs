@@ -218,6 +218,12 @@ table! {
         window_full_ns: i64 [ns];
         /// time with an advertised window of zero
         zero_window_ns: i64 [ns];
+        /// time with more to send than the receiver's window had room for; null where the scale of the window is not known
+        rwnd_limited_ns: i64 [ns] = null, "method 5";
+        /// time with more to send, held by the congestion window
+        cwnd_limited_ns: i64 [ns], "method 5";
+        /// time with more to send, held by a full send buffer
+        sndbuf_limited_ns: i64 [ns], "method 5";
         /// retransmissions after duplicate or selective ACKs
         fast_retransmit_count: u32 [packets], "RFC 5681 section 3.2";
         /// retransmission timeouts

@@ -61,8 +61,10 @@ pub mod budget_part {
     pub const RECEIVE_WINDOW: u8 = 6;
     /// The sender is cwnd-limited.
     pub const CONGESTION_WINDOW: u8 = 7;
+    /// The send buffer of the sender is full.
+    pub const SEND_BUFFER: u8 = 8;
     /// Recovery from a loss.
-    pub const LOSS_RECOVERY: u8 = 8;
+    pub const LOSS_RECOVERY: u8 = 9;
     /// The capture does not show the cause.
-    pub const UNKNOWN: u8 = 9;
+    pub const UNKNOWN: u8 = 10;
 }

@@ -47,6 +47,9 @@ pub struct SendOrder {
     /// Identifications that followed the one before, and those that did not.
     steps: u32,
     jumps: u32,
+    /// That of the latest packet of any kind, and its steps since the one before.
+    latest: Option<u16>,
+    since: Option<u16>,
 }
 
 impl SendOrder {
@@ -66,6 +69,18 @@ impl SendOrder {
             self.packets.pop_front();
         }
         self.packets.push_back(Packet { end, time_ns, timestamp: timestamp(segment.options), identification });
+    }
+
+    /// Notes a packet of any kind.
+    #[inline]
+    pub fn step(&mut self, segment: &Segment<'_>) {
+        let before = std::mem::replace(&mut self.latest, segment.identification);
+        self.since = before.zip(segment.identification).map(|(before, now)| now.wrapping_sub(before));
+    }
+
+    /// The steps of the identification between the latest two packets; none where they are not numbered in turn.
+    pub fn steps(&self) -> Option<u16> {
+        self.since.filter(|_| self.are_in_turn())
     }
 
     /// When a packet from `offset` on was sent, by the numbers of the packets alone.

@@ -43,6 +43,7 @@ fn any_observation() -> impl Strategy<Value = Observation> {
                 acknowledged,
                 window,
                 window_scale,
+                steps: None,
                 segment_max: None,
                 is_sack_permitted: None,
                 timestamps,

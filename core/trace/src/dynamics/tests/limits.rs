@@ -3,6 +3,7 @@
 use super::*;
 use crate::dynamics::flights::Flights;
 use crate::dynamics::sender_state::{LastAck, SenderState};
+use crate::dynamics::window_scale::WindowScale;
 
 const ACKNOWLEDGMENT: u8 = 0;
 const WINDOW_UPDATE: u8 = 1;
@@ -46,7 +47,7 @@ impl Pause {
         flights.packet(&self.first, self.before, SEGMENT, AWAY_NS, 0);
         self.request_ns.into_iter().for_each(|time_ns| flights.request(time_ns, 0));
         flights.packet(&self.next, self.after, SEGMENT, AWAY_NS, 0);
-        let limited = flights.limited().next();
+        let limited = flights.limited(&WindowScale::default()).next();
         if let Some(limited) = limited {
             assert_eq!((limited.from_ns, limited.to_ns), (self.first.time_ns, self.next.time_ns));
         }
@@ -111,39 +112,62 @@ fn an_ack_that_opens_the_window_without_progress_is_a_window_update() {
 }
 
 #[test]
-fn a_window_without_room_for_a_segment_limits_unless_its_scale_is_inferred() {
-    for (rwnd, is_inferred, limited) in [
-        (5999, false, part::RECEIVE_WINDOW),
-        (6000, false, part::CONGESTION_WINDOW),
-        (5999, true, part::CONGESTION_WINDOW),
+fn a_full_window_limits_unless_nothing_proves_its_inferred_scale() {
+    for (is_window_full, inferred_scale, limited) in [
+        (true, None, part::RECEIVE_WINDOW),
+        (false, None, part::CONGESTION_WINDOW),
+        (true, Some(0), part::UNKNOWN),
+        // the scale has grown since: there was room
+        (true, Some(1), part::CONGESTION_WINDOW),
+        (false, Some(0), part::CONGESTION_WINDOW),
     ] {
         for left_of_pdu in [Some(9000), None] {
             let verdict = with(|pause| {
                 pause.first.left_of_pdu = left_of_pdu;
                 // not everything is acknowledged
                 pause.after.owin = 1500;
-                (pause.before.rwnd, pause.before.is_rwnd_inferred) = (Some(rwnd), is_inferred);
+                (pause.before.is_window_full, pause.before.inferred_scale) = (is_window_full, inferred_scale);
             });
-            assert_eq!(verdict, (ACKNOWLEDGMENT, Some(limited)), "{rwnd} {left_of_pdu:?}");
+            assert_eq!(verdict, (ACKNOWLEDGMENT, Some(limited)), "{is_window_full} {inferred_scale:?} {left_of_pdu:?}");
         }
     }
 }
 
 #[test]
 fn a_retransmission_is_loss_recovery_unless_it_probes_a_full_window() {
-    let again = |rwnd: i64, is_in_recovery: bool| {
+    let again = |is_window_full: bool, is_in_recovery: bool| {
         let verdict = with(|pause| {
             pause.next.class = SegmentClass::Retransmission;
-            (pause.before.rwnd, pause.before.is_in_recovery) = (Some(rwnd), is_in_recovery);
+            (pause.before.is_window_full, pause.before.is_in_recovery) = (is_window_full, is_in_recovery);
         });
         verdict.1
     };
-    assert_eq!(again(60_000, false), Some(part::LOSS_RECOVERY));
-    assert_eq!(again(5000, false), Some(part::RECEIVE_WINDOW));
-    assert_eq!(again(5000, true), Some(part::LOSS_RECOVERY));
+    assert_eq!(again(false, false), Some(part::LOSS_RECOVERY));
+    assert_eq!(again(true, false), Some(part::RECEIVE_WINDOW));
+    assert_eq!(again(true, true), Some(part::LOSS_RECOVERY));
     // new data during a recovery, and the first after it
     assert_eq!(with(|pause| pause.after.is_in_recovery = true).1, Some(part::LOSS_RECOVERY));
     assert_eq!(with(|pause| pause.before.is_in_recovery = true).1, Some(part::LOSS_RECOVERY));
+}
+
+#[test]
+fn a_host_that_sent_nothing_between_two_packets_paused() {
+    let silent = |steps: Option<u16>, length: u32| {
+        let verdict = with(|pause| {
+            let late_ns = 200 * MS;
+            (pause.first.length, pause.next.steps) = (length, steps);
+            pause.next.time_ns = pause.first.time_ns + late_ns;
+            pause.after.last_ack = None;
+        });
+        verdict.1
+    };
+    const ONE: u32 = SEGMENT as u32;
+    assert_eq!(silent(None, ONE), Some(part::LOSS_RECOVERY), "its packets are not numbered");
+    assert_eq!(silent(Some(1), ONE), None);
+    assert_eq!(silent(Some(2), ONE), Some(part::LOSS_RECOVERY), "one packet was lost");
+    // a super-segment takes a number for each segment
+    assert_eq!(silent(Some(2), ONE + 1), None);
+    assert_eq!(silent(Some(3), ONE + 1), Some(part::LOSS_RECOVERY));
 }
 
 #[test]
@@ -201,7 +225,10 @@ fn pauses_in_a_row_with_one_cause_are_one_span() {
             let next = if is_in_recovery { Observation { class: SegmentClass::Retransmission, ..next } } else { next };
             flights.packet(&next, after, SEGMENT, AWAY_NS, 0);
         }
-        flights.limited().map(|span| (span.from_ns / MS, span.to_ns / MS, span.part)).collect::<Vec<_>>()
+        flights
+            .limited(&WindowScale::default())
+            .map(|span| (span.from_ns / MS, span.to_ns / MS, span.part))
+            .collect::<Vec<_>>()
     };
     assert_eq!(spans([Some(cwnd); 3]), [(0, 60, cwnd)]);
     assert_eq!(spans([Some(cwnd), None, Some(cwnd)]), [(0, 20, cwnd), (40, 60, cwnd)]);
@@ -220,8 +247,8 @@ fn old_spans_are_forgotten_except_the_last() {
             let next = Observation { time_ns, left_of_pdu: Some(9000), ..pause.next };
             flights.packet(&next, SenderState { owin: 5000, last_ack, ..pause.after }, SEGMENT, AWAY_NS, 0);
         }
-        assert_eq!(flights.limited().count(), 2);
+        assert_eq!(flights.limited(&WindowScale::default()).count(), 2);
         flights.forget(before_ns);
-        assert_eq!(flights.limited().count(), count, "before {before_ns} ns");
+        assert_eq!(flights.limited(&WindowScale::default()).count(), count, "before {before_ns} ns");
     }
 }

@@ -68,6 +68,7 @@ impl Conversation {
             acknowledged: acks,
             window: self.window,
             window_scale: self.scale,
+            steps: None,
             segment_max: Some(SEGMENT as u16),
             is_sack_permitted: self.has_sack,
             timestamps: None,

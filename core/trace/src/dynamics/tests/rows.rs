@@ -213,6 +213,10 @@ fn senders(is_client_initiator: bool) -> [SenderRow; 2] {
         rwnd_max_bytes: 60_000,
         window_full_ns: 0,
         zero_window_ns: 0,
+        rwnd_limited_ns: 0,
+        // from the retransmission on
+        cwnd_limited_ns: 21 * MS,
+        sndbuf_limited_ns: 0,
         fast_retransmit_count: 1,
         timeout_count: 0,
         tail_probe_count: 0,
@@ -239,6 +243,7 @@ fn senders(is_client_initiator: bool) -> [SenderRow; 2] {
         window_scale: 0,
         rwnd_min_bytes: 60_000,
         rwnd_max_bytes: 60_000,
+        rwnd_limited_ns: 0,
         ..SenderRow::default()
     };
     [client, server]
@@ -291,6 +296,7 @@ fn a_live_copy_has_the_results_so_far() {
         let mut rows = senders(is_client_initiator);
         // the first window of the server is still on its way
         (rows[1].window_scale, rows[1].is_window_scale_inferred) = (NULL_U8, false);
+        rows[1].rwnd_limited_ns = NULL_NS;
         assert_rows!(tables.senders, rows);
     }
     assert_eq!(talk.dynamics.row_count(), 2);

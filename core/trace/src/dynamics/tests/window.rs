@@ -36,6 +36,44 @@ fn a_sender_that_answers_a_request_shows_no_window() {
 }
 
 #[test]
+fn a_sender_that_then_sends_more_than_the_acks_let_out_had_paused() {
+    // two segments are acknowledged: a congestion window of 12 lets out 2, in slow start 4, and one for rounding
+    for (count, segments) in [(5, 12), (6, 0)] {
+        let mut talk = Conversation::begin();
+        talk.data(100 * MS, 12);
+        talk.ack(120 * MS, 2, &[]);
+        talk.data(120 * MS, count);
+        talk.ack(140 * MS, 12, &[]);
+        talk.data(140 * MS, 1);
+        assert_eq!(estimates(&talk.finish())[1..12], [segments; 11], "{count} segments");
+    }
+}
+
+#[test]
+fn bytes_beyond_the_window_show_that_a_later_ack_had_arrived() {
+    // beside the receiver: 20 ms to the sender and back, but the second answer is faster
+    let mut talk = Conversation::begin();
+    let reply = |talk: &mut Conversation, time_ns, segment: i64| {
+        let seen = talk.packet(time_ns, 1, 0, SEGMENT as u32, Some(0));
+        let offset = segment * SEGMENT;
+        talk.see(Observation { offset, ..seen });
+    };
+    talk.window = 3000;
+    let ack = |talk: &mut Conversation, time_ns, segment: i64| {
+        let seen = talk.packet(time_ns, 0, 0, 0, Some(segment * SEGMENT));
+        talk.see(seen);
+    };
+    ack(&mut talk, 80 * MS, 0);
+    (0..3).for_each(|segment| reply(&mut talk, 100 * MS, segment));
+    ack(&mut talk, 101 * MS, 2);
+    (3..5).for_each(|segment| reply(&mut talk, 119 * MS, segment));
+    let tables = talk.finish();
+    let window = &tables.window;
+    let most = (0..window.frame.len()).filter(|&row| !window.to_target[row]).map(|row| window.owin_bytes[row]).max();
+    assert_eq!(most, Some(3000));
+}
+
+#[test]
 fn a_receive_window_limited_sender_shows_no_window() {
     assert_eq!(after_a_stop(12_500, true, |_| ()), [0; 12]);
 }

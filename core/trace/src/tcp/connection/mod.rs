@@ -121,6 +121,7 @@ impl TcpConnection {
         let half = &mut self.halves[direction];
         half.note_inside();
         half.remember(segment, time_ns);
+        half.order.step(segment);
         self.has_rst |= flags.is_rst();
         self.has_timestamps |= has_timestamps(segment.options);
         if let Some(acknowledged) = acknowledged {
@@ -182,6 +183,7 @@ impl TcpConnection {
                 }
                 _ => None,
             },
+            steps: self.halves[direction].order.steps(),
             segment_max: match (self.halves[direction].mss_bytes, opposite.mss_bytes) {
                 (Some(own), Some(others)) => Some(own.min(others)),
                 (own, others) => own.or(others),
