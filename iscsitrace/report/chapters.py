@@ -106,18 +106,19 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opini
     found += _path(connections)
     operations = cycles.words_by_code("operation")
     codes = [place for place, word in enumerate(operations) if word in ("read", "write")]
-    transfers = cycles.select(
-        np.isin(cycles.raw("operation"), codes) & (cycles.raw("data_bytes") > 0) & cycles.raw("is_complete")
-    )
+    moved_data = cycles.select(np.isin(cycles.raw("operation"), codes))
+    transfers = moved_data.select((moved_data.raw("data_bytes") > 0) & moved_data.raw("is_complete"))
     asked = workload.of(transfers)
     if asked is not None:
         depth = f"queue depth {asked.queue_depth}"
         commands = wording.count(asked.task_count, "command")
         found.append(Fact("Workload", f"{wording.size(asked.block_bytes)} {asked.word}s", f"{depth}, {commands}"))
-        p50, p95, p99 = (percentiles(transfers["latency_ns"])[name] for name in ("p50", "p95", "p99"))
-        if p50 is not None and p95 is not None and p99 is not None:
-            rest = f"p95 {wording.time(p95)}, p99 {wording.time(p99)}"
-            found.append(Fact("Latency", f"{wording.time(p50)} p50", rest))
+        latency = percentiles(transfers["latency_ns"])
+        if latency["p50"] is not None:
+            n, tail = latency["n"] or 0, {name: latency[name] for name in ("p95", "p99", "max")}
+            rest = ", ".join(f"{name} {wording.time(value)}" for name, value in tail.items() if value is not None)
+            of = wording.part_of(n, len(moved_data), "reads and writes", "are not complete") or f"n {n:,}"
+            found.append(Fact("Latency", f"{wording.time(latency['p50'])} p50", f"{rest}; {of}"))
     again = sum(row[f"retransmitted_packets_{way}"] for row in connections for way in ("to_target", "to_initiator"))
     if again:
         packets = sum(row[f"packets_{way}"] for row in connections for way in ("to_target", "to_initiator"))
