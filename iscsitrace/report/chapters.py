@@ -13,8 +13,8 @@ from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.volumes import measure
 from iscsitrace.analysis.session import workload
-from iscsitrace.outputs import gains as by_model
 from iscsitrace.outputs.document import Grid
+from iscsitrace.outputs.remedies import Remedies
 from iscsitrace.report.document import Chapter, Fact, FoundProblem, Part, Step
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
@@ -24,8 +24,8 @@ from iscsitrace.wording.parts import BY_NAME
 from iscsitrace.wording.sentences import sentence
 
 
-def of_session(trace: Trace, opinion: Opinion) -> Chapter:
-    """The chapter on a session."""
+def of_session(trace: Trace, opinion: Opinion, remedies: Remedies) -> Chapter:
+    """The chapter on a session; ``remedies`` are those that the report has said before."""
     cycles = trace.cycles
     number = np.ma.filled(np.ma.asarray(cycles["session"]).astype(np.int64), -1)
     rows = [row for row in trace.connections.rows() if row["session"] == opinion.number]
@@ -33,11 +33,18 @@ def of_session(trace: Trace, opinion: Opinion) -> Chapter:
     names = f"{cells.short(session['initiator_name'])} to {cells.short(session['target_name'])}"
     if session["initiator_name"] is None and session["target_name"] is None:
         names = "names unknown: the login was not captured"
-    return _chapter(trace, f"session {opinion.number}", names, rows, cycles.select(number == opinion.number), opinion)
+    own = cycles.select(number == opinion.number)
+    return _chapter(trace, f"session {opinion.number}", names, rows, own, opinion, remedies)
 
 
 def _chapter(
-    trace: Trace, label: str, names: str, connections: list[dict[str, Any]], cycles: Table, opinion: Opinion
+    trace: Trace,
+    label: str,
+    names: str,
+    connections: list[dict[str, Any]],
+    cycles: Table,
+    opinion: Opinion,
+    remedies: Remedies,
 ) -> Chapter:
     ends = [f"{cells.endpoint(row, 'initiator')} to {cells.endpoint(row, 'target')}" for row in connections[:2]]
     more = f" and {len(connections) - len(ends)} more" if len(connections) > len(ends) else ""
@@ -49,7 +56,7 @@ def _chapter(
         notes=" ".join(opinion.headline.notes),
         facts=tuple(_facts(trace, connections, cycles, opinion)),
         parts=parts,
-        findings=tuple(_finding(finding) for finding in opinion.findings),
+        findings=tuple(_finding(finding, label, remedies) for finding in opinion.findings),
         budget=_budget(label, parts),
     )
 
@@ -79,13 +86,13 @@ def _budget(label: str, parts: tuple[Part, ...]) -> Grid | None:
     return Grid(f"Time breakdown of {label}", ("part", "meaning", "ms", "%"), rows)
 
 
-def _finding(finding: Finding) -> FoundProblem:
+def _finding(finding: Finding, label: str, remedies: Remedies) -> FoundProblem:
     return FoundProblem(
         name=finding.name,
         severity=finding.severity.replace("_", " "),
         share="" if finding.share is None else wording.percent(finding.share),
         text=sentence(finding.text),
-        steps=tuple(Step(advice.text, by_model.words(gains)) for advice, gains in finding.gains_by_advice()),
+        steps=tuple(Step(*each) for each in remedies.steps(finding, label)),
         display_filter=finding.display_filter or "",
     )
 

@@ -118,7 +118,14 @@ def test_no_gain_if_the_model_does_not_fit_the_session() -> None:
     found = Story(rtt_to_target_ns=20 * MS).tasks(20, ("propagation", 20 * MS)).found("queue_depth_low")
     assert found
     gain = found.as_dict()["gain"]
-    assert gain == {"change": "queue depth 8", "throughput_factor": 8, "low": 8, "high": 8, "advice": 0}
+    assert gain == {
+        "change": "queue depth 8",
+        "throughput_factor": 8,
+        "low": 8,
+        "high": 8,
+        "is_more": False,
+        "advice": 0,
+    }
 
 
 def test_gains_follow_their_advice(runs: Runs) -> None:
