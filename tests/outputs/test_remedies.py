@@ -40,6 +40,14 @@ def test_a_remedy_is_said_once_and_then_referred_to() -> None:
     assert said.steps(finding("window_small", OWN, SHARED), "session 1") == [("As for window_small of session 0.", "")]
 
 
+def test_the_gain_of_a_remedy_is_shown_once_for_each_session() -> None:
+    said = Remedies()
+    for label in ("session 0", "session 1"):
+        (first,) = said.steps(finding("window_small", SHARED, found=(gain(2.0),)), label)
+        (again,) = said.steps(finding("loss", SHARED, found=(gain(2.0),)), label)
+        assert (first[1], again[1]) == ("model: up to 2.0x with 4 connections", "")
+
+
 def test_another_output_says_all_again() -> None:
     one = finding("loss", SHARED)
     assert Remedies().steps(one, "session 0") == Remedies().steps(one, "session 0") == [(SHARED.text, "")]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from iscsitrace.analysis.findings.case import Case, is_worth
-from iscsitrace.analysis.findings.concurrency import SHARE_PATH, more_connections
+from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, SHARE_PATH, more_connections
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import WORTH
 from iscsitrace.analysis.measures.losses import losses
@@ -222,7 +222,7 @@ RESTART_AFTER_IDLE: Final = Problem(
     explains=Explains("congestion_window"),
     advice=(
         Advice("On the sender (for reads: the target) set net.ipv4.tcp_slow_start_after_idle = 0.", _no_slow_start),
-        Advice("Raise the queue depth, so that the connection is not idle: node.session.queue_depth."),
+        Advice(RAISE_QUEUE_DEPTH),
     ),
     observe=_restarts,
 )
