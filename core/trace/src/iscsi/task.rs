@@ -11,6 +11,7 @@ use iscsitrace_wire::serial::SerialNumber;
 
 use super::assumption::Assumed;
 use super::cycle_row::{DataOutBurst, note_data_last, note_flags, sense, set_some};
+use super::data_numbers::{Counted, DataNumbers, skipped};
 use super::pdu::{Pdu, Stamp};
 use crate::tables::{Cycles, NULL_NS, NULL_U32, NULL_U64, Round, Rounds};
 
@@ -22,7 +23,7 @@ const OPEN_ROUNDS_MAX: usize = 256;
 struct OpenRound {
     target_transfer_tag: u32,
     round: usize,
-    next_data_sn: u32,
+    next_data_sn: SerialNumber,
     remaining: u32,
 }
 
@@ -44,17 +45,12 @@ pub struct Task {
     /// Whether data may come in any order: the first PDU is then recognised by its number, not by its offset.
     pub is_data_in_any_order: bool,
     operation: Option<Operation>,
-    /// After the last Data-In and the last R2T.
-    next_data_sn: u32,
-    next_r2t_sn: u32,
-    unsolicited_next_data_sn: u32,
+    numbers: DataNumbers,
     open_rounds: Vec<OpenRound>,
     has_missing_pdus: bool,
     /// Missing data PDUs and R2Ts counted so far.
     missing_data: u64,
     missing_r2t: u64,
-    /// Missing Data-In or R2Ts of a bidirectional command, not yet counted.
-    missing_of_either: u64,
     /// Target Transfer Tags of Data-Out without a captured R2T: their number, and the last.
     unannounced: (u64, Option<u32>),
     is_last_data_known: bool,
@@ -89,14 +85,11 @@ impl Task {
             is_standard_inquiry,
             is_data_in_any_order,
             operation,
-            next_data_sn: 0,
-            next_r2t_sn: 0,
-            unsolicited_next_data_sn: 0,
+            numbers: DataNumbers::new(bhs.is_read() == Some(true) && bhs.is_write() == Some(true)),
             open_rounds: Vec::new(),
             has_missing_pdus: false,
             missing_data: 0,
             missing_r2t: 0,
-            missing_of_either: 0,
             unannounced: (0, None),
             is_last_data_known: true,
         }
@@ -121,18 +114,19 @@ impl Task {
     /// Whether a PDU with its tag must belong to a later task whose command was not captured: a number is repeated, or
     /// there would be more data than expected.
     pub fn is_outlived_by(&self, bhs: Bhs<'_>, cycles: &Cycles) -> bool {
-        let is_again =
-            |number: Option<SerialNumber>, next: u32| number.is_some_and(|number| number.is_before(SerialNumber(next)));
+        let is_again = |counted: Counted, number: Option<SerialNumber>| {
+            number.is_some_and(|number| self.numbers.is_again(counted, number))
+        };
         let row = self.cycle as usize;
         let data_bytes = if self.is_bidirectional() { written_bytes(row, cycles) } else { cycles.data_bytes[row] };
         let is_data_in = bhs.opcode() == Some(Opcode::DataIn);
         let is_too_much = !self.has_room_for(is_data_in, data_bytes, bhs.data_segment_length().unwrap_or(0));
         match bhs.opcode() {
-            Some(Opcode::DataIn) => is_too_much || is_again(bhs.data_sn(), self.next_data_sn),
-            Some(Opcode::ReadyToTransfer) => is_again(bhs.r2t_sn(), self.next_r2t_sn),
+            Some(Opcode::DataIn) => is_too_much || is_again(Counted::DataIn, bhs.data_sn()),
+            Some(Opcode::ReadyToTransfer) => is_again(Counted::R2t, bhs.r2t_sn()),
             Some(Opcode::DataOut) => {
                 let is_unsolicited = bhs.target_transfer_tag() == Some(RESERVED_TAG);
-                is_too_much || (is_unsolicited && is_again(bhs.data_sn(), self.unsolicited_next_data_sn))
+                is_too_much || (is_unsolicited && is_again(Counted::Unsolicited, bhs.data_sn()))
             }
             _ => false,
         }
@@ -145,12 +139,15 @@ impl Task {
         let mut missing = Missing::default();
         note_flags(pdu, row, cycles);
         let r2t_sn = bhs.r2t_sn().map(|number| number.0);
-        if let Some(number) = r2t_sn {
-            missing.r2t = self.advance(number, Counted::R2t, &mut missing.is_out_of_order);
+        if let Some(number) = bhs.r2t_sn() {
+            missing.r2t = self.advance(Counted::R2t, number, &mut missing.is_out_of_order);
             self.missing_r2t += missing.r2t;
         }
-        let is_first =
-            if self.is_bidirectional() { self.missing_of_either == 0 } else { r2t_sn.is_none_or(|number| number == 0) };
+        let is_first = if self.is_bidirectional() {
+            !self.numbers.has_skipped_either()
+        } else {
+            r2t_sn.is_none_or(|number| number == 0)
+        };
         if cycles.r2t_count[row] == 0 && is_first {
             cycles.r2t_first_ns[row] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
         }
@@ -170,7 +167,12 @@ impl Task {
             if self.open_rounds.len() >= OPEN_ROUNDS_MAX {
                 self.open_rounds.remove(0);
             }
-            self.open_rounds.push(OpenRound { target_transfer_tag, round, next_data_sn: 0, remaining: desired });
+            self.open_rounds.push(OpenRound {
+                target_transfer_tag,
+                round,
+                next_data_sn: SerialNumber(0),
+                remaining: desired,
+            });
         }
         missing
     }
@@ -180,7 +182,7 @@ impl Task {
         let bhs = pdu.bhs();
         let mut missing = Missing::default();
         if let Some(number) = bhs.data_sn() {
-            missing.data_in = self.advance(number.0, Counted::DataIn, &mut missing.is_out_of_order);
+            missing.data_in = self.advance(Counted::DataIn, number, &mut missing.is_out_of_order);
             self.missing_data += missing.data_in;
         }
         self.note_data(bhs, pdu.first, 0, cycles);
@@ -204,13 +206,13 @@ impl Task {
         let mut missing = Missing::default();
         let mut burst_of = DataOutBurst::Unknown;
         let length = bhs.data_segment_length().unwrap_or(0);
-        let number = bhs.data_sn().map(|number| number.0);
+        let number = bhs.data_sn();
         match bhs.target_transfer_tag() {
             Some(RESERVED_TAG) => {
                 burst_of = DataOutBurst::Unsolicited;
                 cycles.unsolicited_bytes[row] = cycles.unsolicited_bytes[row].saturating_add(length);
                 if let Some(number) = number {
-                    missing.data_out = self.advance(number, Counted::Unsolicited, &mut missing.is_out_of_order);
+                    missing.data_out = self.advance(Counted::Unsolicited, number, &mut missing.is_out_of_order);
                 }
             }
             tag => {
@@ -221,11 +223,11 @@ impl Task {
                     let round = burst.round;
                     burst_of = DataOutBurst::Round(round);
                     if let Some(number) = number {
-                        missing.is_out_of_order = SerialNumber(number).is_before(SerialNumber(burst.next_data_sn));
+                        missing.is_out_of_order = number.is_before(burst.next_data_sn);
                         missing.data_out = skipped(number, burst.next_data_sn);
                         self.has_missing_pdus |= missing.data_out > 0;
-                        burst.next_data_sn = number.wrapping_add(1);
-                        if number == 0 {
+                        burst.next_data_sn = number.next();
+                        if number.0 == 0 {
                             rounds.data_first_ns[round] = first.time_ns;
                             rounds.data_first_frame[round] = first.frame;
                         }
@@ -259,7 +261,7 @@ impl Task {
             cycles.data_pdu_bytes_max[row] = length;
             let is_in_place = bhs.buffer_offset().is_none_or(|offset| offset == first_offset);
             let is_first = if self.is_bidirectional() {
-                self.missing_of_either == 0 && (is_in_place || self.is_data_in_any_order)
+                !self.numbers.has_skipped_either() && (is_in_place || self.is_data_in_any_order)
             } else {
                 is_in_place || (self.is_data_in_any_order && bhs.data_sn() == Some(SerialNumber(0)))
             };
@@ -277,41 +279,21 @@ impl Task {
         cycles.data_bytes[row] = cycles.data_bytes[row].saturating_add(length);
     }
 
-    /// The number that follows all Data-In and R2Ts of a bidirectional command: they share one numbering (RFC 7143
-    /// section 11.8).
-    fn next_of_either(&self) -> u32 {
-        let is_r2t_later = SerialNumber(self.next_r2t_sn).is_after(SerialNumber(self.next_data_sn));
-        if is_r2t_later { self.next_r2t_sn } else { self.next_data_sn }
-    }
-
-    /// Notes a number that counts up from 0; returns how many PDUs of its kind were skipped. Whether Data-In or R2Ts of
-    /// a bidirectional command were, is known at its end.
-    fn advance(&mut self, number: u32, counted: Counted, is_out_of_order: &mut bool) -> u64 {
-        let is_shared = self.is_bidirectional() && !matches!(counted, Counted::Unsolicited);
-        let next_of_either = self.next_of_either();
-        let next = match counted {
-            Counted::DataIn => &mut self.next_data_sn,
-            Counted::R2t => &mut self.next_r2t_sn,
-            Counted::Unsolicited => &mut self.unsolicited_next_data_sn,
-        };
-        if SerialNumber(number).is_before(SerialNumber(*next)) {
+    /// Notes a number; returns how many PDUs of its kind were skipped. Which kind a bidirectional command skipped is
+    /// known at its end.
+    fn advance(&mut self, counted: Counted, number: SerialNumber, is_out_of_order: &mut bool) -> u64 {
+        if self.numbers.is_again(counted, number) {
             *is_out_of_order = true;
             return 0;
         }
-        let expected = if is_shared { next_of_either } else { *next };
-        *next = number.wrapping_add(1);
-        let skipped = skipped(number, expected);
-        self.has_missing_pdus |= skipped > 0;
-        if is_shared {
-            self.missing_of_either += skipped;
-            return 0;
-        }
+        let skipped = self.numbers.advance(counted, number);
+        self.has_missing_pdus |= skipped > 0 || self.numbers.has_skipped_either();
         skipped
     }
 
     /// The numbers that a bidirectional command skipped: as many R2Ts as Data-Out show, the others Data-In.
     pub fn missing_numbers(&mut self) -> Missing {
-        let count = std::mem::take(&mut self.missing_of_either);
+        let count = self.numbers.take_skipped_either();
         let r2t = self.unannounced.0.saturating_sub(self.missing_r2t).min(count);
         self.missing_r2t += r2t;
         self.missing_data += count - r2t;
@@ -340,12 +322,17 @@ impl Task {
             (cycles.sense_key[row], cycles.asc[row], cycles.ascq[row]) = sense;
         }
         let is_good = bhs.status() == Some(0) && (is_in_data || bhs.response() == Some(0));
-        let further = if is_good && !is_in_data { self.numbers_after_the_last(bhs) } else { 0 };
-        self.missing_of_either += further;
+        // numbers after the last one seen, in a SCSI Response
+        let counted = bhs.exp_data_sn().filter(|_| is_good && !is_in_data);
+        let further = counted.map_or(0, |counted| self.numbers.end_at(counted));
+        let further = (is_good && !is_in_data).then_some(further);
         let numbers = self.missing_numbers();
-        let at_end = self.missing_at_end(bhs, row, is_good, is_in_data, cycles);
+        let at_end = self.missing_at_end(row, is_good, further, cycles);
         self.missing_data += at_end.data_in + at_end.data_out;
-        if at_end.data_in + at_end.data_out > 0 || further.min(numbers.data_in) > 0 || !self.is_last_data_known {
+        if at_end.data_in + at_end.data_out > 0
+            || further.unwrap_or(0).min(numbers.data_in) > 0
+            || !self.is_last_data_known
+        {
             cycles.data_last_ns[row] = NULL_NS;
             cycles.data_last_frame[row] = NULL_U64;
             cycles.data_acked_ns[row] = NULL_NS;
@@ -358,30 +345,19 @@ impl Task {
         missing
     }
 
-    /// Data-In and R2Ts of a bidirectional command after the last one seen: ExpDataSN counts both (RFC 7143 section
-    /// 11.4.8).
-    fn numbers_after_the_last(&self, bhs: Bhs<'_>) -> u64 {
-        let counted = bhs.exp_data_sn().filter(|_| self.is_bidirectional());
-        counted.map_or(0, |counted| skipped(counted.0, self.next_of_either()))
-    }
-
-    /// Missing PDUs after the last one seen, according to the status.
-    fn missing_at_end(&self, bhs: Bhs<'_>, row: usize, is_good: bool, is_in_data: bool, cycles: &Cycles) -> Missing {
+    /// Missing PDUs after the last one seen, according to the status; `further` numbers are those of its ExpDataSN, none
+    /// without a SCSI Response of a command that went well.
+    fn missing_at_end(&self, row: usize, is_good: bool, further: Option<u64>, cycles: &Cycles) -> Missing {
         let mut missing = Missing { r2t: self.unannounced.0.saturating_sub(self.missing_r2t), ..Missing::default() };
         if is_good && self.is_bidirectional() {
             missing.data_out = self.missing_of_bursts(row, cycles);
         }
-        let Some(expected) = self.expected_data_transfer_length else { return missing };
-        if !is_good || is_in_data {
-            return missing;
-        }
+        let (Some(expected), Some(further)) = (self.expected_data_transfer_length, further) else { return missing };
         let underflow = if cycles.residual_bytes[row] < 0 { cycles.residual_bytes[row].unsigned_abs() } else { 0 };
         let lacking = u64::from(expected).saturating_sub(underflow).saturating_sub(u64::from(cycles.data_bytes[row]));
         let lacking_pdus = || self.data_pdus(lacking, row, cycles).saturating_sub(self.missing_data);
-        let counted = bhs.exp_data_sn().map_or(0, |number| number.0);
         if self.is_read && !self.is_write {
             // ExpDataSN counts the Data-In PDUs (RFC 7143 section 11.4.8); for targets that leave it 0, the bytes count
-            let further = if counted == 0 { 0 } else { skipped(counted, self.next_data_sn) };
             if further > 0 && lacking > 0 {
                 missing.data_in = further;
             } else if lacking > 0 && self.transfers_all() {
@@ -413,8 +389,7 @@ impl Task {
     }
 
     /// Whether a good status means that all bytes were transferred: other operations may have less to say. A command
-    /// that was cut off before its operation is taken for a read or write.
-    /// One length is not all that a bidirectional command transfers.
+    /// that was cut off before its operation is taken for a read or write. A bidirectional command has another length.
     fn transfers_all(&self) -> bool {
         !self.is_bidirectional() && matches!(self.operation, None | Some(Operation::Read | Operation::Write))
     }
@@ -441,7 +416,7 @@ impl Task {
             cycles.data_first_frame[row] = assumed.first.frame;
         }
         if self.is_read && !self.is_write {
-            self.next_data_sn = self.next_data_sn.wrapping_add(1);
+            self.numbers.pass_data_in();
         }
         cycles.data_pdu_count[row] += 1;
         cycles.data_bytes[row] = cycles.data_bytes[row].saturating_add(bytes);
@@ -497,24 +472,8 @@ impl Task {
     }
 }
 
-/// Maximum missing PDUs for one jump of a number: a longer jump is another fault.
-const MISSING_AT_ONCE_MAX: u64 = 1 << 16;
-
-/// How many numbers were skipped before this one.
-fn skipped(number: u32, expected: u32) -> u64 {
-    let distance = SerialNumber(number).distance(SerialNumber(expected));
-    u64::try_from(distance).unwrap_or(0).min(MISSING_AT_ONCE_MAX)
-}
-
 /// The bytes that a bidirectional command wrote so far.
 fn written_bytes(row: usize, cycles: &Cycles) -> u32 {
     let parts = [&cycles.immediate_bytes, &cycles.unsolicited_bytes, &cycles.solicited_bytes];
     parts.iter().fold(0_u32, |bytes, part| bytes.saturating_add(part[row]))
-}
-
-#[derive(Clone, Copy)]
-enum Counted {
-    DataIn,
-    R2t,
-    Unsolicited,
 }
