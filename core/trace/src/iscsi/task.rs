@@ -323,9 +323,8 @@ impl Task {
         }
         let is_good = bhs.status() == Some(0) && (is_in_data || bhs.response() == Some(0));
         // numbers after the last one seen, in a SCSI Response
-        let counted = bhs.exp_data_sn().filter(|_| is_good && !is_in_data);
-        let further = counted.map_or(0, |counted| self.numbers.end_at(counted));
-        let further = (is_good && !is_in_data).then_some(further);
+        let counted = bhs.exp_data_sn().unwrap_or_default();
+        let further = (is_good && !is_in_data).then(|| self.numbers.end_at(counted));
         let numbers = self.missing_numbers();
         let at_end = self.missing_at_end(row, is_good, further, cycles);
         self.missing_data += at_end.data_in + at_end.data_out;
