@@ -2090,9 +2090,12 @@ local function collect(cycles, frame)
     end
 end
 
--- The percentile of sorted values by nearest rank; `share` is 0 to 1. Nil if there are no values.
-local function percentile(values, share)
-    return values[math.max(math.ceil(#values * share), 1)]
+-- The percentile of sorted values by nearest rank; `share` is 0 to 1. Nil if there are fewer than `least` values: it
+-- would be their maximum.
+local function percentile(values, share, least)
+    if #values >= (least or 1) then
+        return values[math.max(math.ceil(#values * share), 1)]
+    end
 end
 
 local function milliseconds(time_ns)
@@ -2205,8 +2208,8 @@ local TABLES = {
         row = "  %6s %8s %8s %8s %8s %4s",
         cells = function(cycles)
             local latency, depth = latencies(cycles), sorted_values("queue_depth", cycles)
-            return #cycles, milliseconds(percentile(latency, 0.5)), milliseconds(percentile(latency, 0.95)),
-                milliseconds(percentile(latency, 0.99)), milliseconds(latency[#latency]), depth[#depth] or "-"
+            return #cycles, milliseconds(percentile(latency, 0.5)),
+                milliseconds(percentile(latency, 0.95, 20)), milliseconds(percentile(latency, 0.99, 100)), milliseconds(latency[#latency]), depth[#depth] or "-"
         end,
     },
     {

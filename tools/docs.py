@@ -20,7 +20,7 @@ import click
 
 from iscsitrace.analysis.findings import concurrency, gains
 from iscsitrace.analysis.findings import thresholds as shared_thresholds
-from iscsitrace.analysis.findings.finding import Problem
+from iscsitrace.analysis.findings.finding import GAIN_MAX, Problem
 from iscsitrace.analysis.findings.registry import FAMILIES, PROBLEMS
 from iscsitrace.analysis.groups.jobs import streams
 from iscsitrace.analysis.session import system_calls, workload
@@ -217,7 +217,10 @@ each share is the most that a fix can save.
 one change to the measured session. Each gain has a low and a high, shown where they differ much: the packets do not
 show, for example, whether a target serves commands in parallel or one after another. `--json` has all of them as
 `gains` and the first as `gain`. There are none where the model is more than {_MODEL} away from the measured throughput,
-where reads and writes are mixed, and for fixes that the model does not cover.
+where reads and writes are mixed, and for fixes that the model does not cover. Gains over {GAIN_MAX:.0f} are "more than
+{GAIN_MAX:.0f}x": in `--json` {GAIN_MAX:.0f} with `is_more`.
+
+A remedy that several findings share is printed once; the others refer to it ("As for loss."). In `--json` each has all.
 
 Where the sizes or times of the commands show which **system calls** the kernel split, block_size_small reports it, and
 `--json` has it as `system_call` of the session: its size, its pieces and its count. The pieces of one call are commands

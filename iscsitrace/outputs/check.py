@@ -75,7 +75,8 @@ def _host_times(times_ns: Sequence[int]) -> Iterator[str]:
     if times_ns:
         found = percentiles(np.asarray(times_ns))
         p50, p95, most = (cells.milliseconds(found[name]) for name in ("p50", "p95", "max"))
-        yield f"time in the initiator's host (program's latency less command's): p50 {p50}, p95 {p95}, max {most} ms"
+        of = f"n {found['n']:,}: p50 {p50}, p95 {p95}, max {most} ms"
+        yield f"time in the initiator's host (program's latency less command's), {of}"
 
 
 def _grids(columns: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> tuple[Grid, ...]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from iscsitrace.analysis.measures import capture_health
-from iscsitrace.outputs import gains as by_model
 from iscsitrace.outputs import health, inputs
 from iscsitrace.outputs.document import Section, table
+from iscsitrace.outputs.remedies import Remedies
 from iscsitrace.wording import cells
 from iscsitrace.wording.parts import BY_NAME
 
@@ -42,10 +42,11 @@ def sections(trace: Trace, diagnosis: Diagnosis, *, is_verbose: bool = False) ->
     if not shown:
         yield Section("", ("no iSCSI session was found",))
     yield Section("", ("", *(opinion.verdict for _, opinion in shown)))
+    remedies = Remedies()
     for kind, opinion in shown:
         label = f"{kind} {opinion.number}"
         yield from _breakdown(label, opinion)
-        yield _findings(label, opinion.findings)
+        yield _findings(label, opinion.findings, remedies)
     yield from map(_streams, diagnosis.jobs)
     losses = capture_health.reaching(capture_health.by_name(trace.counters), "data_loss")
     if losses:
@@ -69,19 +70,20 @@ def _breakdown(label: str, opinion: Opinion) -> Iterator[Section]:
     )
 
 
-def _findings(label: str, findings: Sequence[Finding]) -> Section:
+def _findings(label: str, findings: Sequence[Finding], remedies: Remedies) -> Section:
     if not findings:
         return Section(f"No problem found in {label}")
     return Section(
-        f"Findings of {label}, shares of this time", tuple(line for each in findings for line in _lines(each))
+        f"Findings of {label}, shares of this time",
+        tuple(line for each in findings for line in _lines(each, label, remedies)),
     )
 
 
-def _lines(finding: Finding) -> Iterator[str]:
+def _lines(finding: Finding, label: str, remedies: Remedies) -> Iterator[str]:
     share = "" if finding.share is None else f", {cells.percent(finding.share)} %"
     yield f"{finding.name} ({finding.severity}{share}): {finding.text}"
-    for advice, gains in finding.gains_by_advice():
-        yield f"    - {advice.text}" + (f" ({by_model.words(gains)})" if gains else "")
+    for text, gains in remedies.steps(finding, label):
+        yield f"    - {text}" + (f" ({gains})" if gains else "")
     if finding.display_filter:
         yield f"    {finding.display_filter}"
 

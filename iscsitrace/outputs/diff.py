@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.analysis.comparison.sides import differing_keys
+from iscsitrace.analysis.measures.distribution import PERCENTILES
 from iscsitrace.outputs import inputs
 from iscsitrace.outputs.document import Section, table
 from iscsitrace.wording import amounts, cells
@@ -141,9 +142,16 @@ def _figures(a: Side, b: Side) -> Section:
     rows: list[tuple[object, ...]] = [(label, form(a), form(b)) for label, form in figures]
     rows += [
         (f"latency {name}", text(a.latency_ns[name], amounts.time), text(b.latency_ns[name], amounts.time))
-        for name in a.latency_ns
+        for name in PERCENTILES
     ]
+    if a.incomplete_count or b.incomplete_count:
+        rows.append(("latency of", *(_measured(side) for side in (a, b))))
     return Section("Side by side: the commands of this operation", grids=(table(("", "A", "B"), rows),))
+
+
+def _measured(side: Side) -> str:
+    total = side.task_count + side.incomplete_count
+    return amounts.part_of(side.task_count, total, "commands", "are not complete") or f"all {total:,} commands"
 
 
 def _breakdown(a: Side, b: Side) -> Section:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from iscsitrace.analysis.findings.finding import GAIN_MAX
+
 if TYPE_CHECKING:
     from iscsitrace.analysis.findings.finding import Gain
 
@@ -20,7 +22,10 @@ def words(gains: Sequence[Gain]) -> str:
 
 
 def _times(gain: Gain) -> str:
-    """``up to 5.1x``, or ``about 5.1x (2.2x to 7.8x)`` where the packets leave much open."""
+    """``up to 5.1x``, ``about 5.1x (2.2x to 7.8x)`` where the packets leave much open, ``more than 20x``."""
+    if gain.is_more:
+        return f"more than {GAIN_MAX:.0f}x"
     times = f"{gain.throughput_factor:.1f}x"
+    high = f"{gain.high:.1f}x" if gain.high <= GAIN_MAX else f"more than {GAIN_MAX:.0f}x"
     is_open = gain.high > _OPEN * gain.low
-    return f"about {times} ({gain.low:.1f}x to {gain.high:.1f}x)" if is_open else f"up to {times}"
+    return f"about {times} ({gain.low:.1f}x to {high})" if is_open else f"up to {times}"

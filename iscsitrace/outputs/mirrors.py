@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from iscsitrace.analysis.groups.mirrors.tables import sides_of
 from iscsitrace.analysis.measures.selection import first_packet_ns, frames_filter
 from iscsitrace.outputs.document import Section, table
-from iscsitrace.wording import cells
+from iscsitrace.wording import amounts, cells
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.groups.mirrors.account import Account
@@ -69,7 +69,9 @@ def _mirror(number: int, account: Account) -> Section:
         for side in account.sides
     ]
     skews = ", ".join(f"{name} {cells.milliseconds(account.skews[name])}" for name in ("p50", "p95", "max"))
+    of = amounts.part_of(account.skews["n"] or 0, len(account.found), "writes", "have no status")
     line = f"{len(account.found)} mirrored writes, {cells.megabytes(account.bytes)} MB; skew ms: {skews}"
+    line += f" ({of})" if of else ""
     lines = (account.doubt, line) if account.doubt else (line,)
     return Section(f"Mirror {number}: {account.name}", lines, (table(columns, rows),))
 

@@ -77,7 +77,7 @@ def _measured(document: Mapping[str, Any]) -> Iterator[Section]:
     yield _volumes(document["volumes"])
     depth = document["queue_depth"]
     if depth["p50"] is not None:
-        depths = ", ".join(f"{name} {depth[name]}" for name in _PERCENTILES)
+        depths = ", ".join(f"{name} {depth[name]}" for name in _PERCENTILES if depth[name] is not None)
         yield Section("", (f"queue depth when a command is issued: {depths}",))
     yield _sizes(document["block_sizes"])
     yield _latencies(document["latency"])
@@ -173,15 +173,16 @@ def _sizes(rows: Iterable[Mapping[str, Any]]) -> Section:
     return Section("I/O sizes (Expected Data Transfer Length)", grids=(grid,))
 
 
-def _latencies(rows: Iterable[Mapping[str, Any]]) -> Section:
+def _latencies(rows: Sequence[Mapping[str, Any]]) -> Section:
     columns = (
-        *("operation", "commands", *_PERCENTILES, "request p50", "grant p50", "transfer p50"),
+        *("operation", "commands", "n", *_PERCENTILES, "request p50", "grant p50", "transfer p50"),
         "service or status wait p50",
     )
     found = [
         (
             row["operation"],
             row["cycle_count"],
+            row["latency_ns"]["n"],
             *(cells.milliseconds(row["latency_ns"][name]) for name in _PERCENTILES),
             cells.milliseconds(row["request_ns"]["p50"]),
             cells.milliseconds(row["grant_ns"]["p50"]),
@@ -193,4 +194,5 @@ def _latencies(rows: Iterable[Mapping[str, Any]]) -> Section:
         )
         for row in rows
     ]
-    return Section("Latency in ms, from the first byte of the command to its status", grids=(table(columns, found),))
+    title = "Latency in ms, from the first byte of the command to its status"
+    return Section(title, tuple(operations.without_status(rows)), (table(columns, found),))

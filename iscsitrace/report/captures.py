@@ -10,6 +10,7 @@ from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import Diagnosis, Opinion, examine
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs.document import Grid, limited
+from iscsitrace.outputs.remedies import Remedies
 from iscsitrace.plots import inline
 from iscsitrace.report import chapters, figures, modelled, sections
 from iscsitrace.report.document import Document
@@ -42,13 +43,14 @@ def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = T
     pictures, missing = (
         figures.draw(trace, lead, diagnosis.jobs, looks) if lead is not None and has_pictures else ((), ())
     )
+    remedies = Remedies()
     model, model_missing = (None, "") if lead is None else modelled.of_session(trace, lead)
     return Document(
         title=_title(trace),
         subtitle=_subtitle(trace),
-        lead=None if lead is None else chapters.of_session(trace, diagnosis.sessions[lead]),
+        lead=None if lead is None else chapters.of_session(trace, diagnosis.sessions[lead], remedies),
         others=_others(trace, diagnosis, lead, rest),
-        chapters=tuple(chapters.of_session(trace, opinion) for opinion in rest[:IN_FULL] if opinion.jobs_ns),
+        chapters=tuple(chapters.of_session(trace, opinion, remedies) for opinion in rest[:IN_FULL] if opinion.jobs_ns),
         pictures=pictures,
         pictures_left_out=missing,
         sections=sections.of_trace(trace, lead, diagnosis.mirrors),

@@ -13,8 +13,8 @@ from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.volumes import measure
 from iscsitrace.analysis.session import workload
-from iscsitrace.outputs import gains as by_model
 from iscsitrace.outputs.document import Grid
+from iscsitrace.outputs.remedies import Remedies
 from iscsitrace.report.document import Chapter, Fact, FoundProblem, Part, Step
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
@@ -24,8 +24,8 @@ from iscsitrace.wording.parts import BY_NAME
 from iscsitrace.wording.sentences import sentence
 
 
-def of_session(trace: Trace, opinion: Opinion) -> Chapter:
-    """The chapter on a session."""
+def of_session(trace: Trace, opinion: Opinion, remedies: Remedies) -> Chapter:
+    """The chapter on a session; ``remedies`` are those that the report has said before."""
     cycles = trace.cycles
     number = np.ma.filled(np.ma.asarray(cycles["session"]).astype(np.int64), -1)
     rows = [row for row in trace.connections.rows() if row["session"] == opinion.number]
@@ -33,11 +33,18 @@ def of_session(trace: Trace, opinion: Opinion) -> Chapter:
     names = f"{cells.short(session['initiator_name'])} to {cells.short(session['target_name'])}"
     if session["initiator_name"] is None and session["target_name"] is None:
         names = "names unknown: the login was not captured"
-    return _chapter(trace, f"session {opinion.number}", names, rows, cycles.select(number == opinion.number), opinion)
+    own = cycles.select(number == opinion.number)
+    return _chapter(trace, f"session {opinion.number}", names, rows, own, opinion, remedies)
 
 
 def _chapter(
-    trace: Trace, label: str, names: str, connections: list[dict[str, Any]], cycles: Table, opinion: Opinion
+    trace: Trace,
+    label: str,
+    names: str,
+    connections: list[dict[str, Any]],
+    cycles: Table,
+    opinion: Opinion,
+    remedies: Remedies,
 ) -> Chapter:
     ends = [f"{cells.endpoint(row, 'initiator')} to {cells.endpoint(row, 'target')}" for row in connections[:2]]
     more = f" and {len(connections) - len(ends)} more" if len(connections) > len(ends) else ""
@@ -49,7 +56,7 @@ def _chapter(
         notes=" ".join(opinion.headline.notes),
         facts=tuple(_facts(trace, connections, cycles, opinion)),
         parts=parts,
-        findings=tuple(_finding(finding) for finding in opinion.findings),
+        findings=tuple(_finding(finding, label, remedies) for finding in opinion.findings),
         budget=_budget(label, parts),
     )
 
@@ -79,13 +86,13 @@ def _budget(label: str, parts: tuple[Part, ...]) -> Grid | None:
     return Grid(f"Time breakdown of {label}", ("part", "meaning", "ms", "%"), rows)
 
 
-def _finding(finding: Finding) -> FoundProblem:
+def _finding(finding: Finding, label: str, remedies: Remedies) -> FoundProblem:
     return FoundProblem(
         name=finding.name,
         severity=finding.severity.replace("_", " "),
         share="" if finding.share is None else wording.percent(finding.share),
         text=sentence(finding.text),
-        steps=tuple(Step(advice.text, by_model.words(gains)) for advice, gains in finding.gains_by_advice()),
+        steps=tuple(Step(*each) for each in remedies.steps(finding, label)),
         display_filter=finding.display_filter or "",
     )
 
@@ -106,18 +113,19 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opini
     found += _path(connections)
     operations = cycles.words_by_code("operation")
     codes = [place for place, word in enumerate(operations) if word in ("read", "write")]
-    transfers = cycles.select(
-        np.isin(cycles.raw("operation"), codes) & (cycles.raw("data_bytes") > 0) & cycles.raw("is_complete")
-    )
+    moved_data = cycles.select(np.isin(cycles.raw("operation"), codes))
+    transfers = moved_data.select((moved_data.raw("data_bytes") > 0) & moved_data.raw("is_complete"))
     asked = workload.of(transfers)
     if asked is not None:
         depth = f"queue depth {asked.queue_depth}"
         commands = wording.count(asked.task_count, "command")
         found.append(Fact("Workload", f"{wording.size(asked.block_bytes)} {asked.word}s", f"{depth}, {commands}"))
-        p50, p95, p99 = (percentiles(transfers["latency_ns"])[name] for name in ("p50", "p95", "p99"))
-        if p50 is not None and p95 is not None and p99 is not None:
-            rest = f"p95 {wording.time(p95)}, p99 {wording.time(p99)}"
-            found.append(Fact("Latency", f"{wording.time(p50)} p50", rest))
+        latency = percentiles(transfers["latency_ns"])
+        if latency["p50"] is not None:
+            n, tail = latency["n"] or 0, {name: latency[name] for name in ("p95", "p99", "max")}
+            rest = ", ".join(f"{name} {wording.time(value)}" for name, value in tail.items() if value is not None)
+            of = wording.part_of(n, len(moved_data), "reads and writes", "are not complete") or f"n {n:,}"
+            found.append(Fact("Latency", f"{wording.time(latency['p50'])} p50", f"{rest}; {of}"))
     again = sum(row[f"retransmitted_packets_{way}"] for row in connections for way in ("to_target", "to_initiator"))
     if again:
         packets = sum(row[f"packets_{way}"] for row in connections for way in ("to_target", "to_initiator"))

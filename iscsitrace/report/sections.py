@@ -96,22 +96,25 @@ def _command(row: dict[str, Any], origin_ns: int) -> tuple[str, ...]:
 def _traffic(trace: Trace, session: int) -> Section:
     cycles = pick(trace.cycles, session=session)
     names = ("p50", "p95", "p99", "max")
+    measured = operations.latencies(cycles)
     latencies = [
         (
             row["operation"],
             cells.count(row["cycle_count"]),
+            cells.count(row["latency_ns"]["n"]),
             *(cells.milliseconds(row["latency_ns"][name]) for name in names),
             *(
                 cells.milliseconds(row[f"{phase}_ns"]["p50"])
                 for phase in ("request", "grant", "transfer", "service", "status_wait")
             ),
         )
-        for row in operations.latencies(cycles)
+        for row in measured
     ]
     sizes = sorted(operations.block_sizes(cycles), key=lambda row: (-row["cycle_count"], row["bytes"]))
     columns = (
         "operation",
         "commands",
+        "n",
         *names,
         "request p50",
         "grant p50",
@@ -121,7 +124,10 @@ def _traffic(trace: Trace, session: int) -> Section:
     )
     return Section(
         "Workload",
-        (f"Commands of session {session}. Latencies are in ms, from command to status; percentiles by nearest rank.",),
+        (
+            f"Commands of session {session}. Latencies are in ms, from command to status; percentiles by nearest rank.",
+            *operations.without_status(measured),
+        ),
         (
             limited("Latency by operation, ms", columns, latencies, ROWS),
             limited(

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.watch.choice import Choice, sorted_lines
-from iscsitrace.watch.columns import COLUMNS, clock, count, milliseconds, rate, size
+from iscsitrace.watch.columns import COLUMNS, clock, count, latency, milliseconds, rate, size
 from iscsitrace.watch.figures import CAUSES, Line
 from iscsitrace.watch.watcher import Report
 from iscsitrace.wording.cells import percent
@@ -96,10 +96,11 @@ def _head(report: Report, choice: Choice, width: int) -> list[Text]:
     whole.append(f"read {rate(load.read_bytes_per_s)} MB/s  write {rate(load.write_bytes_per_s)} MB/s  ")
     whole.append(f"{count(load.iops)} IOPS  ")
     now, total = report.whole.latency_ns, report.whole_total_latency_ns
-    whole.append(f"p50 {milliseconds(now['p50'])}  p99 {milliseconds(now['p99'])} ms")
+    whole.append(latency(now))
     lines.append(whole)
     since = Text("since the start  ", style=DIM)
-    since.append("  ".join(f"{name} {milliseconds(total[name])}" for name in ("p50", "p95", "p99", "max")) + " ms")
+    since.append("  ".join(f"{name} {milliseconds(total[name])}" for name in ("p50", "p95", "p99", "max")))
+    since.append(f" ms (n {total['n']})")
     lines.append(since)
     if choice.quiet_s > _QUIET_S and not choice.is_over:
         lines.append(Text(f"no packets for {choice.quiet_s:.0f} s", style="bold"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from iscsitrace.watch.columns import tail
 from iscsitrace.watch.figures import Line
 from iscsitrace.watch.watcher import Report
 
@@ -36,7 +37,7 @@ def sorted_lines(report: Report, choice: Choice) -> list[Line]:
         "number": lambda line: line.number,
         "throughput": lambda line: -(line.load.read_bytes + line.load.write_bytes),
         "IOPS": lambda line: -line.load.task_count,
-        "p99": lambda line: -(line.load.latency_ns["p99"] or 0),
+        "p99": lambda line: -(tail(line.load.latency_ns)[1] or 0),
         "queue depth": lambda line: -(line.load.queue_depth_max or 0),
         "idle": lambda line: -((line.budget.idle_fraction or 0) if line.budget else 0),
         "retransmissions": lambda line: -line.retransmitted,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -30,6 +31,18 @@ def milliseconds(time_ns: int | None) -> str:
         return "-"
     value = time_ns / 1e6
     return f"{value:.3f}" if value < 10 else f"{value:.1f}" if value < 10_000 else f"{value:.0f}"
+
+
+def latency(found: Mapping[str, int | None]) -> str:
+    """Median and tail in milliseconds, and their n."""
+    name, value = tail(found)
+    return f"p50 {milliseconds(found['p50'])} ms, {name} {milliseconds(value)} ms (n {found['n']})"
+
+
+def tail(found: Mapping[str, int | None]) -> tuple[str, int | None]:
+    """The p99, or the maximum where there are too few commands for one."""
+    name = "max" if found["p99"] is None else "p99"
+    return name, found[name]
 
 
 def size(amount: float | None) -> str:

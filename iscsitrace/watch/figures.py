@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import volumes
 from iscsitrace.analysis.measures.budget import PARTS, Budget
-from iscsitrace.analysis.measures.distribution import PERCENTILES
+from iscsitrace.analysis.measures.distribution import NO_VALUES, PERCENTILES, named
 from iscsitrace.analysis.measures.running.distribution import rank
 from iscsitrace.analysis.measures.volumes import NANOSECONDS
 from iscsitrace.tables.table import Table
@@ -31,7 +31,7 @@ class Load:
     write_bytes: int
     length_ns: int
     latency_ns: dict[str, int | None]
-    """``p50 p95 p99 max`` of the commands with a status, from command to status."""
+    """``n p50 p95 p99 max`` of the commands with a status, from command to status."""
     queue_depth_mean: float | None
     """At issue."""
     queue_depth_max: int | None
@@ -150,7 +150,7 @@ class Line:
         return document | {"transport": transport.as_dict() if transport else None}
 
 
-NO_LOAD: Final = Load(0, 0, 0, 0, dict.fromkeys(PERCENTILES), None, None, [])
+NO_LOAD: Final = Load(0, 0, 0, 0, NO_VALUES, None, None, [])
 
 
 def loads_of(cycles: Table, groups: NDArray[Any], length_ns: int) -> dict[int, Load]:
@@ -197,10 +197,8 @@ def _latencies(cycles: Table, place: NDArray[Any], count: int) -> list[dict[str,
     found = []
     for start, end in itertools.pairwise([0, *ends]):
         amount = end - start
-        known: dict[str, int | None] = dict.fromkeys(PERCENTILES)
-        if amount:
-            known |= {name: int(values[start + rank(amount, share)]) for name, share in PERCENTILES.items()}
-        found.append(known)
+        ranked = [int(values[start + rank(amount, share)]) for share in PERCENTILES.values()] if amount else []
+        found.append(named(amount, ranked) if amount else dict(NO_VALUES))
     return found
 
 

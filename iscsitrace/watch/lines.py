@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iscsitrace.watch.columns import clock, count, milliseconds, rate, size
+from iscsitrace.watch.columns import clock, count, latency, milliseconds, rate, size
 from iscsitrace.watch.figures import Line
 from iscsitrace.watch.watcher import Report
 from iscsitrace.wording import amounts as wording
@@ -16,8 +16,7 @@ def lines_of(report: Report) -> list[str]:
     lines = [
         f"{clock(report.to_ns)} all: read {rate(load.read_bytes_per_s)} MB/s, "
         f"write {rate(load.write_bytes_per_s)} MB/s, "
-        f"{count(load.iops)} IOPS, p50 {milliseconds(load.latency_ns['p50'])} ms, "
-        f"p99 {milliseconds(load.latency_ns['p99'])} ms, {report.new_packets} packets"
+        f"{count(load.iops)} IOPS, {latency(load.latency_ns)}, {report.new_packets} packets"
     ]
     if pace.lag_ns > 10**9 or pace.is_reduced or pace.left_out_packets:
         reduced = ", no time breakdown, RTT and owin" if pace.is_reduced else ""
@@ -46,6 +45,5 @@ def _session(line: Line) -> str:
     again = f", {wording.count(line.retransmitted, 'retransmission')}" if line.retransmitted else ""
     return (
         f"session {line.number}: read {rate(load.read_bytes_per_s)} MB/s, write {rate(load.write_bytes_per_s)} MB/s, "
-        f"{count(load.iops)} IOPS, p50 {milliseconds(load.latency_ns['p50'])} ms, "
-        f"p99 {milliseconds(load.latency_ns['p99'])} ms{depth}{idle}{limiter}{rtt}{owin}{again}"
+        f"{count(load.iops)} IOPS, {latency(load.latency_ns)}{depth}{idle}{limiter}{rtt}{owin}{again}"
     )

@@ -63,6 +63,11 @@ def count(amount: int, word: str, plural: str | None = None) -> str:
     return f"{amount} {word if amount == 1 else plural or word + 's'}"
 
 
+def part_of(known: int, total: int, noun: str, others: str) -> str:
+    """``146 of 38,293 reads: the others have no status in the capture``; nothing where it is all of them."""
+    return f"{known:,} of {total:,} {noun}: the others {others} in the capture" if known < total else ""
+
+
 def seconds_per_gigabyte(processor_time: Mapping[str, int] | None, byte_count: int) -> float | None:
     """User and system time per 10^9 bytes, from nanoseconds; None if the time is unknown or nothing was moved."""
     # nanoseconds per byte are seconds per 10^9 bytes

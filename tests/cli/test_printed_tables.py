@@ -125,6 +125,7 @@ CONNECTIONS = {
     "retransmissions to target": "retransmitted_packets_to_target",
     "to initiator": "retransmitted_packets_to_initiator",
 }  # fmt: skip
+QUANTILES = ("p50", "p95", "p99", "max")
 VOLUMES = {
     "session": lambda row: "all" if row["session"] is None else str(row["session"]),
     "commands": "cycle_count", "complete": "complete_cycle_count", "read MB": "read_bytes", "written MB": "write_bytes",
@@ -133,7 +134,7 @@ VOLUMES = {
 }  # fmt: skip
 SIZES = {"operation": "operation", "I/O size": "bytes", "commands": "cycle_count"}
 LATENCIES = {
-    "operation": "operation", "commands": "cycle_count",
+    "operation": "operation", "commands": "cycle_count", "n": lambda row: str(row["latency_ns"]["n"]),
     **{name: f"latency_ns.{name} ms" for name in ("p50", "p95", "p99", "max")},
     **{f"{name} p50": f"{name}_ns.p50 ms" for name in ("request", "grant", "transfer")},
     # a read waits for its status after the data, a write for the target's service
@@ -215,7 +216,11 @@ def check_totals(shown: str, document: dict[str, Any]) -> None:
     """Checks totals, which a live view prints at its end, too."""
     check_table(shown, VOLUMES, document["volumes"])
     check_table(shown, LATENCIES, document["latency"])
-    depths = ", ".join(f"{name} {document['queue_depth'][name]}" for name in ("p50", "p95", "p99", "max"))
+    for row in document["latency"]:
+        n, noun = row["latency_ns"]["n"], f"{row['operation']} commands"
+        line = f"\nPercentiles of {n} of {row['cycle_count']} {noun}: the others have no status in the capture.\n"
+        assert (line in shown) == (n < row["cycle_count"])
+    depths = ", ".join(f"{name} {depth}" for name in QUANTILES if (depth := document["queue_depth"][name]))
     assert f"\nqueue depth when a command is issued: {depths}\n" in shown
     if document["counters"]:
         check_table(shown, HEALTH, document["counters"])

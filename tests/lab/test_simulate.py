@@ -97,8 +97,8 @@ def truth_of(directory: Path) -> dict[str, Any]:
 
 
 def agreement(directory: Path, truth: dict[str, Any], name: str) -> Agreement:
-    trace = iscsitrace.read(directory / name, tables=["segments"])
-    tables = Tables(trace.connections, trace.cycles, trace.parameters, trace.segments, trace.packet_count)
+    trace = iscsitrace.read(directory / name)
+    tables = Tables(trace.connections, trace.cycles, trace.parameters, trace.packet_count)
     return compare(tables, truth, name.removesuffix(".pcapng"))
 
 

@@ -530,7 +530,7 @@ def test_latency_percentiles_are_those_of_the_commands() -> None:
     ]
     found = latency_curves.prepare(table("cycles", *rows), VIEW)
     assert found.block_sizes == {
-        "read": {512: {"p50": 50 * MS, "p95": 95 * MS, "p99": 99 * MS, "max": 100 * MS, "count": 100}}
+        "read": {512: {"n": 100, "p50": 50 * MS, "p95": 95 * MS, "p99": 99 * MS, "max": 100 * MS}}
     }
     values, shares = found.distribution["read"]
     assert (values.tolist(), shares.tolist()) == ([n * MS for n in range(1, 101)], [n / 100 for n in range(1, 101)])

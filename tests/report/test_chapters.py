@@ -11,6 +11,7 @@ from iscsitrace.analysis.findings.examination import Opinion
 from iscsitrace.analysis.findings.finding import Advice, Finding, Gain
 from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.analysis.measures.budget import PARTS, Budget
+from iscsitrace.outputs.remedies import Remedies
 from iscsitrace.report.chapters import _finding, of_session
 from iscsitrace.report.document import Chapter
 from tests.support.tables_by_hand import MS, table
@@ -22,15 +23,17 @@ def test_a_finding_has_a_step_for_each_advice_with_its_gains() -> None:
     first, second = Advice("Do this."), Advice("Do that.")
     problem: Any = SimpleNamespace(name="odd", advice=(first, second))
     gains = (Gain(second, "queue depth 8", 2.0, 2.0, 2.4), Gain(second, "queue depth 9", 5.0, 2.0, 2.41))
-    found = _finding(Finding(problem, "data_loss", 0.25, "bytes are missing", (4, 9), gains=gains))
+    said = Remedies()
+    found = _finding(Finding(problem, "data_loss", 0.25, "bytes are missing", (4, 9), gains=gains), "session 2", said)
     assert (found.name, found.severity, found.share, found.text) == ("odd", "data loss", "25 %", "Bytes are missing.")
     assert [(step.advice, step.gain) for step in found.steps] == [
         ("Do this.", ""),
         ("Do that.", "model: up to 2.0x with queue depth 8, about 5.0x (2.0x to 2.4x) with queue depth 9"),
     ]
     assert found.display_filter == "frame.number in {4, 9}"
-    bare = _finding(Finding(problem, "info", None, "text", ()))
+    bare = _finding(Finding(problem, "info", None, "text", ()), "session 3", said)
     assert (bare.share, bare.display_filter) == ("", "")
+    assert [step.advice for step in bare.steps] == ["As for odd of session 2."]
 
 
 def chapter(
@@ -50,7 +53,7 @@ def chapter(
         cycles=table("cycles", *({"session": 2, "connection": 3} | row for row in cycles or [])),
         senders=table("senders", *senders or []),
     )
-    return of_session(trace, Opinion(number, Headline("Slow.", ("One.", "Two.")), time, None, []))
+    return of_session(trace, Opinion(number, Headline("Slow.", ("One.", "Two.")), time, None, []), Remedies())
 
 
 def facts(*arguments: Any, **options: Any) -> dict[str, tuple[str, str]]:
@@ -142,8 +145,11 @@ def test_what_was_asked_for_is_that_of_complete_transfers() -> None:
     ]  # fmt: skip
     found = facts([{"connection": 3}], TWENTY + others)
     assert found["Workload"] == ("64 KiB reads", "queue depth 1, 20 commands")
-    # nearest rank: the 10th, the 19th and the 20th
-    assert found["Latency"] == ("10.0 ms p50", "p95 19.0 ms, p99 20.0 ms")
+    # nearest rank: the 10th, the 19th and the 20th; of 20 the 99th percentile is the maximum
+    assert found["Latency"] == (
+        "10.0 ms p50",
+        "p95 19.0 ms, max 20.0 ms; 20 of 22 reads and writes: the others are not complete in the capture",
+    )  # fmt: skip
 
 
 def test_retransmissions_of_both_directions_are_a_share_of_all_packets() -> None:

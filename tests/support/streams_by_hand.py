@@ -74,7 +74,7 @@ class Work:
         """Losses: time (ms), how they were detected, and the pipe then; whether the first ended slow start."""
         for at, cause, pipe in losses:
             row = {"connection": connection, "cause": cause, "pipe_before_bytes": pipe, "frame_first": 1_000 + at}
-            self.rows["recoveries"].append(row | {"time_first_ns": SECOND + at * MS})
+            self.rows["recoveries"].append(row | {"time_first_ns": SECOND + at * MS, "retransmitted_packets": 2})
         self.rows["senders"].append({"connection": connection, "ssthresh_guess_bytes": exit_bytes})
         return self
 

@@ -17,7 +17,7 @@ from iscsitrace.watch.lines import lines_of
 from iscsitrace.watch.watcher import Report
 from iscsitrace.wording.parts import BY_NAME
 
-NO_LATENCY = dict.fromkeys(("p50", "p95", "p99", "max"))
+NO_LATENCY = {"n": 0, "p50": None, "p95": None, "p99": None, "max": None}
 PROMPT = Pace(0, 0, is_reduced=False, is_leaving_out=False, left_out_packets=0)
 
 
@@ -56,9 +56,9 @@ def test_without_a_session_it_says_so() -> None:
 
 
 def test_a_line_of_a_session_has_what_is_known() -> None:
-    start = "  session 0: read 0.0 MB/s, write 0.0 MB/s, 0.0 IOPS, p50 - ms, p99 - ms"
+    start = "  session 0: read 0.0 MB/s, write 0.0 MB/s, 0.0 IOPS, p50 - ms, max - ms (n 0)"
     assert lines_of(report(session(0))) == [
-        "00:00:01Z all: read 0.0 MB/s, write 0.0 MB/s, 0.0 IOPS, p50 - ms, p99 - ms, 9 packets", start,
+        "00:00:01Z all: read 0.0 MB/s, write 0.0 MB/s, 0.0 IOPS, p50 - ms, max - ms (n 0), 9 packets", start,
     ]  # fmt: skip
     full = session(0, load=replace(NO_LOAD, queue_depth_max=4), budget=budget(transfer=25, propagation=75))
     assert lines_of(report(full, dropped=2))[1:] == [
@@ -67,13 +67,27 @@ def test_a_line_of_a_session_has_what_is_known() -> None:
     assert lines_of(report(session(0, budget=budget(transfer=25))))[1] == f"{start}, idle 0 %"
 
 
+def test_the_maximum_stands_for_a_p99_of_too_few_commands() -> None:
+    few = {"n": 99, "p50": 1_500_000, "p95": 20_000_000, "p99": None, "max": 40_000_000}
+    for latency, shown_tail in (
+        (few, "max 40.0 ms (n 99)"),
+        (few | {"n": 100, "p99": 30_000_000}, "p99 30.0 ms (n 100)"),
+    ):
+        load = replace(NO_LOAD, latency_ns=latency)
+        one = report(session(0, load=load), whole=load, whole_total_latency_ns=latency)
+        said = f"p50 1.500 ms, {shown_tail}"
+        assert all(said in line for line in lines_of(one))
+        assert any(line.endswith(said) for line in shown(one))
+    assert "since the start  p50 1.500  p95 20.0  p99 30.0  max 40.0 ms (n 100)" in shown(one)
+
+
 # --- the table
 
 
 def test_the_table_at_full_width() -> None:
     load = replace(
         NO_LOAD, task_count=50, read_bytes=25_000_000, write_bytes=3_000_000, length_ns=2 * SECOND_NS,
-        latency_ns={"p50": 1_500_000, "p95": 20_000_000, "p99": 30_000_000, "max": 40_000_000},
+        latency_ns={"n": 120, "p50": 1_500_000, "p95": 20_000_000, "p99": 30_000_000, "max": 40_000_000},
         queue_depth_mean=2.26, queue_depth_max=4, block_sizes=[{"bytes": 65_536, "task_count": 50}],
     )  # fmt: skip
     lines = shown(report(session(0, load=load, open_task_count=3)))
@@ -278,7 +292,7 @@ def test_round_trips_windows_and_retransmissions_of_two_connections() -> None:
     assert "RTT 6.000 ms (min 3.000)  owin 21K  I/O sizes -" in lines
     assert "retransmissions: fast retransmit 4  unknown retransmit 2  (15 so far)" in lines
     assert lines_of(report(line))[1] == (
-        "  session 0: read 0.0 MB/s, write 0.0 MB/s, 0.0 IOPS, p50 - ms, p99 - ms, RTT 6.000 ms, owin 21K, "
+        "  session 0: read 0.0 MB/s, write 0.0 MB/s, 0.0 IOPS, p50 - ms, max - ms (n 0), RTT 6.000 ms, owin 21K, "
         "6 retransmissions"
     )
     quiet = session(0, transports={4: transport(retransmitted_total=8)})

@@ -9,7 +9,7 @@ import numpy as np
 from iscsitrace.watch.figures import NO_LOAD, load_of, loads_of, transports_of
 from tests.support.tables_by_hand import MS, table
 
-NOTHING = dict.fromkeys(("p50", "p95", "p99", "max"))
+NOTHING = {"n": 0, "p50": None, "p95": None, "p99": None, "max": None}
 
 
 def command(connection: int, latency_ms: int | None, **columns: Any) -> dict[str, Any]:
@@ -32,12 +32,22 @@ def test_loads_of_groups() -> None:
     assert list(found) == [5, 9]
     five, nine = found[5], found[9]
     assert (five.task_count, five.iops, five.queue_depth_mean, five.queue_depth_max) == (2, 1.0, 4.5, 6)
-    assert five.latency_ns == {"p50": 1 * MS, "p95": 3 * MS, "p99": 3 * MS, "max": 3 * MS}
+    assert five.latency_ns == {"n": 2, "p50": 1 * MS, "p95": None, "p99": None, "max": 3 * MS}
     assert five.block_sizes == [{"bytes": 8_192, "task_count": 2}]
-    assert nine.latency_ns == {"p50": 2 * MS, "p95": 8 * MS, "p99": 8 * MS, "max": 8 * MS}
+    assert nine.latency_ns == {"n": 2, "p50": 2 * MS, "p95": None, "p99": None, "max": 8 * MS}
     # of as many the smaller size first
     assert nine.block_sizes == [{"bytes": 512, "task_count": 1}, {"bytes": 4_096, "task_count": 1}]
     assert (nine.read_bytes_per_s, nine.write_bytes_per_s) == (2_048, 256)
+
+
+def test_a_percentile_takes_as_many_commands_as_one_has_above_it() -> None:
+    cycles = [command(count, latency + 1) for count in (19, 20, 99, 100) for latency in range(count)]
+    found = loads_of(table("cycles", *cycles), np.array([row["connection"] for row in cycles]), 1)
+    assert [(number, load.latency_ns["n"]) for number, load in found.items()] == [(n, n) for n in (19, 20, 99, 100)]
+    tails = [[load.latency_ns[name] for name in ("p95", "p99", "max")] for load in found.values()]
+    # by nearest rank the 19th of 20, the 95th of 99 and 100, the 99th of 100
+    expected: list[list[int | None]] = [[None, None, 19], [19, None, 20], [95, None, 99], [95, 99, 100]]
+    assert tails == [[ms and ms * MS for ms in row] for row in expected]
 
 
 def test_an_interval_without_commands_or_length() -> None:

@@ -96,7 +96,7 @@ def load(cycles: list[SeenCycle], length_ns: int) -> dict[str, Any]:
         "iops": len(cycles) * 1e9 / length_ns,
         "read_bytes_per_s": moved["read"] * 1e9 / length_ns,
         "write_bytes_per_s": moved["write"] * 1e9 / length_ns,
-        "latency_ns": {name: nearest(latencies, percent) for name, percent in QUANTILES.items()},
+        "latency_ns": percentiles(latencies),
         "queue_depth": {
             "mean": pytest.approx(sum(depths) / len(depths)) if depths else None,
             "max": max(depths, default=None),
@@ -108,6 +108,15 @@ def load(cycles: list[SeenCycle], length_ns: int) -> dict[str, Any]:
 def nearest(ordered: list[int], percent: int) -> int | None:
     """The percentile by nearest rank."""
     return ordered[-(-len(ordered) * percent // 100) - 1] if ordered else None
+
+
+def percentiles(ordered: list[int]) -> dict[str, int | None]:
+    """With their n; those that have at least one value above them, else None."""
+    least = {"p50": 1, "p95": 20, "p99": 100, "max": 1}
+    found = {
+        name: nearest(ordered, share) if len(ordered) >= least[name] else None for name, share in QUANTILES.items()
+    }
+    return {"n": len(ordered)} | found
 
 
 def session_of(cycle: SeenCycle, document: dict[str, Any]) -> int:
@@ -170,9 +179,7 @@ def test_totals_equal_the_traffic(phases: tuple[Path, list[SeenCycle]]) -> None:
     sizes = Counter((c.columns["operation"], c.record.task.expected_data_transfer_length) for c in cycles)
     assert {(row["operation"], row["bytes"]): row["cycle_count"] for row in document["block_sizes"]} == sizes
     depths = sorted(int(cycle.columns["queue_depth"] or 0) for cycle in cycles)
-    assert {name: document["queue_depth"][name] for name in QUANTILES} == {
-        name: nearest(depths, percent) for name, percent in QUANTILES.items()
-    }
+    assert {name: document["queue_depth"][name] for name in ("n", *QUANTILES)} == percentiles(depths)
 
 
 def union_ns(spans: list[tuple[int, int]]) -> int:
@@ -442,19 +449,22 @@ def check_head(board: str, shown: dict[str, Any], packets: int) -> None:
     assert clock == f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
     assert float(length) == pytest.approx((shown["to_ns"] - shown["from_ns"]) / 1e9, rel=0.01)
     assert (int(count), is_amount(lag, Decimal(shown["lag_s"]))) == (packets, True)
-    line = r"all  read (\S+) MB/s  write (\S+) MB/s  (\S+) IOPS  p50 (\S+)  p99 (\S+) ms"
+    line = r"all  read (\S+) MB/s  write (\S+) MB/s  (\S+) IOPS  p50 (\S+) ms, (max|p99) (\S+) ms \(n (\d+)\)"
     check_all(amounts(board, line), shown)
-    total = amounts(board, r"since the start  p50 (\S+)  p95 (\S+)  p99 (\S+)  max (\S+) ms")
-    for cell, name in zip(total, QUANTILES, strict=True):
+    total = amounts(board, r"since the start  p50 (\S+)  p95 (\S+)  p99 (\S+)  max (\S+) ms \(n (\d+)\)")
+    assert int(total[-1]) == shown["all"]["latency_total_ns"]["n"]
+    for cell, name in zip(total[:-1], QUANTILES, strict=True):
         assert is_shown(cell, seconds(shown["all"]["latency_total_ns"][name]), "ms")
 
 
 def check_all(cells: tuple[str, ...], shown: dict[str, Any]) -> None:
     whole = shown["all"]
     values = (whole["read_bytes_per_s"], whole["write_bytes_per_s"], whole["iops"])
-    latencies = [seconds(whole["latency_ns"][name]) for name in ("p50", "p99")]
+    *amounts_of, tail, last, n = cells
+    assert (tail, int(n)) == ("max" if whole["latency_ns"]["n"] < 100 else "p99", whole["latency_ns"]["n"])
+    latencies = [seconds(whole["latency_ns"][name]) for name in ("p50", tail)]
     units = ("MB/s", "MB/s", "", "ms", "ms")
-    for cell, value, unit in zip(cells, (*values, *latencies), units, strict=True):
+    for cell, value, unit in zip((*amounts_of, last), (*values, *latencies), units, strict=True):
         assert is_shown(cell, value, unit)
 
 
@@ -500,8 +510,10 @@ def test_findings_are_worded_as_in_diagnose(seen: Seen) -> None:
 
 
 def test_plain_lines_show_the_report(seen: Seen) -> None:
-    start = r"\S+ all: read (\S+) MB/s, write (\S+) MB/s, (\S+) IOPS, p50 (\S+) ms, p99 (\S+) ms, (\d+) packets"
-    one = r"  session {}: read (\S+) MB/s, write (\S+) MB/s, (\S+) IOPS, p50 (\S+) ms, p99 (\S+) ms(.*)"
+    start = r"\S+ all: read (\S+) MB/s, write (\S+) MB/s, (\S+) IOPS, "
+    start += r"p50 (\S+) ms, (max|p99) (\S+) ms \(n (\d+)\), (\d+) packets"
+    one = r"  session {}: read (\S+) MB/s, write (\S+) MB/s, (\S+) IOPS, "
+    one += r"p50 (\S+) ms, (max|p99) (\S+) ms \(n (\d+)\)(.*)"
     checked = 0
     for report in seen[1]:
         shown, text = report.as_dict(), "\n".join(lines_of(report))
@@ -526,7 +538,8 @@ def test_lines_are_sorted_by_the_requested_column(capture: Path) -> None:
         "number": lambda row, own: row["session"],
         "throughput": lambda row, own: -(row["read_bytes_per_s"] + row["write_bytes_per_s"]),
         "IOPS": lambda row, own: -row["iops"],
-        "p99": lambda row, own: -(row["latency_ns"]["p99"] or 0),
+        # where there are too few commands for a p99
+        "p99": lambda row, own: -(row["latency_ns"]["p99"] or row["latency_ns"]["max"] or 0),
         "queue depth": lambda row, own: -(row["queue_depth"]["max"] or 0),
         "idle": lambda row, own: -(row["idle_fraction"] or 0),
         "retransmissions": lambda row, own: -(columns(row, own)["rtx"][0] or 0),

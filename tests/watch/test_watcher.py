@@ -84,7 +84,7 @@ def test_known_latencies_by_session() -> None:
 def test_percentiles_of_a_display_are_exact_up_to_a_thousand() -> None:
     many = _for_display()
     many.add(np.ma.MaskedArray(np.arange(1, 1025)))
-    assert many.percentiles() == {"p50": 512, "p95": 973, "p99": 1014, "max": 1024}
+    assert many.percentiles() == {"n": 1024, "p50": 512, "p95": 973, "p99": 1014, "max": 1024}
 
 
 class Reported:

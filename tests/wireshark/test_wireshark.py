@@ -16,12 +16,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import iscsitrace
 from iscsitrace.analysis.comparison.second_opinion import Comparison, compare
 from iscsitrace.analysis.measures.selection import display_filter
 from iscsitrace.cli import main
 from iscsitrace.errors import ToolMissing
 from iscsitrace.tables.schema import TABLES
 from iscsitrace.wireshark import dissect as wireshark
+from tests.support import hand_timed as by_hand
 from tests.support.capture_file import cut, write_pcap
 from tests.support.conversation import Capture, Conversation, Session
 from tests.support.pdu import DATA_IN
@@ -168,6 +170,24 @@ def test_tshark_agrees_with_the_truth(tmp_path: Path, plain: Capture) -> None:
     assert result.tshark_version.startswith("TShark")
     assert result.our_pdu_count == result.tshark_pdu_count == result.matched_pdu_count == len(plain.pdus)
     assert result.differences == []
+
+
+def test_a_reserved_lun_that_tshark_shows_is_no_difference(tmp_path: Path) -> None:
+    """LUN 5 in an unsolicited Data-Out, in target resets, and in an event of no logical unit."""
+    lun, reserved = bytes([0, 5]) + bytes(6), by_hand.RESERVED
+    wire = by_hand.Wire().send(1, by_hand.login_request({"InitialR2T": "No"}))
+    wire.receive(2, by_hand.login_response({"InitialR2T": "No"}))
+    wire.send(3, by_hand.command(7, by_hand.WRITE, cmd_sn=1, write=512, lun=5))
+    unsolicited = (reserved, 0, 1, 0, 0, 0, 0)
+    wire.send(4, by_hand.pdu(0x05, 0x80, b"\0\0", lun, 7, unsolicited, bytes(512))).receive(5, by_hand.response(7, 1))
+    for number, function in enumerate((6, 7)):
+        wire.send(6 + 2 * number, by_hand.management(20 + number, function, cmd_sn=2, lun=5))
+        wire.receive(7 + 2 * number, by_hand.management_response(20 + number, 2 + number))
+    wire.receive(10, by_hand.pdu(0x32, 0x80, b"\0\0", lun, reserved, (0, 4, 1, 64, 1 << 24, 0, 0), b""))
+    file = by_hand.capture(tmp_path, wire)
+    trace = iscsitrace.read(file, tables=("pdus", "segments"))
+    found = compare(trace.pdus, trace.segments, wireshark.dissect(str(file), [3260]))
+    assert (found.our_pdu_count, found.matched_pdu_count, found.differences) == (10, 10, [])
 
 
 def test_other_ports_are_passed_to_tshark(tmp_path: Path) -> None:

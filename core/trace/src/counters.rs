@@ -61,7 +61,7 @@ counters! {
         "The file is damaged or was joined by hand. Join captures with mergecap.";
     LinkTypeUnsupported, "link_type_unsupported", DataLoss,
         "packets of a link type that is not decoded",
-        "Supported link types: Ethernet, LINUX_SLL, LINUX_SLL2, NULL, LOOP, RAW, IPV4, IPV6.";
+        "Supported link types: Ethernet, LINUX_SLL, LINUX_SLL2, NULL, LOOP, PPP, RAW, IPV4, IPV6.";
     DroppedByCapture, "dropped_by_capture", DataLoss,
         "packets that the capture tool reports as dropped (pcapng interface statistics)",
         "Capture with a larger buffer (-B), a snaplen (-s 256) or a filter (-f 'port 3260').";
@@ -88,7 +88,7 @@ counters! {
         "IP fragments, which are not reassembled",
         "iSCSI should never be fragmented. Look for a wrong MTU on the path.";
     Tunnel, "tunnel", DataLoss,
-        "packets in a tunnel (GRE, IP in IP, VXLAN, ...), which is not decoded",
+        "packets in a tunnel that is not decoded (MPLS, encrypted, or more than four deep)",
         "Capture inside the tunnel, at one of its ends.";
     FrameCutInHeaders, "frame_cut_in_headers", DataLoss,
         "frames that the snaplen cut before the end of the TCP header",

@@ -4,6 +4,7 @@
 //! connections and commands, and with PDUs and segments if their tables are wanted; never with packets alone.
 
 use iscsitrace_wire::frame::{NotTcp, Segment, segment};
+use rustc_hash::FxHashMap;
 
 use crate::budget;
 use crate::content::Content;
@@ -11,7 +12,9 @@ use crate::counters::{Counter, Counters};
 use crate::iscsi::context::Context;
 use crate::queue;
 use crate::reader::Packet;
-use crate::tables::{Columns, Connection, CounterRow, CounterRows, Cycles, NULL_U32, NULL_U64, Tables, Wanted};
+use crate::tables::{
+    Columns, Connection, CounterRow, CounterRows, Cycles, NULL_U32, NULL_U64, Segments, Tables, Wanted,
+};
 use crate::tcp::connection::TcpConnection;
 use crate::tcp::reassembly::HoldBudget;
 use crate::tcp::table::{ConnectionTable, Endpoint};
@@ -41,6 +44,8 @@ pub struct Pipeline {
     /// Rows of closed connections.
     pub(crate) rows: Vec<Connection>,
     other_rows: usize,
+    /// The iSCSI connections with rows of `segments`, and whether their client is the target.
+    with_segments: FxHashMap<u32, bool>,
     budget: HoldBudget,
     connection_count: u32,
     /// Limits of what is kept at once.
@@ -203,6 +208,9 @@ impl Pipeline {
         self.table.remove(connection.ends[0], connection.ends[1], slot);
         self.free.push(slot);
         let row = connection.finish(&mut self.context, &mut self.budget);
+        if row.is_iscsi && self.context.tables.wanted.segments {
+            self.with_segments.insert(row.connection, connection.is_flipped());
+        }
         if !row.is_iscsi {
             self.other_rows += 1;
             if self.other_rows > self.limits.other_rows {
@@ -242,6 +250,7 @@ impl Pipeline {
         self.close_all();
         self.add_missing_commands();
         let Context { mut tables, counters, mut sessions, cycle_ends_ns, timelines, ended: _ } = self.context;
+        settle(&mut tables.segments, &self.with_segments);
         queue::fill(&mut tables.cycles, &cycle_ends_ns, &mut sessions);
         tables.sessions = sessions.rows;
         if tables.wanted.budget {
@@ -252,6 +261,19 @@ impl Pipeline {
         }
         tables.counters = counter_rows(&counters);
         tables
+    }
+}
+
+/// Removes the rows of other connections, and turns those whose client is the target.
+fn settle(segments: &mut Segments, is_flipped: &FxHashMap<u32, bool>) {
+    if segments.connection.iter().any(|connection| !is_flipped.contains_key(connection)) {
+        let is_kept: Vec<_> = segments.connection.iter().map(|number| is_flipped.contains_key(number)).collect();
+        segments.retain(&is_kept);
+    }
+    if is_flipped.values().any(|&is_flipped| is_flipped) {
+        for (to_target, connection) in segments.to_target.iter_mut().zip(&segments.connection) {
+            *to_target ^= is_flipped.get(connection) == Some(&true);
+        }
     }
 }
 
@@ -276,6 +298,17 @@ pub(crate) fn counter_rows(counters: &Counters) -> CounterRows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tables::SegmentRow;
+
+    #[test]
+    fn segments_are_those_of_iscsi_connections_with_its_directions() {
+        let row = |connection, to_target| SegmentRow { connection, to_target, ..SegmentRow::default() };
+        let mut segments = Segments::of([row(0, true), row(1, true), row(2, true), row(1, false), row(2, false)]);
+        // 0 is another connection; the client of 2 is the target
+        settle(&mut segments, &[(1, false), (2, true)].into_iter().collect());
+        assert_eq!(segments.connection, [1, 2, 1, 2]);
+        assert_eq!(segments.to_target, [true, false, false, true]);
+    }
 
     #[test]
     fn a_counter_without_a_frame_has_none() {

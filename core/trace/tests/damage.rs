@@ -276,6 +276,37 @@ fn an_undamaged_conversation_is_read_whole() {
     }
 }
 
+/// Reads one at a time, or eight at once, then others; each status but the last is lost in turn.
+#[test]
+fn a_lost_status_costs_its_own_command_alone() {
+    for queue_depth in [1, 8] {
+        let mut script = Script::new(quiet_settings());
+        script.connect();
+        script.read(0, queue_depth, 2, 1536, false);
+        (0..4).for_each(|_| script.read(0, 1, 2, 1536, false));
+        let conversation = script.finish();
+        let last = conversation.cycles.len() - 1;
+        for (lost, cycle) in conversation.cycles[..last].iter().enumerate() {
+            let packets: Vec<_> = conversation.pdus[cycle.status].packets.clone();
+            let damages: Vec<_> = packets.iter().map(|&packet| Damage::Drop(packet, 1)).collect();
+            let captured = damage(&conversation, &damages);
+            let truth = Truth::new(&conversation, &captured);
+            let tables = read(&captured);
+            everything_found_is_true(&truth, &tables).expect("true");
+            everything_undamaged_is_found(&truth, &tables).expect("whole");
+            let cycles = &tables.cycles;
+            let complete: Vec<_> = (0..=last).map(|row| row != lost).collect();
+            assert_eq!(cycles.is_complete, complete, "status {lost} of queue depth {queue_depth}");
+            assert_eq!((cycles.status_ns[lost], cycles.has_capture_gap[lost]), (NULL_NS, true));
+            // it is in flight no longer than until a later PDU shows that it had its status
+            let depths: Vec<_> = (1..=queue_depth as u32).chain([1; 4]).collect();
+            assert_eq!(cycles.queue_depth, depths, "status {lost} of queue depth {queue_depth}");
+            assert_eq!((counted(&tables, "status_missing"), counted(&tables, "command_missing")), (1, 0));
+            assert_eq!(tables.pdus.opcode.len() + 1, conversation.pdus.len());
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(cases(96))]
 

@@ -1,16 +1,18 @@
 //! Link, IP and TCP headers of one captured frame -> one TCP segment.
 //!
 //! ```text
-//! Ethernet [802.1Q ...] | SLL | SLL2 | NULL | LOOP   ->  IPv4 | IPv6 [extension headers]  ->  TCP [options] payload
+//! Ethernet [802.1Q ...] | SLL | SLL2 | NULL | LOOP | PPP   ->  IPv4 | IPv6 [extension headers]  ->  TCP [options] payload
+//!                                                          ->  tunnel  ->  IP or Ethernet ...
 //! ```
 //!
 //! Lengths come from the headers, captured bytes from the frame: a truncated payload keeps its length on the wire.
 //! Plain IPv4 and IPv6 are read here, for speed; etherparse reads extension and authentication headers.
 //!
-//! Checksums are not verified (offload leaves them blank), fragments not reassembled, tunnels not opened.
+//! Checksums are not verified (offload leaves them blank), fragments not reassembled.
 
 #[cfg(test)]
 mod tests;
+mod tunnel;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -18,6 +20,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use etherparse::err::ip::LaxHeaderSliceError;
 use etherparse::err::ipv6_exts::HeaderSliceError;
 use etherparse::{LaxIpSlice, LenSource};
+use tunnel::Carried;
 
 /// The link type of a frame: a LINKTYPE_ value of the pcap format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,6 +31,8 @@ impl LinkType {
     pub const NULL: Self = Self(0);
     /// Ethernet II and 802.3.
     pub const ETHERNET: Self = Self(1);
+    /// Point-to-Point Protocol, with or without its address and control bytes.
+    pub const PPP: Self = Self(9);
     /// IP without a link header.
     pub const RAW: Self = Self(101);
     /// OpenBSD loopback: an address family of 4 bytes in network byte order.
@@ -141,9 +146,9 @@ pub enum NotTcp {
     NotIp,
     /// Another transport protocol, by its IP protocol number.
     OtherProtocol(u8),
-    /// A fragment of an IP packet that holds TCP; first or later.
+    /// A fragment of an IP packet that holds TCP or a tunnel; first or later.
     Fragment,
-    /// GRE, IP in IP, VXLAN, GENEVE, PPPoE or MPLS.
+    /// MPLS, or a tunnel of another kind or depth than those that are opened.
     Tunnel,
     /// The snaplen cut the frame before byte 20 of the TCP header.
     CutInHeaders,
@@ -161,15 +166,14 @@ const IP_PROTOCOL_GRE: u8 = 47;
 const IP_PROTOCOL_AUTHENTICATION: u8 = 51;
 /// Hop-by-hop, routing, fragment, authentication, destination, mobility, HIP, Shim6 headers.
 const IP_EXTENSIONS: [u8; 8] = [0, 43, 44, IP_PROTOCOL_AUTHENTICATION, 60, 135, 139, 140];
-/// VXLAN (also its old Linux port) and GENEVE.
-const UDP_TUNNEL_PORTS: [u16; 3] = [4789, 8472, 6081];
 
 const ETHER_TYPE_IPV4: u16 = 0x0800;
 const ETHER_TYPE_IPV6: u16 = 0x86dd;
 /// 802.1Q, 802.1ad and the old QinQ value.
 const ETHER_TYPES_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-/// MPLS unicast and multicast, PPPoE session, transparent Ethernet bridging.
-const ETHER_TYPES_TUNNEL: [u16; 4] = [0x8847, 0x8848, 0x8864, 0x6558];
+const ETHER_TYPE_PPPOE: u16 = 0x8864;
+/// MPLS unicast and multicast, transparent Ethernet bridging.
+const ETHER_TYPES_TUNNEL: [u16; 3] = [0x8847, 0x8848, 0x6558];
 
 /// Reads the headers of one frame of `original_length` bytes on the wire, of which `captured` was kept.
 ///
@@ -180,34 +184,41 @@ pub fn segment<'a>(link_type: LinkType, captured: &'a [u8], original_length: u32
     // A frame is at least as long as its captured bytes, whatever the record says.
     let wire_length = original_length.max(u32::try_from(captured.len()).unwrap_or(u32::MAX));
     match link_type {
-        LinkType::ETHERNET => after_ether_type(captured, 12, 14, wire_length),
-        LinkType::LINUX_SLL => after_ether_type(captured, 14, 16, wire_length),
-        LinkType::LINUX_SLL2 => after_ether_type(captured, 0, 20, wire_length),
+        LinkType::ETHERNET => after_ether_type(captured, 12, 14, wire_length, 0),
+        LinkType::LINUX_SLL => after_ether_type(captured, 14, 16, wire_length, 0),
+        LinkType::LINUX_SLL2 => after_ether_type(captured, 0, 20, wire_length, 0),
+        LinkType::PPP => Carried { captured, wire_length, depth: 0 }.ppp(),
         LinkType::NULL | LinkType::LOOP => {
             let (family, packet) = captured.split_first_chunk::<4>().ok_or(NotTcp::CutInHeaders)?;
             let wire_length = wire_length.saturating_sub(4);
             // Families are small numbers, which shows the byte order of the capturing host.
             match (u32::from_be_bytes(*family), u32::from_le_bytes(*family)) {
-                (2, _) | (_, 2) => ipv4(packet, wire_length),
-                (10 | 24 | 28 | 30, _) | (_, 10 | 24 | 28 | 30) => ipv6(packet, wire_length),
+                (2, _) | (_, 2) => ipv4(packet, wire_length, 0),
+                (10 | 24 | 28 | 30, _) | (_, 10 | 24 | 28 | 30) => ipv6(packet, wire_length, 0),
                 _ => Err(NotTcp::NotIp),
             }
         }
         LinkType(12 | 14) | LinkType::RAW => match captured.first().map(|byte| byte >> 4) {
-            Some(4) => ipv4(captured, wire_length),
-            Some(6) => ipv6(captured, wire_length),
+            Some(4) => ipv4(captured, wire_length, 0),
+            Some(6) => ipv6(captured, wire_length, 0),
             Some(_) => Err(NotTcp::NotIp),
             None => Err(NotTcp::CutInHeaders),
         },
-        LinkType::IPV4 => ipv4(captured, wire_length),
-        LinkType::IPV6 => ipv6(captured, wire_length),
+        LinkType::IPV4 => ipv4(captured, wire_length, 0),
+        LinkType::IPV6 => ipv6(captured, wire_length, 0),
         _ => Err(NotTcp::UnsupportedLinkType),
     }
 }
 
-/// Reads the EtherType at `at`; VLAN tags begin at `next`.
+/// Reads the EtherType at `at`; VLAN tags begin at `next`. `depth` is the number of tunnels around it.
 #[inline]
-fn after_ether_type(captured: &[u8], mut at: usize, mut next: usize, wire_length: u32) -> Result<Segment<'_>, NotTcp> {
+fn after_ether_type(
+    captured: &[u8],
+    mut at: usize,
+    mut next: usize,
+    wire_length: u32,
+    depth: u8,
+) -> Result<Segment<'_>, NotTcp> {
     loop {
         let ether_type = u16::from_be_bytes(chunk(captured, at).ok_or(NotTcp::CutInHeaders)?);
         if ETHER_TYPES_VLAN.contains(&ether_type) {
@@ -216,9 +227,11 @@ fn after_ether_type(captured: &[u8], mut at: usize, mut next: usize, wire_length
             continue;
         }
         let wire_length = wire_length.saturating_sub(u32::try_from(next).unwrap_or(u32::MAX));
+        let after = || captured.get(next..).ok_or(NotTcp::CutInHeaders);
         return match ether_type {
-            ETHER_TYPE_IPV4 => ipv4(captured.get(next..).ok_or(NotTcp::CutInHeaders)?, wire_length),
-            ETHER_TYPE_IPV6 => ipv6(captured.get(next..).ok_or(NotTcp::CutInHeaders)?, wire_length),
+            ETHER_TYPE_IPV4 => ipv4(after()?, wire_length, depth),
+            ETHER_TYPE_IPV6 => ipv6(after()?, wire_length, depth),
+            ETHER_TYPE_PPPOE => Carried { captured: after()?, wire_length, depth }.pppoe(),
             _ if ETHER_TYPES_TUNNEL.contains(&ether_type) => Err(NotTcp::Tunnel),
             _ => Err(NotTcp::NotIp),
         };
@@ -235,7 +248,7 @@ struct Network {
 
 /// An IPv4 packet (RFC 791) with `wire_length` bytes in the frame, padding of the link included.
 #[inline]
-fn ipv4(packet: &[u8], wire_length: u32) -> Result<Segment<'_>, NotTcp> {
+fn ipv4(packet: &[u8], wire_length: u32, depth: u8) -> Result<Segment<'_>, NotTcp> {
     let header: [u8; 20] = chunk(packet, 0).ok_or(NotTcp::CutInHeaders)?;
     let header_length = usize::from(header[0] & 0x0f) * 4;
     if header[0] >> 4 != 4 || header_length < 20 {
@@ -261,14 +274,14 @@ fn ipv4(packet: &[u8], wire_length: u32) -> Result<Segment<'_>, NotTcp> {
     let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
     match protocol {
         IP_PROTOCOL_TCP if !is_fragment => tcp(network, payload, payload_length),
-        IP_PROTOCOL_AUTHENTICATION => extended(network, packet, length),
-        _ => Err(not_tcp(protocol, is_fragment, payload)),
+        IP_PROTOCOL_AUTHENTICATION => extended(network, packet, length, depth),
+        _ => Carried { captured: payload, wire_length: payload_length, depth }.of_ip(protocol, is_fragment),
     }
 }
 
 /// An IPv6 packet (RFC 8200) with `wire_length` bytes in the frame, padding of the link included.
 #[inline]
-fn ipv6(packet: &[u8], wire_length: u32) -> Result<Segment<'_>, NotTcp> {
+fn ipv6(packet: &[u8], wire_length: u32, depth: u8) -> Result<Segment<'_>, NotTcp> {
     let (header, _) = packet.split_first_chunk::<40>().ok_or(NotTcp::CutInHeaders)?;
     if header[0] >> 4 != 6 {
         return Err(NotTcp::Malformed);
@@ -290,14 +303,14 @@ fn ipv6(packet: &[u8], wire_length: u32) -> Result<Segment<'_>, NotTcp> {
     };
     match header[6] {
         IP_PROTOCOL_TCP => tcp(network, payload, payload_length),
-        next_header if IP_EXTENSIONS.contains(&next_header) => extended(network, packet, length),
-        next_header => Err(not_tcp(next_header, false, payload)),
+        next_header if IP_EXTENSIONS.contains(&next_header) => extended(network, packet, length, depth),
+        next_header => Carried { captured: payload, wire_length: payload_length, depth }.of_ip(next_header, false),
     }
 }
 
 /// A packet of `length` bytes with headers between the IP header and the transport header.
 #[cold]
-fn extended(network: Network, packet: &[u8], length: u32) -> Result<Segment<'_>, NotTcp> {
+fn extended(network: Network, packet: &[u8], length: u32, depth: u8) -> Result<Segment<'_>, NotTcp> {
     let (ip, stop) = LaxIpSlice::from_slice(packet).map_err(|error| match error {
         LaxHeaderSliceError::Len(_) => NotTcp::CutInHeaders,
         LaxHeaderSliceError::Content(_) => NotTcp::Malformed,
@@ -321,20 +334,8 @@ fn extended(network: Network, packet: &[u8], length: u32) -> Result<Segment<'_>,
     if protocol == IP_PROTOCOL_TCP && !payload.fragmented {
         tcp(network, payload.payload, payload_length)
     } else {
-        Err(not_tcp(protocol, payload.fragmented, payload.payload))
-    }
-}
-
-/// The kind of a packet with this IP protocol number that is not a complete TCP segment.
-#[cold]
-fn not_tcp(protocol: u8, is_fragment: bool, payload: &[u8]) -> NotTcp {
-    let port = |at| chunk(payload, at).map(u16::from_be_bytes);
-    let is_tunnel_port = |port: Option<u16>| port.is_some_and(|port| UDP_TUNNEL_PORTS.contains(&port));
-    match protocol {
-        IP_PROTOCOL_IPV4 | IP_PROTOCOL_IPV6 | IP_PROTOCOL_GRE => NotTcp::Tunnel,
-        IP_PROTOCOL_UDP if !is_fragment && (is_tunnel_port(port(2)) || is_tunnel_port(port(0))) => NotTcp::Tunnel,
-        _ if is_fragment && (protocol == IP_PROTOCOL_TCP || IP_EXTENSIONS.contains(&protocol)) => NotTcp::Fragment,
-        _ => NotTcp::OtherProtocol(protocol),
+        let carried = Carried { captured: payload.payload, wire_length: payload_length, depth };
+        carried.of_ip(protocol, payload.fragmented)
     }
 }
 

@@ -59,7 +59,6 @@ class Tables:
     connections: Table
     cycles: Table
     parameters: Table
-    segments: Table
     packet_count: int
 
 
@@ -149,12 +148,12 @@ class _TruthCheck:
         truth = self._truth
         ends = truth["initiator_ends"] if self._target is None else truth["target_ends"][self._target]
         to_target = self._target is None
-        column = f"retransmitted_packets_{'to_target' if to_target else 'to_initiator'}"
-        resent = _resent_without_bytes(self._tables.segments, to_target)
+        way = "to_target" if to_target else "to_initiator"
+        column = f"retransmitted_packets_{way}"
         found: dict[End, int] = defaultdict(int)
         answers: dict[End, int] = defaultdict(int)
         for row in self._connections:
-            syns, fins = resent[row["connection"]]
+            syns, fins = row[f"retransmitted_syns_{way}"], row[f"retransmitted_fins_{way}"]
             found[self._end(row)] += row[column] + syns + fins
             # a SYN that comes twice is answered twice, and the second answer need not be a retransmission
             answers[self._end(row)] += 0 if to_target else syns
@@ -289,22 +288,6 @@ class _TruthCheck:
 def _place(rows: Sequence[Row], left_bytes: int) -> int:
     """The last command of all that is left of a call, or else the last: other readers look for partitions."""
     return max((place for place, row in enumerate(rows) if row["bytes"] == left_bytes), default=-1)
-
-
-def _resent_without_bytes(segments: Table, to_target: bool) -> dict[int, list[int]]:
-    """SYNs and FINs retransmitted in one direction, by connection: they carry no bytes, so no table counts them."""
-    is_control = segments.raw("flags") & (_SYN | _FIN) != 0
-    resent: dict[int, list[int]] = defaultdict(lambda: [0, 0])
-    seen = set()
-    for row in segments.select(is_control).rows(("connection", "to_target", "flags", "segment_class")):
-        if row["to_target"] is not to_target or row["segment_class"] in {"retransmission", "copy"}:
-            continue
-        for place, flag in enumerate((_SYN, _FIN)):
-            if row["flags"] & flag:
-                key = row["connection"], flag
-                resent[row["connection"]][place] += key in seen
-                seen.add(key)
-    return resent
 
 
 def _spelled(value: object) -> str:

@@ -18,7 +18,10 @@ from iscsitrace.analysis.comparison.pdu_stream import BASIC_HEADER_BYTES, PduStr
 from iscsitrace.tables.table import Table
 
 _DATA_IN = 0x25
-_TEXTS_AND_NOPS = (0x00, 0x04, 0x20, 0x24)
+_LUN_BY_TRANSFER_TAG = (0x00, 0x04, 0x05, 0x20, 0x24)
+"""NOP-Out, Text Request, Data-Out, NOP-In, Text Response: without a Target Transfer Tag their LUN is reserved."""
+_LUN_BY_FUNCTION = (0x02, 0x10, 0x32)
+"""Task Management Function Request, SNACK, Asynchronous Message: their LUN depends on a code that `pdus` lacks."""
 _RESERVED_TAG = 0xFFFFFFFF
 _IS_TARGETS = 0x20  # set in the opcodes that a target sends (RFC 7143 section 11.2.1.2)
 
@@ -165,12 +168,14 @@ def _compare_matched(
 def _is_reserved(row: dict[str, Any], name: str) -> bool:
     """Whether it is a field that tshark shows although it has no meaning there.
 
-    StatSN and status of a Data-In without the S bit (RFC 7143 section 11.7.3), and the LUN of text and NOP PDUs
-    without a Target Transfer Tag (sections 11.10, 11.11, 11.18, 11.19).
+    StatSN and status of a Data-In without the S bit (RFC 7143 section 11.7.3). The LUN of Data-Out, text and NOP PDUs
+    without a Target Transfer Tag (sections 11.7.4, 11.10, 11.11, 11.18, 11.19), and that of functions, SNACKs and
+    events of no logical unit (sections 11.5.3, 11.9, 11.16).
     """
     if row["opcode"] == _DATA_IN and not row["has_status"]:
         return name in ("stat_sn", "status")
-    return row["opcode"] in _TEXTS_AND_NOPS and name == "lun" and row["target_transfer_tag"] == _RESERVED_TAG
+    has_no_tag = row["opcode"] in _LUN_BY_TRANSFER_TAG and row["target_transfer_tag"] == _RESERVED_TAG
+    return name == "lun" and (has_no_tag or row["opcode"] in _LUN_BY_FUNCTION)
 
 
 def _explain_frame(

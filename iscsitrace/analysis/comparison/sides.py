@@ -55,6 +55,8 @@ class Side:
     measured: Measured | None
     """None where the model does not apply."""
     task_count: int
+    """Those that are complete in the capture."""
+    incomplete_count: int
     """Commands of that operation; so are all figures below."""
     bytes: int
     throughput_bytes_per_s: float | None
@@ -102,6 +104,7 @@ class Side:
             "target_name": self.target_name,
             "operation": self.operation,
             "task_count": self.task_count,
+            "incomplete_count": self.incomplete_count,
             "bytes": self.bytes,
             "throughput_bytes_per_s": self.throughput_bytes_per_s,
             "model_throughput_bytes_per_s": situation.throughput() if situation else None,
@@ -147,11 +150,12 @@ def differing_keys(a: Side, b: Side) -> list[str]:
 
 
 def _side(number: int, session: Session, names: Mapping[str, Any]) -> Side:
-    measured, tasks = measure(session), session.transfers
+    measured, tasks, every = measure(session), session.transfers, session.cycles.select(session.is_transfer)
     jobs_ns, parts_ns = session.jobs_ns, {part: session.part_ns(part) for part in PARTS}
     if measured:
         # reads only, or writes only
         tasks = tasks.select(tasks.raw(f"is_{measured.situation.setting.operation}"))
+        every = every.select(every.raw(f"is_{measured.situation.setting.operation}"))
         jobs_ns, parts_ns = measured.busy_ns, dict(measured.parts_ns)
     asked = workload.of(tasks)
     if asked is None:
@@ -173,6 +177,7 @@ def _side(number: int, session: Session, names: Mapping[str, Any]) -> Side:
         operation=asked.word,
         measured=measured,
         task_count=len(tasks),
+        incomplete_count=len(every) - len(tasks),
         bytes=moved,
         throughput_bytes_per_s=throughput,
         block_sizes={size: sizes[size] for size in weightiest},

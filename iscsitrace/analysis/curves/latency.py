@@ -35,7 +35,7 @@ class Latency:
     time_edges_ns: Array
     latency_edges_ns: Array
     block_sizes: dict[str, dict[int, dict[str, int]]]
-    """By operation and size in bytes: ``p50 p95 p99 max``, and ``count``."""
+    """By operation and size in bytes: ``n p50 p95 p99 max``, without those for which there are too few commands."""
     task_count: int
     without_latency_count: int
 
@@ -118,6 +118,6 @@ def _block_sizes(cycles: Table, latencies: Array, operations: dict[str, Array]) 
         frequent = sorted(each[np.argsort(-count, kind="stable")][:BLOCK_SIZES].tolist())
         for size in frequent:
             of_size = latencies[chosen & (sizes == size)]
-            known = {key: int(value or 0) for key, value in percentiles(of_size).items()}
-            found.setdefault(name, {})[size] = known | {"count": len(of_size)}
+            known = {key: value for key, value in percentiles(of_size).items() if value is not None}
+            found.setdefault(name, {})[size] = known
     return found

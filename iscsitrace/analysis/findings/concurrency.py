@@ -18,8 +18,13 @@ ENOUGH: Final = 1.1
 """Least throughput factor for which doubling the connections is worth it."""
 
 SHARE_PATH: Final = (
-    "Spread the load over several connections, so that each has a separate window: node.session.nr_sessions with "
+    "Spread the load over several connections, each with a separate window and queue: node.session.nr_sessions with "
     "multipath, or one session with several connections (MC/S)."
+)
+# one text for one remedy, so that an output says it once
+RAISE_QUEUE_DEPTH: Final = (
+    "Raise the queue depth: more threads or a higher I/O depth in the program, within node.session.queue_depth; for "
+    "buffered reads /sys/block/DEVICE/queue/read_ahead_kb."
 )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from iscsitrace.analysis.findings.case import Case, is_worth
-from iscsitrace.analysis.findings.concurrency import next_queue_depths
+from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, next_queue_depths
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import WORTH
 from iscsitrace.analysis.findings.transport import line_bytes_per_s
@@ -67,11 +67,7 @@ QUEUE_DEPTH_LOW: Final = Problem(
     "waited.",
     explains=Explains("propagation", 1),
     advice=(
-        Advice(
-            "Raise the queue depth: more threads or a higher I/O depth in the program; for buffered reads "
-            "/sys/block/DEVICE/queue/read_ahead_kb.",
-            next_queue_depths,
-        ),
+        Advice(RAISE_QUEUE_DEPTH, next_queue_depths),
         Advice(
             "Allow that queue depth: node.session.queue_depth and, at least as large, node.session.cmds_max in "
             "open-iscsi, /sys/block/DEVICE/queue/nr_requests, and `targetcli /iscsi/IQN/tpg1 set attribute "

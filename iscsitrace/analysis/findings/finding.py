@@ -118,6 +118,10 @@ class Problem:
         return Finding(self, severity, share, seen.text, shown(seen.frames), seen.cost_ns, cause)
 
 
+GAIN_MAX: Final = 20.0
+"""Larger gains are not believed: so far from what was measured, something else limits first."""
+
+
 @dataclass(frozen=True)
 class Gain:
     """The throughput that the model predicts for a change."""
@@ -130,6 +134,11 @@ class Gain:
     low: float
     high: float
     """The range that the packets leave open."""
+
+    @property
+    def is_more(self) -> bool:
+        """Whether it is beyond what is believed: there is only that bound to show."""
+        return self.throughput_factor > GAIN_MAX
 
 
 @dataclass(frozen=True)
@@ -175,13 +184,14 @@ class Finding:
         return frames_filter(self.frames) if self.frames else None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; ``gain`` is the first of ``gains``, null where there is none."""
+        """For JSON; ``gain`` is the first of ``gains``, null where there is none. No factor is above GAIN_MAX."""
         gains = [
             {
                 "change": gain.change,
-                "throughput_factor": gain.throughput_factor,
-                "low": gain.low,
-                "high": gain.high,
+                "throughput_factor": min(gain.throughput_factor, GAIN_MAX),
+                "low": min(gain.low, GAIN_MAX),
+                "high": min(gain.high, GAIN_MAX),
+                "is_more": gain.is_more,
                 "advice": self.problem.advice.index(gain.advice),
             }
             for gain in self.gains

@@ -57,7 +57,10 @@ def _gains_of(advice: Advice, basis: Basis, readings: Sequence[Situation]) -> It
             after.throughput(is_rough=True) / reading.throughput(is_rough=True)
             for after, reading in zip(changed, readings, strict=True)
         ]
-        yield Gain(advice, change.words, factor, factor * min(rough) / rough[0], factor * max(rough) / rough[0])
+        gain = Gain(advice, change.words, factor, factor * min(rough) / rough[0], factor * max(rough) / rough[0])
+        yield gain
+        if gain.is_more:
+            return
 
 
 def _readings(measured: Measured) -> list[Situation]:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from iscsitrace.analysis.findings.case import Case, is_worth
-from iscsitrace.analysis.findings.concurrency import more_connections, next_queue_depth
+from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, SHARE_PATH, more_connections, next_queue_depth
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import WORTH
 from iscsitrace.analysis.measures.budget import longest_think_ns
@@ -70,19 +70,12 @@ SLOW_TARGET: Final = Problem(
     explains=Explains("target_service"),
     advice=(
         Advice(
-            "Check the target: backing device (iostat -x), cache mode, controller, CPU.",
+            "Check the target: backing device (iostat -x), cache mode, controller, CPU. A single disk only queues what "
+            "a target with many disks serves in parallel.",
             _no_service,
         ),
-        Advice(
-            "Raise the queue depth, so that a target with many disks works in parallel: node.session.queue_depth. A "
-            "single disk only queues the commands.",
-            next_queue_depth,
-        ),
-        Advice(
-            "Use several connections, each with a command in flight: node.session.nr_sessions with multipath, or one "
-            "session with several connections (MC/S).",
-            more_connections,
-        ),
+        Advice(RAISE_QUEUE_DEPTH, next_queue_depth),
+        Advice(SHARE_PATH, more_connections),
     ),
     observe=_target,
 )
@@ -145,7 +138,12 @@ def _initiator(case: Case) -> Observation | None:
     median = wording.time(float(np.median(took[is_known]))) if is_known.any() else ""
     frames = frames_in(rounds, latest, "r2t_frame", "data_first_frame")
     return Observation(
-        "the initiator answered R2Ts late" + (f": median {median} from R2T to first Data-Out" if median else ""),
+        "the initiator answered R2Ts late"
+        + (
+            f": median {median} from R2T to first Data-Out ({wording.count(int(is_known.sum()), 'R2T')})"
+            if median
+            else ""
+        ),
         frames or subject.evidence(waits),
         waits.total_ns,
     )

@@ -9,14 +9,14 @@ from typing import Any, Final
 import numpy as np
 
 from iscsitrace.analysis.findings.case import Case, is_worth
-from iscsitrace.analysis.findings.concurrency import SHARE_PATH, more_connections
+from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, SHARE_PATH, more_connections
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import WORTH
+from iscsitrace.analysis.measures.losses import losses
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.model.setting import Setting
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.stretches import Stretches
-from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
 
@@ -222,16 +222,10 @@ RESTART_AFTER_IDLE: Final = Problem(
     explains=Explains("congestion_window"),
     advice=(
         Advice("On the sender (for reads: the target) set net.ipv4.tcp_slow_start_after_idle = 0.", _no_slow_start),
-        Advice("Raise the queue depth, so that the connection is not idle: node.session.queue_depth."),
+        Advice(RAISE_QUEUE_DEPTH),
     ),
     observe=_restarts,
 )
-
-
-def _losses(subject: Session) -> Table:
-    """The recoveries in which something was lost: not all of their retransmissions were unnecessary."""
-    recoveries = subject.tables["recoveries"]
-    return recoveries.select(recoveries.raw("retransmitted_packets") > recoveries.raw("spurious_packets"))
 
 
 def _congestion_window_small(case: Case) -> Observation | None:
@@ -239,7 +233,7 @@ def _congestion_window_small(case: Case) -> Observation | None:
     if seen is None or seen[1]["restart_after_idle_count"] >= RESTARTS:
         return None
     waits, row = seen
-    recoveries = _losses(subject)
+    recoveries = losses(subject.tables["recoveries"])
     of_sender = (recoveries["connection"] == row["connection"]) & (recoveries["to_target"] == row["to_target"])
     losses = int(of_sender.sum())
     facts = f"with {wording.count(losses, 'loss', 'losses')}{_capacity(subject, row)}"
@@ -330,7 +324,7 @@ def _loss(case: Case) -> Observation | None:
     lost_ns = subject.part_ns("loss_recovery")
     if not is_worth(subject, lost_ns, LOSS_SHARE):
         return None
-    recoveries = _losses(subject)
+    recoveries = losses(subject.tables["recoveries"])
     ends = {row["connection"]: row["time_last_ns"] for row in subject.connections}
     unended_ns = np.array([ends[connection] for connection in recoveries["connection"].tolist()], dtype=np.int64)
     ended_ns = np.where(known(recoveries, "time_last_ns"), recoveries.raw("time_last_ns"), unended_ns)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.case import Case, is_worth
-from iscsitrace.analysis.findings.concurrency import next_queue_depth
+from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, next_queue_depth
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS, WORTH
 from iscsitrace.analysis.measures.nulls import known
@@ -125,7 +125,7 @@ R2T_ROUNDS: Final = Problem(
             "(open-iscsi offers 1: node.session.iscsi.MaxOutstandingR2T).",
             _more_r2ts,
         ),
-        Advice("Keep more writes in flight, so that their waits overlap: node.session.queue_depth.", next_queue_depth),
+        Advice(RAISE_QUEUE_DEPTH, next_queue_depth),
     ),
     observe=_rounds,
 )

@@ -1,25 +1,35 @@
 """Distributions of a column: percentiles and counts per value, without nulls.
 
 A percentile is a value that occurred (nearest rank), never an average of two: every figure has a cycle to look at.
+Each distribution has its number of values, ``n``. A percentile that would be the maximum has no value of its own.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
+PERCENTILES: Final = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
+VALUES_MIN: Final = {"p50": 1, "p95": 20, "p99": 100, "max": 1}
+"""Of fewer values the nearest rank of a percentile is the maximum: it says nothing more."""
+NO_VALUES: Final[dict[str, int | None]] = {"n": 0, **dict.fromkeys(PERCENTILES)}
 
 
 def percentiles(values: NDArray[Any]) -> dict[str, int | None]:
-    """``p50 p95 p99 max`` of the values that are not null, by nearest rank; None where there are none."""
+    """``n p50 p95 p99 max`` of the values that are not null, by nearest rank; None where there are too few."""
     known = _known(values)
     if not len(known):
-        return dict.fromkeys(PERCENTILES)
-    found = np.percentile(known, list(PERCENTILES.values()), method="inverted_cdf")
-    return {name: int(value) for name, value in zip(PERCENTILES, found, strict=True)}
+        return dict(NO_VALUES)
+    return named(len(known), np.percentile(known, list(PERCENTILES.values()), method="inverted_cdf").tolist())
+
+
+def named(count: int, ranked: Sequence[float]) -> dict[str, int | None]:
+    """``n p50 p95 p99 max`` of that many values, from the values at those ranks."""
+    found = zip(PERCENTILES, ranked, strict=True)
+    return {"n": count, **{name: int(value) if count >= VALUES_MIN[name] else None for name, value in found}}
 
 
 def counts(values: NDArray[Any]) -> dict[int, int]:

@@ -11,6 +11,7 @@ import numpy as np
 from iscsitrace.analysis.measures.distribution import counts, percentiles
 from iscsitrace.tables.phases import LATENCY_PHASES
 from iscsitrace.tables.table import Table
+from iscsitrace.wording import amounts
 
 
 def by_operation(cycles: Table) -> Iterator[tuple[str, Table]]:
@@ -22,7 +23,7 @@ def by_operation(cycles: Table) -> Iterator[tuple[str, Table]]:
 
 
 def latencies(cycles: Table) -> list[dict[str, Any]]:
-    """Per operation: number of commands, and ``p50 p95 p99 max`` of latency and phases in nanoseconds."""
+    """Per operation: number of commands, and ``n p50 p95 p99 max`` of latency and phases in nanoseconds."""
     return [
         {
             "operation": operation,
@@ -33,6 +34,14 @@ def latencies(cycles: Table) -> list[dict[str, Any]]:
         }
         for operation, part in by_operation(cycles)
     ]
+
+
+def without_status(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """For rows of :func:`latencies`: which percentiles are not of all commands."""
+    for row in rows:
+        n, noun = row["latency_ns"]["n"], f"{row['operation']} commands"
+        if of := amounts.part_of(n, row["cycle_count"], noun, "have no status"):
+            yield f"Percentiles of {of}."
 
 
 def block_sizes(cycles: Table) -> list[dict[str, Any]]:

@@ -87,5 +87,5 @@ def _volume(cycles: Table, session: int | None) -> Volume:
 
 
 def queue_depths(cycles: Table) -> dict[str, Any]:
-    """Queue depth at issue: ``p50 p95 p99 max``, and the number of commands issued at each depth."""
+    """Queue depth at issue: ``n p50 p95 p99 max``, and the number of commands issued at each depth."""
     return {**percentiles(cycles["queue_depth"]), "cycles_by_queue_depth": counts(cycles["queue_depth"])}

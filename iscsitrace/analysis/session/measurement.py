@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import budget
+from iscsitrace.analysis.measures.losses import losses
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import workload
 from iscsitrace.analysis.session.conditions import Conditions
@@ -148,7 +149,7 @@ def _congestion_ns(session: Session, first_ns: int, last_ns: int) -> tuple[int, 
     """Waits for the congestion window between two instants: after the first loss, and before it."""
     waits = session.stretches("congestion_window")
     waits = waits.where((waits.starts >= first_ns) & (waits.ends <= last_ns))
-    losses = session.tables["recoveries"].raw("time_first_ns")
-    is_after = waits.starts >= losses.min() if len(losses) else np.zeros(len(waits.starts), dtype=bool)
+    lost_ns = losses(session.tables["recoveries"]).raw("time_first_ns")
+    is_after = waits.starts >= lost_ns.min() if len(lost_ns) else np.zeros(len(waits.starts), dtype=bool)
     after_ns = int(waits.lengths[is_after].sum())
     return after_ns, waits.total_ns - after_ns

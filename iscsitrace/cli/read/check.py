@@ -72,7 +72,7 @@ def command(
         from iscsitrace.wireshark.dissect import require_tshark
 
         require_tshark()
-    trace = capture_input.read(("pdus", "segments") if against else ("segments",) if truth else ())
+    trace = capture_input.read(("pdus", "segments") if against else ())
     counters = capture_health.by_name(trace.counters)
     findings = [] if fail_on == "never" else capture_health.reaching(counters, fail_on)
     document: dict[str, Any] = trace.provenance | {
@@ -132,5 +132,5 @@ def _tap_of(truth: dict[str, Any], capture_input: CaptureInput) -> str | None:
 def _compared(trace: Trace, truth: dict[str, Any], tap: str | None) -> Agreement:
     from iscsitrace.analysis.comparison.agreement import Tables, compare
 
-    tables = Tables(trace.connections, trace.cycles, trace.parameters, trace.segments, trace.packet_count)
+    tables = Tables(trace.connections, trace.cycles, trace.parameters, trace.packet_count)
     return compare(tables, truth, tap)

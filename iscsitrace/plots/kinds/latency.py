@@ -137,8 +137,8 @@ def _draw_block_sizes(axes: Axes, latency: Latency, looks: dict[str, Look]) -> N
         )
         for key, (marker, mark_size) in _PERCENTILES.items():
             axes.plot(
-                places, [each[key] for each in found.values()], linestyle="none", marker=marker, markersize=mark_size,
-                color=color, markeredgecolor=color if marker == "_" else "white",
+                places, [each.get(key, np.nan) for each in found.values()], linestyle="none", marker=marker,
+                markersize=mark_size, color=color, markeredgecolor=color if marker == "_" else "white",
                 markeredgewidth=1.5 if marker == "_" else 0.5,
             )  # fmt: skip
     for key, (marker, mark_size) in _PERCENTILES.items():

@@ -14,7 +14,6 @@ from iscsitrace.analysis.comparison.agreement import Agreement, Tables, compare
 from iscsitrace.errors import InputInvalid
 from tests.support.tables_by_hand import table
 
-SYN, FIN, ACK = 0x02, 0x01, 0x10
 FIRST, SECOND = "10.0.0.2", "fd00::2"
 
 
@@ -29,10 +28,10 @@ def cycle(number: int, on: int, tag: int, **columns: Any) -> dict[str, Any]:
 
 
 def tables(rows: dict[str, list[dict[str, Any]]], packets: int = 0) -> Tables:
-    connections, cycles, parameters, segments = (
-        table(name, *rows.get(name, [])) for name in ("connections", "cycles", "parameters", "segments")
+    connections, cycles, parameters = (
+        table(name, *rows.get(name, [])) for name in ("connections", "cycles", "parameters")
     )
-    return Tables(connections, cycles, parameters, segments, packets)
+    return Tables(connections, cycles, parameters, packets)
 
 
 def commands(*rows: tuple[int, int], **columns: list[Any]) -> dict[str, list[Any]]:
@@ -75,25 +74,23 @@ def test_a_tap_that_is_not_there_is_said() -> None:
 
 LOSSES = {
     "connections": [
-        connection(5, 50_000, retransmitted_packets_to_target=2, retransmitted_packets_to_initiator=1),
-        connection(6, 50_000, SECOND, retransmitted_packets_to_target=1, retransmitted_packets_to_initiator=4),
-    ],
-    "segments": [
-        # a SYN twice and a FIN three times, of which one is a copy and one has bytes
-        {"connection": on, "to_target": to_target, "flags": flags, "segment_class": kind}
-        for on, to_target, flags, kind in (
-            (5, True, SYN, "empty"),
-            (5, True, SYN, "empty"),
-            (5, True, FIN | ACK, "empty"),
-            (5, True, FIN | ACK, "empty"),
-            (5, True, FIN | ACK, "empty"),
-            (5, True, FIN | ACK, "copy"),
-            (5, True, FIN | ACK, "retransmission"),
-            (5, True, ACK, "empty"),
-            (5, False, SYN | ACK, "empty"),
-            (6, False, SYN | ACK, "empty"),
-            (6, False, SYN | ACK, "empty"),
-        )
+        # to the target 2 with bytes, a SYN and two FINs
+        connection(
+            5,
+            50_000,
+            retransmitted_packets_to_target=2,
+            retransmitted_packets_to_initiator=1,
+            retransmitted_syns_to_target=1,
+            retransmitted_fins_to_target=2,
+        ),
+        connection(
+            6,
+            50_000,
+            SECOND,
+            retransmitted_packets_to_target=1,
+            retransmitted_packets_to_initiator=4,
+            retransmitted_syns_to_initiator=1,
+        ),
     ],
 }
 
@@ -125,8 +122,7 @@ def test_a_kernel_may_retransmit_more_than_it_has_told_but_not_less() -> None:
 def test_a_simulation_counts_all_losses_but_second_answers_to_a_syn(count: int, is_alike: bool) -> None:
     """At the target: four with bytes, and a SYN twice, whose second answer need not be a retransmission."""
     rows = {
-        "connections": [connection(6, 50_000, retransmitted_packets_to_initiator=4)],
-        "segments": LOSSES["segments"],
+        "connections": [connection(6, 50_000, retransmitted_packets_to_initiator=4, retransmitted_syns_to_initiator=1)],
     }
     nothing: dict[str, Any] = {"connection": [], "target": [], "block_count": [], "initiator": {}, "at_target": {}}
     truth = {

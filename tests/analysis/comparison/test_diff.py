@@ -216,6 +216,7 @@ def side(number: int, operation: str = "read", target: str | None = "disk", move
         operation=operation,
         measured=None,
         task_count=10,
+        incomplete_count=0,
         bytes=moved,
         throughput_bytes_per_s=1.0,
         block_sizes={},
@@ -314,7 +315,8 @@ def test_the_command_as_json(runs: Runs) -> None:
     for each in (a, b):
         assert sum(part["ns"] for part in each["budget"].values()) == each["jobs_ns"]
         assert each["one_way_delay_ns"] == pytest.approx(4 * MS, rel=0.01)
-        assert set(each["latency_ns"]) == {"p50", "p95", "p99", "max"}
+        assert set(each["latency_ns"]) == {"n", "p50", "p95", "p99", "max"}
+        assert (each["latency_ns"]["n"], each["incomplete_count"]) == (each["task_count"], 0)
     gap = document["gap"]
     assert gap["differences"][0]["name"] == "queue_depth"
     assert gap["throughput_factor"] == pytest.approx(b["throughput_bytes_per_s"] / a["throughput_bytes_per_s"])

@@ -263,12 +263,23 @@ def test_differences_are_in_order_of_frames_then_of_kinds() -> None:
     assert (result.our_pdu_count, result.tshark_pdu_count, result.matched_pdu_count) == (4, 4, 3)
 
 
+@pytest.mark.parametrize("opcode", [0x00, 0x04, 0x05, 0x20, 0x24], ids=hex)
 @pytest.mark.parametrize(("tag", "name", "count"), [(0xFFFFFFFF, "lun", 0), (5, "lun", 1), (0xFFFFFFFF, "stat_sn", 1)])
-def test_the_lun_of_a_nop_without_a_target_transfer_tag_is_reserved(tag: int, name: str, count: int) -> None:
-    # RFC 7143 sections 11.18 and 11.19
-    nop_in = 0x20
-    ours = [*OURS[:3], data_in(3, opcode=nop_in, target_transfer_tag=tag)]
-    assert len(compared(ours, [*SHOWN[:3], shown(3, opcode=nop_in, **{name: 0})]).differences) == count
+def test_without_a_target_transfer_tag_the_lun_is_reserved(opcode: int, tag: int, name: str, count: int) -> None:
+    # RFC 7143 sections 11.7.4, 11.10, 11.11, 11.18 and 11.19
+    ours = [*OURS[:3], data_in(3, opcode=opcode, to_target=opcode < 0x20, target_transfer_tag=tag)]
+    segments = [*SEGMENTS[:3], SEGMENTS[3] | {"to_target": opcode < 0x20}]
+    found = compared(ours, [*SHOWN[:3], shown(3, opcode=opcode, **{name: 0})], segments)
+    assert (found.matched_pdu_count, len(found.differences)) == (4, count)
+
+
+@pytest.mark.parametrize(("opcode", "count"), [(0x02, 0), (0x10, 0), (0x32, 0), (0x01, 1), (0x31, 1)])
+def test_a_lun_that_is_never_reserved_is_a_difference(opcode: int, count: int) -> None:
+    """That of task management, SNACKs and events is, by a code that the table lacks; a command's and an R2T's never."""
+    ours = [*OURS[:3], data_in(3, opcode=opcode, to_target=opcode < 0x20)]
+    segments = [*SEGMENTS[:3], SEGMENTS[3] | {"to_target": opcode < 0x20}]
+    found = compared(ours, [*SHOWN[:3], shown(3, opcode=opcode, lun=5)], segments)
+    assert (found.matched_pdu_count, len(found.differences)) == (4, count)
 
 
 @pytest.mark.parametrize("digest", ["header_digest_ok", "data_digest_ok"])

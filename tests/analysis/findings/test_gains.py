@@ -79,7 +79,7 @@ ADVICE = {
     ("held_for_ack", "status in the last Data-In"): "Have the target send the status",
     ("r2t_rounds", "MaxBurstLength=16776192"): "Use fewer, larger bursts",
     ("r2t_rounds", "MaxOutstandingR2T=8"): "Allow more R2Ts at once",
-    ("r2t_rounds", "queue depth 8"): "Keep more writes in flight",
+    ("r2t_rounds", "queue depth 8"): "Raise the queue depth",
     ("unsolicited_data_unused", "ImmediateData=Yes and InitialR2T=No"): "Send data with the command",
     ("receive_window_small", "receive window 598 KiB"): "On the receiver",
     ("slow_target", "zero target service time"): "Check the target: backing device",
@@ -118,7 +118,14 @@ def test_no_gain_if_the_model_does_not_fit_the_session() -> None:
     found = Story(rtt_to_target_ns=20 * MS).tasks(20, ("propagation", 20 * MS)).found("queue_depth_low")
     assert found
     gain = found.as_dict()["gain"]
-    assert gain == {"change": "queue depth 8", "throughput_factor": 8, "low": 8, "high": 8, "advice": 0}
+    assert gain == {
+        "change": "queue depth 8",
+        "throughput_factor": 8,
+        "low": 8,
+        "high": 8,
+        "is_more": False,
+        "advice": 0,
+    }
 
 
 def test_gains_follow_their_advice(runs: Runs) -> None:

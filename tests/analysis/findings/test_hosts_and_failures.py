@@ -132,7 +132,7 @@ def test_the_three_latest_answers_to_r2ts_are_shown() -> None:
     assert found
     assert found.frames == (101, 102, 104, 201, 202, 204)
     # of 1, 3, 4 and 5 ms
-    assert found.text == "the initiator answered R2Ts late: median 3.5 ms from R2T to first Data-Out"
+    assert found.text == "the initiator answered R2Ts late: median 3.5 ms from R2T to first Data-Out (4 R2Ts)"
 
 
 def test_without_r2ts_the_waits_themselves_are_shown() -> None:

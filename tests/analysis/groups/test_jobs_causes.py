@@ -290,6 +290,21 @@ def test_a_timeout_within_a_recovery_counts_once() -> None:
     assert (stream.cause.name, stream.cause.frame) == ("timeout", 3_700)
 
 
+@pytest.mark.parametrize(("spurious", "losses"), [(1, 2), (2, 1)])
+def test_a_recovery_without_a_loss_is_no_cause(spurious: int, losses: int) -> None:
+    """The first of two recoveries; it ended slow start, and then no loss did."""
+
+    def needless(work: Work, number: int) -> object:
+        work.lost(number, (200, "fast", 100 * KB), (400, "fast", 100 * KB), exit_bytes=100 * KB)
+        work.rows["recoveries"][-2]["spurious_packets"] = spurious
+        return work
+
+    stream = slow_beside(needless)
+    assert stream.evidence.loss_count == losses
+    assert stream.cause
+    assert stream.cause.name == ("slow_start_exit" if losses == 2 else "low_equilibrium")
+
+
 def test_timeouts_are_at_least_those_that_the_sender_counted() -> None:
     def counted(work: Work, number: int) -> object:
         work.lost(number, (400, "timeout", 100 * KB))

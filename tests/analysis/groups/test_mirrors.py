@@ -27,7 +27,7 @@ def test_the_same_writes_are_a_mirror() -> None:
     assert found.name == "sessions 0 and 1 are a mirror"
     assert len(found.found) == 20
     # done after 5 ms, and after 1 + 15
-    assert found.skews == dict.fromkeys(("p50", "p95", "p99", "max"), 11 * MS)
+    assert found.skews == {"n": 20, "p50": 11 * MS, "p95": 11 * MS, "p99": None, "max": 11 * MS}
     assert [side.last_count for side in found.sides] == [0, 20]
     assert found.farthest.alone_ns == 20 * 11 * MS
     # another host, or the other path to the same logical unit, is no mirror side

@@ -27,11 +27,15 @@ from tests.support.tables_by_hand import MS, TRACE, table
 CYCLES = TRACE["cycles"]
 
 
-@given(st.lists(st.integers(-(10**15), 10**15), min_size=1))
+@given(st.lists(st.integers(-(10**15), 10**15), min_size=1, max_size=130))
 def test_percentiles_by_nearest_rank(values: list[int]) -> None:
     found = distribution.percentiles(np.array(values))
     for name, share in (("p50", 50), ("p95", 95), ("p99", 99), ("max", 100)):
         value = found[name]
+        if name in ("p95", "p99") and len(values) * (100 - share) < 100:
+            # no value would be above it
+            assert value is None
+            continue
         assert value in values
         at_or_below = sum(each <= value for each in values)
         below = sum(each < value for each in values)
@@ -39,8 +43,20 @@ def test_percentiles_by_nearest_rank(values: list[int]) -> None:
 
 
 def test_percentiles_leave_nulls_out() -> None:
-    assert distribution.percentiles(np.ma.MaskedArray([1, 99], mask=[False, True]))["max"] == 1
-    assert set(distribution.percentiles(np.array([], dtype=np.int64)).values()) == {None}
+    found = distribution.percentiles(np.ma.MaskedArray([1, 99], mask=[False, True]))
+    assert (found["n"], found["max"]) == (1, 1)
+    nothing = distribution.percentiles(np.array([], dtype=np.int64))
+    assert nothing == {"n": 0, "p50": None, "p95": None, "p99": None, "max": None}
+
+
+def test_percentiles_of_commands_without_a_status_say_so() -> None:
+    rows = [{"operation": "read", "status_ns": 4 * MS if number < 146 else None} for number in range(38_293)]
+    (latency,) = operations.latencies(table("cycles", *rows, {"operation": "read", "status_ns": None}))
+    assert (latency["cycle_count"], latency["latency_ns"]["n"]) == (38_294, 146)
+    assert list(operations.without_status([latency])) == [
+        "Percentiles of 146 of 38,294 read commands: the others have no status in the capture."
+    ]
+    assert list(operations.without_status([latency | {"cycle_count": 146}])) == []
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8))
@@ -124,7 +140,7 @@ def test_latencies_by_operation() -> None:
     found = {row["operation"]: row for row in operations.latencies(table("cycles", *CYCLES, *CYCLES[1:2]))}
     assert next(iter(found)) == "write"
     assert found["write"]["cycle_count"] == 2
-    assert found["write"]["latency_ns"] == dict.fromkeys(("p50", "p95", "p99", "max"), 43 * MS)
+    assert found["write"]["latency_ns"] == {"n": 2, "p50": 43 * MS, "p95": None, "p99": None, "max": 43 * MS}
     assert found["read"]["status_wait_ns"]["p50"] == 0
     assert found["test_unit_ready"]["latency_ns"]["max"] is None
     assert {name: row["complete_cycle_count"] for name, row in found.items()} == {
@@ -158,7 +174,7 @@ def test_the_commonest_sizes_are_shown_and_the_others_summed() -> None:
 def test_queue_depths_are_counted() -> None:
     rows = [{"cycle": number, "queue_depth": depth} for number, depth in enumerate((1, 2, 2, 8))]
     found = volumes.queue_depths(table("cycles", *rows))
-    assert found == {"p50": 2, "p95": 8, "p99": 8, "max": 8, "cycles_by_queue_depth": {1: 1, 2: 2, 8: 1}}
+    assert found == {"n": 4, "p50": 2, "p95": None, "p99": None, "max": 8, "cycles_by_queue_depth": {1: 1, 2: 2, 8: 1}}
 
 
 def test_commands_without_a_session_count_in_the_total_alone() -> None:

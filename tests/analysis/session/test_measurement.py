@@ -22,7 +22,9 @@ def measured(story: Story) -> Measured | None:
 
 def test_losses_are_recoveries_and_the_waits_for_the_congestion_window_after_them() -> None:
     story = Story().tasks(4, ("propagation", 16 * MS), ("congestion_window", 3 * MS))
-    story.add("recoveries", time_first_ns=story.now)
+    # before it nothing was lost
+    story.add("recoveries", time_first_ns=0, retransmitted_packets=2, spurious_packets=2)
+    story.add("recoveries", time_first_ns=story.now, retransmitted_packets=1)
     story.tasks(4, ("propagation", 16 * MS), ("loss_recovery", 5 * MS), ("congestion_window", 5 * MS))
     found = measured(story)
     assert found
@@ -180,7 +182,9 @@ def test_waits_for_the_congestion_window_outside_the_reads_do_not_count() -> Non
     """Writes before and after the reads wait for 5 ms, the reads for 3; the loss comes with the last read."""
     write = (READ, ("congestion_window", 5 * MS))
     story = Story().tasks(2, *write, operation="write").tasks(8, ("congestion_window", 3 * MS), READ)
-    story.add("recoveries", time_first_ns=story.now - 19 * MS).pause(MS).tasks(2, *write, operation="write")
+    story.add("recoveries", time_first_ns=story.now - 19 * MS, retransmitted_packets=1).pause(MS).tasks(
+        2, *write, operation="write"
+    )
     found = measured(story)
     assert found
     stalls = found.situation.stalls_ns_per_byte

@@ -83,7 +83,13 @@ def test_cwnd_waits_count_as_losses_from_the_first_loss_on() -> None:
     story = Story()
     for number in range(20):
         if number == 5:
-            story.add("recoveries", to_target=False, time_first_ns=story.now, time_last_ns=story.now + MS)
+            story.add(
+                "recoveries",
+                to_target=False,
+                retransmitted_packets=1,
+                time_first_ns=story.now,
+                time_last_ns=story.now + MS,
+            )
         story.task(("propagation", 16 * MS), ("congestion_window", 2 * MS))
     found = measured(story)
     assert found

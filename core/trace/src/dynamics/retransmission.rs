@@ -31,6 +31,9 @@ const TIMEOUT_MIN_NS: i64 = 30_000_000;
 const WAIT_NUMERATOR: i64 = 7;
 const WAIT_DENOMINATOR: i64 = 8;
 
+/// What a probe of the only segment in flight waits beyond two RTTs, for a delayed ACK (RFC 8985, section 7.2).
+const PROBE_ACK_DELAY_NS: i64 = 200_000_000;
+
 /// The sender's state at a retransmission.
 #[derive(Debug, Clone, Copy)]
 pub struct Circumstances {
@@ -54,6 +57,18 @@ pub struct Circumstances {
     pub is_probed: bool,
     /// Whether SACK is in use; tail loss probes need it (RFC 8985, section 7.1). None if unknown.
     pub has_sack: Option<bool>,
+    /// Whether the packet has TCP timestamps.
+    pub has_timestamps: bool,
+}
+
+impl Circumstances {
+    /// Whether a timer that retransmits the only segment in flight can be that of a probe. It looks like a timeout, so
+    /// it takes a sender that is known to use SACK, and timestamps: stacks without probes (Windows before 2016) lack
+    /// these unless configured. And it comes no later than a probe would.
+    fn may_probe_alone(&self) -> bool {
+        let latest_ns = (2 * self.round_trip_ns + PROBE_ACK_DELAY_NS) * 5 / 4;
+        self.has_sack == Some(true) && self.has_timestamps && self.quiet_ns <= latest_ns
+    }
 }
 
 /// The cause of the retransmission of `offset..end`; and whether a timer fired just now.
@@ -65,7 +80,9 @@ pub fn cause(offset: i64, end: i64, with: &Circumstances) -> (Cause, bool) {
     let is_quiet = with.quiet_ns >= timeout_ns;
     let may_probe =
         with.has_sack != Some(false) && !with.is_probed && with.recovery.is_none() && with.sacked_bytes == 0;
-    if is_tail && may_probe && with.quiet_ns >= waits_ns(2 * with.round_trip_ns) && with.quiet_ns > 0 {
+    let is_probe_due = with.quiet_ns >= waits_ns(2 * with.round_trip_ns) && with.quiet_ns > 0;
+    // a timeout retransmits the first segment in flight; only a probe begins with the last of several
+    if is_tail && may_probe && is_probe_due && (!is_head || with.may_probe_alone()) {
         return (Cause::TailProbe, true);
     }
     if is_head && is_quiet {
@@ -90,11 +107,28 @@ struct Sent {
     end: i64,
     row: Option<usize>,
     /// The row of its recovery.
-    recovery: Option<usize>,
+    recovery_row: Option<usize>,
+    /// The number of its recovery.
+    recovery: u32,
     /// Its timestamp, if it starts at the first unacknowledged byte: the next ACK echoes it.
     timestamp: Option<u32>,
     is_spurious: bool,
     is_acknowledged: bool,
+}
+
+/// How many packets a recovery retransmitted, and how many of them were unnecessary.
+#[derive(Debug, Clone, Copy)]
+struct Recovered {
+    number: u32,
+    packets: u32,
+    spurious: u32,
+}
+
+impl Recovered {
+    /// Whether nothing was lost.
+    fn is_needless(&self) -> bool {
+        self.spurious >= self.packets
+    }
 }
 
 /// The latest retransmissions of one direction.
@@ -102,18 +136,37 @@ struct Sent {
 pub struct Remembered {
     sent: VecDeque<Sent>,
     spurious_count: u32,
+    /// The recoveries of `sent`, in order.
+    recoveries: VecDeque<Recovered>,
+    /// Needless recoveries before these.
+    needless: u32,
 }
 
 impl Remembered {
-    /// Adds a retransmission.
-    pub fn push(&mut self, seen: &Observation, is_head: bool, row: Option<usize>, recovery: Option<usize>) {
+    /// Adds a retransmission with its row, in the recovery of this number and its row.
+    pub fn push(
+        &mut self,
+        seen: &Observation,
+        is_head: bool,
+        row: Option<usize>,
+        (recovery, recovery_row): (u32, Option<usize>),
+    ) {
         if self.sent.len() >= REMEMBERED_MAX {
             self.sent.pop_front();
+        }
+        match self.recoveries.back_mut() {
+            Some(last) if last.number == recovery => last.packets += 1,
+            _ => self.recoveries.push_back(Recovered { number: recovery, packets: 1, spurious: 0 }),
+        }
+        if self.recoveries.len() > REMEMBERED_MAX {
+            let first = self.recoveries.pop_front();
+            self.needless += u32::from(first.is_some_and(|recovered| recovered.is_needless()));
         }
         self.sent.push_back(Sent {
             start: seen.offset,
             end: seen.end(),
             row,
+            recovery_row,
             recovery,
             timestamp: seen.timestamps.filter(|_| is_head).map(|(value, _)| value),
             is_spurious: false,
@@ -128,7 +181,7 @@ impl Remembered {
             return self.sent.iter().any(|sent| sent.start < right && left < sent.end);
         };
         self.spurious_count += 1;
-        mark(sent, rows);
+        mark(sent, &mut self.recoveries, rows);
         true
     }
 
@@ -143,7 +196,7 @@ impl Remembered {
             let is_older = |timestamp: u32| echo.is_some_and(|echo| (echo.wrapping_sub(timestamp) as i32) < 0);
             if sent.timestamp.is_some_and(is_older) && !sent.is_spurious {
                 self.spurious_count += 1;
-                mark(sent, rows);
+                mark(sent, &mut self.recoveries, rows);
             }
         }
     }
@@ -152,7 +205,7 @@ impl Remembered {
     pub fn forget_rows(&mut self, retransmissions: usize, recoveries: usize) {
         for sent in &mut self.sent {
             sent.row = sent.row.and_then(|row| row.checked_sub(retransmissions));
-            sent.recovery = sent.recovery.and_then(|row| row.checked_sub(recoveries));
+            sent.recovery_row = sent.recovery_row.and_then(|row| row.checked_sub(recoveries));
         }
     }
 
@@ -160,14 +213,24 @@ impl Remembered {
     pub fn spurious_count(&self) -> u32 {
         self.spurious_count
     }
+
+    /// The number of recoveries in which nothing was lost: all of their retransmissions were spurious.
+    pub fn needless_count(&self) -> u32 {
+        self.needless + self.recoveries.iter().filter(|recovered| recovered.is_needless()).count() as u32
+    }
 }
 
-fn mark(sent: &mut Sent, rows: &mut Rows) {
+fn mark(sent: &mut Sent, recoveries: &mut VecDeque<Recovered>, rows: &mut Rows) {
     sent.is_spurious = true;
+    if let Ok(place) = recoveries.binary_search_by_key(&sent.recovery, |recovered| recovered.number)
+        && let Some(recovered) = recoveries.get_mut(place)
+    {
+        recovered.spurious += 1;
+    }
     if let Some(is_spurious) = sent.row.and_then(|row| rows.retransmissions.is_spurious.get_mut(row)) {
         *is_spurious = true;
     }
-    if let Some(packets) = sent.recovery.and_then(|row| rows.recoveries.spurious_packets.get_mut(row)) {
+    if let Some(packets) = sent.recovery_row.and_then(|row| rows.recoveries.spurious_packets.get_mut(row)) {
         *packets += 1;
     }
 }
@@ -213,6 +276,7 @@ mod tests {
         round_trip_ns: 20 * MS,
         is_probed: false,
         has_sack: Some(true),
+        has_timestamps: true,
     };
     /// Seven eighths of two RTTs.
     const WAIT_NS: i64 = 35 * MS;
@@ -241,6 +305,21 @@ mod tests {
         // with an RTT of zero there is still some silence
         assert_eq!(of(9000, Circumstances { round_trip_ns: 0, ..QUIET }), UNKNOWN);
         assert_eq!(of(9000, Circumstances { round_trip_ns: 0, quiet_ns: 1, ..QUIET }), PROBE);
+    }
+
+    #[test]
+    fn the_only_segment_is_a_probe_if_its_sender_is_one_that_probes() {
+        // 20 ms: two RTTs and 200 ms, with a quarter for the difference of both views
+        let latest_ns = 300 * MS;
+        let alone = Circumstances { sent: 1000, quiet_ns: latest_ns, ..QUIET };
+        assert_eq!(of(0, alone), PROBE);
+        assert_eq!(of(0, Circumstances { quiet_ns: latest_ns + 1, ..alone }), TIMER_FIRED);
+        assert_eq!(of(0, Circumstances { has_timestamps: false, ..alone }), TIMER_FIRED);
+        assert_eq!(of(0, Circumstances { has_sack: None, ..alone }), TIMER_FIRED);
+        assert_eq!(of(0, Circumstances { has_sack: Some(false), ..alone }), TIMER_FIRED);
+        // neither the wait of a probe nor that of a timeout
+        let soon = Circumstances { quiet_ns: 5 * MS, round_trip_ns: MS, ..alone };
+        assert_eq!((of(0, soon), of(0, Circumstances { has_timestamps: false, ..soon })), (PROBE, UNKNOWN));
     }
 
     #[test]

@@ -431,6 +431,7 @@ impl Sender {
             round_trip_ns: delays.round_trip_ns,
             is_probed: self.is_probed,
             has_sack: seen.is_sack_permitted,
+            has_timestamps: seen.timestamps.is_some(),
         };
         let (cause, is_timer) = retransmission::cause(seen.offset, seen.end(), &circumstances);
         let is_timeout = cause == Cause::Timeout && is_timer;
@@ -465,7 +466,8 @@ impl Sender {
             let original = self.originals.of(seen.offset);
             rows.retransmissions.push(retransmission::row(seen, self.connection, self.is_from_client, cause, original))
         });
-        self.remembered.push(seen, seen.offset <= self.board.una(), row, self.recovery.row());
+        let recovery = (self.recovery.count(), self.recovery.row());
+        self.remembered.push(seen, seen.offset <= self.board.una(), row, recovery);
         if rows.wanted.retransmissions {
             self.originals.push(seen.offset, seen.end(), seen.frame, seen.time_ns, self.board.una());
         }
@@ -580,7 +582,7 @@ impl Sender {
             tail_probe_count: probes,
             unknown_retransmit_count: unknown,
             spurious_count: self.remembered.spurious_count(),
-            recovery_count: self.recovery.count(),
+            recovery_count: self.recovery.count() - self.remembered.needless_count(),
             recovery_ns: self.recovery.time_ns(),
             ssthresh_guess_bytes: self.ssthresh_guess.unwrap_or(NULL_NS),
             restart_after_idle_count: self.restart_count,

@@ -2,12 +2,11 @@
 
 use iscsitrace_wire::serial::SerialNumber;
 
+use super::connection::NEAR;
 use super::exchange::Key;
 
 /// Missing statuses whose tasks are unknown, at most; of more the oldest are forgotten. Each status looks at all of them.
 const LOST_MAX: usize = 8;
-/// A longer jump of StatSN is another sequence.
-const JUMP_MAX: i32 = 1 << 14;
 
 /// Statuses that are missing, and the requests that were open when that showed.
 #[derive(Debug)]
@@ -38,7 +37,7 @@ impl LostStatuses {
     pub fn note(&mut self, next: SerialNumber, until: SerialNumber) -> Option<usize> {
         let known = self.known.filter(|known| known.is_after(next)).unwrap_or(next);
         let count = until.distance(known);
-        (1..JUMP_MAX).contains(&count).then(|| {
+        (1..NEAR).contains(&count).then(|| {
             self.known = Some(until);
             count.unsigned_abs() as usize
         })

@@ -6,6 +6,7 @@
 //! framer      stream bytes of one direction -> PDUs
 //! login keys session    who talks to whom, with which parameters
 //! task        commands, data and statuses -> cycles (rows: cycle_row, pdu_row)
+//! data_numbers     which DataSN and R2TSN a task skipped
 //! exchange    everything that is not a SCSI command
 //! lost_statuses    whose statuses are missing from the capture
 //! assumption  what must come next, when its header was cut away
@@ -18,6 +19,7 @@ pub mod connection;
 pub mod context;
 pub mod continued_text;
 mod cycle_row;
+mod data_numbers;
 pub mod detect;
 pub mod digest_use;
 pub mod exchange;

@@ -11,6 +11,7 @@ use iscsitrace_wire::serial::SerialNumber;
 
 use super::assumption::Assumed;
 use super::cycle_row::{DataOutBurst, note_data_last, note_flags, sense, set_some};
+use super::data_numbers::{Counted, DataNumbers, skipped};
 use super::pdu::{Pdu, Stamp};
 use crate::tables::{Cycles, NULL_NS, NULL_U32, NULL_U64, Round, Rounds};
 
@@ -22,7 +23,7 @@ const OPEN_ROUNDS_MAX: usize = 256;
 struct OpenRound {
     target_transfer_tag: u32,
     round: usize,
-    next_data_sn: u32,
+    next_data_sn: SerialNumber,
     remaining: u32,
 }
 
@@ -44,9 +45,7 @@ pub struct Task {
     /// Whether data may come in any order: the first PDU is then recognised by its number, not by its offset.
     pub is_data_in_any_order: bool,
     operation: Option<Operation>,
-    next_data_sn: u32,
-    next_r2t_sn: u32,
-    unsolicited_next_data_sn: u32,
+    numbers: DataNumbers,
     open_rounds: Vec<OpenRound>,
     has_missing_pdus: bool,
     /// Missing data PDUs and R2Ts counted so far.
@@ -60,9 +59,11 @@ pub struct Task {
 /// What a PDU shows to be missing.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Missing {
-    /// DataSN values.
-    pub data: u64,
-    /// R2TSN values.
+    /// Data-Out.
+    pub data_out: u64,
+    /// Data-In.
+    pub data_in: u64,
+    /// R2Ts.
     pub r2t: u64,
     /// Whether a number was repeated or late.
     pub is_out_of_order: bool,
@@ -84,9 +85,7 @@ impl Task {
             is_standard_inquiry,
             is_data_in_any_order,
             operation,
-            next_data_sn: 0,
-            next_r2t_sn: 0,
-            unsolicited_next_data_sn: 0,
+            numbers: DataNumbers::new(bhs.is_read() == Some(true) && bhs.is_write() == Some(true)),
             open_rounds: Vec::new(),
             has_missing_pdus: false,
             missing_data: 0,
@@ -96,25 +95,38 @@ impl Task {
         }
     }
 
-    /// Whether a data PDU lies within the command's expected length.
-    pub fn has_room_for(&self, buffer_offset: u32, length: u32) -> bool {
-        self.expected_data_transfer_length
-            .is_none_or(|expected| u64::from(buffer_offset) + u64::from(length) <= u64::from(expected))
+    /// Whether it reads and writes.
+    fn is_bidirectional(&self) -> bool {
+        self.is_read && self.is_write
+    }
+
+    /// The bytes of all its Data-In, if known: those of a bidirectional command are in an AHS, which is not read.
+    pub fn expected_data_in_bytes(&self) -> Option<u32> {
+        self.expected_data_transfer_length.filter(|_| !self.is_write)
+    }
+
+    /// Whether a part of the read buffer (`is_data_in`) or of the write buffer lies within its expected length.
+    pub fn has_room_for(&self, is_data_in: bool, buffer_offset: u32, length: u32) -> bool {
+        let expected = if is_data_in { self.expected_data_in_bytes() } else { self.expected_data_transfer_length };
+        expected.is_none_or(|expected| u64::from(buffer_offset) + u64::from(length) <= u64::from(expected))
     }
 
     /// Whether a PDU with its tag must belong to a later task whose command was not captured: a number is repeated, or
     /// there would be more data than expected.
     pub fn is_outlived_by(&self, bhs: Bhs<'_>, cycles: &Cycles) -> bool {
-        let is_again =
-            |number: Option<SerialNumber>, next: u32| number.is_some_and(|number| number.is_before(SerialNumber(next)));
-        let data_bytes = cycles.data_bytes[self.cycle as usize];
-        let is_too_much = !self.has_room_for(data_bytes, bhs.data_segment_length().unwrap_or(0));
+        let is_again = |counted: Counted, number: Option<SerialNumber>| {
+            number.is_some_and(|number| self.numbers.is_again(counted, number))
+        };
+        let row = self.cycle as usize;
+        let data_bytes = if self.is_bidirectional() { written_bytes(row, cycles) } else { cycles.data_bytes[row] };
+        let is_data_in = bhs.opcode() == Some(Opcode::DataIn);
+        let is_too_much = !self.has_room_for(is_data_in, data_bytes, bhs.data_segment_length().unwrap_or(0));
         match bhs.opcode() {
-            Some(Opcode::DataIn) => is_too_much || is_again(bhs.data_sn(), self.next_data_sn),
-            Some(Opcode::ReadyToTransfer) => is_again(bhs.r2t_sn(), self.next_r2t_sn),
+            Some(Opcode::DataIn) => is_too_much || is_again(Counted::DataIn, bhs.data_sn()),
+            Some(Opcode::ReadyToTransfer) => is_again(Counted::R2t, bhs.r2t_sn()),
             Some(Opcode::DataOut) => {
                 let is_unsolicited = bhs.target_transfer_tag() == Some(RESERVED_TAG);
-                is_too_much || (is_unsolicited && is_again(bhs.data_sn(), self.unsolicited_next_data_sn))
+                is_too_much || (is_unsolicited && is_again(Counted::Unsolicited, bhs.data_sn()))
             }
             _ => false,
         }
@@ -127,11 +139,16 @@ impl Task {
         let mut missing = Missing::default();
         note_flags(pdu, row, cycles);
         let r2t_sn = bhs.r2t_sn().map(|number| number.0);
-        if let Some(number) = r2t_sn {
-            missing.r2t = self.advance(number, Counted::R2t, &mut missing.is_out_of_order);
+        if let Some(number) = bhs.r2t_sn() {
+            missing.r2t = self.advance(Counted::R2t, number, &mut missing.is_out_of_order);
             self.missing_r2t += missing.r2t;
         }
-        if cycles.r2t_count[row] == 0 && r2t_sn.is_none_or(|number| number == 0) {
+        let is_first = if self.is_bidirectional() {
+            !self.numbers.has_skipped_either()
+        } else {
+            r2t_sn.is_none_or(|number| number == 0)
+        };
+        if cycles.r2t_count[row] == 0 && is_first {
             cycles.r2t_first_ns[row] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
         }
         cycles.r2t_count[row] += 1;
@@ -150,7 +167,12 @@ impl Task {
             if self.open_rounds.len() >= OPEN_ROUNDS_MAX {
                 self.open_rounds.remove(0);
             }
-            self.open_rounds.push(OpenRound { target_transfer_tag, round, next_data_sn: 0, remaining: desired });
+            self.open_rounds.push(OpenRound {
+                target_transfer_tag,
+                round,
+                next_data_sn: SerialNumber(0),
+                remaining: desired,
+            });
         }
         missing
     }
@@ -160,8 +182,8 @@ impl Task {
         let bhs = pdu.bhs();
         let mut missing = Missing::default();
         if let Some(number) = bhs.data_sn() {
-            missing.data = self.advance(number.0, Counted::DataIn, &mut missing.is_out_of_order);
-            self.missing_data += missing.data;
+            missing.data_in = self.advance(Counted::DataIn, number, &mut missing.is_out_of_order);
+            self.missing_data += missing.data_in;
         }
         self.note_data(bhs, pdu.first, 0, cycles);
         if bhs.data_segment_length().unwrap_or(0) > 0 {
@@ -184,13 +206,13 @@ impl Task {
         let mut missing = Missing::default();
         let mut burst_of = DataOutBurst::Unknown;
         let length = bhs.data_segment_length().unwrap_or(0);
-        let number = bhs.data_sn().map(|number| number.0);
+        let number = bhs.data_sn();
         match bhs.target_transfer_tag() {
             Some(RESERVED_TAG) => {
                 burst_of = DataOutBurst::Unsolicited;
                 cycles.unsolicited_bytes[row] = cycles.unsolicited_bytes[row].saturating_add(length);
                 if let Some(number) = number {
-                    missing.data = self.advance(number, Counted::Unsolicited, &mut missing.is_out_of_order);
+                    missing.data_out = self.advance(Counted::Unsolicited, number, &mut missing.is_out_of_order);
                 }
             }
             tag => {
@@ -201,14 +223,11 @@ impl Task {
                     let round = burst.round;
                     burst_of = DataOutBurst::Round(round);
                     if let Some(number) = number {
-                        let distance = number.wrapping_sub(burst.next_data_sn) as i32;
-                        missing.is_out_of_order = distance < 0;
-                        if distance > 0 {
-                            missing.data = u64::from(distance.unsigned_abs()).min(MISSING_AT_ONCE_MAX);
-                            self.has_missing_pdus = true;
-                        }
-                        burst.next_data_sn = number.wrapping_add(1);
-                        if number == 0 {
+                        missing.is_out_of_order = number.is_before(burst.next_data_sn);
+                        missing.data_out = skipped(number, burst.next_data_sn);
+                        self.has_missing_pdus |= missing.data_out > 0;
+                        burst.next_data_sn = number.next();
+                        if number.0 == 0 {
                             rounds.data_first_ns[round] = first.time_ns;
                             rounds.data_first_frame[round] = first.frame;
                         }
@@ -226,7 +245,7 @@ impl Task {
             }
         }
         self.note_data(bhs, first, cycles.immediate_bytes[row], cycles);
-        self.missing_data += missing.data;
+        self.missing_data += missing.data_out;
         (burst_of, missing)
     }
 
@@ -240,8 +259,13 @@ impl Task {
         if cycles.data_pdu_count[row] == 0 {
             cycles.data_pdu_bytes_min[row] = length;
             cycles.data_pdu_bytes_max[row] = length;
-            let is_first_by_number = self.is_data_in_any_order && bhs.data_sn() == Some(SerialNumber(0));
-            if is_first_by_number || bhs.buffer_offset().is_none_or(|offset| offset == first_offset) {
+            let is_in_place = bhs.buffer_offset().is_none_or(|offset| offset == first_offset);
+            let is_first = if self.is_bidirectional() {
+                !self.numbers.has_skipped_either() && (is_in_place || self.is_data_in_any_order)
+            } else {
+                is_in_place || (self.is_data_in_any_order && bhs.data_sn() == Some(SerialNumber(0)))
+            };
+            if is_first {
                 cycles.data_first_ns[row] = first.time_ns;
                 cycles.data_first_frame[row] = first.frame;
             } else {
@@ -255,23 +279,25 @@ impl Task {
         cycles.data_bytes[row] = cycles.data_bytes[row].saturating_add(length);
     }
 
-    /// Notes a number that counts up from 0; returns how many were skipped.
-    fn advance(&mut self, number: u32, counted: Counted, is_out_of_order: &mut bool) -> u64 {
-        let next = match counted {
-            Counted::DataIn => &mut self.next_data_sn,
-            Counted::R2t => &mut self.next_r2t_sn,
-            Counted::Unsolicited => &mut self.unsolicited_next_data_sn,
-        };
-        let distance = number.wrapping_sub(*next) as i32;
-        if distance < 0 {
+    /// Notes a number; returns how many PDUs of its kind were skipped. Which kind a bidirectional command skipped is
+    /// known at its end.
+    fn advance(&mut self, counted: Counted, number: SerialNumber, is_out_of_order: &mut bool) -> u64 {
+        if self.numbers.is_again(counted, number) {
             *is_out_of_order = true;
             return 0;
         }
-        *next = number.wrapping_add(1);
-        if distance > 0 {
-            self.has_missing_pdus = true;
-        }
-        u64::from(distance.unsigned_abs()).min(MISSING_AT_ONCE_MAX)
+        let skipped = self.numbers.advance(counted, number);
+        self.has_missing_pdus |= skipped > 0 || self.numbers.has_skipped_either();
+        skipped
+    }
+
+    /// The numbers that a bidirectional command skipped: as many R2Ts as Data-Out show, the others Data-In.
+    pub fn missing_numbers(&mut self) -> Missing {
+        let count = self.numbers.take_skipped_either();
+        let r2t = self.unannounced.0.saturating_sub(self.missing_r2t).min(count);
+        self.missing_r2t += r2t;
+        self.missing_data += count - r2t;
+        Missing { data_in: count - r2t, r2t, ..Missing::default() }
     }
 
     /// Processes the status, in a SCSI Response or the last Data-In: ends the task.
@@ -295,47 +321,76 @@ impl Task {
         if !is_in_data && let Some(sense) = sense(pdu.data) {
             (cycles.sense_key[row], cycles.asc[row], cycles.ascq[row]) = sense;
         }
-        let missing = self.missing_at_status(bhs, row, is_in_data, cycles);
-        if missing.data > 0 || !self.is_last_data_known {
+        let is_good = bhs.status() == Some(0) && (is_in_data || bhs.response() == Some(0));
+        // numbers after the last one seen, in a SCSI Response
+        let counted = bhs.exp_data_sn().unwrap_or_default();
+        let further = (is_good && !is_in_data).then(|| self.numbers.end_at(counted));
+        let numbers = self.missing_numbers();
+        let at_end = self.missing_at_end(row, is_good, further, cycles);
+        self.missing_data += at_end.data_in + at_end.data_out;
+        if at_end.data_in + at_end.data_out > 0
+            || further.unwrap_or(0).min(numbers.data_in) > 0
+            || !self.is_last_data_known
+        {
             cycles.data_last_ns[row] = NULL_NS;
             cycles.data_last_frame[row] = NULL_U64;
             cycles.data_acked_ns[row] = NULL_NS;
         }
-        self.missing_data += missing.data;
-        self.has_missing_pdus |= missing.data > 0 || missing.r2t > 0;
+        let missing = Missing { data_in: numbers.data_in + at_end.data_in, r2t: numbers.r2t + at_end.r2t, ..at_end };
+        self.has_missing_pdus |= missing.data_in + missing.data_out + missing.r2t > 0;
         cycles.has_capture_gap[row] |= self.has_missing_pdus;
         cycles.is_complete[row] = !self.has_missing_pdus;
+        self.forget_uncertain_first(cycles);
         missing
     }
 
-    /// Missing data PDUs after the last one seen, according to the status.
-    fn missing_at_status(&self, bhs: Bhs<'_>, row: usize, is_in_data: bool, cycles: &Cycles) -> Missing {
+    /// Missing PDUs after the last one seen, according to the status; `further` numbers are those of its ExpDataSN, none
+    /// without a SCSI Response of a command that went well.
+    fn missing_at_end(&self, row: usize, is_good: bool, further: Option<u64>, cycles: &Cycles) -> Missing {
         let mut missing = Missing { r2t: self.unannounced.0.saturating_sub(self.missing_r2t), ..Missing::default() };
-        let Some(expected) = self.expected_data_transfer_length else { return missing };
-        if is_in_data || bhs.response() != Some(0) || bhs.status() != Some(0) {
-            return missing;
+        if is_good && self.is_bidirectional() {
+            missing.data_out = self.missing_of_bursts(row, cycles);
         }
+        let (Some(expected), Some(further)) = (self.expected_data_transfer_length, further) else { return missing };
         let underflow = if cycles.residual_bytes[row] < 0 { cycles.residual_bytes[row].unsigned_abs() } else { 0 };
         let lacking = u64::from(expected).saturating_sub(underflow).saturating_sub(u64::from(cycles.data_bytes[row]));
-        let counted = bhs.exp_data_sn().map_or(0, |number| number.0);
+        let lacking_pdus = || self.data_pdus(lacking, row, cycles).saturating_sub(self.missing_data);
         if self.is_read && !self.is_write {
             // ExpDataSN counts the Data-In PDUs (RFC 7143 section 11.4.8); for targets that leave it 0, the bytes count
-            let further = counted.wrapping_sub(self.next_data_sn) as i32;
-            if further > 0 && counted != 0 && lacking > 0 {
-                missing.data = u64::from(further.unsigned_abs()).min(MISSING_AT_ONCE_MAX);
+            if further > 0 && lacking > 0 {
+                missing.data_in = further;
             } else if lacking > 0 && self.transfers_all() {
-                missing.data = self.data_pdus(lacking, row, cycles).saturating_sub(self.missing_data);
+                missing.data_in = lacking_pdus();
             }
-        } else if self.is_write && !self.is_read && lacking > 0 && self.transfers_all() {
-            missing.data = self.data_pdus(lacking, row, cycles).saturating_sub(self.missing_data);
+        } else if self.is_write && lacking > 0 && self.transfers_all() {
+            missing.data_out = lacking_pdus();
         }
         missing
+    }
+
+    /// Where data of a bidirectional command is missing, it may have been the first: no number orders Data-In and
+    /// Data-Out.
+    fn forget_uncertain_first(&self, cycles: &mut Cycles) {
+        if self.is_bidirectional() && (self.has_missing_pdus || !self.open_rounds.is_empty()) {
+            let row = self.cycle as usize;
+            cycles.data_first_ns[row] = NULL_NS;
+            cycles.data_first_frame[row] = NULL_U64;
+        }
+    }
+
+    /// Data-Out that the bursts of its R2Ts lack.
+    fn missing_of_bursts(&self, row: usize, cycles: &Cycles) -> u64 {
+        let lacking = self.open_rounds.iter().map(|round| round.remaining);
+        lacking
+            .filter(|&bytes| bytes != NULL_U32 && bytes != 0)
+            .map(|bytes| self.data_pdus(u64::from(bytes), row, cycles))
+            .sum()
     }
 
     /// Whether a good status means that all bytes were transferred: other operations may have less to say. A command
-    /// that was cut off before its operation is taken for a read or write.
+    /// that was cut off before its operation is taken for a read or write. A bidirectional command has another length.
     fn transfers_all(&self) -> bool {
-        matches!(self.operation, None | Some(Operation::Read | Operation::Write))
+        !self.is_bidirectional() && matches!(self.operation, None | Some(Operation::Read | Operation::Write))
     }
 
     /// The number of data PDUs for that many bytes, by the largest size seen.
@@ -359,8 +414,8 @@ impl Task {
             cycles.data_first_ns[row] = assumed.first.time_ns;
             cycles.data_first_frame[row] = assumed.first.frame;
         }
-        if self.is_read {
-            self.next_data_sn = self.next_data_sn.wrapping_add(1);
+        if self.is_read && !self.is_write {
+            self.numbers.pass_data_in();
         }
         cycles.data_pdu_count[row] += 1;
         cycles.data_bytes[row] = cycles.data_bytes[row].saturating_add(bytes);
@@ -371,7 +426,7 @@ impl Task {
         cycles.has_capture_gap[row] = true;
         self.is_last_data_known = assumed.last.is_some();
         self.has_missing_pdus = true;
-        !self.has_room_for(cycles.data_bytes[row], 1)
+        !self.has_room_for(false, cycles.data_bytes[row], 1)
     }
 
     /// Notes a status whose header was cut away, with the packet at `stamp`: the task ended, but its result is unknown.
@@ -387,6 +442,7 @@ impl Task {
     pub fn abandon(&mut self, cycles: &mut Cycles) -> u64 {
         let row = self.cycle as usize;
         cycles.is_complete[row] = false;
+        self.forget_uncertain_first(cycles);
         if !self.is_last_data_known {
             cycles.data_last_ns[row] = NULL_NS;
             cycles.data_last_frame[row] = NULL_U64;
@@ -415,12 +471,8 @@ impl Task {
     }
 }
 
-/// Maximum missing PDUs for one jump of a number: a longer jump is another fault.
-const MISSING_AT_ONCE_MAX: u64 = 1 << 16;
-
-#[derive(Clone, Copy)]
-enum Counted {
-    DataIn,
-    R2t,
-    Unsolicited,
+/// The bytes that a bidirectional command wrote so far.
+fn written_bytes(row: usize, cycles: &Cycles) -> u32 {
+    let parts = [&cycles.immediate_bytes, &cycles.unsolicited_bytes, &cycles.solicited_bytes];
+    parts.iter().fold(0_u32, |bytes, part| bytes.saturating_add(part[row]))
 }

@@ -77,6 +77,10 @@ table! {
         retransmitted_packets_to_target: u64 [packets];
         /// to target: payload bytes of these packets
         retransmitted_bytes_to_target: u64 [bytes];
+        /// to target: retransmitted SYNs, which carry no bytes and are not among these packets
+        retransmitted_syns_to_target: u64 [packets];
+        /// to target: retransmitted FINs without bytes, likewise
+        retransmitted_fins_to_target: u64 [packets];
         /// to target: packets that arrived out of order and were not retransmitted
         reordered_packets_to_target: u64 [packets];
         /// to target: packets that the capture holds twice
@@ -105,6 +109,10 @@ table! {
         retransmitted_packets_to_initiator: u64 [packets];
         /// to initiator: payload bytes of these packets
         retransmitted_bytes_to_initiator: u64 [bytes];
+        /// to initiator: retransmitted SYNs, which carry no bytes and are not among these packets
+        retransmitted_syns_to_initiator: u64 [packets];
+        /// to initiator: retransmitted FINs without bytes, likewise
+        retransmitted_fins_to_initiator: u64 [packets];
         /// to initiator: packets that arrived out of order and were not retransmitted
         reordered_packets_to_initiator: u64 [packets];
         /// to initiator: packets that the capture holds twice

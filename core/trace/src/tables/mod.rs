@@ -193,7 +193,7 @@ mod tests {
             columns.collect::<Vec<_>>()
         };
         let to_target = of("_to_target", "to target: ");
-        assert_eq!(to_target.len(), 14);
+        assert_eq!(to_target.len(), 16);
         assert_eq!(to_target, of("_to_initiator", "to initiator: "));
     }
 

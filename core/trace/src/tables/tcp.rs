@@ -234,7 +234,7 @@ table! {
         unknown_retransmit_count: u32 [packets];
         /// spurious retransmissions among all of these
         spurious_count: u32 [packets];
-        /// losses that TCP recovered from
+        /// recoveries from a loss: not all of their retransmissions were spurious
         recovery_count: u32;
         /// time in recovery
         recovery_ns: i64 [ns];

@@ -82,6 +82,10 @@ pub struct Half {
     pub retransmitted_packets: u64,
     /// Payload bytes of the retransmissions.
     pub retransmitted_bytes: u64,
+    /// SYNs, and FINs, that do not repeat bytes: each after the first is retransmitted.
+    pub syns: u64,
+    /// See `syns`.
+    pub fins: u64,
     /// Number of reordered packets.
     pub reordered_packets: u64,
     /// Number of captured copies.

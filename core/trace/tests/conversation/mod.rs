@@ -259,6 +259,43 @@ impl Script {
         self.response(connection, cycle, round_count);
     }
 
+    /// One bidirectional command that writes in two R2Ts of 2048 bytes and reads two Data-In of 1536 bytes; R2Ts and
+    /// Data-In share one numbering (RFC 7143 section 11.8).
+    pub fn bidirectional(&mut self, connection: usize) {
+        let cycle = self.scsi_command(connection, [true, true], 4096, &[]);
+        let tag = self.conversation.cycles[cycle].initiator_task_tag;
+        for round in 0..2 {
+            let data = self.noise(1536);
+            let header = BhsBuilder::new(Opcode::DataIn)
+                .is_final(true)
+                .initiator_task_tag(tag)
+                .target_transfer_tag(RESERVED_TAG)
+                .data_sn(SerialNumber(2 * round))
+                .buffer_offset(round * 1536);
+            let pdu = self.answer(connection, header, false, &data);
+            self.conversation.cycles[cycle].data.push(pdu);
+            let header = BhsBuilder::new(Opcode::ReadyToTransfer)
+                .initiator_task_tag(tag)
+                .target_transfer_tag(0x7100 + round)
+                .r2t_sn(SerialNumber(2 * round + 1))
+                .buffer_offset(round * 2048)
+                .desired_data_transfer_length(2048);
+            let pdu = self.answer(connection, header, false, &[]);
+            self.conversation.cycles[cycle].ready_to_transfers.push(pdu);
+            let data = self.noise(2048);
+            let header = BhsBuilder::new(Opcode::DataOut)
+                .is_final(true)
+                .initiator_task_tag(tag)
+                .target_transfer_tag(0x7100 + round)
+                .exp_stat_sn(SerialNumber(self.peers[connection].stat_sn))
+                .data_sn(SerialNumber(0))
+                .buffer_offset(round * 2048);
+            let pdu = self.pdu(connection, true, header, &data);
+            self.conversation.cycles[cycle].data.push(pdu);
+        }
+        self.response(connection, cycle, 4);
+    }
+
     /// The number of packets so far.
     pub fn packet_count(&self) -> usize {
         self.conversation.packets.len()
@@ -266,16 +303,31 @@ impl Script {
 
     /// A SCSI Command alone; returns its cycle.
     pub fn command(&mut self, connection: usize, is_read: bool, bytes: u32, immediate: &[u8]) -> usize {
+        self.scsi_command(connection, [is_read, !is_read], bytes, immediate)
+    }
+
+    fn scsi_command(
+        &mut self,
+        connection: usize,
+        [is_read, is_write]: [bool; 2],
+        bytes: u32,
+        immediate: &[u8],
+    ) -> usize {
         let initiator_task_tag = self.next_task_tag;
         self.next_task_tag += 1;
         let mut cdb = [0; 16];
-        cdb[0] = if is_read { 0x28 } else { 0x2a };
+        // READ(10), WRITE(10), XDWRITEREAD(10)
+        cdb[0] = match (is_read, is_write) {
+            (true, false) => 0x28,
+            (false, _) => 0x2a,
+            (true, true) => 0x53,
+        };
         cdb[4] = initiator_task_tag as u8;
         cdb[7..9].copy_from_slice(&((bytes / 512) as u16).to_be_bytes());
         let header = BhsBuilder::new(Opcode::ScsiCommand)
             .is_final(true)
             .is_read(is_read)
-            .is_write(!is_read)
+            .is_write(is_write)
             .task_attribute(1)
             .initiator_task_tag(initiator_task_tag)
             .expected_data_transfer_length(bytes)
@@ -431,7 +483,8 @@ pub fn frame(of: &Frame<'_>) -> Vec<u8> {
     bytes
 }
 
-/// A session with everything: queue depths 1 and 8, status with and without data, writes of several rounds.
+/// A session with everything: queue depths 1 and 8, status with and without data, writes of several rounds,
+/// bidirectional commands.
 pub fn everything(settings: Settings) -> Conversation {
     let mut script = Script::new(settings);
     for _ in 0..settings.connection_count {
@@ -442,6 +495,7 @@ pub fn everything(settings: Settings) -> Conversation {
             script.read(connection, 1, 2, 1536, false);
             script.read(connection, 1, 1, 2560, true);
             script.write(connection, 2, 1024 * round);
+            script.bidirectional(connection);
             script.read(connection, 8, 2, 1024, connection == 1);
         }
     }

@@ -159,13 +159,20 @@ fn other_protocols_and_tunnels_are_told() {
     for (packet, expected) in [
         (ipv4_packet(1, &[], &[8, 0]), NotTcp::OtherProtocol(1)),
         (ipv4_packet(17, &[], &udp(53)), NotTcp::OtherProtocol(17)),
-        (ipv4_packet(17, &[], &udp(4789)), NotTcp::Tunnel),
-        (ipv6_packet(17, &udp(6081)), NotTcp::Tunnel),
+        // without what their port promises
+        (ipv4_packet(17, &[], &udp(4789)), NotTcp::Malformed),
+        (ipv6_packet(17, &udp(6081)), NotTcp::Malformed),
         (ipv6_packet(58, &[128, 0]), NotTcp::OtherProtocol(58)),
-        (ipv4_packet(4, &[], &ipv4_packet(6, &[], &TCP)), NotTcp::Tunnel),
-        (ipv4_packet(41, &[], &ipv6_packet(6, &TCP)), NotTcp::Tunnel),
-        (ipv6_packet(41, &ipv6_packet(6, &TCP)), NotTcp::Tunnel),
-        (ipv4_packet(47, &[], &[0, 0, 8, 0]), NotTcp::Tunnel),
+        // GRE with routing, of version 1, and with another protocol
+        (ipv4_packet(47, &[], &[0x40, 0, 8, 0]), NotTcp::Tunnel),
+        (ipv4_packet(47, &[], &[0, 1, 8, 0]), NotTcp::Tunnel),
+        (ipv4_packet(47, &[], &[0, 0, 0x88, 0x47]), NotTcp::Tunnel),
+        (ipv4_packet(47, &[], &[0, 0, 8]), NotTcp::Malformed),
+        // VXLAN without its I flag or with the reserved byte set, GENEVE of version 1 and with another protocol
+        (ipv4_packet(17, &[], &[udp(4789), vec![0; 22]].concat()), NotTcp::Tunnel),
+        (ipv4_packet(17, &[], &[udp(4789), vec![8, 0, 0, 0, 0, 0, 0, 1], vec![0; 14]].concat()), NotTcp::Tunnel),
+        (ipv4_packet(17, &[], &[udp(6081), vec![0x40, 0, 8, 0, 0, 0, 0, 0]].concat()), NotTcp::Tunnel),
+        (ipv4_packet(17, &[], &[udp(6081), vec![0, 0, 0x88, 0x47, 0, 0, 0, 0]].concat()), NotTcp::Tunnel),
         (vec![0x10; 40], NotTcp::NotIp),
     ] {
         assert_eq!(whole(LinkType::RAW, &packet), Err(expected));
@@ -175,11 +182,144 @@ fn other_protocols_and_tunnels_are_told() {
         ([0, 38], NotTcp::NotIp),
         ([0x88, 0xcc], NotTcp::NotIp),
         ([0x88, 0x47], NotTcp::Tunnel),
+        // version 0
         ([0x88, 0x64], NotTcp::Tunnel),
     ] {
         assert_eq!(whole(LinkType::ETHERNET, &ethernet(&ether_type, &[0; 46])), Err(expected));
     }
     assert_eq!(whole(LinkType::NULL, &[7, 0, 0, 0, 1, 2, 3]), Err(NotTcp::NotIp));
+}
+
+/// Tunnels around a packet or frame: names, and what goes before it.
+fn tunnels(inner_v4: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+    let udp = |port: u16, carried: &[u8]| {
+        let length = (8 + carried.len()) as u16;
+        let header = [&[0xc0, 0][..], &port.to_be_bytes(), &length.to_be_bytes(), &[0, 0]].concat();
+        ipv4_packet(17, &[], &[&header, carried].concat())
+    };
+    let gre = |header: &[u8], carried: &[u8]| ipv4_packet(47, &[], &[header, carried].concat());
+    let frame = ethernet(&[8, 0], inner_v4);
+    let tagged = ethernet(&[0x81, 0, 0, 5, 8, 0], inner_v4);
+    let vxlan = [8, 0, 0, 0, 0, 0, 42, 0];
+    let ppp = [&[0, 0x21], inner_v4].concat();
+    let length = (ppp.len() as u16).to_be_bytes();
+    vec![
+        ("VXLAN", udp(4789, &[&vxlan, &frame[..]].concat())),
+        ("VXLAN, VLAN", udp(4789, &[&vxlan, &tagged[..]].concat())),
+        ("VXLAN, old port", udp(8472, &[&vxlan, &frame[..]].concat())),
+        ("VXLAN with a group policy", udp(4789, &[&[0x88, 0, 0, 3, 0, 0, 42, 0], &frame[..]].concat())),
+        ("GENEVE", udp(6081, &[&[0, 0, 0x65, 0x58, 0, 0, 42, 0], &frame[..]].concat())),
+        ("GENEVE with options", udp(6081, &[&[2, 0, 8, 0, 0, 0, 42, 0, 1, 2, 3, 1, 4, 5, 6, 7], inner_v4].concat())),
+        ("GRE", gre(&[0, 0, 8, 0], inner_v4)),
+        ("GRE with checksum", gre(&[0x80, 0, 8, 0, 1, 2, 0, 0], inner_v4)),
+        ("NVGRE", gre(&[0x20, 0, 0x65, 0x58, 0, 0, 42, 1], &frame)),
+        ("GRE with all", gre(&[0xb0, 0, 0x65, 0x58, 1, 2, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1], &tagged)),
+        ("ERSPAN I", gre(&[0, 0, 0x88, 0xbe], &frame)),
+        ("ERSPAN II", gre(&[0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 1, 0, 7, 0, 0, 0, 2], &frame)),
+        ("IP in IP", ipv4_packet(4, &[], inner_v4)),
+        ("IPv4 in IPv6", ipv6_packet(4, inner_v4)),
+        ("PPPoE", [&[0x11, 0, 0, 1][..], &length, &ppp].concat()),
+    ]
+}
+
+/// The link of the packet of a tunnel.
+fn link_of(name: &str, packet: &[u8]) -> Vec<u8> {
+    match (name, packet[0] >> 4) {
+        ("PPPoE", _) => ethernet(&[0x88, 0x64], packet),
+        (_, 4) => ethernet(&[8, 0], packet),
+        _ => ethernet(&[0x86, 0xdd], packet),
+    }
+}
+
+#[test]
+fn tunnels_are_opened() {
+    let inner = ipv4_packet(6, &[], &tcp_with(b"pdu"));
+    for (name, packet) in tunnels(&inner) {
+        let mut frame = link_of(name, &packet);
+        let whole_length = frame.len();
+        assert_is_the_segment(whole(LinkType::ETHERNET, &frame), b"pdu");
+        // within a snaplen the headers up to that of TCP are needed, and the length stays that on the wire
+        for cut in 0..whole_length {
+            let found = segment(LinkType::ETHERNET, &frame[..cut], whole_length as u32);
+            // UDP without its ports is any
+            let is_udp = frame[12..14] == [8, 0] && frame[23] == 17;
+            if is_udp && (34..38).contains(&cut) {
+                assert_eq!(found, Err(NotTcp::OtherProtocol(17)), "{name} cut at {cut}");
+            } else if cut < whole_length - 3 {
+                assert_eq!(found, Err(NotTcp::CutInHeaders), "{name} cut at {cut}");
+            } else {
+                assert_eq!(found.unwrap().payload_length, 3, "{name} cut at {cut}");
+            }
+        }
+        frame.extend([0xee; 4]);
+        assert_is_the_segment(whole(LinkType::ETHERNET, &frame), b"pdu");
+    }
+    let v6 = ipv6_packet(6, &tcp_with(b"pdu"));
+    for packet in [
+        ipv4_packet(41, &[], &v6),
+        ipv6_packet(41, &v6),
+        ipv6_packet(47, &[&[0, 0, 0x86, 0xdd], &v6[..]].concat()),
+        // behind a destination options header
+        ipv6_packet(60, &[&[41, 0, 1, 4, 0, 0, 0, 0], &v6[..]].concat()),
+    ] {
+        assert_is_the_segment(whole(LinkType::RAW, &packet), b"pdu");
+    }
+}
+
+#[test]
+fn ppp_has_its_protocol_in_one_byte_or_two_with_or_without_its_address() {
+    let v4 = ipv4_packet(6, &[], &tcp_with(b"pdu"));
+    let v6 = ipv6_packet(6, &tcp_with(b"pdu"));
+    for address in [&[][..], &[0xff, 0x03]] {
+        for (protocol, packet) in [(&[0, 0x21][..], &v4), (&[0x21], &v4), (&[0, 0x57], &v6), (&[0x57], &v6)] {
+            let frame = [address, protocol, packet].concat();
+            assert_is_the_segment(whole(LinkType::PPP, &frame), b"pdu");
+            for cut in 0..frame.len() - 3 {
+                let found = segment(LinkType::PPP, &frame[..cut], frame.len() as u32);
+                assert_eq!(found, Err(NotTcp::CutInHeaders), "cut at {cut}");
+            }
+        }
+        // LCP, MPLS
+        assert_eq!(whole(LinkType::PPP, &[address, &[0xc0, 0x21, 1]].concat()), Err(NotTcp::NotIp));
+        assert_eq!(whole(LinkType::PPP, &[address, &[2, 0x81, 1]].concat()), Err(NotTcp::Tunnel));
+    }
+}
+
+#[test]
+fn tunnels_within_tunnels_are_opened_up_to_four() {
+    let mut packet = ipv4_packet(6, &[], &tcp_with(b"pdu"));
+    for depth in 1..=6 {
+        packet = ipv4_packet(4, &[], &packet);
+        match depth {
+            1..=4 => assert_is_the_segment(whole(LinkType::RAW, &packet), b"pdu"),
+            _ => assert_eq!(whole(LinkType::RAW, &packet), Err(NotTcp::Tunnel), "{depth}"),
+        }
+    }
+    // as many bytes as a packet has
+    let mut deepest = packet;
+    while deepest.len() + 20 <= 65_535 {
+        deepest = ipv4_packet(4, &[], &deepest);
+    }
+    assert_eq!(whole(LinkType::RAW, &deepest), Err(NotTcp::Tunnel));
+}
+
+#[test]
+fn what_a_tunnel_carries_is_told() {
+    let arp = ethernet(&[8, 6], &[0; 28]);
+    let udp = ipv4_packet(17, &[], &[0, 1, 0, 53, 0, 8, 0, 0]);
+    for (carried, expected) in [
+        (&arp, NotTcp::NotIp),
+        (&ethernet(&[8, 0], &udp), NotTcp::OtherProtocol(17)),
+        // an inner packet that is longer than the outer one
+        (&ethernet(&[8, 0], &ipv4_packet(6, &[], &tcp_with(b"pdu"))[..42]), NotTcp::Malformed),
+    ] {
+        let packet = ipv4_packet(47, &[], &[&[0, 0, 0x65, 0x58], &carried[..]].concat());
+        assert_eq!(whole(LinkType::RAW, &packet), Err(expected));
+    }
+    // fragments of the outer packet
+    let mut packet = ipv4_packet(47, &[], &[&[0, 0, 8, 0], &ipv4_packet(6, &[], &TCP)[..]].concat());
+    packet[6] = 0x20;
+    assert_eq!(whole(LinkType::RAW, &packet), Err(NotTcp::Fragment));
 }
 
 #[test]
@@ -402,7 +542,7 @@ proptest! {
 
     #[test]
     fn random_bytes_never_panic(
-        link_type in prop::sample::select(vec![0, 1, 12, 101, 108, 113, 228, 229, 276_u16]),
+        link_type in prop::sample::select(vec![0, 1, 9, 12, 101, 108, 113, 228, 229, 276_u16]),
         bytes in proptest::collection::vec(any::<u8>(), 0..120),
         original_length: u32,
     ) {
@@ -414,9 +554,28 @@ proptest! {
     }
 
     #[test]
+    fn damaged_tunnels_never_panic(
+        which in 0..15_usize,
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        cut in any::<prop::sample::Index>(),
+        original_length in 0..300_u32,
+    ) {
+        let (name, packet) = tunnels(&ipv4_packet(6, &[], &tcp_with(b"pdu"))).swap_remove(which);
+        let mut frame = link_of(name, &packet);
+        for (at, byte) in damage {
+            let at = at.index(frame.len());
+            frame[at] = byte;
+        }
+        let kept = &frame[..cut.index(frame.len() + 1)];
+        if let Ok(found) = segment(LinkType::ETHERNET, kept, original_length) {
+            prop_assert!(found.payload_length as usize >= found.payload.len());
+        }
+    }
+
+    #[test]
     fn random_ip_never_panics(
         version in prop::sample::select(vec![4_u8, 6]),
-        protocol in prop::sample::select(vec![0_u8, 6, 43, 44, 51, 60, 17]),
+        protocol in prop::sample::select(vec![0_u8, 4, 6, 17, 41, 43, 44, 47, 51, 60]),
         mut bytes in proptest::collection::vec(any::<u8>(), 40..160),
         original_length in 0..300_u32,
     ) {

@@ -12,6 +12,7 @@ import numpy as np
 
 from iscsitrace.analysis.groups.jobs.runs import Run
 from iscsitrace.analysis.measures import budget as time_budget
+from iscsitrace.analysis.measures.losses import losses
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.table import Table
 
@@ -125,9 +126,10 @@ class Evidence:
     @cached_property
     def losses(self) -> list[Loss]:
         """Losses and timeouts that reduced its window, in order of time."""
-        recoveries = list(self._own("recoveries").rows())
-        first_ns = min((row["time_first_ns"] for row in recoveries), default=None)
-        # if a loss ended slow start, it is the first of the connection
+        recoveries = self._own("recoveries")
+        lost = list(losses(recoveries).rows())
+        first_ns = min(recoveries.raw("time_first_ns").tolist(), default=None)
+        # if a loss ended slow start, it is the first recovery of the connection
         exit_ns = first_ns if self._sender.get("ssthresh_guess_bytes") is not None else None
         found = [
             Loss(
@@ -136,9 +138,9 @@ class Evidence:
                 row["frame_first"],
                 row["pipe_before_bytes"],
             )
-            for row in recoveries
+            for row in lost
         ]
-        for time_ns, frame in self._timeouts(recoveries):
+        for time_ns, frame in self._timeouts(lost):
             found.append(Loss(time_ns, "timeout", frame, 0, is_recovery=False))
         found += self._silences([loss.time_ns for loss in found if loss.kind == "timeout"])
         inside = [loss for loss in found if self.run.first_ns <= loss.time_ns <= self.run.last_ns]

@@ -122,7 +122,7 @@ class Account:
 
     @cached_property
     def skews(self) -> dict[str, int | None]:
-        """``p50 p95 p99 max`` of first to last completion, ns."""
+        """``n p50 p95 p99 max`` of first to last completion, ns."""
         return percentiles(self.found.skews[self.found.is_known])
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.measures.distribution import PERCENTILES, percentiles
+from iscsitrace.analysis.measures.distribution import PERCENTILES, named, percentiles
 
 EXACT = 1 << 16
 """Values that are kept one by one."""
@@ -52,7 +52,7 @@ class Distribution:
             self._classify(known)
 
     def percentiles(self) -> dict[str, int | None]:
-        """``p50 p95 p99 max`` by nearest rank; None where there are no values."""
+        """``n p50 p95 p99 max`` by nearest rank; None where there are too few values."""
         if self._counts is None:
             found = np.concatenate(self._parts) if self._parts else np.zeros(0, dtype=np.int64)
             self._parts = [found] if len(found) else []
@@ -61,8 +61,7 @@ class Distribution:
         places = [rank(self.count, percent) for percent in PERCENTILES.values()]
         classes = np.searchsorted(reached, places, side="right")
         found_values = [int(min(max(_middle(int(each)), self._least), self._most)) for each in classes]
-        named: dict[str, int | None] = dict(zip(PERCENTILES, found_values, strict=True))
-        return named | {"max": int(self._most)}
+        return named(self.count, found_values) | {"max": int(self._most)}
 
     def _classify(self, values: Array) -> None:
         classes = np.bincount(_classes(values))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import volumes
-from iscsitrace.analysis.measures.distribution import PERCENTILES
+from iscsitrace.analysis.measures.distribution import NO_VALUES, PERCENTILES, named
 from iscsitrace.analysis.measures.running.active_time import ActiveTime
 from iscsitrace.analysis.measures.running.distribution import Distribution, rank
 from iscsitrace.analysis.measures.volumes import NANOSECONDS, Volume
@@ -188,12 +188,12 @@ class Totals:
     def _queue_depth(self) -> dict[str, Any]:
         depths = sorted(self._depths)
         count = self._depths.total()
-        found: dict[str, int | None] = dict.fromkeys(PERCENTILES)
+        found = NO_VALUES
         if count:
             reached = np.cumsum([self._depths[depth] for depth in depths])
             places = [rank(count, percent) for percent in PERCENTILES.values()]
             picked = [depths[place] for place in np.searchsorted(reached, places, side="right").tolist()]
-            found = dict(zip(PERCENTILES, picked, strict=True))
+            found = named(count, picked)
         return {**found, "cycles_by_queue_depth": {depth: self._depths[depth] for depth in depths}}
 
     def _operation(self, code: int, cycles: Table) -> _Operation:

@@ -154,17 +154,22 @@ fn recoveries_add_up() {
 #[test]
 fn a_recovery_counts_unless_all_its_probes_were_spurious() {
     for (has_timeout, is_recovery) in [(false, false), (true, true)] {
-        let mut talk = Conversation::begin();
-        talk.data(100 * MS, 4);
-        talk.again(142 * MS, 3);
-        if has_timeout {
-            talk.again(400 * MS, 0);
-        }
-        talk.ack(420 * MS, 4, &[]);
-        // the DSACK is for the probe alone
-        talk.ack(421 * MS, 4, &[(3, 4)]);
-        talk.data(500 * MS, 1);
-        let found = talk.limited().into_iter().any(|span| span == (142, 420, part::LOSS_RECOVERY));
+        let talk = || {
+            let mut talk = Conversation::begin();
+            talk.data(100 * MS, 4);
+            talk.again(142 * MS, 3);
+            if has_timeout {
+                talk.again(400 * MS, 0);
+            }
+            talk.ack(420 * MS, 4, &[]);
+            // the DSACK is for the probe alone
+            talk.ack(421 * MS, 4, &[(3, 4)]);
+            talk.data(500 * MS, 1);
+            talk
+        };
+        let count = talk().finish().senders.recovery_count[0];
+        assert_eq!(count, u32::from(is_recovery), "with a timeout: {has_timeout}");
+        let found = talk().limited().into_iter().any(|span| span == (142, 420, part::LOSS_RECOVERY));
         assert_eq!(found, is_recovery, "with a timeout: {has_timeout}");
     }
 }

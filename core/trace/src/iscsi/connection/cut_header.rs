@@ -27,7 +27,7 @@ impl IscsiConnection {
                     !to_target && task.is_read && cycles.data_bytes[task.cycle as usize] == 0 && !is_pending(**tag)
                 })
                 .min_by_key(|(_, task)| task.cycle)
-                .and_then(|(&tag, task)| Some((tag, task.expected_data_transfer_length?)))
+                .and_then(|(&tag, task)| Some((tag, task.expected_data_in_bytes()?)))
         };
         // before the first status of a target: whether the rest of the segment is as long as one
         let is_as_long_as_status = rest_of_segment == LENGTH_BYTES as u32 || rest_of_segment == LENGTH_BYTES as u32 + 4;
@@ -79,7 +79,8 @@ impl IscsiConnection {
                 );
                 // the status came with the last data, unless it follows
                 let is_followed = assumptions[place + 1..].contains(&Assumption::Status { tag }) || is_response_to(tag);
-                is_over = is_last && task.is_read && self.is_status_in_data != Some(false) && !is_followed;
+                is_over =
+                    is_last && !to_target && task.is_read && self.is_status_in_data != Some(false) && !is_followed;
             }
             if is_over && let Some(task) = self.tasks.remove(&tag) {
                 context.cycle_ends_ns[cycle as usize] = assumed.last.unwrap_or(assumed.first).time_ns;
@@ -101,8 +102,7 @@ impl IscsiConnection {
             Opcode::DataIn if bhs.has_status() != Some(true) => {
                 let (Some(tag), Some(bytes)) = (bhs.initiator_task_tag(), bhs.data_segment_length()) else { return };
                 let task = self.tasks.get(&tag);
-                let Some((task, expected)) = task.and_then(|task| Some((task, task.expected_data_transfer_length?)))
-                else {
+                let Some((task, expected)) = task.and_then(|task| Some((task, task.expected_data_in_bytes()?))) else {
                     self.assumptions[1].note_status();
                     return;
                 };

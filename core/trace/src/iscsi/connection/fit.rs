@@ -67,7 +67,7 @@ impl IscsiConnection {
 
 fn fits_buffer(task: &Task, header: Bhs<'_>, length: Option<u32>) -> bool {
     match (header.buffer_offset(), length) {
-        (Some(offset), Some(length)) => task.has_room_for(offset, length),
+        (Some(offset), Some(length)) => task.has_room_for(header.opcode() == Some(Opcode::DataIn), offset, length),
         _ => true,
     }
 }

@@ -76,7 +76,7 @@ impl IscsiConnection {
         };
         let cycle = task.cycle;
         let (burst, missing) = task.data_out(bhs, first, &mut context.tables.cycles, &mut context.tables.rounds);
-        self.note_missing(missing, 0, first.frame, context);
+        self.note_missing(missing, first.frame, context);
         Begun::DataOut { cycle, burst }
     }
 
@@ -99,12 +99,11 @@ impl IscsiConnection {
     pub(super) fn of_task(&mut self, pdu: &Pdu<'_>, opcode: Opcode, context: &mut Context) -> Option<u32> {
         let bhs = pdu.bhs();
         let frame = pdu.first.frame;
-        let direction = usize::from(!opcode.is_initiator());
         self.close_outlived(bhs, pdu.first, context);
         let Some(task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.get_mut(&tag)) else {
             context.counters.add(Counter::PduWithoutTask, Some(self.number), frame);
             if opcode != Opcode::ScsiResponse && bhs.has_status() != Some(true) {
-                self.totals.orphans[direction] += 1;
+                self.totals.orphans[1] += 1;
             }
             return None;
         };
@@ -130,10 +129,8 @@ impl IscsiConnection {
                 context.counters.add(Counter::CheckCondition, Some(self.number), frame);
             }
             if let Some(mut task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.remove(&tag)) {
-                // a status also shows missing Data-Out
-                let direction = usize::from(task.is_read);
                 let at_status = task.status(pdu, &mut context.tables.cycles);
-                self.note_missing(Missing { is_out_of_order: false, ..at_status }, direction, frame, context);
+                self.note_missing(Missing { is_out_of_order: false, ..at_status }, frame, context);
                 missing.is_out_of_order |= at_status.is_out_of_order;
                 if task.is_read && context.tables.cycles.is_complete[cycle as usize] {
                     self.is_status_in_data = Some(opcode == Opcode::DataIn);
@@ -141,13 +138,15 @@ impl IscsiConnection {
                 self.note_taken(&task, context);
             }
         }
-        self.note_missing(missing, direction, frame, context);
+        self.note_missing(missing, frame, context);
         Some(cycle)
     }
 
-    fn note_missing(&mut self, missing: Missing, direction: usize, frame: u64, context: &mut Context) {
-        self.missing[direction] += missing.data + missing.r2t;
-        context.counters.add_many(Counter::DataMissing, Some(self.number), frame, missing.data);
+    fn note_missing(&mut self, missing: Missing, frame: u64, context: &mut Context) {
+        let data = missing.data_out + missing.data_in;
+        self.missing[0] += missing.data_out;
+        self.missing[1] += missing.data_in + missing.r2t;
+        context.counters.add_many(Counter::DataMissing, Some(self.number), frame, data);
         context.counters.add_many(Counter::R2tMissing, Some(self.number), frame, missing.r2t);
         if missing.is_out_of_order {
             context.counters.add(Counter::DataSnOutOfOrder, Some(self.number), frame);
@@ -167,6 +166,7 @@ impl IscsiConnection {
         if !context.tables.cycles.is_aborted[task.cycle as usize] {
             context.counters.add(Counter::CycleIncomplete, Some(self.number), frame);
         }
+        self.note_missing(task.missing_numbers(), frame, context);
         let lacking = task.abandon(&mut context.tables.cycles);
         if self.has_gap {
             // the last Data-In of a read may already count as a missing status

@@ -146,8 +146,7 @@ fn a_skipped_r2t_sn_is_a_missing_r2t() {
 #[test]
 fn data_out_without_its_r2t_show_that_it_is_missing() {
     let tables = write_without(&[16]);
-    assert_eq!(counted(&tables, "r2t_missing"), 1);
-    assert_eq!(missing(&tables).iter().sum::<u64>(), 1);
+    assert_eq!((missing(&tables), counted(&tables, "r2t_missing")), ([0, 1], 1));
     assert_eq!(data(&tables), (4, 8192, at(12), at(21), false, true));
 }
 
@@ -162,6 +161,122 @@ fn a_skipped_data_sn_in_a_burst_is_a_missing_data_out() {
     let tables = write_without(&[20]);
     assert_eq!((missing(&tables), counted(&tables, "data_missing")), ([1, 0], 1));
     assert_eq!(data(&tables), (3, 6144, at(12), NULL_NS, false, true));
+}
+
+/// A bidirectional command, in frames of two: command 8, R2T 10, Data-Out 12 and 14, Data-In 16, R2T 18, Data-In 20,
+/// Data-Out 22 and 24, Data-In 26, SCSI Response 28. R2Ts and Data-In are numbered 0 to 4 in one sequence (RFC 7143
+/// section 11.8). It writes 8192 bytes, as its Expected Data Transfer Length says, and reads 12288.
+fn bidirectional_without(lost: &[u64], exp_data_sn: u32) -> Tables {
+    let mut talk = Talk::login();
+    // XDWRITEREAD(10)
+    let command = command(0x33, 100, 8192, &[0x53, 0, 0, 0, 0, 9, 0, 0, 16, 0]).is_read(true).is_write(true);
+    talk.send(true, command, &[]);
+    let r2t = |number: u32, round: u32| {
+        let header = BhsBuilder::new(Opcode::ReadyToTransfer)
+            .initiator_task_tag(0x33)
+            .target_transfer_tag(0x70 + round)
+            .r2t_sn(SerialNumber(number))
+            .buffer_offset(round * 4096)
+            .desired_data_transfer_length(4096);
+        (false, numbered(header, Some(501), 101), 0)
+    };
+    let data_out = |round: u32, part: u32| {
+        let header = BhsBuilder::new(Opcode::DataOut)
+            .is_final(part == 1)
+            .initiator_task_tag(0x33)
+            .target_transfer_tag(0x70 + round)
+            .exp_stat_sn(SerialNumber(501))
+            .data_sn(SerialNumber(part))
+            .buffer_offset(round * 4096 + part * 2048);
+        (true, header, 2048)
+    };
+    let read = |number: u32, part: u32| (false, numbered(data_in(0x33, number, part * 4096), None, 101), 4096);
+    let conversation = [
+        r2t(0, 0),
+        data_out(0, 0),
+        data_out(0, 1),
+        read(1, 0),
+        r2t(2, 1),
+        read(3, 1),
+        data_out(1, 0),
+        data_out(1, 1),
+        read(4, 2),
+        (false, response(0x33, 501, 101, exp_data_sn), 0),
+    ];
+    for (to_target, header, bytes) in conversation {
+        let data = vec![1; bytes];
+        if lost.contains(&(talk.frame + 1)) {
+            talk.lose(to_target, header, &data);
+        } else {
+            talk.send(to_target, header, &data);
+        }
+    }
+    // later PDUs show where the next headers are
+    let nop = |opcode| BhsBuilder::new(opcode).target_transfer_tag(RESERVED_TAG);
+    let ping = nop(Opcode::NopOut).initiator_task_tag(7).cmd_sn(SerialNumber(101)).exp_stat_sn(SerialNumber(502));
+    talk.send(true, ping, &[]);
+    talk.send(false, numbered(nop(Opcode::NopIn).initiator_task_tag(7), Some(502), 102), &[]);
+    talk.finish()
+}
+
+/// Missing PDUs by direction, and how many of them are data and R2Ts.
+fn counted_missing(tables: &Tables) -> ([u64; 2], u64, u64) {
+    (missing(tables), counted(tables, "data_missing"), counted(tables, "r2t_missing"))
+}
+
+#[test]
+fn r2ts_and_data_in_of_a_bidirectional_command_share_one_numbering() {
+    for exp_data_sn in [5, 0] {
+        let tables = bidirectional_without(&[], exp_data_sn);
+        assert_eq!(data(&tables), (7, 8192 + 12288, at(12), at(27), true, false), "ExpDataSN {exp_data_sn}");
+        assert_eq!(counted_missing(&tables), ([0, 0], 0, 0));
+        assert_eq!(counted(&tables, "data_sn_out_of_order"), 0);
+        assert_eq!((&tables.rounds.r2t_sn[..], tables.cycles.r2t_first_ns[0]), (&[0, 2][..], at(11)));
+        assert_eq!(tables.rounds.bytes, [4096, 4096]);
+    }
+}
+
+#[test]
+fn a_number_that_a_bidirectional_command_skips_is_a_missing_data_in() {
+    for lost in [16, 20] {
+        let tables = bidirectional_without(&[lost], 5);
+        // the first data may be the missing one
+        assert_eq!(data(&tables), (6, 8192 + 8192, NULL_NS, at(27), false, true), "frame {lost}");
+        assert_eq!(counted_missing(&tables), ([0, 1], 1, 0), "frame {lost}");
+    }
+    // the last one, by ExpDataSN
+    let tables = bidirectional_without(&[26], 5);
+    assert_eq!(data(&tables), (6, 8192 + 8192, NULL_NS, NULL_NS, false, true));
+    assert_eq!(counted_missing(&tables), ([0, 1], 1, 0));
+}
+
+#[test]
+fn a_number_that_a_bidirectional_command_skips_is_an_r2t_if_data_out_answer_it() {
+    for (lost, r2t_first_ns) in [(10, NULL_NS), (18, at(11))] {
+        let tables = bidirectional_without(&[lost], 5);
+        assert_eq!(data(&tables), (7, 8192 + 12288, NULL_NS, at(27), false, true), "frame {lost}");
+        assert_eq!(counted_missing(&tables), ([0, 1], 0, 1), "frame {lost}");
+        assert_eq!(tables.cycles.r2t_first_ns[0], r2t_first_ns, "frame {lost}");
+    }
+    // an R2T and a Data-In
+    assert_eq!(counted_missing(&bidirectional_without(&[18, 20], 5)), ([0, 2], 1, 1));
+}
+
+#[test]
+fn the_bursts_of_a_bidirectional_command_show_missing_data_out() {
+    for (lost, last_ns) in [(12, at(27)), (22, at(27)), (14, NULL_NS), (24, NULL_NS)] {
+        let tables = bidirectional_without(&[lost], 5);
+        assert_eq!(data(&tables), (6, 6144 + 12288, NULL_NS, last_ns, false, true), "frame {lost}");
+        assert_eq!(counted_missing(&tables), ([1, 0], 1, 0), "frame {lost}");
+    }
+}
+
+#[test]
+fn a_bidirectional_command_without_its_status_counts_what_it_skipped() {
+    let tables = bidirectional_without(&[16, 18, 28], 5);
+    assert!(!tables.cycles.is_complete[0]);
+    // and the status
+    assert_eq!(counted_missing(&tables), ([0, 3], 1, 1));
 }
 
 #[test]

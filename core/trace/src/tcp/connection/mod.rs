@@ -136,6 +136,10 @@ impl TcpConnection {
             self.has_fin = true;
             self.halves[direction].fin_offset.get_or_insert(end);
         }
+        if class != SegmentClass::Retransmission {
+            self.halves[direction].syns += u64::from(flags.is_syn());
+            self.halves[direction].fins += u64::from(flags.is_fin());
+        }
         if context.tables.wanted.segments {
             self.note_segment(direction, packet, segment, offset, class, context);
         }
@@ -409,13 +413,10 @@ impl TcpConnection {
         class: SegmentClass,
         context: &mut Context,
     ) {
-        if !context.tables.wanted.segments {
+        // rows of connections that do not turn out to be iSCSI are removed at the end
+        if !context.tables.wanted.segments || matches!(self.content, Content::Other) {
             return;
         }
-        let to_target = match &self.content {
-            Content::Iscsi(iscsi) => iscsi.direction(direction) == 0,
-            _ => direction == 0,
-        };
         let scale = match (self.halves[0].window_scale, self.halves[1].window_scale) {
             (Some(_), Some(_)) if !segment.flags.is_syn() => self.halves[direction].window_scale.unwrap_or(0),
             _ => 0,
@@ -423,7 +424,8 @@ impl TcpConnection {
         let opposite = &self.halves[1 - direction];
         context.tables.segments.push(SegmentRow {
             connection: self.number,
-            to_target,
+            // from the client, until it is known which side is the target
+            to_target: direction == 0,
             frame: packet.frame,
             time_ns: packet.time_ns,
             stream_offset_bytes: offset,

@@ -106,6 +106,8 @@ impl TcpConnection {
             cut_bytes_to_target cut_bytes_to_initiator = |half| half.cut_bytes;
             retransmitted_packets_to_target retransmitted_packets_to_initiator = |half| half.retransmitted_packets;
             retransmitted_bytes_to_target retransmitted_bytes_to_initiator = |half| half.retransmitted_bytes;
+            retransmitted_syns_to_target retransmitted_syns_to_initiator = |half| half.syns.saturating_sub(1);
+            retransmitted_fins_to_target retransmitted_fins_to_initiator = |half| half.fins.saturating_sub(1);
             reordered_packets_to_target reordered_packets_to_initiator = |half| half.reordered_packets;
             copied_packets_to_target copied_packets_to_initiator = |half| half.copied_packets;
             mss_bytes_to_target mss_bytes_to_initiator = |half| half.mss_bytes.unwrap_or(NULL_U16);

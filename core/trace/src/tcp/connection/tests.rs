@@ -139,7 +139,8 @@ fn segments_have_offsets_windows_and_directions() {
     assert_eq!(segments.window_bytes, [100, 100, 100 << 7, 100 << 7, 100 << 2]);
     assert_eq!(segments.stream_offset_bytes[2..], [0, 0, 0]);
     assert_eq!(segments.ack_offset_bytes, [NULL_NS, 0, 0, 0, 10]);
-    assert_eq!(segments.to_target, [false, true, false, false, true]);
+    // from the client; the pass turns them at its end, because the client is the target
+    assert_eq!(segments.to_target, [true, false, true, true, false]);
     assert_eq!(segments.payload_bytes, [0, 0, 0, 10, 0]);
     assert_eq!(segments.flags[..3], [SYN, SYN | ACK, ACK]);
 }
@@ -264,6 +265,8 @@ fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
         missing_pdu_count_to_target: 5,
         retransmitted_packets_to_target: 2,
         retransmitted_bytes_to_target: 200,
+        retransmitted_syns_to_target: 0,
+        retransmitted_fins_to_target: 0,
         reordered_packets_to_target: 0,
         copied_packets_to_target: 0,
         mss_bytes_to_target: 9000,
@@ -278,6 +281,8 @@ fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
         missing_pdu_count_to_initiator: 6,
         retransmitted_packets_to_initiator: 0,
         retransmitted_bytes_to_initiator: 0,
+        retransmitted_syns_to_initiator: 0,
+        retransmitted_fins_to_initiator: 0,
         reordered_packets_to_initiator: 1,
         copied_packets_to_initiator: 1,
         mss_bytes_to_initiator: 1460,
@@ -286,6 +291,28 @@ fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
     assert_eq!(format!("{:#?}", talk.connection.row()), format!("{expected:#?}"));
     let counters = &talk.context.counters;
     assert_eq!([Counter::CapturedCopy, Counter::SnaplenCutBytes].map(|counter| counters.total(counter)), [1, 15]);
+}
+
+#[test]
+fn retransmitted_syns_and_fins_are_counted() {
+    let mut talk = Talk::new();
+    // the SYN is answered twice; the first FIN has data, and comes again with and without it
+    for (time_ns, direction, flags, numbers, options, length) in [
+        (0, 0, SYN, (99, 0), CLIENT_OPTIONS, 0),
+        (1000 * MS, 0, SYN, (99, 0), CLIENT_OPTIONS, 0),
+        (1030 * MS, 1, SYN | ACK, (199, 100), SERVER_OPTIONS, 0),
+        (1031 * MS, 1, SYN | ACK, (199, 100), SERVER_OPTIONS, 0),
+        (1035 * MS, 0, FIN | ACK, (100, 200), &[], 10),
+        (1400 * MS, 0, FIN | ACK, (100, 200), &[], 10),
+        (1800 * MS, 0, FIN | ACK, (110, 200), &[], 0),
+    ] {
+        talk.see(time_ns, direction, flags, numbers, options, length);
+    }
+    let row = talk.connection.row();
+    // the client is the target
+    assert_eq!((row.retransmitted_syns_to_initiator, row.retransmitted_syns_to_target), (1, 1));
+    assert_eq!((row.retransmitted_fins_to_initiator, row.retransmitted_fins_to_target), (1, 0));
+    assert_eq!(row.retransmitted_packets_to_initiator, 1);
 }
 
 #[test]

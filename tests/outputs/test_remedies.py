@@ -1,0 +1,63 @@
+"""Advice in words: each remedy once, its gains by the model, and no gain that is not believed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from iscsitrace.analysis.findings.finding import Advice, Finding, Gain
+from iscsitrace.outputs import gains
+from iscsitrace.outputs.remedies import Remedies
+
+SHARED, OWN, OTHER = Advice("Use more connections."), Advice("Raise the window."), Advice("Find the loss.")
+
+
+def finding(name: str, *advice: Advice, found: tuple[Gain, ...] = ()) -> Finding:
+    problem: Any = SimpleNamespace(name=name, advice=advice)
+    return Finding(problem, "warning", 0.5, "text", (), gains=found)
+
+
+def gain(factor: float, low: float | None = None, high: float | None = None, advice: Advice = SHARED) -> Gain:
+    return Gain(advice, "4 connections", factor, low or factor, high or factor)
+
+
+def test_a_remedy_is_said_once_and_then_referred_to() -> None:
+    said = Remedies()
+    assert said.steps(finding("window_small", OWN, SHARED, found=(gain(2.0),)), "session 0") == [
+        ("Raise the window.", ""),
+        ("Use more connections.", "model: up to 2.0x with 4 connections"),
+    ]
+    # another finding of the session, with a gain of its own
+    assert said.steps(finding("loss", SHARED, OTHER, found=(gain(3.0),)), "session 0") == [
+        ("Find the loss.", ""),
+        ("As for window_small.", "model: up to 3.0x with 4 connections"),
+    ]
+    # the same findings of another session
+    assert said.steps(finding("loss", SHARED, OTHER), "session 1") == [
+        ("As for window_small of session 0.", ""),
+        ("As for loss of session 0.", ""),
+    ]
+    assert said.steps(finding("window_small", OWN, SHARED), "session 1") == [("As for window_small of session 0.", "")]
+
+
+def test_the_gain_of_a_remedy_is_shown_once_for_each_session() -> None:
+    said = Remedies()
+    for label in ("session 0", "session 1"):
+        (first,) = said.steps(finding("window_small", SHARED, found=(gain(2.0),)), label)
+        (again,) = said.steps(finding("loss", SHARED, found=(gain(2.0),)), label)
+        assert (first[1], again[1]) == ("model: up to 2.0x with 4 connections", "")
+
+
+def test_another_output_says_all_again() -> None:
+    one = finding("loss", SHARED)
+    assert Remedies().steps(one, "session 0") == Remedies().steps(one, "session 0") == [(SHARED.text, "")]
+
+
+def test_no_gain_is_larger_than_is_believed() -> None:
+    assert gains.words([gain(20.0)]) == "model: up to 20.0x with 4 connections"
+    assert gains.words([gain(20.1)]) == "model: more than 20x with 4 connections"
+    assert gains.words([gain(74.0, 10.0, 80.0)]) == "model: more than 20x with 4 connections"
+    assert gains.words([gain(15.0, 8.0, 30.0)]) == "model: about 15.0x (8.0x to more than 20x) with 4 connections"
+    document = finding("loss", SHARED, found=(gain(74.0, 10.0, 80.0), gain(15.0, 8.0, 30.0))).as_dict()["gains"]
+    keys = ("throughput_factor", "low", "high", "is_more")
+    assert [tuple(each[key] for key in keys) for each in document] == [(20, 10, 20, True), (15, 8, 20, False)]
