@@ -242,13 +242,14 @@ def ladder_of(stretches: list[dict[str, Any]] = BUDGET) -> ladder_curves.Ladder:
 def throughput_of(stretches: list[dict[str, Any]] = BUDGET) -> throughput_curves.Throughput:
     edges = np.array([0, 20, 40, 60]) * MS
     a_view = View(0, 0, 60 * MS, (1,))
-    idle = budget_curves.idle_share(table("budget", *stretches), edges, a_view)
-    return throughput_curves.prepare(table("segments", *SEGMENTS), table("cycles", *CYCLES), idle, edges, a_view)
+    return throughput_curves.prepare(
+        table("segments", *SEGMENTS), table("cycles", *CYCLES), table("budget", *stretches), edges, a_view
+    )
 
 
 def budget_of() -> budget_curves.BudgetCurves:
     edges = np.array([0, 20, 40, 60]) * MS
-    return budget_curves.prepare(table("budget", *BUDGET), edges, View(0, 0, 60 * MS, (1,)))
+    return budget_curves.prepare(table("budget", *BUDGET), table("cycles"), edges, View(0, 0, 60 * MS, (1,)))
 
 
 def streams_of() -> stream_curves.Streams:
@@ -536,15 +537,19 @@ def test_latency_percentiles_are_those_of_the_commands() -> None:
     assert (values.tolist(), shares.tolist()) == ([n * MS for n in range(1, 101)], [n / 100 for n in range(1, 101)])
 
 
-def test_throughput_idle_and_queue_depth_per_bin() -> None:
+def test_throughput_idle_and_queue_depth_per_step() -> None:
     found = throughput_of()
-    # 2000 new bytes and 1000 retransmitted in 20 ms; the copy was made by the capture
-    assert found.to_initiator_bytes_per_s.tolist() == [0, 100_000, 0]
-    assert found.again_bytes_per_s.tolist() == [0, 50_000, 0]
-    assert found.to_target_bytes_per_s.tolist() == [2400, 0, 0]
+    # the read's cycle lasts from 10 to 27 ms: 10 of its 17 ms are in the first step of 20 ms, 7 in the second
+    first, second = 10 / 17 / 0.02, 7 / 17 / 0.02
+    # 2000 new bytes and 1000 retransmitted; the copy was made by the capture
+    assert found.to_initiator_bytes_per_s == pytest.approx([2000 * first, 2000 * second, 0])
+    assert found.again_bytes_per_s == pytest.approx([1000 * first, 1000 * second, 0])
+    assert found.to_target_bytes_per_s == pytest.approx([48 * first, 48 * second, 0])
     assert found.idle_share is not None
-    assert found.idle_share.tolist() == [1, pytest.approx(1 - 4 / 20), 1]
-    assert found.queue_depth_mean.tolist() == [0.5, pytest.approx((4 + 13) / 20), pytest.approx(7 / 20)]
+    # 4 ms of transfer; the breakdown lasts from 10 to 47 ms
+    assert found.idle_share == pytest.approx([1 - 4 / 17, 1 - 4 * 7 / 17 / 20, 1])
+    # the read is in flight for 14 ms of its cycle, the write from 27 to 47 ms
+    assert found.queue_depth_mean == pytest.approx([14 * 10 / 17 / 20, (14 * 7 / 17 + 13) / 20, 7 / 20])
     assert found.queue_depth_max.tolist() == [1, 1, 1]
     rate, idle, depth = drawn(throughput, found).axes
     assert (rate.get_ylabel(), idle.get_ylabel()) == ("TCP payload, KB/s", "idle, % of time")
@@ -560,7 +565,9 @@ def test_retransmissions_are_no_throughput_in_either_direction() -> None:
         )
     ]
     edges = np.array([0, 10 * MS])
-    found = throughput_curves.prepare(table("segments", *rows), table("cycles"), None, edges, View(0, 0, 10 * MS, (1,)))
+    found = throughput_curves.prepare(
+        table("segments", *rows), table("cycles"), table("budget"), edges, View(0, 0, 10 * MS, (1,))
+    )
     # in 10 ms
     assert found.to_target_bytes_per_s.tolist() == [10_000]
     assert found.to_initiator_bytes_per_s.tolist() == [50_900]
@@ -635,10 +642,10 @@ NOTHING = [
     (lambda: window_of(View(0, 0, MS, (1,))), "connection 1 has no bytes in flight in the view, or before it"),
     (lambda: cycle_curves.prepare(table("cycles"), VIEW), "no SCSI command was in flight"),
     (lambda: latency_curves.prepare(table("cycles", CYCLES[2]), VIEW), "no SCSI command of the view has a status"),
-    (lambda: budget_curves.prepare(table("budget"), np.array([0, MS]), VIEW), "no time breakdown"),
+    (lambda: budget_curves.prepare(table("budget"), table("cycles"), np.array([0, MS]), VIEW), "no time breakdown"),
     (lambda: stream_curves.prepare(table("segments"), table("window"), VIEW), "no payload passed the tap"),
     (
-        lambda: throughput_curves.prepare(table("segments"), table("cycles"), None, np.array([0, MS]), VIEW),
+        lambda: throughput_curves.prepare(table("segments"), table("cycles"), table("budget"), np.array([0, MS]), VIEW),
         "no payload passed the tap",
     ),
 ]

@@ -147,7 +147,7 @@ def test_the_totals_of_eight_scopes_are_drawn() -> None:
         for number in range(9)
     ]
     view = View(origin_ns=0, start_ns=0, end_ns=10 * MS, connections=tuple(range(9)))
-    drawn = budget.prepare(table("budget", *rows), np.array([0, 10 * MS]), view)
+    drawn = budget.prepare(table("budget", *rows), table("cycles"), np.array([0, 10 * MS]), view)
     assert list(drawn.totals_ns) == [f"connection {number}" for number in range(8)]
     assert (drawn.scope_count, drawn.added) == (9, "9 sessions, added up")
 
@@ -158,7 +158,7 @@ def test_connections_of_one_session_are_named_as_it() -> None:
         for number in (0, 1)
     ]
     view = View(origin_ns=0, start_ns=0, end_ns=10 * MS, connections=(0, 1))
-    assert budget.prepare(table("budget", *rows), np.array([0, 10 * MS]), view).added == "session 3"
+    assert budget.prepare(table("budget", *rows), table("cycles"), np.array([0, 10 * MS]), view).added == "session 3"
 
 
 # --- streams
@@ -253,7 +253,7 @@ BUDGET = [
 
 def test_shares_add_up_the_sessions_of_a_view() -> None:
     edges, both = np.array([0, 20, 40, 60]), View(0, 0, 60, (0, 1))
-    found = budget.prepare(table("budget", *BUDGET), edges, both)
+    found = budget.prepare(table("budget", *BUDGET), table("cycles"), edges, both)
     by_part = {
         part: shares.tolist()
         for part, shares in zip(CATEGORIES["budget_part"], found.shares, strict=True)
@@ -266,35 +266,35 @@ def test_shares_add_up_the_sessions_of_a_view() -> None:
         "target_service": [10 / 30, 0, 0],
     }
     assert (found.added, found.scope_count) == ("2 sessions, added up", 2)
-    alone = budget.prepare(table("budget", *BUDGET), edges, View(0, 0, 60, (1,)))
+    alone = budget.prepare(table("budget", *BUDGET), table("cycles"), edges, View(0, 0, 60, (1,)))
     assert (alone.added, list(alone.totals_ns)) == ("", ["connection 1"])
     assert alone.totals_ns["connection 1"].sum() == 30
 
 
 def test_idle_is_what_is_not_transfer_of_the_measured_time() -> None:
     edges = np.array([0, 20, 40, 60])
-    found = budget.idle_share(table("budget", *BUDGET), edges, View(0, 0, 60, (1,)))
+    found = budget.idle_share(table("budget", *BUDGET), table("cycles"), edges, View(0, 0, 60, (1,)))
     assert found is not None
     np.testing.assert_array_equal(found, [1, 0, np.nan])
-    assert budget.idle_share(table("budget"), edges, View(0, 0, 60, (1,))) is None
+    assert budget.idle_share(table("budget"), table("cycles"), edges, View(0, 0, 60, (1,))) is None
 
 
 def test_a_bin_of_one_nanosecond_has_its_share() -> None:
     edges, first = np.array([0, 1]), View(0, 0, 1, (0,))
-    idle = budget.idle_share(table("budget", *BUDGET), edges, first)
+    idle = budget.idle_share(table("budget", *BUDGET), table("cycles"), edges, first)
     assert idle is not None
     assert idle.tolist() == [0]
-    shares = budget.prepare(table("budget", *BUDGET), edges, first).shares
+    shares = budget.prepare(table("budget", *BUDGET), table("cycles"), edges, first).shares
     assert shares[CATEGORIES["budget_part"].index("transfer")].tolist() == [1]
 
 
 def test_a_session_of_several_connections_has_a_total_of_its_own() -> None:
     rows = [stretch(0, None, 0, 10, "transfer"), stretch(0, 0, 0, 10, "transfer"), stretch(0, 1, 5, 10, "propagation")]
-    found = budget.prepare(table("budget", *rows), np.array([0, 10]), View(0, 0, 10, (0, 1)))
+    found = budget.prepare(table("budget", *rows), table("cycles"), np.array([0, 10]), View(0, 0, 10, (0, 1)))
     assert {name: int(totals.sum()) for name, totals in found.totals_ns.items()} == {
         "session 0": 10,
         "connection 0": 10,
         "connection 1": 5,
     }
-    alone = budget.prepare(table("budget", *rows), np.array([0, 10]), View(0, 0, 10, (0,)))
+    alone = budget.prepare(table("budget", *rows), table("cycles"), np.array([0, 10]), View(0, 0, 10, (0,)))
     assert list(alone.totals_ns) == ["connection 0"]
