@@ -16,7 +16,7 @@ import numpy as np
 
 from iscsitrace.analysis.curves.decimation import even_edges
 from iscsitrace.analysis.curves.marks import Array, Spans
-from iscsitrace.analysis.curves.view import View
+from iscsitrace.analysis.curves.view import View, ends_ns
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.tables.table import Table
@@ -37,13 +37,9 @@ def edges(view: View, count: int = STEPS) -> Array:
 def of_cycles(cycles: Table, stretches: Table, edges_ns: Array) -> Array:
     """The boundaries of the data commands among ``cycles``; ``stretches`` is their time breakdown."""
     data = cycles.select(is_data_command(cycles))
-    starts = data.raw("command_first_ns")
-    ends = starts
-    for name in ("data_last_ns", "status_ns"):
-        ends = np.maximum(ends, np.ma.filled(np.ma.asarray(data[name]), np.iinfo(np.int64).min))
     is_transfer = stretches.raw("part") == PARTS.index("transfer")
     bursts = Spans(stretches.raw("time_first_ns")[is_transfer], stretches.raw("time_last_ns")[is_transfer])
-    return boundaries(Spans(starts, ends), bursts, edges_ns)
+    return boundaries(Spans(data.raw("command_first_ns"), ends_ns(data)), bursts, edges_ns)
 
 
 def boundaries(commands: Spans, bursts: Spans, edges_ns: Array) -> Array:

@@ -16,6 +16,8 @@ from tests.support.tables_by_hand import MS, table
 
 VIEW = View(origin_ns=0, start_ns=0, end_ns=10 * SECOND, connections=(0,))
 
+CONNECTIONS = table("connections", {"connection": 0, "time_last_ns": 9 * MS})
+
 
 def commands(latencies_ms: list[int | None]) -> list[dict[str, Any]]:
     """Reads of one connection, 1 ms apart; None: without a status."""
@@ -121,21 +123,39 @@ def test_the_slowest_command_has_a_status() -> None:
 
 
 def test_beyond_80_commands_each_row_is_the_slowest_of_its_neighbors() -> None:
-    assert cycles.prepare(table("cycles", *commands([1] * 80)), VIEW).cycles.tolist() == list(range(80))
-    drawn = cycles.prepare(table("cycles", *commands([1, 2] * 80)), VIEW)
+    assert cycles.prepare(table("cycles", *commands([1] * 80)), CONNECTIONS, VIEW).cycles.tolist() == list(range(80))
+    drawn = cycles.prepare(table("cycles", *commands([1, 2] * 80)), CONNECTIONS, VIEW)
     assert drawn.cycles.tolist() == list(range(1, 160, 2))
     assert (drawn.cycle_count, set(drawn.latencies_ns.tolist())) == (160, {2 * MS})
 
 
 def test_what_is_unknown_of_a_command_has_no_length() -> None:
-    unnamed = commands([None])[0] | {"operation": None, "bytes": None}
-    drawn = cycles.prepare(table("cycles", *commands([3]), unnamed | {"cycle": 1}), VIEW)
+    unnamed = commands([None])[0] | {"cycle": 1, "operation": None, "bytes": None, "command_first_ns": 2 * MS}
+    known = commands([3])[0] | {"operation": "inquiry"}
+    drawn = cycles.prepare(table("cycles", known, unnamed), CONNECTIONS, VIEW)
     assert (drawn.latencies_ns.tolist(), drawn.has_status.tolist()) == ([3 * MS, 0], [True, False])
-    assert (drawn.operations, drawn.sizes) == (("read", "unknown"), (4096, None))
+    assert (drawn.operations, drawn.sizes) == (("inquiry", "unknown"), (4096, None))
     # without data the whole latency is the request
     assert {name: lengths.tolist() for name, lengths in drawn.phases.items() if lengths.any()} == {
         "request": [3 * MS, 0]
     }
+    # in flight until the last packet of the connection, at 9 ms
+    assert drawn.open_ns.tolist() == [3 * MS, 7 * MS]
+
+
+def test_data_commands_alone_have_rows_unless_there_are_none() -> None:
+    operations = ["inquiry", "read", "inquiry", "test_unit_ready", "write", "read"]
+    rows = [row | {"operation": word} for row, word in zip(commands([1] * 6), operations, strict=True)]
+    rows[5] |= {"bytes": 0}
+    drawn = cycles.prepare(table("cycles", *rows), CONNECTIONS, VIEW)
+    assert (drawn.operations, drawn.cycle_count) == (("read", "write"), 2)
+    assert drawn.left_out == {"inquiry": 2, "test_unit_ready": 1, "read": 1}
+    drawn = cycles.prepare(table("cycles", rows[0], rows[2], rows[3]), CONNECTIONS, VIEW)
+    assert (drawn.operations, drawn.left_out) == (("inquiry", "inquiry", "test_unit_ready"), {})
+    # requested by number
+    requested = View(origin_ns=0, start_ns=0, end_ns=10 * MS, connections=(0,), cycles=range(3))
+    drawn = cycles.prepare(table("cycles", *rows), CONNECTIONS, requested)
+    assert (drawn.operations, drawn.left_out) == (("inquiry", "read", "inquiry"), {})
 
 
 # --- time breakdown
