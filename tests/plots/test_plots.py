@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -464,6 +465,33 @@ def test_ladder_puts_packets_between_hosts_and_tap() -> None:
         (18 * MS, 20 * MS, "target_service"),
         (24 * MS, 30 * MS, "initiator_think"),
     ]
+
+
+def test_a_long_ladder_names_what_it_leaves_out() -> None:
+    start, end = 60 * MS, 1_060 * MS
+    middle = ladder_curves.Middle(start, end, 312, 1, 40, {"Data-In": 3}, {"congestion_window": 900 * MS})
+    long_view = View(0, 0, 1_100 * MS, (1,), cycles=range(1))
+    found = replace(ladder_of(), view=long_view, middle=middle)
+    (axes,) = drawn(ladder, found).axes
+    (text,) = [text for text in texts(drawn(ladder, found)) if "packets with data" in text]
+    assert text == (
+        "\N{HORIZONTAL ELLIPSIS} 3 Data-In, 312 packets with data, 1 retransmission, 40 ACKs in 1 s "
+        "\N{HORIZONTAL ELLIPSIS}\n900 ms congestion window"
+    )
+    # 100 ms are shown, and the middle as 12 more
+    assert abs(axes.get_ylim()[0] - axes.get_ylim()[1]) == pytest.approx(112)
+    ticks = dict(zip([label.get_text() for label in axes.get_yticklabels()], axes.get_yticks().tolist(), strict=True))
+    # ticks count the time that is left out
+    assert ticks["40"] == pytest.approx(40)
+    assert ticks["1080"] == pytest.approx(60 + 12 + 20)
+    assert not any(60 < float(name) < 1_060 for name in ticks)
+    assert any("the middle is left out" in note for note in ladder.notes(found))
+
+
+def test_labels_of_a_ladder_stay_apart_and_within_the_axis() -> None:
+    assert ladder._apart([], 1, 0, 10) == []
+    assert ladder._apart([2, 2, 5], 1, 0, 10) == [2, 3, 5]
+    assert ladder._apart([0, 9.5, 9.9], 1, 0, 10) == [0.5, 9, 10]
 
 
 def test_ladder_without_budget_shades_nothing() -> None:

@@ -101,8 +101,8 @@ OPCODES = {
 def test_every_opcode_of_the_rfc_has_its_title() -> None:
     drawn = ladder_of([pdu(opcode, 1, 2) for opcode in range(0x40)])
     titles = {opcode: OPCODES.get(opcode, f"opcode 0x{opcode:02x}") for opcode in range(0x40)}
-    # of more than 60 PDUs the first are labelled
-    assert [each.title for each in drawn.pdus] == list(titles.values())[:60]
+    # of more than 60 PDUs the first and the last are labelled
+    assert [each.title for each in drawn.pdus] == [*list(titles.values())[:30], *list(titles.values())[-30:]]
     (last,) = ladder_of([pdu(0x3F, 1, 2)]).pdus
     assert last.title == "Reject"
 
@@ -202,15 +202,82 @@ def test_only_a_job_that_ran_in_the_view_is_named() -> None:
 # --- packets of a ladder
 
 
-def test_of_more_than_600_packets_a_ladder_shows_an_even_sample_with_both_ends() -> None:
-    def times(count: int) -> list[int]:
-        segments = table("segments", *({"connection": 0, "time_ns": number} for number in range(count)))
-        found: list[int] = ladder._packets(segments, np.ones(count, dtype=bool)).times_ns.tolist()
-        return found
+def long_ladder(times_ms: list[float], pdus: list[dict[str, Any]] | None = None) -> ladder.Ladder:
+    """Every fourth packet is an ACK, every tenth of the others a retransmission; the RTT is 8 ms."""
+    packets = [
+        {
+            "connection": 0,
+            "time_ns": int(at * MS),
+            "payload_bytes": 0 if number % 4 == 3 else 1448,
+            "segment_class": "empty" if number % 4 == 3 else "retransmission" if number % 10 == 0 else "new",
+        }
+        for number, at in enumerate(times_ms)
+    ]
+    path = {"connection": 0, "is_iscsi": True, "rtt_to_initiator_min_ns": 2 * MS, "rtt_to_target_min_ns": 6 * MS}
+    stretches = [stretch(0, 0, 0, 100 * MS, "congestion_window"), stretch(0, 0, 100 * MS, SECOND, "loss_recovery")]
+    return ladder.prepare(
+        table("connections", path),
+        table("cycles", *commands([1_000])),
+        table("segments", *packets),
+        table("pdus", *(pdus or [])),
+        table("budget", *stretches),
+        View(0, 0, SECOND, (0,)),
+    )
 
-    assert times(600) == list(range(600))
-    sampled = times(1_199)
-    assert (len(sampled), sampled[0], sampled[1], sampled[-1]) == (600, 0, 2, 1_198)
+
+def in_bursts(count: int) -> list[float]:
+    """Bursts of four packets every 10 ms."""
+    return [10 * burst + 0.1 * number for burst in range(count) for number in range(4)]
+
+
+def shown_count(found: ladder.Ladder) -> int:
+    return sum(len(each.times_ns) for each in (found.data, found.again, found.acks))
+
+
+def test_of_more_than_16_bursts_a_ladder_shows_the_first_and_the_last_five() -> None:
+    whole = long_ladder(in_bursts(16))
+    assert (whole.middle, shown_count(whole)) == (None, 64)
+    found = long_ladder(in_bursts(17))
+    assert found.middle is not None
+    # bursts 5 to 11 of 0 to 16: packets 20 to 47
+    assert (found.middle.start_ns, found.middle.end_ns) == (50 * MS, 110 * MS + 3 * MS // 10)
+    # 7 ACKs; of the others 20, 30 and 40 are retransmissions
+    assert (found.middle.data_count, found.middle.again_count, found.middle.ack_count) == (18, 3, 7)
+    assert shown_count(found) == 68 - 28
+    # until 100 ms, and from there
+    assert found.middle.parts_ns == {"congestion_window": 50 * MS, "loss_recovery": 10 * MS + 3 * MS // 10}
+    assert [(each.start_ns, each.end_ns, each.part) for each in found.stretches] == [
+        (0, 50 * MS, "congestion_window"),
+        (found.middle.end_ns, SECOND, "loss_recovery"),
+    ]
+
+
+def test_of_more_than_400_packets_without_a_pause_a_ladder_shows_90_at_either_end() -> None:
+    assert long_ladder([0.1 * number for number in range(400)]).middle is None
+    found = long_ladder([0.1 * number for number in range(401)])
+    assert found.middle is not None
+    assert (found.middle.start_ns, found.middle.end_ns) == (9 * MS, 31 * MS)
+    counts = found.middle.data_count + found.middle.again_count + found.middle.ack_count
+    assert (shown_count(found), counts) == (180, 221)
+
+
+def test_a_ladder_counts_the_pdus_of_its_middle() -> None:
+    pdus = [
+        pdu(0x01, 0, 0, to_target=True),
+        pdu(0x25, 10, 20),
+        pdu(0x25, 40, 60),
+        pdu(0x25, 60, 70),
+        pdu(0x25, 70, 100),
+        pdu(0x31, 100, 100),
+        pdu(0x25, 110, 130, has_status=True),
+    ]
+    found = long_ladder(in_bursts(17), pdus)
+    assert found.middle is not None
+    assert found.middle.pdus == {"Data-In": 3, "R2T": 1}
+    # one that ends after the middle has its status there
+    assert [(each.first_ns // MS, each.has_status) for each in found.pdus] == [
+        (0, False), (10, False), (40, False), (110, True),
+    ]  # fmt: skip
 
 
 def test_a_ladder_shows_packets_and_pdus_that_touch_its_view() -> None:
@@ -233,7 +300,7 @@ def test_a_ladder_shows_packets_and_pdus_that_touch_its_view() -> None:
     )
     assert [each.times_ns.tolist() for each in (found.acks, found.data, found.again)] == [[100], [110], [120]]
     assert [(each.first_ns, each.last_ns) for each in found.pdus] == [(50, 100), (200, 300)]
-    assert found.packet_count == 3
+    assert found.middle is None
 
 
 def test_waits_of_a_ladder_are_those_of_its_connection_cut_to_the_view() -> None:
@@ -249,7 +316,7 @@ def test_waits_of_a_ladder_are_those_of_its_connection_cut_to_the_view() -> None
         stretch(190, 250, "target_service"),
         stretch(200, 250, "target_service"),
     ]
-    found = ladder._stretches(table("budget", *rows), View(0, 100, 200, (0,)))
+    found, _ = ladder._stretches(table("budget", *rows), View(0, 100, 200, (0,)), None)
     assert [(each.start_ns, each.end_ns, each.part) for each in found] == [
         (100, 110, "propagation"),
         (190, 200, "target_service"),
