@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -106,6 +106,16 @@ def of_tasks(connections: Table, cycles: Table, zoom: Zoom, origin_ns: int, *, i
         picked = picked.select(is_data)
     start_ns, end_ns = _times(cycles, zoom, int(picked.raw("command_first_ns").min()), int(ends_ns(picked).max()))
     return View(origin_ns, start_ns, end_ns, numbers, zoom.session, _direction(rows, zoom), zoom.cycles)
+
+
+def of_streams(connections: Table, cycles: Table, zoom: Zoom, origin_ns: int) -> View:
+    """The same, while its connections read and wrote."""
+    found = of_tasks(connections, cycles, zoom, origin_ns)
+    if zoom.has_times:
+        return found
+    start_ns, end_ns = _around_data(cycles.select(picked_cycles(cycles, found)), found.start_ns, found.end_ns)
+    left_out_ns = start_ns - found.start_ns, found.end_ns - end_ns
+    return replace(found, start_ns=start_ns, end_ns=end_ns, left_out_ns=left_out_ns)
 
 
 def open_until_ns(cycles: Table, connections: Table) -> Array:
