@@ -61,14 +61,15 @@ def drawn(kind: str, name: str) -> Figure:
 def colors_of(artist: Any) -> Iterator[str]:
     """The colours of lines, marks and areas, without their transparency; white separates, and does not count."""
     if isinstance(artist, Line2D):
-        found = [] if artist.get_linestyle() in ("None", "none", "") else [artist.get_color()]
+        found: list[Any] = [] if artist.get_linestyle() in ("None", "none", "") else [artist.get_color()]
         if artist.get_marker() not in ("None", "none", "", None):
             found.append(artist.get_markeredgecolor() if artist.get_marker() in ("_", "x", "+") else artist.get_color())
     elif isinstance(artist, Collection):
         found = [*artist.get_facecolor(), *artist.get_edgecolor()]
     else:
         assert isinstance(artist, Patch)
-        found = [artist.get_facecolor()] if artist.get_facecolor()[3] else [artist.get_edgecolor()]
+        face: Any = artist.get_facecolor()
+        found = [face] if face[3] else [artist.get_edgecolor()]
     for color in found:
         if (text := to_hex(color)) != "#ffffff":
             yield text.lower()

@@ -14,6 +14,7 @@ from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View, seen_cycles
 from iscsitrace.analysis.measures import tap_position as tap
 from iscsitrace.analysis.measures.budget import PARTS, over_time, rows_of
+from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table, null_value
@@ -221,9 +222,11 @@ def _stretches(budget: Table, view: View, middle: tuple[int, int] | None) -> tup
 
 
 def slowest(cycles: Table, view: View) -> int:
-    """The number of the slowest command of the view that has a status; InputInvalid where there is none."""
+    """The number of the slowest command with a latency: a data command if there is one; InputInvalid without any."""
     seen = seen_cycles(cycles, view)
-    latency = np.ma.filled(np.ma.asarray(seen["latency_ns"]), -1)
-    if not len(latency) or latency.max() < 0:
+    is_known = ~np.ma.getmaskarray(np.ma.asarray(seen["latency_ns"]))
+    if not is_known.any():
         raise InputInvalid("nothing to draw: no SCSI command of the view has a status")
-    return int(seen.raw("cycle")[latency.argmax()])
+    is_wanted = is_known & is_data_command(seen)
+    ranked = seen.select(is_wanted if is_wanted.any() else is_known)
+    return int(ranked.raw("cycle")[np.ma.getdata(ranked["latency_ns"]).argmax()])

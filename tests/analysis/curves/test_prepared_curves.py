@@ -115,6 +115,10 @@ def test_a_pdu_ends_with_its_last_byte_or_where_its_end_is_missing_with_its_firs
 def test_the_slowest_command_has_a_status() -> None:
     assert ladder.slowest(table("cycles", *commands([3, None, 9, 4])), VIEW) == 2
     assert ladder.slowest(table("cycles", *commands([None, 0])), VIEW) == 1
+    # a read or write before a slower INQUIRY, and that where there is no other
+    inquiry = commands([9])[0] | {"cycle": 7, "operation": "inquiry"}
+    assert ladder.slowest(table("cycles", *commands([3, 4]), inquiry), VIEW) == 1
+    assert ladder.slowest(table("cycles", inquiry, *commands([None])), VIEW) == 7
     with pytest.raises(InputInvalid, match="no SCSI command of the view has a status"):
         ladder.slowest(table("cycles", *commands([None, None])), VIEW)
 
