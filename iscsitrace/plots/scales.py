@@ -91,7 +91,7 @@ def duration(length_ns: float) -> str:
 def step_note(edges_ns: Array) -> str:
     """What a step of a plot over time shows; see iscsitrace.analysis.curves.steps."""
     length_ns = (edges_ns[-1] - edges_ns[0]) / (len(edges_ns) - 1)
-    return f"each step is {duration(length_ns)}; bursts and waits within a command are averaged over the command"
+    return f"each step is {duration(length_ns)}; bursts and waits within commands of less than ten steps are averaged"
 
 
 def size(amount: int | None) -> str:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from iscsitrace.tables.table import Table
 
 OPERATIONS: Final = (
-    "read", "write", "read_reverse", "write_verify", "write_atomic", "write_same", "compare_and_write", "orwrite",
-    "xdwriteread",
+    "read", "write", "read_reverse", "write_verify", "write_atomic", "verify", "read_long", "write_long", "write_same",
+    "compare_and_write", "orwrite", "xdwriteread", "read_cd", "recover_buffered_data",
 )  # fmt: skip
 """Operations whose data is that of the medium; INQUIRY, MODE SENSE and the like have data about the device."""
 

@@ -12,7 +12,6 @@ import iscsitrace
 from iscsitrace.analysis.curves import budget, steps, throughput, view
 from iscsitrace.analysis.curves.marks import Spans
 from iscsitrace.analysis.curves.view import View, Zoom
-from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.lab import simulation
 from tests.support.tables_by_hand import table
 
@@ -122,19 +121,6 @@ def test_steps_of_one_nanosecond() -> None:
     edges = steps.edges(View(0, 5, 7))
     assert edges.tolist() == [5, 6, 7]
     assert steps.boundaries(Spans(np.array([5]), np.array([6])), Spans(), edges).tolist() == [5, 6, 7]
-
-
-def test_a_data_command_reads_or_writes_the_medium_and_expects_data() -> None:
-    rows: list[dict[str, Any]] = [
-        {"operation": "read", "bytes": 4096},
-        {"operation": "write", "bytes": 512},
-        {"operation": "read", "bytes": 0},
-        {"operation": "write", "bytes": None},
-        {"operation": "inquiry", "bytes": 36},
-        {"operation": "test_unit_ready"},
-        {"operation": None, "bytes": 4096},
-    ]
-    assert is_data_command(table("cycles", *rows)).tolist() == [True, True, *[False] * 5]
 
 
 # --- simulated runs
