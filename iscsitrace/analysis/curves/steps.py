@@ -12,6 +12,8 @@ bursts, a few steps apart.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from iscsitrace.analysis.curves.decimation import even_edges
@@ -36,10 +38,44 @@ def edges(view: View, count: int = STEPS) -> Array:
 
 def of_cycles(cycles: Table, stretches: Table, edges_ns: Array) -> Array:
     """The boundaries of the data commands among ``cycles``; ``stretches`` is their time breakdown."""
-    data = cycles.select(is_data_command(cycles))
-    is_transfer = stretches.raw("part") == PARTS.index("transfer")
-    bursts = Spans(stretches.raw("time_first_ns")[is_transfer], stretches.raw("time_last_ns")[is_transfer])
-    return boundaries(Spans(data.raw("command_first_ns"), ends_ns(data)), bursts, edges_ns)
+    data, transfer = _data_and_transfer(cycles, stretches)
+    return boundaries(data, transfer, edges_ns)
+
+
+def of_connections(cycles: Table, budget: Table, connections: Sequence[int], edges_ns: Array) -> dict[int, Array]:
+    """The boundaries of the data commands of each connection, by its number."""
+    data, transfer = _data_and_transfer(cycles, budget)
+    commands = grouped(cycles.raw("connection")[is_data_command(cycles)])
+    bursts = grouped(budget.raw("connection")[_is_transfer(budget)])
+    none = np.empty(0, dtype=np.intp)
+    return {
+        number: boundaries(_of(data, commands.get(number, none)), _of(transfer, bursts.get(number, none)), edges_ns)
+        for number in connections
+    }
+
+
+def grouped(numbers: Array) -> dict[int, Array]:
+    """The places of each number, in order."""
+    order = np.argsort(numbers, kind="stable")
+    each, first = np.unique(numbers[order], return_index=True)
+    return dict(zip(each.tolist(), np.split(order, first[1:]), strict=False))
+
+
+def _of(spans: Spans, places: Array) -> Spans:
+    return Spans(spans.starts_ns[places], spans.ends_ns[places])
+
+
+def _is_transfer(stretches: Table) -> Array:
+    found: Array = stretches.raw("part") == PARTS.index("transfer")
+    return found
+
+
+def _data_and_transfer(cycles: Table, stretches: Table) -> tuple[Spans, Spans]:
+    data, transfer = cycles.select(is_data_command(cycles)), stretches.select(_is_transfer(stretches))
+    return (
+        Spans(data.raw("command_first_ns"), ends_ns(data)),
+        Spans(transfer.raw("time_first_ns"), transfer.raw("time_last_ns")),
+    )
 
 
 def boundaries(commands: Spans, bursts: Spans, edges_ns: Array) -> Array:

@@ -14,7 +14,6 @@ from iscsitrace.analysis.curves.budget import idle_share
 from iscsitrace.analysis.curves.decimation import chunks
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View, picked_cycles
-from iscsitrace.analysis.measures.budget import rows_of
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
@@ -40,12 +39,7 @@ class Throughput:
 
 def prepare(segments: Table, cycles: Table, budget: Table, edges_ns: Array, view: View) -> Throughput:
     """The steps of a view; InputInvalid where it has no payload."""
-    boundaries = {
-        number: steps.of_cycles(
-            cycles.select(cycles.raw("connection") == number), rows_of(budget, connection=number), edges_ns
-        )
-        for number in view.connections
-    }
+    boundaries = steps.of_connections(cycles, budget, view.connections, edges_ns)
     sent = _bytes(segments, boundaries, edges_ns)
     if not any(each.any() for each in sent.values()):
         raise InputInvalid("nothing to draw: no payload passed the tap in the view")
@@ -68,25 +62,25 @@ def _bytes(segments: Table, boundaries: dict[int, Array], edges_ns: Array) -> di
     found = {name: np.zeros(len(edges_ns) - 1) for name in ("to_target", "to_initiator", "again")}
     sums = {number: np.zeros((len(found), len(each) - 1)) for number, each in boundaries.items()}
     for rows in chunks(len(segments)):
-        connections = segments.raw("connection")[rows]
-        for number in np.intersect1d(connections, list(boundaries)).tolist():
-            _add_bytes(sums[number], segments, rows, connections == number, boundaries[number])
+        for number, places in steps.grouped(segments.raw("connection")[rows]).items():
+            if number in boundaries:
+                _add_bytes(sums[number], segments, rows.start + places, boundaries[number])
     for number, each in sums.items():
         for name, amounts in zip(found, steps.spread(each, boundaries[number], edges_ns), strict=True):
             found[name] += amounts
     return found
 
 
-def _add_bytes(sums: Array, segments: Table, rows: slice, is_here: Array, boundaries_ns: Array) -> None:
-    """Adds the payload of one connection between boundaries: rows of ``sums`` as in ``_bytes``."""
+def _add_bytes(sums: Array, segments: Table, places: Array, boundaries_ns: Array) -> None:
+    """Adds the payload of these segments of a connection between boundaries: rows of ``sums`` as in ``_bytes``."""
     again, copy = (CATEGORIES["segment_class"].index(word) for word in ("retransmission", "copy"))
-    times, codes = segments.raw("time_ns")[rows], segments.raw("segment_class")[rows]
-    keep = is_here & (times >= boundaries_ns[0]) & (times <= boundaries_ns[-1]) & (codes != copy)
-    is_again, to_target = codes == again, segments.raw("to_target")[rows]
+    times, codes = segments.raw("time_ns")[places], segments.raw("segment_class")[places]
+    keep = (times >= boundaries_ns[0]) & (times <= boundaries_ns[-1]) & (codes != copy)
+    is_again, to_target = codes == again, segments.raw("to_target")[places]
     for sum_of, which in zip(sums, (to_target & ~is_again, ~to_target & ~is_again, is_again), strict=True):
         chosen = keep & which
         bins = np.minimum(np.searchsorted(boundaries_ns, times[chosen], side="right"), len(boundaries_ns) - 1) - 1
-        lengths = segments.raw("payload_bytes")[rows][chosen]
+        lengths = segments.raw("payload_bytes")[places][chosen]
         np.add(sum_of, np.bincount(bins, weights=lengths, minlength=len(sum_of)), out=sum_of)
 
 
@@ -96,10 +90,11 @@ def _queue_depths(cycles: Table, boundaries: dict[int, Array], edges_ns: Array, 
     status = np.ma.asarray(picked["status_ns"])
     is_known = ~np.ma.getmaskarray(status)
     starts, ends = picked.raw("command_first_ns")[is_known], np.ma.getdata(status)[is_known]
-    starts, of = np.minimum(starts, ends), picked.raw("connection")[is_known]
+    starts = np.minimum(starts, ends)
     in_flight_ns = np.zeros(len(edges_ns) - 1)
-    for number, instants in boundaries.items():
-        mean, _ = mean_and_max(starts[of == number], ends[of == number], instants)
+    for number, places in steps.grouped(picked.raw("connection")[is_known]).items():
+        instants = boundaries[number]
+        mean, _ = mean_and_max(starts[places], ends[places], instants)
         in_flight_ns += steps.spread(mean * np.diff(instants), instants, edges_ns)
     return in_flight_ns / np.diff(edges_ns), mean_and_max(starts, ends, edges_ns)[1]
 
