@@ -97,7 +97,8 @@ def boundaries(commands: Spans, bursts: Spans, edges_ns: Array) -> Array:
     # no cycle covers these
     place = np.searchsorted(starts, edges_ns, side="right") - 1
     found.append(edges_ns[(place < 0) | (edges_ns >= ends[place])])
-    every = np.unique(np.concatenate(found))
+    every = np.sort(np.concatenate(found))
+    every = every[np.append(True, np.diff(every) > 0)]
     first, last = np.searchsorted(every, edges_ns[0], side="right") - 1, np.searchsorted(every, edges_ns[-1])
     return every[max(0, first) : last + 1].astype(np.int64)
 
