@@ -100,7 +100,8 @@ def boundaries(commands: Spans, bursts: Spans, edges_ns: Array) -> Array:
     every = np.sort(np.concatenate(found))
     every = every[np.append(True, np.diff(every) > 0)]
     first, last = np.searchsorted(every, edges_ns[0], side="right") - 1, np.searchsorted(every, edges_ns[-1])
-    return every[max(0, first) : last + 1].astype(np.int64)
+    found_ns: Array = every[max(0, first) : last + 1].astype(np.int64)
+    return found_ns
 
 
 def spread(sums: Array, boundaries_ns: Array, edges_ns: Array) -> Array:

@@ -60,6 +60,27 @@ def test_all_bytes_of_the_view_count_once() -> None:
     assert rates(commands, packets).sum() * 10 == pytest.approx(500 * 65_536)
 
 
+def test_each_cycle_counts_evenly_over_its_time() -> None:
+    """Against a naive model: cycles of any length below ten steps, with any data."""
+    chance = np.random.default_rng(16)
+    for _ in range(20):
+        lengths = chance.integers(1, 99, 60)
+        starts = np.cumsum(lengths) - lengths
+        commands = [read(number, float(at), at + 0.5) for number, at in enumerate(starts.tolist())]
+        packets = [
+            data(at + float(chance.uniform(0.1, 0.4))) for at in starts.tolist() for _ in range(chance.integers(3))
+        ]
+        naive = np.zeros(200)
+        for at, length in zip(starts.tolist(), lengths.tolist(), strict=True):
+            amount = sum(65_536 for packet in packets if at <= packet["time_ns"] / MS < at + length)
+            for step in range(200):
+                share = max(0, min(at + length, 10 * step + 10) - max(at, 10 * step)) / length
+                naive[step] += share * amount / 10
+        # the last cycle has no command after it
+        until = int(starts[-1]) // 10
+        assert rates(commands, packets)[:until] == pytest.approx(naive[:until])
+
+
 def test_a_cycle_of_ten_steps_shows_its_pause_and_a_shorter_one_is_averaged() -> None:
     for cycle_ms, empty in ((1_000, 98), (100, 8), (99, 0)):
         after = 500 + cycle_ms
