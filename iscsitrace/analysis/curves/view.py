@@ -137,7 +137,9 @@ def _around_data(cycles: Table, start_ns: int, end_ns: int) -> tuple[int, int]:
     if not len(data):
         return start_ns, end_ns
     order = np.argsort(data.raw("command_first_ns"), kind="stable")
-    starts, ends = data.raw("command_first_ns")[order], ends_ns(data)[order]
+    # a command without a status may be in flight until the end: a stall is no idle time
+    is_open = np.ma.getmaskarray(np.ma.asarray(data["status_ns"]))
+    starts, ends = data.raw("command_first_ns")[order], np.where(is_open, end_ns, ends_ns(data))[order]
     moved = np.cumsum(data.raw("bytes")[order].astype(np.float64))
     last_ns = int(ends.max())
     # after each command: the pause until the next, beside the time from the next on

@@ -135,10 +135,11 @@ def test_a_connection_is_shown_while_it_reads_and_writes() -> None:
     assert of_data(data_command(0, 8, 84)) == ((0, 100), (0, 0))
     # non-I/O commands do not count, and without others all is shown
     assert of_data(command(0, 0, 50 * SECOND, None, operation="inquiry", bytes=36)) == ((0, 100), (0, 0))
-    # without a status: until its last data; a command of which nothing else is known does not last
-    unknown = command(0, 0, 50 * SECOND, None, operation="read", bytes=512)
-    assert of_data(unknown | {"data_last_ns": 60 * SECOND})[0] == (49.6, 60.4)
-    assert of_data(unknown)[0] == (0, 100)
+    # without a status it may be in flight until the end: its stall is shown
+    stalled = command(99, 0, 60 * SECOND, None, operation="read", bytes=512)
+    assert of_data(*work, stalled) == ((40 - 60 * 0.04, 100), (40 - 60 * 0.04, 0))
+    # as the last packet of all, alone, it does not last
+    assert of_data(stalled | {"command_first_ns": 100 * SECOND}) == ((0, 100), (0, 0))
 
 
 @pytest.mark.parametrize(
