@@ -60,8 +60,8 @@ def notes(ladder: Ladder) -> list[str]:
     """Lists what the diagram assumes and omits."""
     found = ["times are measured at the tap; times at the hosts are estimated from half of each side's minimum RTT"]
     if ladder.middle is not None:
-        found.append("the middle is left out: only the first and the last bursts of packets are drawn; --from and --to "
-                     "show a part of it")  # fmt: skip
+        found.append("the middle is left out: only the first and the last bursts are drawn; --cycle with --from and "
+                     "--to shows a part of it")  # fmt: skip
     if not ladder.stretches:
         found.append("no time breakdown for this view: idle spans are not shaded")
     return found
