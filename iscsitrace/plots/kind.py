@@ -12,6 +12,7 @@ from iscsitrace.analysis.curves import view
 from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.examples import Examples
 from iscsitrace.analysis.curves.view import View, Zoom
+from iscsitrace.plots.scales import duration
 from iscsitrace.tables.trace import Trace
 
 _Curves = TypeVar("_Curves")
@@ -20,6 +21,11 @@ _Curves = TypeVar("_Curves")
 def view_of_commands(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
     """The view of commands: from the first command to the last status."""
     return view.of_tasks(trace.connections, trace.cycles, zoom, origin_ns)
+
+
+def view_of_data_commands(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
+    """The view of data commands: from the first one to the last status."""
+    return view.of_tasks(trace.connections, trace.cycles, zoom, origin_ns, is_of_data=True)
 
 
 def view_of_connection(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
@@ -71,9 +77,16 @@ class Kind(Generic[_Curves]):
             view=seen,
             title=self.title(curves),
             draw=lambda figure: self.draw(figure, curves),
-            notes=self.notes(curves),
+            notes=[*_left_out(seen), *self.notes(curves)],
             xplot=None if xplot is None else lambda title: xplot(curves, title),
         )
+
+
+def _left_out(seen: View) -> Iterable[str]:
+    """What a view omits that begins with the first data command, and how to see it."""
+    parts = [f"{duration(ns)} {name}" for ns, name in zip(seen.left_out_ns, ("before", "after"), strict=True) if ns]
+    if parts:
+        yield f"only the time of the reads and writes: {' and '.join(parts)} left out (--from 0s shows all)"
 
 
 def whole_session(name: str) -> Callable[[Examples], Iterable[tuple[str, Zoom]]]:

@@ -88,6 +88,12 @@ def duration(length_ns: float) -> str:
     return f"{amount:,.0f} {unit}" if amount >= 1000 else f"{amount:.3g} {unit}"
 
 
+def step_note(edges_ns: Array) -> str:
+    """What a step of a plot over time shows; see iscsitrace.analysis.curves.steps."""
+    length_ns = (edges_ns[-1] - edges_ns[0]) / (len(edges_ns) - 1)
+    return f"each step is {duration(length_ns)}; bursts and waits within commands of less than ten steps are averaged"
+
+
 def size(amount: int | None) -> str:
     """An I/O size: ``64K``, ``1M`` (units of 1024) where the unit divides it, else the number."""
     if amount is None:

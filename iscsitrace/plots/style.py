@@ -13,7 +13,8 @@ from typing import IO, Any, cast
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
+from matplotlib.collections import Collection, LineCollection
+from matplotlib.container import Container
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -88,14 +89,17 @@ def operation_mark(operation: str) -> tuple[str, str]:
 
 
 def legend(top: Axes, *sources: Axes, columns: int = 5, lift: float = 0.0) -> None:
-    """Adds a legend above ``top``, outside the data, of everything with a label in ``sources``; each label once.
+    """Adds a legend above ``top``, outside the data, of what is seen and has a label in ``sources``; each label once.
+
+    Limits must be set: what is beyond them is not seen.
 
     ``lift`` is its distance from ``top`` as a share of the height.
     """
     found: dict[str, Any] = {}
     for axes in sources or (top,):
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
+            if _is_seen(handle, axes):
+                found.setdefault(label, handle)
     if found:
         made = top.legend(
             list(found.values()),
@@ -112,6 +116,28 @@ def legend(top: Axes, *sources: Axes, columns: int = 5, lift: float = 0.0) -> No
         for handle in filter(None, made.legend_handles):
             if isinstance(handle, Line2D | LineCollection):
                 handle.set_linewidth(max(1.6, float(np.max(handle.get_linewidth()))))
+
+
+def _is_seen(handle: Any, axes: Axes) -> bool:
+    """Whether a part of it is within the axes; a proxy without data is."""
+    if isinstance(handle, Line2D) and not np.size(handle.get_xdata()):
+        return True
+    parts = handle if isinstance(handle, Container) else (handle,)
+    extents = (
+        each.get_datalim(axes.transData).transformed(axes.transData)
+        if isinstance(each, Collection)
+        else each.get_window_extent()
+        for each in parts
+    )
+    frame = axes.bbox
+    return any(
+        each.xmin <= frame.xmax
+        and each.xmax >= frame.xmin
+        # an axis may be inverted
+        and each.ymin <= frame.ymax
+        and each.ymax >= frame.ymin
+        for each in extents
+    )
 
 
 def write_text(axes: Axes, text: str) -> None:

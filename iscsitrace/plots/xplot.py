@@ -50,10 +50,10 @@ def of_sequence(sequence: Sequence, title: str) -> Iterator[str]:
 def of_window(window: Window, title: str) -> Iterator[str]:
     """The lines of a graph of the bytes in flight."""
     yield from _head(title, "Outstanding Data (bytes)")
-    for line, color in ((window.owin, "red"), (window.pipe, "white"), (window.rwnd, "yellow")):
-        yield from _steps(line, color)
-    for line in window.cwnd:
-        yield from _steps(line, "green")
+    yield from _steps(window.owin, "red")
+    for lines, color in ((window.pipe, "white"), (window.rwnd, "yellow"), (window.cwnd, "green")):
+        for line in lines:
+            yield from _steps(line, color)
     for marks in window.retransmissions.values():
         for time_ns, value in _pairs(marks):
             yield from (f"atext {_time(time_ns)} {value} red", "R")

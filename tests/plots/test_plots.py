@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -37,6 +38,7 @@ from tests.support.tables_by_hand import MS, TRACE, table
 
 ACK, SYN, FIN = 16, 2, 1
 VIEW = View(0, 0, 200 * MS, (1,), None, to_target=False)
+ALL = View(0, 0, 200 * MS, (1,), cycles=range(3))
 
 CONNECTION = {
     "connection": 1,
@@ -242,13 +244,14 @@ def ladder_of(stretches: list[dict[str, Any]] = BUDGET) -> ladder_curves.Ladder:
 def throughput_of(stretches: list[dict[str, Any]] = BUDGET) -> throughput_curves.Throughput:
     edges = np.array([0, 20, 40, 60]) * MS
     a_view = View(0, 0, 60 * MS, (1,))
-    idle = budget_curves.idle_share(table("budget", *stretches), edges, a_view)
-    return throughput_curves.prepare(table("segments", *SEGMENTS), table("cycles", *CYCLES), idle, edges, a_view)
+    return throughput_curves.prepare(
+        table("segments", *SEGMENTS), table("cycles", *CYCLES), table("budget", *stretches), edges, a_view
+    )
 
 
 def budget_of() -> budget_curves.BudgetCurves:
     edges = np.array([0, 20, 40, 60]) * MS
-    return budget_curves.prepare(table("budget", *BUDGET), edges, View(0, 0, 60 * MS, (1,)))
+    return budget_curves.prepare(table("budget", *BUDGET), table("cycles"), edges, View(0, 0, 60 * MS, (1,)))
 
 
 def streams_of() -> stream_curves.Streams:
@@ -261,11 +264,11 @@ def streams_of() -> stream_curves.Streams:
 
 
 def latency_of() -> latency_curves.Latency:
-    return latency_curves.prepare(table("cycles", *CYCLES), VIEW)
+    return latency_curves.prepare(table("cycles", *CYCLES), table("connections", CONNECTION, OTHER), VIEW)
 
 
 def waterfall_of() -> cycle_curves.Waterfall:
-    return cycle_curves.prepare(table("cycles", *CYCLES), VIEW)
+    return cycle_curves.prepare(table("cycles", *CYCLES), table("connections", CONNECTION, OTHER), VIEW)
 
 
 EVERY: dict[str, tuple[Any, Callable[[], Any]]] = {
@@ -405,11 +408,16 @@ def test_window_draws_the_estimate_only_where_it_is_valid() -> None:
     assert axes.get_ylabel() == "bytes in flight, KB"
     found = lines(axes)
     assert found["owin: sent, not acknowledged"] == ([10, 20, 30, 40, 50, 200], [1, 3, 4, 0, 2, 2])
-    assert found["pipe: estimated in the network"][1] == [1, 2.5, 4, 0, 2, 2]
+    assert found["pipe: estimated in the network, where it differs"] == ([20, 30], [2.5, 2.5])
     assert found["receive window (rwnd)"] == ([20, 30, 40, 50, 200], [9, 9, 8, 8, 8])
-    estimates = [line for line in axes.get_lines() if line.get_color() == style.GREEN]
-    assert [np.asarray(line.get_xdata()).tolist() for line in estimates] == [[20, 30, 40], [50, 200]]
-    assert [np.asarray(line.get_ydata()).tolist() for line in estimates] == [[3, 4, 4], [2.5, 2.5]]
+    # a gap between 40 and 50 ms
+    times, values = found["congestion window (cwnd), estimated"]
+    np.testing.assert_array_equal(times, [20, 30, 40, 40, 50, 200])
+    np.testing.assert_array_equal(values, [3, 4, 4, np.nan, 2.5, 2.5])
+    # the windows are in front of the data
+    order = {str(line.get_label()): line.get_zorder() for line in axes.get_lines()}
+    assert order["owin: sent, not acknowledged"] < order["congestion window (cwnd), estimated"]
+    assert order["congestion window (cwnd), estimated"] < order["receive window (rwnd)"]
     assert found["fast retransmit"] == ([35], [4])
     assert found["timeout"] == ([45], [0])
     assert "tail loss probe" not in found
@@ -430,8 +438,11 @@ def test_a_large_window_does_not_flatten_the_plot() -> None:
     rows = [{"connection": 1, "time_ns": MS, "owin_bytes": 1000, "pipe_bytes": 1000, "rwnd_bytes": 900_000}]
     empty = table("retransmissions"), table("recoveries"), table("cycles", *CYCLES)
     found = window_curves.prepare(table("window", *rows), *empty, VIEW)
-    assert drawn(window, found).axes[1].get_ylim()[1] == pytest.approx(1.08)
-    assert "the receive window is above the plot: 900 to 900 KB" in window.notes(found)
+    figure = drawn(window, found)
+    assert figure.axes[1].get_ylim()[1] == pytest.approx(1.08)
+    assert "\N{UPWARDS ARROW} receive window 900 KB" in texts(figure)
+    assert "receive window (rwnd)" not in legends(figure)
+    assert "the receive window is above the plot: 900 KB" in window.notes(found)
 
 
 def test_ladder_puts_packets_between_hosts_and_tap() -> None:
@@ -456,6 +467,33 @@ def test_ladder_puts_packets_between_hosts_and_tap() -> None:
     ]
 
 
+def test_a_long_ladder_names_what_it_leaves_out() -> None:
+    start, end = 60 * MS, 1_060 * MS
+    middle = ladder_curves.Middle(start, end, 312, 1, 40, {"Data-In": 3}, {"congestion_window": 900 * MS})
+    long_view = View(0, 0, 1_100 * MS, (1,), cycles=range(1))
+    found = replace(ladder_of(), view=long_view, middle=middle)
+    (axes,) = drawn(ladder, found).axes
+    (text,) = [text for text in texts(drawn(ladder, found)) if "packets with data" in text]
+    assert text == (
+        "\N{HORIZONTAL ELLIPSIS} 3 Data-In, 312 packets with data, 1 retransmission, 40 ACKs in 1 s "
+        "\N{HORIZONTAL ELLIPSIS}\n900 ms congestion window"
+    )
+    # 100 ms are shown, and the middle as 12 more
+    assert abs(axes.get_ylim()[0] - axes.get_ylim()[1]) == pytest.approx(112)
+    ticks = dict(zip([label.get_text() for label in axes.get_yticklabels()], axes.get_yticks().tolist(), strict=True))
+    # ticks count the time that is left out
+    assert ticks["40"] == pytest.approx(40)
+    assert ticks["1080"] == pytest.approx(60 + 12 + 20)
+    assert not any(60 < float(name) < 1_060 for name in ticks)
+    assert any("the middle is left out" in note for note in ladder.notes(found))
+
+
+def test_labels_of_a_ladder_stay_apart_and_within_the_axis() -> None:
+    assert ladder._apart([], 1, 0, 10) == []
+    assert ladder._apart([2, 2, 5], 1, 0, 10) == [2, 3, 5]
+    assert ladder._apart([0, 9.5, 9.9], 1, 0, 10) == [0.5, 9, 10]
+
+
 def test_ladder_without_budget_shades_nothing() -> None:
     found = ladder_of([])
     assert found.stretches == ()
@@ -473,13 +511,15 @@ def test_ladder_needs_round_trips() -> None:
 
 
 def test_cycles_stack_their_phases() -> None:
-    found = waterfall_of()
+    found = cycle_curves.prepare(table("cycles", *CYCLES), table("connections", CONNECTION), ALL)
     when, where = drawn(cycles, found).axes
     stacked: dict[str, list[tuple[float, float, float]]] = {}
     for container in where.containers:
         stacked[str(container.get_label())] = [
             (patch.get_y() + 0.4, patch.get_x(), patch.get_width()) for patch in container if patch.get_width()
         ]
+    # without a status from 60 ms to the last packet of the connection at 200 ms
+    assert stacked.pop("no status: in flight until its connection's last packet") == [(2, 0, 140)]
     assert stacked == {
         "request: command to first data": [(0, 0, 10)],
         "grant: command to first R2T": [(1, 0, 3)],
@@ -488,7 +528,7 @@ def test_cycles_stack_their_phases() -> None:
         "turnaround: status to next command": [(0, 14, 3)],
     }
     assert where.get_xlabel() == "ms since the command"
-    assert lines(where)["no status captured"] == ([0], [2])
+    assert "no status, in flight 140 ms" in [text.get_text() for text in where.texts]
     assert [label.get_text() for label in when.get_yticklabels()] == ["0  read 64K", "1  write 4K", "2  inquiry"]
     assert any("1 of the commands shown have no status" in note for note in cycles.notes(found))
 
@@ -499,12 +539,15 @@ def test_many_cycles_show_the_slowest_of_each_group() -> None:
             "cycle": n,
             "connection": 1,
             "operation": "read",
+            "bytes": 4096,
             "command_first_ns": n * MS,
             "status_ns": (n + 1 + n % 7) * MS,
         }
         for n in range(1000)
     ]
-    found = cycle_curves.prepare(table("cycles", *rows), View(0, 0, 2000 * MS, (1,)))
+    found = cycle_curves.prepare(
+        table("cycles", *rows), table("connections", CONNECTION, OTHER), View(0, 0, 2000 * MS, (1,))
+    )
     assert len(found.cycles) == cycle_curves.ROW_LIMIT
     assert found.latencies_ns.tolist() == [7 * MS] * cycle_curves.ROW_LIMIT
     assert any("1,000 commands" in note for note in cycles.notes(found))
@@ -513,14 +556,21 @@ def test_many_cycles_show_the_slowest_of_each_group() -> None:
 def test_latency_over_time_and_as_a_distribution() -> None:
     found = latency_of()
     over_time, distribution, heat, block_sizes, *_ = drawn(latency, found).axes
-    assert lines(over_time) == {"read": ([10], [14 * MS]), "write": ([27], [20 * MS])}
+    found_lines = lines(over_time)
+    times, heights = found_lines.pop("no status (time in flight)")
+    assert found_lines == {"read": ([10], [14 * MS]), "write": ([27], [20 * MS])}
+    # in a strip at the top, beside it the time from 60 ms to the last packet of the connection at 200 ms
+    assert times == [60]
+    assert 0.8 < heights[0] < 1
+    assert over_time.get_ylim()[1] > 20 * MS
+    assert [text.get_text() for text in over_time.texts] == ["140 ms"]
     assert lines(distribution)["read"] == ([14 * MS, 14 * MS], [0, 100])
     assert distribution.get_ylabel() == "% of commands"
     assert found.heat.sum() == 2
     assert heat.get_xlabel() == "ms after the first packet"
     assert [label.get_text() for label in block_sizes.get_xticklabels()] == ["4K", "64K"]
     assert found.block_sizes["write"][4096]["max"] == 20 * MS
-    assert any("1 commands without a status" in note for note in latency.notes(found))
+    assert any("1 command without a status" in note for note in latency.notes(found))
 
 
 def test_latency_percentiles_are_those_of_the_commands() -> None:
@@ -528,7 +578,7 @@ def test_latency_percentiles_are_those_of_the_commands() -> None:
         {"cycle": n, "connection": 1, "operation": "read", "bytes": 512, "status_ns": n * MS, "queue_depth": 1}
         for n in range(1, 101)
     ]
-    found = latency_curves.prepare(table("cycles", *rows), VIEW)
+    found = latency_curves.prepare(table("cycles", *rows), table("connections", CONNECTION, OTHER), VIEW)
     assert found.block_sizes == {
         "read": {512: {"n": 100, "p50": 50 * MS, "p95": 95 * MS, "p99": 99 * MS, "max": 100 * MS}}
     }
@@ -536,15 +586,19 @@ def test_latency_percentiles_are_those_of_the_commands() -> None:
     assert (values.tolist(), shares.tolist()) == ([n * MS for n in range(1, 101)], [n / 100 for n in range(1, 101)])
 
 
-def test_throughput_idle_and_queue_depth_per_bin() -> None:
+def test_throughput_idle_and_queue_depth_per_step() -> None:
     found = throughput_of()
-    # 2000 new bytes and 1000 retransmitted in 20 ms; the copy was made by the capture
-    assert found.to_initiator_bytes_per_s.tolist() == [0, 100_000, 0]
-    assert found.again_bytes_per_s.tolist() == [0, 50_000, 0]
-    assert found.to_target_bytes_per_s.tolist() == [2400, 0, 0]
+    # the read's cycle lasts from 10 to 27 ms: 10 of its 17 ms are in the first step of 20 ms, 7 in the second
+    first, second = 10 / 17 / 0.02, 7 / 17 / 0.02
+    # 2000 new bytes and 1000 retransmitted; the copy was made by the capture
+    assert found.to_initiator_bytes_per_s == pytest.approx([2000 * first, 2000 * second, 0])
+    assert found.again_bytes_per_s == pytest.approx([1000 * first, 1000 * second, 0])
+    assert found.to_target_bytes_per_s == pytest.approx([48 * first, 48 * second, 0])
     assert found.idle_share is not None
-    assert found.idle_share.tolist() == [1, pytest.approx(1 - 4 / 20), 1]
-    assert found.queue_depth_mean.tolist() == [0.5, pytest.approx((4 + 13) / 20), pytest.approx(7 / 20)]
+    # 4 ms of transfer; the breakdown lasts from 10 to 47 ms
+    assert found.idle_share == pytest.approx([1 - 4 / 17, 1 - 4 * 7 / 17 / 20, 1])
+    # the read is in flight for 14 ms of its cycle, the write from 27 to 47 ms
+    assert found.queue_depth_mean == pytest.approx([14 * 10 / 17 / 20, (14 * 7 / 17 + 13) / 20, 7 / 20])
     assert found.queue_depth_max.tolist() == [1, 1, 1]
     rate, idle, depth = drawn(throughput, found).axes
     assert (rate.get_ylabel(), idle.get_ylabel()) == ("TCP payload, KB/s", "idle, % of time")
@@ -560,7 +614,9 @@ def test_retransmissions_are_no_throughput_in_either_direction() -> None:
         )
     ]
     edges = np.array([0, 10 * MS])
-    found = throughput_curves.prepare(table("segments", *rows), table("cycles"), None, edges, View(0, 0, 10 * MS, (1,)))
+    found = throughput_curves.prepare(
+        table("segments", *rows), table("cycles"), table("budget"), edges, View(0, 0, 10 * MS, (1,))
+    )
     # in 10 ms
     assert found.to_target_bytes_per_s.tolist() == [10_000]
     assert found.to_initiator_bytes_per_s.tolist() == [50_900]
@@ -633,12 +689,18 @@ def test_parallel_streams() -> None:
 NOTHING = [
     (lambda: sequence_of(View(0, 100 * MS, 110 * MS, (1,))), "connection 1 has no packets in the view"),
     (lambda: window_of(View(0, 0, MS, (1,))), "connection 1 has no bytes in flight in the view, or before it"),
-    (lambda: cycle_curves.prepare(table("cycles"), VIEW), "no SCSI command was in flight"),
-    (lambda: latency_curves.prepare(table("cycles", CYCLES[2]), VIEW), "no SCSI command of the view has a status"),
-    (lambda: budget_curves.prepare(table("budget"), np.array([0, MS]), VIEW), "no time breakdown"),
+    (
+        lambda: cycle_curves.prepare(table("cycles"), table("connections", CONNECTION, OTHER), VIEW),
+        "no SCSI command was in flight",
+    ),
+    (
+        lambda: latency_curves.prepare(table("cycles", CYCLES[2]), table("connections", CONNECTION, OTHER), VIEW),
+        "no SCSI command of the view has a status",
+    ),
+    (lambda: budget_curves.prepare(table("budget"), table("cycles"), np.array([0, MS]), VIEW), "no time breakdown"),
     (lambda: stream_curves.prepare(table("segments"), table("window"), VIEW), "no payload passed the tap"),
     (
-        lambda: throughput_curves.prepare(table("segments"), table("cycles"), None, np.array([0, MS]), VIEW),
+        lambda: throughput_curves.prepare(table("segments"), table("cycles"), table("budget"), np.array([0, MS]), VIEW),
         "no payload passed the tap",
     ),
 ]
@@ -699,7 +761,7 @@ def connections() -> Any:
 
 
 def test_the_busiest_connection_is_shown_in_its_busier_direction(connections: Any) -> None:
-    found = view.of_connection(connections, table("cycles", *CYCLES), Zoom(), 0)
+    found = view.of_connection(connections, table("cycles", *CYCLES), Zoom(is_whole=True), 0)
     assert (found.connections, found.to_target, found.start_ns, found.end_ns) == ((1,), False, 0, 200 * MS)
 
 

@@ -330,7 +330,7 @@ class Actors:
             **shared,
             "MaxRecvDataSegmentLength": str(settings.target_max_recv_data_segment_length),
         }
-        isid = bytes([0x80, 0, 0, 1, 0, self.number])
+        isid = bytes([0x80, 0, 0, 1]) + self.number.to_bytes(2, "big")
         # T, current stage operational (1), next stage full feature (3)
         flags = 0x80 | 1 << 2 | 3
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from iscsitrace.analysis.curves import steps
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View
 from iscsitrace.analysis.measures.budget import PARTS, over_time, rows_of
@@ -31,9 +32,9 @@ class BudgetCurves:
     """The scopes that ``shares`` adds up; empty where there is only one."""
 
 
-def prepare(budget: Table, edges_ns: Array, view: View) -> BudgetCurves:
+def prepare(budget: Table, cycles: Table, edges_ns: Array, view: View) -> BudgetCurves:
     """The time breakdown of a view; InputInvalid where no time was measured."""
-    lasted = lasted_ns(budget, edges_ns, view)
+    lasted = lasted_ns(budget, cycles, edges_ns, view)
     if not lasted.any():
         raise InputInvalid("nothing to draw: the view has no time breakdown")
     whole = lasted.sum(axis=0)
@@ -50,20 +51,29 @@ def prepare(budget: Table, edges_ns: Array, view: View) -> BudgetCurves:
     )
 
 
-def lasted_ns(budget: Table, edges_ns: Array, view: View) -> Array:
-    """Time in each part in each bin, (parts, bins): of the view's only connection, else of its sessions."""
-    total = np.zeros((len(PARTS), len(edges_ns) - 1), dtype=np.int64)
+def lasted_ns(budget: Table, cycles: Table, edges_ns: Array, view: View) -> Array:
+    """Time in each part in each step, (parts, steps): of the view's only connection, else of its sessions."""
     if len(view.connections) == 1:
-        total += over_time(rows_of(budget, connection=view.connection), edges_ns)
-        return total
+        rows = rows_of(budget, connection=view.connection)
+        return _spread(rows, cycles.select(cycles.raw("connection") == view.connection), edges_ns)
+    total = np.zeros((len(PARTS), len(edges_ns) - 1))
+    # a look at the whole table for each of thousands of sessions would take minutes
+    stretches = steps.grouped(budget.raw("session"))
+    commands, none = steps.grouped(cycles.raw("session")), np.empty(0, dtype=np.intp)
     for session in _sessions(budget, view):
-        total += over_time(rows_of(budget, session=session), edges_ns)
+        rows = rows_of(budget.select(stretches[session]), session=session)
+        total += _spread(rows, cycles.select(commands.get(session, none)), edges_ns)
     return total
 
 
-def idle_share(budget: Table, edges_ns: Array, view: View) -> Array | None:
-    """Share of each bin's measured time that is not transfer; NaN without measured time, None without a breakdown."""
-    lasted = lasted_ns(budget, edges_ns, view)
+def _spread(rows: Table, cycles: Table, edges_ns: Array) -> Array:
+    boundaries = steps.of_cycles(cycles, rows, edges_ns)
+    return steps.spread(over_time(rows, boundaries), boundaries, edges_ns)
+
+
+def idle_share(budget: Table, cycles: Table, edges_ns: Array, view: View) -> Array | None:
+    """Share of each step's measured time that is not transfer; NaN without measured time, None without a breakdown."""
+    lasted = lasted_ns(budget, cycles, edges_ns, view)
     if not lasted.any():
         return None
     whole = lasted.sum(axis=0)

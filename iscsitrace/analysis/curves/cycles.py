@@ -1,14 +1,16 @@
-"""Commands as a waterfall: when each was in flight, and its phases."""
+"""Data commands as a waterfall: when each was in flight, and its phases."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 
 from iscsitrace.analysis.curves.marks import Array
-from iscsitrace.analysis.curves.view import View, seen_cycles
+from iscsitrace.analysis.curves.view import View, open_until_ns, picked_cycles, seen_cycles
+from iscsitrace.analysis.measures.data_commands import is_data_command
+from iscsitrace.analysis.measures.operations import by_operation
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.table import Table
 
@@ -32,15 +34,25 @@ class Waterfall:
     phases: dict[str, Array]
     """Length of each phase; 0 where the command does not have it or an instant is unknown."""
     has_status: Array
+    open_ns: Array
+    """From command to status, or to the last packet of its connection where there is none."""
     cycle_count: int
-    """Commands in the view; beyond ROW_LIMIT each row is the slowest of a group of neighbors."""
+    """Commands that the rows stand for; beyond ROW_LIMIT each row is the slowest of a group of neighbors."""
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Non-I/O commands of the view that have no row, by operation, the most frequent first."""
 
 
-def prepare(cycles: Table, view: View) -> Waterfall:
-    """The rows of a view; InputInvalid where it has no command."""
+def prepare(cycles: Table, connections: Table, view: View) -> Waterfall:
+    """The rows of a view: its data commands, all commands if it has none; InputInvalid where it has no command."""
     seen = seen_cycles(cycles, view)
     if not len(seen):
         raise InputInvalid("nothing to draw: no SCSI command was in flight in the view")
+    left_out = {}
+    if view.cycles is None and (is_data := is_data_command(seen)).any():
+        others = cycles.select(picked_cycles(cycles, view))
+        others = others.select(~is_data_command(others))
+        left_out = {operation: len(part) for operation, part in by_operation(others)}
+        seen = seen.select(is_data)
     rows = seen.select(_slowest(seen))
     latency = np.ma.asarray(rows["latency_ns"])
     return Waterfall(
@@ -51,8 +63,10 @@ def prepare(cycles: Table, view: View) -> Waterfall:
         starts_ns=rows.raw("command_first_ns"),
         latencies_ns=np.ma.filled(latency, 0),
         phases={name: np.ma.filled(np.ma.asarray(rows[f"{name}_ns"]), 0) for name in PHASES},
-        has_status=~np.ma.getmaskarray(latency),
+        has_status=~np.ma.getmaskarray(np.ma.asarray(rows["status_ns"])),
+        open_ns=open_until_ns(rows, connections) - rows.raw("command_first_ns"),
         cycle_count=len(seen),
+        left_out=left_out,
     )
 
 

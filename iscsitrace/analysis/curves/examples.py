@@ -10,6 +10,7 @@ import numpy as np
 
 from iscsitrace.analysis.curves.view import Zoom
 from iscsitrace.analysis.groups.jobs.streams import Job
+from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.analysis.measures.selection import pick
 from iscsitrace.tables.table import Table
 
@@ -26,6 +27,7 @@ class Examples:
     typical: int | None = None
     """Number of a command."""
     slowest: int | None = None
+    """Number of a data command, or of another if there is none."""
     around_slowest: Zoom | None = None
     """The connection of the slowest command, shortly before to shortly after it."""
     job: Zoom | None = None
@@ -40,7 +42,8 @@ def find(cycles: Table, session: int, connection_count: int, jobs: Sequence[Job]
     """The examples of a session; ``cycles`` and ``jobs`` are those of the trace."""
     own = pick(cycles, session=session)
     known = own.select(~np.ma.getmaskarray(own["latency_ns"]))
-    slowest = next(pick(known, top=1).rows(), None)
+    data = known.select(is_data_command(known))
+    slowest = next(pick(data if len(data) else known, top=1).rows(), None)
     return Examples(
         session=session,
         connection_count=connection_count,

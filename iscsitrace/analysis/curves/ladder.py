@@ -1,7 +1,7 @@
 """The packets of one or a few commands between initiator, tap and target, and the waits between them.
 
 Instants are those at the tap; at the hosts they are earlier or later by half of that side's least RTT. This assumes
-equal delays in both directions.
+equal delays in both directions. Of a long command the first and last bursts are shown, and the middle is counted.
 """
 
 from __future__ import annotations
@@ -13,11 +13,16 @@ import numpy as np
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View, seen_cycles
 from iscsitrace.analysis.measures import tap_position as tap
+from iscsitrace.analysis.measures.budget import PARTS, over_time, rows_of
+from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table, null_value
 
-PACKET_LIMIT = 600
+PACKET_LIMIT, BURST_LIMIT = 400, 16
+"""Packets, and bursts of packets, up to which all are shown."""
+END_PACKETS, END_BURSTS = 90, 5
+"""Packets, and bursts, that are shown at most at either end of more than these."""
 LABEL_LIMIT = 60
 _NO_TIME = null_value("int64")
 _TITLES = {
@@ -59,6 +64,21 @@ class Stretch:
 
 
 @dataclass(frozen=True)
+class Middle:
+    """The middle of a long command, which is not shown: packets that passed the tap from its start to its end."""
+
+    start_ns: int
+    end_ns: int
+    data_count: int
+    again_count: int
+    ack_count: int
+    pdus: dict[str, int]
+    """PDUs that began in it, by type."""
+    parts_ns: dict[str, int]
+    """Its time breakdown, the longest part first."""
+
+
+@dataclass(frozen=True)
 class Ladder:
     """The diagram of a view."""
 
@@ -79,7 +99,7 @@ class Ladder:
     cycles: tuple[str, ...]
     """Number and operation of each command."""
     sizes: tuple[int | None, ...]
-    packet_count: int
+    middle: Middle | None = None
 
 
 def prepare(
@@ -97,66 +117,116 @@ def prepare(
     here = segments.select(is_here & (segments.raw("segment_class") != CATEGORIES["segment_class"].index("copy")))
     if not len(here):
         raise InputInvalid(f"nothing to draw: connection {view.connection} has no packets in the view")
+    seen = seen_cycles(cycles, view)
+    ends = _ends(here.raw("time_ns"), sum(round_trips) // 4)
+    times = here.raw("time_ns")
+    is_middle = np.zeros(len(here), dtype=bool) if ends is None else (times >= ends[0]) & (times <= ends[1])
     is_payload = here.raw("payload_bytes") > 0
     is_again = is_payload & (here.raw("segment_class") == CATEGORIES["segment_class"].index("retransmission"))
-    seen = seen_cycles(cycles, view)
+    kinds = is_payload & ~is_again, is_again, ~is_payload
+    named, counted = _pdus(pdus, view, ends)
+    stretches, parts_ns = _stretches(budget, view, ends)
+    middle = None
+    if ends is not None:
+        data_count, again_count, ack_count = (int((each & is_middle).sum()) for each in kinds)
+        middle = Middle(*ends, data_count, again_count, ack_count, counted, parts_ns)
     return Ladder(
         view=view,
         tap_place=place,
         to_initiator_ns=round_trips[0] // 2,
         to_target_ns=round_trips[1] // 2,
-        data=_packets(here, is_payload & ~is_again),
-        again=_packets(here, is_again),
-        acks=_packets(here, ~is_payload),
-        pdus=_pdus(pdus, view),
-        stretches=_stretches(budget, view),
+        data=_packets(here, kinds[0] & ~is_middle),
+        again=_packets(here, kinds[1] & ~is_middle),
+        acks=_packets(here, kinds[2] & ~is_middle),
+        pdus=named,
+        stretches=stretches,
         cycles=tuple(f"{cycle} {word}" for cycle, word in zip(seen.raw("cycle"), seen["operation"], strict=True)),
         sizes=tuple(np.ma.asarray(seen["bytes"]).tolist()),
-        packet_count=len(here),
+        middle=middle,
     )
 
 
+def _ends(times_ns: Array, pause_ns: int) -> tuple[int, int] | None:
+    """The first and the last instant of the middle; None where all packets are shown.
+
+    A silence of ``pause_ns`` ends a burst. Where it can be, the middle begins and ends with a burst.
+    """
+    ordered = np.sort(times_ns)
+    first_of_bursts = np.flatnonzero(np.diff(ordered) > pause_ns) + 1
+    if len(ordered) <= PACKET_LIMIT and len(first_of_bursts) < BURST_LIMIT:
+        return None
+    before = first_of_bursts[first_of_bursts <= END_PACKETS][:END_BURSTS]
+    after = first_of_bursts[first_of_bursts >= len(ordered) - END_PACKETS][-END_BURSTS:]
+    low = int(before[-1]) if len(before) else END_PACKETS
+    high = int(after[0]) if len(after) else len(ordered) - END_PACKETS
+    if low >= high:
+        return None
+    return int(ordered[low]), int(ordered[high - 1])
+
+
 def _packets(segments: Table, which: Array) -> Packets:
-    """Packets of one kind; beyond PACKET_LIMIT an even sample, with the first and the last."""
-    places = np.flatnonzero(which)
-    if len(places) > PACKET_LIMIT:
-        places = places[np.linspace(0, len(places) - 1, PACKET_LIMIT).astype(np.intp)]
-    return Packets(segments.raw("time_ns")[places], segments.raw("to_target")[places])
+    return Packets(segments.raw("time_ns")[which], segments.raw("to_target")[which])
 
 
-def _pdus(pdus: Table, view: View) -> tuple[Pdu, ...]:
+def _pdus(pdus: Table, view: View, middle: tuple[int, int] | None) -> tuple[tuple[Pdu, ...], dict[str, int]]:
+    """The PDUs that are named, the first and the last of many; and the number that began in the middle, by type."""
     last = pdus.raw("time_last_ns")
     first = pdus.raw("time_first_ns")
     # a PDU whose end was not captured is drawn up to its start
     last = np.where(last == _NO_TIME, first, last)
     is_here = (pdus.raw("connection") == view.connection) & (first <= view.end_ns) & (last >= view.start_ns)
+    counted: dict[str, int] = {}
+    if middle is not None:
+        begins = is_here & (first >= middle[0]) & (first <= middle[1])
+        for opcode, count in zip(*np.unique(pdus.raw("opcode")[begins], return_counts=True), strict=True):
+            counted[_title(int(opcode))] = int(count)
+        is_here &= ~(begins & (last <= middle[1]))
+    places = np.flatnonzero(is_here)
+    if len(places) > LABEL_LIMIT:
+        places = np.concatenate([places[: LABEL_LIMIT // 2], places[-(LABEL_LIMIT // 2) :]])
     found = []
-    for row in pdus.select(np.flatnonzero(is_here)[:LABEL_LIMIT]).rows():
+    for row in pdus.select(places).rows():
         end = row["time_first_ns"] if row["time_last_ns"] is None else row["time_last_ns"]
-        name = _TITLES.get(row["opcode"], f"opcode 0x{row['opcode']:02x}")
         if row["opcode"] == 0x31:
             amount = row["expected_data_transfer_length"] or 0
         else:
             amount = row["data_segment_length"] if row["opcode"] in _WITH_AMOUNT else 0
-        found.append(Pdu(row["time_first_ns"], end, bool(row["to_target"]), name, amount, bool(row["has_status"])))
-    return tuple(found)
+        title = _title(row["opcode"])
+        found.append(Pdu(row["time_first_ns"], end, bool(row["to_target"]), title, amount, bool(row["has_status"])))
+    return tuple(found), counted
 
 
-def _stretches(budget: Table, view: View) -> tuple[Stretch, ...]:
-    is_here = np.ma.filled(np.ma.asarray(budget["connection"]) == view.connection, False)
-    starts, ends = budget.raw("time_first_ns"), budget.raw("time_last_ns")
-    is_here &= (starts < view.end_ns) & (ends > view.start_ns)
-    is_here &= budget.raw("part") != CATEGORIES["budget_part"].index("transfer")
-    return tuple(
-        Stretch(max(int(start), view.start_ns), min(int(end), view.end_ns), str(part))
-        for start, end, part in zip(starts[is_here], ends[is_here], budget["part"][is_here], strict=True)
-    )
+def _title(opcode: int) -> str:
+    return _TITLES.get(opcode, f"opcode 0x{opcode:02x}")
+
+
+def _stretches(budget: Table, view: View, middle: tuple[int, int] | None) -> tuple[tuple[Stretch, ...], dict[str, int]]:
+    """The stretches shown, without transfer; and the time of each part in the middle."""
+    rows = rows_of(budget, connection=view.connection)
+    parts_ns: dict[str, int] = {}
+    shown = [(view.start_ns, view.end_ns)]
+    if middle is not None:
+        sums = over_time(rows, np.array(middle))[:, 0]
+        parts_ns = {PARTS[place]: int(sums[place]) for place in np.argsort(-sums, kind="stable") if sums[place]}
+        shown = [(view.start_ns, middle[0]), (middle[1], view.end_ns)]
+    others = rows.select(rows.raw("part") != PARTS.index("transfer"))
+    found = [
+        Stretch(max(int(start), low), min(int(end), high), str(part))
+        for low, high in shown
+        for start, end, part in zip(
+            others.raw("time_first_ns"), others.raw("time_last_ns"), others["part"], strict=True
+        )
+        if start < high and end > low
+    ]
+    return tuple(found), parts_ns
 
 
 def slowest(cycles: Table, view: View) -> int:
-    """The number of the slowest command of the view that has a status; InputInvalid where there is none."""
+    """The number of the slowest command with a latency: a data command if there is one; InputInvalid without any."""
     seen = seen_cycles(cycles, view)
-    latency = np.ma.filled(np.ma.asarray(seen["latency_ns"]), -1)
-    if not len(latency) or latency.max() < 0:
+    is_known = ~np.ma.getmaskarray(np.ma.asarray(seen["latency_ns"]))
+    if not is_known.any():
         raise InputInvalid("nothing to draw: no SCSI command of the view has a status")
-    return int(seen.raw("cycle")[latency.argmax()])
+    is_wanted = is_known & is_data_command(seen)
+    ranked = seen.select(is_wanted if is_wanted.any() else is_known)
+    return int(ranked.raw("cycle")[np.ma.getdata(ranked["latency_ns"]).argmax()])

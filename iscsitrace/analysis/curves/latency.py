@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from iscsitrace.analysis.curves.decimation import Detail, even_edges, extremes
 from iscsitrace.analysis.curves.marks import Array, Line
-from iscsitrace.analysis.curves.view import View, picked_cycles
+from iscsitrace.analysis.curves.view import View, open_until_ns, picked_cycles
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.table import Table
@@ -37,10 +37,13 @@ class Latency:
     block_sizes: dict[str, dict[int, dict[str, int]]]
     """By operation and size in bytes: ``n p50 p95 p99 max``, without those for which there are too few commands."""
     task_count: int
-    without_latency_count: int
+    without_status: Line = field(default_factory=Line)
+    """Commands without a status: when each was sent, and how long until the last packet of its connection."""
+    unsure_count: int = 0
+    """Commands with a status whose latency is unsure."""
 
 
-def prepare(cycles: Table, view: View, detail: Detail | None = None) -> Latency:
+def prepare(cycles: Table, connections: Table, view: View, detail: Detail | None = None) -> Latency:
     """The latencies of a view; InputInvalid where it has none."""
     detail = detail or Detail()
     starts = cycles.raw("command_first_ns")
@@ -50,6 +53,7 @@ def prepare(cycles: Table, view: View, detail: Detail | None = None) -> Latency:
     known = in_view.select(is_known)
     if not len(known):
         raise InputInvalid("nothing to draw: no SCSI command of the view has a status")
+    open_cycles = in_view.select(np.ma.getmaskarray(np.ma.asarray(in_view["status_ns"])))
     times, values = known.raw("command_first_ns"), np.ma.getdata(latency)[is_known]
     edges = detail.edges(len(known), view.start_ns, view.end_ns)
     operations = _operations(known)
@@ -67,8 +71,15 @@ def prepare(cycles: Table, view: View, detail: Detail | None = None) -> Latency:
         latency_edges_ns=latency_edges,
         block_sizes=_block_sizes(known, values, operations),
         task_count=len(known),
-        without_latency_count=len(in_view) - len(known),
+        without_status=_without_status(open_cycles, connections),
+        unsure_count=len(in_view) - len(known) - len(open_cycles),
     )
+
+
+def _without_status(cycles: Table, connections: Table) -> Line:
+    starts = cycles.raw("command_first_ns")
+    order = np.argsort(starts, kind="stable")
+    return Line(starts[order], (open_until_ns(cycles, connections) - starts)[order])
 
 
 def _operations(cycles: Table) -> dict[str, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 
 STREAM_LIMIT = 8
+LEAST_COUNT = 3
+"""Of more connections than this limit, so many of those shown have the fewest bytes, and the others the most."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,15 @@ class Stream:
 
 @dataclass(frozen=True)
 class Streams:
-    """The streams of a view, the busiest first."""
+    """The streams of a view, the busiest first; of many those that worked at the same time, while they did."""
 
     view: View
     streams: tuple[Stream, ...]
     connection_count: int
+    carrying_count: int
+    """Connections that carried payload in the direction of the view."""
+    at_once_count: int
+    """Of these, those that carried some between the first and the last payload of the busiest."""
     is_decimated: bool
     job: Job | None = None
     """The job of most of them."""
@@ -53,12 +59,19 @@ def prepare(
 ) -> Streams:
     """The streams of the view's direction; InputInvalid where none carried payload."""
     detail = detail or Detail(limit=5000)
-    sizes = _payload_by_connection(segments, view)
-    ranked = sorted(view.connections, key=lambda number: sizes[number][0], reverse=True)
-    shown = [number for number in ranked[:STREAM_LIMIT] if sizes[number][0]]
-    if not shown:
+    carried = _payload_by_connection(segments, view)
+    if not carried:
         raise InputInvalid("nothing to draw: no payload passed the tap in that direction in the view")
-    edges = detail.edges(max(sizes[number][1] for number in shown), view.start_ns, view.end_ns)
+    at_once = _at_once(carried)
+    shown = at_once
+    if len(carried) > STREAM_LIMIT:
+        shown = shown if len(shown) <= STREAM_LIMIT else shown[: STREAM_LIMIT - LEAST_COUNT] + shown[-LEAST_COUNT:]
+        first_ns, last_ns = (min(carried[n].first_ns for n in shown), max(carried[n].last_ns for n in shown))
+        view = replace(view, start_ns=first_ns, end_ns=max(last_ns, first_ns + 1))
+        carried |= {n: each for n, each in _payload_by_connection(segments, view).items() if n in shown}
+    else:
+        shown = sorted(carried, key=lambda number: carried[number].bytes, reverse=True)
+    edges = detail.edges(max(carried[number].packet_count for number in shown), view.start_ns, view.end_ns)
     passed = _passed(segments, view, shown, edges)
     job = _job(jobs, view, shown)
     of_job = {stream.run.connection: stream for stream in job.streams} if job else {}
@@ -66,11 +79,13 @@ def prepare(
     for number in shown:
         outstanding = _outstanding(window, view, number, edges)
         known = _of_job(of_job[number], view, outstanding) if number in of_job else {}
-        streams.append(Stream(number, passed[number], outstanding, sizes[number][0], **known))
+        streams.append(Stream(number, passed[number], outstanding, carried[number].bytes, **known))
     return Streams(
         view=view,
         streams=tuple(streams),
         connection_count=len(view.connections),
+        carrying_count=len(carried),
+        at_once_count=len(at_once),
         is_decimated=edges is not None,
         job=job,
     )
@@ -112,15 +127,43 @@ def _is_new(segments: Table, rows: slice, view: View) -> Array:
     return found & (segments.raw("payload_bytes")[rows] > 0) & view.covers(segments.raw("time_ns")[rows])
 
 
-def _payload_by_connection(segments: Table, view: View) -> dict[int, tuple[int, int]]:
-    """Payload and packets of each connection in the view."""
-    found = dict.fromkeys(view.connections, (0, 0))
+@dataclass(frozen=True)
+class _Carried:
+    """The payload of one connection in the view."""
+
+    bytes: int
+    packet_count: int
+    first_ns: int
+    last_ns: int
+
+
+def _payload_by_connection(segments: Table, view: View) -> dict[int, _Carried]:
+    """What each connection with payload carried."""
+    found: dict[int, _Carried] = {}
     for rows in chunks(len(segments)):
         is_wanted, connections = _is_new(segments, rows, view), segments.raw("connection")[rows]
-        for number, (payload, packets) in found.items():
-            lengths = segments.raw("payload_bytes")[rows][is_wanted & (connections == number)]
-            found[number] = payload + int(lengths.sum()), packets + len(lengths)
+        for number in np.intersect1d(connections[is_wanted], view.connections).tolist():
+            chosen = is_wanted & (connections == number)
+            times = segments.raw("time_ns")[rows][chosen]
+            length = int(segments.raw("payload_bytes")[rows][chosen].sum())
+            each = _Carried(length, len(times), int(times.min()), int(times.max()))
+            before = found.get(number, each)
+            found[number] = each if before is each else _Carried(
+                before.bytes + length, before.packet_count + len(times),
+                min(before.first_ns, each.first_ns), max(before.last_ns, each.last_ns),
+            )  # fmt: skip
     return found
+
+
+def _at_once(carried: dict[int, _Carried]) -> list[int]:
+    """The connections that carried payload in the time of the busiest, the busiest first."""
+    ranked = sorted(carried, key=lambda number: carried[number].bytes, reverse=True)
+    busiest = carried[ranked[0]]
+    return [
+        number
+        for number in ranked
+        if carried[number].first_ns <= busiest.last_ns and carried[number].last_ns >= busiest.first_ns
+    ]
 
 
 def _passed(segments: Table, view: View, shown: list[int], edges_ns: Array | None) -> dict[int, Line]:

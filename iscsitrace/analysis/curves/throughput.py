@@ -1,4 +1,4 @@
-"""Payload per second, idle fraction and queue depth in equal bins of time.
+"""Payload per second, idle fraction and queue depth in equal steps of time.
 
 Payload is the TCP payload that passed the tap, with iSCSI headers. Retransmissions are counted separately.
 """
@@ -9,20 +9,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iscsitrace.analysis.curves.decimation import chunks, even_edges
+from iscsitrace.analysis.curves import steps
+from iscsitrace.analysis.curves.budget import idle_share
+from iscsitrace.analysis.curves.decimation import chunks
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View, picked_cycles
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 
-BINS = 200
 _SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class Throughput:
-    """A value per bin; ``edges_ns`` has one value more."""
+    """A value per step; ``edges_ns`` has one value more."""
 
     view: View
     edges_ns: Array
@@ -36,13 +37,14 @@ class Throughput:
     """Share of the measured time without transfer, NaN without measured time; None: no time breakdown."""
 
 
-def prepare(segments: Table, cycles: Table, idle_share: Array | None, edges_ns: Array, view: View) -> Throughput:
-    """The bins of a view; ``idle_share`` comes from the time breakdown."""
-    sent = _bytes_by_bin(segments, edges_ns, view)
+def prepare(segments: Table, cycles: Table, budget: Table, edges_ns: Array, view: View) -> Throughput:
+    """The steps of a view; InputInvalid where it has no payload."""
+    boundaries = steps.of_connections(cycles, budget, view.connections, edges_ns)
+    sent = _bytes(segments, boundaries, edges_ns)
     if not any(each.any() for each in sent.values()):
         raise InputInvalid("nothing to draw: no payload passed the tap in the view")
     lengths_ns = np.diff(edges_ns)
-    mean, greatest = _queue_depths(cycles, edges_ns, view)
+    mean, greatest = _queue_depths(cycles, boundaries, edges_ns, view)
     return Throughput(
         view=view,
         edges_ns=edges_ns,
@@ -51,43 +53,50 @@ def prepare(segments: Table, cycles: Table, idle_share: Array | None, edges_ns: 
         again_bytes_per_s=sent["again"] * _SECOND_NS / lengths_ns,
         queue_depth_mean=mean,
         queue_depth_max=greatest,
-        idle_share=idle_share,
+        idle_share=idle_share(budget, cycles, edges_ns, view),
     )
 
 
-def edges(view: View, bins: int = BINS) -> Array:
-    """The edges of the bins of a view."""
-    return even_edges(view.start_ns, view.end_ns, bins)
-
-
-def _bytes_by_bin(segments: Table, edges_ns: Array, view: View) -> dict[str, Array]:
-    """Payload by bin: of each direction, and of retransmissions."""
-    again, copy = (CATEGORIES["segment_class"].index(word) for word in ("retransmission", "copy"))
+def _bytes(segments: Table, boundaries: dict[int, Array], edges_ns: Array) -> dict[str, Array]:
+    """Payload by step: of each direction, and of retransmissions."""
     found = {name: np.zeros(len(edges_ns) - 1) for name in ("to_target", "to_initiator", "again")}
+    sums = {number: np.zeros((len(found), len(each) - 1)) for number, each in boundaries.items()}
     for rows in chunks(len(segments)):
-        times, codes = segments.raw("time_ns")[rows], segments.raw("segment_class")[rows]
-        keep = (times >= edges_ns[0]) & (times <= edges_ns[-1]) & (codes != copy)
-        keep &= np.isin(segments.raw("connection")[rows], view.connections)
-        is_again, to_target = codes == again, segments.raw("to_target")[rows]
-        for name, which in (
-            ("to_target", to_target & ~is_again),
-            ("to_initiator", ~to_target & ~is_again),
-            ("again", is_again),
-        ):
-            chosen = keep & which
-            bins = np.minimum(np.searchsorted(edges_ns, times[chosen], side="right"), len(edges_ns) - 1) - 1
-            lengths = segments.raw("payload_bytes")[rows][chosen]
-            found[name] += np.bincount(bins, weights=lengths, minlength=len(edges_ns) - 1)
+        for number, places in steps.grouped(segments.raw("connection")[rows]).items():
+            if number in boundaries:
+                _add_bytes(sums[number], segments, rows.start + places, boundaries[number])
+    for number, each in sums.items():
+        for name, amounts in zip(found, steps.spread(each, boundaries[number], edges_ns), strict=True):
+            found[name] += amounts
     return found
 
 
-def _queue_depths(cycles: Table, edges_ns: Array, view: View) -> tuple[Array, Array]:
-    """Commands in flight, from command to status, per bin: mean over time, and maximum."""
+def _add_bytes(sums: Array, segments: Table, places: Array, boundaries_ns: Array) -> None:
+    """Adds the payload of these segments of a connection between boundaries: rows of ``sums`` as in ``_bytes``."""
+    again, copy = (CATEGORIES["segment_class"].index(word) for word in ("retransmission", "copy"))
+    times, codes = segments.raw("time_ns")[places], segments.raw("segment_class")[places]
+    keep = (times >= boundaries_ns[0]) & (times <= boundaries_ns[-1]) & (codes != copy)
+    is_again, to_target = codes == again, segments.raw("to_target")[places]
+    for sum_of, which in zip(sums, (to_target & ~is_again, ~to_target & ~is_again, is_again), strict=True):
+        chosen = keep & which
+        bins = np.minimum(np.searchsorted(boundaries_ns, times[chosen], side="right"), len(boundaries_ns) - 1) - 1
+        lengths = segments.raw("payload_bytes")[places][chosen]
+        np.add(sum_of, np.bincount(bins, weights=lengths, minlength=len(sum_of)), out=sum_of)
+
+
+def _queue_depths(cycles: Table, boundaries: dict[int, Array], edges_ns: Array, view: View) -> tuple[Array, Array]:
+    """Commands in flight, from command to status, per step: mean over time, and maximum."""
     picked = cycles.select(picked_cycles(cycles, view))
     status = np.ma.asarray(picked["status_ns"])
     is_known = ~np.ma.getmaskarray(status)
     starts, ends = picked.raw("command_first_ns")[is_known], np.ma.getdata(status)[is_known]
-    return mean_and_max(np.minimum(starts, ends), ends, edges_ns)
+    starts = np.minimum(starts, ends)
+    in_flight_ns = np.zeros(len(edges_ns) - 1)
+    for number, places in steps.grouped(picked.raw("connection")[is_known]).items():
+        instants = boundaries[number]
+        mean, _ = mean_and_max(starts[places], ends[places], instants)
+        in_flight_ns += steps.spread(mean * np.diff(instants), instants, edges_ns)
+    return in_flight_ns / np.diff(edges_ns), mean_and_max(starts, ends, edges_ns)[1]
 
 
 def mean_and_max(starts_ns: Array, ends_ns: Array, edges_ns: Array) -> tuple[Array, Array]:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from iscsitrace.analysis.curves.marks import Array
+from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.table import Table
 
 _CYCLE_MARGIN = 0.04
 """Margin before and after selected commands, as a share of their time."""
+_SHORT = 0.1
+"""Time before the first data command, or after the last, that is shown, as a share of the time between them."""
+_FEW = 0.05
+"""Most bytes of commands that a view leaves out, as a share of all."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,13 @@ class Zoom:
     time_from_ns: int | None = None
     time_to_ns: int | None = None
     to_target: bool | None = None
+    is_whole: bool = False
+    """Whether the time before the first data command and after the last is shown in any case."""
+
+    @property
+    def has_times(self) -> bool:
+        """Whether a part of the time was requested."""
+        return self.cycles is not None or self.time_from_ns is not None or self.time_to_ns is not None
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,8 @@ class View:
     """Direction of the data, in plots of one direction."""
     cycles: range | None = None
     """The requested commands."""
+    left_out_ns: tuple[int, int] = (0, 0)
+    """Time of the subject before and after the view that was left out without a request."""
 
     @property
     def connection(self) -> int:
@@ -66,21 +80,90 @@ def of_connection(connections: Table, cycles: Table, zoom: Zoom, origin_ns: int)
         first = int(_of_numbers(cycles, zoom.cycles).raw("connection")[0])
         rows = [row for row in rows if row["connection"] == first] or rows
     row = max(rows, key=lambda each: _carried(each, True) + _carried(each, False))
-    start_ns, end_ns = _times(cycles, zoom, *sorted((row["time_first_ns"], row["time_last_ns"])))
-    return View(origin_ns, start_ns, end_ns, (row["connection"],), zoom.session, _direction([row], zoom), zoom.cycles)
+    first_ns, last_ns = sorted((row["time_first_ns"], row["time_last_ns"]))
+    start_ns, end_ns = _times(cycles, zoom, first_ns, last_ns)
+    if not zoom.has_times and not zoom.is_whole:
+        own = cycles.select(cycles.raw("connection") == row["connection"])
+        start_ns, end_ns = _around_data(own, first_ns, end_ns)
+    return View(
+        origin_ns, start_ns, end_ns, (row["connection"],), zoom.session, _direction([row], zoom), zoom.cycles,
+        (0, 0) if zoom.has_times else (start_ns - first_ns, max(0, last_ns - end_ns)),
+    )  # fmt: skip
 
 
-def of_tasks(connections: Table, cycles: Table, zoom: Zoom, origin_ns: int) -> View:
-    """The view from the first command to the last status: of a connection, of a session, or of the capture."""
+def of_tasks(connections: Table, cycles: Table, zoom: Zoom, origin_ns: int, *, is_of_data: bool = False) -> View:
+    """The view from the first command to the last status: of a connection, of a session, or of the capture.
+
+    ``is_of_data``: of data commands, if there are some and none are requested by number.
+    """
     rows = _connections(connections, zoom)
     numbers = tuple(row["connection"] for row in rows)
     picked = cycles.select(picked_cycles(cycles, View(origin_ns, 0, 0, numbers, cycles=zoom.cycles)))
     if not len(picked):
         raise InputInvalid(f"nothing to draw: {_described(zoom)} has no SCSI commands")
-    commands = picked.raw("command_first_ns")
-    ends = np.ma.compressed(np.ma.asarray(picked["status_ns"]))
-    start_ns, end_ns = _times(cycles, zoom, int(commands.min()), int(ends.max(initial=commands.max())))
+    is_data = is_data_command(picked)
+    if is_of_data and zoom.cycles is None and is_data.any():
+        picked = picked.select(is_data)
+    start_ns, end_ns = _times(cycles, zoom, int(picked.raw("command_first_ns").min()), int(ends_ns(picked).max()))
     return View(origin_ns, start_ns, end_ns, numbers, zoom.session, _direction(rows, zoom), zoom.cycles)
+
+
+def of_streams(connections: Table, cycles: Table, zoom: Zoom, origin_ns: int) -> View:
+    """The same, while its connections read and wrote."""
+    found = of_tasks(connections, cycles, zoom, origin_ns)
+    if zoom.has_times:
+        return found
+    start_ns, end_ns = _around_data(cycles.select(picked_cycles(cycles, found)), found.start_ns, found.end_ns)
+    left_out_ns = start_ns - found.start_ns, found.end_ns - end_ns
+    return replace(found, start_ns=start_ns, end_ns=end_ns, left_out_ns=left_out_ns)
+
+
+def open_until_ns(cycles: Table, connections: Table) -> Array:
+    """When each command was last in flight: its status, or else the last packet of its connection."""
+    ends = dict(zip(connections.raw("connection").tolist(), connections.raw("time_last_ns").tolist(), strict=True))
+    starts = cycles.raw("command_first_ns")
+    last = np.array([ends.get(number, 0) for number in cycles.raw("connection").tolist()], dtype=np.int64)
+    status = np.ma.asarray(cycles["status_ns"])
+    found: Array = np.where(np.ma.getmaskarray(status), np.maximum(starts, last), np.ma.getdata(status))
+    return found
+
+
+def _around_data(cycles: Table, start_ns: int, end_ns: int) -> tuple[int, int]:
+    """From shortly before the reads and writes to shortly after; what adds little time is kept.
+
+    The few that inspect a new device, long before the others, do not count, nor do stragglers long after them.
+    """
+    data = cycles.select(is_data_command(cycles))
+    if not len(data):
+        return start_ns, end_ns
+    order = np.argsort(data.raw("command_first_ns"), kind="stable")
+    # a command without a status may be in flight until the end: a stall is no idle time
+    is_open = np.ma.getmaskarray(np.ma.asarray(data["status_ns"]))
+    starts, ends = data.raw("command_first_ns")[order], np.where(is_open, end_ns, ends_ns(data))[order]
+    moved = np.cumsum(data.raw("bytes")[order].astype(np.float64))
+    last_ns = int(ends.max())
+    # after each command: the pause until the next, beside the time from the next on
+    pauses = starts[1:] - np.maximum.accumulate(ends)[:-1]
+    is_before = (pauses > _SHORT * (last_ns - starts[1:])) & (moved[:-1] <= _FEW * moved[-1])
+    first_ns = int(starts[np.flatnonzero(is_before).max(initial=-1) + 1])
+    is_after = (pauses > _SHORT * (starts[1:] - first_ns)) & (moved[-1] - moved[:-1] <= _FEW * moved[-1])
+    last_ns = int(ends[: np.flatnonzero(is_after).min(initial=len(ends) - 1) + 1].max())
+    if first_ns == last_ns:
+        # one command of which nothing else is known
+        return start_ns, end_ns
+    short_ns, margin_ns = (int((last_ns - first_ns) * share) for share in (_SHORT, _CYCLE_MARGIN))
+    return (
+        first_ns - margin_ns if first_ns - start_ns > short_ns else start_ns,
+        last_ns + margin_ns if end_ns - last_ns > short_ns else end_ns,
+    )
+
+
+def ends_ns(cycles: Table) -> Array:
+    """The status of each command, or the last data, or the command itself."""
+    ends = cycles.raw("command_first_ns")
+    for name in ("data_last_ns", "status_ns"):
+        ends = np.maximum(ends, np.ma.filled(np.ma.asarray(cycles[name]), np.iinfo(np.int64).min))
+    return ends
 
 
 def picked_cycles(cycles: Table, view: View) -> Array:

@@ -30,8 +30,10 @@ class Window:
     """Rows of the table in the view."""
     is_decimated: bool
     owin: Line
-    pipe: Line
-    rwnd: Line
+    pipe: tuple[Line, ...]
+    """Only where it differs from owin: a line for each stretch."""
+    rwnd: tuple[Line, ...]
+    """A line for each stretch in which it is known."""
     cwnd: tuple[Line, ...]
     """The estimated congestion window: a line for each stretch in which it is valid."""
     valid_share: float
@@ -58,14 +60,15 @@ def prepare(
     rows = slice(rows.start + max(0, first - 1), rows.start + last)
     edges = detail.edges(last - first, view.start_ns, view.end_ns)
     owin = _line(window, "owin_bytes", rows, view, edges)
-    cwnd, valid_ns = _estimates(window, rows, view, edges)
+    cwnd, valid_ns = _runs(window, "cwnd_estimate_bytes", window.raw("is_valid")[rows], rows, view, edges)
+    is_apart = window.raw("pipe_bytes")[rows] != window.raw("owin_bytes")[rows]
     return Window(
         view=view,
         change_count=last - first,
         is_decimated=edges is not None,
         owin=owin,
-        pipe=_line(window, "pipe_bytes", rows, view, edges),
-        rwnd=_line(window, "rwnd_bytes", rows, view, edges),
+        pipe=_runs(window, "pipe_bytes", is_apart, rows, view, edges)[0],
+        rwnd=_runs(window, "rwnd_bytes", np.ones(len(is_apart), dtype=bool), rows, view, edges)[0],
         cwnd=cwnd,
         valid_share=valid_ns / (view.end_ns - view.start_ns),
         retransmissions=_retransmissions(retransmissions, owin, view, edges),
@@ -90,12 +93,14 @@ def _line(window: Table, name: str, rows: slice, view: View, edges_ns: Array | N
     return maker.line()
 
 
-def _estimates(window: Table, rows: slice, view: View, edges_ns: Array | None) -> tuple[tuple[Line, ...], int]:
-    """A line for each run of valid rows, held until the row that ends it; and their total time."""
-    is_valid = window.raw("is_valid")[rows] & (window.raw("cwnd_estimate_bytes")[rows] != _NULL)
+def _runs(
+    window: Table, name: str, is_wanted: Array, rows: slice, view: View, edges_ns: Array | None
+) -> tuple[tuple[Line, ...], int]:
+    """A line for each run of wanted rows with a value, held until the row that ends it; and their total time."""
+    times, values = window.raw("time_ns")[rows], window.raw(name)[rows]
+    is_valid = is_wanted & (values != _NULL)
     if not is_valid.any():
         return (), 0
-    times, values = window.raw("time_ns")[rows], window.raw("cwnd_estimate_bytes")[rows]
     change = np.flatnonzero(np.diff(is_valid, prepend=False, append=False))
     starts, ends = change[::2], change[1::2]
     until_ns = np.append(times, view.end_ns)[ends]

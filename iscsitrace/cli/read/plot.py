@@ -103,6 +103,7 @@ def command(
     from iscsitrace.analysis.curves.view import Zoom
 
     origin_ns = min((each["time_first_ns"] for each in trace.inputs if each["time_first_ns"] is not None), default=0)
+    is_xplot = path is not None and path.suffix == f".{_XPLOT}"
     zoom = Zoom(
         session,
         connection,
@@ -110,9 +111,9 @@ def command(
         _absolute(capture_input.time_from, origin_ns),
         _absolute(capture_input.time_to, origin_ns),
         None if direction is None else _DIRECTIONS[direction],
+        is_whole=is_xplot,
     )
-    is_xplot = path is not None and path.suffix == f".{_XPLOT}"
-    # xplot zooms by itself: keep more detail
+    # xplot zooms by itself: keep all of the time, and more detail
     detail = Detail(limit=200_000, columns=50_000) if is_xplot else Detail()
     drawing = kinds.load(kind).drawing(trace, zoom, origin_ns, detail)
     names = [each["name"] for each in trace.inputs]

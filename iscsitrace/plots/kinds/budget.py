@@ -8,11 +8,11 @@ from matplotlib.figure import Figure
 from iscsitrace.analysis.curves import budget as curves
 from iscsitrace.analysis.curves.budget import BudgetCurves
 from iscsitrace.analysis.curves.decimation import Detail
-from iscsitrace.analysis.curves.throughput import edges
+from iscsitrace.analysis.curves.steps import edges
 from iscsitrace.analysis.curves.view import View
 from iscsitrace.plots import style
 from iscsitrace.plots.kind import Kind, whole_session
-from iscsitrace.plots.scales import TimeAxis, duration
+from iscsitrace.plots.scales import TimeAxis, duration, step_note
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording.amounts import percent
 from iscsitrace.wording.parts import PARTS
@@ -67,8 +67,7 @@ def notes(budget: BudgetCurves) -> list[str]:
     found = []
     if len(budget.totals_ns) < budget.scope_count:
         found.append(f"totals of {len(budget.totals_ns)} of {budget.scope_count} sessions and connections are shown")
-    length_ns = (budget.edges_ns[-1] - budget.edges_ns[0]) / (len(budget.edges_ns) - 1)
-    found.append(f"each step is {duration(float(length_ns))}; shares are averages over a step")
+    found.append(step_note(budget.edges_ns))
     return found
 
 
@@ -79,7 +78,7 @@ def title(budget: BudgetCurves) -> str:
 
 def prepare(trace: Trace, view: View, detail: Detail) -> BudgetCurves:
     """The shares of a view; ``detail`` has no effect."""
-    return curves.prepare(trace.budget, edges(view), view)
+    return curves.prepare(trace.budget, trace.cycles, edges(view), view)
 
 
 KIND = Kind(

@@ -1,4 +1,4 @@
-"""A waterfall: one row per command, when it was in flight and its phases."""
+"""A waterfall: one row per read or write, when it was in flight and its phases."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from iscsitrace.analysis.curves.cycles import Waterfall
 from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.view import View
 from iscsitrace.plots import style
-from iscsitrace.plots.kind import Kind, whole_session
-from iscsitrace.plots.scales import DurationAxis, TimeAxis, size
+from iscsitrace.plots.kind import Kind, view_of_data_commands, whole_session
+from iscsitrace.plots.scales import DurationAxis, TimeAxis, duration, size
 from iscsitrace.tables.trace import Trace
 
 _PHASES = {
@@ -28,6 +28,8 @@ _PHASES = {
     "turnaround": (style.PALE, "..", "turnaround: status to next command"),
 }
 _LABEL_LIMIT = 40
+_NAMED_LIMIT = 4
+"""Operations that the note on non-I/O commands names."""
 
 
 def draw(figure: Figure, waterfall: Waterfall) -> None:
@@ -39,7 +41,7 @@ def draw(figure: Figure, waterfall: Waterfall) -> None:
     for name in dict.fromkeys(shown):
         chosen = np.array([each == name for each in shown])
         starts = time.of(waterfall.starts_ns[chosen])
-        ends = time.of((waterfall.starts_ns + waterfall.latencies_ns)[chosen])
+        ends = time.of((waterfall.starts_ns + waterfall.open_ns)[chosen])
         color, marker = style.operation_mark(name)
         when.hlines(places[chosen], starts, ends, color=color, linewidth=2.5)
         label = f"{name} in flight"
@@ -69,14 +71,19 @@ def notes(waterfall: Waterfall) -> list[str]:
     if not waterfall.has_status.all():
         found.append(
             f"{int((~waterfall.has_status).sum())} of the commands shown have no status: "
-            "their bars end at the last known event"
+            "they are drawn until the last packet of their connection"
         )
+    if waterfall.left_out:
+        most = list(waterfall.left_out.items())[:_NAMED_LIMIT]
+        named = ", ".join(f"{count} {operation}" for operation, count in most)
+        more = ", ..." if len(waterfall.left_out) > len(most) else ""
+        found.append(f"reads and writes only; {sum(waterfall.left_out.values()):,} non-I/O commands: {named}{more}")
     return found
 
 
 def title(waterfall: Waterfall) -> str:
     """Names what the waterfall shows."""
-    return "Phases of each command"
+    return "Phases of each read and write" if waterfall.left_out else "Phases of each command"
 
 
 def _longest_ns(waterfall: Waterfall) -> float:
@@ -99,13 +106,24 @@ def _draw_phases(axes: Axes, waterfall: Waterfall, places: NDArray[Any]) -> None
         reached = reached + lengths
     missing = ~waterfall.has_status
     if missing.any():
-        axes.plot(
-            amounts.of(reached[missing]), places[missing], linestyle="none", marker="x", color=style.BLACK,
-            label="no status captured",
-        )  # fmt: skip
+        _draw_open(axes, places[missing], waterfall.open_ns[missing], amounts)
     axes.set_xlabel(f"{amounts.unit} since the command")
     axes.set_xlim(0, amounts.at(_longest_ns(waterfall)))
     axes.tick_params(axis="y", left=False, labelleft=False)
+
+
+def _draw_open(axes: Axes, places: NDArray[Any], open_ns: NDArray[Any], amounts: DurationAxis) -> None:
+    """Draws commands without a status as frames, each with the time that it was in flight: it may be off the axis."""
+    axes.barh(
+        places, amounts.of(open_ns), height=0.8, facecolor="none", edgecolor=style.VERMILLION, linestyle="dashed",
+        linewidth=0.9, label="no status: in flight until its connection's last packet", zorder=3,
+    )  # fmt: skip
+    for place, length_ns in zip(places.tolist(), open_ns.tolist(), strict=True):
+        axes.text(
+            0.99, place, f"no status, in flight {duration(length_ns)}", transform=axes.get_yaxis_transform(),
+            ha="right", va="center", fontsize=6.5, color=style.BLACK,
+            bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
+        )  # fmt: skip
 
 
 def _size(waterfall: Waterfall, row: int) -> str:
@@ -115,7 +133,7 @@ def _size(waterfall: Waterfall, row: int) -> str:
 
 def prepare(trace: Trace, view: View, detail: Detail) -> Waterfall:
     """The rows of a view; ``detail`` has no effect."""
-    return curves.prepare(trace.cycles, view)
+    return curves.prepare(trace.cycles, trace.connections, view)
 
 
 KIND = Kind(
@@ -123,7 +141,8 @@ KIND = Kind(
     draw=draw,
     title=title,
     notes=notes,
-    how_to_read="A row is a command: when it was in flight on the left, its phases on the right. "
+    view=view_of_data_commands,
+    how_to_read="A row is a read or write: when it was in flight on the left, its phases on the right. "
     "Look for the colour that grows.",
     pictures=whole_session("Commands"),
     place=5,

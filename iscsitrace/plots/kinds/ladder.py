@@ -9,22 +9,27 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from iscsitrace.analysis.curves import ladder as curves
 from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.examples import Examples
-from iscsitrace.analysis.curves.ladder import Ladder, Packets, Pdu
+from iscsitrace.analysis.curves.ladder import Ladder, Middle, Packets, Pdu
+from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.plots import style
 from iscsitrace.plots.kind import Kind, view_of_connection
 from iscsitrace.plots.scales import TimeAxis, duration, size
 from iscsitrace.tables.trace import Trace
+from iscsitrace.wording.amounts import count
 from iscsitrace.wording.parts import BY_NAME
 
-_LABEL_GAP = 0.022
+_LABEL_GAP = 0.026
 """Smallest distance between two labels, as a share of the height."""
 _LABELLED_SHARE = 0.03
 """Smallest span, as a share of the height, that has room for its name."""
+_MIDDLE_SHARE = 0.12
+"""Height of the middle that is left out, as a share of the rest."""
 _COLUMN = (1.36, 0.05)
 """Position and width of the column of the time breakdown."""
 
@@ -32,7 +37,7 @@ _COLUMN = (1.36, 0.05)
 def draw(figure: Figure, ladder: Ladder) -> None:
     """Draws the diagram, and the time breakdown beside it."""
     axes = figure.subplots()
-    time = TimeAxis(ladder.view)
+    time = _LadderTime(ladder)
     axes.set_ylim(time.at(ladder.view.end_ns), time.at(ladder.view.start_ns))
     axes.set_xlim(-0.42, 2.0 if ladder.stretches else 1.5)
     axes.set_ylabel(time.label)
@@ -45,15 +50,18 @@ def draw(figure: Figure, ladder: Ladder) -> None:
     _draw_packets(axes, ladder, ladder.data, time, style.BLUE, 0.5, "packet with data")
     _draw_packets(axes, ladder, ladder.again, time, style.VERMILLION, 1.2, "retransmission")
     _draw_pdus(axes, ladder, time)
+    if ladder.middle is not None:
+        time.mark(axes)
+        _draw_middle(axes, ladder.middle, time)
     style.legend(axes, axes, columns=6, lift=0.035)
 
 
 def notes(ladder: Ladder) -> list[str]:
     """Lists what the diagram assumes and omits."""
     found = ["times are measured at the tap; times at the hosts are estimated from half of each side's minimum RTT"]
-    drawn = sum(len(each.times_ns) for each in (ladder.data, ladder.again, ladder.acks))
-    if drawn < ladder.packet_count:
-        found.append(f"{drawn:,} of {ladder.packet_count:,} packets are drawn, evenly spaced")
+    if ladder.middle is not None:
+        found.append("the middle is left out: only the first and the last bursts are drawn; --cycle with --from and "
+                     "--to shows a part of it")  # fmt: skip
     if not ladder.stretches:
         found.append("no time breakdown for this view: idle spans are not shaded")
     return found
@@ -67,6 +75,66 @@ def title(ladder: Ladder) -> str:
     if len(named) > 3:
         return f"Packets between initiator and target, commands {named[0]} to {named[-1]}"
     return f"Packets between initiator and target, command {', '.join(named)}"
+
+
+class _LadderTime(TimeAxis):
+    """The time axis, with the middle of a long command shortened to a share of the height."""
+
+    def __init__(self, ladder: Ladder) -> None:
+        super().__init__(ladder.view)
+        view, middle = ladder.view, ladder.middle
+        self._ends = (view.end_ns, view.end_ns) if middle is None else (middle.start_ns, middle.end_ns)
+        self._parts = [(view.start_ns, self._ends[0]), (self._ends[1], view.end_ns)]
+        shown = sum(super(_LadderTime, self).at(high) - super(_LadderTime, self).at(low) for low, high in self._parts)
+        low, high = (super(_LadderTime, self).at(each) for each in self._ends)
+        self._cut = 0.0 if middle is None else max(0.0, high - low - _MIDDLE_SHARE * shown)
+        self._low, self._length = low, high - low
+
+    def of(self, times_ns: Array) -> Array:
+        """Times on this axis."""
+        return self._placed(super().of(times_ns))
+
+    def at(self, time_ns: int) -> float:
+        """One time on this axis."""
+        return float(self._placed(np.array(super().at(time_ns))))
+
+    def _placed(self, values: Array) -> Array:
+        share = np.clip((values - self._low) / self._length, 0, 1) if self._length else 0.0
+        return np.asarray(values - share * self._cut)
+
+    def is_middle(self, place: float) -> bool:
+        """Whether a place on the axis is in the middle that is left out."""
+        return self._low < place < self._low + self._length - self._cut
+
+    def mark(self, axes: Axes) -> None:
+        """Sets ticks at round times outside the middle."""
+        places, texts = [], []
+        for low, high in self._parts:
+            first, last = (super(_LadderTime, self).at(each) for each in (low, high))
+            for value in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(first, last):
+                if first <= value <= last:
+                    places.append(float(self._placed(np.array(value))))
+                    texts.append(f"{value:g}")
+        axes.set_yticks(places, texts)
+
+
+def _draw_middle(axes: Axes, middle: Middle, time: _LadderTime) -> None:
+    """Draws a band over all columns that names what it leaves out."""
+    low, high = time.at(middle.start_ns), time.at(middle.end_ns)
+    axes.axhspan(low, high, facecolor="white", edgecolor=style.BLACK, linestyle="dotted", linewidth=0.8, zorder=6)
+    counts = [f"{number:,} {title}" for title, number in middle.pdus.items()]
+    if middle.data_count:
+        counts.append(count(middle.data_count, "packet with data", "packets with data"))
+    if middle.again_count:
+        counts.append(count(middle.again_count, "retransmission"))
+    if middle.ack_count:
+        counts.append(count(middle.ack_count, "ACK"))
+    dots, took = "\N{HORIZONTAL ELLIPSIS}", duration(middle.end_ns - middle.start_ns)
+    text = f"{dots} {', '.join(counts)} in {took} {dots}"
+    parts = ", ".join(f"{duration(ns)} {BY_NAME[part].label}" for part, ns in list(middle.parts_ns.items())[:3])
+    axes.text(
+        0.5, (low + high) / 2, f"{text}\n{parts}" if parts else text, ha="center", va="center", fontsize=8.5, zorder=7
+    )
 
 
 def _draw_uprights(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
@@ -129,7 +197,7 @@ def _draw_packets(
             axes.plot(x, y, linestyle="none", marker=marker, markersize=3.5, color=color, markeredgewidth=0)
 
 
-def _draw_pdus(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
+def _draw_pdus(axes: Axes, ladder: Ladder, time: _LadderTime) -> None:
     """Draws data PDUs as bands from first to last byte, and their names beside the hosts without overlap."""
     bands = []
     names: dict[bool, list[tuple[float, str]]] = {True: [], False: []}
@@ -152,16 +220,24 @@ def _draw_pdus(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
     low, high = axes.get_ylim()
     gap = abs(low - high) * _LABEL_GAP
     for is_initiator, labels in names.items():
-        last = -np.inf
-        for at, text in sorted(labels):
-            last = max(at, last + gap)
-            if not high <= at <= low:
-                continue
+        shown = [(at, text) for at, text in sorted(labels) if high <= at <= low and not time.is_middle(at)]
+        for (at, text), place in zip(shown, _apart([at for at, _ in shown], gap, high, low), strict=True):
             axes.annotate(
-                text, (0.0 if is_initiator else 1.0, at), xytext=(-0.02 if is_initiator else 1.02, last),
-                ha="right" if is_initiator else "left", va="center", fontsize=7.5,
+                text, (0.0 if is_initiator else 1.0, at), xytext=(-0.02 if is_initiator else 1.02, place),
+                ha="right" if is_initiator else "left", va="center", fontsize=8, zorder=8,
                 arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": style.GREY},
             )  # fmt: skip
+
+
+def _apart(places: list[float], gap: float, start: float, end: float) -> list[float]:
+    """Places in order, moved on until they are a gap apart, and back where they would be beyond the end."""
+    found: list[float] = []
+    for place in places:
+        found.append(max(place, found[-1] + gap if found else start + gap / 2))
+    for number in reversed(range(len(found))):
+        found[number] = min(found[number], end)
+        end = found[number] - gap
+    return found
 
 
 def _names(ladder: Ladder, to_target: bool, near_ns: int) -> list[tuple[str, int]]:
@@ -211,7 +287,7 @@ def _draw_stretches(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
             label=None if part.name in named else part.label,
         )
         named.add(part.name)
-        if stretch.end_ns - stretch.start_ns > _LABELLED_SHARE * (view.end_ns - view.start_ns):
+        if end - start > _LABELLED_SHARE * (time.at(view.end_ns) - time.at(view.start_ns)):
             axes.text(
                 place + width + 0.02, (start + end) / 2, f"{duration(stretch.end_ns - stretch.start_ns)} {part.label}",
                 va="center", fontsize=7.5,

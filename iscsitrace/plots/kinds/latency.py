@@ -18,6 +18,7 @@ from iscsitrace.plots import style
 from iscsitrace.plots.kind import Kind, whole_session
 from iscsitrace.plots.scales import TimeAxis, duration, size
 from iscsitrace.tables.trace import Trace
+from iscsitrace.wording.amounts import count
 
 Look = tuple[str, str, Any]
 
@@ -33,6 +34,10 @@ _OTHER_LOOKS: tuple[Look, ...] = (
     (style.SKY, "*", (0, (3, 1))),
 )
 _LOG_COUNT = 20
+_STRIP_SHARE = 0.16
+"""Height of the strip of commands without a status, as a share of that of the latencies."""
+_LABEL_ROOM = 0.2
+"""Least distance of two labels in that strip, as a share of the width."""
 _PERCENTILES = {"p50": ("o", 6), "p95": ("^", 6), "p99": ("D", 5), "max": ("_", 10)}
 
 
@@ -52,8 +57,13 @@ def notes(latency: Latency) -> list[str]:
     found = []
     if latency.is_decimated:
         found.append(f"{latency.task_count:,} commands; over time, each pixel column keeps its extremes")
-    if latency.without_latency_count:
-        found.append(f"{latency.without_latency_count:,} commands without a status have no latency")
+    if len(latency.without_status):
+        found.append(
+            f"{count(len(latency.without_status), 'command')} without a status: in the strip at the top left with the "
+            "time until the last packet of the connection, and in no other panel"
+        )
+    if latency.unsure_count:
+        found.append(f"{count(latency.unsure_count, 'command')} of unsure latency: not drawn")
     return found
 
 
@@ -80,7 +90,37 @@ def _draw_over_time(axes: Axes, latency: Latency, time: TimeAxis, looks: dict[st
     _scale(axes, "y")
     time.apply(axes)
     axes.set_ylabel("latency")
+    if len(latency.without_status):
+        _draw_without_status(axes, latency, time)
     style.legend(axes, columns=3)
+
+
+def _draw_without_status(axes: Axes, latency: Latency, time: TimeAxis) -> None:
+    """Draws a strip above the latencies, with a mark for each command and the longest times in flight."""
+    low, high = axes.get_ylim()
+    # on a logarithmic axis: a share of the height
+    axes.set_ylim(low, high * (high / low) ** _STRIP_SHARE)
+    middle = 1 - _STRIP_SHARE / (1 + _STRIP_SHARE) / 2
+    axes.axhspan(high, axes.get_ylim()[1], color=style.PALE, linewidth=0, zorder=0)
+    marks = latency.without_status
+    at = time.of(marks.times_ns)
+    axes.plot(
+        at, np.full(len(at), middle), transform=axes.get_xaxis_transform(), linestyle="none", marker="X", markersize=7,
+        color=style.BLACK, markeredgecolor="white", markeredgewidth=0.5, label="no status (time in flight)", zorder=5,
+    )  # fmt: skip
+    left, right = axes.get_xlim()
+    named: list[float] = []
+    # the longest first, where there is room
+    for place in np.argsort(-marks.values, kind="stable").tolist():
+        if any(abs(at[place] - other) < _LABEL_ROOM * (right - left) for other in named):
+            continue
+        named.append(at[place])
+        is_late = at[place] > (left + right) / 2
+        axes.annotate(
+            duration(float(marks.values[place])), (at[place], middle), xycoords=axes.get_xaxis_transform(),
+            xytext=(-6 if is_late else 6, 0), textcoords="offset points", ha="right" if is_late else "left",
+            va="center", fontsize=7.5,
+        )  # fmt: skip
 
 
 def _draw_distribution(axes: Axes, latency: Latency, looks: dict[str, Look]) -> None:
@@ -153,7 +193,7 @@ def _draw_block_sizes(axes: Axes, latency: Latency, looks: dict[str, Look]) -> N
 
 def prepare(trace: Trace, view: View, detail: Detail) -> Latency:
     """The latencies of a view."""
-    return curves.prepare(trace.cycles, view, detail)
+    return curves.prepare(trace.cycles, trace.connections, view, detail)
 
 
 KIND = Kind(

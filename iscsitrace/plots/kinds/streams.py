@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from iscsitrace.analysis.curves import streams as curves
+from iscsitrace.analysis.curves import view
 from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.examples import Examples
 from iscsitrace.analysis.curves.streams import Streams
@@ -18,7 +19,7 @@ from iscsitrace.plots import style
 from iscsitrace.plots.kind import Kind
 from iscsitrace.plots.scales import ByteAxis, TimeAxis, duration
 from iscsitrace.tables.trace import Trace
-from iscsitrace.wording.amounts import percent
+from iscsitrace.wording.amounts import count, percent
 
 _LOOKS = (
     (style.BLUE, "solid", "o"),
@@ -97,10 +98,17 @@ def _legend_of_losses(axes: Axes, streams: Streams) -> None:
 def notes(streams: Streams) -> list[str]:
     """Lists what the panels omit, and how the streams compare."""
     found = []
-    if len(streams.streams) < streams.connection_count:
-        found.append(
-            f"{len(streams.streams)} of {streams.connection_count} connections are drawn, those with the most bytes"
-        )
+    shown_count = len(streams.streams)
+    if (idle_count := streams.connection_count - streams.carrying_count) > 0:
+        found.append(f"{count(idle_count, 'connection')} carried no data in this direction")
+    if shown_count < streams.carrying_count:
+        which = "those that carried data while the busiest did"
+        if shown_count < streams.at_once_count:
+            which = (
+                f"of the {streams.at_once_count:,} that carried data while the busiest did, the "
+                f"{shown_count - curves.LEAST_COUNT} with the most bytes and the {curves.LEAST_COUNT} with the fewest"
+            )
+        found.append(f"{shown_count} of {streams.carrying_count:,} connections with data are drawn: {which}")
     if streams.is_decimated:
         found.append("each pixel column keeps its extremes")
     if len(streams.streams) > 1:
@@ -118,16 +126,21 @@ def notes(streams: Streams) -> list[str]:
 
 def title(streams: Streams) -> str:
     """Names what the panels show."""
-    compared = f"Connections compared, data to the {'target' if streams.view.to_target else 'initiator'}"
+    names = "Connections compared" if len(streams.streams) > 1 else f"Connection {streams.streams[0].connection}"
+    compared = f"{names}, data to the {'target' if streams.view.to_target else 'initiator'}"
     if streams.job is None:
         return compared
     return f"{compared}: {len(streams.job.streams)} streams of one job, Jain's fairness index {streams.job.jain:.3f}"
 
 
-def prepare(trace: Trace, view: View, detail: Detail) -> Streams:
+def prepare(trace: Trace, seen: View, detail: Detail) -> Streams:
     """The streams of a view; ``detail`` has no effect."""
     of_trace = jobs.find(trace.table, recognition.find(trace.table))
-    return curves.prepare(trace.segments, trace.window, view, jobs=of_trace)
+    return curves.prepare(trace.segments, trace.window, seen, jobs=of_trace)
+
+
+def _view(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
+    return view.of_streams(trace.connections, trace.cycles, zoom, origin_ns)
 
 
 def _pictures(examples: Examples) -> Iterator[tuple[str, Zoom]]:
@@ -144,6 +157,7 @@ KIND = Kind(
     notes=notes,
     how_to_read="Connections that worked at the same time: bytes carried on the left, bytes in flight on the right.",
     tables=("segments", "window", "budget", "recoveries", "senders", "retransmissions"),
+    view=_view,
     pictures=_pictures,
     place=8,
 )

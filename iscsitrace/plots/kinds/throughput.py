@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from matplotlib.figure import Figure
 
-from iscsitrace.analysis.curves import budget
+from iscsitrace.analysis.curves import steps
 from iscsitrace.analysis.curves import throughput as curves
 from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.throughput import Throughput
 from iscsitrace.analysis.curves.view import View
 from iscsitrace.plots import style
 from iscsitrace.plots.kind import Kind, whole_session
-from iscsitrace.plots.scales import ByteAxis, TimeAxis, duration
+from iscsitrace.plots.scales import ByteAxis, TimeAxis, step_note
 from iscsitrace.tables.trace import Trace
+
+_SEEN_SHARE = 1 / 400
+"""Smallest height of an area, as a share of the greatest, that can be seen: about a pixel."""
 
 
 def draw(figure: Figure, throughput: Throughput) -> None:
@@ -21,22 +27,16 @@ def draw(figure: Figure, throughput: Throughput) -> None:
     rate, idle, depth = figure.subplots(3, 1, sharex=True, height_ratios=(2, 1, 1))
     time = TimeAxis(throughput.view)
     edges = time.of(throughput.edges_ns)
-    parts = (throughput.to_initiator_bytes_per_s, throughput.to_target_bytes_per_s, throughput.again_bytes_per_s)
-    amounts = ByteAxis(float(np.sum(parts, axis=0).max()))
-    looks = (
-        (style.BLUE, "", "to the initiator (reads)"),
-        (style.ORANGE, "//", "to the target (writes)"),
-        (style.VERMILLION, "xx", "retransmissions"),
-    )
+    amounts = ByteAxis(_greatest(throughput))
     below = np.zeros(len(edges) - 1)
-    for values, (color, hatch, label) in zip(parts, looks, strict=True):
-        height = amounts.of(values)
-        if height.any():
+    for values, (color, hatch, label) in _areas(throughput):
+        if _is_seen(throughput, values):
+            height = amounts.of(values)
             rate.stairs(
                 below + height, edges, baseline=below, fill=True, color=color, hatch=hatch, edgecolor="white",
                 linewidth=0, label=label,
             )  # fmt: skip
-        below = below + height
+            below = below + height
     rate.set_ylabel(f"TCP payload, {amounts.unit}/s")
     rate.set_ylim(bottom=0)
     if throughput.idle_share is None or np.isnan(throughput.idle_share).all():
@@ -73,8 +73,27 @@ def draw(figure: Figure, throughput: Throughput) -> None:
 
 def notes(throughput: Throughput) -> list[str]:
     """Lists what the panels omit."""
-    length_ns = (throughput.edges_ns[-1] - throughput.edges_ns[0]) / (len(throughput.edges_ns) - 1)
-    return [f"each step is {duration(length_ns)}; shorter peaks and pauses are averaged"]
+    found = [step_note(throughput.edges_ns)]
+    lengths_s = np.diff(throughput.edges_ns) / 1e9
+    for values, (_, _, label) in _areas(throughput):
+        if values.any() and not _is_seen(throughput, values):
+            found.append(f"not drawn: {int((values * lengths_s).sum()):,} bytes {label}")
+    return found
+
+
+def _areas(throughput: Throughput) -> Iterator[tuple[Array, tuple[str, str, str]]]:
+    """Values, and colour, hatch and label."""
+    yield throughput.to_initiator_bytes_per_s, (style.BLUE, "", "to the initiator (read data, responses)")
+    yield throughput.to_target_bytes_per_s, (style.ORANGE, "//", "to the target (write data, commands)")
+    yield throughput.again_bytes_per_s, (style.VERMILLION, "xx", "retransmissions")
+
+
+def _greatest(throughput: Throughput) -> float:
+    return float(np.sum([values for values, _ in _areas(throughput)], axis=0).max())
+
+
+def _is_seen(throughput: Throughput, values: Array) -> bool:
+    return float(values.max()) > _SEEN_SHARE * _greatest(throughput)
 
 
 def title(throughput: Throughput) -> str:
@@ -84,9 +103,7 @@ def title(throughput: Throughput) -> str:
 
 def prepare(trace: Trace, view: View, detail: Detail) -> Throughput:
     """The curves of a view; ``detail`` has no effect."""
-    edges = curves.edges(view)
-    idle = budget.idle_share(trace.budget, edges, view)
-    return curves.prepare(trace.segments, trace.cycles, idle, edges, view)
+    return curves.prepare(trace.segments, trace.cycles, trace.budget, steps.edges(view), view)
 
 
 KIND = Kind(

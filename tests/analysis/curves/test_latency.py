@@ -14,6 +14,8 @@ from tests.support.tables_by_hand import table
 
 VIEW = View(origin_ns=0, start_ns=1_000, end_ns=1_999, connections=(0,))
 
+CONNECTIONS = table("connections", {"connection": 0, "time_last_ns": 2_500}, {"connection": 1, "time_last_ns": 9_000})
+
 
 def command(number: int, start_ns: int = 1_000, lasted_ns: int | None = 64, **columns: Any) -> dict[str, Any]:
     row = {"cycle": number, "connection": 0, "operation": "read", "bytes": 512, "command_first_ns": start_ns}
@@ -21,7 +23,7 @@ def command(number: int, start_ns: int = 1_000, lasted_ns: int | None = 64, **co
 
 
 def curves(*rows: dict[str, Any], detail: Detail | None = None) -> latency.Latency:
-    return latency.prepare(table("cycles", *rows), VIEW, detail)
+    return latency.prepare(table("cycles", *rows), CONNECTIONS, VIEW, detail)
 
 
 @pytest.mark.parametrize(("count", "latencies", "times"), [(29, 10, 10), (72, 12, 24), (300, 40, 80)])
@@ -35,8 +37,12 @@ def test_more_commands_make_more_bins(count: int, latencies: int, times: int) ->
 
 def test_commands_that_begin_in_the_view_and_have_a_status_are_counted() -> None:
     outside = [command(4, 999), command(5, 2_000), command(6, 1_500, connection=1)]
-    found = curves(command(0), command(1, 1_999, 128), command(2, lasted_ns=None), command(3, lasted_ns=None), *outside)
-    assert (found.task_count, found.without_latency_count) == (2, 2)
+    open_ones = [command(2, 1_400, lasted_ns=None), command(3, lasted_ns=None)]
+    found = curves(command(0), command(1, 1_999, 128), *open_ones, *outside)
+    assert (found.task_count, found.unsure_count) == (2, 0)
+    # those without a status, in order of time: until the last packet of their connection, at 2500
+    assert found.without_status.times_ns.tolist() == [1_000, 1_400]
+    assert found.without_status.values.tolist() == [1_500, 1_100]
     # the first at the lower left, the last at the upper right
     assert (found.heat[0, 0], found.heat[-1, -1], found.heat.sum()) == (1, 1, 2)
     assert (found.over_time["read"].times_ns.tolist(), found.over_time["read"].values.tolist()) == (

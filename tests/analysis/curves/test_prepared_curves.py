@@ -16,6 +16,8 @@ from tests.support.tables_by_hand import MS, table
 
 VIEW = View(origin_ns=0, start_ns=0, end_ns=10 * SECOND, connections=(0,))
 
+CONNECTIONS = table("connections", {"connection": 0, "time_last_ns": 9 * MS})
+
 
 def commands(latencies_ms: list[int | None]) -> list[dict[str, Any]]:
     """Reads of one connection, 1 ms apart; None: without a status."""
@@ -99,8 +101,8 @@ OPCODES = {
 def test_every_opcode_of_the_rfc_has_its_title() -> None:
     drawn = ladder_of([pdu(opcode, 1, 2) for opcode in range(0x40)])
     titles = {opcode: OPCODES.get(opcode, f"opcode 0x{opcode:02x}") for opcode in range(0x40)}
-    # of more than 60 PDUs the first are labelled
-    assert [each.title for each in drawn.pdus] == list(titles.values())[:60]
+    # of more than 60 PDUs the first and the last are labelled
+    assert [each.title for each in drawn.pdus] == [*list(titles.values())[:30], *list(titles.values())[-30:]]
     (last,) = ladder_of([pdu(0x3F, 1, 2)]).pdus
     assert last.title == "Reject"
 
@@ -113,6 +115,10 @@ def test_a_pdu_ends_with_its_last_byte_or_where_its_end_is_missing_with_its_firs
 def test_the_slowest_command_has_a_status() -> None:
     assert ladder.slowest(table("cycles", *commands([3, None, 9, 4])), VIEW) == 2
     assert ladder.slowest(table("cycles", *commands([None, 0])), VIEW) == 1
+    # a read or write before a slower INQUIRY, and that where there is no other
+    inquiry = commands([9])[0] | {"cycle": 7, "operation": "inquiry"}
+    assert ladder.slowest(table("cycles", *commands([3, 4]), inquiry), VIEW) == 1
+    assert ladder.slowest(table("cycles", inquiry, *commands([None])), VIEW) == 7
     with pytest.raises(InputInvalid, match="no SCSI command of the view has a status"):
         ladder.slowest(table("cycles", *commands([None, None])), VIEW)
 
@@ -121,21 +127,39 @@ def test_the_slowest_command_has_a_status() -> None:
 
 
 def test_beyond_80_commands_each_row_is_the_slowest_of_its_neighbors() -> None:
-    assert cycles.prepare(table("cycles", *commands([1] * 80)), VIEW).cycles.tolist() == list(range(80))
-    drawn = cycles.prepare(table("cycles", *commands([1, 2] * 80)), VIEW)
+    assert cycles.prepare(table("cycles", *commands([1] * 80)), CONNECTIONS, VIEW).cycles.tolist() == list(range(80))
+    drawn = cycles.prepare(table("cycles", *commands([1, 2] * 80)), CONNECTIONS, VIEW)
     assert drawn.cycles.tolist() == list(range(1, 160, 2))
     assert (drawn.cycle_count, set(drawn.latencies_ns.tolist())) == (160, {2 * MS})
 
 
 def test_what_is_unknown_of_a_command_has_no_length() -> None:
-    unnamed = commands([None])[0] | {"operation": None, "bytes": None}
-    drawn = cycles.prepare(table("cycles", *commands([3]), unnamed | {"cycle": 1}), VIEW)
+    unnamed = commands([None])[0] | {"cycle": 1, "operation": None, "bytes": None, "command_first_ns": 2 * MS}
+    known = commands([3])[0] | {"operation": "inquiry"}
+    drawn = cycles.prepare(table("cycles", known, unnamed), CONNECTIONS, VIEW)
     assert (drawn.latencies_ns.tolist(), drawn.has_status.tolist()) == ([3 * MS, 0], [True, False])
-    assert (drawn.operations, drawn.sizes) == (("read", "unknown"), (4096, None))
+    assert (drawn.operations, drawn.sizes) == (("inquiry", "unknown"), (4096, None))
     # without data the whole latency is the request
     assert {name: lengths.tolist() for name, lengths in drawn.phases.items() if lengths.any()} == {
         "request": [3 * MS, 0]
     }
+    # in flight until the last packet of the connection, at 9 ms
+    assert drawn.open_ns.tolist() == [3 * MS, 7 * MS]
+
+
+def test_data_commands_alone_have_rows_unless_there_are_none() -> None:
+    operations = ["inquiry", "read", "inquiry", "test_unit_ready", "write", "read"]
+    rows = [row | {"operation": word} for row, word in zip(commands([1] * 6), operations, strict=True)]
+    rows[5] |= {"bytes": 0}
+    drawn = cycles.prepare(table("cycles", *rows), CONNECTIONS, VIEW)
+    assert (drawn.operations, drawn.cycle_count) == (("read", "write"), 2)
+    assert drawn.left_out == {"inquiry": 2, "test_unit_ready": 1, "read": 1}
+    drawn = cycles.prepare(table("cycles", rows[0], rows[2], rows[3]), CONNECTIONS, VIEW)
+    assert (drawn.operations, drawn.left_out) == (("inquiry", "inquiry", "test_unit_ready"), {})
+    # requested by number
+    requested = View(origin_ns=0, start_ns=0, end_ns=10 * MS, connections=(0,), cycles=range(3))
+    drawn = cycles.prepare(table("cycles", *rows), CONNECTIONS, requested)
+    assert (drawn.operations, drawn.left_out) == (("inquiry", "read", "inquiry"), {})
 
 
 # --- time breakdown
@@ -147,7 +171,7 @@ def test_the_totals_of_eight_scopes_are_drawn() -> None:
         for number in range(9)
     ]
     view = View(origin_ns=0, start_ns=0, end_ns=10 * MS, connections=tuple(range(9)))
-    drawn = budget.prepare(table("budget", *rows), np.array([0, 10 * MS]), view)
+    drawn = budget.prepare(table("budget", *rows), table("cycles"), np.array([0, 10 * MS]), view)
     assert list(drawn.totals_ns) == [f"connection {number}" for number in range(8)]
     assert (drawn.scope_count, drawn.added) == (9, "9 sessions, added up")
 
@@ -158,7 +182,7 @@ def test_connections_of_one_session_are_named_as_it() -> None:
         for number in (0, 1)
     ]
     view = View(origin_ns=0, start_ns=0, end_ns=10 * MS, connections=(0, 1))
-    assert budget.prepare(table("budget", *rows), np.array([0, 10 * MS]), view).added == "session 3"
+    assert budget.prepare(table("budget", *rows), table("cycles"), np.array([0, 10 * MS]), view).added == "session 3"
 
 
 # --- streams
@@ -182,15 +206,82 @@ def test_only_a_job_that_ran_in_the_view_is_named() -> None:
 # --- packets of a ladder
 
 
-def test_of_more_than_600_packets_a_ladder_shows_an_even_sample_with_both_ends() -> None:
-    def times(count: int) -> list[int]:
-        segments = table("segments", *({"connection": 0, "time_ns": number} for number in range(count)))
-        found: list[int] = ladder._packets(segments, np.ones(count, dtype=bool)).times_ns.tolist()
-        return found
+def long_ladder(times_ms: list[float], pdus: list[dict[str, Any]] | None = None) -> ladder.Ladder:
+    """Every fourth packet is an ACK, every tenth of the others a retransmission; the RTT is 8 ms."""
+    packets = [
+        {
+            "connection": 0,
+            "time_ns": int(at * MS),
+            "payload_bytes": 0 if number % 4 == 3 else 1448,
+            "segment_class": "empty" if number % 4 == 3 else "retransmission" if number % 10 == 0 else "new",
+        }
+        for number, at in enumerate(times_ms)
+    ]
+    path = {"connection": 0, "is_iscsi": True, "rtt_to_initiator_min_ns": 2 * MS, "rtt_to_target_min_ns": 6 * MS}
+    stretches = [stretch(0, 0, 0, 100 * MS, "congestion_window"), stretch(0, 0, 100 * MS, SECOND, "loss_recovery")]
+    return ladder.prepare(
+        table("connections", path),
+        table("cycles", *commands([1_000])),
+        table("segments", *packets),
+        table("pdus", *(pdus or [])),
+        table("budget", *stretches),
+        View(0, 0, SECOND, (0,)),
+    )
 
-    assert times(600) == list(range(600))
-    sampled = times(1_199)
-    assert (len(sampled), sampled[0], sampled[1], sampled[-1]) == (600, 0, 2, 1_198)
+
+def in_bursts(count: int) -> list[float]:
+    """Bursts of four packets every 10 ms."""
+    return [10 * burst + 0.1 * number for burst in range(count) for number in range(4)]
+
+
+def shown_count(found: ladder.Ladder) -> int:
+    return sum(len(each.times_ns) for each in (found.data, found.again, found.acks))
+
+
+def test_of_more_than_16_bursts_a_ladder_shows_the_first_and_the_last_five() -> None:
+    whole = long_ladder(in_bursts(16))
+    assert (whole.middle, shown_count(whole)) == (None, 64)
+    found = long_ladder(in_bursts(17))
+    assert found.middle is not None
+    # bursts 5 to 11 of 0 to 16: packets 20 to 47
+    assert (found.middle.start_ns, found.middle.end_ns) == (50 * MS, 110 * MS + 3 * MS // 10)
+    # 7 ACKs; of the others 20, 30 and 40 are retransmissions
+    assert (found.middle.data_count, found.middle.again_count, found.middle.ack_count) == (18, 3, 7)
+    assert shown_count(found) == 68 - 28
+    # until 100 ms, and from there
+    assert found.middle.parts_ns == {"congestion_window": 50 * MS, "loss_recovery": 10 * MS + 3 * MS // 10}
+    assert [(each.start_ns, each.end_ns, each.part) for each in found.stretches] == [
+        (0, 50 * MS, "congestion_window"),
+        (found.middle.end_ns, SECOND, "loss_recovery"),
+    ]
+
+
+def test_of_more_than_400_packets_without_a_pause_a_ladder_shows_90_at_either_end() -> None:
+    assert long_ladder([0.1 * number for number in range(400)]).middle is None
+    found = long_ladder([0.1 * number for number in range(401)])
+    assert found.middle is not None
+    assert (found.middle.start_ns, found.middle.end_ns) == (9 * MS, 31 * MS)
+    counts = found.middle.data_count + found.middle.again_count + found.middle.ack_count
+    assert (shown_count(found), counts) == (180, 221)
+
+
+def test_a_ladder_counts_the_pdus_of_its_middle() -> None:
+    pdus = [
+        pdu(0x01, 0, 0, to_target=True),
+        pdu(0x25, 10, 20),
+        pdu(0x25, 40, 60),
+        pdu(0x25, 60, 70),
+        pdu(0x25, 70, 100),
+        pdu(0x31, 100, 100),
+        pdu(0x25, 110, 130, has_status=True),
+    ]
+    found = long_ladder(in_bursts(17), pdus)
+    assert found.middle is not None
+    assert found.middle.pdus == {"Data-In": 3, "R2T": 1}
+    # one that ends after the middle has its status there
+    assert [(each.first_ns // MS, each.has_status) for each in found.pdus] == [
+        (0, False), (10, False), (40, False), (110, True),
+    ]  # fmt: skip
 
 
 def test_a_ladder_shows_packets_and_pdus_that_touch_its_view() -> None:
@@ -213,7 +304,7 @@ def test_a_ladder_shows_packets_and_pdus_that_touch_its_view() -> None:
     )
     assert [each.times_ns.tolist() for each in (found.acks, found.data, found.again)] == [[100], [110], [120]]
     assert [(each.first_ns, each.last_ns) for each in found.pdus] == [(50, 100), (200, 300)]
-    assert found.packet_count == 3
+    assert found.middle is None
 
 
 def test_waits_of_a_ladder_are_those_of_its_connection_cut_to_the_view() -> None:
@@ -229,7 +320,7 @@ def test_waits_of_a_ladder_are_those_of_its_connection_cut_to_the_view() -> None
         stretch(190, 250, "target_service"),
         stretch(200, 250, "target_service"),
     ]
-    found = ladder._stretches(table("budget", *rows), View(0, 100, 200, (0,)))
+    found, _ = ladder._stretches(table("budget", *rows), View(0, 100, 200, (0,)), None)
     assert [(each.start_ns, each.end_ns, each.part) for each in found] == [
         (100, 110, "propagation"),
         (190, 200, "target_service"),
@@ -253,7 +344,7 @@ BUDGET = [
 
 def test_shares_add_up_the_sessions_of_a_view() -> None:
     edges, both = np.array([0, 20, 40, 60]), View(0, 0, 60, (0, 1))
-    found = budget.prepare(table("budget", *BUDGET), edges, both)
+    found = budget.prepare(table("budget", *BUDGET), table("cycles"), edges, both)
     by_part = {
         part: shares.tolist()
         for part, shares in zip(CATEGORIES["budget_part"], found.shares, strict=True)
@@ -266,35 +357,35 @@ def test_shares_add_up_the_sessions_of_a_view() -> None:
         "target_service": [10 / 30, 0, 0],
     }
     assert (found.added, found.scope_count) == ("2 sessions, added up", 2)
-    alone = budget.prepare(table("budget", *BUDGET), edges, View(0, 0, 60, (1,)))
+    alone = budget.prepare(table("budget", *BUDGET), table("cycles"), edges, View(0, 0, 60, (1,)))
     assert (alone.added, list(alone.totals_ns)) == ("", ["connection 1"])
     assert alone.totals_ns["connection 1"].sum() == 30
 
 
 def test_idle_is_what_is_not_transfer_of_the_measured_time() -> None:
     edges = np.array([0, 20, 40, 60])
-    found = budget.idle_share(table("budget", *BUDGET), edges, View(0, 0, 60, (1,)))
+    found = budget.idle_share(table("budget", *BUDGET), table("cycles"), edges, View(0, 0, 60, (1,)))
     assert found is not None
     np.testing.assert_array_equal(found, [1, 0, np.nan])
-    assert budget.idle_share(table("budget"), edges, View(0, 0, 60, (1,))) is None
+    assert budget.idle_share(table("budget"), table("cycles"), edges, View(0, 0, 60, (1,))) is None
 
 
 def test_a_bin_of_one_nanosecond_has_its_share() -> None:
     edges, first = np.array([0, 1]), View(0, 0, 1, (0,))
-    idle = budget.idle_share(table("budget", *BUDGET), edges, first)
+    idle = budget.idle_share(table("budget", *BUDGET), table("cycles"), edges, first)
     assert idle is not None
     assert idle.tolist() == [0]
-    shares = budget.prepare(table("budget", *BUDGET), edges, first).shares
+    shares = budget.prepare(table("budget", *BUDGET), table("cycles"), edges, first).shares
     assert shares[CATEGORIES["budget_part"].index("transfer")].tolist() == [1]
 
 
 def test_a_session_of_several_connections_has_a_total_of_its_own() -> None:
     rows = [stretch(0, None, 0, 10, "transfer"), stretch(0, 0, 0, 10, "transfer"), stretch(0, 1, 5, 10, "propagation")]
-    found = budget.prepare(table("budget", *rows), np.array([0, 10]), View(0, 0, 10, (0, 1)))
+    found = budget.prepare(table("budget", *rows), table("cycles"), np.array([0, 10]), View(0, 0, 10, (0, 1)))
     assert {name: int(totals.sum()) for name, totals in found.totals_ns.items()} == {
         "session 0": 10,
         "connection 0": 10,
         "connection 1": 5,
     }
-    alone = budget.prepare(table("budget", *rows), np.array([0, 10]), View(0, 0, 10, (0,)))
+    alone = budget.prepare(table("budget", *rows), table("cycles"), np.array([0, 10]), View(0, 0, 10, (0,)))
     assert list(alone.totals_ns) == ["connection 0"]

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import iscsitrace
 from iscsitrace.analysis.curves import decimation, streams
+from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.marks import Line
-from iscsitrace.analysis.curves.view import View
+from iscsitrace.analysis.curves.view import View, Zoom
+from iscsitrace.plots import kinds, style
+from tests.support.capture_file import write_pcap
+from tests.support.conversation import Conversation, Session
 from tests.support.streams_by_hand import SECOND, Work
 from tests.support.tables_by_hand import MS, table
+from tests.support.transport import Path as NetworkPath
 
 VIEW = View(origin_ns=0, start_ns=100, end_ns=200, connections=(0, 1))
 
@@ -54,12 +61,43 @@ def test_a_stream_carries_what_was_sent_in_its_direction(monkeypatch: pytest.Mon
     assert (first.finish_ns, first.cause, first.losses) == (None, None, {})
 
 
-def test_the_eight_busiest_connections_are_shown() -> None:
-    rows = [segment(100, 0, 1 + number, connection=number) for number in range(9)]
-    view = View(origin_ns=0, start_ns=100, end_ns=200, connections=tuple(range(10)))
-    found = streams.prepare(table("segments", *rows), table("window"), view)
-    assert [stream.connection for stream in found.streams] == list(range(8, 0, -1))
-    assert found.connection_count == 10
+def shown(rows: list[dict[str, Any]], connections: int) -> streams.Streams:
+    view = View(origin_ns=0, start_ns=100, end_ns=900, connections=tuple(range(connections)))
+    return streams.prepare(table("segments", *rows), table("window"), view)
+
+
+def numbers(found: streams.Streams) -> list[int]:
+    return [stream.connection for stream in found.streams]
+
+
+def test_eight_connections_are_shown_the_busiest_first() -> None:
+    found = shown([segment(100 * (1 + number), 0, 1 + number, connection=number) for number in range(8)], 10)
+    assert numbers(found) == list(range(7, -1, -1))
+    assert (found.connection_count, found.carrying_count) == (10, 8)
+    assert (found.view.start_ns, found.view.end_ns) == (100, 900)
+
+
+def test_of_more_connections_those_with_the_most_and_the_fewest_bytes_are_shown() -> None:
+    found = shown([segment(100, 0, 1 + number, connection=number) for number in range(20)], 20)
+    assert numbers(found) == [19, 18, 17, 16, 15, 2, 1, 0]
+    assert (found.carrying_count, found.at_once_count) == (20, 20)
+
+
+def test_of_many_connections_one_after_another_those_beside_the_busiest_are_shown() -> None:
+    """Each for 100 ns of its own, 50 ns after the one before: three at a time."""
+    rows = [
+        segment(100 + 50 * number + at, at, 5 if number == 6 else 1, connection=number)
+        for number in range(14)
+        for at in (0, 40, 90)
+    ]
+    found = shown(rows, 14)
+    assert sorted(numbers(found)) == [5, 6, 7]
+    assert numbers(found)[0] == 6
+    assert (found.carrying_count, found.at_once_count) == (14, 3)
+    # from the first payload of 5 to the last of 7, and their bytes are complete
+    assert (found.view.start_ns, found.view.end_ns) == (350, 540)
+    assert [stream.passed_bytes for stream in found.streams] == [15, 3, 3]
+    assert all(len(stream.passed) for stream in found.streams)
 
 
 def test_streams_of_more_than_5000_packets_are_decimated() -> None:
@@ -132,3 +170,29 @@ def test_finish_and_losses_of_a_stream_are_those_in_the_view() -> None:
     assert streams._of_job(stream, view_of(shown, 0, 1_999), outstanding)["finish_ns"] is None
     assert streams._of_job(stream, view_of(shown), Line())["losses"] == {}
     assert list(streams._of_job(stream, view_of(shown, 0, 1_500), outstanding)["losses"]["timeout"].values) == [70]
+
+
+def test_streams_of_436_sessions_are_drawn(tmp_path: Path) -> None:
+    """Sessions that begin 3 ms apart and read for some 20 ms each: at most a few dozen work at once."""
+    conversation = Conversation(NetworkPath(one_way_delay_ns=2 * MS))
+    for number in range(436):
+        session = conversation.session(Session()).pause(3 * MS * number).login()
+        session.read(count=2 + number % 7, block_bytes=4096).logout()
+    capture = write_pcap(tmp_path / "many.pcap", conversation.run().packets, 1)
+    kind = kinds.load("streams")
+    trace = iscsitrace.read(capture, tables=kind.tables)
+    drawing = kind.drawing(trace, Zoom(), 0, Detail())
+    with style.applied():
+        figure = style.new_figure()
+        drawing.draw(figure)
+    passed = figure.axes[0]
+    low, high = passed.get_xlim()
+    moving = [line for line in passed.get_lines() if str(line.get_label()).startswith("connection ")]
+    assert len(moving) == 8
+    # each of them rises within the time shown, over a part that can be seen
+    for line in moving:
+        steps = np.flatnonzero(np.diff(np.asarray(line.get_ydata())))
+        times = np.asarray(line.get_xdata())[[steps.min(), steps.max() + 1]]
+        assert times[1] - times[0] > 0.05 * (high - low)
+    (note,) = [note for note in drawing.notes if "of 436 connections with data are drawn" in note]
+    assert note.startswith("8 of 436")

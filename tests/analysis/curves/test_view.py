@@ -99,6 +99,49 @@ def test_tasks_are_shown_from_the_first_command_to_the_last_status_or_command() 
             tasks(table("cycles"), **zoom)
 
 
+SECOND = 1_000_000_000
+
+
+def data_command(number: int, start_s: float, length_s: float = 1, size: int = 65_536) -> dict[str, Any]:
+    start, end = int(start_s * SECOND), int((start_s + length_s) * SECOND)
+    return command(number, 0, start, end, operation="read", bytes=size)
+
+
+def of_data(*rows: dict[str, Any], **zoom: Any) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The view of a connection from 0 to 100 s, and what it leaves out before and after; in seconds."""
+    ends = {"time_first_ns": 0, "time_last_ns": 100 * SECOND}
+    found = view.of_connection(
+        table("connections", connection(0, 0, 5, 5) | ends), table("cycles", *rows), Zoom(**zoom), 0
+    )
+    before, after = found.left_out_ns
+    return (found.start_ns / SECOND, found.end_ns / SECOND), (before / SECOND, after / SECOND)
+
+
+def test_a_connection_is_shown_while_it_reads_and_writes() -> None:
+    work = [data_command(number, 40 + number) for number in range(20)]
+    # 40 to 60 s, and a twenty-fifth more on either side
+    assert of_data(*work) == ((39.2, 60.8), (39.2, 39.2))
+    # requested times stand
+    assert of_data(*work, time_from_ns=0) == ((0, 100), (0, 0))
+    assert of_data(*work, time_to_ns=50 * SECOND) == ((0, 50), (0, 0))
+    assert of_data(*work, is_whole=True) == ((0, 100), (0, 0))
+    # few bytes long before and long after
+    few = [data_command(98, 10, size=512), data_command(99, 95, size=512)]
+    assert of_data(*few, *work) == ((39.2, 60.8), (39.2, 39.2))
+    # as many as a tenth of the bytes are not few
+    many = [data_command(98, 10, size=2 * 65_536), data_command(99, 95, size=2 * 65_536)]
+    assert of_data(*many, *work)[0] == (pytest.approx(10 - 86 * 0.04), 100)
+    # short of a tenth of the time before and after
+    assert of_data(data_command(0, 8, 84)) == ((0, 100), (0, 0))
+    # non-I/O commands do not count, and without others all is shown
+    assert of_data(command(0, 0, 50 * SECOND, None, operation="inquiry", bytes=36)) == ((0, 100), (0, 0))
+    # without a status it may be in flight until the end: its stall is shown
+    stalled = command(99, 0, 60 * SECOND, None, operation="read", bytes=512)
+    assert of_data(*work, stalled) == ((40 - 60 * 0.04, 100), (40 - 60 * 0.04, 0))
+    # as the last packet of all, alone, it does not last
+    assert of_data(stalled | {"command_first_ns": 100 * SECOND}) == ((0, 100), (0, 0))
+
+
 @pytest.mark.parametrize(
     ("zoom", "message"),
     [
@@ -140,3 +183,14 @@ def test_a_view_includes_both_ends_and_commands_in_flight_there() -> None:
     # one without a status is there at its command
     assert seen(1_250, 1_250) == [1, 2]
     assert seen(1_251, 1_260) == [1]
+
+
+def test_a_command_without_a_status_is_open_until_the_last_packet_of_its_connection() -> None:
+    # of connection 0 at 10000, of connection 1 at 10001; the status of a command may be the later one
+    rows = [
+        command(0, 0, 1_000, 1_100),
+        command(1, 1, 1_250, None),
+        command(2, 0, 20_000, None),
+        command(3, 9, 5, None),
+    ]
+    assert view.open_until_ns(table("cycles", *rows), CONNECTIONS).tolist() == [1_100, 10_001, 20_000, 5]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from iscsitrace.analysis.curves import window
@@ -76,7 +77,8 @@ def test_the_time_of_an_estimate_is_that_of_its_runs() -> None:
     assert [points(line) for line in found.cwnd] == [[(110, 10), (110, 10)], [(150, 20), (200, 20)]]
     assert found.valid_share == pytest.approx(50 / 100)
     far = View(origin_ns=0, start_ns=100, end_ns=1_000, connections=(0,))
-    assert window._estimates(table("window", change(100, 1, 10)), slice(0, 1), far, None)[1] == 900
+    estimate = table("window", change(100, 1, 10))
+    assert window._runs(estimate, "cwnd_estimate_bytes", np.array([True]), slice(0, 1), far, None)[1] == 900
 
 
 def test_a_decimated_estimate_keeps_its_runs_apart() -> None:
@@ -129,3 +131,15 @@ def test_more_than_300_recoveries_are_joined_where_they_meet() -> None:
     assert len(curves(change(100, 1), recoveries=[recovery(150, 160)] * 300).recoveries) == 300
     found = curves(change(100, 1), recoveries=[recovery(150, 160)] * 300 + [recovery(170, 175)]).recoveries
     assert (found.starts_ns.tolist(), found.ends_ns.tolist()) == ([150, 170], [160, 175])
+
+
+def test_a_receive_window_that_is_unknown_is_a_gap() -> None:
+    found = curves(
+        change(110, 1) | {"rwnd_bytes": 50}, change(130, 1) | {"rwnd_bytes": None}, change(150, 1) | {"rwnd_bytes": 70}
+    )
+    assert [points(line) for line in found.rwnd] == [[(110, 50), (130, 50)], [(150, 70), (200, 70)]]
+
+
+def test_the_pipe_is_drawn_where_it_differs_from_owin() -> None:
+    rows = [change(at, owin) | {"pipe_bytes": pipe} for at, owin, pipe in ((110, 5, 5), (120, 9, 7), (140, 9, 9))]
+    assert [points(line) for line in curves(*rows).pipe] == [[(120, 7), (140, 7)]]

@@ -1,0 +1,69 @@
+"""What every kind of plot says of the time that it leaves out, and of captures with nothing to draw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import iscsitrace
+from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.analysis.curves.view import Zoom
+from iscsitrace.errors import InputInvalid
+from iscsitrace.plots import kinds, style
+from iscsitrace.tables.trace import Trace
+from tests.support.capture_file import write_pcap
+from tests.support.conversation import Conversation, Session
+
+SECOND = 1_000_000_000
+
+
+def read(folder: Path, conversation: Conversation) -> Trace:
+    capture = write_pcap(folder / "a.pcap", conversation.run().packets, 1)
+    every = [kinds.load(kind) for kind in kinds.NAMES]
+    names = tuple(dict.fromkeys(table for kind in every for table in (*kind.tables, *kind.zoomed_tables)))
+    return iscsitrace.read(capture, tables=names)
+
+
+@pytest.fixture(scope="module")
+def late(tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    """A login, 3 s in which nothing is asked for, and 40 reads within less than a second."""
+    conversation = Conversation()
+    conversation.session(Session()).login().pause(3 * SECOND).read(count=40).pause(2 * SECOND).logout()
+    return read(tmp_path_factory.mktemp("late"), conversation)
+
+
+def drawing(trace: Trace, kind: str, **zoom: Any) -> Any:
+    origin_ns = trace.inputs[0]["time_first_ns"]
+    times = {name: origin_ns + value for name, value in zoom.items()}
+    return kinds.load(kind).drawing(trace, Zoom(**times), origin_ns, Detail())
+
+
+@pytest.mark.parametrize("kind", ["sequence", "window"])
+def test_a_connection_is_drawn_while_it_reads_and_says_what_it_leaves_out(late: Trace, kind: str) -> None:
+    found = drawing(late, kind)
+    start_ns, end_ns = late.cycles.raw("command_first_ns").min(), late.cycles["status_ns"].max()
+    assert start_ns - found.view.start_ns == found.view.end_ns - end_ns == int(0.04 * (end_ns - start_ns))
+    before, after = (f"{ns / SECOND:.3g} s" for ns in found.view.left_out_ns)
+    assert (
+        f"only the time of the reads and writes: {before} before and {after} after left out (--from 0s shows all)"
+        in found.notes
+    )
+    whole = drawing(late, kind, time_from_ns=0)
+    assert whole.view.start_ns == late.inputs[0]["time_first_ns"]
+    assert not any("left out" in note for note in whole.notes)
+
+
+@pytest.mark.parametrize("kind", kinds.NAMES)
+def test_a_capture_without_commands_says_in_a_sentence_why_nothing_is_drawn(tmp_path: Path, kind: str) -> None:
+    conversation = Conversation()
+    conversation.session(Session()).login().logout()
+    trace = read(tmp_path, conversation)
+    if kind in ("sequence", "window"):
+        # the packets of the login
+        with style.applied():
+            drawing(trace, kind).draw(style.new_figure())
+        return
+    with pytest.raises(InputInvalid, match=r"^nothing to draw: [^\n]+$"):
+        drawing(trace, kind)
