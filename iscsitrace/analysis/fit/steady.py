@@ -88,7 +88,7 @@ def survey(source: Source, name: str) -> Survey:
         elif path is None:
             missing.append(Missing(name, number, f"RTT unknown: {paths.why_unknown(session.connections)}"))
         else:
-            waits = Waits(session.tables["budget"], path.round_trip_ns)
+            waits = Waits(session.tables["budget"], session.rtt_ns("target") or 0, session.rtt_ns("initiator") or 0)
             found += _of_session(name, session, path, waits, missing)
     if not found and not missing:
         missing.append(Missing(name, None, "no iSCSI session"))
@@ -181,14 +181,15 @@ def _seen(
     stalls = sum((parts[part] for part in STALLS), np.zeros(len(lengths), dtype=np.int64))
     transfer = _estimate(parts["transfer"] / spans.queue_depth, weights)
     if spans.queue_depth == 1:
-        path_ns = waits.path_ns(spans.starts, spans.ends)
+        intervals_ns = waits.path_ns(commands, spans)
+        path_ns = intervals_ns.sum(axis=1)
         return Seen(
             bound="cycle",
             k=_estimate(path_ns / path.delay_ns, weights),
             service_ns=_estimate(np.maximum(lengths - path_ns - parts["transfer"] - stalls, 0), weights),
             transfer_ns=transfer,
             stall_ns=float(np.average(stalls, weights=weights)),
-            legs=waits.legs(commands, spans, weights, path.delay_ns),
+            legs=waits.legs(spans.operation, intervals_ns, weights, path.delay_ns),
         )
     whole, busy = float(lengths.sum()), float(parts["transfer"].sum())
     bound = "line" if busy >= LINE * whole else "cycle"
