@@ -165,6 +165,7 @@ def _point(
         parts_ns=mean,
         delay_ns=Estimate(path.delay_ns, path.delay_low_ns, path.delay_ns, "packets"),
         seen=seen,
+        is_status_apart=conditions.is_status_apart,
     )
 
 

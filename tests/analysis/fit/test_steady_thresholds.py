@@ -225,7 +225,7 @@ PAUSED_WRITE = (
     *(("propagation", 3 * MS), ("initiator_service", MS), ("transfer", 200_000)),
     *(("propagation", 3 * MS), ("initiator_think", MS)),
 )
-"""A write at an RTT of 3 ms; its host pauses for 1.2 and 1.4 ms in the unsolicited data. The path is 4 one-way delays."""
+"""A write at an RTT of 3 ms; its host pauses for 1.2 and 1.4 ms in the unsolicited data. The path is 4 delays."""
 
 
 def paused_writes(pauses: int = 0) -> Story:
