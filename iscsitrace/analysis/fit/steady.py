@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.fit import robust
 from iscsitrace.analysis.fit.judgement import STALLS, Judgement
 from iscsitrace.analysis.fit.mirror import join
-from iscsitrace.analysis.fit.points import Point, Seen
+from iscsitrace.analysis.fit.points import REASONS, Point, Seen
 from iscsitrace.analysis.groups.mirrors import recognition
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import Setting
@@ -111,10 +111,10 @@ def _of_session(name: str, session: Session, path: Path, waits: Waits, missing: 
         usable = [pair for pair in judged if pair[1].counts.sum() >= CYCLES_MIN]
         if not usable:
             reasons = sum((judgement.left_out for _, judgement in judged), Counter[str]())
-            why = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+            why = "; ".join(f"{count} {reason}: {REASONS[reason]}" for reason, count in reasons.items())
             what = wording.count(task_count, operation)
-            unsteady = f"{what}, too few of them steady" + (f" ({why})" if why else "")
-            missing.append(Missing(name, session.number, unsteady))
+            unsteady = f"{what}, too few of them steady: a fit needs {CYCLES_MIN} of one I/O size"
+            missing.append(Missing(name, session.number, unsteady + (f" ({why})" if why else "")))
             continue
         most = max(usable, key=lambda pair: _bytes(pair[0]))[0]
         others = task_count - sum(len(spans.first) * spans.tasks_in_each for spans in large)

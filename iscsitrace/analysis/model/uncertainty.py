@@ -18,8 +18,6 @@ from iscsitrace.analysis.model.setting import Prediction, Setting
 
 ALIKE: Final = 1.05
 """Factor within which a delay, or an I/O size, counts as fitted."""
-SCATTER_MOST: Final = 0.9
-"""The most of a period that scatter may take off."""
 
 _OF_SETTING: Final = {"d_ns": "delay_ns", "s_ns": "service_ns", "c_bytes_per_s": "c_bytes_per_s"}
 """Parameters of a fit that a setting can replace."""
@@ -130,10 +128,8 @@ class _Question:
         found = self.prediction.throughput_bytes_per_s
         steps = {name: [each.throughput_bytes_per_s - found for each in ends] for name, ends in self._ends()}
         doubts = tuple(self._doubts())
-        # scatter is a share of the period
-        scatter = self.fit.scatter * (1 + self._distance())
-        scattered = [1 / (1 + scatter), 1 / (1 - min(scatter, SCATTER_MOST))]
-        others = [found * each - found for each in scattered] + [each.bytes_per_s - found for each in doubts]
+        scattered = 1 + self.fit.scatter * (1 + self._distance())
+        others = [each - found for each in (found * scattered, found / scattered, *(one.bytes_per_s for one in doubts))]
         below, above = (
             sqrt(self._square(steps, sign) + sum(max(0.0, sign * each) ** 2 for each in others)) for sign in (-1, 1)
         )

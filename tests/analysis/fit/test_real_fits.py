@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import functools
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import iscsitrace
 from iscsitrace.analysis.fit.points import Point
-from iscsitrace.analysis.fit.steady import NEEDED, survey
+from iscsitrace.analysis.fit.regression import fit
+from iscsitrace.analysis.fit.steady import CYCLES_MIN, NEEDED, Survey, survey
+from iscsitrace.cli import main
 from tests.support.recordings import recorded_captures
 
 CAPTURES = recorded_captures()
+SERIES = {
+    file.name[20:22]: file
+    for file in CAPTURES
+    if file.name.startswith("01_seqread_qd1_delay") and "tso-off" in file.name and ".target." not in file.name
+}
+"""Reads of 512 KiB, one at a time, by the configured delay in milliseconds. The hosts are emulated, and slow."""
 
 needs_captures = pytest.mark.skipif(not CAPTURES, reason="no recorded captures")
 
 
 @functools.cache
+def survey_of(file: Path) -> Survey:
+    return survey(iscsitrace.read(file, tables=NEEDED).table, file.name)
+
+
 def points_of(file: Path) -> tuple[Point, ...]:
-    return survey(iscsitrace.read(file, tables=NEEDED).table, file.name).points
+    return survey_of(file).points
 
 
 @needs_captures
@@ -37,3 +51,46 @@ def test_one_command_at_a_time_pays_the_delays_of_its_legs(file: Path) -> None:
                 unsolicited = min(unsolicited, keys.max_recv_data_segment_bytes)
             rounds = -(-(point.setting.block_bytes - unsolicited) // keys.max_burst_bytes)
         assert point.seen.k.value == pytest.approx(2 + 2 * rounds, rel=0.02), point.name
+
+
+@needs_captures
+def test_the_delays_of_the_series_are_found() -> None:
+    assert {"00", "04", "08", "16"} <= set(SERIES)
+
+
+@needs_captures
+@pytest.mark.parametrize("left_out", sorted(SERIES))
+def test_the_other_delays_predict_the_throughput_of_one(left_out: str, tmp_path: Path) -> None:
+    """Within 5 % from 4 ms on; below, where the time is that of the hosts, within the interval."""
+    others = [str(file) for delay, file in SERIES.items() if delay != left_out]
+    fitted = CliRunner().invoke(main, ["model", "fit", "--json", *others], catch_exceptions=False)
+    assert fitted.exit_code == 0, fitted.output
+    document = tmp_path / "fit.json"
+    document.write_text(fitted.stdout)
+    (point,) = points_of(SERIES[left_out])
+    delay = f"{point.delay_ns.value:.0f}ns"
+    asked = ["model", "predict", "--json", "--fit", str(document), "--one-way-delay", delay]
+    (found,) = json.loads(CliRunner().invoke(main, asked, catch_exceptions=False).stdout)["predictions"]
+    measured, low, high = (
+        point.throughput_bytes_per_s,
+        *(found[f"throughput_{end}_bytes_per_s"] for end in ("low", "high")),
+    )
+    assert low <= measured <= high
+    # an interval that says something: up to half and twice
+    assert 0.5 * measured < low
+    assert high < 2 * measured
+    if int(left_out) >= 4:
+        assert found["throughput_bytes_per_s"] == pytest.approx(measured, rel=0.05)
+
+
+@needs_captures
+@pytest.mark.parametrize("file", [each for each in CAPTURES if each.name.startswith("04_")], ids=lambda file: file.name)
+def test_a_lossy_capture_has_a_fit_of_its_steady_commands_or_a_reason(file: Path) -> None:
+    found = survey_of(file)
+    if found.points:
+        result = fit(found.points)
+        assert result.cycles_used >= CYCLES_MIN
+        return
+    (missing,) = found.missing
+    assert "too few of them steady: a fit needs 2 of one I/O size (" in missing.why
+    assert "lossy: packets were lost, or the window was still small after a loss" in missing.why

@@ -50,7 +50,8 @@ def test_two_cycles_make_a_point_and_one_does_not() -> None:
     assert point_of(Story().tasks(3, *READ)).cycle_count == 2
     found = survey(Story().tasks(2, *READ).add("senders", **SENDER).source(), "a")
     assert not found.points
-    assert [str(each) for each in found.missing] == ["a, session 0: 2 reads, too few of them steady (1 no_period)"]
+    why = "2 reads, too few of them steady: a fit needs 2 of one I/O size (1 no_period: no command followed)"
+    assert [str(each) for each in found.missing] == [f"a, session 0: {why}"]
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(16, {8 * KIB, BLOCK}), (15, {BLOCK})])
