@@ -7,6 +7,7 @@ C is taken from the bursts first, because window stalls depend on it; then comes
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.fit import robust
 from iscsitrace.analysis.fit.paid import Paid
 from iscsitrace.analysis.model.estimate import Estimate
+from iscsitrace.analysis.model.prediction import predict
+from iscsitrace.analysis.model.transfer import line_ns
 from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]
@@ -111,7 +114,9 @@ class Parameters:
         return self.paid[place].delays / self.reference.delays
 
     def _transfer_ns(self, place: int) -> float:
-        return self.paid[place].predict(1.0, 0.0, self._c_at(place)).transfer_ns
+        """Time of one I/O on the line; the copies of a mirror share it."""
+        setting = replace(self.paid[place].point.setting, c_bytes_per_s=self._c_at(place))
+        return predict(setting).transfer_ns if setting.target_delays_ns else line_ns(setting)
 
     def _stall_ns(self, place: int) -> float:
         """The model's window stalls in a cycle; at queue depth 2 or more commands share them."""
