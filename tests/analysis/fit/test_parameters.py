@@ -266,6 +266,49 @@ def test_at_one_delay_s_and_c_are_what_the_seen_delays_leave() -> None:
     assert (found.s_ns.value, found.c_bytes_per_s.value) == (pytest.approx(MS), pytest.approx(65_536_000))
 
 
+# --- waits for windows
+
+
+def windowed(share: float, *delays_ms: float) -> list[Point]:
+    """Reads of 64 KiB in windows of 22 segments: two of three wait, each for the RTT and two segments less a window.
+
+    The hosts take 3 ms, and do other work in a part of the waits.
+    """
+    made = []
+    for delay_ms in delays_ms:
+        wait_ms = 2 * delay_ms - (22 - 2) * 1_448 / 65_536
+        period_ms = 2 * delay_ms + 3 + 1 + share * 2 * wait_ms
+        seen = Seen("cycle", exact(2.0), exact(3.0 * MS), exact(1.0 * MS), 2 * wait_ms * MS, ())
+        setting = replace(READ, delay_ns=delay_ms * MS, window_bytes=22 * 1_448)
+        made.append(point(period_ms, seen=seen, setting=setting, delay_ns=exact(delay_ms * MS)))
+    return made
+
+
+@pytest.mark.parametrize("share", [0.6, 0.8])
+def test_several_delays_show_the_share_of_the_window_waits(share: float) -> None:
+    found = fit(windowed(share, 1.0, 4.0, 16.0))
+    assert found.stall_share.source == "fit"
+    assert found.stall_share.value == pytest.approx(share)
+    assert found.stall_share.low < share < found.stall_share.high
+    assert (found.k, found.s_ns.source) == (Estimate(2, 2, 2, "packets"), "fit")
+    assert found.s_ns.value == pytest.approx(3 * MS)
+    assert found.residuals == pytest.approx((0, 0, 0), abs=1e-9)
+    # longer waits mean a shorter time of the hosts
+    assert -1 < found.correlations["stall_share s_ns"] < 0
+    assert not any(line.startswith("k from s") for line in found.undetermined)
+    again = from_document(found.as_dict())
+    assert (again.stall_share, again.correlations) == (found.stall_share, found.correlations)
+
+
+def test_a_share_is_one_where_it_is_not_shown() -> None:
+    # at one delay, and where the waits are longer than the window's size explains
+    for made in (windowed(0.8, 4.0), windowed(1.2, 1.0, 4.0, 16.0)):
+        assert fit(made).stall_share == exact(1.0, "assumed")
+    # waits of less than a tenth of the period
+    few = [replace(each, period_ns=each.period_ns + 400 * MS) for each in windowed(0.8, 1.0, 4.0)]
+    assert fit(few).stall_share.source == "assumed"
+
+
 # --- the document
 
 
