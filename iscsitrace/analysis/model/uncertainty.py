@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf, log2, sqrt
+from math import inf, log2, prod, sqrt
 from typing import Any, Final, Protocol
 
 from iscsitrace.analysis.model.estimate import Estimate
@@ -69,6 +69,7 @@ class Doubt:
     """Something that the fitted settings do not show about another one."""
 
     why: str
+    """Empty for a combination of others."""
     bytes_per_s: float
     """The throughput by the other reading."""
 
@@ -134,7 +135,7 @@ class _Question:
             sqrt(self._square(steps, sign) + sum(max(0.0, sign * each) ** 2 for each in others)) for sign in (-1, 1)
         )
         high = max(found, min(found + above, self._line()))
-        return Interval(self.prediction, max(0.0, found - below), high, tuple(each.why for each in doubts))
+        return Interval(self.prediction, max(0.0, found - below), high, tuple(each.why for each in doubts if each.why))
 
     def _line(self) -> float:
         """The most that the line carries."""
@@ -213,17 +214,7 @@ class _Question:
     def _doubts(self) -> Iterator[Doubt]:
         yield from self._held()
         yield from self._hidden()
-        fit = self.fit
-        if self._is_of_fit("s_ns") and self.setting.service_ns > 0:
-            c = fit.c_bytes_per_s
-            if self._is_outside("block_bytes") and (c is None or c.source != "fit"):
-                yield self._in_proportion("block_bytes", "I/O size", "the hosts' time may grow with the I/O size")
-            if self._is_outside("delay_ns") and fit.k.source == "assumed":
-                yield self._in_proportion("delay_ns", "delay", "the hosts' time may contain delays of the path")
-            if self._is_outside("queue_depth"):
-                yield self._in_proportion(
-                    "queue_depth", "queue depth", "the hosts may serve commands one after another"
-                )
+        yield from self._of_hosts()
         is_slow = any(place.bound == "receiver" for place in self.places)
         if is_slow and self._is_of_fit("c_bytes_per_s") and self._is_outside("delay_ns"):
             ratio = self._nearest("delay_ns") / max(self.setting.delay_ns, 1.0)
@@ -231,11 +222,28 @@ class _Question:
             why = "delay outside the fitted range: the receiver's rate may depend on it"
             yield Doubt(why, found.throughput_bytes_per_s)
 
-    def _in_proportion(self, name: str, word: str, why: str) -> Doubt:
-        """The service time in proportion to a field of Place."""
-        ratio = max(self._value(name) / self._nearest(name), 1e-3)
-        found = self._predict(service_ns=self.setting.service_ns * ratio)
-        return Doubt(f"{word} outside the fitted range: {why}", found.throughput_bytes_per_s)
+    def _of_hosts(self) -> Iterator[Doubt]:
+        """The hosts' time in proportion to what is outside of its fitted range, each alone and all together."""
+        fit, service_ns = self.fit, self.setting.service_ns
+        if not self._is_of_fit("s_ns") or service_ns <= 0:
+            return
+        has_fitted_c = fit.c_bytes_per_s is not None and fit.c_bytes_per_s.source == "fit"
+        readings = {
+            name: f"{word} outside the fitted range: {why}"
+            for name, word, why, is_separate in (
+                ("block_bytes", "I/O size", "the hosts' time may grow with the I/O size", has_fitted_c),
+                ("delay_ns", "delay", "the hosts' time may contain delays of the path", fit.k.source != "assumed"),
+                ("queue_depth", "queue depth", "the hosts may serve commands one after another", False),
+            )
+            if self._is_outside(name) and not is_separate
+        }
+        # without a delay there is still some time
+        ratios = [max(self._value(name) / self._nearest(name), 1e-3) for name in readings]
+        for why, ratio in zip(readings.values(), ratios, strict=True):
+            yield Doubt(why, self._predict(service_ns=service_ns * ratio).throughput_bytes_per_s)
+        if len(ratios) > 1:
+            together = self._predict(service_ns=service_ns * prod(ratios))
+            yield Doubt("", together.throughput_bytes_per_s)
 
     def _held(self) -> Iterator[Doubt]:
         """The other reading of whether a status is held: large reads escape it, and small ones may be subject to it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import iscsitrace
 from iscsitrace.analysis.fit.points import Point
 from iscsitrace.analysis.fit.regression import fit
 from iscsitrace.analysis.fit.steady import CYCLES_MIN, NEEDED, Survey, survey
+from iscsitrace.analysis.model.uncertainty import predict_with
 from iscsitrace.cli import main
 from tests.support.recordings import recorded_captures
 
@@ -81,6 +83,38 @@ def test_the_other_delays_predict_the_throughput_of_one(left_out: str, tmp_path:
     assert high < 2 * measured
     if int(left_out) >= 4:
         assert found["throughput_bytes_per_s"] == pytest.approx(measured, rel=0.05)
+
+
+SAME_HOSTS = (
+    *(
+        "01_seqread_qd1_delay00ms",
+        "01_seqread_qd1_delay04ms_tso-off",
+        "01_seqread_qd1_delay08ms",
+        "01_seqread_qd1_delay16ms",
+    ),
+    *("02_", "03_seqwrite_256k_delay04ms_defaults", "04_read_ackloss", "06_", "07_", "08_read_control", "08_read_rwnd"),
+    *("09_", "15_", "19_asymmetric", "20_"),
+)
+"""Captures of one target and initiator without digests, jumbo frames or offload: 16 to 512 KiB at 0.4 to 17 ms."""
+
+
+@needs_captures
+def test_what_ifs_of_one_capture_hold_for_the_others() -> None:
+    """Each capture predicts all others at once: delay, I/O size, queue depth, connections and window."""
+    points = [point for file in CAPTURES if file.name.startswith(SAME_HOSTS) for point in points_of(file)]
+    held = []
+    for known in points:
+        found = fit([known])
+        for other in points:
+            is_alike = known.setting.solicitation == other.setting.solicitation or known.setting.operation == "read"
+            if known is other or known.setting.operation != other.setting.operation or not is_alike:
+                continue
+            names = ("block_bytes", "delay_ns", "queue_depth", "connections", "window_bytes")
+            values = {name: getattr(other.setting, name) for name in names}
+            answer = predict_with(replace(found.setting, **values), found, values)
+            held.append(answer.low_bytes_per_s <= other.throughput_bytes_per_s <= answer.high_bytes_per_s)
+    assert len(held) > 250
+    assert sum(held) / len(held) >= 0.9
 
 
 @needs_captures

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import hypot
 from typing import Any
 
 import pytest
@@ -84,6 +85,18 @@ def test_hosts_may_serve_commands_one_after_another() -> None:
     assert found.doubts == ("queue depth outside the fitted range: the hosts may serve commands one after another",)
     # at two of the fitted depths, whatever the number of connections
     assert not predict_with(replace(READ, queue_depth=2, connections=2), fit(place(depth=1), place(depth=4))).doubts
+
+
+def test_the_hosts_time_may_grow_with_all_that_is_outside() -> None:
+    """A quarter of the size and eight times the depth: 3/4 ms, 24 or 6 ms; the errors add as squares."""
+    found = predict_with(replace(READ, block_bytes=BLOCK // 4, queue_depth=8), fit())
+    periods = {"predicted": 8 + 3, "size": 8 + 0.75, "depth": 8 + 24, "both": 8 + 6}
+    rates = {name: 8 * BLOCK / 4 * 1e3 / (period + 0.25) for name, period in periods.items()}
+    off = {name: rate - rates["predicted"] for name, rate in rates.items()}
+    assert found.prediction.throughput_bytes_per_s == pytest.approx(rates["predicted"])
+    assert found.low_bytes_per_s == pytest.approx(rates["predicted"] - hypot(off["depth"], off["both"]))
+    assert found.high_bytes_per_s == pytest.approx(rates["size"])
+    assert len(found.doubts) == 2
 
 
 def test_where_k_is_assumed_the_hosts_time_may_be_delays() -> None:
