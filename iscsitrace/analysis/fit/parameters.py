@@ -148,7 +148,8 @@ class Parameters:
         # at queue depth 2 or more the line carries one command while others wait: the period hardly shows C
         if not self.sockets and all(point.seen.k for point in points):
             choices = [((_DELAYS, _SERVICE, _BYTES), nothing), *choices, ((_SERVICE, _BYTES), ways_ns)]
-            if (columns[_STALLS] > LARGE_STALL * measured).any():
+            has_delays = robust.is_solvable(np.column_stack([columns[_DELAYS], columns[_SERVICE]]))
+            if has_delays and (columns[_STALLS] > LARGE_STALL * measured).any():
                 # both grow with the delay: the packets show k, the periods how much of the stalls hosts do not fill
                 stalled = [((_STALLS, _SERVICE, _BYTES), ways_ns), ((_STALLS, _SERVICE), ways_ns + transfer_ns)]
                 choices = [*stalled, *choices]

@@ -18,6 +18,8 @@ from iscsitrace.analysis.model.setting import Prediction, Setting
 
 ALIKE: Final = 1.05
 """Factor within which a delay, or an I/O size, counts as fitted."""
+LOSS_ERROR: Final = 0.1
+"""Share by which the throughput under losses differs from the model (docs/method.md, section 6)."""
 
 _OF_SETTING: Final = {"d_ns": "delay_ns", "s_ns": "service_ns", "c_bytes_per_s": "c_bytes_per_s"}
 """Parameters of a fit that a setting can replace."""
@@ -130,7 +132,9 @@ class _Question:
         steps = {name: [each.throughput_bytes_per_s - found for each in ends] for name, ends in self._ends()}
         doubts = tuple(self._doubts())
         scattered = 1 + self.fit.scatter * (1 + self._distance())
-        others = [each - found for each in (found * scattered, found / scattered, *(one.bytes_per_s for one in doubts))]
+        lossy = 1 + LOSS_ERROR if self.setting.loss else 1.0
+        factors = (scattered, 1 / scattered, lossy, 1 / lossy)
+        others = [found * each - found for each in factors] + [each.bytes_per_s - found for each in doubts]
         below, above = (
             sqrt(self._square(steps, sign) + sum(max(0.0, sign * each) ** 2 for each in others)) for sign in (-1, 1)
         )

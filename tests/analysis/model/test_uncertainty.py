@@ -238,6 +238,14 @@ def test_the_scatter_counts_once_more_for_each_doubling_of_the_period() -> None:
     assert periods_ms(found) == close(24 / 1.1, 24, 24 * 1.1)
 
 
+def test_under_losses_the_model_is_a_tenth_off() -> None:
+    setting = replace(READ, loss=0.0001, window_bytes=None)
+    found = predict_with(setting, fit(setting=READ), {"loss"})
+    predicted = found.prediction.throughput_bytes_per_s
+    assert found.low_bytes_per_s == pytest.approx(predicted / 1.1, rel=1e-3)
+    assert found.high_bytes_per_s == pytest.approx(predicted * 1.1, rel=1e-3)
+
+
 def test_no_throughput_exceeds_the_line() -> None:
     made = fit(scatter=99.0, c_bytes_per_s=Estimate(65_536_000, 6e7, 8e7, "fit"))
     assert predict_with(READ, made).high_bytes_per_s == pytest.approx(8e7)
