@@ -58,7 +58,7 @@ def from_document(document: object) -> Fitted:
 
 def _place(row: Mapping[str, Any]) -> Place:
     known = {field.name for field in fields(Place)} - {"delay_ns"}
-    return Place(**{name: row[name] for name in known}, delay_ns=row["delay_ns"]["value"])
+    return Place(**{name: row[name] for name in known if name in row}, delay_ns=row["delay_ns"]["value"])
 
 
 def _setting(document: Mapping[str, Any]) -> Setting:

@@ -72,6 +72,11 @@ class Point:
     is_status_apart: bool = False
     """Whether the status of most of its reads comes in a SCSI Response: TCP may hold such a one until an ACK."""
 
+    @property
+    def window_wait_ns(self) -> float:
+        """Waits for windows in one cycle where no window is known, so that they count as service time."""
+        return self.seen.stall_ns if self.setting.window_bytes is None else 0.0
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -118,6 +123,7 @@ class Fit:
                 is_status_apart=point.is_status_apart,
                 period_ns=point.period_ns,
                 bound=point.seen.bound,
+                window_wait_ns=point.window_wait_ns,
             )
             for point in self.points
         )
@@ -145,6 +151,7 @@ class Fit:
                     "is_status_held": point.setting.is_status_held,
                     "is_status_apart": point.is_status_apart,
                     "bound": point.seen.bound,
+                    "window_wait_ns": point.window_wait_ns,
                     "cycle_count": point.cycle_count,
                     "left_out": point.left_out,
                     "throughput_bytes_per_s": point.throughput_bytes_per_s,

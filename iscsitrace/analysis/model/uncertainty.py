@@ -39,6 +39,8 @@ class Place:
     period_ns: float
     bound: str
     """What limits the commands, as in Seen."""
+    window_wait_ns: float = 0.0
+    """Waits for windows of unknown size in one cycle: the model has them in the service time."""
 
 
 class Fitting(Protocol):
@@ -219,6 +221,7 @@ class _Question:
         yield from self._held()
         yield from self._hidden()
         yield from self._of_hosts()
+        yield from self._of_unknown_windows()
         is_slow = any(place.bound == "receiver" for place in self.places)
         if is_slow and self._is_of_fit("c_bytes_per_s") and self._is_outside("delay_ns"):
             ratio = self._nearest("delay_ns") / max(self.setting.delay_ns, 1.0)
@@ -248,6 +251,18 @@ class _Question:
         if len(ratios) > 1:
             together = self._predict(service_ns=service_ns * prod(ratios))
             yield Doubt("", together.throughput_bytes_per_s)
+
+    def _of_unknown_windows(self) -> Iterator[Doubt]:
+        """Waits for windows of unknown size in proportion to the delay: a window that limits is filled once per RTT."""
+        if not (self._is_of_fit("s_ns") and self._is_outside("delay_ns")):
+            return
+        delay_ns = self._nearest("delay_ns")
+        waits_ns = max(place.window_wait_ns for place in self.places if place.delay_ns == delay_ns)
+        if waits_ns:
+            more_ns = waits_ns * (self.setting.delay_ns / delay_ns - 1)
+            found = self._predict(service_ns=max(0.0, self.setting.service_ns + more_ns))
+            why = "delay outside the fitted range: waits for a window of unknown size may grow with it"
+            yield Doubt(why, found.throughput_bytes_per_s)
 
     def _held(self) -> Iterator[Doubt]:
         """The other reading of whether a status is held: large reads escape it, and small ones may be subject to it."""

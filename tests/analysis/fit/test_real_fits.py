@@ -85,6 +85,24 @@ def test_the_other_delays_predict_the_throughput_of_one(left_out: str, tmp_path:
         assert found["throughput_bytes_per_s"] == pytest.approx(measured, rel=0.05)
 
 
+@needs_captures
+def test_without_a_handshake_the_interval_holds_at_other_delays() -> None:
+    """The size of the windows is unknown then, and their waits are part of the service time."""
+    whole = {delay: points_of(file)[0] for delay, file in SERIES.items()}
+    for delay, file in SERIES.items():
+        cycles = iscsitrace.read(file).cycles
+        first_ns = min(
+            row["command_first_ns"] for row in cycles.rows() if row["bytes"] == whole[delay].setting.block_bytes
+        )
+        begun = iscsitrace.read(file, tables=NEEDED, time_from_ns=first_ns - 1_000)
+        (point,) = survey(begun.table, file.name).points
+        assert point.setting.window_bytes is None
+        found = fit([point])
+        for other in whole.values():
+            answer = predict_with(replace(found.setting, delay_ns=other.delay_ns.value), found, {"delay_ns"})
+            assert answer.low_bytes_per_s <= other.throughput_bytes_per_s <= answer.high_bytes_per_s
+
+
 SAME_HOSTS = (
     *(
         "01_seqread_qd1_delay00ms",

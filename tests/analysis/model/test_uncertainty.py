@@ -120,6 +120,16 @@ def test_a_slow_receiver_may_depend_on_the_delay() -> None:
     assert not predict_with(slow.setting, slow).doubts
 
 
+def test_waits_for_a_window_of_unknown_size_may_grow_with_the_delay() -> None:
+    """Two of the 3 ms are such waits: four at twice the delay, one at half of it."""
+    made = fit(place(window_wait_ns=2.0 * MS))
+    found = predict_with(replace(READ, delay_ns=8.0 * MS), made)
+    assert periods_ms(found) == close(20, 20, 22)
+    assert found.doubts == ("delay outside the fitted range: waits for a window of unknown size may grow with it",)
+    assert periods_ms(predict_with(replace(READ, delay_ns=2.0 * MS), made)) == close(7, 8, 8)
+    assert not predict_with(replace(READ, delay_ns=4.1 * MS), made).doubts
+
+
 # --- statuses that are held
 
 HELD = replace(READ, is_status_held=True)
