@@ -26,7 +26,8 @@ def sections(inputs: Iterable[Mapping[str, Any]], result: Fit, missing: Sequence
     """The parameters, the parts of k, the points with their residuals, and what was left out."""
     yield captures.section(inputs)
     yield _parameters(result)
-    yield Section("", ("low to high: 95 % confidence interval",))
+    scatter = amounts.percent(result.scatter)
+    yield Section("", ("low to high: 95 % confidence interval", f"scatter of the period from run to run: {scatter}"))
     rows = [(leg.name, f"{leg.delays:.2f}", leg.meaning) for leg in result.legs]
     grid = table(("interval", "delays", "meaning"), rows)
     yield Section("Parts of k in one-way delays, measured from the packets", grids=(grid,))
@@ -48,6 +49,10 @@ def _parameters(result: Fit) -> Section:
     ]
     if c:
         rows.append(("C", *_ends(c, 1e6, "{:.2f}"), "MB/s", _SOURCES[c.source], ""))
+    share = result.stall_share
+    if share.source == "fit":
+        meaning = "of the model's waits for windows; the hosts work during the others"
+        rows.append(("stalls", *_ends(share, 0.01, "{:.0f}"), "%", _SOURCES[share.source], meaning))
     points = amounts.count(len(result.points), "point")
     return Section(
         f"period = k * d + s + B / C, from {result.cycles_used} commands at {points}",

@@ -52,7 +52,12 @@ def sections(
         (table(columns, (_row(varied, answer) for answer in answers)),),
     )
     if fit:
-        yield Section("", ("low and high: 95 % confidence interval; gain: relative to the fit's own setting",))
+        yield Section(
+            "", ("low and high: 95 % confidence interval of one more run; gain: relative to the fit's own setting",)
+        )
+    doubts = list(dict.fromkeys(doubt for answer in answers for doubt in answer.doubts))
+    if doubts:
+        yield Section("Intervals that are wider than at the fitted settings", tuple(f"- {doubt}" for doubt in doubts))
     if not all(answer.prediction.is_in_range for answer in answers):
         text = "out of range: losses are so frequent that timeouts dominate, which the formulas leave out"
         yield Section("", (text,))

@@ -9,8 +9,9 @@ from iscsitrace.analysis.fit.points import REASONS, Fit, Point, of_operation
 from iscsitrace.analysis.fit.regression import fit
 from iscsitrace.analysis.fit.steady import NEEDED, survey
 from iscsitrace.analysis.model.estimate import Estimate
-from iscsitrace.analysis.model.prediction import changed, predict_with
+from iscsitrace.analysis.model.prediction import changed
 from iscsitrace.analysis.model.setting import Setting
+from iscsitrace.analysis.model.uncertainty import Interval, predict_with
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs.document import Grid
 from iscsitrace.report.document import Model
@@ -114,27 +115,30 @@ def _point(point: Point) -> str:
 def _what_if(found: Fit) -> Grid | None:
     """Predicted throughputs after one change each; None if the model does not cover the setting."""
     try:
-        now, low, high = predict_with(found.setting, found)
+        now = predict_with(found.setting, found)
     except InputInvalid:
         return None
-    before = now.throughput_bytes_per_s
-    rows = [("as captured", *_predicted(before, low, high), "1.0", _bound(now.bound))]
+    before = now.prediction.throughput_bytes_per_s
+    rows = [("as captured", *_predicted(now), "1.0", _bound(now.prediction.bound))]
     for name, values in _changes(found.setting):
         try:
-            prediction, low, high = predict_with(changed(found.setting, values), found)
+            then = predict_with(changed(found.setting, values), found, values)
         except InputInvalid:
             continue
-        after = prediction.throughput_bytes_per_s
-        if abs(after / before - 1) >= _WORTH and prediction.is_in_range:
-            rows.append((name, *_predicted(after, low, high), f"{after / before:.1f}", _bound(prediction.bound)))
+        prediction = then.prediction
+        factor = prediction.throughput_bytes_per_s / before
+        if abs(factor - 1) >= _WORTH and prediction.is_in_range:
+            rows.append((name, *_predicted(then), f"{factor:.1f}", _bound(prediction.bound)))
     if len(rows) == 1:
         return None
     columns = ("change", "MB/s", "low", "high", "factor", "then limited by")
     return Grid("Predicted throughput after one change", columns, tuple(rows))
 
 
-def _predicted(value: float, low: float, high: float) -> tuple[str, str, str]:
-    return cells.megabytes(value), cells.megabytes(low), cells.megabytes(high)
+def _predicted(found: Interval) -> tuple[str, str, str]:
+    ends = (found.prediction.throughput_bytes_per_s, found.low_bytes_per_s, found.high_bytes_per_s)
+    value, low, high = map(cells.megabytes, ends)
+    return value, low, high
 
 
 def _bound(word: str) -> str:

@@ -153,6 +153,22 @@ def test_a_what_if_starts_from_the_fit_and_shows_its_interval(fit_file: str) -> 
     result = predict("--fit", fit_file, "--queue-depth", "1,2")
     assert "gain %" in result.stdout
     assert "95 % confidence" in result.stdout
+    assert "wider" not in result.stdout
+
+
+def test_what_widens_an_interval_is_printed_once(tmp_path: Path) -> None:
+    """Fitted at 64 KiB, one command in flight: two larger sizes have one doubt in common."""
+    place = {"point": "wan", "residual": 0.0, "block_bytes": 65_536, "delay_ns": {"value": 4.0 * MS}, "queue_depth": 1,
+             "is_status_held": False, "is_status_apart": False, "period_ns": 10.6 * MS, "bound": "cycle"}  # fmt: skip
+    path = tmp_path / "fit.json"
+    of_packets = Estimate(40e6, 40e6, 40e6, "packets").as_dict()
+    path.write_text(json.dumps(fit_document(residuals=[place], c_bytes_per_s=of_packets)))
+    doubt = "I/O size outside the fitted range: the hosts' time may grow with the I/O size"
+    lines = predict("--fit", str(path), "--block-size", "64K,128K,1M").stdout.splitlines()
+    assert lines.count(f"- {doubt}") == 1
+    assert lines[lines.index(f"- {doubt}") - 1] == "Intervals that are wider than at the fitted settings"
+    answers = answered("--fit", str(path), "--block-size", "64K,128K,1M")
+    assert [answer["doubts"] for answer in answers] == [[], [doubt], [doubt]]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ def fit(setting: Setting = SETTING, **values: Any) -> Fit:
     known: dict[str, Any] = {
         "k": exact(2.0, "fit"), "d_ns": exact(setting.delay_ns, "packets"), "s_ns": exact(setting.service_ns, "fit"),
         "c_bytes_per_s": c, "k_of_legs": 2.0, "legs": (Leg("data", 1.25, "meaning"),), "setting": setting,
+        "stall_share": exact(1.0, "assumed"), "correlations": {}, "scatter": 0.0,
         "points": (), "models_ns": (), "residuals": (), "cycles_used": 1_234, "cycles_left_out": {}, "undetermined": (),
     }  # fmt: skip
     return Fit(**known | values)

@@ -48,11 +48,13 @@ class Judgement:
         of_tasks = commands.table
         whole = of_tasks.raw("is_complete") & ~of_tasks.raw("has_capture_gap") & ~of_tasks.raw("is_aborted")
         is_incomplete = self._any(~whole) | (self.parts["unknown"] > UNKNOWN_MAX * self.lengths)
-        is_lossy = (self._any(of_tasks.raw("has_retransmission")) | (self.parts["loss_recovery"] > 0)) & ~is_incomplete
+        # a retransmission that nothing waited for delays no command, but may have reduced the window
+        is_lossy = (self.parts["loss_recovery"] > 0) & ~is_incomplete
+        has_reduced = self._any(of_tasks.raw("has_retransmission"))
         think = self.parts["initiator_think"]
         has_pause = (think > budget.longest_think_ns(think)) & ~is_incomplete & ~is_lossy
         fine = ~(is_incomplete | is_lossy | has_pause)
-        growing = self._growing(fine, is_lossy, has_pause)
+        growing = self._growing(fine, is_lossy, has_pause, has_reduced)
         for reason, which in (
             ("incomplete", is_incomplete),
             ("lossy", is_lossy | (growing == _AFTER_LOSS)),
@@ -67,9 +69,9 @@ class Judgement:
         sums = np.concatenate([[0], np.cumsum(of_tasks)])
         return np.asarray(sums[self.spans.last] > sums[self.spans.first])
 
-    def _growing(self, fine: Array, is_lossy: Array, has_pause: Array) -> Array:
-        """Cycles whose window is still growing: from the start of a burst of I/O, or from a loss, as long as they wait
-        more for windows than later ones do.
+    def _growing(self, fine: Array, is_lossy: Array, has_pause: Array, has_reduced: Array) -> Array:
+        """Cycles whose window is still growing: from the start of a burst of I/O, or from a loss or retransmission, as
+        long as they wait more for windows than later ones do.
         """
         found = np.zeros(len(fine), dtype=np.int8)
         if not fine.any():
@@ -84,14 +86,15 @@ class Judgement:
         whole_ns = float(np.quantile(congestion[fine], WHOLE_WINDOW))
         since = _AFTER_START
         for place in range(len(fine)):
-            if is_lossy[place]:
+            if is_lossy[place] or has_reduced[place]:
                 since = _AFTER_LOSS
             elif has_pause[place]:
                 since = _AFTER_START
-            elif fine[place] and since:
+            if fine[place] and since:
                 is_small = stalls[place] > grown_ns + max(tolerance_ns, scatter_ns)
                 if since == _AFTER_LOSS:
                     is_small = congestion[place] > whole_ns + tolerance_ns
                 found[place] = since if is_small else 0
-                since = since if is_small else 0
+                # the window shrinks at the retransmission: the next cycle may be the first to wait
+                since = since if is_small or has_reduced[place] else 0
         return found

@@ -1,12 +1,13 @@
-"""The parameters that points have in common: k, s and C by regression where delays and I/O sizes differ enough, else
-from the packets. What could not be determined is listed.
+"""The parameters that points have in common: k, s, C and the share of the window stalls by regression where delays and
+I/O sizes differ enough, else from the packets. What could not be determined is listed.
 
 C is taken from the bursts first, because window stalls depend on it; then comes the regression; s is the last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,20 +16,26 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.fit import robust
 from iscsitrace.analysis.fit.paid import Paid
 from iscsitrace.analysis.model.estimate import Estimate
+from iscsitrace.analysis.model.prediction import predict
+from iscsitrace.analysis.model.transfer import line_ns
 from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]
 
-MODEL_ERROR: Final = 0.005
-"""Share of a period by which a point differs from the model however many cycles it has: hosts and headers."""
 SURE: Final = 0.25
 """Largest uncertainty of k, or 1 / C, as a share, for which the regression is preferred to the packets."""
 LARGE_STALL: Final = 0.1
-"""Share of a period from which on waits for windows that no window size explains are reported."""
+"""Share of a period from which on waits for windows count: as a column of the regression, and unexplained ones as a
+remark.
+"""
+SURE_STALLS: Final = 1.0
+"""Largest uncertainty of the share of the stalls with which it is taken from the regression."""
+ALIKE_RATES: Final = 1.25
+"""Factor within which the rates of bursts count as that of one line."""
 _NARROWING: Final = 40
 _DOUBT_MAX: Final = float(np.log(1000))
 
-_DELAYS, _SERVICE, _BYTES = "k", "s", "c"
+_DELAYS, _SERVICE, _BYTES, _STALLS = "k", "s_ns", "c_bytes_per_s", "stall_share"
 
 
 class Parameters:
@@ -40,9 +47,14 @@ class Parameters:
         self.reference = reference
         self.sockets = sockets
         self.undetermined: list[str] = []
+        self.correlations: dict[str, float] = {}
+        """Of the coefficients of a regression, by the names of both."""
         self._known: dict[str, Estimate] = {}
+        self._uneven = ""
         # where the line or a window is the limit, neither k nor s shows
         self._usable = [place for place, each in enumerate(paid) if each.point.seen.bound == "cycle"]
+        factor = float(np.median([each.factor for each in paid]))
+        self._errors_ns = np.array([each.error_ns(factor) for each in paid])
         self._take_c()
         self._regress()
         if _DELAYS not in self._known:
@@ -66,10 +78,26 @@ class Parameters:
         """What TCP carries; None where the packets do not show it."""
         return self._known.get(_BYTES)
 
+    @property
+    def stall_share(self) -> Estimate:
+        """Share of the model's waits for windows that lengthen a cycle; in the rest the hosts work on it."""
+        return self._known.get(_STALLS) or Estimate.exact(1.0, "assumed")
+
     def model_ns(self, place: int, service_ns: float) -> float:
         """The model's period of a point, with this service time."""
         factor = self.k.value / self.reference.delays
-        return self.paid[place].predict(factor, service_ns, self._c_at(place)).period_ns
+        return self.paid[place].predict(factor, service_ns, self._c_at(place), self.stall_share.value).period_ns
+
+    def scatter(self, models_ns: Sequence[float]) -> float:
+        """How much the period of one more run differs from the model's at 95 % confidence, as a share; by the stated
+        errors of the points, and by their residuals where these are larger.
+        """
+        periods = np.array([each.point.period_ns for each in self.paid])
+        squares = float(np.sum(((periods - np.asarray(models_ns)) / self._errors_ns) ** 2))
+        fitted = max(1, sum(each.source == "fit" for each in self._known.values()))
+        share = float(np.sqrt(np.mean((self._errors_ns / periods) ** 2)))
+        off = float(np.sqrt(np.mean((periods / np.asarray(models_ns) - 1) ** 2)))
+        return max(share * robust.widening(squares, len(periods) - fitted), 2 * off)
 
     # --- points
 
@@ -86,11 +114,9 @@ class Parameters:
         return self.paid[place].delays / self.reference.delays
 
     def _transfer_ns(self, place: int) -> float:
-        point = self.paid[place].point
-        if self.sockets or point.setting.target_delays_ns:
-            # the copies of a mirror share the line
-            return self.paid[place].predict(1.0, 0.0, self._c_at(place)).transfer_ns
-        return point.seen.transfer_ns.value
+        """Time of one I/O on the line; the copies of a mirror share it."""
+        setting = replace(self.paid[place].point.setting, c_bytes_per_s=self._c_at(place))
+        return predict(setting).transfer_ns if setting.target_delays_ns else line_ns(setting)
 
     def _stall_ns(self, place: int) -> float:
         """The model's window stalls in a cycle; at queue depth 2 or more commands share them."""
@@ -113,28 +139,45 @@ class Parameters:
             _DELAYS: self._over(lambda place: self._times_of_reference(place) * self.paid[place].point.delay_ns.value),
             _SERVICE: np.ones(len(points)),
             _BYTES: self._over(lambda place: float(self.paid[place].point.setting.block_bytes)),
+            _STALLS: self._over(self._stall_ns),
         }
-        measured = np.array([point.period_ns for point in points]) - self._over(self._stall_ns)
-        errors = np.array([np.hypot(_finite(each.period_spread_ns), MODEL_ERROR * each.period_ns) for each in points])
-        choices: list[tuple[tuple[str, ...], Array]] = [((_DELAYS, _SERVICE), self._over(self._transfer_ns))]
+        measured = np.array([point.period_ns for point in points])
+        errors = self._errors_ns[self._usable]
+        ways_ns, transfer_ns, nothing = self._over(self._seen_ways_ns), self._over(self._transfer_ns), 0 * measured
+        choices: list[tuple[tuple[str, ...], Array]] = [((_DELAYS, _SERVICE), transfer_ns)]
         # at queue depth 2 or more the line carries one command while others wait: the period hardly shows C
         if not self.sockets and all(point.seen.k for point in points):
-            choices = [
-                ((_DELAYS, _SERVICE, _BYTES), np.zeros(len(points))),
-                *choices,
-                ((_SERVICE, _BYTES), self._over(self._seen_ways_ns)),
-            ]
+            choices = [((_DELAYS, _SERVICE, _BYTES), nothing), *choices, ((_SERVICE, _BYTES), ways_ns)]
+            has_delays = robust.is_solvable(np.column_stack([columns[_DELAYS], columns[_SERVICE]]))
+            if has_delays and (columns[_STALLS] > LARGE_STALL * measured).any():
+                # both grow with the delay: the packets show k, the periods how much of the stalls hosts do not fill
+                stalled = [((_STALLS, _SERVICE, _BYTES), ways_ns), ((_STALLS, _SERVICE), ways_ns + transfer_ns)]
+                choices = [*stalled, *choices]
         for names, rest in choices:
-            design = np.column_stack([columns[name] for name in names])
-            if not robust.is_solvable(design):
-                continue
-            line = robust.solve(design, measured - rest, errors)
-            values = dict(zip(names, line.values.tolist(), strict=True))
-            halves = dict(zip(names, line.half_widths.tolist(), strict=True))
-            if any(halves[name] > SURE * values[name] for name in names if name != _SERVICE):
-                continue
-            self._known |= {name: _of_regression(name, values[name], halves[name]) for name in names}
-            return
+            stalls_ns = nothing if _STALLS in names else columns[_STALLS]
+            if self._take_fit(names, columns, measured - rest - stalls_ns, errors):
+                return
+
+    def _take_fit(self, names: Sequence[str], columns: Mapping[str, Array], wanted: Array, errors: Array) -> bool:
+        """Takes these parameters from the regression, unless it leaves them too uncertain."""
+        design = np.column_stack([columns[name] for name in names])
+        if not robust.is_solvable(design):
+            return False
+        line = robust.solve(design, wanted, errors)
+        found = dict(zip(names, zip(line.values.tolist(), line.half_widths.tolist(), strict=True), strict=True))
+        if any(half > SURE * value for name, (value, half) in found.items() if name in {_DELAYS, _BYTES}):
+            return False
+        share, half = found.get(_STALLS, (0.0, 0.0))
+        # a share of 1 is the model without it
+        if share > 1 or half > SURE_STALLS:
+            return False
+        self._known |= {name: _of_regression(name, value, half) for name, (value, half) in found.items()}
+        self.correlations = {
+            f"{names[row]} {names[column]}": float(line.correlation[row, column])
+            for row in range(len(names))
+            for column in range(row + 1, len(names))
+        }
+        return True
 
     # --- from the packets
 
@@ -149,10 +192,14 @@ class Parameters:
                 "C: the data came in single packets, which show no line rate; the model assumes zero transfer time"
             )
             return
-        inverse = _pooled(
-            [_scaled(point.seen.transfer_ns, 1 / point.setting.block_bytes) for point in sized],
-            [point.cycle_count * point.setting.block_bytes for point in sized],
-        )
+        of_each = [_scaled(point.seen.transfer_ns, 1 / point.setting.block_bytes) for point in sized]
+        least, most = min(each.value for each in of_each), max(each.value for each in of_each)
+        if most > ALIKE_RATES * least and not any(point.seen.bound in {"line", "receiver"} for point in sized):
+            # one line carries all of them: it is as fast as the fastest, and hosts or the capture slow down the others
+            self._known[_BYTES] = Estimate(1e9 / least, 1e9 / most, 1e9 / least * (most / least), "packets")
+            self._uneven = f"{wording.rate(1e9 / most)} to {wording.rate(1e9 / least)}"
+            return
+        inverse = _pooled(of_each, [point.cycle_count * point.setting.block_bytes for point in sized])
         self._known[_BYTES] = _rate(inverse.value, inverse.high - inverse.value, "packets")
 
     def _take_k(self) -> None:
@@ -183,8 +230,7 @@ class Parameters:
         for place in self._usable:
             point = self.paid[place].point
             rest_ns = self._rest_ns(place)
-            seen = point.seen.service_ns
-            half_ns = seen.high - seen.value if seen else 2 * _finite(point.period_spread_ns)
+            half_ns = robust.widening(0.0, 0) * float(self._errors_ns[place])
             rests.append(Estimate(rest_ns, max(0.0, rest_ns - half_ns), rest_ns + half_ns, "packets"))
             counts.append(point.cycle_count)
         self._known[_SERVICE] = _pooled(rests, counts)
@@ -223,18 +269,19 @@ class Parameters:
         delays = sorted(each.point.delay_ns.value for each in self.paid)
         how_far = ", ".join(dict.fromkeys(wording.time(each) for each in delays))
         sizes = ", ".join(wording.size(each) for each in sorted({each.point.setting.block_bytes for each in self.paid}))
-        if self.k.source == "packets":
+        if self.k.source == "packets" and self.stall_share.source != "fit":
             self.undetermined.append(
                 f"k from s: the delays ({how_far}) differ too little for the scatter; k is from the packets"
             )
-        if self.c_bytes_per_s and self.c_bytes_per_s.source == "packets":
+        c = self.c_bytes_per_s
+        if c and c.source == "packets" and self._uneven:
+            self.undetermined.append(
+                f"C: bursts pass at {self._uneven}, so hosts or the capture slow some of them down; C is the fastest"
+            )
+        if c and c.source == "packets":
             self.undetermined.append(
                 f"s from B / C: the I/O sizes ({sizes}) differ too little for the scatter; C is the rate of the bursts"
             )
-
-
-def _finite(value: float) -> float:
-    return value if np.isfinite(value) else 0.0
 
 
 def _rate(inverse: float, half: float, source: str) -> Estimate:
@@ -246,7 +293,7 @@ def _rate(inverse: float, half: float, source: str) -> Estimate:
 def _of_regression(name: str, value: float, half: float) -> Estimate:
     if name == _BYTES:
         return _rate(value, half, "fit")
-    return Estimate(value, max(0.0, value - half), value + half, "fit")
+    return Estimate(value, max(0.0, value - half), min(1.0, value + half) if name == _STALLS else value + half, "fit")
 
 
 def _scaled(estimate: Estimate, factor: float) -> Estimate:

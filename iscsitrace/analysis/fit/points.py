@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import Leg, Setting
+from iscsitrace.analysis.model.uncertainty import Place
 
 REASONS: Final = {
     "slow_start": "the TCP window was still growing at the start of a burst of I/O",
@@ -68,6 +69,13 @@ class Point:
     delay_ns: Estimate
     """Half of the RTT."""
     seen: Seen
+    is_status_apart: bool = False
+    """Whether the status of most of its reads comes in a SCSI Response: TCP may hold such a one until an ACK."""
+
+    @property
+    def window_wait_ns(self) -> float:
+        """Waits for windows in one cycle where no window is known, so that they count as service time."""
+        return self.seen.stall_ns if self.setting.window_bytes is None else 0.0
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,13 @@ class Fit:
     s_ns: Estimate
     c_bytes_per_s: Estimate | None
     """None where the data came in single packets, which show no line rate: then the model sends data instantly."""
+    stall_share: Estimate
+    """Share of the model's waits for windows that lengthen a cycle: in the rest the hosts do work that they have to do
+    anyway. 1 where the points do not show it."""
+    correlations: dict[str, float]
+    """Correlation of two parameters of a regression, by both names with a space between."""
+    scatter: float
+    """How much the period of one more run differs from the model's at 95 % confidence, as a share."""
     k_of_legs: float
     """One-way delays of the legs of ``setting``: what k should be."""
     legs: tuple[Leg, ...]
@@ -96,6 +111,23 @@ class Fit:
     undetermined: tuple[str, ...]
     """What the captures could not separate, in words, and what was assumed instead."""
 
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where the model was fitted."""
+        return tuple(
+            Place(
+                block_bytes=point.setting.block_bytes,
+                delay_ns=point.delay_ns.value,
+                queue_depth=point.setting.queue_depth * point.setting.connections,
+                is_status_held=point.setting.is_status_held,
+                is_status_apart=point.is_status_apart,
+                period_ns=point.period_ns,
+                bound=point.seen.bound,
+                window_wait_ns=point.window_wait_ns,
+            )
+            for point in self.points
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON: names as in ``model fit --json``."""
         return {
@@ -103,6 +135,9 @@ class Fit:
             "d_ns": self.d_ns.as_dict(),
             "s_ns": self.s_ns.as_dict(),
             "c_bytes_per_s": self.c_bytes_per_s and self.c_bytes_per_s.as_dict(),
+            "stall_share": self.stall_share.as_dict(),
+            "correlations": self.correlations,
+            "scatter": self.scatter,
             "k_of_legs": self.k_of_legs,
             "legs": [{"name": leg.name, "delays": leg.delays, "meaning": leg.meaning} for leg in self.legs],
             "setting": asdict(self.setting),
@@ -113,6 +148,10 @@ class Fit:
                     "block_bytes": point.setting.block_bytes,
                     "queue_depth": point.setting.queue_depth * point.setting.connections,
                     "delay_ns": point.delay_ns.as_dict(),
+                    "is_status_held": point.setting.is_status_held,
+                    "is_status_apart": point.is_status_apart,
+                    "bound": point.seen.bound,
+                    "window_wait_ns": point.window_wait_ns,
                     "cycle_count": point.cycle_count,
                     "left_out": point.left_out,
                     "throughput_bytes_per_s": point.throughput_bytes_per_s,

@@ -20,6 +20,8 @@ NORMAL_SD_OF_MAD: Final = 1.4826
 _ROUNDS: Final = 50
 _NORMAL_975: Final = 1.959964
 _STUDENT_975: Final = {1: 12.7062, 2: 4.3027}
+_STATED: Final = 3
+"""Degrees of freedom of the stated errors, which come from few cycles."""
 _MISTRUSTED: Final = 2.0
 
 
@@ -75,13 +77,14 @@ class Line:
     values: Array
     half_widths: Array
     """Half widths of the 95 % confidence intervals."""
+    correlation: Array
+    """Correlation matrix of the coefficients."""
 
 
 def solve(design: Array, measured: Array, errors: Array) -> Line:
     """Coefficients of the columns of ``design``, none negative, for measured values with these standard errors.
 
-    Intervals are those of a normal distribution with the stated errors. Larger residuals widen them; from twice as
-    large on, the errors are estimated from the residuals alone (Student's t).
+    Intervals are as wide as the stated errors and the residuals make them: see `widening`.
     """
     freedom = len(measured) - design.shape[1]
     rows, wanted = design / errors[:, None], measured / errors
@@ -95,10 +98,25 @@ def solve(design: Array, measured: Array, errors: Array) -> Line:
         if np.allclose(before, given, atol=1e-6):
             break
     off = wanted - rows @ found
-    stretch = max(1.0, float(np.sqrt(np.sum(given * off**2) / freedom))) if freedom > 0 else 1.0
     covariance = np.linalg.inv((rows * given[:, None]).T @ rows)
-    quantile = student_975(freedom) if stretch > _MISTRUSTED else _NORMAL_975
-    return Line(found, quantile * stretch * np.sqrt(np.diag(covariance)))
+    errors_of_each = np.sqrt(np.diag(covariance))
+    half_widths = widening(float(np.sum(given * off**2)), freedom) * errors_of_each
+    return Line(found, half_widths, covariance / np.outer(errors_of_each, errors_of_each))
+
+
+def widening(chi_squared: float, freedom: int) -> float:
+    """Half width of a 95 % interval in stated standard errors; ``chi_squared`` is the sum of squared residuals in them.
+
+    By Student's t over the residuals, with the stated error as one more of them: without it, one or two residuals make
+    an interval short by luck, or tens of errors wide. Where the residuals are twice as large as stated, the stated
+    error does not count. Never shorter than by the stated errors, which are estimates too.
+    """
+    by_stated = student_975(_STATED + max(freedom, 0))
+    if freedom <= 0:
+        return by_stated
+    counted = 0 if chi_squared > _MISTRUSTED**2 * freedom else 1
+    size = float(np.sqrt((counted + chi_squared) / (counted + freedom)))
+    return max(by_stated, student_975(counted + freedom) * size)
 
 
 def _least_squares(rows: Array, wanted: Array) -> Array:

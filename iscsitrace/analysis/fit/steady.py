@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.fit import robust
 from iscsitrace.analysis.fit.judgement import STALLS, Judgement
 from iscsitrace.analysis.fit.mirror import join
-from iscsitrace.analysis.fit.points import Point, Seen
+from iscsitrace.analysis.fit.points import REASONS, Point, Seen
 from iscsitrace.analysis.groups.mirrors import recognition
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import Setting
@@ -88,7 +88,7 @@ def survey(source: Source, name: str) -> Survey:
         elif path is None:
             missing.append(Missing(name, number, f"RTT unknown: {paths.why_unknown(session.connections)}"))
         else:
-            waits = Waits(session.tables["budget"], path.round_trip_ns)
+            waits = Waits(session.tables["budget"], session.rtt_ns("target") or 0, session.rtt_ns("initiator") or 0)
             found += _of_session(name, session, path, waits, missing)
     if not found and not missing:
         missing.append(Missing(name, None, "no iSCSI session"))
@@ -111,10 +111,10 @@ def _of_session(name: str, session: Session, path: Path, waits: Waits, missing: 
         usable = [pair for pair in judged if pair[1].counts.sum() >= CYCLES_MIN]
         if not usable:
             reasons = sum((judgement.left_out for _, judgement in judged), Counter[str]())
-            why = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+            why = "; ".join(f"{count} {reason}: {REASONS[reason]}" for reason, count in reasons.items())
             what = wording.count(task_count, operation)
-            unsteady = f"{what}, too few of them steady" + (f" ({why})" if why else "")
-            missing.append(Missing(name, session.number, unsteady))
+            unsteady = f"{what}, too few of them steady: a fit needs {CYCLES_MIN} of one I/O size"
+            missing.append(Missing(name, session.number, unsteady + (f" ({why})" if why else "")))
             continue
         most = max(usable, key=lambda pair: _bytes(pair[0]))[0]
         others = task_count - sum(len(spans.first) * spans.tasks_in_each for spans in large)
@@ -165,6 +165,7 @@ def _point(
         parts_ns=mean,
         delay_ns=Estimate(path.delay_ns, path.delay_low_ns, path.delay_ns, "packets"),
         seen=seen,
+        is_status_apart=conditions.is_status_apart,
     )
 
 
@@ -181,14 +182,15 @@ def _seen(
     stalls = sum((parts[part] for part in STALLS), np.zeros(len(lengths), dtype=np.int64))
     transfer = _estimate(parts["transfer"] / spans.queue_depth, weights)
     if spans.queue_depth == 1:
-        path_ns = waits.path_ns(spans.starts, spans.ends)
+        intervals_ns = waits.path_ns(commands, spans)
+        path_ns = intervals_ns.sum(axis=1)
         return Seen(
             bound="cycle",
             k=_estimate(path_ns / path.delay_ns, weights),
             service_ns=_estimate(np.maximum(lengths - path_ns - parts["transfer"] - stalls, 0), weights),
             transfer_ns=transfer,
             stall_ns=float(np.average(stalls, weights=weights)),
-            legs=waits.legs(commands, spans, weights, path.delay_ns),
+            legs=waits.legs(spans.operation, intervals_ns, weights, path.delay_ns),
         )
     whole, busy = float(lengths.sum()), float(parts["transfer"].sum())
     bound = "line" if busy >= LINE * whole else "cycle"

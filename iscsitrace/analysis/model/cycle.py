@@ -35,9 +35,12 @@ class Cycle:
         return self.ways_ns + setting.service_ns + self.transfer_ns + self.stall_ns
 
 
-def cycle_of(setting: Setting, k_factor: float = 1.0) -> Cycle:
-    """The cycle of a setting; ``k_factor`` multiplies the delays of its legs."""
-    cycle = _mirrored(setting, k_factor) if setting.target_delays_ns else _alone(setting, k_factor)
+def cycle_of(setting: Setting, k_factor: float = 1.0, stall_share: float = 1.0) -> Cycle:
+    """The cycle of a setting; ``k_factor`` multiplies the delays of its legs, ``stall_share`` its waits for windows."""
+    if setting.target_delays_ns:
+        cycle = _mirrored(setting, k_factor, stall_share)
+    else:
+        cycle = _alone(setting, k_factor, stall_share)
     return _riding(setting, cycle) if setting.is_status_held and setting.queue_depth > 1 else cycle
 
 
@@ -72,13 +75,14 @@ def bytes_per_s(setting: Setting, cycle: Cycle, k_factor: float = 1.0) -> float:
     return (len(done_ns) - 1 - first) * setting.block_bytes / elapsed_ns * 1e9 if elapsed_ns else inf
 
 
-def _alone(setting: Setting, k_factor: float) -> Cycle:
+def _alone(setting: Setting, k_factor: float, stall_share: float) -> Cycle:
     way = way_of(setting, loss_window_bytes(setting), k_factor)
     open_ns = alone_ns(setting, open_way(setting, k_factor))
-    stall_ns, loss_stall_ns = alone_ns(setting, way) - open_ns, 0.0
+    stall_ns, loss_stall_ns = stall_share * (alone_ns(setting, way) - open_ns), 0.0
     if setting.loss:
         repairs_ns = _repairs_ns(setting, way)
-        loss_stall_ns = stall_ns - (alone_ns(setting, way_of(setting, k_factor=k_factor)) - open_ns) + repairs_ns
+        window_ns = stall_share * (alone_ns(setting, way_of(setting, k_factor=k_factor)) - open_ns)
+        loss_stall_ns = stall_ns - window_ns + repairs_ns
         stall_ns += repairs_ns
     if setting.is_status_held:
         stall_ns += setting.ack_delay_ns
@@ -87,13 +91,14 @@ def _alone(setting: Setting, k_factor: float) -> Cycle:
     return Cycle(paid, ways_ns, line_ns(setting), stall_ns, loss_stall_ns)
 
 
-def _mirrored(setting: Setting, k_factor: float) -> Cycle:
+def _mirrored(setting: Setting, k_factor: float, stall_share: float) -> Cycle:
     """The cycle of the farthest target; waits for the other copies on the line count as transfer."""
     farthest = replace(setting, delay_ns=max(setting.target_delays_ns), target_delays_ns=())
-    alone = _alone(farthest, k_factor)
+    whole = _alone(farthest, k_factor, 1.0)
     both_ns = alone_ns(setting, *_ways(replace(setting, connections=1), k_factor))
-    ways_ns = alone.ways_ns + alone.transfer_ns + alone.stall_ns
-    return replace(alone, transfer_ns=alone.transfer_ns + max(0.0, both_ns - ways_ns))
+    copies_ns = max(0.0, both_ns - whole.ways_ns - whole.transfer_ns - whole.stall_ns)
+    alone = _alone(farthest, k_factor, stall_share)
+    return replace(alone, transfer_ns=alone.transfer_ns + copies_ns)
 
 
 def _is_simple(setting: Setting) -> bool:

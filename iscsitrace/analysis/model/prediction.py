@@ -1,5 +1,4 @@
-"""Predictions of the model: ``predict`` for a setting, ``predict_with`` with the confidence intervals of a fit.
-``grid`` makes many settings.
+"""Predictions of the model: ``predict`` for a setting; ``grid`` makes many settings.
 
 ```text
 period = k * d + s + B / C + stalls       throughput = queue depth * connections * B / period, or a bound that is less
@@ -11,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from itertools import product
-from math import hypot, inf, sqrt
-from typing import Any, Protocol
+from math import inf
+from typing import Any
 
 from iscsitrace.analysis.model.bounds import LEAST_SEGMENTS, loss_window_bytes, mirror_bytes_per_s, window_bytes_per_s
 from iscsitrace.analysis.model.bursts import first_burst_bytes, solicited_bytes
 from iscsitrace.analysis.model.cycle import Cycle, bytes_per_s, cycle_of
-from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import CONGESTION_CONTROLS, OPERATIONS, Prediction, Setting, Solicitation
 from iscsitrace.analysis.model.transfer import stream_bytes
 from iscsitrace.errors import InputInvalid
@@ -31,13 +29,14 @@ _NOT_NEGATIVE = ("delay_ns", "service_ns", "service_spread_ns", "ack_delay_ns")
 _POSITIVE_OR_NONE = ("c_bytes_per_s", "call_bytes", "data_pdu_bytes", "window_bytes", "start_window_bytes")
 
 
-def predict(setting: Setting, *, k_factor: float = 1.0) -> Prediction:
-    """Period, throughput and what bounds it; ``k_factor`` multiplies the delays of the cycle's legs.
+def predict(setting: Setting, *, k_factor: float = 1.0, stall_share: float = 1.0) -> Prediction:
+    """Period, throughput and what bounds it; ``k_factor`` multiplies the delays of the cycle's legs, ``stall_share``
+    the waits for windows of a command alone.
 
     InputInvalid for a setting that makes no sense.
     """
     _check(setting)
-    cycle = cycle_of(setting, k_factor)
+    cycle = cycle_of(setting, k_factor, stall_share)
     copies = max(1, len(setting.target_delays_ns))
     outstanding = setting.queue_depth * setting.connections
     bounds = _bounds(setting, cycle, copies, k_factor)
@@ -55,47 +54,6 @@ def predict(setting: Setting, *, k_factor: float = 1.0) -> Prediction:
         idle_fraction=max(0.0, 1 - throughput / bounds["line"]) if setting.c_bytes_per_s else 1.0,
         is_in_range=_is_in_range(setting),
     )
-
-
-class Fitting(Protocol):
-    """The parameters of a fit that a prediction needs."""
-
-    @property
-    def k(self) -> Estimate: ...  # noqa: D102 -- as in Fit
-    @property
-    def d_ns(self) -> Estimate: ...  # noqa: D102
-    @property
-    def s_ns(self) -> Estimate: ...  # noqa: D102
-    @property
-    def c_bytes_per_s(self) -> Estimate | None: ...  # noqa: D102
-    @property
-    def k_of_legs(self) -> float: ...  # noqa: D102
-    @property
-    def residuals(self) -> tuple[float, ...]: ...  # noqa: D102
-
-
-def predict_with(setting: Setting, fit: Fitting) -> tuple[Prediction, float, float]:
-    """The prediction with the fit's k, and the least and the greatest throughput, in bytes/s, at 95 % confidence.
-
-    Uncertain are the parameters that the setting has from the fit; a parameter set to another value is exact. Each is
-    moved to both ends of its interval while the others stay; the changes are added as squares, with twice the root mean
-    square of the fit's residuals for the error of the formula.
-    """
-    factor = fit.k.value / fit.k_of_legs if fit.k_of_legs > 0 else 1.0
-    found = predict(setting, k_factor=factor)
-    throughput = found.throughput_bytes_per_s
-    others = []
-    if fit.k_of_legs > 0:
-        others += [predict(setting, k_factor=max(0.0, end) / fit.k_of_legs) for end in (fit.k.low, fit.k.high)]
-    for name, estimate in (("delay_ns", fit.d_ns), ("service_ns", fit.s_ns), ("c_bytes_per_s", fit.c_bytes_per_s)):
-        if estimate is not None and getattr(setting, name) == estimate.value:
-            ends = [end for end in (estimate.low, estimate.high) if end > 0 or name != "c_bytes_per_s"]
-            others += [predict(changed(setting, {name: max(0.0, end)}), k_factor=factor) for end in ends]
-    changes = [other.throughput_bytes_per_s - throughput for other in others]
-    scatter = 2 * throughput * sqrt(sum(each**2 for each in fit.residuals) / max(1, len(fit.residuals)))
-    below = hypot(scatter, *(change for change in changes if change < 0))
-    above = hypot(scatter, *(change for change in changes if change > 0))
-    return found, max(0.0, throughput - below), throughput + above
 
 
 def grid(setting: Setting, **lists: Iterable[Any]) -> tuple[Setting, ...]:

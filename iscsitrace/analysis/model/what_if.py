@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
 
-from iscsitrace.analysis.model.prediction import Fitting, changed, predict, predict_with
+from iscsitrace.analysis.model.prediction import changed, predict
 from iscsitrace.analysis.model.setting import LOGIN_KEYS, Prediction, Setting
 from iscsitrace.analysis.model.transfer import rate_of_line
+from iscsitrace.analysis.model.uncertainty import Fitting, predict_with
 
 LINE_RATE: Final = "rate_bps"
 SOCKET_RATE: Final = "socket_bps"
@@ -63,6 +64,8 @@ class Answer:
     high_bytes_per_s: float | None
     gain: float | None
     """Throughput / throughput of the fit's setting, less 1; None without a fit."""
+    doubts: tuple[str, ...] = ()
+    """What the fitted settings do not show about this one, so that the interval is wider."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: names as in ``model predict --json``."""
@@ -72,12 +75,13 @@ class Answer:
             "throughput_low_bytes_per_s": self.low_bytes_per_s,
             "throughput_high_bytes_per_s": self.high_bytes_per_s,
             "gain": self.gain,
+            "doubts": list(self.doubts),
         }
 
 
 def ask(base: Setting, lists: Mapping[str, Sequence[Any]], fit: Fitting | None = None) -> list[Answer]:
     """The prediction for every combination of values, the last list varying fastest; names are those of PARAMETERS."""
-    now = predict_with(base, fit)[0].throughput_bytes_per_s if fit else None
+    now = predict_with(base, fit).prediction.throughput_bytes_per_s if fit else None
     answers = []
     for combination in product(*lists.values()):
         values = dict(zip(lists, combination, strict=True))
@@ -85,9 +89,11 @@ def ask(base: Setting, lists: Mapping[str, Sequence[Any]], fit: Fitting | None =
         if fit is None:
             answers.append(Answer(values, predict(setting), None, None, None))
             continue
-        prediction, low, high = predict_with(setting, fit)
-        gain = prediction.throughput_bytes_per_s / now - 1 if now else None
-        answers.append(Answer(values, prediction, low, high, gain))
+        found = predict_with(setting, fit, values)
+        gain = found.prediction.throughput_bytes_per_s / now - 1 if now else None
+        answers.append(
+            Answer(values, found.prediction, found.low_bytes_per_s, found.high_bytes_per_s, gain, found.doubts)
+        )
     return answers
 
 

@@ -127,6 +127,11 @@ class Conditions:
         is_held = is_read & ~session.cycles.raw("is_status_in_data") & (waited_ns >= path.delay_ns)
         return bool(is_held.sum() > MOST * is_read.sum())
 
+    @cached_property
+    def is_status_apart(self) -> bool:
+        """Whether most reads got their status in a SCSI Response, not in the last Data-In."""
+        return self.operation == "read" and bool(self._transfers.raw("is_status_in_data").mean() < 1 - MOST)
+
     def setting(self, block_bytes: int, queue_depth: int) -> Setting:
         """The model's setting for commands of that size and queue depth; the depth is that of all connections together.
 

@@ -1,7 +1,8 @@
 """The time breakdown of cycles: the time in each part, and how much of it the path's delay explains.
 
-The instants between which a cycle pays these delays show what k is made of. Of a wait for an ACK one RTT is the path's;
-what a delayed ACK adds is the host's.
+The instants between which a cycle pays these delays show what k is made of. Between two of them the path explains one
+RTT for each answer; the rest of a wait is the host's, also where each of several waits is shorter than the RTT. Of a
+wait for an ACK one RTT is the path's; what a delayed ACK adds is the host's.
 """
 
 from __future__ import annotations
@@ -42,37 +43,60 @@ _LEGS: Final = {
 class Waits:
     """The time breakdown of one session."""
 
-    def __init__(self, stretches: Table, path_ns: float) -> None:
-        """``path_ns`` is the least RTT of the whole path."""
+    def __init__(self, stretches: Table, to_target_ns: int, to_initiator_ns: int) -> None:
+        """The least RTTs from the tap to both sides."""
         self.table = stretches
-        part = stretches.raw("part")
-        is_ack = part == budget.PARTS.index("ack_wait")
-        is_path = is_ack | (part == budget.PARTS.index("propagation"))
-        starts, ends = stretches.raw("time_first_ns")[is_path], stretches.raw("time_last_ns")[is_path]
-        # the RTT may be an odd number
-        most = starts + np.int64(path_ns)
-        self._starts, self._ends = starts, np.where(is_ack[is_path], np.minimum(ends, most), ends)
+        self._to_target_ns, self._to_initiator_ns = to_target_ns, to_initiator_ns
+        self._path_ns = to_target_ns + to_initiator_ns
+        self._propagation = self._stretches("propagation")
+        starts, ends = self._stretches("ack_wait")
+        self._acks = starts, np.minimum(ends, starts + self._path_ns)
+
+    def _stretches(self, part: str) -> tuple[Array, Array]:
+        is_own = self.table.raw("part") == budget.PARTS.index(part)
+        return self.table.raw("time_first_ns")[is_own], self.table.raw("time_last_ns")[is_own]
 
     def parts(self, spans: Spans) -> dict[str, Array]:
         """Nanoseconds of each part in each span."""
         lasted = budget.of_cycles(self.table, spans.starts, spans.ends)
         return {part: lasted[:, place] for place, part in enumerate(budget.PARTS)}
 
-    def path_ns(self, starts: Array, ends: Array) -> Array:
-        """How much of each interval the path's delay explains."""
-        lasted: Array = covered_until(self._starts, self._ends, ends) - covered_until(self._starts, self._ends, starts)
-        return lasted
+    def path_ns(self, commands: Commands, spans: Spans) -> Array:
+        """How much of each interval of each cycle the path's delay explains: a row of intervals for each span.
 
-    def legs(self, commands: Commands, spans: Spans, weights: Array, delay_ns: float) -> tuple[Leg, ...]:
-        """What k is made of: the path's part of each interval of the cycle, in one-way delays."""
+        A wait for the other side takes the RTT to it at most once for each answer. What else waits in the interval is
+        the time of hosts, such as a pause in the data that a write sends with its command.
+        """
         edges = np.maximum.accumulate(_instants(commands, spans), axis=1)
-        found = []
-        for place, (name, meaning) in enumerate(_LEGS[spans.operation]):
-            lasted = self.path_ns(edges[:, place], edges[:, place + 1])
-            delays = float(np.average(lasted, weights=weights)) / delay_ns
-            if delays >= SEEN_MIN:
-                found.append(Leg(name, delays, meaning))
-        return tuple(found)
+        waited = _between(self._propagation, edges)
+        return np.minimum(waited, self._most_ns(commands, spans)) + _between(self._acks, edges)
+
+    def _most_ns(self, commands: Commands, spans: Spans) -> Array:
+        """The most that the path's delay explains of these intervals, apart from waits for ACKs."""
+        first, last = np.full(len(spans.first), self._to_target_ns), np.full(len(spans.first), self._to_initiator_ns)
+        # a command that was issued later may wait while data of an earlier one comes
+        later_ns = first * 0 + (spans.together - 1) * self._path_ns
+        if spans.operation == "read":
+            return np.column_stack([first, later_ns, first + last, last])
+        r2ts = np.concatenate([[0], np.cumsum(commands.table.raw("r2t_count"), dtype=np.int64)])
+        rounds = r2ts[spans.last] - r2ts[spans.first]
+        return np.column_stack([first, rounds * self._path_ns + later_ns, first, last])
+
+    @staticmethod
+    def legs(operation: str, path_ns: Array, weights: Array, delay_ns: float) -> tuple[Leg, ...]:
+        """What k is made of: the path's part of each interval of the cycle, in one-way delays."""
+        delays = np.average(path_ns, axis=0, weights=weights) / delay_ns
+        return tuple(
+            Leg(name, float(count), meaning)
+            for (name, meaning), count in zip(_LEGS[operation], delays, strict=True)
+            if count >= SEEN_MIN
+        )
+
+
+def _between(stretches: tuple[Array, Array], edges: Array) -> Array:
+    """Time of these stretches between each two of the edges in a row."""
+    until = np.column_stack([covered_until(*stretches, instants) for instants in edges.T])
+    return np.diff(until, axis=1)
 
 
 def _instants(commands: Commands, spans: Spans) -> Array:

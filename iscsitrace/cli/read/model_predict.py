@@ -150,8 +150,9 @@ def command(
 
     Every option takes several values separated by commas; each combination is a row. With --fit the options replace
     single values of its setting: the gain is relative to that setting, and low and high are the bounds of a 95 %
-    confidence interval. The x axis of a chart is the first option with several values; each combination of the others
-    is a line.
+    confidence interval for the throughput of one more run. It is wider outside of the fitted delays, I/O sizes and
+    queue depths, by what the fit cannot show there. The x axis of a chart is the first option with several values;
+    each combination of the others is a line.
     """
     from iscsitrace.analysis.model.what_if import ask
     from iscsitrace.outputs import model_predict

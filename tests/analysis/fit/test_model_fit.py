@@ -126,12 +126,18 @@ def test_exact_points_give_the_true_parameters(k: float, s_ms: float, c_mb: floa
 
 
 def test_intervals_contain_the_truth_at_their_confidence_level() -> None:
+    """Cycles scatter by 2 % of the period, runs by a tenth of the hosts' 2 ms."""
     drawn = np.random.default_rng(17)
-    delays, runs = (1, 2, 4, 8, 16), 100
+    delays, runs = (1, 2, 4, 8, 16), 200
     covered = np.zeros(3)
+
+    def off(delay: float, size: int) -> float:
+        hosts = 0.1 * 2 / (4 * delay + 2 + size / C * 1e3)
+        return float(drawn.normal(0, 0.02) + drawn.normal(0, hosts))
+
     for _ in range(runs):
         made = [
-            point(delay, block_bytes=size, error=float(drawn.normal(0, 0.02)), spread=0.02, s_ms=2)
+            point(delay, block_bytes=size, error=off(delay, size), spread=0.02, s_ms=2)
             for delay in delays
             for size in (64 * KIB, 512 * KIB)
         ]
@@ -139,7 +145,7 @@ def test_intervals_contain_the_truth_at_their_confidence_level() -> None:
         assert found.c_bytes_per_s
         pairs = ((found.k, 4), (found.s_ns, 2 * MS), (found.c_bytes_per_s, C))
         covered += [estimate.low <= truth <= estimate.high for estimate, truth in pairs]
-    assert all(0.89 <= share < 1 for share in covered / runs), covered / runs
+    assert all(0.9 <= share < 1 for share in covered / runs), covered / runs
 
 
 def test_intervals_contain_the_truth_if_points_scatter_more_than_their_cycles() -> None:

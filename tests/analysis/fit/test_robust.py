@@ -11,7 +11,9 @@ import pytest
 from iscsitrace.analysis.fit import robust
 from iscsitrace.analysis.fit.robust import Line
 
-NORMAL, HUBER = 1.959964, 1.345
+HUBER = 1.345
+T = {2: 4.30265, 3: 3.18245, 4: 2.77645, 6: 2.44691}
+"""Quantiles of Student's t at 97.5 %, from tables."""
 
 
 # --- quantiles
@@ -82,24 +84,42 @@ def mean_of(*measured: float, error: float = 1.0) -> Line:
 def test_intervals_of_a_line_follow_from_the_stated_errors() -> None:
     for measured in ((7.0, 7.0, 7.0, 7.0), (6.0, 8.0, 6.0, 8.0)):
         found = mean_of(*measured, error=2.0)
-        assert (found.values.tolist(), found.half_widths.tolist()) == ([pytest.approx(7)], [pytest.approx(NORMAL)])
+        # the stated errors have three degrees of freedom more
+        assert (found.values[0], found.half_widths[0]) == (pytest.approx(7), pytest.approx(T[6], rel=1e-3))
     # one value for one coefficient
     alone = mean_of(7.0, error=2.0)
-    assert (alone.values.tolist(), alone.half_widths.tolist()) == ([pytest.approx(7)], [pytest.approx(2 * NORMAL)])
+    assert (alone.values[0], alone.half_widths[0]) == (pytest.approx(7), pytest.approx(2 * T[3], rel=2e-3))
 
 
 def test_larger_residuals_widen_the_intervals() -> None:
-    """Residuals of 1.5 errors are 1.73 times as large as stated, of 2.2 errors 2.5 times: these are not trusted."""
+    """Of four values with an error of 1, residuals of 1.5 count with the error as a fifth; of 2.2 they count alone."""
     found = mean_of(0, 0, 3, 3)
-    assert found.half_widths[0] == pytest.approx(NORMAL * sqrt(4 * 1.5**2 / 3) / 2)
+    assert found.half_widths[0] == pytest.approx(T[4] * sqrt((1 + 4 * 1.5**2) / 4) / 2, rel=1e-3)
     found = mean_of(0, 0, 4.4, 4.4)
-    assert found.half_widths[0] == pytest.approx(robust.student_975(3) * sqrt(4 * 2.2**2 / 3) / 2)
+    assert found.half_widths[0] == pytest.approx(T[3] * sqrt(4 * 2.2**2 / 3) / 2, rel=2e-3)
     # of two values there is one degree of freedom
     found = mean_of(0, 2.2)
-    assert found.half_widths[0] == pytest.approx(NORMAL * sqrt(2 * 1.1**2) / sqrt(2))
-    # twice as large is still trusted
-    found = mean_of(0, 0, sqrt(12), sqrt(12))
-    assert found.half_widths[0] == pytest.approx(NORMAL * 2 / 2, rel=1e-6)
+    assert found.half_widths[0] == pytest.approx(T[2] * sqrt((1 + 2 * 1.1**2) / 2) / sqrt(2), rel=1e-3)
+    # up to twice as large the stated error counts
+    found = mean_of(0, 0, 3.46, 3.46)
+    assert found.half_widths[0] == pytest.approx(T[4] * sqrt((1 + 4 * 1.73**2) / 4) / 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.5, 2.0, 3.0, 6.0])
+@pytest.mark.parametrize("freedom", [3, 5, 8])
+def test_intervals_hold_where_the_stated_errors_are_too_small(freedom: int, ratio: float) -> None:
+    """Of 4000 values with a true error of so many stated ones, nine tenths are within the interval."""
+    drawn = np.random.default_rng(round(10 * ratio) + freedom)
+    squares, values = ratio**2 * drawn.chisquare(freedom, 4_000), ratio * drawn.standard_normal(4_000)
+    inside = [abs(value) <= robust.widening(square, freedom) for value, square in zip(values, squares, strict=True)]
+    assert 0.9 <= np.mean(inside) < 1
+
+
+def test_with_one_residual_intervals_hold_up_to_twice_the_stated_errors() -> None:
+    drawn = np.random.default_rng(2)
+    squares, values = 4 * drawn.chisquare(1, 4_000), 2 * drawn.standard_normal(4_000)
+    inside = [abs(value) <= robust.widening(square, 1) for value, square in zip(values, squares, strict=True)]
+    assert 0.93 <= np.mean(inside) < 1
 
 
 def test_an_outlier_of_a_line_pulls_like_1_345_errors() -> None:
@@ -122,7 +142,8 @@ def test_errors_weigh_the_points_of_a_line() -> None:
     """5 with an error of 1 and 4 with an error of 2: the weights are 4 to 1, and 1 / (1 + 1/4) is the variance."""
     found = robust.solve(np.ones((2, 1)), np.array([5.0, 4.0]), np.array([1.0, 2.0]))
     assert found.values[0] == pytest.approx((4 * 5 + 4) / 5)
-    assert found.half_widths[0] == pytest.approx(NORMAL * sqrt(4 / 5))
+    # their residuals are 0.2 errors and 0.4
+    assert found.half_widths[0] == pytest.approx(T[2] * sqrt((1 + 0.2**2 + 0.4**2) / 2) * sqrt(4 / 5), rel=1e-3)
 
 
 def line_of(design: list[list[float]], measured: list[float]) -> list[float]:

@@ -90,7 +90,7 @@ def test_an_outlier_hardly_moves_the_mean() -> None:
     ("reason", "parts", "columns"),
     [
         ("lossy", (*READ, ("loss_recovery", MS)), {}),
-        ("lossy", READ, {"has_retransmission": True}),
+        ("lossy", (*READ, ("congestion_window", 9 * MS)), {"has_retransmission": True}),
         ("incomplete", READ, {"is_complete": False}),
         ("incomplete", READ, {"has_capture_gap": True}),
         ("incomplete", READ, {"is_aborted": True}),
@@ -106,6 +106,14 @@ def test_unsteady_cycles_are_left_out_with_their_reason(reason: str, parts: Any,
     assert point.cycle_count == 19
     assert point.period_ns == 20 * MS
     assert reason in REASONS
+
+
+def test_a_retransmission_that_nothing_waits_for_leaves_no_cycle_out() -> None:
+    story = Story().tasks(10, *READ).tasks(3, *READ, has_retransmission=True).tasks(10, *READ)
+    assert fitted(story).left_out == {"no_period": 1}
+    # the window that it reduced may hold up later commands
+    story.task(*READ, has_retransmission=True).tasks(2, *READ, ("congestion_window", 9 * MS)).tasks(10, *READ)
+    assert fitted(story).left_out == {"lossy": 2, "no_period": 1}
 
 
 def test_growing_windows_are_slow_start_or_after_a_loss_lossy() -> None:
@@ -180,8 +188,14 @@ def test_the_queue_depth_at_a_tap_beside_the_target() -> None:
         (Story(), "no reads or writes of data"),
         (Story(rtt_to_target_ns=None).tasks(9, *READ), "RTT unknown: no RTT to the target was measured"),
         (Story(rtt_to_target_ns=0).tasks(9, *READ), "RTT unknown: the measured RTT is 0"),
-        (Story().tasks(2, *READ), "2 reads, too few of them steady (1 no_period)"),
-        (Story().tasks(3, *READ, is_complete=False), "too few of them steady (1 no_period, 2 incomplete)"),
+        (
+            Story().tasks(2, *READ),
+            "2 reads, too few of them steady: a fit needs 2 of one I/O size (1 no_period: no command followed)",
+        ),
+        (
+            Story().tasks(3, *READ, is_complete=False),
+            "(1 no_period: no command followed; 2 incomplete: part of it is missing from the capture,",
+        ),
     ],
 )
 def test_missing_points_are_reported(story: Story, why: str) -> None:

@@ -50,7 +50,8 @@ def test_two_cycles_make_a_point_and_one_does_not() -> None:
     assert point_of(Story().tasks(3, *READ)).cycle_count == 2
     found = survey(Story().tasks(2, *READ).add("senders", **SENDER).source(), "a")
     assert not found.points
-    assert [str(each) for each in found.missing] == ["a, session 0: 2 reads, too few of them steady (1 no_period)"]
+    why = "2 reads, too few of them steady: a fit needs 2 of one I/O size (1 no_period: no command followed)"
+    assert [str(each) for each in found.missing] == [f"a, session 0: {why}"]
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(16, {8 * KIB, BLOCK}), (15, {BLOCK})])
@@ -217,6 +218,61 @@ def test_delays_that_are_a_quarter_off_come_from_the_packets(k_ms: float, k: int
     assert point.seen.k
     assert point.seen.k.value == pytest.approx(k_ms / 8)
     assert fit([point]).k_of_legs == k
+
+
+PAUSED_WRITE = (
+    *(("propagation", 1_200_000), ("transfer", 100_000)),
+    *(("propagation", 1_400_000), ("transfer", 100_000)),
+    *(("propagation", 3 * MS), ("initiator_service", MS), ("transfer", 200_000)),
+    *(("propagation", 3 * MS), ("initiator_think", MS)),
+)
+"""A write at an RTT of 3 ms; its host pauses for 1.2 and 1.4 ms in the unsolicited data. The path is 4 delays."""
+
+
+def paused_writes(pauses: int = 0) -> Story:
+    """Nine of these writes; with more pauses in the data that the R2T asked for."""
+    story = Story(rtt_to_target_ns=3 * MS)
+    pause = (("propagation", MS), ("transfer", 100_000)) * pauses
+    for _ in range(9):
+        start = story.now
+        late = start + pauses * 1_100_000
+        instants = {"command_last_ns": start + 2_800_000, "r2t_first_ns": start + 5_800_000, "r2t_count": 1}
+        data = {"data_first_ns": start + 6_800_000, "data_last_ns": late + 7_000_000, "status_ns": late + 10 * MS}
+        story.task(*PAUSED_WRITE[:7], *pause, *PAUSED_WRITE[7:], operation="write", **instants, **data)
+    return story
+
+
+def test_pauses_of_a_host_that_are_shorter_than_the_rtt_are_no_delays_of_the_path() -> None:
+    sender = SENDER | {"to_target": True}
+    seen = point_of(paused_writes(), sender).seen
+    assert seen.k
+    assert seen.k.value == pytest.approx(4)
+    assert [(leg.name, round(leg.delays, 9)) for leg in seen.legs] == [("command to R2T", 2), ("data to status", 2)]
+    # both pauses, the wait before the solicited data and the think time are the host's
+    assert seen.service_ns
+    assert seen.service_ns.value == pytest.approx((1.2 + 1.4 + 1 + 1) * MS)
+
+
+def test_an_r2t_explains_one_rtt_of_the_waits_for_its_data() -> None:
+    """Waits of four and of five milliseconds for the data of one R2T, at an RTT of 3: one of them is the path's."""
+    for pauses in (4, 5):
+        seen = point_of(paused_writes(pauses), SENDER | {"to_target": True}).seen
+        assert seen.k
+        assert seen.k.value == pytest.approx(4 + 2)
+
+
+def test_a_pause_within_the_data_of_a_read_is_no_delay_of_the_path() -> None:
+    """The target sends its data in two parts, 5 ms apart."""
+    story = Story()
+    for _ in range(9):
+        start = story.now
+        data = {"data_first_ns": start + 16 * MS, "data_last_ns": start + 23 * MS}
+        story.task(READ[0], ("transfer", MS), ("propagation", 5 * MS), ("transfer", MS), **data)
+    seen = point_of(story).seen
+    assert seen.k
+    assert seen.k.value == pytest.approx(2)
+    assert seen.service_ns
+    assert seen.service_ns.value == pytest.approx(5 * MS)
 
 
 def test_an_estimate_has_the_standard_error_of_its_mean() -> None:

@@ -11,8 +11,9 @@ import pytest
 from iscsitrace.analysis.fit.fitted import Fitted
 from iscsitrace.analysis.model.cycle import Cycle
 from iscsitrace.analysis.model.estimate import Estimate
-from iscsitrace.analysis.model.prediction import _name, changed, predict, predict_with
-from iscsitrace.analysis.model.setting import Setting, Solicitation
+from iscsitrace.analysis.model.prediction import _name, changed, predict
+from iscsitrace.analysis.model.setting import Prediction, Setting, Solicitation
+from iscsitrace.analysis.model.uncertainty import predict_with
 from iscsitrace.analysis.model.what_if import LINE_RATE, SOCKET_RATE, ask, with_values
 from iscsitrace.errors import InputInvalid
 
@@ -124,16 +125,24 @@ def test_the_delays_of_a_mirror_are_those_of_writes_and_not_negative() -> None:
 def fit(**values: Any) -> Fitted:
     exact = Estimate.exact
     setting = replace(READ, service_ns=MS)
-    found = Fitted(exact(2.0), exact(setting.delay_ns), exact(MS), exact(65_536_000), 2.0, setting, ())
+    found = Fitted(exact(2.0), exact(setting.delay_ns), exact(MS), exact(65_536_000), 2.0, setting)
     return replace(found, **values)
 
 
-def test_the_scatter_of_one_point_is_its_residual() -> None:
-    found, low, high = predict_with(fit().setting, fit(residuals=(0.03,)))
-    throughput = found.throughput_bytes_per_s
-    assert (low, high) == pytest.approx((0.94 * throughput, 1.06 * throughput))
+def answer(found: Fitted) -> tuple[Prediction, float, float]:
+    """The prediction for its own setting, and the ends of its interval."""
+    interval = predict_with(found.setting, found)
+    return interval.prediction, interval.low_bytes_per_s, interval.high_bytes_per_s
+
+
+def test_scatter_is_a_share_of_the_period() -> None:
+    """64 KiB in 10 ms: by a factor up and down, and not shorter than their millisecond on the line."""
+    found, low, high = answer(fit(scatter=0.5))
+    assert found.throughput_bytes_per_s == pytest.approx(65_536 / 0.010)
+    assert (low, high) == pytest.approx((65_536 / 0.015, 65_536 / 0.010 * 1.5))
+    assert answer(fit(scatter=20.0))[1:] == pytest.approx((65_536 / 0.210, 65_536 / 0.001))
     # no throughput is less than nothing
-    assert predict_with(fit().setting, fit(residuals=(0.6,)))[1] == 0
+    assert answer(fit(scatter=1.0, k=Estimate(2.0, 2.0, 50.0, "fit")))[1] == 0
 
 
 def test_ends_of_an_interval_below_zero_are_zero_and_no_line_has_no_rate() -> None:
@@ -146,13 +155,13 @@ def test_ends_of_an_interval_below_zero_are_zero_and_no_line_has_no_rate() -> No
         ({"c_bytes_per_s": Estimate(65_536_000, 0.0, 65_536_000, "fit")}, 10),
         ({"c_bytes_per_s": None}, 10),
     ):
-        found, low, high = predict_with(fit().setting, fit(**values))
+        found, low, high = answer(fit(**values))
         assert found.throughput_bytes_per_s == pytest.approx(65_536 / 0.010)
         assert (low, high) == (found.throughput_bytes_per_s, pytest.approx(65_536 / (fastest_ms / 1e3)))
 
 
 def test_a_fit_without_legs_leaves_the_delays_as_they_are() -> None:
-    found, low, high = predict_with(fit().setting, fit(k_of_legs=0.0, k=Estimate(2.0, 1.0, 3.0, "fit")))
+    found, low, high = answer(fit(k_of_legs=0.0, k=Estimate(2.0, 1.0, 3.0, "fit")))
     assert low == high == found.throughput_bytes_per_s == pytest.approx(65_536 / 0.010)
 
 
