@@ -1,12 +1,13 @@
 //! What a breakdown covers: one connection, or all connections of a session; its events in time order.
 
+use iscsitrace_wire::cdb::{Operation, Purpose};
 use rustc_hash::FxHashMap;
 
 use super::change::{Change, Event};
 use super::sweep::Sweep;
 use super::waiting::Allowance;
 use crate::dynamics::timeline::Timeline;
-use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds};
+use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds, in_flight};
 
 /// A part of the time, instead of the whole from first command to last status.
 #[derive(Debug)]
@@ -33,6 +34,19 @@ pub(super) fn rounds_by_cycle(rounds: &Rounds) -> Vec<u32> {
     let mut order: Vec<u32> = (0..rounds.cycle.len() as u32).collect();
     order.sort_by_key(|&round| rounds.cycle[round as usize]);
     order
+}
+
+/// What a command in flight counts as: one that was cut off before its operation is taken for a read or write, and so is
+/// an unknown operation that transfers data.
+fn kind(cycles: &Cycles, row: usize) -> u8 {
+    let operation = Operation::ALL.get(usize::from(cycles.operation[row]));
+    let has_data = (cycles.is_read[row] || cycles.is_write[row]) && cycles.bytes[row] != 0;
+    match operation.map_or(Purpose::Data, |operation| operation.purpose()) {
+        Purpose::Data => in_flight::DATA,
+        Purpose::Flush => in_flight::FLUSH,
+        Purpose::Unknown if has_data => in_flight::DATA,
+        Purpose::Control | Purpose::Unknown => in_flight::OTHER,
+    }
 }
 
 impl<'a> Scope<'a> {
@@ -77,7 +91,7 @@ impl<'a> Scope<'a> {
         let mut sweep = Sweep::new(start_ns, row, &self.cycles);
         for event in events {
             sweep.advance(event.time_ns.clamp(start_ns, end_ns), event.frame, &mut emit);
-            sweep.change(event.change, allowance);
+            sweep.change(event.change, |place| kind(cycles, self.cycles[place as usize] as usize), allowance);
         }
         sweep.advance(end_ns, NULL_U64, &mut emit);
         sweep.finish(&mut emit);

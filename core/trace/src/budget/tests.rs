@@ -1,12 +1,13 @@
 //! Small cases with a breakdown computed by hand, and random ones compared with a model that looks at every nanosecond.
 
+use iscsitrace_wire::cdb::Operation;
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::{Between, fill, fill_between};
 use crate::dynamics::timeline::{Limited, Timeline};
 use crate::tables::{
-    Budget, BudgetRow, CycleRow, NULL_NS, NULL_U32, NULL_U64, Round, Session, Tables, budget_part as part,
+    Budget, BudgetRow, CycleRow, NULL_NS, NULL_U32, NULL_U64, Round, Session, Tables, budget_part as part, in_flight,
 };
 
 const RTT_TO_TARGET_NS: i64 = 160;
@@ -191,6 +192,66 @@ fn a_transfer_belongs_to_a_cycle_only_if_one_command_is_in_flight() {
     );
 }
 
+#[test]
+fn a_span_has_the_strongest_kind_of_command_in_flight() {
+    let of = |operation: Operation, start_ns, status_ns| CycleRow {
+        operation: operation as u8,
+        is_read: false,
+        ..read(start_ns, status_ns)
+    };
+    let mut tables = tables(&[
+        of(Operation::Inquiry, 0, 100),
+        of(Operation::SynchronizeCache, 50, 300),
+        of(Operation::Unmap, 200, 250),
+        // no command from 300 to 400, then one that was cut off before its operation
+        read(400, 450),
+        of(Operation::Other, 450, 500),
+        CycleRow { is_read: true, bytes: 512, ..of(Operation::Other, 500, 600) },
+    ]);
+    fill(&mut tables, &[timeline(0)], &[]);
+    let budget = &tables.budget;
+    let mut seen: Vec<(i64, u8)> = Vec::new();
+    for (&first_ns, &kind) in budget.time_first_ns.iter().zip(&budget.in_flight) {
+        if seen.last().is_none_or(|last| last.1 != kind) {
+            seen.push((first_ns, kind));
+        }
+    }
+    assert_eq!(
+        seen,
+        [
+            (0, in_flight::OTHER),
+            (50, in_flight::FLUSH),
+            (200, in_flight::DATA),
+            (250, in_flight::FLUSH),
+            // the status of the flush has reached the initiator
+            (302, in_flight::NONE),
+            (400, in_flight::DATA),
+            (450, in_flight::OTHER),
+            (500, in_flight::DATA),
+        ]
+    );
+}
+
+#[test]
+fn a_read_is_in_flight_until_its_status_and_queued_data_have_reached_the_initiator() {
+    // at a tap beside the target, commands are answered at once; the line behind the tap takes from 0 to 100
+    let mut tables = tables(&[read(0, 0), read(200, 200), read(500, 500)]);
+    let line_busy = [Vec::new(), vec![(0, 100), (450, 500)]];
+    let beside = Timeline { line_busy, rtt_to_initiator_ns: Some(160), ..timeline(0) };
+    fill(&mut tables, &[beside], &[]);
+    let seen: Vec<_> =
+        rows(&tables).into_iter().zip(&tables.budget.in_flight).map(|(row, &kind)| (row.0, row.2, kind)).collect();
+    assert_eq!(
+        seen,
+        [
+            (0, part::TRANSFER, in_flight::DATA),
+            (100, part::PROPAGATION, in_flight::DATA),
+            (360, part::INITIATOR_THINK, in_flight::NONE),
+            (450, part::TRANSFER, in_flight::NONE),
+        ]
+    );
+}
+
 prop_compose! {
     fn interval(span: i64)(a in 0..span, b in 0..span) -> (i64, i64) { (a.min(b), a.max(b)) }
 }
@@ -325,7 +386,8 @@ fn a_row_has_its_session_connection_and_command() {
         (NULL_U32, 160, 400, part::TARGET_SERVICE, 0, 15),
         (NULL_U32, 400, 500, part::TARGET_SERVICE, 1, 16),
     ] {
-        expected.push(BudgetRow { session: 1, connection, time_first_ns, time_last_ns, part, cycle, frame });
+        let in_flight = in_flight::DATA;
+        expected.push(BudgetRow { session: 1, connection, time_first_ns, time_last_ns, part, cycle, in_flight, frame });
     }
     assert_eq!(whole(&tables.budget), whole(&expected));
 }
