@@ -39,6 +39,10 @@ class Story:
         """Time without a command in flight."""
         return self._stretches(None, ((part, length_ns),), "none")
 
+    def answered(self, length_ns: int) -> Story:
+        """Time in which a status of a read is on its way to the initiator."""
+        return self._stretches(None, (("propagation", length_ns),), "data")
+
     def _stretches(self, cycle: int | None, parts: Sequence[tuple[str, int]], in_flight: str) -> Story:
         for part, length_ns in parts:
             self.frame += 1
@@ -98,7 +102,7 @@ class Story:
             began = start + number * slot_ns
             times = {"command_first_ns": began, "command_last_ns": began, "status_ns": began + depth * slot_ns}
             self.task(*parts, **times | {"queue_depth": min(number + 1, depth)} | columns)
-        return self.pause((depth - 1) * slot_ns, "propagation")
+        return self.answered((depth - 1) * slot_ns)
 
     def add(self, of: str, **columns: Any) -> Story:
         """Adds a row of another table."""

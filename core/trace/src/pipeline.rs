@@ -244,11 +244,11 @@ impl Pipeline {
         let Context { mut tables, counters, mut sessions, cycle_ends_ns, timelines, ended: _ } = self.context;
         queue::fill(&mut tables.cycles, &cycle_ends_ns, &mut sessions);
         tables.sessions = sessions.rows;
-        if tables.wanted.budget {
-            budget::fill(&mut tables, &timelines, &cycle_ends_ns);
-        }
         for row in self.rows {
             tables.connections.push(row);
+        }
+        if tables.wanted.budget {
+            budget::fill(&mut tables, &timelines, &cycle_ends_ns);
         }
         tables.counters = counter_rows(&counters);
         tables

@@ -61,10 +61,14 @@ impl<'a> Scope<'a> {
         rounds: &Rounds,
         rounds_by_cycle: &[u32],
         ends_ns: &[i64],
+        open_until: &FxHashMap<u32, i64>,
         between: Option<&Between<'_>>,
         mut emit: impl FnMut(BudgetRow),
     ) {
-        let span = between.map_or_else(|| self.span(cycles), |between| self.span_between(cycles, between));
+        let span = match between {
+            None => self.span(cycles, ends_ns, open_until),
+            Some(between) => self.span_between(cycles, between),
+        };
         let Some((start_ns, end_ns)) = span else { return };
         let mut emit = |mut row: BudgetRow| {
             if let Some(between) = between {
@@ -97,11 +101,20 @@ impl<'a> Scope<'a> {
         sweep.finish(&mut emit);
     }
 
-    /// From the first command to the last status.
-    fn span(&self, cycles: &Cycles) -> Option<(i64, i64)> {
+    /// From the first command to the last status, or to the end of a read or write that never got one.
+    fn span(&self, cycles: &Cycles, ends_ns: &[i64], open_until: &FxHashMap<u32, i64>) -> Option<(i64, i64)> {
         let start_ns = self.cycles.iter().map(|&cycle| cycles.command_first_ns[cycle as usize]).min()?;
+        let ended_ns = |row: usize| {
+            let status_ns = cycles.status_ns[row];
+            // a status that was sent and not seen ends no hang
+            if status_ns != NULL_NS || cycles.has_capture_gap[row] || kind(cycles, row) != in_flight::DATA {
+                return status_ns;
+            }
+            let ended_ns = ends_ns.get(row).copied().filter(|&ended_ns| ended_ns != NULL_NS).unwrap_or(i64::MAX);
+            open_until.get(&cycles.connection[row]).map_or(NULL_NS, |&last_ns| ended_ns.min(last_ns))
+        };
         // a null is the smallest instant of all
-        let end_ns = self.cycles.iter().map(|&cycle| cycles.status_ns[cycle as usize]).max()?;
+        let end_ns = self.cycles.iter().map(|&cycle| ended_ns(cycle as usize)).max()?;
         (end_ns > start_ns).then_some((start_ns, end_ns))
     }
 

@@ -7,7 +7,8 @@ use rustc_hash::FxHashMap;
 use super::{Between, fill, fill_between};
 use crate::dynamics::timeline::{Limited, Timeline};
 use crate::tables::{
-    Budget, BudgetRow, CycleRow, NULL_NS, NULL_U32, NULL_U64, Round, Session, Tables, budget_part as part, in_flight,
+    Budget, BudgetRow, Connection, CycleRow, NULL_NS, NULL_U32, NULL_U64, Round, Session, Tables, budget_part as part,
+    in_flight,
 };
 
 const RTT_TO_TARGET_NS: i64 = 160;
@@ -463,6 +464,36 @@ fn a_command_without_status_ends_where_it_was_given_up() {
         let alone = rows(&tables).iter().find(|row| row.2 == part::TRANSFER && row.3 == 0).map(|row| row.0);
         assert_eq!(alone, (alone_from_ns < 400).then_some(alone_from_ns));
     }
+}
+
+#[test]
+fn a_read_that_hangs_at_the_end_lasts_as_long_as_its_connection() {
+    let hung = |row: CycleRow, connection: Connection, ends_ns: &[i64]| {
+        let mut tables = tables(&[read(0, 200), row]);
+        tables.connections.push(Connection { time_last_ns: 9_000, ..connection });
+        fill(&mut tables, &[timeline(0)], ends_ns);
+        rows(&tables).last().map(|row| row.1)
+    };
+    let whole = || Connection { connection: 0, ..Connection::default() };
+    let open = read(300, NULL_NS);
+    assert_eq!(hung(open.clone(), whole(), &[200, i64::MAX]), Some(9_000));
+    // aborted, or its tag was used again
+    assert_eq!(hung(open.clone(), whole(), &[200, 5_000]), Some(5_000));
+    // its status may be missing from the capture
+    assert_eq!(hung(open.clone(), Connection { gap_bytes_to_initiator: 1, ..whole() }, &[200, i64::MAX]), Some(200));
+    assert_eq!(
+        hung(open.clone(), Connection { missing_pdu_count_to_initiator: 1, ..whole() }, &[200, i64::MAX]),
+        Some(200)
+    );
+    let lost = CycleRow { has_capture_gap: true, ..open.clone() };
+    assert_eq!(hung(lost, whole(), &[200, 5_000]), Some(200));
+    // a scan that hangs has nothing to do with reads and writes
+    let inquiry = CycleRow { operation: Operation::Inquiry as u8, ..open.clone() };
+    assert_eq!(hung(inquiry, whole(), &[200, i64::MAX]), Some(200));
+    let mut alone = tables(&[open]);
+    alone.connections.push(Connection { time_last_ns: 9_000, ..whole() });
+    fill(&mut alone, &[timeline(0)], &[i64::MAX]);
+    expect(&alone, &[(part::PROPAGATION, 160), (part::TARGET_SERVICE, 8_540)]);
 }
 
 #[test]
