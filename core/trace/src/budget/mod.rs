@@ -24,7 +24,7 @@ use rustc_hash::FxHashMap;
 use crate::tables::{Budget, Connections, NULL_U32, Tables};
 
 pub use scope::Between;
-use scope::Scope;
+use scope::{Ends, Scope};
 
 /// Until when a command without a status is known to be in flight: to the last packet of its connection. None where packets
 /// of the target are missing from the capture, because its status may be among them.
@@ -79,10 +79,10 @@ pub fn fill_between(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64]
         }
     }
     let rounds = scope::rounds_by_cycle(&tables.rounds);
-    let open_until = open_until(&tables.connections);
+    let ends = Ends { cycles_ns: ends_ns, open_until: open_until(&tables.connections) };
     let mut budget = Budget::default();
     for scope in &connections {
-        scope.budget(cycles, &tables.rounds, &rounds, ends_ns, &open_until, between, |row| {
+        scope.budget(cycles, &tables.rounds, &rounds, &ends, between, |row| {
             budget.push(row);
         });
     }
@@ -93,7 +93,7 @@ pub fn fill_between(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64]
             whole.session = scope.session;
         }
         whole.cycles.sort_unstable();
-        whole.budget(cycles, &tables.rounds, &rounds, ends_ns, &open_until, between, |mut row| {
+        whole.budget(cycles, &tables.rounds, &rounds, &ends, between, |mut row| {
             row.connection = NULL_U32;
             budget.push(row);
         });

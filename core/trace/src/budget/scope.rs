@@ -20,6 +20,15 @@ pub struct Between<'a> {
     pub begun: &'a FxHashMap<u32, u32>,
 }
 
+/// When commands end.
+#[derive(Debug)]
+pub(super) struct Ends<'a> {
+    /// The end of each cycle, with or without status.
+    pub(super) cycles_ns: &'a [i64],
+    /// Until when a command without a status is known to be in flight, by connection.
+    pub(super) open_until: FxHashMap<u32, i64>,
+}
+
 /// One connection, or several as one.
 #[derive(Debug)]
 pub(super) struct Scope<'a> {
@@ -60,13 +69,12 @@ impl<'a> Scope<'a> {
         cycles: &Cycles,
         rounds: &Rounds,
         rounds_by_cycle: &[u32],
-        ends_ns: &[i64],
-        open_until: &FxHashMap<u32, i64>,
+        ends: &Ends<'_>,
         between: Option<&Between<'_>>,
         mut emit: impl FnMut(BudgetRow),
     ) {
         let span = match between {
-            None => self.span(cycles, ends_ns, open_until),
+            None => self.span(cycles, ends),
             Some(between) => self.span_between(cycles, between),
         };
         let Some((start_ns, end_ns)) = span else { return };
@@ -79,7 +87,7 @@ impl<'a> Scope<'a> {
             }
         };
         let mut events = Vec::new();
-        self.commands(cycles, ends_ns, end_ns, &mut events);
+        self.commands(cycles, ends.cycles_ns, end_ns, &mut events);
         self.bursts(cycles, rounds, rounds_by_cycle, &mut events);
         self.lines(&mut events);
         // each kind is almost sorted already, so this is little more than a merge
@@ -102,7 +110,7 @@ impl<'a> Scope<'a> {
     }
 
     /// From the first command to the last status, or to the end of a read or write that never got one.
-    fn span(&self, cycles: &Cycles, ends_ns: &[i64], open_until: &FxHashMap<u32, i64>) -> Option<(i64, i64)> {
+    fn span(&self, cycles: &Cycles, ends: &Ends<'_>) -> Option<(i64, i64)> {
         let start_ns = self.cycles.iter().map(|&cycle| cycles.command_first_ns[cycle as usize]).min()?;
         let ended_ns = |row: usize| {
             let status_ns = cycles.status_ns[row];
@@ -110,8 +118,8 @@ impl<'a> Scope<'a> {
             if status_ns != NULL_NS || cycles.has_capture_gap[row] || kind(cycles, row) != in_flight::DATA {
                 return status_ns;
             }
-            let ended_ns = ends_ns.get(row).copied().filter(|&ended_ns| ended_ns != NULL_NS).unwrap_or(i64::MAX);
-            open_until.get(&cycles.connection[row]).map_or(NULL_NS, |&last_ns| ended_ns.min(last_ns))
+            let ended_ns = ends.cycles_ns.get(row).copied().filter(|&ended_ns| ended_ns != NULL_NS).unwrap_or(i64::MAX);
+            ends.open_until.get(&cycles.connection[row]).map_or(NULL_NS, |&last_ns| ended_ns.min(last_ns))
         };
         // a null is the smallest instant of all
         let end_ns = self.cycles.iter().map(|&cycle| ended_ns(cycle as usize)).max()?;
