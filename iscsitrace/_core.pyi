@@ -52,6 +52,9 @@ class _ScsiCommand(TypedDict):
     name: str
     """T10's name with the length of the CDB, as ``READ(10)``."""
     kind: Literal["read", "write", "other"]
+    purpose: Literal["data", "flush", "other"]
+    """What it does for the user's data: reads, writes or erases it; makes it permanent; or inspects or sets up the
+    device."""
     """Whether it moves blocks to the initiator, or to the target, or does something else."""
     lba: tuple[int, int] | None
     """First byte and length in bytes of the LBA."""

@@ -199,13 +199,16 @@ _DIAGNOSIS = f"""
 `iscsitrace diagnose` reports four things for each session and connection.
 
 **Time breakdown.** Every nanosecond from the first command to the last status is attributed to one part
-([method.md](method.md), section 4). The **limiter** is the largest part other than `transfer`. The idle fraction is all
-time other than `transfer`.
+([method.md](method.md), section 4). Shares are of the **busy time**: the time with reads and writes in flight, and the
+think time between them where they follow one another steadily. The device scan and the time in which a program issues
+no I/O are not part of it. The **limiter** is `transfer` where it takes more than half of the busy time, else the
+largest other part. The idle fraction is all busy time other than `transfer`.
 
 **Headline.** What limits the session, the limiter's share of the time, and the finding that explains it. Of several
 findings that explain the same part, the headline uses the most specific one of similar share. The limiter is reported
 as unknown where the capture is too poor: where the time that cannot be attributed is the largest part, or where an RTT
-is missing.
+is missing. Notes name the busy time, where other time is not part of it, and the device scan. Where nothing was read or
+written, the headline says so.
 
 **Findings.** The problems listed below. Each finding has a severity (`info`: less than {_WARNING} of the busy time;
 `warning`: more; `error`: a failure; `data_loss`: missing from the capture), its share of the busy time, a few frames
@@ -225,9 +228,6 @@ A remedy that several findings share is printed once; the others refer to it ("A
 Where the sizes or times of the commands show which **system calls** the kernel split, block_size_small reports it, and
 `--json` has it as `system_call` of the session: its size, its pieces and its count. The pieces of one call are commands
 of the largest size and a rest, repeated; or sequential commands that are issued together and wait for each other.
-
-The **busy time** is the time from first command to last status without idle gaps between bursts of I/O: a quiet minute
-before the I/O does not hide a problem.
 """
 
 

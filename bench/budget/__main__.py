@@ -70,7 +70,7 @@ def _show(outcome: Outcome) -> None:
         f"{100 * outcome.idle:.2f}",
         f"{outcome.error_points:+.2f}{'' if abs(outcome.error_points) <= outcome.allowed_points else '!'}",
         " = ".join(outcome.right),
-        outcome.named + ("" if outcome.is_right else " !") + ("" if outcome.is_limiter_right else " *"),
+        outcome.named + ("" if outcome.is_right else " !") + ("" if outcome.is_wait_right else " *"),
         f"{100 * outcome.true_parts.get(outcome.named, 0):.1f}",
         f"{100 * outcome.parts.get(outcome.named, 0):.1f}",
     )
@@ -88,7 +88,7 @@ def _show_confusion(found: list[Outcome]) -> None:
         print(f"{right:22}" + "".join(f"{counted[right, named] or '':>20}" for named in names))
     wrong = sum(count for (right, named), count in counted.items() if right != named)
     print(f"{sum(counted.values())} at both taps, {wrong} wrong (!)")
-    below = sum(not outcome.is_limiter_right for outcome in found)
+    below = sum(not outcome.is_wait_right for outcome in found)
     print(f"largest part other than the line's: {below} wrong (*)")
 
 

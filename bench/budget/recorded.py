@@ -118,7 +118,7 @@ def _rows(recording: Recording) -> Iterator[dict[str, Any]]:
                 "kernel": kernel[side] if side else (float("nan"), float("nan")),
                 "full": max(end["window_full_ns"] for end in ends) / _MS_NS,
                 "receive_window": found.parts_ns["receive_window"] / _MS_NS if found else float("nan"),
-                "limiter": (found.limiter or "transfer") if found else "-",
+                "limiter": (found.limiter or "-") if found else "-",
                 "idle": 100 * found.idle_fraction if found and found.idle_fraction is not None else float("nan"),
                 "one_way": one_way_ms(recording.truth),
                 "delay": sum(rtts) / 2 / _MS_NS if all(rtt is not None for rtt in rtts) else float("nan"),

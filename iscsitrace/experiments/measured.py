@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import iscsitrace
 from iscsitrace.analysis.fit import regression as fit
 from iscsitrace.analysis.fit import steady
-from iscsitrace.analysis.measures import budget
+from iscsitrace.analysis.measures import budget, busy
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import course, streams
 from iscsitrace.experiments.points import WarmUp
@@ -173,7 +173,7 @@ def _captured(capture: Path, stretch: Stretch) -> dict[str, Any]:
 
 def _read(trace: Trace, capture: Path, stretch: Stretch) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    rows = budget.rows_of(trace.budget, session=_session_of(trace.cycles))
+    rows = busy.rows_of(budget.rows_of(trace.budget, session=_session_of(trace.cycles)))
     if len(rows):
         span = np.array([[stretch.start_ns], [stretch.end_ns]], dtype=np.int64)
         (parts_ns,) = budget.of_cycles(rows, *span)

@@ -57,15 +57,16 @@ def _breakdown(label: str, opinion: Opinion) -> Iterator[Section]:
     time = opinion.time
     if not time or not time.jobs_ns:
         return
-    gaps = f"without {cells.seconds(time.between_jobs_ns)} s of idle gaps between bursts of I/O"
+    words = {"idle": "no command in flight", "scan": "device scan", "flush": "SYNCHRONIZE CACHE"}
+    excluded = [f"{words[use]} {cells.seconds(amount)} s" for use, amount in time.uses_ns.items() if amount]
     rows = [
-        (BY_NAME[part].label, cells.milliseconds(amount), cells.percent(time.busy_shares[part]))
-        for part, amount in time.busy_parts_ns.items()
+        (BY_NAME[part].label, cells.milliseconds(amount), cells.percent(time.shares[part]))
+        for part, amount in time.parts_ns.items()
         if amount
     ]
     yield Section(
-        f"Time breakdown of {label}: {cells.seconds(time.jobs_ns)} s from first command to last status",
-        (gaps,) if time.between_jobs_ns else (),
+        f"Time breakdown of {label}: {cells.seconds(time.jobs_ns)} s of busy time",
+        (f"excluded: {', '.join(excluded)}",) if excluded else (),
         (table(("part", "ms", "%"), rows),),
     )
 
@@ -74,7 +75,7 @@ def _findings(label: str, findings: Sequence[Finding], remedies: Remedies) -> Se
     if not findings:
         return Section(f"No problem found in {label}")
     return Section(
-        f"Findings of {label}, shares of this time",
+        f"Findings of {label}, shares of the busy time",
         tuple(line for each in findings for line in _lines(each, label, remedies)),
     )
 

@@ -169,7 +169,10 @@ def _breakdown(a: Side, b: Side) -> Section:
         for part, (one, other) in costs.items()
     ]
     columns = ("part", "A %", "B %", "A ms/MB", "B ms/MB", "B - A ms/MB")
-    return Section("Time breakdown, without idle gaps between bursts of I/O", grids=(table(columns, rows),))
+    return Section(
+        f"Time breakdown: shares of the busy time, A {cells.seconds(a.jobs_ns)} s, B {cells.seconds(b.jobs_ns)} s",
+        grids=(table(columns, rows),),
+    )
 
 
 def _keys(a: Side, b: Side) -> Section:

@@ -64,17 +64,16 @@ def _chapter(
 def _parts(time: Budget | None) -> tuple[Part, ...]:
     if not time or not time.jobs_ns:
         return ()
-    limiter = "transfer" if time.is_line_bound else time.limiter
     return tuple(
         Part(
             name=BY_NAME[part].label,
             meaning=BY_NAME[part].meaning,
-            share=time.busy_shares[part],
+            share=time.shares[part],
             time=cells.milliseconds(amount),
             color=BY_NAME[part].color,
-            is_limiter=part == limiter,
+            is_limiter=part == time.limiter,
         )
-        for part, amount in time.busy_parts_ns.items()
+        for part, amount in time.parts_ns.items()
         if amount
     )
 
@@ -83,7 +82,7 @@ def _budget(label: str, parts: tuple[Part, ...]) -> Grid | None:
     if not parts:
         return None
     rows = tuple((part.name, part.meaning, part.time, cells.percent(part.share)) for part in parts)
-    return Grid(f"Time breakdown of {label}", ("part", "meaning", "ms", "%"), rows)
+    return Grid(f"Time breakdown of {label}", ("part", "meaning", "ms", "% of busy time"), rows)
 
 
 def _finding(finding: Finding, label: str, remedies: Remedies) -> FoundProblem:
@@ -107,9 +106,9 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opini
         found.append(
             Fact("Throughput", ", ".join(rates), f"line rate {wording.rate(line)}" if line else "while active")
         )
-    if opinion.time and opinion.time.jobs_ns:
-        idle = 1 - opinion.time.busy_shares["transfer"]
-        found.append(Fact("Idle", wording.percent(idle), "no data on the line"))
+    if opinion.time and opinion.idle_fraction is not None:
+        busy = f"of {wording.time(opinion.time.jobs_ns)} of busy time; no data on the line"
+        found.append(Fact("Idle", wording.percent(opinion.idle_fraction), busy))
     found += _path(connections)
     operations = cycles.words_by_code("operation")
     codes = [place for place, word in enumerate(operations) if word in ("read", "write")]

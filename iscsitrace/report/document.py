@@ -78,7 +78,7 @@ class Chapter:
     headline: str
     """What limits it, and the cause."""
     notes: str
-    """Another large part of the time, excluded idle gaps, and whether the commands are too few."""
+    """Another large part of the time, the time that is no busy time, and whether the commands are too few."""
     facts: tuple[Fact, ...]
     parts: tuple[Part, ...]
     findings: tuple[FoundProblem, ...]

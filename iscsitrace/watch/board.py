@@ -16,6 +16,7 @@ from iscsitrace.watch.choice import Choice, sorted_lines
 from iscsitrace.watch.columns import COLUMNS, clock, count, latency, milliseconds, rate, size
 from iscsitrace.watch.figures import CAUSES, Line
 from iscsitrace.watch.watcher import Report
+from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.cells import percent
 from iscsitrace.wording.parts import BY_NAME, Part
 
@@ -31,7 +32,7 @@ def style_of(part: Part) -> str:
 
 def bar(budget: Budget | None, width: int) -> Text:
     """The time breakdown as letters: the length of each part is its share, rounded."""
-    total_ns = budget.total_ns if budget else 0
+    total_ns = budget.jobs_ns if budget else 0
     if budget is None or not total_ns:
         return Text("no time breakdown".ljust(width)[:width], style=DIM)
     parts = [(part, budget.parts_ns[part]) for part in PARTS if budget.parts_ns[part]]
@@ -48,12 +49,12 @@ def bar(budget: Budget | None, width: int) -> Text:
 
 def legend(budget: Budget | None, width: int) -> list[Text]:
     """The parts by label, largest first, in lines of this width."""
-    if budget is None or not budget.total_ns:
+    if budget is None or not budget.jobs_ns:
         return []
-    parts = sorted(((part, ns) for part, ns in budget.parts_ns.items() if ns), key=lambda item: item[1], reverse=True)
+    parts = sorted(((part, each) for part, each in budget.shares.items() if each), key=lambda item: -item[1])
     lines = [Text()]
-    for part, ns in parts:
-        entry = f" {BY_NAME[part].label} {percent(ns / budget.total_ns)} %  "
+    for part, share in parts:
+        entry = f" {BY_NAME[part].label} {percent(share)} %  "
         if cell_len(lines[-1].plain) + 1 + len(entry) > width and lines[-1].plain:
             lines.append(Text())
         lines[-1].append(BY_NAME[part].letter, style=style_of(BY_NAME[part]))
@@ -174,6 +175,8 @@ def _detail(report: Report, line: Line, width: int) -> list[Text]:
     mean = line.load.queue_depth_mean
     head.append(f"  QD mean {'-' if mean is None else f'{mean:.1f}'}")
     lines = [head, bar(budget, width), *legend(budget, width)]
+    if budget and budget.jobs_ns:
+        lines.append(Text(f"of {wording.time(budget.jobs_ns)} of busy time", style=DIM))
     wire = Text()
     wire.append(f"RTT {milliseconds(line.rtt_smoothed_ns)} ms")
     least = [each.rtt_min_ns for each in line.transports.values() if each.rtt_min_ns is not None]

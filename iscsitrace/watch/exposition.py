@@ -98,7 +98,7 @@ def _of_sessions(lines: list[Line]) -> Iterator[Metric]:
     )
     yield gauges(
         "idle_fraction",
-        "share of the last interval without payload on the line",
+        "share of the busy time of the last interval without payload on the line",
         lambda line: line.budget.idle_fraction if line.budget else None,
     )
     yield gauges("rtt_seconds", "smoothed RTT", lambda line: _seconds(line.rtt_smoothed_ns))
@@ -107,7 +107,9 @@ def _of_sessions(lines: list[Line]) -> Iterator[Metric]:
         "iscsitrace_session_latency_seconds", "latency in the last interval", labels=(*_LABELS, "quantile")
     )
     budget = GaugeMetricFamily(
-        "iscsitrace_session_time_share", "time breakdown of the last interval", labels=(*_LABELS, "part")
+        "iscsitrace_session_time_share",
+        "time breakdown of the busy time of the last interval",
+        labels=(*_LABELS, "part"),
     )
     again = GaugeMetricFamily(
         "iscsitrace_session_retransmissions", "retransmissions in the last interval", labels=(*_LABELS, "cause")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import volumes
-from iscsitrace.analysis.measures.budget import PARTS, Budget
+from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.distribution import NO_VALUES, PERCENTILES, named
 from iscsitrace.analysis.measures.running.distribution import rank
 from iscsitrace.analysis.measures.volumes import NANOSECONDS
@@ -142,7 +142,10 @@ class Line:
             "open_task_count": self.open_task_count,
             "idle_fraction": budget.idle_fraction if budget else None,
             "limiter": budget.limiter if budget else None,
-            "budget": {part: budget.parts_ns[part] for part in PARTS} if budget else None,
+            "budget": budget.whole_ns if budget else None,
+            "jobs_ns": budget.jobs_ns if budget else None,
+            "busy_budget": budget.parts_ns if budget else None,
+            "shares": budget.shares if budget else None,
         }
         if self.kind == "session":
             return document | {"connections": list(self.connections)}

@@ -37,7 +37,11 @@ def lines_of(report: Report) -> list[str]:
 
 def _session(line: Line) -> str:
     budget, load = line.budget, line.load
-    idle = f", idle {percent(budget.idle_fraction)} %" if budget else ""
+    idle = (
+        f", idle {percent(budget.idle_fraction)} % of {wording.time(budget.jobs_ns)} busy"
+        if budget and budget.jobs_ns
+        else ""
+    )
     limiter = f" ({BY_NAME[budget.limiter].label})" if budget and budget.limiter else ""
     depth = "" if load.queue_depth_max is None else f", QD {load.queue_depth_max}"
     rtt = "" if line.rtt_smoothed_ns is None else f", RTT {milliseconds(line.rtt_smoothed_ns)} ms"

@@ -54,13 +54,13 @@ def test_the_headline_comes_first_then_the_breakdown_then_findings(diagnose: Dia
         "Session 0 is latency-bound: 78 % of the time is network RTT (16.0 ms). "
         "It issues one 128 KiB read at a time (queue depth 1)."
     )
-    assert lines[4] == "Time breakdown of session 0: 0.205000 s from first command to last status"
+    assert lines[4] == "Time breakdown of session 0: 0.205000 s of busy time"
     assert [line.split() for line in lines[5:8]] == [
         ["part", "ms", "%"],
         ["transfer", "45.000", "22"],
         ["network", "RTT", "160.000", "78"],
     ]
-    assert lines[9] == "Findings of session 0, shares of this time"
+    assert lines[9] == "Findings of session 0, shares of the busy time"
     assert lines[10] == "task_aborts (error): the initiator aborted commands: ABORT TASK (1)"
     assert lines[11] == f"    - {PROBLEMS['task_aborts'].advice[0].text}"
     assert lines[13] == "    frame.number in {11, 50}"
@@ -70,12 +70,13 @@ def test_the_headline_comes_first_then_the_breakdown_then_findings(diagnose: Dia
 
 def test_idle_gaps_are_reported(diagnose: Diagnose) -> None:
     story = sick()
-    for _ in range(3):
+    for _ in range(8):
         story.pause(MS).task(("transfer", MS))
     lines = diagnose(story.pause(1_000 * MS).task(("transfer", MS))).stdout.splitlines()
-    place = lines.index("Time breakdown of session 0: 0.212000 s from first command to last status")
-    assert lines[place + 1] == "without 1.000000 s of idle gaps between bursts of I/O"
-    assert ["initiator", "idle", "3.000", "1"] in [line.split() for line in lines]
+    # 205 ms of the sick session, eight pauses and nine commands more
+    place = lines.index("Time breakdown of session 0: 0.222000 s of busy time")
+    assert lines[place + 1] == "excluded: no command in flight 1.000000 s"
+    assert ["initiator", "idle", "8.000", "4"] in [line.split() for line in lines]
 
 
 def test_a_healthy_session_has_no_findings(diagnose: Diagnose) -> None:

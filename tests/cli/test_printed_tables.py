@@ -346,16 +346,16 @@ def test_diagnose(runs: Runs) -> None:
     blocks = shown.split("\nTime breakdown of ")[1:]
     assert len(blocks) == len(opinions)
     for (kind, row), block in zip(opinions, blocks, strict=True):
-        start = r"(\w+) (\d+): ([\d.]+) s from first command to last status"
+        start = r"(\w+) (\d+): ([\d.]+) s of busy time"
         name, number, jobs = amounts(block.partition("\n")[0], start)
         assert (name, int(number)) == (kind, row[kind])
         assert is_amount(jobs, row["jobs_ns"] * UNITS["ns"], "s")
-        parts = dict(row["budget"])
-        pause_ns = sum(parts.values()) - row["jobs_ns"]
-        parts["initiator_think"] -= pause_ns
-        assert (f"without {pause_ns / 1e9:.6f} s of idle gaps between bursts of I/O" in block) == (pause_ns > 0)
+        for use, words in (("idle", "no command in flight"), ("scan", "device scan"), ("flush", "SYNCHRONIZE CACHE")):
+            excluded_ns = row["excluded_ns"][use]
+            assert (f"{words} {excluded_ns / 1e9:.6f} s" in block) == (excluded_ns > 0)
         rows = [
-            {"part": part, "ns": ns * UNITS["ns"], "share": Decimal(ns) / row["jobs_ns"]} for part, ns in parts.items()
+            {"part": part, "ns": ns * UNITS["ns"], "share": Decimal(ns) / row["jobs_ns"]}
+            for part, ns in row["busy_budget"].items()
         ]
         check_table(block, BUDGET, [each for each in rows if each["ns"]])
         for found in row["findings"]:

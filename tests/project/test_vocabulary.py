@@ -49,6 +49,7 @@ def test_scsi_commands_are_those_of_t10() -> None:
         "operation": "read",
         "name": "READ(10)",
         "kind": "read",
+        "purpose": "data",
         "lba": (2, 4),
         "block_count": (7, 2),
     }
@@ -62,4 +63,5 @@ def test_scsi_commands_are_those_of_t10() -> None:
         "read_capacity",
         "service_action_in",
     )
-    assert rows[0x2E, None, 0]["kind"] == "other"
+    assert (rows[0x2E, None, 0]["kind"], rows[0x2E, None, 0]["purpose"]) == ("other", "data")
+    assert (rows[0x35, None, 0]["purpose"], rows[0x12, None, 0]["purpose"]) == ("flush", "other")

@@ -73,7 +73,9 @@ TWENTY = [read(number, number + 1) for number in range(20)]
 
 
 def budget(**parts_ns: int) -> Budget:
-    return Budget({**dict.fromkeys(PARTS, 0), **parts_ns}, parts_ns.get("initiator_think", 0))
+    """A breakdown whose think time is no busy time."""
+    idle_ns = parts_ns.pop("initiator_think", 0)
+    return Budget(dict.fromkeys(PARTS, 0) | parts_ns, {"initiator_think": idle_ns}, {"idle": idle_ns})
 
 
 @pytest.mark.parametrize(("count", "more"), [(2, ""), (3, " and 1 more"), (4, " and 2 more")])

@@ -70,7 +70,7 @@ def test_each_point_stands_beside_the_model() -> None:
         ("1,200 reads of 64 KiB, queue depth 8", "4.000", "6.554", "9.000", "10.000", "-10.0 %"),
     )  # fmt: skip
     assert grid.notes == (
-        "From 1,234 commands; 1,001 not used: 1000 an idle gap between bursts of I/O followed; 1 no command followed.",
+        "From 1,234 commands; 1,001 not used: 1000 a pause of the program followed; 1 no command followed.",
     )
     (row,) = fit(points=(point,), models_ns=(10.0 * MS,), residuals=(-0.1,)).as_dict()["residuals"]
     assert (row["queue_depth"], row["model_ns"], row["residual"]) == (8, 10.0 * MS, -0.1)

@@ -120,19 +120,19 @@ def test_the_time_of_a_session(mixed: tuple[Path, Tables]) -> None:
     checked = 0
     for row in document["sessions"]:
         head, lines = found[f"Time breakdown of session {row['session']}"]
-        parts = dict(row["budget"])
-        parts["initiator_think"] -= sum(parts.values()) - row["jobs_ns"]
+        parts = row["busy_budget"]
+        assert sum(parts.values()) == row["jobs_ns"] == sum(row["budget"].values()) - sum(row["excluded_ns"].values())
         columns = {
             "part": lambda part: label(part["part"]),
             "ms": "ns ms",
-            "%": lambda part: percentage(part["share"]),
+            "% of busy time": lambda part: percentage(part["share"]),
         }
         rows = [
             {"part": part, "ns": Decimal(ns) * UNITS["ns"], "share": ns / row["jobs_ns"]}
             for part, ns in parts.items()
             if ns
         ]
-        assert head == ("part", "meaning", "ms", "%")
+        assert head == ("part", "meaning", "ms", "% of busy time")
         check(tuple(columns), [(part, ms, share) for part, _, ms, share in lines], columns, rows)
         checked += 1
     assert checked == 2
@@ -152,7 +152,7 @@ def test_the_facts(mixed: tuple[Path, Tables]) -> None:
     (volume,) = [row for row in summary["volumes"] if row["session"] == lead["session"]]
     rates = f"{volume['read_bytes_per_s'] / 1e6:.1f} MB/s read, {volume['write_bytes_per_s'] / 1e6:.1f} MB/s written"
     assert facts["Throughput"].startswith(rates)
-    idle = 1 - lead["budget"]["transfer"] / lead["jobs_ns"]
+    idle = 1 - lead["busy_budget"]["transfer"] / lead["jobs_ns"]
     assert facts["Idle"].startswith(f"{100 * idle:.0f} %")
     # 2 ms to the target and 3 ms back
     assert facts["RTT"].startswith("5.0 ms")
@@ -493,10 +493,11 @@ def test_commands_without_status_have_no_rank_and_gaps_are_not_idle(odd: Path) -
     found = tables(shown)
     assert len(found["Slowest 12 of 12 commands"][1]) == 12
     assert "\n1 command has no status in the capture: latency unknown.\n" in shown
-    idle = 1 - lead["budget"]["transfer"] / lead["jobs_ns"]
+    idle = 1 - lead["busy_budget"]["transfer"] / lead["jobs_ns"]
     facts = dict(re.findall(r"^- ([\w -]+): (.+)$", shown, re.MULTILINE))
     assert facts["Idle"].startswith(f"{percentage(idle)} % (")
     # with the pause it would be more
-    assert percentage(idle) != percentage(lead["idle_fraction"])
+    whole = 1 - lead["budget"]["transfer"] / sum(lead["budget"].values())
+    assert percentage(idle) == percentage(lead["idle_fraction"]) != percentage(whole)
     parts = found[f"Time breakdown of session {lead['session']}"][1]
     assert sum(float(row[3].rstrip(" %")) for row in parts) == pytest.approx(100, abs=1.5)

@@ -37,12 +37,17 @@ class Story:
 
     def pause(self, length_ns: int, part: str = "initiator_think") -> Story:
         """Time without a command in flight."""
-        return self._stretches(None, ((part, length_ns),))
+        return self._stretches(None, ((part, length_ns),), "none")
 
-    def _stretches(self, cycle: int | None, parts: Sequence[tuple[str, int]]) -> Story:
+    def answered(self, length_ns: int) -> Story:
+        """Time in which a status of a read is on its way to the initiator."""
+        return self._stretches(None, (("propagation", length_ns),), "data")
+
+    def _stretches(self, cycle: int | None, parts: Sequence[tuple[str, int]], in_flight: str) -> Story:
         for part, length_ns in parts:
             self.frame += 1
             stretch = {"time_first_ns": self.now, "time_last_ns": self.now + length_ns, "part": part}
+            stretch |= {"in_flight": in_flight}
             for connection in (3, None):
                 own = {"session": 0, "connection": connection, "cycle": cycle, "frame": self.frame}
                 self.rows["budget"].append(stretch | own)
@@ -78,7 +83,7 @@ class Story:
             "is_status_in_data": True,
             "status": 0,
         }
-        self._stretches(number, parts)
+        self._stretches(number, parts, "data" if operation in ("read", "write") else "other")
         cycles.append(row | {"status_ns": self.now, "status_frame": self.frame} | columns)
         return self
 
@@ -97,7 +102,7 @@ class Story:
             began = start + number * slot_ns
             times = {"command_first_ns": began, "command_last_ns": began, "status_ns": began + depth * slot_ns}
             self.task(*parts, **times | {"queue_depth": min(number + 1, depth)} | columns)
-        return self.pause((depth - 1) * slot_ns, "propagation")
+        return self.answered((depth - 1) * slot_ns)
 
     def add(self, of: str, **columns: Any) -> Story:
         """Adds a row of another table."""

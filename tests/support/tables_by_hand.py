@@ -49,7 +49,13 @@ def stored(column: Column, value: Any) -> Any:
 
 
 def columns_of(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The columns of a table as returned by the core."""
+    """The columns of a table as returned by the core.
+
+    A stretch of the time breakdown has reads or writes in flight unless it is think time, or says otherwise.
+    """
+    if name == "budget":
+        in_flight = {True: "none", False: "data"}
+        rows = [{"in_flight": in_flight[row.get("part") == "initiator_think"]} | row for row in rows]
     known = {column.name for column in TABLES[name].columns}
     assert all(set(row) <= known for row in rows), [set(row) - known for row in rows]
     columns: dict[str, Any] = {}

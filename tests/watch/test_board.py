@@ -62,9 +62,9 @@ def test_a_line_of_a_session_has_what_is_known() -> None:
     ]  # fmt: skip
     full = session(0, load=replace(NO_LOAD, queue_depth_max=4), budget=budget(transfer=25, propagation=75))
     assert lines_of(report(full, dropped=2))[1:] == [
-        "  the capture dropped 2 packets so far", f"{start}, QD 4, idle 75 % (network RTT)",
+        "  the capture dropped 2 packets so far", f"{start}, QD 4, idle 75 % of 100 ns busy (network RTT)",
     ]  # fmt: skip
-    assert lines_of(report(session(0, budget=budget(transfer=25))))[1] == f"{start}, idle 0 %"
+    assert lines_of(report(session(0, budget=budget(transfer=25))))[1] == f"{start}, idle 0 % of 25 ns busy (transfer)"
 
 
 def test_the_maximum_stands_for_a_p99_of_too_few_commands() -> None:

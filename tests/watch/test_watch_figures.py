@@ -272,8 +272,8 @@ def expected_gauges(shown: list[dict[str, Any]]) -> Iterator[tuple[tuple[str, ..
             if row["latency_ns"][name] is not None:
                 quantile = f"quantile={percent / 100:g}"
                 yield ("iscsitrace_session_latency_seconds", quantile, *labels), row["latency_ns"][name] / 1e9
-        total_ns = sum((row["budget"] or {}).values())
-        for part, ns in (row["budget"] or {}).items():
+        total_ns = sum((row["busy_budget"] or {}).values())
+        for part, ns in (row["busy_budget"] or {}).items():
             yield ("iscsitrace_session_time_share", f"part={part}", *labels), ns / total_ns if total_ns else 0
         for cause in CAUSES if own else ():
             again = sum(each["retransmissions"][cause] for each in own)
@@ -334,8 +334,8 @@ def test_spurious_retransmissions_are_not_counted_twice(capture: Path, seen: See
 
 
 def shares(row: dict[str, Any]) -> dict[str, Decimal]:
-    total_ns = sum((row["budget"] or {}).values())
-    return {part: Decimal(ns) / total_ns for part, ns in (row["budget"] or {}).items() if ns}
+    total_ns = sum((row["busy_budget"] or {}).values())
+    return {part: Decimal(ns) / total_ns for part, ns in (row["busy_budget"] or {}).items() if ns}
 
 
 def is_shown(cell: str, value: float | None, unit: str) -> bool:

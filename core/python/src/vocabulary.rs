@@ -1,6 +1,6 @@
 //! The tables of core/wire for Python: SCSI commands and login keys as plain data.
 
-use iscsitrace_wire::cdb::{COMMANDS, Operation};
+use iscsitrace_wire::cdb::{COMMANDS, Operation, Purpose};
 use iscsitrace_wire::key::{KEYS, OperationalKey, Scope, Use, Value};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -18,6 +18,12 @@ fn scsi_commands(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
         row.set_item("name", command.name)?;
         let kind = if command.operation.moves_blocks() { command.operation.as_str() } else { "other" };
         row.set_item("kind", kind)?;
+        let purpose = match command.operation.purpose() {
+            Purpose::Data => "data",
+            Purpose::Flush => "flush",
+            Purpose::Control | Purpose::Unknown => "other",
+        };
+        row.set_item("purpose", purpose)?;
         row.set_item("lba", command.lba_field())?;
         row.set_item("block_count", command.block_count_field())?;
         rows.append(row)?;

@@ -253,11 +253,11 @@ impl Pipeline {
         settle(&mut tables.segments, &self.with_segments);
         queue::fill(&mut tables.cycles, &cycle_ends_ns, &mut sessions);
         tables.sessions = sessions.rows;
-        if tables.wanted.budget {
-            budget::fill(&mut tables, &timelines, &cycle_ends_ns);
-        }
         for row in self.rows {
             tables.connections.push(row);
+        }
+        if tables.wanted.budget {
+            budget::fill(&mut tables, &timelines, &cycle_ends_ns);
         }
         tables.counters = counter_rows(&counters);
         tables

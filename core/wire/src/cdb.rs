@@ -104,6 +104,19 @@ impl Command {
     }
 }
 
+/// What an operation does for the user's data on the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Reads, writes, verifies or erases it.
+    Data,
+    /// Makes earlier writes permanent.
+    Flush,
+    /// Inspects or sets up the device, as a scan does.
+    Control,
+    /// The operation is not in the table.
+    Unknown,
+}
+
 /// Makes `Operation` and `COMMANDS`.
 macro_rules! commands {
     (
@@ -129,6 +142,39 @@ macro_rules! commands {
             #[must_use]
             pub const fn moves_blocks(self) -> bool {
                 matches!(self, Operation::Read | Operation::Write)
+            }
+
+            /// What it does for the user's data.
+            #[must_use]
+            pub const fn purpose(self) -> Purpose {
+                match self {
+                    Operation::Read
+                    | Operation::Write
+                    | Operation::ReadReverse
+                    | Operation::WriteVerify
+                    | Operation::WriteAtomic
+                    | Operation::Verify
+                    | Operation::PreFetch
+                    | Operation::ReadLong
+                    | Operation::WriteLong
+                    | Operation::WriteSame
+                    | Operation::Unmap
+                    | Operation::CompareAndWrite
+                    | Operation::OrWrite
+                    | Operation::XdWriteRead
+                    | Operation::ExtendedCopy
+                    | Operation::PopulateToken
+                    | Operation::WriteUsingToken
+                    | Operation::ReadCd
+                    | Operation::RecoverBufferedData
+                    | Operation::FormatUnit
+                    | Operation::Erase
+                    | Operation::Blank
+                    | Operation::Sanitize => Purpose::Data,
+                    Operation::SynchronizeCache | Operation::WriteFilemarks => Purpose::Flush,
+                    Operation::Other => Purpose::Unknown,
+                    _ => Purpose::Control,
+                }
             }
         }
 
@@ -479,13 +525,37 @@ fn number(cdb: &[u8], first: usize, length: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CD, CHANGER, Operation, TAPE, decode};
+    use super::{CD, CHANGER, Operation, Purpose, TAPE, decode};
     use proptest::prelude::*;
 
     fn cdb(bytes: &[u8]) -> [u8; 16] {
         let mut cdb = [0; 16];
         cdb[..bytes.len()].copy_from_slice(bytes);
         cdb
+    }
+
+    #[test]
+    fn a_scan_reads_and_writes_nothing() {
+        for (code, purpose) in [
+            (0x28, Purpose::Data),
+            (0x8a, Purpose::Data),
+            (0x42, Purpose::Data),
+            (0x93, Purpose::Data),
+            (0x89, Purpose::Data),
+            (0x35, Purpose::Flush),
+            (0x91, Purpose::Flush),
+            // TEST UNIT READY, INQUIRY, MODE SENSE, READ CAPACITY, REPORT LUNS, PERSISTENT RESERVE IN
+            (0x00, Purpose::Control),
+            (0x12, Purpose::Control),
+            (0x1a, Purpose::Control),
+            (0x25, Purpose::Control),
+            (0xa0, Purpose::Control),
+            (0x5e, Purpose::Control),
+            (0x7f, Purpose::Unknown),
+            (0xc1, Purpose::Unknown),
+        ] {
+            assert_eq!(decode(&cdb(&[code]), None).operation.purpose(), purpose, "{code:#x}");
+        }
     }
 
     /// CDB, device type, operation, name, LBA, blocks.

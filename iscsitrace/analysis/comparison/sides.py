@@ -68,7 +68,7 @@ class Side:
     """Median of the commands in flight; at the initiator where the RTT is known."""
     connection_count: int
     parts_ns: Mapping[str, int]
-    """Time breakdown of these commands, without the idle gaps between bursts of I/O."""
+    """Time breakdown of the busy time of these commands."""
     jobs_ns: int
     path_ns: int | None
     line_bytes_per_s: int | None

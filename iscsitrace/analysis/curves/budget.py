@@ -1,4 +1,4 @@
-"""The time breakdown of a view: shares of its parts over time, and totals by session and connection."""
+"""The busy time of a view: shares of its parts over time, and totals by session and connection."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from iscsitrace.analysis.curves import steps
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View
+from iscsitrace.analysis.measures import busy
 from iscsitrace.analysis.measures.budget import PARTS, over_time, rows_of
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.table import Table
@@ -23,9 +24,9 @@ class BudgetCurves:
     view: View
     edges_ns: Array
     shares: Array
-    """Shares of the measured time of each bin, (parts, bins), from 0 to 1; 0 where nothing was measured."""
+    """Shares of the busy time of each bin, (parts, bins), from 0 to 1; 0 where there is none."""
     totals_ns: dict[str, Array]
-    """Time in each part in the view, by scope: sessions, then connections."""
+    """Busy time in each part in the view, by scope: sessions, then connections."""
     scope_count: int
     """Number of scopes, drawn or not."""
     added: str
@@ -33,10 +34,10 @@ class BudgetCurves:
 
 
 def prepare(budget: Table, cycles: Table, edges_ns: Array, view: View) -> BudgetCurves:
-    """The time breakdown of a view; InputInvalid where no time was measured."""
+    """The busy time of a view; InputInvalid where there is none: nothing was read or written."""
     lasted = lasted_ns(budget, cycles, edges_ns, view)
     if not lasted.any():
-        raise InputInvalid("nothing to draw: the view has no time breakdown")
+        raise InputInvalid("nothing to draw: the view has no busy time, because nothing was read or written")
     whole = lasted.sum(axis=0)
     ends = np.array([view.start_ns, view.end_ns])
     scopes = {name: over_time(rows, ends)[:, 0] for name, rows in _scopes(budget, view).items()}
@@ -52,7 +53,7 @@ def prepare(budget: Table, cycles: Table, edges_ns: Array, view: View) -> Budget
 
 
 def lasted_ns(budget: Table, cycles: Table, edges_ns: Array, view: View) -> Array:
-    """Time in each part in each step, (parts, steps): of the view's only connection, else of its sessions."""
+    """Busy time in each part in each step, (parts, steps): of the view's only connection, else of its sessions."""
     if len(view.connections) == 1:
         rows = rows_of(budget, connection=view.connection)
         return _spread(rows, cycles.select(cycles.raw("connection") == view.connection), edges_ns)
@@ -68,11 +69,11 @@ def lasted_ns(budget: Table, cycles: Table, edges_ns: Array, view: View) -> Arra
 
 def _spread(rows: Table, cycles: Table, edges_ns: Array) -> Array:
     boundaries = steps.of_cycles(cycles, rows, edges_ns)
-    return steps.spread(over_time(rows, boundaries), boundaries, edges_ns)
+    return steps.spread(over_time(busy.rows_of(rows), boundaries), boundaries, edges_ns)
 
 
 def idle_share(budget: Table, cycles: Table, edges_ns: Array, view: View) -> Array | None:
-    """Share of each step's measured time that is not transfer; NaN without measured time, None without a breakdown."""
+    """Share of each step's busy time that is not transfer; NaN without busy time, None without a breakdown."""
     lasted = lasted_ns(budget, cycles, edges_ns, view)
     if not lasted.any():
         return None
@@ -100,5 +101,7 @@ def _scopes(budget: Table, view: View) -> dict[str, Table]:
         for number in _sessions(budget, view):
             rows = rows_of(budget, session=number)
             if np.ma.getmaskarray(np.ma.asarray(rows["connection"])).any():
-                found[f"session {number}"] = rows
-    return found | {f"connection {number}": rows_of(budget, connection=number) for number in view.connections}
+                found[f"session {number}"] = busy.rows_of(rows)
+    return found | {
+        f"connection {number}": busy.rows_of(rows_of(budget, connection=number)) for number in view.connections
+    }

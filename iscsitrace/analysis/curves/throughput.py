@@ -34,7 +34,7 @@ class Throughput:
     queue_depth_mean: Array
     queue_depth_max: Array
     idle_share: Array | None
-    """Share of the measured time without transfer, NaN without measured time; None: no time breakdown."""
+    """Share of the busy time without transfer, NaN without busy time; None: no time breakdown."""
 
 
 def prepare(segments: Table, cycles: Table, budget: Table, edges_ns: Array, view: View) -> Throughput:

@@ -38,8 +38,8 @@ class Opinion:
 
     @property
     def budget(self) -> dict[str, int] | None:
-        """Nanoseconds by part, idle gaps between bursts of I/O included."""
-        return {part: self.time.parts_ns[part] for part in PARTS} if self.time else None
+        """Nanoseconds by part from the first command to the last status."""
+        return self.time.whole_ns if self.time else None
 
     @property
     def idle_fraction(self) -> float | None:
@@ -67,9 +67,12 @@ class Opinion:
         return {
             "verdict": self.verdict,
             "budget": self.budget,
+            "jobs_ns": self.jobs_ns,
+            "busy_budget": self.time.parts_ns if self.time else None,
+            "shares": self.time.shares if self.time else None,
             "idle_fraction": self.idle_fraction,
             "limiter": self.limiter,
-            "jobs_ns": self.jobs_ns,
+            "excluded_ns": self.time.uses_ns if self.time else None,
             "system_call": call
             and {"bytes": call.bytes, "pieces": list(call.pieces), "count": call.count, "is_at_once": call.is_at_once},
             "findings": [finding.as_dict() for finding in self.findings],

@@ -1,20 +1,31 @@
-"""The headline: what limits a session or a connection and why, and notes on what the sentence leaves out."""
+"""The headline: what limits the reads and writes of a session or a connection and why, and notes on what the sentence
+leaves out.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from iscsitrace.analysis.findings import capture
 from iscsitrace.analysis.findings.case import is_worth
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.thresholds import WARNING
 from iscsitrace.analysis.findings.transport import line_bytes_per_s
+from iscsitrace.analysis.measures.busy import THINK_MAX_NS
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import WAITS, Session
 from iscsitrace.analysis.session.workload import MIN_TASKS
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.parts import BY_NAME
 from iscsitrace.wording.sentences import capital
+
+_SCANNING: Final = {"inquiry", "report_luns"}
+"""Operations with which an initiator looks for logical units."""
+_NAMED: Final = 2
+"""Operations named in a note."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +35,7 @@ class Headline:
     sentence: str
     """What limits it, and the cause."""
     notes: tuple[str, ...] = ()
-    """Another large part of the time, excluded idle gaps, and whether the commands are too few."""
+    """Another large part of the time, the time that is no busy time, and whether the commands are too few."""
 
     @property
     def text(self) -> str:
@@ -36,17 +47,34 @@ def of(subject: Session, findings: Sequence[Finding]) -> Headline:
     """The headline of a subject with these findings; it is also one where the limiter is unknown."""
     name = capital(subject.label)
     if subject.budget is None or not subject.jobs_ns:
-        what = "has no command with a status" if len(subject.cycles) else "carried no SCSI commands"
-        return Headline(f"{name} {what}: there is no time to break down.")
+        return Headline(_nothing(name, subject))
     if capture.forbids_verdict(subject):
         missing = "; ".join(capture.reasons(subject))
         return Headline(f"{name}: limiter unknown, the capture is too poor: {missing}.")
     limiter = subject.budget.limiter
-    if limiter is None or subject.budget.is_line_bound:
+    if limiter is None or limiter == "transfer":
         sentence, also = _line_bound(name, subject), _also(subject, findings)
     else:
         sentence, also = _limited(f"{name} is", subject, limiter, findings), ""
-    return Headline(sentence, tuple(note for note in (also, _excluded(subject), _caveat(subject)) if note))
+    notes = (also, _base(subject), _scan(subject), _flushes(subject), _caveat(subject))
+    return Headline(sentence, tuple(note for note in notes if note))
+
+
+def _nothing(name: str, subject: Session) -> str:
+    """No busy time: nothing was read or written, or no time of it was seen."""
+    if not len(subject.cycles):
+        return f"{name} carried no SCSI commands: there is no time to break down."
+    data = int(subject.is_data.sum())
+    if not data:
+        counts, flushes = _others(subject), int(subject.is_flush.sum())
+        of = "of a device scan" if counts.keys() & _SCANNING else "that move no data"
+        commands = f"{wording.count(counts.total(), 'command')} {of} ({_listed(counts)})" if counts else ""
+        found = " and ".join(filter(None, (commands, f"{flushes} SYNCHRONIZE CACHE" if flushes else "")))
+        return f"Nothing was read or written in {subject.label}: {found}."
+    if not (subject.is_data & known(subject.cycles, "status_ns")).any():
+        none = "has no status" if data == 1 else "have no status"
+        return f"{name}: its {wording.count(data, 'read or write', 'reads and writes')} {none}: no time to break down."
+    return f"{name}: its reads and writes took no time by the capture's clock."
 
 
 def _line_bound(name: str, subject: Session) -> str:
@@ -86,21 +114,56 @@ def _cause(subject: Session, part: str, findings: Sequence[Finding]) -> str:
         # at least half of the largest share, and a third of the part
         if share >= max(most / 2, own / 3):
             return cause
-    waits = subject.with_next(subject.stretches(part))
-    others = waits.where(subject.is_of(waits, ~subject.is_transfer))
-    if 2 * others.total_ns > waits.total_ns:
-        count = wording.count(int((~subject.is_transfer).sum()), "non-I/O command")
-        return f"Most of it is {count} (INQUIRY, TEST UNIT READY, ...)."
     return ""
 
 
-def _excluded(subject: Session) -> str:
-    gaps_ns = subject.budget.between_jobs_ns if subject.budget else 0
-    return f"Idle gaps between bursts of I/O ({wording.time(gaps_ns)} in all) are excluded." if gaps_ns else ""
+def _base(subject: Session) -> str:
+    """The busy time, where other time is not part of it."""
+    idle_ns = _excluded_ns(subject, "idle")
+    if not idle_ns:
+        return ""
+    return (
+        f"Shares are of {wording.time(subject.jobs_ns)} of busy time; no command was in flight for another "
+        f"{wording.time(idle_ns)}."
+    )
+
+
+def _scan(subject: Session) -> str:
+    """Time of the device scan, or of other non-I/O commands, apart from reads and writes."""
+    scan_ns = _excluded_ns(subject, "scan")
+    if not scan_ns:
+        return ""
+    counts = _others(subject)
+    what = "The device scan" if counts.keys() & _SCANNING else "Other work"
+    count = wording.count(counts.total(), "non-I/O command")
+    return f"{what} took {wording.time(scan_ns)}: {count} ({_listed(counts)})."
+
+
+def _flushes(subject: Session) -> str:
+    """Time of SYNCHRONIZE CACHE apart from reads and writes."""
+    flush_ns = _excluded_ns(subject, "flush")
+    return f"SYNCHRONIZE CACHE took {wording.time(flush_ns)} apart from that." if flush_ns else ""
+
+
+def _excluded_ns(subject: Session, use: str) -> int:
+    """Time that is no busy time, where it is worth a note."""
+    amount_ns = subject.budget.uses_ns[use] if subject.budget else 0
+    return amount_ns if amount_ns >= THINK_MAX_NS or is_worth(subject, amount_ns) else 0
+
+
+def _others(subject: Session) -> Counter[str]:
+    """The non-I/O commands by operation."""
+    return Counter(str(name) for name in subject.cycles["operation"][~subject.is_data & ~subject.is_flush].tolist())
+
+
+def _listed(counts: Counter[str]) -> str:
+    """``INQUIRY, MODE SENSE, ...``: the most frequent operations."""
+    names = [name.replace("_", " ").upper() for name, _ in counts.most_common()]
+    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
 
 
 def _caveat(subject: Session) -> str:
     asked = subject.workload
-    if asked is None or asked.task_count < MIN_TASKS:
-        return f"Only {wording.count(asked.task_count if asked else 0, 'command')} moved data: too few to be sure."
-    return ""
+    # UNMAP and the like are a workload too
+    count = (asked.task_count if asked else 0) + int((subject.is_data & ~subject.is_transfer).sum())
+    return f"Only {wording.count(count, 'command')} moved data: too few to be sure." if count < MIN_TASKS else ""

@@ -12,7 +12,6 @@ from iscsitrace.analysis.findings.case import Case, is_worth
 from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, SHARE_PATH, more_connections, next_queue_depth
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import WORTH
-from iscsitrace.analysis.measures.budget import longest_think_ns
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.situation import Situation
@@ -87,9 +86,6 @@ SLOW_TARGET: Final = Problem(
 def _think_time(case: Case) -> Observation | None:
     subject = case.subject
     waits = subject.stretches("initiator_think")
-    if not len(waits.lengths):
-        return None
-    waits = waits.where(waits.lengths <= longest_think_ns(waits.lengths))
     if len(waits.lengths) < MIN_TASKS or not is_worth(subject, waits.total_ns):
         return None
     return Observation(
@@ -106,9 +102,9 @@ def _no_think_time(basis: Basis) -> Iterator[Change]:
 
 INITIATOR_THINK_TIME: Final = Problem(
     name="initiator_think_time",
-    meaning="The initiator is idle between commands of the same burst of I/O: no commands in flight. Idle gaps between "
-    "bursts do not count.",
-    condition=f"`initiator_think` without these gaps takes {WORTH}, in at least {MIN_TASKS} idle periods.",
+    meaning="The initiator is idle between commands that follow one another steadily: no commands in flight. A program "
+    "that sleeps does not count.",
+    condition=f"`initiator_think` takes {WORTH}, in at least {MIN_TASKS} idle periods.",
     evidence="The commands after the three longest idle periods. The share is the idle time.",
     explains=Explains("initiator_think"),
     advice=(

@@ -27,7 +27,7 @@ def _farthest(case: Case) -> Observation | None:
     if not own:
         return None
     account = max(own, key=lambda each: each.farthest.alone_ns)
-    # idle gaps of the near side can be long enough to be excluded from the busy time
+    # the near side is idle for so long that this can be no busy time
     lost_ns = min(account.farthest.alone_ns, subject.jobs_ns)
     if not is_worth(subject, lost_ns):
         return None

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.measures import budget
+from iscsitrace.analysis.measures import pauses
 from iscsitrace.analysis.session.spans import Commands, Spans
 from iscsitrace.analysis.session.waits import Waits
 
@@ -52,7 +52,7 @@ class Judgement:
         is_lossy = (self.parts["loss_recovery"] > 0) & ~is_incomplete
         has_reduced = self._any(of_tasks.raw("has_retransmission"))
         think = self.parts["initiator_think"]
-        has_pause = (think > budget.longest_think_ns(think)) & ~is_incomplete & ~is_lossy
+        has_pause = (think > pauses.longest_ns(think)) & ~is_incomplete & ~is_lossy
         fine = ~(is_incomplete | is_lossy | has_pause)
         growing = self._growing(fine, is_lossy, has_pause, has_reduced)
         for reason, which in (

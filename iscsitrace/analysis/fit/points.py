@@ -15,7 +15,7 @@ REASONS: Final = {
     "slow_start": "the TCP window was still growing at the start of a burst of I/O",
     "lossy": "packets were lost, or the window was still small after a loss",
     "incomplete": "part of it is missing from the capture, or it was aborted",
-    "pause": "an idle gap between bursts of I/O followed",
+    "pause": "a pause of the program followed",
     "no_period": "no command followed",
     "other_block": "another I/O size, or a lower queue depth: metadata, remainders, ends of bursts",
 }

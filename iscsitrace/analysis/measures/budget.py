@@ -1,17 +1,18 @@
 """The time breakdown: sums over the stretches of the table ``budget`` (docs/method.md, section 4).
 
 Pure functions. The parts of a connection or session add up exactly to the time from its first command to its last
-status.
+status. All shares, wherever they are shown, are of the busy time among it (``busy``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.measures import busy
 from iscsitrace.analysis.measures.intervals import covered_until
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
@@ -20,69 +21,61 @@ from iscsitrace.tables.table import Table
 PARTS = CATEGORIES["budget_part"]
 """The parts, in the order of the method; ``budget.part`` holds places in it."""
 
-BETWEEN_JOBS_MIN_NS = 100_000_000
-"""A stretch of initiator_think up to this length is think time: applications wait that long for reasons of theirs."""
-
-BETWEEN_JOBS_MIN_QUARTILES = 10
-"""So is one of up to this many upper quartiles of its connection's stretches: steady think time is no idle gap."""
-
-STEADY_COUNT_MIN = 3
-"""Stretches that it takes for a steady think time."""
+EXCLUDED = ("idle", "scan", "flush")
+"""Uses of the time that is no busy time, by their codes in ``busy``: no command in flight; commands that inspect or set
+up the device; SYNCHRONIZE CACHE apart from reads and writes."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The time breakdown of one connection or session."""
+    """The time breakdown of one connection or session. Shares, limiter and idle fraction are of the busy time."""
 
     parts_ns: dict[str, int]
-    """Nanoseconds of every part, zero included, in the order of PARTS."""
+    """Nanoseconds of the busy time in each part, zero included, in the order of PARTS."""
 
-    between_jobs_ns: int = 0
-    """The part of initiator_think that is idle gaps between bursts of I/O."""
+    excluded_ns: dict[str, int] = field(default_factory=dict)
+    """The same of the time from first command to last status that is no busy time."""
+
+    uses_ns: dict[str, int] = field(default_factory=lambda: dict.fromkeys(EXCLUDED, 0))
+    """The same by use: see EXCLUDED."""
+
+    @property
+    def jobs_ns(self) -> int:
+        """The busy time."""
+        return sum(self.parts_ns.values())
 
     @property
     def total_ns(self) -> int:
         """From the first command to the last status."""
-        return sum(self.parts_ns.values())
+        return self.jobs_ns + sum(self.excluded_ns.values())
+
+    @property
+    def whole_ns(self) -> dict[str, int]:
+        """Nanoseconds of each part from the first command to the last status."""
+        return {part: ns + self.excluded_ns.get(part, 0) for part, ns in self.parts_ns.items()}
 
     @property
     def shares(self) -> dict[str, float]:
-        """Each part / total, from 0 to 1; all 0 where there is no time."""
-        total_ns = self.total_ns
-        return {part: ns / total_ns if total_ns else 0.0 for part, ns in self.parts_ns.items()}
+        """Each part / busy time, from 0 to 1; all 0 where there is no busy time."""
+        jobs_ns = self.jobs_ns
+        return {part: ns / jobs_ns if jobs_ns else 0.0 for part, ns in self.parts_ns.items()}
 
     @property
     def idle_fraction(self) -> float | None:
-        """1 less the share of transfer; None where there is no time."""
-        return 1 - self.shares["transfer"] if self.total_ns else None
+        """1 less the share of transfer; None where there is no busy time."""
+        return 1 - self.shares["transfer"] if self.jobs_ns else None
 
     @property
     def limiter(self) -> str | None:
-        """The largest part but transfer, without the idle gaps between bursts of I/O; None where there is none."""
-        others = self.busy_parts_ns
-        del others["transfer"]
-        largest = max(others, key=others.__getitem__)
-        return largest if others[largest] > 0 else None
+        """What limits the workload: transfer where it takes more than all waits together, else the largest wait.
 
-    @property
-    def jobs_ns(self) -> int:
-        """Busy time: the total without the idle gaps between bursts of I/O."""
-        return self.total_ns - self.between_jobs_ns
-
-    @property
-    def busy_parts_ns(self) -> dict[str, int]:
-        """The parts of the busy time: initiator_think without the idle gaps between bursts of I/O."""
-        return self.parts_ns | {"initiator_think": self.parts_ns["initiator_think"] - self.between_jobs_ns}
-
-    @property
-    def busy_shares(self) -> dict[str, float]:
-        """Each part of the busy time / busy time, from 0 to 1; all 0 where there is no time."""
-        return {part: ns / self.jobs_ns if self.jobs_ns else 0.0 for part, ns in self.busy_parts_ns.items()}
-
-    @property
-    def is_line_bound(self) -> bool:
-        """Whether transfer takes more than half of the busy time: a faster line would help most."""
-        return 2 * self.parts_ns["transfer"] > self.jobs_ns
+        None where there is no busy time.
+        """
+        if not self.jobs_ns:
+            return None
+        if 2 * self.parts_ns["transfer"] > self.jobs_ns:
+            return "transfer"
+        return max((part for part in PARTS if part != "transfer"), key=self.parts_ns.__getitem__)
 
 
 def of_connections(budget: Table) -> dict[int, Budget]:
@@ -141,29 +134,19 @@ def _by_number(budget: Table, name: str, is_wanted: NDArray[Any]) -> dict[int, B
     numbers = np.flatnonzero(np.bincount(number))
     place = np.zeros(numbers.max(initial=0) + 1, dtype=np.int64)
     place[numbers] = np.arange(len(numbers))
-    sums = np.zeros(len(numbers) * len(PARTS), dtype=np.int64)
-    np.add.at(sums, place[number] * len(PARTS) + part, length_ns)
-    is_think = part == PARTS.index("initiator_think")
-    think_ns, of = length_ns[is_think], number[is_think]
-    order = np.argsort(of, kind="stable")
-    starts = np.searchsorted(of[order], numbers[1:])
-    return {
-        int(number): Budget(dict(zip(PARTS, row.tolist(), strict=True)), between_jobs_ns(think_ns[rows]))
-        for number, row, rows in zip(
-            numbers, sums.reshape(-1, len(PARTS)), np.split(order, starts) if len(numbers) else [], strict=True
-        )
-    }
+    use = busy.uses(budget)[is_wanted]
+    sums = np.zeros((len(numbers), busy.BUSY + 1, len(PARTS)), dtype=np.int64)
+    np.add.at(sums, (place[number], use, part), length_ns)
+    return {int(number): _budget(own) for number, own in zip(numbers, sums, strict=True)}
 
 
-def between_jobs_ns(think_ns: NDArray[Any]) -> int:
-    """The sum of the idle gaps between bursts of I/O among these stretches of initiator_think."""
-    return int(think_ns[think_ns > longest_think_ns(think_ns)].sum())
-
-
-def longest_think_ns(think_ns: NDArray[Any]) -> float:
-    """The longest stretch of initiator_think that is think time and no idle gap, given all stretches."""
-    steady_ns = float(np.percentile(think_ns, 75, method="lower")) if len(think_ns) >= STEADY_COUNT_MIN else 0.0
-    return max(BETWEEN_JOBS_MIN_NS, BETWEEN_JOBS_MIN_QUARTILES * steady_ns)
+def _budget(sums: NDArray[Any]) -> Budget:
+    """The breakdown with these sums by use and part."""
+    excluded = sums[: busy.BUSY]
+    parts_ns, excluded_ns = (
+        dict(zip(PARTS, each.tolist(), strict=True)) for each in (sums[busy.BUSY], excluded.sum(axis=0))
+    )
+    return Budget(parts_ns, excluded_ns, dict(zip(EXCLUDED, excluded.sum(axis=1).tolist(), strict=True)))
 
 
 def _is_session_time(budget: Table) -> NDArray[Any]:

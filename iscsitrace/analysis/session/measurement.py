@@ -31,8 +31,7 @@ class Measured:
 
     situation: Situation
     throughput_bytes_per_s: float
-    """Data of all reads, or all writes, over the busy time: from the first one's command to the last one's status,
-    less the idle gaps between bursts of I/O."""
+    """Data of all reads, or all writes, over the busy time from the first one's command to the last one's status."""
     busy_ns: int
     """The busy time."""
     parts_ns: Mapping[str, int]
@@ -133,16 +132,14 @@ def _span(cycles: Table) -> tuple[int, int]:
 
 
 def _budget_of(session: Session, cycles: Table) -> tuple[dict[str, int], int]:
-    """The time breakdown of these commands, and its sum, both without the idle gaps between bursts of I/O."""
-    table = session.tables["budget"]
+    """The time breakdown of the busy time of these commands, and its sum."""
+    table = session.busy
     first, last = _span(cycles)
     lengths = np.minimum(table.raw("time_last_ns"), last) - np.maximum(table.raw("time_first_ns"), first)
     lengths, part = np.maximum(lengths, 0), table.raw("part")
     sums = np.bincount(part, weights=lengths, minlength=len(budget.PARTS)).astype(np.int64)
     parts_ns = dict(zip(budget.PARTS, sums.tolist(), strict=True))
-    think_ns = lengths[part == budget.PARTS.index("initiator_think")]
-    found = budget.Budget(parts_ns, budget.between_jobs_ns(think_ns[think_ns > 0]))
-    return found.busy_parts_ns, found.jobs_ns
+    return parts_ns, sum(parts_ns.values())
 
 
 def _congestion_ns(session: Session, first_ns: int, last_ns: int) -> tuple[int, int]:

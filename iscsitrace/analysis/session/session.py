@@ -1,7 +1,7 @@
 """A measured session, or one of its connections: its rows of every table, its time, its commands and its path.
 
-Shares are of its busy time: from the first command to the last status, less the idle gaps between bursts of I/O
-(docs/method.md, section 4). This module measures and does not judge.
+Shares are of its busy time, the time of its reads and writes (docs/method.md, section 4). This module measures and
+does not judge.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.measures import busy
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import path, workload
@@ -22,6 +23,7 @@ from iscsitrace.analysis.session.path import Path
 from iscsitrace.analysis.session.spans import Commands
 from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.analysis.session.workload import Workload
+from iscsitrace.tables.schema import PURPOSES
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
@@ -66,7 +68,7 @@ class Session:
 
     @property
     def jobs_ns(self) -> int:
-        """Busy time: from first command to last status, less the idle gaps between bursts of I/O."""
+        """Busy time."""
         return self.budget.jobs_ns if self.budget else 0
 
     def as_connection(self, number: int) -> Session:
@@ -79,15 +81,20 @@ class Session:
         """Busy time in one part of the time breakdown."""
         if self.budget is None:
             return 0
-        return self.budget.busy_parts_ns[part]
+        return self.budget.parts_ns[part]
 
     def share(self, amount_ns: float) -> float:
         """Share of the busy time."""
         return amount_ns / self.jobs_ns if self.jobs_ns else 0.0
 
+    @cached_property
+    def busy(self) -> Table:
+        """The stretches of its time breakdown that are busy time."""
+        return busy.rows_of(self.tables["budget"])
+
     def stretches(self, *parts: str) -> Stretches:
-        """The stretches of time in these parts, in order."""
-        table = self.tables["budget"]
+        """The stretches of busy time in these parts, in order."""
+        table = self.busy
         picked = table.select(np.isin(table.raw("part"), [PARTS.index(part) for part in parts]))
 
         def numbers(name: str) -> Array:
@@ -96,7 +103,7 @@ class Session:
         return Stretches(picked.raw("time_first_ns"), picked.raw("time_last_ns"), numbers("cycle"), numbers("frame"))
 
     def claimed_ns(self, starts: Array, ends: Array, *parts: str) -> int:
-        """Time in these parts within the intervals [start, end), which may overlap."""
+        """Busy time in these parts within the intervals [start, end), which may overlap."""
         return self.stretches(*parts).within_ns(starts, ends)
 
     # --- commands
@@ -109,10 +116,30 @@ class Session:
     @cached_property
     def is_transfer(self) -> Array:
         """Which commands read or wrote data; non-I/O commands (INQUIRY, TEST UNIT READY) do not."""
+        return np.asarray(self._is_operation("read", "write") & (self.cycles.raw("data_bytes") > 0))
+
+    @cached_property
+    def is_data(self) -> Array:
+        """Which commands read, write or erase data. As in the time breakdown, so does one that was cut off before its
+        operation, and an unknown operation that transfers data.
+        """
         cycles = self.cycles
-        words = cycles.words("operation")
-        codes = [words.index(word) for word in ("read", "write") if word in words]
-        return np.asarray(np.isin(cycles.raw("operation"), codes) & (cycles.raw("data_bytes") > 0))
+        has_data = (cycles.raw("is_read") | cycles.raw("is_write")) & (cycles.raw("bytes") != 0)
+        is_unknown = ~known(cycles, "operation") | (self._is_operation("other") & has_data)
+        return np.asarray(self._is_for("data") | is_unknown)
+
+    @cached_property
+    def is_flush(self) -> Array:
+        """Which commands make earlier writes permanent: SYNCHRONIZE CACHE."""
+        return self._is_for("flush")
+
+    def _is_for(self, purpose: str) -> Array:
+        return self._is_operation(*(operation for operation, each in PURPOSES.items() if each == purpose))
+
+    def _is_operation(self, *operations: str) -> Array:
+        words = self.cycles.words("operation")
+        codes = [words.index(word) for word in operations if word in words]
+        return np.asarray(np.isin(self.cycles.raw("operation"), codes))
 
     @cached_property
     def transfers(self) -> Table:

@@ -49,9 +49,9 @@ def _names() -> tuple[str, ...]:
 def command(capture_input: CaptureInput, is_json: bool, fail_on: tuple[str, ...], is_verbose: bool) -> None:
     """Show what limits each session, where its time went, the problems found with their frames, and how to fix them.
 
-    The time from first command to last status is split into parts without overlap. The limiter is the largest part
-    other than transfer. Shares are of the busy time: without idle gaps between bursts of I/O. Findings can overlap:
-    each share is the most that its fix can save.
+    The busy time (reads and writes in flight, and steady think time between them) is split into parts without overlap.
+    The limiter is transfer where it takes more than half, else the largest other part. Shares are of the busy time.
+    Findings can overlap: each share is the most that its fix can save.
     """
     trace = capture_input.read(NEEDED, loading=_EXAMINATION)
     from iscsitrace.analysis.findings.examination import examine

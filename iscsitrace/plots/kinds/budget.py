@@ -52,12 +52,12 @@ def draw(figure: Figure, budget: BudgetCurves) -> None:
             left[scope] += share
     time.apply(over_time)
     over_time.set_ylim(0, 100)
-    over_time.set_ylabel("% of time")
+    over_time.set_ylabel("% of busy time")
     totals.set_xlim(0, 100)
     totals.set_ylim(count - 0.4, -0.6)
     names = [f"{scope}\n{duration(float(parts.sum()))}" for scope, parts in budget.totals_ns.items()]
     totals.set_yticks(range(count), names)
-    totals.set_xlabel("% of the time from the first command to the last status")
+    totals.set_xlabel("% of the busy time: reads and writes, and think time between them")
     totals.grid(visible=False, axis="y")
     style.legend(over_time, over_time, columns=4)
 

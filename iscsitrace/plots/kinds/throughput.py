@@ -51,7 +51,7 @@ def draw(figure: Figure, throughput: Throughput) -> None:
             label="idle fraction",
         )
     idle.set_ylim(0, 103)
-    idle.set_ylabel("idle, % of time")
+    idle.set_ylabel("idle, % of busy time")
     depth.stairs(
         throughput.queue_depth_max,
         edges,

@@ -17,13 +17,14 @@ from typing import Final
 from iscsitrace.tables.schema import together
 from iscsitrace.tables.schema.declaration import CATEGORIES, Column, Table
 from iscsitrace.tables.schema.phases import DERIVED_CYCLE_COLUMNS
-from iscsitrace.tables.schema.stored import ON_REQUEST, TABLES
+from iscsitrace.tables.schema.stored import ON_REQUEST, PURPOSES, TABLES
 
 __all__ = [
     "CATEGORIES",
     "DERIVED_CYCLE_COLUMNS",
     "DERIVED_TABLES",
     "ON_REQUEST",
+    "PURPOSES",
     "SCHEMA_VERSION",
     "TABLES",
     "Column",

@@ -49,6 +49,7 @@ CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
     "severity": ("info", "warning", "data_loss", "error"),
     "segment_class": ("new", "retransmission", "reordered", "copy", "probe", "empty", "outside"),
     "budget_part": tuple(part.name for part in PARTS),
+    "in_flight": ("none", "other", "flush", "data"),
     "retransmission_cause": ("fast", "timeout", "tail_probe", "unknown"),
     "release": ("acknowledgment", "window_update", "request", "own_time", "unknown"),
     "mirror_cause": (

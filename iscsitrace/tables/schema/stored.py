@@ -7,6 +7,19 @@ from typing import Final
 from iscsitrace.tables.schema.declaration import Column, Table
 
 
+def _purposes() -> dict[str, str]:
+    try:
+        from iscsitrace import _core
+    except ImportError:
+        return {}
+    return {row["operation"]: row["purpose"] for row in _core.scsi_commands()}
+
+
+PURPOSES: Final = _purposes()
+"""What each SCSI operation does for the user's data, in words of the category ``in_flight``: ``data`` reads, writes or
+erases it, ``flush`` makes it permanent, ``other`` inspects or sets up the device."""
+
+
 def _declared() -> list[tuple[Table, bool]]:
     """Every table, and whether it is filled only on request."""
     try:

@@ -108,12 +108,15 @@ def test_the_diagnosis_of_a_session_as_json() -> None:
     )
     document = opinion.as_dict()
     assert (document["idle_fraction"], document["limiter"], document["jobs_ns"]) == (
-        pytest.approx(1 - 32 / 1_128),
+        pytest.approx(1 - 32 / 128),
         "propagation",
         128 * MS,
     )
     budget = {"transfer": 32 * MS, "propagation": 96 * MS, "initiator_think": SECOND}
     assert {part: spent for part, spent in document["budget"].items() if spent} == budget
+    busy = {part: (spent, document["shares"][part]) for part, spent in document["busy_budget"].items() if spent}
+    assert busy == {"transfer": (32 * MS, 0.25), "propagation": (96 * MS, 0.75)}
+    assert document["excluded_ns"] == {"idle": SECOND, "scan": 0, "flush": 0}
     assert [each["name"] for each in document["findings"]] == [each.name for each in opinion.findings]
     assert document["verdict"] == opinion.verdict
     nothing = Story().opinion().as_dict()

@@ -16,7 +16,7 @@ from iscsitrace.tables.table import Table
 from tests.support.tables_by_hand import table
 
 
-def stretches(lengths: list[tuple[str, int]], start_ns: int = 1_000, **more: int | None) -> list[dict[str, Any]]:
+def stretches(lengths: list[tuple[str, int]], start_ns: int = 1_000, **more: int | str | None) -> list[dict[str, Any]]:
     rows = []
     for part, length_ns in lengths:
         row = {
@@ -38,93 +38,65 @@ def budget_table(rows: list[dict[str, Any]]) -> Table:
 MS = 1_000_000
 
 
-def test_parts_add_up_and_the_largest_except_transfer_limits() -> None:
+def test_parts_add_up() -> None:
     rows = stretches([("transfer", 50), ("propagation", 30), ("transfer", 10), ("target_service", 10)])
     whole = budgets.of_connections(budget_table(rows))[0]
-    assert whole.total_ns == 100
-    assert whole.parts_ns == dict.fromkeys(PARTS, 0) | {"transfer": 60, "propagation": 30, "target_service": 10}
+    assert whole.total_ns == whole.jobs_ns == 100
+    parts = dict.fromkeys(PARTS, 0) | {"transfer": 60, "propagation": 30, "target_service": 10}
+    assert whole.parts_ns == whole.whole_ns == parts
     assert whole.idle_fraction == pytest.approx(0.4)
-    assert whole.limiter == "propagation"
-    assert whole.is_line_bound
 
 
-def test_shares_are_of_all_time_and_busy_shares_without_the_gaps() -> None:
-    parts = {"transfer": 30, "propagation": 20, "initiator_think": 50}
-    whole = Budget(dict.fromkeys(PARTS, 0) | parts, between_jobs_ns=40)
+def test_shares_and_idle_fraction_are_of_the_busy_time() -> None:
+    parts = dict.fromkeys(PARTS, 0) | {"transfer": 30, "propagation": 20, "initiator_think": 10}
+    whole = Budget(parts, {"initiator_think": 30, "propagation": 10}, {"idle": 30, "scan": 10, "flush": 0})
     assert {part: share for part, share in whole.shares.items() if share} == {
-        "transfer": 0.3,
-        "propagation": 0.2,
-        "initiator_think": 0.5,
-    }
-    assert {part: share for part, share in whole.busy_shares.items() if share} == {
         "transfer": 30 / 60,
         "propagation": 20 / 60,
         "initiator_think": 10 / 60,
     }
-    assert (whole.limiter, whole.is_line_bound, whole.idle_fraction) == ("propagation", False, 0.7)
-    nothing = Budget(dict.fromkeys(PARTS, 0))
-    assert set(nothing.shares.values()) == set(nothing.busy_shares.values()) == {0.0}
+    assert (whole.jobs_ns, whole.total_ns, whole.idle_fraction) == (60, 100, 0.5)
+    assert whole.whole_ns == parts | {"propagation": 30, "initiator_think": 40}
+    assert (list(whole.whole_ns), list(whole.shares)) == ([*PARTS], [*PARTS])
 
 
-@pytest.mark.parametrize(("transfer", "is_line_bound"), [(49, False), (50, False), (51, True)])
-def test_more_than_half_of_the_busy_time_is_line_bound(transfer: int, is_line_bound: bool) -> None:
-    parts = dict.fromkeys(PARTS, 0) | {"transfer": transfer, "propagation": 100 - transfer, "initiator_think": 900}
-    assert Budget(parts, between_jobs_ns=900).is_line_bound is is_line_bound
+@pytest.mark.parametrize(
+    ("parts", "limiter"),
+    [
+        # transfer where it takes more than all waits together
+        ({"transfer": 49, "propagation": 51}, "propagation"),
+        ({"transfer": 50, "propagation": 50}, "propagation"),
+        ({"transfer": 51, "propagation": 49}, "transfer"),
+        ({"transfer": 40, "propagation": 29, "ack_wait": 31}, "ack_wait"),
+        ({"transfer": 51, "propagation": 25, "ack_wait": 24}, "transfer"),
+        ({"transfer": 1}, "transfer"),
+        ({}, None),
+    ],
+)
+def test_the_limiter_is_the_line_or_the_largest_wait(parts: dict[str, int], limiter: str | None) -> None:
+    # excluded time does not count
+    for excluded in ({}, {"initiator_think": 900, "transfer": 900}):
+        assert Budget(dict.fromkeys(PARTS, 0) | parts, excluded).limiter == limiter
 
 
 def test_an_empty_breakdown_has_no_limiter_and_no_idle_fraction() -> None:
     nothing = Budget(dict.fromkeys(PARTS, 0))
-    assert (nothing.limiter, nothing.idle_fraction, nothing.is_line_bound) == (None, None, False)
+    assert (nothing.limiter, nothing.idle_fraction, set(nothing.shares.values())) == (None, None, {0.0})
     assert budgets.of_connections(budget_table([])) == {}
 
 
-def test_an_idle_gap_does_not_limit_but_steady_think_time_does() -> None:
-    work = [("propagation", 5 * MS), ("initiator_think", 1 * MS)]
-    job = budgets.of_connections(budget_table(stretches([*work * 20, ("initiator_think", 3_000 * MS), *work * 20])))[0]
-    assert (job.limiter, job.between_jobs_ns) == ("propagation", 3_000 * MS)
-    queued = stretches([*[("transfer", MS), ("propagation", MS)] * 20, ("initiator_think", 900 * MS), ("transfer", MS)])
-    assert budgets.of_connections(budget_table(queued))[0].between_jobs_ns == 900 * MS
-    steady = budgets.of_connections(
-        budget_table(stretches([("propagation", 5 * MS), ("initiator_think", 300 * MS)] * 9))
-    )
-    assert (steady[0].limiter, steady[0].between_jobs_ns) == ("initiator_think", 0)
-    # nor after as many commands that came at once
-    set_up = [("propagation", 5 * MS), ("initiator_think", MS // 10)]
-    mixed = stretches([*set_up * 4, *[("propagation", 5 * MS), ("initiator_think", 1_500 * MS)] * 3])
-    assert budgets.of_connections(budget_table(mixed))[0].between_jobs_ns == 0
-
-
-@pytest.mark.parametrize(
-    ("lengths_ms", "pauses_ms"),
-    [
-        # alone up to 100 ms, beside others up to ten times what three quarters of them do not exceed
-        ([100], 0),
-        ([101], 101),
-        ([20, 20, 20, 200], 0),
-        ([20, 20, 20, 201], 201),
-        ([20, 20, 30, 30, 300], 0),
-        ([20, 20, 20, 20, 30, 201], 201),
-        # two are no steady think time, three are
-        ([150, 150], 300),
-        ([150, 150, 150], 0),
-        ([15, 15, 150], 0),
-        ([14, 14, 141], 141),
-    ],
-)
-def test_how_long_an_idle_span_has_to_be_for_a_gap(lengths_ms: list[int], pauses_ms: int) -> None:
-    assert budgets.between_jobs_ns(np.array(lengths_ms) * MS) == pauses_ms * MS
-
-
-def test_think_time_is_up_to_ten_upper_quartiles() -> None:
-    # of 0 to 100 ms three quarters are no longer than 75
-    assert budgets.longest_think_ns(np.arange(101) * MS) == 750 * MS
-
-
-def test_idle_gaps_do_not_count_for_the_line_limit() -> None:
-    work = [("transfer", 51 * MS), ("propagation", 49 * MS)]
-    whole = budgets.of_connections(budget_table(stretches([*work, ("initiator_think", 500 * MS), *work])))[0]
-    assert (whole.total_ns, whole.jobs_ns, whole.is_line_bound) == (700 * MS, 200 * MS, True)
-    assert not Budget(dict.fromkeys(PARTS, 0) | {"transfer": 50, "propagation": 50}).is_line_bound
+def test_excluded_time_is_counted_by_its_use() -> None:
+    rows = [
+        *stretches([("propagation", 3 * MS), ("target_service", 2 * MS)], in_flight="other"),
+        *stretches([("initiator_think", 400 * MS)], 1_000 + 5 * MS),
+        *stretches([("transfer", 7 * MS), ("propagation", 4 * MS)], 1_000 + 405 * MS),
+        *stretches([("initiator_think", 200 * MS)], 1_000 + 416 * MS),
+        *stretches([("target_service", 60 * MS)], 1_000 + 616 * MS, in_flight="flush"),
+    ]
+    whole = budgets.of_connections(budget_table(rows))[0]
+    assert (whole.jobs_ns, whole.total_ns) == (11 * MS, 676 * MS)
+    assert whole.uses_ns == {"idle": 600 * MS, "scan": 5 * MS, "flush": 60 * MS}
+    assert whole.parts_ns == dict.fromkeys(PARTS, 0) | {"transfer": 7 * MS, "propagation": 4 * MS}
 
 
 def test_a_session_of_several_connections_has_a_separate_breakdown() -> None:

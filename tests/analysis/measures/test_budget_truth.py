@@ -34,10 +34,10 @@ def _wrong(outcome: Outcome) -> list[str]:
     found = []
     if abs(outcome.error_points) > outcome.allowed_points:
         found.append(f"{outcome.tap}: idle {outcome.idle:.4f}, the link's log has {outcome.true_idle:.4f}")
-    if not outcome.is_right or not outcome.is_limiter_right:
+    if not outcome.is_right or not outcome.is_wait_right:
         found.append(
             f"{outcome.tap}: {outcome.named} named, {' or '.join(outcome.right)} is right; "
-            f"{outcome.limiter} the largest part, {' or '.join(outcome.largest)} is"
+            f"{outcome.wait} the largest part, {' or '.join(outcome.largest)} is"
         )
     return found
 
@@ -145,7 +145,7 @@ def _check_stretches(rows: list[dict[str, Any]], span: tuple[int, int], found: B
     assert all(row["time_first_ns"] < row["time_last_ns"] for row in rows)
     for part in budget.PARTS:
         lasted_ns = sum(row["time_last_ns"] - row["time_first_ns"] for row in rows if row["part"] == part)
-        assert found.parts_ns[part] == lasted_ns
+        assert found.whole_ns[part] == lasted_ns
     assert found.total_ns == span[1] - span[0]
 
 

@@ -69,9 +69,9 @@ def test_commands_that_did_not_wait_are_not_among_those_that_waited_longest() ->
 
 
 def test_a_wait_without_a_command_is_of_none() -> None:
-    story = Story().task(("transfer", MS)).pause(4 * MS).task(("transfer", MS))
+    story = Story().task(("transfer", MS)).answered(4 * MS).task(("transfer", MS))
     session = grouping.sessions_of(story.source())[0]
-    waits = session.stretches("initiator_think")
+    waits = session.stretches("propagation")
     assert waits.cycle.tolist() == [-1]
     assert session.is_of(waits, np.array([True, True])).tolist() == [False]
     assert session.waits_by_cycle(waits).tolist() == [0, 0]
@@ -116,9 +116,9 @@ def test_frames_show_the_longest_waits() -> None:
 
 
 def test_the_next_command_is_the_one_that_begins_at_the_end_of_a_wait_or_later() -> None:
-    story = Story().task(("transfer", MS)).pause(4 * MS).task(("transfer", MS)).pause(MS).task(("transfer", MS))
-    story.pause(2 * MS)
+    story = Story().task(("transfer", MS)).answered(4 * MS).task(("transfer", MS)).answered(MS).task(("transfer", MS))
+    story.answered(2 * MS)
     session = grouping.sessions_of(story.source())[0]
     # after the last wait no command follows: it is the last one's
-    assert session.next_rows(session.stretches("initiator_think")).tolist() == [1, 2, 2]
+    assert session.next_rows(session.stretches("propagation")).tolist() == [1, 2, 2]
     assert session.next_rows(session.stretches("transfer")).tolist() == [1, 2, 2]

@@ -19,10 +19,22 @@ mod tests;
 mod waiting;
 
 use crate::dynamics::timeline::Timeline;
-use crate::tables::{Budget, NULL_U32, Tables};
+use rustc_hash::FxHashMap;
+
+use crate::tables::{Budget, Connections, NULL_U32, Tables};
 
 pub use scope::Between;
-use scope::Scope;
+use scope::{Ends, Scope};
+
+/// Until when a command without a status is known to be in flight: to the last packet of its connection. None where packets
+/// of the target are missing from the capture, because its status may be among them.
+fn open_until(connections: &Connections) -> FxHashMap<u32, i64> {
+    let rows = 0..connections.connection.len();
+    let is_whole = |&row: &usize| {
+        connections.gap_bytes_to_initiator[row] == 0 && connections.missing_pdu_count_to_initiator[row] == 0
+    };
+    rows.filter(is_whole).map(|row| (connections.connection[row], connections.time_last_ns[row])).collect()
+}
 
 /// Fills `budget`. `ends_ns` has the end of each cycle, with or without status.
 pub fn fill(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64]) {
@@ -67,9 +79,10 @@ pub fn fill_between(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64]
         }
     }
     let rounds = scope::rounds_by_cycle(&tables.rounds);
+    let ends = Ends { cycles_ns: ends_ns, open_until: open_until(&tables.connections) };
     let mut budget = Budget::default();
     for scope in &connections {
-        scope.budget(cycles, &tables.rounds, &rounds, ends_ns, between, |row| {
+        scope.budget(cycles, &tables.rounds, &rounds, &ends, between, |row| {
             budget.push(row);
         });
     }
@@ -80,7 +93,7 @@ pub fn fill_between(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64]
             whole.session = scope.session;
         }
         whole.cycles.sort_unstable();
-        whole.budget(cycles, &tables.rounds, &rounds, ends_ns, between, |mut row| {
+        whole.budget(cycles, &tables.rounds, &rounds, &ends, between, |mut row| {
             row.connection = NULL_U32;
             budget.push(row);
         });

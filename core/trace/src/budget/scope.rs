@@ -1,12 +1,13 @@
 //! What a breakdown covers: one connection, or all connections of a session; its events in time order.
 
+use iscsitrace_wire::cdb::{Operation, Purpose};
 use rustc_hash::FxHashMap;
 
 use super::change::{Change, Event};
 use super::sweep::Sweep;
 use super::waiting::Allowance;
 use crate::dynamics::timeline::Timeline;
-use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds};
+use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds, in_flight};
 
 /// A part of the time, instead of the whole from first command to last status.
 #[derive(Debug)]
@@ -17,6 +18,15 @@ pub struct Between<'a> {
     pub to_ns: i64,
     /// Connections with an earlier command, and their sessions: their breakdown starts at `from_ns`.
     pub begun: &'a FxHashMap<u32, u32>,
+}
+
+/// When commands end.
+#[derive(Debug)]
+pub(super) struct Ends<'a> {
+    /// The end of each cycle, with or without status.
+    pub(super) cycles_ns: &'a [i64],
+    /// Until when a command without a status is known to be in flight, by connection.
+    pub(super) open_until: FxHashMap<u32, i64>,
 }
 
 /// One connection, or several as one.
@@ -35,6 +45,19 @@ pub(super) fn rounds_by_cycle(rounds: &Rounds) -> Vec<u32> {
     order
 }
 
+/// What a command in flight counts as: one that was cut off before its operation is taken for a read or write, and so is
+/// an unknown operation that transfers data.
+fn kind(cycles: &Cycles, row: usize) -> u8 {
+    let operation = Operation::ALL.get(usize::from(cycles.operation[row]));
+    let has_data = (cycles.is_read[row] || cycles.is_write[row]) && cycles.bytes[row] != 0;
+    match operation.map_or(Purpose::Data, |operation| operation.purpose()) {
+        Purpose::Data => in_flight::DATA,
+        Purpose::Flush => in_flight::FLUSH,
+        Purpose::Unknown if has_data => in_flight::DATA,
+        Purpose::Control | Purpose::Unknown => in_flight::OTHER,
+    }
+}
+
 impl<'a> Scope<'a> {
     pub(super) fn new(timelines: Vec<&'a Timeline>) -> Self {
         Self { session: NULL_U32, cycles: Vec::new(), timelines }
@@ -46,11 +69,14 @@ impl<'a> Scope<'a> {
         cycles: &Cycles,
         rounds: &Rounds,
         rounds_by_cycle: &[u32],
-        ends_ns: &[i64],
+        ends: &Ends<'_>,
         between: Option<&Between<'_>>,
         mut emit: impl FnMut(BudgetRow),
     ) {
-        let span = between.map_or_else(|| self.span(cycles), |between| self.span_between(cycles, between));
+        let span = match between {
+            None => self.span(cycles, ends),
+            Some(between) => self.span_between(cycles, between),
+        };
         let Some((start_ns, end_ns)) = span else { return };
         let mut emit = |mut row: BudgetRow| {
             if let Some(between) = between {
@@ -61,7 +87,7 @@ impl<'a> Scope<'a> {
             }
         };
         let mut events = Vec::new();
-        self.commands(cycles, ends_ns, end_ns, &mut events);
+        self.commands(cycles, ends.cycles_ns, end_ns, &mut events);
         self.bursts(cycles, rounds, rounds_by_cycle, &mut events);
         self.lines(&mut events);
         // each kind is almost sorted already, so this is little more than a merge
@@ -77,17 +103,26 @@ impl<'a> Scope<'a> {
         let mut sweep = Sweep::new(start_ns, row, &self.cycles);
         for event in events {
             sweep.advance(event.time_ns.clamp(start_ns, end_ns), event.frame, &mut emit);
-            sweep.change(event.change, allowance);
+            sweep.change(event.change, |place| kind(cycles, self.cycles[place as usize] as usize), allowance);
         }
         sweep.advance(end_ns, NULL_U64, &mut emit);
         sweep.finish(&mut emit);
     }
 
-    /// From the first command to the last status.
-    fn span(&self, cycles: &Cycles) -> Option<(i64, i64)> {
+    /// From the first command to the last status, or to the end of a read or write that never got one.
+    fn span(&self, cycles: &Cycles, ends: &Ends<'_>) -> Option<(i64, i64)> {
         let start_ns = self.cycles.iter().map(|&cycle| cycles.command_first_ns[cycle as usize]).min()?;
+        let ended_ns = |row: usize| {
+            let status_ns = cycles.status_ns[row];
+            // a status that was sent and not seen ends no hang
+            if status_ns != NULL_NS || cycles.has_capture_gap[row] || kind(cycles, row) != in_flight::DATA {
+                return status_ns;
+            }
+            let ended_ns = ends.cycles_ns.get(row).copied().filter(|&ended_ns| ended_ns != NULL_NS).unwrap_or(i64::MAX);
+            ends.open_until.get(&cycles.connection[row]).map_or(NULL_NS, |&last_ns| ended_ns.min(last_ns))
+        };
         // a null is the smallest instant of all
-        let end_ns = self.cycles.iter().map(|&cycle| cycles.status_ns[cycle as usize]).max()?;
+        let end_ns = self.cycles.iter().map(|&cycle| ended_ns(cycle as usize)).max()?;
         (end_ns > start_ns).then_some((start_ns, end_ns))
     }
 

@@ -13,7 +13,7 @@
 
 use super::change::Change;
 use super::waiting::{Allowance, Commands, Waiting};
-use crate::tables::{BudgetRow, NULL_U32, NULL_U64, budget_part as part};
+use crate::tables::{BudgetRow, NULL_U32, NULL_U64, budget_part as part, in_flight};
 
 /// Parts that limit a sender, the strongest first.
 const LIMITING_PARTS: [u8; 6] = [
@@ -38,6 +38,8 @@ pub(super) struct Sweep<'a> {
     commands: Commands,
     /// Until when the time without a command counts as propagation; none if the RTT is unknown.
     think_deadline: Option<i64>,
+    /// The strongest kind of the commands whose statuses are on their way to the initiator until then.
+    answered: u8,
     /// The columns that all rows share.
     blank: BudgetRow,
     /// The current span.
@@ -54,6 +56,7 @@ impl<'a> Sweep<'a> {
             limited_counts: [0; LIMITING_PARTS.len()],
             commands: Commands::new(cycles.len()),
             think_deadline: Some(0),
+            answered: in_flight::NONE,
             blank,
             row: None,
         }
@@ -101,10 +104,26 @@ impl<'a> Sweep<'a> {
         }
     }
 
+    /// The strongest kind of command in flight. For the initiator a command is in flight until its status arrives, after
+    /// the data that is queued before the line: at a tap beside a fast target that is all of its time.
+    fn in_flight(&self) -> u8 {
+        if self.commands.count() > 0 { self.commands.in_flight() } else { self.answered() }
+    }
+
+    /// The strongest kind of command whose status is on its way to the initiator.
+    fn answered(&self) -> u8 {
+        if self.think_deadline.is_some_and(|deadline| self.waited_ns < deadline) {
+            self.answered
+        } else {
+            in_flight::NONE
+        }
+    }
+
     /// Adds a span up to `to_ns`, or extends the current one.
     fn stretch(&mut self, to_ns: i64, part: u8, cycle: u32, frame: u64, emit: &mut impl FnMut(BudgetRow)) {
+        let in_flight = self.in_flight();
         match &mut self.row {
-            Some(row) if row.part == part && row.cycle == cycle => {
+            Some(row) if row.part == part && row.cycle == cycle && row.in_flight == in_flight => {
                 row.time_last_ns = to_ns;
                 row.frame = frame;
             }
@@ -114,6 +133,7 @@ impl<'a> Sweep<'a> {
                     time_last_ns: to_ns,
                     part,
                     cycle,
+                    in_flight,
                     frame,
                     ..self.blank.clone()
                 };
@@ -125,14 +145,15 @@ impl<'a> Sweep<'a> {
     }
 
     /// Applies a change.
-    pub(super) fn change(&mut self, change: Change, allowance: impl Fn(u32) -> Allowance) {
+    pub(super) fn change(&mut self, change: Change, kind: impl Fn(u32) -> u8, allowance: impl Fn(u32) -> Allowance) {
         let waited_ns = self.waited_ns;
         match change {
-            Change::Command(place) => self.commands.begin(place, waited_ns, allowance(place)),
+            Change::Command(place) => self.commands.begin(place, kind(place), waited_ns, allowance(place)),
             Change::Requested(place) => self.commands.request(place, waited_ns, allowance(place)),
             Change::R2t(place) => self.commands.r2t(place, waited_ns, allowance(place)),
             Change::BurstSent(place) => self.commands.burst_sent(place, waited_ns, allowance(place)),
             Change::Ended(place) => {
+                self.answered = self.answered().max(kind(place));
                 self.commands.end(place);
                 self.think_deadline =
                     allowance(place).to_initiator_ns.map(|allowed_ns| waited_ns.saturating_add(allowed_ns));

@@ -1,12 +1,14 @@
 //! Small cases with a breakdown computed by hand, and random ones compared with a model that looks at every nanosecond.
 
+use iscsitrace_wire::cdb::Operation;
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::{Between, fill, fill_between};
 use crate::dynamics::timeline::{Limited, Timeline};
 use crate::tables::{
-    Budget, BudgetRow, CycleRow, NULL_NS, NULL_U32, NULL_U64, Round, Session, Tables, budget_part as part,
+    Budget, BudgetRow, Connection, CycleRow, NULL_NS, NULL_U32, NULL_U64, Round, Session, Tables, budget_part as part,
+    in_flight,
 };
 
 const RTT_TO_TARGET_NS: i64 = 160;
@@ -194,6 +196,66 @@ fn a_transfer_belongs_to_a_cycle_only_if_one_command_is_in_flight() {
     );
 }
 
+#[test]
+fn a_span_has_the_strongest_kind_of_command_in_flight() {
+    let of = |operation: Operation, start_ns, status_ns| CycleRow {
+        operation: operation as u8,
+        is_read: false,
+        ..read(start_ns, status_ns)
+    };
+    let mut tables = tables(&[
+        of(Operation::Inquiry, 0, 100),
+        of(Operation::SynchronizeCache, 50, 300),
+        of(Operation::Unmap, 200, 250),
+        // no command from 300 to 400, then one that was cut off before its operation
+        read(400, 450),
+        of(Operation::Other, 450, 500),
+        CycleRow { is_read: true, bytes: 512, ..of(Operation::Other, 500, 600) },
+    ]);
+    fill(&mut tables, &[timeline(0)], &[]);
+    let budget = &tables.budget;
+    let mut seen: Vec<(i64, u8)> = Vec::new();
+    for (&first_ns, &kind) in budget.time_first_ns.iter().zip(&budget.in_flight) {
+        if seen.last().is_none_or(|last| last.1 != kind) {
+            seen.push((first_ns, kind));
+        }
+    }
+    assert_eq!(
+        seen,
+        [
+            (0, in_flight::OTHER),
+            (50, in_flight::FLUSH),
+            (200, in_flight::DATA),
+            (250, in_flight::FLUSH),
+            // the status of the flush has reached the initiator
+            (302, in_flight::NONE),
+            (400, in_flight::DATA),
+            (450, in_flight::OTHER),
+            (500, in_flight::DATA),
+        ]
+    );
+}
+
+#[test]
+fn a_read_is_in_flight_until_its_status_and_queued_data_have_reached_the_initiator() {
+    // at a tap beside the target, commands are answered at once; the line behind the tap takes from 0 to 100
+    let mut tables = tables(&[read(0, 0), read(200, 200), read(500, 500)]);
+    let line_busy = [Vec::new(), vec![(0, 100), (450, 500)]];
+    let beside = Timeline { line_busy, rtt_to_initiator_ns: Some(160), ..timeline(0) };
+    fill(&mut tables, &[beside], &[]);
+    let seen: Vec<_> =
+        rows(&tables).into_iter().zip(&tables.budget.in_flight).map(|(row, &kind)| (row.0, row.2, kind)).collect();
+    assert_eq!(
+        seen,
+        [
+            (0, part::TRANSFER, in_flight::DATA),
+            (100, part::PROPAGATION, in_flight::DATA),
+            (360, part::INITIATOR_THINK, in_flight::NONE),
+            (450, part::TRANSFER, in_flight::NONE),
+        ]
+    );
+}
+
 prop_compose! {
     fn interval(span: i64)(a in 0..span, b in 0..span) -> (i64, i64) { (a.min(b), a.max(b)) }
 }
@@ -328,7 +390,8 @@ fn a_row_has_its_session_connection_and_command() {
         (NULL_U32, 160, 400, part::TARGET_SERVICE, 0, 15),
         (NULL_U32, 400, 500, part::TARGET_SERVICE, 1, 16),
     ] {
-        expected.push(BudgetRow { session: 1, connection, time_first_ns, time_last_ns, part, cycle, frame });
+        let in_flight = in_flight::DATA;
+        expected.push(BudgetRow { session: 1, connection, time_first_ns, time_last_ns, part, cycle, in_flight, frame });
     }
     assert_eq!(whole(&tables.budget), whole(&expected));
 }
@@ -404,6 +467,36 @@ fn a_command_without_status_ends_where_it_was_given_up() {
         let alone = rows(&tables).iter().find(|row| row.2 == part::TRANSFER && row.3 == 0).map(|row| row.0);
         assert_eq!(alone, (alone_from_ns < 400).then_some(alone_from_ns));
     }
+}
+
+#[test]
+fn a_read_that_hangs_at_the_end_lasts_as_long_as_its_connection() {
+    let hung = |row: CycleRow, connection: Connection, ends_ns: &[i64]| {
+        let mut tables = tables(&[read(0, 200), row]);
+        tables.connections.push(Connection { time_last_ns: 9_000, ..connection });
+        fill(&mut tables, &[timeline(0)], ends_ns);
+        rows(&tables).last().map(|row| row.1)
+    };
+    let whole = || Connection { connection: 0, ..Connection::default() };
+    let open = read(300, NULL_NS);
+    assert_eq!(hung(open.clone(), whole(), &[200, i64::MAX]), Some(9_000));
+    // aborted, or its tag was used again
+    assert_eq!(hung(open.clone(), whole(), &[200, 5_000]), Some(5_000));
+    // its status may be missing from the capture
+    assert_eq!(hung(open.clone(), Connection { gap_bytes_to_initiator: 1, ..whole() }, &[200, i64::MAX]), Some(200));
+    assert_eq!(
+        hung(open.clone(), Connection { missing_pdu_count_to_initiator: 1, ..whole() }, &[200, i64::MAX]),
+        Some(200)
+    );
+    let lost = CycleRow { has_capture_gap: true, ..open.clone() };
+    assert_eq!(hung(lost, whole(), &[200, 5_000]), Some(200));
+    // a scan that hangs has nothing to do with reads and writes
+    let inquiry = CycleRow { operation: Operation::Inquiry as u8, ..open.clone() };
+    assert_eq!(hung(inquiry, whole(), &[200, i64::MAX]), Some(200));
+    let mut alone = tables(&[open]);
+    alone.connections.push(Connection { time_last_ns: 9_000, ..whole() });
+    fill(&mut alone, &[timeline(0)], &[i64::MAX]);
+    expect(&alone, &[(part::PROPAGATION, 160), (part::TARGET_SERVICE, 8_540)]);
 }
 
 #[test]

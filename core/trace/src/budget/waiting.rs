@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::dynamics::timeline::Timeline;
+use crate::tables::in_flight;
 
 /// The RTTs that explain a wait; none if unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,6 +34,8 @@ struct Command {
     is_r2t_open: bool,
     open_rounds: u32,
     deadline: Deadline,
+    /// Of `in_flight`.
+    kind: u8,
 }
 
 /// Who must act.
@@ -63,6 +66,8 @@ pub(super) struct Commands {
     /// Indexes of those in flight, the first on top; ended ones stay until they are on top.
     outstanding: BinaryHeap<Reverse<u32>>,
     outstanding_count: usize,
+    /// Commands in flight of each kind.
+    kind_counts: [usize; in_flight::DATA as usize + 1],
 }
 
 /// The deadline if the RTT is unknown.
@@ -78,12 +83,21 @@ impl Commands {
             unmeasured_count: 0,
             outstanding: BinaryHeap::new(),
             outstanding_count: 0,
+            kind_counts: [0; in_flight::DATA as usize + 1],
         }
     }
 
     /// Commands in flight.
     pub(super) fn count(&self) -> usize {
         self.outstanding_count
+    }
+
+    /// The strongest kind of command in flight.
+    pub(super) fn in_flight(&self) -> u8 {
+        (in_flight::OTHER..=in_flight::DATA)
+            .rev()
+            .find(|&kind| self.kind_counts.get(usize::from(kind)).is_some_and(|&count| count > 0))
+            .unwrap_or(in_flight::NONE)
     }
 
     /// The oldest command in flight.
@@ -98,11 +112,14 @@ impl Commands {
     }
 
     /// A command begins.
-    pub(super) fn begin(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
+    pub(super) fn begin(&mut self, place: u32, kind: u8, waited_ns: i64, allowance: Allowance) {
         if let Some(command) = self.commands.get_mut(place as usize) {
-            *command = Command { is_outstanding: true, ..Command::default() };
+            *command = Command { is_outstanding: true, kind, ..Command::default() };
             self.outstanding.push(Reverse(place));
             self.outstanding_count += 1;
+            if let Some(count) = self.kind_counts.get_mut(usize::from(kind)) {
+                *count += 1;
+            }
             self.wait(place, false, deadline(waited_ns, allowance.to_target_ns));
         }
     }
@@ -136,9 +153,12 @@ impl Commands {
     pub(super) fn end(&mut self, place: u32) {
         let Some(command) = self.command(place) else { return };
         command.is_outstanding = false;
-        let is_unmeasured = command.deadline == UNMEASURED;
+        let (is_unmeasured, kind) = (command.deadline == UNMEASURED, usize::from(command.kind));
         self.unmeasured_count -= usize::from(is_unmeasured);
         self.outstanding_count -= 1;
+        if let Some(count) = self.kind_counts.get_mut(kind) {
+            *count -= 1;
+        }
     }
 
     /// Who must act at this waited time.
@@ -207,6 +227,8 @@ mod tests {
     use super::*;
 
     const COMMANDS: usize = 6;
+    /// Kinds of the commands in turn.
+    const KINDS: [u8; 3] = [in_flight::OTHER, in_flight::DATA, in_flight::FLUSH];
     const ALLOWANCE: Allowance = Allowance { to_target_ns: Some(20), to_initiator_ns: Some(5) };
 
     /// A command of the naive model: deadline, whether an R2T is open, and how many are.
@@ -237,7 +259,7 @@ mod tests {
                 let number = place as u32;
                 match (step, &mut *known) {
                     (0, None) => {
-                        commands.begin(number, waited_ns, ALLOWANCE);
+                        commands.begin(number, KINDS[place % KINDS.len()], waited_ns, ALLOWANCE);
                         *known = Some((waited_ns + 20, false, 0));
                     }
                     (1, _) => {
@@ -272,6 +294,8 @@ mod tests {
                 }
                 prop_assert_eq!(commands.waiting(waited_ns), naive_waiting(&naive, waited_ns));
                 prop_assert_eq!(commands.count(), naive.iter().flatten().count());
+                let kinds = naive.iter().zip(KINDS.iter().cycle()).filter(|(known, _)| known.is_some());
+                prop_assert_eq!(commands.in_flight(), kinds.map(|(_, &kind)| kind).max().unwrap_or(in_flight::NONE));
                 prop_assert_eq!(commands.oldest(), naive.iter().position(Option::is_some).map(|place| place as u32));
             }
         }

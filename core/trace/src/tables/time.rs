@@ -18,6 +18,8 @@ table! {
         part: u8(budget_part) = UNKNOWN, "method 4";
         /// row in cycles of the command that waits, or whose data passes
         cycle: u32 = null;
+        /// commands in flight for the initiator during it: data if one reads or writes, else flush, else other
+        in_flight: u8(in_flight), "method 4";
         /// the frame at its end
         frame: u64 = null;
     }
@@ -41,6 +43,18 @@ table! {
         /// what to do about it
         advice: String;
     }
+}
+
+/// Codes of `budget.in_flight`, the weakest first.
+pub mod in_flight {
+    /// No command.
+    pub const NONE: u8 = 0;
+    /// Commands that inspect or set up the device, as a scan does.
+    pub const OTHER: u8 = 1;
+    /// A command that makes earlier writes permanent: SYNCHRONIZE CACHE.
+    pub const FLUSH: u8 = 2;
+    /// A command that reads, writes or erases user data.
+    pub const DATA: u8 = 3;
 }
 
 /// Codes of `budget.part`.

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.measures.budget import longest_think_ns
+from iscsitrace.analysis.measures import pauses
 from iscsitrace.analysis.measures.intervals import merged, union_length
 from iscsitrace.analysis.session import path
 from iscsitrace.tables.table import Table
@@ -111,7 +111,7 @@ def _runs(cycles: Table, rows: Array) -> Iterator[dict[str, Any]]:
     if not len(starts):
         return
     gaps = starts[1:] - stops[:-1]
-    breaks = starts[1:][gaps > longest_think_ns(gaps)]
+    breaks = starts[1:][gaps > pauses.longest_ns(gaps)]
     for part in np.split(rows, np.searchsorted(begins[rows], breaks)):
         moved = cycles.raw("data_bytes")[part].astype(np.int64)
         is_write = cycles.raw("is_write")[part]
