@@ -8,6 +8,7 @@ use iscsitrace_wire::frame::{NotTcp, Segment, segment};
 use crate::budget;
 use crate::content::Content;
 use crate::counters::{Counter, Counters};
+use crate::dynamics::line;
 use crate::iscsi::context::Context;
 use crate::queue;
 use crate::reader::Packet;
@@ -241,9 +242,10 @@ impl Pipeline {
     pub fn finish(mut self) -> Tables {
         self.close_all();
         self.add_missing_commands();
-        let Context { mut tables, counters, mut sessions, cycle_ends_ns, timelines, ended: _ } = self.context;
+        let Context { mut tables, counters, mut sessions, cycle_ends_ns, mut timelines, ended: _ } = self.context;
         queue::fill(&mut tables.cycles, &cycle_ends_ns, &mut sessions);
         tables.sessions = sessions.rows;
+        line::fill(&mut tables.senders, &mut timelines);
         if tables.wanted.budget {
             budget::fill(&mut tables, &timelines, &cycle_ends_ns);
         }

@@ -136,7 +136,7 @@ def test_amounts_in_words() -> None:
 
 
 def test_every_problem_has_condition_evidence_and_advice() -> None:
-    assert len(PROBLEMS) == 21
+    assert len(PROBLEMS) == 23
     for name, problem in PROBLEMS.items():
         assert problem.name == name
         assert re.fullmatch(r"[a-z0-9_]+", name)
@@ -149,6 +149,7 @@ def test_every_problem_has_condition_evidence_and_advice() -> None:
 
 FAMILIES = (
     "test_distance.py",
+    "test_line.py",
     "test_waits_of_tcp.py",
     "test_write_rounds.py",
     "test_hosts_and_failures.py",
