@@ -28,6 +28,10 @@ const IPV6_BYTES: f64 = 20.0;
 const WINDOW_PACKETS: f64 = 16.0;
 /// Deliveries with different times in a window: stamps can be shared by many packets.
 const WINDOW_DELIVERIES: u32 = 8;
+/// A window is mostly one gap if that takes more than one of so many parts.
+const GAP_PARTS_MIN: i64 = 2;
+/// At most one of so many windows is.
+const PAUSED_PARTS_MIN: usize = 4;
 /// Windows are doubled up to this many times.
 const DOUBLINGS_MAX: u32 = 16;
 /// Minimum number of windows.
@@ -253,16 +257,16 @@ fn of_place(flows: &[Flow<'_>], packet_bytes: f64, is_from_acks: bool) -> Option
     let mut line = None;
     let mut window_bytes = WINDOW_PACKETS * packet_bytes;
     for _ in 0..=DOUBLINGS_MAX {
-        let (mut rates, lasted_ns) = windows(&outputs, window_bytes);
-        if rates.len() < WINDOWS_MIN {
+        let mut windows = Windows::of(&outputs, window_bytes);
+        let window_count = windows.rates.len();
+        if window_count + windows.paused_count < WINDOWS_MIN || windows.lasted_ns > rtt_ns * window_count as f64 {
             break;
         }
-        let window_count = rates.len();
-        let quartiles @ [low, rate, high] = quartiles(&mut rates)?;
-        if lasted_ns / window_count as f64 > rtt_ns {
-            break;
-        }
-        if high - low <= SPREAD_MAX * rate {
+        if let Some(quartiles @ [low, rate, high]) = quartiles(&mut windows.rates)
+            && window_count >= WINDOWS_MIN
+            && windows.are_steady()
+            && high - low <= SPREAD_MAX * rate
+        {
             line = Some(Line {
                 rates: quartiles,
                 window_count,
@@ -298,26 +302,48 @@ fn is_one_queue(outputs: &[Output]) -> bool {
     has_one_pair || change_count >= QUEUE_CHANGES_MIN && equal_count * 4 >= change_count * 3
 }
 
-/// Bytes per second of the windows, one after another, each within a stretch with a queue; how long all of them lasted.
-fn windows(outputs: &[Output], window_bytes: f64) -> (Vec<f64>, f64) {
-    let (mut rates, mut all_ns) = (Vec::new(), 0.0);
-    let (mut start_ns, mut last_ns, mut bytes, mut count) = (0, 0, 0.0, 0);
-    for output in outputs {
-        if !output.is_queued {
-            (start_ns, bytes, count) = (output.time_ns, 0.0, 0);
-        } else {
-            bytes += output.bytes;
-            count += u32::from(output.time_ns > last_ns);
-            if bytes >= window_bytes && count >= WINDOW_DELIVERIES && output.time_ns > start_ns {
-                let lasted_ns = output.time_ns.saturating_sub(start_ns) as f64;
-                rates.push(bytes * 1e9 / lasted_ns);
-                all_ns += lasted_ns;
-                (start_ns, bytes, count) = (output.time_ns, 0.0, 0);
+/// Windows of a size.
+#[derive(Debug, Default)]
+struct Windows {
+    /// Bytes per second of each.
+    rates: Vec<f64>,
+    /// How long all of them lasted.
+    lasted_ns: f64,
+    /// Other windows, which are mostly one gap: a host paused, or held an ACK back. A line goes on.
+    paused_count: usize,
+}
+
+impl Windows {
+    /// The windows of these bytes, one after another, each within a stretch with a queue.
+    fn of(outputs: &[Output], window_bytes: f64) -> Self {
+        let mut windows = Self::default();
+        let (mut start_ns, mut last_ns, mut gap_ns, mut bytes, mut count) = (0, 0, 0, 0.0, 0);
+        for output in outputs {
+            if output.is_queued {
+                bytes += output.bytes;
+                count += u32::from(output.time_ns > last_ns);
+                gap_ns = gap_ns.max(output.time_ns.saturating_sub(last_ns));
+            }
+            last_ns = output.time_ns;
+            let lasted_ns = last_ns.saturating_sub(start_ns);
+            let is_whole = bytes >= window_bytes && count >= WINDOW_DELIVERIES;
+            if is_whole && gap_ns > lasted_ns / GAP_PARTS_MIN {
+                windows.paused_count += 1;
+            } else if is_whole {
+                windows.rates.push(bytes * 1e9 / lasted_ns as f64);
+                windows.lasted_ns += lasted_ns as f64;
+            }
+            if is_whole || !output.is_queued {
+                (start_ns, gap_ns, bytes, count) = (last_ns, 0, 0.0, 0);
             }
         }
-        last_ns = output.time_ns;
+        windows
     }
-    (rates, all_ns)
+
+    /// Whether few of them are mostly one gap.
+    fn are_steady(&self) -> bool {
+        self.paused_count * PAUSED_PARTS_MIN <= self.rates.len() + self.paused_count
+    }
 }
 
 /// The stretches with a queue that have at least these bytes and this rate.
