@@ -44,6 +44,8 @@ const RATE_PART_MIN: f64 = 0.8;
 const QUEUE_CHANGES_MIN: usize = 32;
 /// keep the time in the queue within this part.
 const QUEUES_DIFFER_PARTS: u64 = 4;
+/// Shorter breaks of a line are ignored.
+const JOIN_NS: i64 = 5_000;
 /// The mean packet has at least this part of a full segment: packets that answer others come at their pace.
 const SEGMENT_PART_MIN: f64 = 0.5;
 
@@ -279,7 +281,9 @@ fn of_place(flows: &[Flow<'_>], packet_bytes: f64, is_from_acks: bool) -> Option
         window_bytes *= 2.0;
     }
     let mut line = line?;
-    line.spans = spans(&outputs, WINDOW_PACKETS * packet_bytes, RATE_PART_MIN * line.rates[1]);
+    // the lower quartile, so that an error of the rate leaves no slivers
+    let [low, rate, _] = line.rates;
+    line.spans = spans(&outputs, WINDOW_PACKETS * packet_bytes, RATE_PART_MIN * rate, 1e9 / low);
     Some(line)
 }
 
@@ -346,8 +350,10 @@ impl Windows {
     }
 }
 
-/// The stretches with a queue that have at least these bytes and this rate.
-fn spans(outputs: &[Output], bytes_min: f64, rate_min: f64) -> Vec<(i64, i64)> {
+/// When the line carried the outputs of stretches with a queue that have at least these bytes and this rate.
+///
+/// Computed backwards: bytes that arrived faster than the line allows were carried earlier, and waited in a host.
+fn spans(outputs: &[Output], bytes_min: f64, rate_min: f64, ns_per_byte: f64) -> Vec<(i64, i64)> {
     let mut spans = Vec::new();
     let mut rest = outputs;
     while let [first, after @ ..] = rest {
@@ -357,10 +363,22 @@ fn spans(outputs: &[Output], bytes_min: f64, rate_min: f64) -> Vec<(i64, i64)> {
         let to_ns = queued.last().map_or(first.time_ns, |last| last.time_ns);
         let lasted_ns = to_ns.saturating_sub(first.time_ns);
         if bytes >= bytes_min && bytes * 1e9 >= rate_min * lasted_ns as f64 {
-            spans.push((first.time_ns, to_ns));
+            let mut begun_ns = i64::MAX;
+            for output in queued.iter().rev() {
+                let to_ns = output.time_ns.min(begun_ns);
+                let took_ns = (output.bytes * ns_per_byte) as i64;
+                // what is left of the time before cannot be told from the line's
+                let is_joined = begun_ns.saturating_sub(to_ns) <= JOIN_NS;
+                begun_ns = to_ns.saturating_sub(took_ns).max(first.time_ns);
+                match spans.last_mut() {
+                    Some((from_ns, _)) if is_joined => *from_ns = begun_ns,
+                    _ => spans.push((begun_ns, to_ns)),
+                }
+            }
         }
         rest = later;
     }
+    join(&mut spans);
     spans
 }
 
