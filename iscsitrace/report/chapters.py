@@ -12,7 +12,7 @@ from iscsitrace.analysis.measures import tap_position as tap
 from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.volumes import measure
-from iscsitrace.analysis.session import workload
+from iscsitrace.analysis.session import line, workload
 from iscsitrace.outputs.document import Grid
 from iscsitrace.outputs.remedies import Remedies
 from iscsitrace.report.document import Chapter, Fact, FoundProblem, Part, Step
@@ -102,9 +102,13 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opini
     moved = {"read": volume.read_bytes_per_s, "written": volume.write_bytes_per_s}
     rates = [f"{wording.rate(amount)} {word}" for word, amount in moved.items() if amount]
     if rates:
-        line = _line(trace, connections)
+        found_line = line.of_busiest(connections, trace.senders.rows())
         found.append(
-            Fact("Throughput", ", ".join(rates), f"line rate {wording.rate(line)}" if line else "while active")
+            Fact(
+                "Throughput",
+                ", ".join(rates),
+                f"line rate {wording.rate(found_line.bytes_per_s)}" if found_line else "while active",
+            )
         )
     if opinion.time and opinion.idle_fraction is not None:
         busy = f"of {wording.time(opinion.time.jobs_ns)} of busy time; no data on the line"
@@ -149,15 +153,3 @@ def _path(connections: list[dict[str, Any]]) -> list[Fact]:
         tap.position(*sides) or "", "tap between the hosts"
     )
     return [Fact("RTT", wording.time(sum(sides)), f"minimum; {where}")]
-
-
-def _line(trace: Trace, connections: list[dict[str, Any]]) -> int | None:
-    """The line rate of the direction that carried most bytes."""
-    carried = {
-        (row["connection"], way == "to_target"): int(row[f"stream_bytes_{way}"])
-        for row in connections
-        for way in ("to_target", "to_initiator")
-    }
-    rows = [row for row in trace.senders.rows() if (row["connection"], row["to_target"]) in carried]
-    row = max(rows, key=lambda each: carried[each["connection"], each["to_target"]], default=None)
-    return None if row is None else row["line_bytes_per_s"]

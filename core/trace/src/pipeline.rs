@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::budget;
 use crate::content::Content;
 use crate::counters::{Counter, Counters};
+use crate::dynamics::line;
 use crate::iscsi::context::Context;
 use crate::queue;
 use crate::reader::Packet;
@@ -249,10 +250,11 @@ impl Pipeline {
     pub fn finish(mut self) -> Tables {
         self.close_all();
         self.add_missing_commands();
-        let Context { mut tables, counters, mut sessions, cycle_ends_ns, timelines, ended: _ } = self.context;
+        let Context { mut tables, counters, mut sessions, cycle_ends_ns, mut timelines, ended: _ } = self.context;
         settle(&mut tables.segments, &self.with_segments);
         queue::fill(&mut tables.cycles, &cycle_ends_ns, &mut sessions);
         tables.sessions = sessions.rows;
+        line::fill(&mut tables.senders, &mut timelines);
         for row in self.rows {
             tables.connections.push(row);
         }

@@ -9,11 +9,10 @@ from typing import Any, Final
 import numpy as np
 
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.transport import line_bytes_per_s
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.distribution import counts, percentiles
 from iscsitrace.analysis.measures.parameters import negotiated
-from iscsitrace.analysis.session import workload
+from iscsitrace.analysis.session import line, workload
 from iscsitrace.analysis.session.grouping import Source, sessions_of
 from iscsitrace.analysis.session.measurement import Measured, measure
 from iscsitrace.analysis.session.session import Session
@@ -187,7 +186,7 @@ def _side(number: int, session: Session, names: Mapping[str, Any]) -> Side:
         parts_ns=parts_ns,
         jobs_ns=jobs_ns,
         path_ns=session.path_ns,
-        line_bytes_per_s=line_bytes_per_s(session),
+        line_bytes_per_s=found.bytes_per_s if (found := line.of(session)) else None,
         window_bytes=max((row["rwnd_max_bytes"] or 0 for row in senders), default=0) or None,
         packet_count=sum(row[f"packets_{direction}"] for row in session.connections),
         retransmitted_packet_count=sum(row[f"retransmitted_packets_{direction}"] for row in session.connections),

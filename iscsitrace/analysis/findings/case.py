@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -20,11 +20,13 @@ _Fact = TypeVar("_Fact")
 
 @dataclass(frozen=True)
 class Groups:
-    """Mirrors and parallel jobs of the whole trace, and the table of all commands."""
+    """Mirrors, parallel jobs and lines of the whole trace, and the table of all commands."""
 
     mirrors: tuple[Account, ...]
     jobs: tuple[Job, ...]
     cycles: Table
+    lines: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """The sessions that use each line, by its number."""
 
 
 class Case:

@@ -12,9 +12,8 @@ from iscsitrace.analysis.findings.case import Case, is_worth
 from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, next_queue_depths
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import WORTH
-from iscsitrace.analysis.findings.transport import line_bytes_per_s
 from iscsitrace.analysis.measures.distribution import percentiles
-from iscsitrace.analysis.session import system_calls
+from iscsitrace.analysis.session import line, system_calls
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.situation import Situation
 from iscsitrace.analysis.session.stretches import Stretches
@@ -118,9 +117,9 @@ def _block_size(case: Case) -> Observation | None:
 
 def _passing_ns(subject: Session, asked: Workload) -> float:
     """Time of the commands in flight on the line; from their transfer times where the line rate is unknown."""
-    rate = line_bytes_per_s(subject)
-    if rate:
-        return asked.block_bytes * asked.queue_depth * 1e9 / rate
+    found = line.of(subject)
+    if found:
+        return asked.block_bytes * asked.queue_depth * 1e9 / found.bytes_per_s
     return (percentiles(subject.transfers["transfer_ns"])["p50"] or 0) * asked.queue_depth
 
 

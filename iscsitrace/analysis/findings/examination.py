@@ -18,6 +18,7 @@ from iscsitrace.analysis.groups.mirrors import account
 from iscsitrace.analysis.groups.mirrors.account import Account
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.analysis.session.grouping import Source, sessions_and_connections_of
+from iscsitrace.analysis.session.line import sessions_by_line
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.system_calls import SystemCall
 
@@ -113,7 +114,7 @@ def examine(source: Source, *, has_mirrors: bool = True) -> Diagnosis:
     accounts = tuple(account.of_trace(source)) if has_mirrors else ()
     found = streams.find(source, [each.mirror for each in accounts])
     jobs = tuple(job for job in found if has_mirrors or job.is_certain)
-    groups = Groups(accounts, jobs, source("cycles"))
+    groups = Groups(accounts, jobs, source("cycles"), sessions_by_line(source))
     opinions = {number: _opinion(subject, groups) for number, subject in sessions.items()}
     own = {number: _of_connection(subject, sessions, opinions, groups) for number, subject in connections.items()}
     return Diagnosis(opinions, own, accounts, jobs)

@@ -13,9 +13,9 @@ from iscsitrace.analysis.findings import capture
 from iscsitrace.analysis.findings.case import is_worth
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.thresholds import WARNING
-from iscsitrace.analysis.findings.transport import line_bytes_per_s
 from iscsitrace.analysis.measures.busy import THINK_MAX_NS
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session import line
 from iscsitrace.analysis.session.session import WAITS, Session
 from iscsitrace.analysis.session.workload import MIN_TASKS
 from iscsitrace.wording import amounts as wording
@@ -53,7 +53,7 @@ def of(subject: Session, findings: Sequence[Finding]) -> Headline:
         return Headline(f"{name}: limiter unknown, the capture is too poor: {missing}.")
     limiter = subject.budget.limiter
     if limiter is None or limiter == "transfer":
-        sentence, also = _line_bound(name, subject), _also(subject, findings)
+        sentence, also = _line_bound(name, subject, findings), _also(subject, findings)
     else:
         sentence, also = _limited(f"{name} is", subject, limiter, findings), ""
     notes = (also, _base(subject), _scan(subject), _flushes(subject), _caveat(subject))
@@ -77,12 +77,14 @@ def _nothing(name: str, subject: Session) -> str:
     return f"{name}: its reads and writes took no time by the capture's clock."
 
 
-def _line_bound(name: str, subject: Session) -> str:
+def _line_bound(name: str, subject: Session, findings: Sequence[Finding]) -> str:
     """Data transfer takes more time than all waits together."""
-    line = line_bytes_per_s(subject)
-    rate = f" (line rate {wording.rate(line)})" if line else ""
     share = wording.percent(subject.share(subject.part_ns("transfer")))
-    return f"{name} is line-bound: {share} of the time is data transfer{rate}."
+    start = f"{name} is line-bound: {share} of the time is data transfer"
+    if cause := _cause(subject, "transfer", findings):
+        return f"{start}. {cause}"
+    found = line.of(subject)
+    return f"{start} (line rate {wording.rate(found.bytes_per_s)})." if found else f"{start}."
 
 
 def _also(subject: Session, findings: Sequence[Finding]) -> str:

@@ -15,30 +15,14 @@ from iscsitrace.analysis.findings.thresholds import WORTH
 from iscsitrace.analysis.measures.losses import losses
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.model.setting import Setting
+from iscsitrace.analysis.session import line
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.wording import amounts as wording
 
 
-def line_bytes_per_s(subject: Session) -> int | None:
-    """The estimated line rate in the direction that carried most bytes; None where it is unknown."""
-    row = _busiest(subject)
-    return row["line_bytes_per_s"] if row else None
-
-
 def _senders(subject: Session) -> list[dict[str, Any]]:
     return list(subject.tables["senders"].rows())
-
-
-def _busiest(subject: Session) -> dict[str, Any] | None:
-    """The row of ``senders`` that sent most bytes."""
-    sent = {
-        (row["connection"], direction == "to_target"): row[f"stream_bytes_{direction}"]
-        for row in subject.connections
-        for direction in ("to_target", "to_initiator")
-    }
-    rows = _senders(subject)
-    return max(rows, key=lambda row: sent.get((row["connection"], row["to_target"]), 0), default=None)
 
 
 def _receiver(row: dict[str, Any]) -> str:
@@ -51,11 +35,11 @@ def _sender(row: dict[str, Any]) -> str:
 
 def _capacity(subject: Session, row: dict[str, Any]) -> str:
     """``; the bandwidth-delay product is 390 KiB (40.0 MB/s x 10.0 ms)``, where both are known."""
-    line, path_ns = row["line_bytes_per_s"], subject.path_ns
-    if not line or not path_ns:
+    found, path_ns = line.of_sender(row), subject.path_ns
+    if not found or not path_ns:
         return ""
-    product = wording.about(line * path_ns / 1e9)
-    return f"; the bandwidth-delay product is {product} ({wording.rate(line)} x {wording.time(path_ns)})"
+    product = wording.about(found.bytes_per_s * path_ns / 1e9)
+    return f"; the bandwidth-delay product is {product} ({wording.rate(found.bytes_per_s)} x {wording.time(path_ns)})"
 
 
 def _held(subject: Session, waits: Stretches, weight: str) -> dict[str, Any] | None:
@@ -107,15 +91,10 @@ def _window_needed(setting: Setting) -> float:
     return 2 * (setting.c_bytes_per_s or 0) * 2 * setting.delay_ns / 1e9
 
 
-def _is_windowed(basis: Basis) -> bool:
-    setting = basis.measured.situation.setting
-    return setting.c_bytes_per_s is not None and setting.window_bytes is not None
-
-
 def _larger_window(basis: Basis) -> Iterator[Change]:
-    setting = basis.measured.situation.setting
-    needed = _window_needed(setting)
-    if _is_windowed(basis) and needed > (setting.window_bytes or 0):
+    situation = basis.measured.situation
+    setting, needed = situation.setting, _window_needed(situation.setting)
+    if "c_bytes_per_s" not in situation.open_names and needed > (setting.window_bytes or needed):
         yield Change(
             f"receive window {wording.about(needed)}",
             lambda situation: situation.with_setting(window_bytes=ceil(_window_needed(situation.setting))),
@@ -123,7 +102,8 @@ def _larger_window(basis: Basis) -> Iterator[Change]:
 
 
 def _windows_of_more_connections(basis: Basis) -> Iterator[Change]:
-    if _is_windowed(basis):
+    setting = basis.measured.situation.setting
+    if setting.c_bytes_per_s is not None and setting.window_bytes is not None:
         yield from more_connections(basis)
 
 

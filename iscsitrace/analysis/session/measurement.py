@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.measures import budget
 from iscsitrace.analysis.measures.losses import losses
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.session import workload
+from iscsitrace.analysis.session import line, workload
 from iscsitrace.analysis.session.conditions import Conditions
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.situation import WAITS, Situation
@@ -59,11 +59,14 @@ def measure(session: Session) -> Measured | None:
     if busy_ns <= 0 or not moved:
         return None
     conditions = Conditions(session, word)
-    depth, line = conditions.queue_depth, conditions.busiest_sender.get("line_bytes_per_s") or None
+    depth, found_line = conditions.queue_depth, line.of_sender(conditions.busiest_sender)
+    # else the line had at least the rate of the transfers
+    transfer_ns = parts_ns["transfer"]
+    least_bytes_per_s = moved * 1e9 / transfer_ns if transfer_ns else None
     is_window_known = conditions.window_bytes is not None and not conditions.is_window_shut
     setting = replace(
         conditions.setting(round(moved / count), depth),
-        c_bytes_per_s=line,
+        c_bytes_per_s=found_line.bytes_per_s if found_line else least_bytes_per_s,
         # null where all data was immediate
         data_pdu_bytes=int(cycles.raw("data_pdu_bytes_max")[known(cycles, "data_pdu_bytes_max")].max(initial=0))
         or None,
@@ -74,7 +77,7 @@ def measure(session: Session) -> Measured | None:
     open_names = set[str]()
     if word == "write":
         open_names |= conditions.assumed_names
-    if line is None:
+    if found_line is None:
         open_names.add("c_bytes_per_s")
     if not is_window_known:
         open_names.add("window_bytes")

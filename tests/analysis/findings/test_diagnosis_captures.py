@@ -91,6 +91,16 @@ CASES: dict[str, tuple[str, str]] = {
         f"read --block-size 128K --bytes 8M --queue-depth 4 --to-initiator-loss 1% {WAN}",
         f"read --block-size 128K --bytes 8M --queue-depth 4 --reorder 1%,0.2ms {WAN}",
     ),
+    # eight reads of 256 KiB take 52 ms on the line, one of 128 KiB takes 3.3 ms; the RTT is 8 ms
+    "line_saturated": (
+        f"read --block-size 256K --bytes 16M --queue-depth 8 {WAN}",
+        f"read --block-size 128K --bytes 16M {WAN}",
+    ),
+    # two sessions with one target, or one
+    "line_shared": (
+        f"read --block-size 256K --bytes 32M --queue-depth 8 --sessions 2 {WAN}",
+        f"read --block-size 256K --bytes 16M --queue-depth 8 {WAN}",
+    ),
     "slow_target": (
         f"read --block-size 64K --bytes 4M --service-delay 5ms {WAN}",
         f"read --block-size 64K --bytes 4M --service-delay 0.2ms {WAN}",

@@ -139,7 +139,7 @@ def test_amounts_in_words() -> None:
 
 
 def test_every_problem_has_condition_evidence_and_advice() -> None:
-    assert len(PROBLEMS) == 22
+    assert len(PROBLEMS) == 24
     for name, problem in PROBLEMS.items():
         assert problem.name == name
         assert re.fullmatch(r"[a-z0-9_]+", name)
@@ -152,6 +152,7 @@ def test_every_problem_has_condition_evidence_and_advice() -> None:
 
 FAMILIES = (
     "test_distance.py",
+    "test_line.py",
     "test_waits_of_tcp.py",
     "test_write_rounds.py",
     "test_hosts_and_failures.py",

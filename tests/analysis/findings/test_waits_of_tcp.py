@@ -280,26 +280,6 @@ def test_the_sender_that_restarted_most_often_is_named() -> None:
     assert "slow start 9 times" in found.text
 
 
-def test_the_line_rate_is_that_of_the_direction_with_most_bytes() -> None:
-    def rate(to_target: int, to_initiator: int) -> int | None:
-        subject: Any = SimpleNamespace(
-            connections=[
-                {"connection": 3, "stream_bytes_to_target": to_target, "stream_bytes_to_initiator": to_initiator}
-            ],
-            tables={
-                "senders": SimpleNamespace(
-                    rows=lambda: [
-                        {"connection": 3, "to_target": False, "line_bytes_per_s": 10},
-                        {"connection": 3, "to_target": True, "line_bytes_per_s": 20},
-                    ]
-                )
-            },
-        )
-        return transport.line_bytes_per_s(subject)
-
-    assert (rate(5, 6), rate(6, 5)) == (10, 20)
-
-
 # --- what-ifs
 
 

@@ -17,6 +17,8 @@ const RTT_TO_INITIATOR_NS: i64 = 2;
 fn timeline(connection: u32) -> Timeline {
     Timeline {
         connection,
+        hosts: None,
+        deliveries: Default::default(),
         rtt_to_target_ns: Some(RTT_TO_TARGET_NS),
         rtt_to_initiator_ns: Some(RTT_TO_INITIATOR_NS),
         line_busy: [Vec::new(), Vec::new()],

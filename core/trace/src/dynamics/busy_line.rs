@@ -46,19 +46,13 @@ struct Run {
     first_bytes: u32,
     last_ns: i64,
     bytes: u64,
-    count: u32,
 }
-
-/// A run of at least this many events shows the line rate.
-const RATE_EVENTS_MIN: u32 = 8;
 
 /// The runs of one direction.
 #[derive(Debug, Default)]
 pub struct BusyLine {
     pace: Pace,
     runs: Vec<Run>,
-    /// Bytes and time of the removed longer runs.
-    forgotten: (f64, f64),
 }
 
 impl BusyLine {
@@ -74,35 +68,27 @@ impl BusyLine {
             if gap_ns as f64 <= SPLIT_LINE_TIMES * f64::from(bytes) * self.pace.recent().ns_per_byte {
                 run.last_ns = run.last_ns.max(time_ns);
                 run.bytes += u64::from(bytes);
-                run.count += 1;
                 return;
             }
         }
-        let run = Run { first_ns: time_ns, first_bytes: bytes, last_ns: time_ns, bytes: u64::from(bytes), count: 1 };
+        let run = Run { first_ns: time_ns, first_bytes: bytes, last_ns: time_ns, bytes: u64::from(bytes) };
         self.runs.push(run);
     }
 
-    /// The line rate so far.
+    /// The pace so far.
     pub fn line(&self) -> Line {
         self.pace.line()
     }
 
-    /// The line rate at the last update.
+    /// The pace at the last update.
     pub fn recent_line(&self) -> Line {
         self.pace.recent()
     }
 
-    /// Bytes per second while the line was busy, from its longer runs; none without any.
-    pub fn rate_bytes_per_s(&self) -> Option<i64> {
-        let (bytes, ns) = with_long(self.forgotten, &self.runs);
-        (ns > 0.0).then(|| (bytes / ns * 1e9) as i64)
-    }
-
-    /// Removes runs from before, except the last; their share in the rate stays.
+    /// Removes runs from before, except the last.
     pub fn forget(&mut self, before_ns: i64) {
         let count = self.runs.iter().take_while(|run| run.last_ns < before_ns).count();
         let count = count.min(self.runs.len().saturating_sub(1));
-        self.forgotten = with_long(self.forgotten, self.runs.get(..count).unwrap_or_default());
         self.runs.drain(..count);
     }
 
@@ -129,14 +115,6 @@ impl BusyLine {
     }
 }
 
-/// Bytes and time, increased by those of the longer runs.
-fn with_long(known: (f64, f64), runs: &[Run]) -> (f64, f64) {
-    let long = runs.iter().filter(|run| run.count >= RATE_EVENTS_MIN && run.last_ns > run.first_ns);
-    long.fold(known, |(bytes, ns), run| {
-        (bytes + (run.bytes - u64::from(run.first_bytes)) as f64, ns + run.last_ns.saturating_sub(run.first_ns) as f64)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,8 +135,6 @@ mod tests {
         let truth_ns = 50 * 20 * LINE_NS;
         assert_eq!(intervals.len(), 50);
         assert!((busy_ns - truth_ns).abs() < truth_ns / 200, "{busy_ns} of {truth_ns}");
-        let rate = line.rate_bytes_per_s().unwrap();
-        assert!((rate - 40_000_000).abs() < 400_000, "{rate}");
     }
 
     #[test]
@@ -202,22 +178,16 @@ mod tests {
     }
 
     #[test]
-    fn forgotten_runs_keep_their_share_in_the_rate() {
+    fn the_last_run_is_never_forgotten() {
         let mut line = BusyLine::default();
         let last_ns = train(&mut line, 100);
-        let slow_ns = last_ns + 1_000_000;
-        // eight events, 50 us apart with twice the bytes: the same rate
-        (0..8).for_each(|event| line.note(slow_ns + event * 50_000, 2000, (event > 0).then_some(50_000)));
-        for before_ns in [0, slow_ns, i64::MAX] {
-            line.forget(before_ns);
-            let rate = line.rate_bytes_per_s().unwrap();
-            assert!((rate - 40_000_000).abs() <= 1, "{rate}");
-        }
+        (0..8).for_each(|event| line.note(last_ns + 1_000_000 + event * 25_000, 1000, None));
+        line.forget(i64::MAX);
         assert_eq!(line.runs.len(), 1);
     }
 
     #[test]
-    fn single_packets_show_no_line_rate_and_no_busy_time() {
+    fn single_packets_show_no_busy_time() {
         let mut line = BusyLine::default();
         (0..100).for_each(|packet| line.note(packet * 300_000, 560, None));
         let busy_ns: i64 = line.intervals(0, line.line()).iter().map(|(from, to)| to - from).sum();

@@ -11,7 +11,7 @@ use super::scoreboard::Scoreboard;
 use super::sender_state::SenderState;
 use super::timeline::Limited;
 use super::window_scale::WindowScale;
-use crate::tables::{Flight, NULL_NS, SenderRow, budget_part as part};
+use crate::tables::{Flight, NULL_NS, budget_part as part};
 use crate::tcp::half::SegmentClass;
 
 /// A packet answers an ACK if it follows within this time, or within a part of the path's RTT.
@@ -329,10 +329,10 @@ impl Flights {
         self.requests.len() < before
     }
 
-    /// Processes a packet of the other direction: the acknowledged bytes have left the line.
+    /// Processes a packet of the other direction, and returns how many bytes it acknowledges: they have left the line.
     #[inline]
-    pub fn acknowledge(&mut self, seen: &Observation, segment_bytes: i64, rtt_to_receiver_ns: i64) {
-        let Some(acknowledged) = seen.acknowledged else { return };
+    pub fn acknowledge(&mut self, seen: &Observation, segment_bytes: i64, rtt_to_receiver_ns: i64) -> u32 {
+        let Some(acknowledged) = seen.acknowledged else { return 0 };
         if acknowledged > self.arrived.una() {
             if self.acknowledgments.len() == ACKNOWLEDGMENTS_MAX {
                 self.acknowledgments.pop_front();
@@ -344,8 +344,9 @@ impl Flights {
             self.arrived.sack(left, right);
         }
         let delivered = self.arrived.una() + self.arrived.sacked_bytes();
+        let mut bytes = 0;
         if self.delivered > 0 && delivered > self.delivered {
-            let bytes = u32::try_from(delivered - self.delivered).unwrap_or(u32::MAX);
+            bytes = u32::try_from(delivered - self.delivered).unwrap_or(u32::MAX);
             while self.outstanding.front().is_some_and(|&(end, _)| end <= self.delivered) {
                 self.outstanding.pop_front();
             }
@@ -372,6 +373,7 @@ impl Flights {
                 self.unknown.push(Limited { from_ns, to_ns, part: part::UNKNOWN, frame });
             }
         }
+        bytes
     }
 
     /// Tracks skipped bytes.
@@ -439,7 +441,7 @@ impl Flights {
 
     /// Whether the bottleneck lies beyond the tap, so that the ACKs show its rate: they are slower than the data, and
     /// the receiver is not beside the tap.
-    fn is_line_beyond(&self, rtt_to_receiver_ns: i64, rtt_to_sender_ns: i64) -> bool {
+    pub(super) fn is_line_beyond(&self, rtt_to_receiver_ns: i64, rtt_to_sender_ns: i64) -> bool {
         let is_receiver_near = rtt_to_receiver_ns.saturating_mul(2) < rtt_to_sender_ns;
         !is_receiver_near && self.acknowledged.line().ns_per_byte > BEYOND_TAP_FACTOR * self.seen.line().ns_per_byte
     }
@@ -451,16 +453,6 @@ impl Flights {
         } else {
             self.seen.intervals(0, self.seen.line())
         }
-    }
-
-    /// Fills the line columns of the sender's row.
-    pub fn describe(&self, rtt_to_receiver_ns: i64, rtt_to_sender_ns: i64, row: &mut SenderRow) {
-        row.is_line_from_acks = self.is_line_beyond(rtt_to_receiver_ns, rtt_to_sender_ns);
-        let line = if row.is_line_from_acks { &self.acknowledged } else { &self.seen };
-        row.line_bytes_per_s = Some(line)
-            .filter(|line| line.line().ns_per_byte > 0.0)
-            .and_then(BusyLine::rate_bytes_per_s)
-            .unwrap_or(NULL_NS);
     }
 }
 

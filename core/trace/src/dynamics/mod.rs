@@ -6,8 +6,10 @@
 //! sender       one direction as its sender sees it: bytes in flight, window, losses, congestion window (parts: see there)
 //! flights      one direction at the tap: runs of packets, the pauses between them, what limited the sender
 //! busy_line    when the line was busy with the bytes of a direction
-//! pace         nanoseconds per byte of a line
+//! pace         nanoseconds per byte between packets that follow each other
+//! deliveries   the bytes of a direction as they came out of the line, and how long they were in a queue
 //! timeline     input of the time breakdown
+//! line         the rate of the line that connections share
 //! snapshot     state for a live view, and what is dropped to bound memory use
 //! ```
 //!
@@ -18,9 +20,11 @@ pub mod acknowledgments;
 pub mod burst;
 mod busy_line;
 pub mod congestion_window;
+pub mod deliveries;
 pub mod flights;
 pub mod histogram;
 pub mod limits;
+pub mod line;
 pub mod observation;
 pub mod originals;
 mod pace;
@@ -44,6 +48,7 @@ mod tests;
 
 use crate::tables::{Columns, NULL_NS, SenderRow, Tables, Wanted, budget_part};
 
+use deliveries::Deliveries;
 use flights::Flights;
 use observation::Observation;
 pub use rows::Rows;
@@ -69,6 +74,7 @@ pub struct Dynamics {
     rtts: [RttSamples; 2],
     senders: [Sender; 2],
     flights: [Flights; 2],
+    deliveries: [Deliveries; 2],
 }
 
 impl Dynamics {
@@ -89,6 +95,7 @@ impl Dynamics {
             rtts: [0, 1].map(|direction| RttSamples::new(connection, direction == 0)),
             senders: [0, 1].map(|direction| Sender::new(connection, direction == 0)),
             flights: [0, 1].map(|direction| Flights::new(connection, direction == 0)),
+            deliveries: Default::default(),
         }
     }
 
@@ -96,7 +103,7 @@ impl Dynamics {
     pub fn observe(&mut self, seen: &Observation) {
         let (own, opposite) = (seen.direction, 1 - seen.direction);
         self.rtts[own].transmit(seen);
-        self.rtts[opposite].acknowledge(seen, self.senders[opposite].segment_bytes(), &mut self.rows);
+        let rtt_ns = self.rtts[opposite].acknowledge(seen, self.senders[opposite].segment_bytes(), &mut self.rows);
         // the sender of the data gets an ACK half an RTT after the tap, and its answer passes the tap half an RTT later
         let delays = self.delays(opposite);
         self.senders[opposite].acknowledge(seen, delays, &mut self.rows);
@@ -112,7 +119,16 @@ impl Dynamics {
         // last, because the packets it answers arrived before this acknowledgment
         self.senders[own].note_acknowledged(seen);
         let rtt_to_receiver_ns = self.path_ns(opposite).unwrap_or(0);
-        self.flights[opposite].acknowledge(seen, self.senders[opposite].segment_bytes(), rtt_to_receiver_ns);
+        let segment_bytes = self.senders[opposite].segment_bytes();
+        let delivered_bytes = self.flights[opposite].acknowledge(seen, segment_bytes, rtt_to_receiver_ns);
+        if self.wanted.senders || self.wanted.budget {
+            let answered_ns = rtt_ns.map(|rtt_ns| seen.time_ns.saturating_sub(rtt_ns));
+            self.deliveries[opposite].acknowledge(seen, delivered_bytes, answered_ns, rtt_to_receiver_ns);
+            if seen.length > 0 {
+                // the same end sends it
+                self.deliveries[own].arrive(seen, self.senders[own].segment_bytes(), answered_ns, rtt_to_receiver_ns);
+            }
+        }
     }
 
     /// The RTT of the path from the tap to the receiver of a direction.
@@ -146,7 +162,8 @@ impl Dynamics {
                 self.rows.senders.push(row);
             }
         }
-        let timeline = self.timeline(is_client_initiator);
+        let deliveries = std::mem::take(&mut self.deliveries);
+        let timeline = self.timeline(is_client_initiator, deliveries);
         let rows = &mut self.rows;
         macro_rules! hand_over {
             ($($table:ident)*) => { $(
@@ -167,19 +184,20 @@ impl Dynamics {
     fn sender_row(&self, direction: usize) -> SenderRow {
         let mut row = self.senders[direction].describe();
         self.rtts[direction].describe(self.rtts[1 - direction].is_reordered(), &mut row);
-        let [there_ns, back_ns] = [direction, 1 - direction].map(|direction| self.path_ns(direction).unwrap_or(0));
-        self.flights[direction].describe(there_ns, back_ns, &mut row);
         row
     }
 
     /// The input of the time breakdown so far.
-    fn timeline(&self, is_client_initiator: bool) -> Timeline {
+    fn timeline(&self, is_client_initiator: bool, deliveries: [Deliveries; 2]) -> Timeline {
         let [out, back] = if is_client_initiator { [0, 1] } else { [1, 0] };
         let rtt_ns = |direction: usize| self.path_ns(direction);
         let (lost, needless): (Vec<_>, Vec<_>) = recovery_spans(&self.rows).partition(|&(_, is_loss)| is_loss);
         let needless: Vec<Limited> = needless.into_iter().map(|(span, _)| span).collect();
+        let [client, server] = deliveries;
         Timeline {
             connection: self.connection,
+            hosts: None,
+            deliveries: if is_client_initiator { [client, server] } else { [server, client] },
             rtt_to_target_ns: rtt_ns(out),
             rtt_to_initiator_ns: rtt_ns(back),
             line_busy: [out, back].map(|direction| {

@@ -132,10 +132,11 @@ impl RttSamples {
         }
     }
 
-    /// Notes a packet of the opposite direction; `segment_bytes` is the payload of a full segment.
+    /// Notes a packet of the opposite direction, and returns its sample; `segment_bytes` is the payload of a full
+    /// segment.
     #[inline]
-    pub fn acknowledge(&mut self, seen: &Observation, segment_bytes: i64, rows: &mut Rows) {
-        let Some(acknowledged) = seen.acknowledged else { return };
+    pub fn acknowledge(&mut self, seen: &Observation, segment_bytes: i64, rows: &mut Rows) -> Option<i64> {
+        let acknowledged = seen.acknowledged?;
         let before = self.acknowledged.unwrap_or_else(|| {
             self.shake_hands(seen, rows);
             acknowledged
@@ -152,9 +153,9 @@ impl RttSamples {
                 covered = covered.max(right);
             }
         }
-        let Some(sent_ns) = self.drop_covered(covered) else { return };
+        let sent_ns = self.drop_covered(covered)?;
         if before < self.ambiguous_until && covered == acknowledged {
-            return;
+            return None;
         }
         let rtt_ns = seen.time_ns.saturating_sub(sent_ns);
         self.sample(rtt_ns, seen, false, rows);
@@ -164,6 +165,7 @@ impl RttSamples {
         if newly < 2 * segment_bytes && covered == acknowledged {
             self.held_max_ns = self.held_max_ns.max(Some(rtt_ns));
         }
+        Some(rtt_ns)
     }
 
     /// The first ACK: a sample of the handshake, if the SYN was captured.

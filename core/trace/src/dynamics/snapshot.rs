@@ -42,7 +42,7 @@ impl Dynamics {
         let mut recoveries = self.rows.recoveries.clone();
         recoveries.to_target.iter_mut().for_each(|to_target| *to_target ^= !is_client_initiator);
         tables.recoveries.append(&mut recoveries);
-        self.timeline(is_client_initiator)
+        self.timeline(is_client_initiator, self.deliveries.clone())
     }
 
     /// Removes rows from before `before_ns`; totals and open recoveries stay.
@@ -59,6 +59,7 @@ impl Dynamics {
             sender.forget(before_ns);
         }
         self.flights.iter_mut().for_each(|flights| flights.forget(before_ns));
+        self.deliveries.iter_mut().for_each(|deliveries| deliveries.forget(before_ns));
     }
 
     /// Number of rows held, for tests of their removal.

@@ -1,5 +1,8 @@
 //! Input of the time breakdown from one connection's TCP.
 
+use super::deliveries::Deliveries;
+use super::line::Hosts;
+
 /// A span in which a sender was limited, or whose cause is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limited {
@@ -18,12 +21,16 @@ pub struct Limited {
 pub struct Timeline {
     /// Connection number.
     pub connection: u32,
+    /// Its two ends, if known.
+    pub hosts: Option<Hosts>,
     /// Minimum RTT between the tap and the target.
     pub rtt_to_target_ns: Option<i64>,
     /// Minimum RTT between the tap and the initiator.
     pub rtt_to_initiator_ns: Option<i64>,
     /// When the line was busy with payload: per direction, ordered and disjoint.
     pub line_busy: [Vec<(i64, i64)>; 2],
+    /// What the line delivered: per direction.
+    pub deliveries: [Deliveries; 2],
     /// When the senders of both directions were limited.
     pub limited: Vec<Limited>,
 }

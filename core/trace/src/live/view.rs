@@ -4,6 +4,7 @@ use super::Live;
 use super::ledger::Turnaround;
 use crate::budget::{self, Between};
 use crate::content::Content;
+use crate::dynamics::line;
 use crate::dynamics::snapshot::SenderSnapshot;
 use crate::dynamics::timeline::Timeline;
 use crate::pass::Outcome;
@@ -175,12 +176,16 @@ impl Live {
     /// The time breakdown of a part of the time; fills `senders` and `recoveries`, too.
     fn budget_between(&self, from_ns: i64, to_ns: i64, tables: &mut Tables) -> crate::tables::Budget {
         (tables.senders, tables.recoveries) = Default::default();
-        let timelines: Vec<Timeline> = self
+        let mut timelines: Vec<Timeline> = self
             .pipeline
             .connections()
             .filter(|connection| matches!(connection.content, Content::Iscsi(_)))
-            .filter_map(|connection| Some(connection.dynamics.as_ref()?.copy_to(!connection.is_flipped(), tables)))
+            .filter_map(|connection| {
+                let timeline = connection.dynamics.as_ref()?.copy_to(!connection.is_flipped(), tables);
+                Some(Timeline { hosts: Some(connection.hosts()), ..timeline })
+            })
             .collect();
+        line::fill(&mut tables.senders, &mut timelines);
         let context = &self.pipeline.context;
         // commands that ended earlier hardly affect the breakdown
         let warm_ns = from_ns.saturating_sub(self.settings.interval_ns);

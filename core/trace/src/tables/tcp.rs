@@ -246,9 +246,21 @@ table! {
         delayed_ack_max_ns: i64 [ns] = null;
         /// median payload covered by one ACK
         bytes_per_ack: u32 [bytes] = null;
-        /// rate of the bottleneck link: payload rate without pauses
+        /// number of the bottleneck line: connections with the same number share it; null: its rate was not reached
+        line: u32 = null, "method 4";
+        /// its rate, estimated, in TCP payload of full segments: median of stretches in which it had a queue
         line_bytes_per_s: i64 [B/s] = null, "method 4";
-        /// whether the rate is that of the ACKs, because the bottleneck lies beyond the tap
+        /// the same with headers, Ethernet included
+        line_wire_bytes_per_s: i64 [B/s] = null, "method 4";
+        /// lower quartile of these stretches
+        line_low_bytes_per_s: i64 [B/s] = null, "method 4";
+        /// upper quartile of these stretches
+        line_high_bytes_per_s: i64 [B/s] = null, "method 4";
+        /// their number
+        line_stretch_count: u32;
+        /// median time in the queue of the line
+        line_queue_ns: i64 [ns] = null, "method 4";
+        /// whether ACKs show the rate, because the bottleneck lies beyond the tap
         is_line_from_acks: bool;
     }
 }

@@ -1,7 +1,6 @@
 //! Flights: pauses, and what limited the sender.
 
 use super::*;
-use crate::tables::SenderRow;
 
 #[test]
 fn a_small_segment_after_an_ack_waited_for_it_even_before_the_minimum_rtt() {
@@ -100,24 +99,12 @@ fn slowly_acknowledged() -> Conversation {
 }
 
 #[test]
-fn a_line_beyond_the_tap_has_the_rate_of_the_acks() {
-    let senders = slowly_acknowledged().finish().senders;
-    assert!(senders.is_line_from_acks[0]);
-    let rate = senders.line_bytes_per_s[0];
-    assert!((rate - 10_000_000).abs() < 500_000, "{rate}");
-}
-
-#[test]
 fn no_line_lies_between_the_tap_and_a_receiver_beside_it() {
     let talk = slowly_acknowledged();
     let flights = &talk.dynamics.flights[0];
     // less than half of the sender's RTT is beside the tap
     for (rtt_to_receiver_ns, is_beyond) in [(10 * MS, true), (10 * MS - 1, false)] {
-        let mut row = SenderRow::default();
-        flights.describe(rtt_to_receiver_ns, 20 * MS, &mut row);
-        assert_eq!(row.is_line_from_acks, is_beyond);
-        let expected = if is_beyond { 10_000_000 } else { 100_000_000 };
-        assert!((row.line_bytes_per_s - expected).abs() < expected / 20, "{}", row.line_bytes_per_s);
+        assert_eq!(flights.is_line_beyond(rtt_to_receiver_ns, 20 * MS), is_beyond);
         // each burst of 40 segments takes 4 ms there, and 0.4 ms here
         let busy_ns: i64 =
             flights.busy_intervals(rtt_to_receiver_ns, 20 * MS).iter().map(|(from_ns, to_ns)| to_ns - from_ns).sum();
@@ -153,9 +140,7 @@ fn an_ack_that_fills_a_hole_shows_no_rate() {
         talk.ack(now_ns + 100_000, first + 1, &[]);
         talk.ack(now_ns + 700_000, first + 1, &[(first + 2, first + 8)]);
     });
-    let mut row = SenderRow::default();
-    talk.dynamics.flights[0].describe(AWAY_NS, 0, &mut row);
-    assert!(!row.is_line_from_acks);
+    assert!(!talk.dynamics.flights[0].is_line_beyond(AWAY_NS, 0));
 }
 
 #[test]
@@ -167,8 +152,6 @@ fn an_ack_of_fewer_than_four_segments_on_an_idle_line_shows_no_rate() {
             (0..segments).for_each(|packet| talk.data(begun_ns + packet * 10_000, 1));
             talk.ack(begun_ns + AWAY_NS + 400_000, segments * (burst + 1), &[]);
         }
-        let mut row = SenderRow::default();
-        talk.dynamics.flights[0].describe(AWAY_NS, 0, &mut row);
-        assert_eq!(row.is_line_from_acks, is_line_from_acks, "{segments} segments");
+        assert_eq!(talk.dynamics.flights[0].is_line_beyond(AWAY_NS, 0), is_line_from_acks, "{segments} segments");
     }
 }

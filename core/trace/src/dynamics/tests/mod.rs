@@ -4,6 +4,7 @@ mod acknowledgments;
 mod any;
 mod flights;
 mod limits;
+mod line;
 mod loss;
 mod remembered;
 mod rows;

@@ -3,8 +3,9 @@
 use std::fmt::Debug;
 
 use super::*;
+use crate::dynamics::deliveries::{Deliveries, Delivery};
 use crate::dynamics::timeline::{Limited, Timeline};
-use crate::tables::{Flight, NULL_NS, NULL_U8, Recovery, Retransmission, RoundTrip, Sack, SenderRow, Window};
+use crate::tables::{Flight, NULL_NS, NULL_U8, NULL_U32, Recovery, Retransmission, RoundTrip, Sack, SenderRow, Window};
 
 /// One recovered loss; frame 20 continues.
 fn one_loss() -> Conversation {
@@ -229,7 +230,13 @@ fn senders(is_client_initiator: bool) -> [SenderRow; 2] {
         delayed_ack_max_ns: NULL_NS,
         // the median of 2000 and 8000
         bytes_per_ack: 2000,
+        line: NULL_U32,
         line_bytes_per_s: NULL_NS,
+        line_wire_bytes_per_s: NULL_NS,
+        line_low_bytes_per_s: NULL_NS,
+        line_high_bytes_per_s: NULL_NS,
+        line_stretch_count: 0,
+        line_queue_ns: NULL_NS,
         is_line_from_acks: false,
     };
     let server = SenderRow {
@@ -260,16 +267,29 @@ fn timeline(is_client_initiator: bool) -> Timeline {
     let mut rtts_ns = [Some(20 * MS), Some(0)];
     // the rate of the line is unknown, so no time is its own
     let mut line_busy = [[100, 123, 144].map(|ms| (ms * MS, ms * MS)).to_vec(), Vec::new()];
+    let delivery =
+        |ms, begun_ms: Option<i64>, bytes| Delivery { time_ns: ms * MS, begun_ns: begun_ms.map(|ms| ms * MS), bytes };
+    let mut client = Deliveries::default();
+    client.arrived = vec![delivery(100, None, 10_000), delivery(123, None, 1000), delivery(144, None, 1000)];
+    // the first ACK begins the count; the next two are 1 and 2 ms later than the RTT, in one queue; the last is for a
+    // retransmission too
+    client.acknowledged =
+        vec![delivery(122, Some(100), 2000), delivery(123, Some(100), 1000), delivery(143, None, 5000)];
+    (client.payload_bytes, client.packet_count, client.segment_bytes) = (12_000, 12, SEGMENT);
+    let mut deliveries = [client, Deliveries::default()];
     if !is_client_initiator {
         rtts_ns.reverse();
         line_busy.reverse();
+        deliveries.reverse();
     }
     let part = part::LOSS_RECOVERY;
     Timeline {
         connection: CONNECTION,
         rtt_to_target_ns: rtts_ns[0],
         rtt_to_initiator_ns: rtts_ns[1],
+        hosts: None,
         line_busy,
+        deliveries,
         limited: vec![
             // the pauses before the retransmission and after it, and the recovery itself
             Limited { from_ns: 100 * MS, to_ns: 144 * MS, part, frame: 20 },

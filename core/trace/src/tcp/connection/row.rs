@@ -3,6 +3,8 @@
 use super::TcpConnection;
 use crate::content::{Content, ContentSink, IscsiContent};
 use crate::counters::Counter;
+use crate::dynamics::line::Hosts;
+use crate::dynamics::timeline::Timeline;
 use crate::iscsi::context::Context;
 use crate::iscsi::digest_use::DigestUse;
 use crate::iscsi::framer::Framer;
@@ -36,7 +38,7 @@ impl TcpConnection {
         let is_flipped = self.is_flipped();
         if let (Some(dynamics), Content::Iscsi(_)) = (self.dynamics.take(), &self.content) {
             let timeline = dynamics.finish(!is_flipped, &mut context.tables);
-            context.timelines.push(timeline);
+            context.timelines.push(Timeline { hosts: Some(self.hosts()), ..timeline });
         }
         let row = self.row();
         if let Content::Iscsi(iscsi) = &mut self.content {
@@ -61,6 +63,12 @@ impl TcpConnection {
     /// Whether the TCP client is the target.
     pub(crate) fn is_flipped(&self) -> bool {
         matches!(&self.content, Content::Iscsi(iscsi) if !iscsi.is_client_initiator)
+    }
+
+    /// Its two ends.
+    pub(crate) fn hosts(&self) -> Hosts {
+        let [initiator, target] = if self.is_flipped() { [self.ends[1], self.ends[0]] } else { self.ends };
+        Hosts { initiator: initiator.address, target: target.address }
     }
 
     /// The row so far.

@@ -1,0 +1,130 @@
+//! The bytes of one direction as they came out of the line: at the tap, and at the receiver as its ACKs show.
+//!
+//! ```text
+//! begun_ns   the packet that this one answers passes the tap    data for an ACK, an ACK for data
+//! time_ns    the answer passes the tap                          time_ns - begun_ns = RTT, with queues
+//! ```
+//!
+//! What the RTT of the path does not explain of that time, the bytes spent in a queue.
+
+use std::collections::VecDeque;
+
+use super::observation::Observation;
+
+/// Maximum number of the receiver's timestamps whose time is stored.
+const TIMESTAMPS_MAX: usize = 4096;
+/// Deliveries that follow each other out of one queue are one up to this many full segments.
+const JOINED_SEGMENTS: i64 = 2;
+
+/// Bytes that came out of the line since the delivery before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivery {
+    /// When.
+    pub time_ns: i64,
+    /// When the latest packet that it answers passed the tap, if known.
+    pub begun_ns: Option<i64>,
+    /// TCP payload.
+    pub bytes: u32,
+}
+
+/// The deliveries of one direction.
+#[derive(Debug, Clone, Default)]
+pub struct Deliveries {
+    /// At the tap: a queue before it shows in how late the sender's answers arrive.
+    pub arrived: Vec<Delivery>,
+    /// At the receiver: a queue behind the tap shows in how late ACKs arrive.
+    pub acknowledged: Vec<Delivery>,
+    /// Payload of all packets, and their number as full segments on the line.
+    pub payload_bytes: u64,
+    /// That number.
+    pub packet_count: u64,
+    /// Whether packets carry TCP timestamps.
+    pub has_timestamps: bool,
+    /// Payload of a full segment.
+    pub segment_bytes: i64,
+    /// When the latest packet of the receiver passed that the sender has answered.
+    answered_ns: Option<i64>,
+    /// Timestamps of the receiver's packets, in order, and when each passed the tap last.
+    timestamps: VecDeque<(u32, i64)>,
+}
+
+impl Deliveries {
+    /// Notes a packet with payload. `answered_ns` is when the bytes passed that it acknowledges, `path_ns` the RTT
+    /// between tap and sender.
+    pub fn arrive(&mut self, seen: &Observation, segment_bytes: i64, answered_ns: Option<i64>, path_ns: i64) {
+        self.segment_bytes = segment_bytes;
+        self.has_timestamps |= seen.timestamps.is_some();
+        self.payload_bytes += u64::from(seen.length);
+        let segment = u32::try_from(segment_bytes).unwrap_or(u32::MAX).max(1);
+        self.packet_count += u64::from(seen.length.div_ceil(segment));
+        // what the sender knew, it knows: an end that delays an ACK echoes an old timestamp meanwhile
+        self.answered_ns = self.echoed_ns(seen).max(answered_ns).max(self.answered_ns);
+        let delivery = Delivery { time_ns: seen.time_ns, begun_ns: self.answered_ns, bytes: seen.length };
+        note(&mut self.arrived, delivery, segment_bytes, path_ns);
+    }
+
+    /// Notes a packet of the receiver, which acknowledges `bytes` more; the latest of them passed the tap at
+    /// `answered_ns`. `path_ns` is the RTT between tap and receiver.
+    pub fn acknowledge(&mut self, seen: &Observation, bytes: u32, answered_ns: Option<i64>, path_ns: i64) {
+        if let Some((value, _)) = seen.timestamps {
+            self.note_timestamp(value, seen.time_ns);
+        }
+        if bytes > 0 {
+            let delivery = Delivery { time_ns: seen.time_ns, begun_ns: answered_ns, bytes };
+            note(&mut self.acknowledged, delivery, self.segment_bytes, path_ns);
+        }
+    }
+
+    fn note_timestamp(&mut self, value: u32, time_ns: i64) {
+        match self.timestamps.back_mut() {
+            Some((last, last_ns)) if *last == value => *last_ns = time_ns,
+            Some(&mut (last, _)) if !is_after(value, last) => {}
+            _ => {
+                if self.timestamps.len() == TIMESTAMPS_MAX {
+                    self.timestamps.pop_front();
+                }
+                self.timestamps.push_back((value, time_ns));
+            }
+        }
+    }
+
+    /// When the receiver's packet passed whose timestamp this one echoes: the latest one it can have been.
+    fn echoed_ns(&mut self, seen: &Observation) -> Option<i64> {
+        let (_, echo) = seen.timestamps?;
+        while self.timestamps.front().is_some_and(|&(value, _)| is_after(echo, value)) {
+            self.timestamps.pop_front();
+        }
+        self.timestamps.front().filter(|&&(value, _)| value == echo).map(|&(_, time_ns)| time_ns)
+    }
+
+    /// Removes deliveries from before.
+    pub fn forget(&mut self, before_ns: i64) {
+        for deliveries in [&mut self.arrived, &mut self.acknowledged] {
+            let count = deliveries.partition_point(|delivery| delivery.time_ns < before_ns);
+            deliveries.drain(..count);
+        }
+    }
+}
+
+/// Whether one timestamp is later than another (RFC 7323, section 5.2).
+fn is_after(value: u32, other: u32) -> bool {
+    (value.wrapping_sub(other) as i32) > 0
+}
+
+/// Adds a delivery. It is one with the last if both have the same time, or came out of one queue.
+fn note(deliveries: &mut Vec<Delivery>, next: Delivery, segment_bytes: i64, path_ns: i64) {
+    if let Some(last) = deliveries.last_mut() {
+        let is_queued = next.begun_ns.is_some_and(|begun_ns| begun_ns.saturating_add(path_ns) <= last.time_ns);
+        let is_small = i64::from(last.bytes) + i64::from(next.bytes) <= JOINED_SEGMENTS * segment_bytes;
+        if next.time_ns <= last.time_ns || is_queued && is_small {
+            last.time_ns = last.time_ns.max(next.time_ns);
+            last.bytes = last.bytes.saturating_add(next.bytes);
+            last.begun_ns = match (last.begun_ns, next.begun_ns) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+            return;
+        }
+    }
+    deliveries.push(next);
+}

@@ -1,0 +1,84 @@
+"""A line that is busy at its rate: of one session, or shared by several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from iscsitrace.analysis.findings.case import Case
+from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
+from iscsitrace.analysis.session import line
+from iscsitrace.analysis.session.line import Line
+from iscsitrace.wording import amounts as wording
+
+LEAST: Final = "`transfer` takes more than half of the busy time, and the packets show the rate of the line"
+
+
+def rate(found: Line) -> str:
+    """``2.4 MB/s (20 Mbit/s with headers)``."""
+    if not found.wire_bytes_per_s:
+        return wording.rate(found.bytes_per_s)
+    bits = found.wire_bytes_per_s * 8
+    wire = f"{bits / 1e9:.3g} Gbit/s" if bits >= 1e9 else f"{bits / 1e6:.3g} Mbit/s"
+    return f"{wording.rate(found.bytes_per_s)} ({wire} with headers)"
+
+
+def _observe(case: Case, *, is_shared: bool) -> Observation | None:
+    subject = case.subject
+    found = case.once(line.of)
+    if found is None or found.number is None or subject.budget is None or not subject.budget.is_line_bound:
+        return None
+    sessions = case.groups.lines.get(found.number, ())
+    if (len(sessions) > 1) != is_shared:
+        return None
+    queue = f"; data waited {wording.time(found.queue_ns)} in its queue (median)" if found.queue_ns else ""
+    if is_shared:
+        shared = f"{len(sessions)} sessions ({', '.join(str(number) for number in sessions)})"
+        text = f"the line is shared by {shared}, which together fill its rate of {rate(found)}{queue}"
+    else:
+        text = f"the line is busy at its rate of {rate(found)}{queue}"
+    transfers = subject.stretches("transfer")
+    return Observation(text, subject.evidence(transfers), subject.part_ns("transfer"))
+
+
+def _faster(basis: Basis) -> Iterator[Change]:
+    c_bytes_per_s = basis.measured.situation.setting.c_bytes_per_s
+    if c_bytes_per_s:
+        yield Change(
+            "line twice as fast",
+            lambda situation: situation.with_setting(c_bytes_per_s=2 * (situation.setting.c_bytes_per_s or 0.0)),
+        )
+
+
+_QUEUE: Final = Advice(
+    "Commands wait in the queue of the line: a lower queue depth (node.session.queue_depth) or a shorter queue "
+    "(fq_codel) makes the latency shorter, at the same throughput."
+)
+
+LINE_SATURATED: Final = Problem(
+    name="line_saturated",
+    meaning="The line is busy at its rate most of the time: the session cannot be faster than the line.",
+    condition=f"{LEAST}; no other session shares it.",
+    evidence="The frames that ended the longest transfers. The share is that of `transfer`.",
+    explains=Explains("transfer"),
+    severity="info",
+    advice=(Advice("Use a faster line, or move fewer bytes.", _faster), _QUEUE),
+    observe=lambda case: _observe(case, is_shared=False),
+)
+
+LINE_SHARED: Final = Problem(
+    name="line_shared",
+    meaning="Several sessions share a line, and together fill it: each gets a part of its rate, however fast its "
+    "target is.",
+    condition=f"{LEAST}; other sessions between the same hosts, or of one host, use the same line.",
+    evidence="The frames that ended the longest transfers. The share is that of `transfer`.",
+    explains=Explains("transfer"),
+    severity="info",
+    advice=(
+        Advice("Give the sessions lines of their own (other interfaces, other portals), or a faster one."),
+        _QUEUE,
+    ),
+    observe=lambda case: _observe(case, is_shared=True),
+)
+
+PROBLEMS: Final = (LINE_SATURATED, LINE_SHARED)

@@ -1,0 +1,74 @@
+"""The line that a session's data passed: its rate, where the packets show one, and the sessions that share it.
+
+The estimate is that of the table ``senders`` (docs/method.md, section 4); nothing else estimates the rate of a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from iscsitrace.analysis.session.grouping import Source
+    from iscsitrace.analysis.session.session import Session
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line with its estimated rate: bytes of TCP payload per second."""
+
+    number: int | None
+    """Connections whose lines have the same number share one."""
+    bytes_per_s: int
+    low_bytes_per_s: int | None
+    high_bytes_per_s: int | None
+    """Lower and upper quartile of the stretches."""
+    wire_bytes_per_s: int | None
+    """The same with the headers of each packet."""
+    stretch_count: int
+    """Stretches in which the line had a queue."""
+    queue_ns: int | None
+    """Median time in the queue."""
+
+
+def of_sender(row: Mapping[str, Any] | None) -> Line | None:
+    """The line of a row of ``senders``; None where its rate was not reached."""
+    if not row or not row.get("line_bytes_per_s"):
+        return None
+    return Line(
+        number=row.get("line"),
+        bytes_per_s=row["line_bytes_per_s"],
+        low_bytes_per_s=row.get("line_low_bytes_per_s"),
+        high_bytes_per_s=row.get("line_high_bytes_per_s"),
+        wire_bytes_per_s=row.get("line_wire_bytes_per_s"),
+        stretch_count=row.get("line_stretch_count") or 0,
+        queue_ns=row.get("line_queue_ns"),
+    )
+
+
+def of(session: Session) -> Line | None:
+    """The line in the direction that carried most bytes; None where its rate was not reached."""
+    return of_busiest(session.connections, session.tables["senders"].rows())
+
+
+def of_busiest(connections: Iterable[Mapping[str, Any]], senders: Iterable[Mapping[str, Any]]) -> Line | None:
+    """The same for rows of ``connections`` and all rows of ``senders``."""
+    sent = {
+        (row["connection"], direction == "to_target"): int(row[f"stream_bytes_{direction}"])
+        for row in connections
+        for direction in ("to_target", "to_initiator")
+    }
+    rows = [row for row in senders if (row["connection"], row["to_target"]) in sent]
+    return of_sender(max(rows, key=lambda row: sent[row["connection"], row["to_target"]], default=None))
+
+
+def sessions_by_line(source: Source) -> dict[int, tuple[int, ...]]:
+    """The sessions that used each line, by its number."""
+    session_of = {row["connection"]: row["session"] for row in source("connections").rows(("connection", "session"))}
+    found: dict[int, set[int]] = {}
+    for row in source("senders").rows(("connection", "line")):
+        session = session_of.get(row["connection"])
+        if row["line"] is not None and session is not None:
+            found.setdefault(row["line"], set()).add(session)
+    return {line: tuple(sorted(sessions)) for line, sessions in found.items()}

@@ -1,0 +1,61 @@
+"""The line of a session, from hand-made rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from iscsitrace.analysis.session import line
+from tests.support.story import Story
+
+SENDER = {
+    "line": 4,
+    "line_bytes_per_s": 2_400_000,
+    "line_wire_bytes_per_s": 2_500_000,
+    "line_low_bytes_per_s": 2_390_000,
+    "line_high_bytes_per_s": 2_420_000,
+    "line_stretch_count": 40,
+    "line_queue_ns": 38_000_000,
+}
+
+
+def rows(**rates: int | None) -> list[dict[str, Any]]:
+    return [
+        {"connection": 3, "to_target": to_target, "line_bytes_per_s": rates[name]}
+        for name, to_target in (("to_initiator", False), ("to_target", True))
+    ]
+
+
+def test_the_line_is_that_of_the_direction_with_most_bytes() -> None:
+    for to_target, to_initiator, rate in ((5, 6, 10), (6, 5, 20)):
+        connection = {"connection": 3, "stream_bytes_to_target": to_target, "stream_bytes_to_initiator": to_initiator}
+        found = line.of_busiest([connection], rows(to_initiator=10, to_target=20))
+        assert found is not None
+        assert found.bytes_per_s == rate
+
+
+def test_a_rate_that_was_not_reached_is_none() -> None:
+    connection = {"connection": 3, "stream_bytes_to_target": 5, "stream_bytes_to_initiator": 6}
+    assert line.of_busiest([connection], rows(to_initiator=None, to_target=20)) is None
+    assert line.of_busiest([connection], []) is None
+    assert line.of_busiest([], rows(to_initiator=10, to_target=20)) is None
+    assert line.of_sender(None) is None
+
+
+def test_a_line_has_every_figure_of_its_sender() -> None:
+    assert line.of_sender(SENDER) == line.Line(
+        number=4,
+        bytes_per_s=2_400_000,
+        low_bytes_per_s=2_390_000,
+        high_bytes_per_s=2_420_000,
+        wire_bytes_per_s=2_500_000,
+        stretch_count=40,
+        queue_ns=38_000_000,
+    )
+
+
+def test_sessions_share_a_line_whose_number_their_connections_have() -> None:
+    story = Story().add("senders", to_target=False, **SENDER).add("senders", connection=5, to_target=False, **SENDER)
+    story.add("senders", connection=5, to_target=True)
+    story.rows.setdefault("connections", [])
+    source = story.source()
+    assert line.sessions_by_line(source) == {4: (0,)}
