@@ -124,7 +124,7 @@ def test_the_time_in_the_queue_of_the_line_is_the_same_at_both_taps(tmp_path: Pa
     for tap in taps:
         opinion = examine(iscsitrace.read(tap, tables=NEEDED).table).sessions[0]
         assert opinion.time
-        assert opinion.time.busy_shares["transfer"] > 0.95
+        assert opinion.time.shares["transfer"] > 0.95
         assert "line_saturated" in {finding.name for finding in opinion.findings}
 
 
@@ -168,7 +168,7 @@ def test_both_taps_of_a_recorded_line_agree() -> None:
             (one, other) = (opinions[number] for opinions in (here, there))
             assert one.time
             assert other.time
-            assert one.time.busy_shares["transfer"] == pytest.approx(other.time.busy_shares["transfer"], abs=0.02)
+            assert one.time.shares["transfer"] == pytest.approx(other.time.shares["transfer"], abs=0.02)
             assert one.headline.sentence.split(";")[0] == other.headline.sentence.split(";")[0]
 
 

@@ -26,7 +26,7 @@ def rate(found: Line) -> str:
 def _observe(case: Case, *, is_shared: bool) -> Observation | None:
     subject = case.subject
     found = case.once(line.of)
-    if found is None or found.number is None or subject.budget is None or not subject.budget.is_line_bound:
+    if found is None or found.number is None or subject.budget is None or subject.budget.limiter != "transfer":
         return None
     sessions = case.groups.lines.get(found.number, ())
     if (len(sessions) > 1) != is_shared:

@@ -215,9 +215,9 @@ def _congestion_window_small(case: Case) -> Observation | None:
     waits, row = seen
     recoveries = losses(subject.tables["recoveries"])
     of_sender = (recoveries["connection"] == row["connection"]) & (recoveries["to_target"] == row["to_target"])
-    losses = int(of_sender.sum())
-    facts = f"with {wording.count(losses, 'loss', 'losses')}{_capacity(subject, row)}"
-    if not losses:
+    lost = int(of_sender.sum())
+    facts = f"with {wording.count(lost, 'loss', 'losses')}{_capacity(subject, row)}"
+    if not lost:
         facts += "; without losses a full send buffer may look the same"
     return Observation(
         f"the {_sender(row)} was cwnd-limited, {facts}",
