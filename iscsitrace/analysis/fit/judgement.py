@@ -14,7 +14,7 @@ from iscsitrace.analysis.session.waits import Waits
 
 Array = NDArray[Any]
 
-STALLS: Final = ("receive_window", "congestion_window")
+STALLS: Final = ("receive_window", "congestion_window", "send_buffer")
 """Parts of the time breakdown in which data waits for a window."""
 STALL_TOLERANCE: Final = 0.02
 """Share of the period by which waits for a window may exceed those of later cycles once the window has grown."""

@@ -95,7 +95,8 @@ def measure(session: Session) -> Measured | None:
         "loss": parts_ns["loss_recovery"] + lost_ns,
         "slow_start": slow_ns,
         "receiver": 0 if is_window_known else parts_ns["receive_window"],
-        "unknown": parts_ns["unknown"],
+        # the model knows no send buffer
+        "unknown": parts_ns["unknown"] + parts_ns["send_buffer"],
     }
     stalls_ns_per_byte = {name: stall / moved for name, stall in stalls_ns.items()}
     service_ns = session.waits_by_cycle(session.stretches("target_service"))[session.rows_of(cycles.raw("cycle"))]

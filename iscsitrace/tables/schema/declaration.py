@@ -61,6 +61,7 @@ CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
         "loss",
         "congestion_window",
         "receive_window",
+        "send_buffer",
         "initiator_service",
         "ack_wait",
         "unknown",

@@ -66,6 +66,9 @@ const LEVEL_LEFT_MIN: i64 = 3;
 /// How much fits into a send buffer varies by this part.
 const LEVEL_PARTS: i64 = 8;
 
+/// Rounds with a full receive window that show that the congestion window is larger.
+const BEYOND_ROUNDS_MIN: u32 = 3;
+
 /// A window that grows by more than this part in a round is only accepted if the sender paused and had answered every
 /// ACK: a slow sender, or a queue before the tap, hides the growth.
 const GROWTH_PARTS: i64 = 8;
@@ -88,6 +91,8 @@ pub struct CongestionWindow {
     answer_ns: i64,
     /// Whether the receiver's window was full in the current round, and in the one before.
     is_window_full: [bool; 2],
+    /// Rounds since the last possible reduction in which it was.
+    full_rounds: u32,
     /// The largest pipes of the current round and of the two before.
     peaks: [i64; 3],
     /// The round ends when this byte is acknowledged.
@@ -171,6 +176,11 @@ impl CongestionWindow {
         self.is_window_full.contains(&true)
     }
 
+    /// Whether the congestion window is larger than the receiver's: that was full again and again since it can have shrunk.
+    pub fn is_beyond_window(&self) -> bool {
+        self.full_rounds >= BEYOND_ROUNDS_MIN
+    }
+
     /// Notes that the receiver's window is full.
     pub fn fill_window(&mut self) {
         self.is_window_full[0] = true;
@@ -201,6 +211,7 @@ impl CongestionWindow {
         self.is_level_judged = false;
         self.has_level_stop = false;
         self.peaks = [0, self.peaks[0], self.peaks[1]];
+        self.full_rounds += u32::from(self.is_window_full[0]);
         self.is_window_full = [false, self.is_window_full[0]];
         Some(Round { begins_level })
     }
@@ -231,6 +242,7 @@ impl CongestionWindow {
         (self.level, self.level_first) = (0, 0);
         self.level_rounds = 0;
         self.is_at_ceiling = false;
+        self.full_rounds = 0;
     }
 
     /// A loss: from now on a level can be CUBIC's plateau.
@@ -351,6 +363,22 @@ mod tests {
         assert_eq!(judge(&mut cwnd, stop(20), HELD), None);
         round(&mut cwnd);
         assert_eq!(judge(&mut cwnd, stop(20), HELD), Some(20));
+    }
+
+    #[test]
+    fn a_window_that_was_full_in_three_rounds_is_smaller_than_the_congestion_window() {
+        for (rounds, is_beyond) in [(2, false), (3, true)] {
+            let mut cwnd = CongestionWindow::default();
+            for _ in 0..rounds {
+                cwnd.fill_window();
+                cwnd.fill_window();
+                round(&mut cwnd);
+                round(&mut cwnd);
+            }
+            assert_eq!(cwnd.is_beyond_window(), is_beyond);
+            cwnd.reduce();
+            assert!(!cwnd.is_beyond_window());
+        }
     }
 
     #[test]

@@ -267,6 +267,8 @@ impl Flights {
         let is_nagle = left.is_some() && previous.small_end > previous.acknowledged;
         let is_released = is_nagle && previous.small_end <= known;
         let is_filled = is_nagle && has_request && left.is_some_and(|left| i64::from(seen.length) > left);
+        // what ACKs let out, if the sender has more
+        let window = if before.is_window_smaller { part::RECEIVE_WINDOW } else { part::CONGESTION_WINDOW };
         let limited = if is_retransmission && is_window_full && !before.is_in_recovery {
             // a probe of a full window, or of a slow receiver
             Some(part::RECEIVE_WINDOW)
@@ -279,7 +281,10 @@ impl Flights {
             // nothing was sent in between that the network could lose: the host paused
             let segments = (i64::from(previous.length) - 1) / segment_bytes.max(1) + 1;
             let is_next = seen.steps.is_some_and(|steps| (1..=segments).contains(&i64::from(steps)));
-            if is_window_full {
+            let is_lost = seen.steps.is_some_and(|steps| i64::from(steps) > segments);
+            if is_lost && late_ns >= TIMER_MIN_NS {
+                Some(part::LOSS_RECOVERY)
+            } else if is_window_full {
                 Some(part::RECEIVE_WINDOW)
             } else if !is_next && (late_ns >= TIMER_MIN_NS || (self.has_loss && late_ns >= probe_ns)) {
                 Some(part::LOSS_RECOVERY)
@@ -287,7 +292,7 @@ impl Flights {
                 Some(part::ACK_WAIT)
             } else {
                 let is_soon = late_ns <= within_ns.max(rtt_ns);
-                ack.filter(|ack| ack.is_advance && is_soon).map(|_| part::CONGESTION_WINDOW)
+                ack.filter(|ack| ack.is_advance && is_soon).map(|_| window)
             }
         } else if row.release == release::ACKNOWLEDGMENT && before.owin > 0 {
             if is_window_full {
@@ -295,7 +300,7 @@ impl Flights {
             } else if is_all_acknowledged {
                 is_small.then_some(part::ACK_WAIT)
             } else {
-                Some(part::CONGESTION_WINDOW)
+                Some(window)
             }
         } else {
             None

@@ -175,18 +175,23 @@ impl Sender {
         self.settle(seen.frame, seen.time_ns.saturating_sub(delays.to_sender_ns / 2), rows);
         let segment = self.size.bytes();
         let room = self.state.rwnd.map(|window| (window - self.state.owin, window));
+        let has_room = |bytes: i64| room.is_none_or(|(room, _)| room >= bytes);
+        if !has_room(segment) {
+            self.cwnd.fill_window();
+        }
+        // far from the sender, what is in flight is known less exactly than the window
+        let is_beyond = delays.to_sender_ns > 0 && self.cwnd.is_beyond_window() && self.scale.is_proven();
+        self.state.is_window_full = !has_room(segment);
+        self.state.is_window_smaller = is_beyond || (!has_room(2 * segment) && self.cwnd.is_window_full());
         self.burst.stop = Stop {
             pipe: self.state.pipe + self.short.missing_bytes(),
             room: room.map(|(room, _)| room),
             is_within_pdu,
             left: seen.left_of_pdu.map(i64::from),
             is_in_recovery: self.state.is_in_recovery,
-            is_window_limited: room.is_some_and(|(room, window)| room < 2 * segment + window / WINDOW_PARTS),
+            is_window_limited: is_beyond
+                || room.is_some_and(|(room, window)| room < 2 * segment + window / WINDOW_PARTS),
         };
-        if room.is_some_and(|(room, _)| room < segment) {
-            self.cwnd.fill_window();
-        }
-        self.state.is_window_full = room.is_some_and(|(room, _)| room < 2 * segment) && self.cwnd.is_window_full();
         self.stop_row = self.windows.row_count();
         self.una_at_stop = self.board.una();
         self.peak = self.peak.max(self.burst.stop.pipe);
@@ -327,8 +332,9 @@ impl Sender {
         let estimate = self.cwnd.judge(stop, between, patience_ns, self.size.bytes());
         self.buffer.set(self.cwnd.is_at_ceiling(), self.place(seen.time_ns));
         let limit = self.limit(&stop, &between, seen, patience_ns);
-        if limit == Some(Limit::ReceiveWindow) {
-            let (room, window) = (stop.room.unwrap_or(0), self.state.rwnd.unwrap_or(0));
+        if let (Some(Limit::ReceiveWindow), Some(room), Some(window)) = (limit, stop.room, self.state.rwnd)
+            && room < 2 * self.size.bytes()
+        {
             self.scale.note_stop(-room, window, self.board.una(), self.board.sent());
         }
         self.limits.note(&between, seen.time_ns, limit, self.cwnd.is_at_ceiling());
@@ -384,10 +390,14 @@ impl Sender {
             return None;
         }
         // a super-segment is not sent in parts
-        if self.state.is_window_full || stop.room.is_some_and(|room| room < i64::from(seen.length)) {
+        if stop.room.is_some_and(|room| room < i64::from(seen.length)) {
+            Some(Limit::ReceiveWindow)
+        } else if between.answer_ns > patience_ns {
+            None
+        } else if self.state.is_window_smaller {
             Some(Limit::ReceiveWindow)
         } else {
-            (between.answer_ns <= patience_ns).then_some(Limit::CongestionWindow)
+            Some(Limit::CongestionWindow)
         }
     }
 

@@ -11,9 +11,12 @@ pub struct SenderState {
     pub rwnd: Option<i64>,
     /// The window scale if it is inferred, so that the window may be larger.
     pub inferred_scale: Option<u8>,
-    /// Whether the window has no room for a segment; or for no two, if it had none for one in the current round or the one
-    /// before: a sender may wait for room for several (Linux does, to send a super-segment).
+    /// Whether the window has no room for a segment.
     pub is_window_full: bool,
+    /// Whether the window rather than the congestion window holds what ACKs let out: it has no room for two segments, and
+    /// had none for one in the current round or the one before (a sender may wait for room for several; Linux does, to send
+    /// a super-segment). Far from the sender: the congestion window is known to be larger.
+    pub is_window_smaller: bool,
     /// Whether a recovery is in progress.
     pub is_in_recovery: bool,
     /// The last ACK that reached the sender before the packet.

@@ -12,7 +12,7 @@ const PROBE_BYTES: u32 = 1;
 pub const WINDOW_PARTS: i64 = 16;
 /// Rounds that end at an inferred window and prove it: another limit is within a segment of it by chance in few
 /// percent of the captures, and not for long.
-const FULL_ROUNDS_MIN: u32 = 8;
+const FULL_ROUNDS_MIN: u32 = 4;
 
 /// The window scale of one receiver.
 #[derive(Debug, Default)]
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inferred_scale_is_proven_by_eight_rounds_that_stop_at_the_window() {
+    fn an_inferred_scale_is_proven_by_four_rounds_that_stop_at_the_window() {
         let proven = |full: i64, beyond: i64, repeats: i64| {
             let mut scale = WindowScale::default();
             for round in 0..full + beyond {
@@ -122,7 +122,7 @@ mod tests {
             }
             scale.is_proven()
         };
-        assert_eq!([proven(7, 0, 1), proven(8, 0, 1), proven(2, 0, 20)], [false, true, false]);
+        assert_eq!([proven(3, 0, 1), proven(4, 0, 1), proven(2, 0, 20)], [false, true, false]);
         // a sender that is beyond the window as often shows that the scale is another
         assert_eq!([proven(9, 9, 1), proven(9, 10, 1)], [true, false]);
         let mut scale = WindowScale { full_rounds: 8, has_window: true, ..WindowScale::default() };

@@ -28,6 +28,7 @@ WORDS: Final = {
     "line": "its data needs more time on the line",
     "loss": "it lost packets",
     "congestion_window": "it is cwnd-limited",
+    "send_buffer": "it is send-buffer-limited",
     "receive_window": "it is receive-window-limited",
     "initiator_service": "the initiator answers its R2Ts late",
     "ack_wait": "it waits for ACKs",

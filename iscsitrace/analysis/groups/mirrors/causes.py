@@ -32,6 +32,7 @@ _CAUSE_OF_PART: Final = {
     "ack_wait": "ack_wait",
     "receive_window": "receive_window",
     "congestion_window": "congestion_window",
+    "send_buffer": "send_buffer",
     "loss_recovery": "loss",
     "unknown": "unknown",
 }

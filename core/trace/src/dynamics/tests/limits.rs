@@ -151,6 +151,19 @@ fn a_retransmission_is_loss_recovery_unless_it_probes_a_full_window() {
 }
 
 #[test]
+fn far_away_acks_let_out_what_a_smaller_receive_window_held() {
+    let beyond = |change: &dyn Fn(&mut Pause)| {
+        with(|pause| {
+            pause.before.is_window_smaller = true;
+            change(pause);
+        })
+    };
+    assert_eq!(beyond(&|_| ()), (ACKNOWLEDGMENT, Some(part::RECEIVE_WINDOW)));
+    // a pause that no ACK ended is the host's
+    assert_eq!(beyond(&|pause| pause.after.last_ack = None), (OWN_TIME, None));
+}
+
+#[test]
 fn a_host_that_sent_nothing_between_two_packets_paused() {
     let silent = |steps: Option<u16>, length: u32| {
         let verdict = with(|pause| {
@@ -168,6 +181,17 @@ fn a_host_that_sent_nothing_between_two_packets_paused() {
     // a super-segment takes a number for each segment
     assert_eq!(silent(Some(2), ONE + 1), None);
     assert_eq!(silent(Some(3), ONE + 1), Some(part::LOSS_RECOVERY));
+    // a window that was full meanwhile does not explain lost packets
+    let full = |steps: Option<u16>| {
+        let verdict = with(|pause| {
+            (pause.before.is_window_full, pause.next.steps) = (true, steps);
+            pause.next.time_ns = pause.first.time_ns + 200 * MS;
+            pause.after.last_ack = None;
+        });
+        verdict.1
+    };
+    assert_eq!([full(None), full(Some(1))], [Some(part::RECEIVE_WINDOW); 2]);
+    assert_eq!(full(Some(2)), Some(part::LOSS_RECOVERY));
 }
 
 #[test]
