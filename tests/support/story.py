@@ -133,6 +133,7 @@ SENDER = {
     "rwnd_min_bytes": 65_536,
     "rwnd_max_bytes": 65_536,
     "window_full_ns": 500 * MS,
+    "rwnd_limited_ns": 500 * MS,
     "segment_bytes": 1_448,
     "line_bytes_per_s": 40_000_000,
 }

@@ -40,6 +40,7 @@ RATE_BYTES_PER_S = 40_000_000
 INITIAL_WINDOW_BYTES = 10 * 1448
 # a retransmission that was lost on its way never passed a tap beside the receiver
 FOUND_SHARE_MIN = {"sender": 1.0, "receiver": 0.95}
+MANY_LOSSES = 20
 PORT = 3260
 SYN = 0x02
 
@@ -105,6 +106,9 @@ def test_simulated_runs(name: str, tmp_path: Path) -> None:
         assert found.count("unknown") <= 1
         row = sender_row(trace, to_target=to_target)
         assert row["segment_bytes"] == end["snd_mss"]
+        # where there are enough losses the congestion control is named; elsewhere it is never another one
+        names = {case["control"]} if row["recovery_count"] >= MANY_LOSSES else {case["control"], None}
+        assert row["congestion_control"] in names
         causes = ("fast_retransmit_count", "tail_probe_count", "unknown_retransmit_count")
         assert [row[name] for name in causes] == [found.count(word) for word in ("fast", "tail_probe", "unknown")]
 
@@ -315,6 +319,8 @@ def test_runs_over_the_kernels_tcp(case: dict[str, Any], tmp_path_factory: pytes
         for tap, trace in traces.items():
             found = errors(estimates(trace, to_target=to_target), of_truth(end), is_sampled=True)
             check_estimate(found, 0.1)
+            named = sender_row(trace, to_target=to_target)["congestion_control"]
+            assert named in {case["control"], None}
             again, place = len(sent_again(trace, to_target=to_target)), place_of(tap, case["operation"])
             assert FOUND_SHARE_MIN[place] * end["retransmitted_segment_count"] - 1 <= again
             assert again <= end["retransmitted_segment_count"]

@@ -47,7 +47,7 @@ def _held(subject: Session, waits: Stretches, weight: str) -> dict[str, Any] | N
     by_cycle = subject.waits_by_cycle(waits)
     to_target = 2 * int(by_cycle[subject.cycles.raw("is_write")].sum()) > int(by_cycle.sum())
     rows = [row for row in _senders(subject) if row["to_target"] == to_target]
-    return max(rows, key=lambda row: row[weight], default=None)
+    return max(rows, key=lambda row: row[weight] or 0, default=None)
 
 
 # --- receive_window_small and receiver_stalled
@@ -58,7 +58,7 @@ def _receive_window(subject: Session) -> tuple[Stretches, dict[str, Any]] | None
     waits = subject.stretches("receive_window")
     if not is_worth(subject, waits.total_ns):
         return None
-    row = _held(subject, waits, "window_full_ns")
+    row = _held(subject, waits, "rwnd_limited_ns")
     return None if row is None else (waits, row)
 
 
@@ -79,9 +79,10 @@ def _window_small(case: Case) -> Observation | None:
             "but the sender stopped at that size again and again"
         )
     else:
-        full = wording.time(row["window_full_ns"])
+        held = wording.time(row["rwnd_limited_ns"] or 0)
         text = (
-            f"the {_receiver(row)}'s receive window was full for {full}; it is at most {size}{_capacity(subject, row)}"
+            f"the {_receiver(row)}'s receive window held the {_sender(row)} for {held}; it is at most {size}"
+            f"{_capacity(subject, row)}"
         )
     return Observation(text, subject.evidence(waits), waits.total_ns)
 
@@ -208,6 +209,9 @@ RESTART_AFTER_IDLE: Final = Problem(
 )
 
 
+CONTROLS: Final = {"reno": "Reno", "cubic": "CUBIC"}
+
+
 def _congestion_window_small(case: Case) -> Observation | None:
     subject, seen = case.subject, case.once(_congestion_window)
     if seen is None or seen[1]["restart_after_idle_count"] >= RESTARTS:
@@ -216,7 +220,9 @@ def _congestion_window_small(case: Case) -> Observation | None:
     recoveries = losses(subject.tables["recoveries"])
     of_sender = (recoveries["connection"] == row["connection"]) & (recoveries["to_target"] == row["to_target"])
     lost = int(of_sender.sum())
-    facts = f"with {wording.count(lost, 'loss', 'losses')}{_capacity(subject, row)}"
+    control = row["congestion_control"]
+    named = f", after which it reduced its window as {CONTROLS[control]} does" if lost and control else ""
+    facts = f"with {wording.count(lost, 'loss', 'losses')}{named}{_capacity(subject, row)}"
     if not lost:
         facts += "; without losses a full send buffer may look the same"
     return Observation(
@@ -249,7 +255,7 @@ CONGESTION_WINDOW_SMALL: Final = Problem(
     evidence="The first packets after the three longest waits. The share is the time waited.",
     explains=Explains("congestion_window"),
     advice=(
-        Advice("Fix packet loss first (finding loss): it keeps the window small.", _no_losses),
+        Advice("If packets are lost (finding loss), fix that first: losses keep the window small.", _no_losses),
         Advice("On the sender set net.ipv4.tcp_congestion_control to cubic or bbr; reno is slow at a long RTT."),
         Advice(SHARE_PATH, _losses_of_more_connections),
         Advice("Keep sessions logged in: a new connection starts with a small window."),

@@ -162,6 +162,7 @@ def _draw_block_sizes(axes: Axes, latency: Latency, looks: dict[str, Look]) -> N
         style.write_text(axes, "no command moved data")
         return
     names = list(latency.block_sizes)
+    drawn: set[str] = set()
     for number, name in enumerate(names):
         found = latency.block_sizes[name]
         shift = 0.25 * (number - (len(names) - 1) / 2)
@@ -176,13 +177,19 @@ def _draw_block_sizes(axes: Axes, latency: Latency, looks: dict[str, Look]) -> N
             linewidth=1,
         )
         for key, (marker, mark_size) in _PERCENTILES.items():
+            heights = np.array([each.get(key, np.nan) for each in found.values()])
+            is_there = np.isfinite(heights)
+            if not is_there.any():
+                continue
+            drawn.add(key)
             axes.plot(
-                places, [each.get(key, np.nan) for each in found.values()], linestyle="none", marker=marker,
+                places[is_there], heights[is_there], linestyle="none", marker=marker,
                 markersize=mark_size, color=color, markeredgecolor=color if marker == "_" else "white",
                 markeredgewidth=1.5 if marker == "_" else 0.5,
             )  # fmt: skip
     for key, (marker, mark_size) in _PERCENTILES.items():
-        axes.plot([], [], linestyle="none", marker=marker, markersize=mark_size, color=style.BLACK, label=key)
+        if key in drawn:
+            axes.plot([], [], linestyle="none", marker=marker, markersize=mark_size, color=style.BLACK, label=key)
     _scale(axes, "y")
     axes.set_xticks(range(len(sizes)), [size(each) for each in sizes], rotation=30 if len(sizes) > 6 else 0)
     axes.set_xlim(-0.6, len(sizes) - 0.4)

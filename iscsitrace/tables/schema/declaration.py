@@ -51,6 +51,7 @@ CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
     "budget_part": tuple(part.name for part in PARTS),
     "in_flight": ("none", "other", "flush", "data"),
     "retransmission_cause": ("fast", "timeout", "tail_probe", "unknown"),
+    "congestion_control": ("reno", "cubic"),
     "release": ("acknowledgment", "window_update", "request", "own_time", "unknown"),
     "mirror_cause": (
         "round_trip",

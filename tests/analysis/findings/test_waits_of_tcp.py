@@ -222,11 +222,11 @@ def test_a_window_closes_below_a_segment_of_one_byte_at_least(
 
 def test_the_window_is_that_of_the_sender_that_it_held_longest() -> None:
     story = held("receive_window")
-    for full_ms, most in ((100, 10 << 20), (300, 20 << 20), (200, 30 << 20)):
-        story.add("senders", **SENDER | {"window_full_ns": full_ms * MS, "rwnd_max_bytes": most})
+    for held_ms, most in ((100, 10 << 20), (300, 20 << 20), (200, 30 << 20)):
+        story.add("senders", **SENDER | {"rwnd_limited_ns": held_ms * MS, "rwnd_max_bytes": most})
     found = story.found("receive_window_small")
     assert found
-    assert found.text.startswith("the initiator's receive window was full for 300.0 ms; it is at most 20 MiB; the band")
+    assert found.text.startswith("the initiator's receive window held the target for 300.0 ms; it is at most 20 MiB")
 
 
 def test_where_reads_and_writes_wait_alike_the_target_is_the_sender() -> None:
@@ -269,6 +269,11 @@ def test_a_cwnd_limited_sender_is_named_with_its_losses() -> None:
     facts = "with 1 loss; the bandwidth-delay product is 625 KiB (40.0 MB/s x 16.0 ms)"
     assert found.text == f"the target was cwnd-limited, {facts}"
     assert found.cause == f"The sender is the target, {facts}."
+    named = held("congestion_window").add("senders", **SENDER, congestion_control="reno")
+    named.add("recoveries", to_target=False, retransmitted_packets=1, spurious_packets=0)
+    found = named.found("congestion_window_small")
+    assert found
+    assert "with 1 loss, after which it reduced its window as Reno does; the bandwidth" in found.text
 
 
 def test_the_sender_that_restarted_most_often_is_named() -> None:

@@ -29,6 +29,7 @@ pub mod observation;
 pub mod originals;
 mod pace;
 pub mod recovery;
+mod reductions;
 pub mod retransmission;
 mod rows;
 pub mod rtt;

@@ -22,6 +22,7 @@ use super::limits::{Cause as Limit, Limits};
 use super::observation::Observation;
 use super::originals::Originals;
 use super::recovery::{self, Recovery, Sign};
+use super::reductions::Reductions;
 use super::retransmission::{self, Cause, Circumstances, Remembered};
 use super::scoreboard::Scoreboard;
 use super::segment_size::SegmentSize;
@@ -30,7 +31,7 @@ use super::sender_state::{Delays, LastAck, SenderState};
 use super::short_segments::ShortSegments;
 use super::window_scale::{WINDOW_PARTS, WindowScale};
 use super::window_time::WindowTime;
-use crate::tables::{Columns, NULL_NS, Sack, SenderRow, Window, Windows};
+use crate::tables::{Columns, NULL_NS, NULL_U8, Sack, SenderRow, Window, Windows};
 use crate::tcp::half::SegmentClass;
 
 /// After a pause of this length a sender may restart with a small window: the usual minimum retransmission timeout,
@@ -52,6 +53,8 @@ struct Found {
     rows: Range<usize>,
     pipe: i64,
     una: i64,
+    /// None within a recovery.
+    epoch: Option<u32>,
 }
 
 /// The sender of one direction.
@@ -74,6 +77,7 @@ pub struct Sender {
     short: ShortSegments,
     burst: Burst,
     limits: Limits,
+    reductions: Reductions,
     buffer: SendBuffer,
     /// The window field of the last ACK that arrived.
     last_window: u16,
@@ -348,7 +352,8 @@ impl Sender {
             } else {
                 self.burst_row..self.windows.row_count()
             };
-            let found = Found { estimate, rows, pipe: stop.pipe, una: self.una_at_stop };
+            let epoch = (!stop.is_in_recovery).then_some(self.reductions.epoch());
+            let found = Found { estimate, rows, pipe: stop.pipe, una: self.una_at_stop, epoch };
             if stop.is_in_recovery {
                 self.show(&found);
             } else {
@@ -375,6 +380,9 @@ impl Sender {
 
     /// An estimate holds in its rows.
     fn show(&mut self, found: &Found) {
+        if let Some(epoch) = found.epoch {
+            self.reductions.note(found.estimate, epoch);
+        }
         for row in found.rows.clone() {
             if let (Some(cwnd), Some(is_valid)) =
                 (self.windows.cwnd_estimate_bytes.get_mut(row), self.windows.is_valid.get_mut(row))
@@ -424,6 +432,7 @@ impl Sender {
         if pause_ns >= IDLE_MIN_NS.max(2 * delays.round_trip_ns) && self.board.owin() == 0 {
             self.before_pause = Some(self.peak);
             self.peak = 0;
+            self.reductions.pause();
             self.cwnd.reduce();
         }
     }
@@ -464,6 +473,7 @@ impl Sender {
             self.ssthresh_guess.get_or_insert(sign_pipe);
         }
         if begins || is_timeout {
+            self.reductions.lose(is_timeout);
             self.cwnd.lose();
         }
         if cause != Cause::TailProbe {
@@ -587,6 +597,7 @@ impl Sender {
             rwnd_limited_ns: if self.scale.is_proven() { window_ns } else { NULL_NS },
             cwnd_limited_ns: congestion_ns,
             sndbuf_limited_ns: buffer_ns,
+            congestion_control: self.reductions.name().unwrap_or(NULL_U8),
             fast_retransmit_count: fast,
             timeout_count: timeouts,
             tail_probe_count: probes,

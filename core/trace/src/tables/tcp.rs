@@ -224,6 +224,8 @@ table! {
         cwnd_limited_ns: i64 [ns], "method 5";
         /// time with more to send, held by a full send buffer
         sndbuf_limited_ns: i64 [ns], "method 5";
+        /// congestion control, as its reductions after losses tell; null where they do not
+        congestion_control: u8(congestion_control) = null, "method 5";
         /// retransmissions after duplicate or selective ACKs
         fast_retransmit_count: u32 [packets], "RFC 5681 section 3.2";
         /// retransmission timeouts
