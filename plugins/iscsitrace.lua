@@ -2209,7 +2209,8 @@ local TABLES = {
         cells = function(cycles)
             local latency, depth = latencies(cycles), sorted_values("queue_depth", cycles)
             return #cycles, milliseconds(percentile(latency, 0.5)),
-                milliseconds(percentile(latency, 0.95, 20)), milliseconds(percentile(latency, 0.99, 100)), milliseconds(latency[#latency]), depth[#depth] or "-"
+                milliseconds(percentile(latency, 0.95, 20)), milliseconds(percentile(latency, 0.99, 100)),
+                milliseconds(latency[#latency]), depth[#depth] or "-"
         end,
     },
     {
