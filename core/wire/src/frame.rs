@@ -10,6 +10,7 @@
 //!
 //! Checksums are not verified (offload leaves them blank), fragments not reassembled.
 
+mod headers;
 #[cfg(test)]
 mod tests;
 mod tunnel;
@@ -20,7 +21,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use etherparse::err::ip::LaxHeaderSliceError;
 use etherparse::err::ipv6_exts::HeaderSliceError;
 use etherparse::{LaxIpSlice, LenSource};
-use tunnel::Carried;
+pub use headers::NotTcp;
+use headers::*;
+use tunnel::{Carried, Inner};
 
 /// The link type of a frame: a LINKTYPE_ value of the pcap format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -139,42 +142,6 @@ pub struct Segment<'a> {
     pub is_ip_length_zero: bool,
 }
 
-/// Why a frame has no TCP segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotTcp {
-    /// Another network protocol (ARP, LLDP ...).
-    NotIp,
-    /// Another transport protocol, by its IP protocol number.
-    OtherProtocol(u8),
-    /// A fragment of an IP packet that holds TCP or a tunnel; first or later.
-    Fragment,
-    /// MPLS, or a tunnel of another kind or depth than those that are opened.
-    Tunnel,
-    /// The snaplen cut the frame before byte 20 of the TCP header.
-    CutInHeaders,
-    /// Contradictory headers.
-    Malformed,
-    /// A link type that is not decoded.
-    UnsupportedLinkType,
-}
-
-const IP_PROTOCOL_IPV4: u8 = 4;
-const IP_PROTOCOL_TCP: u8 = 6;
-const IP_PROTOCOL_UDP: u8 = 17;
-const IP_PROTOCOL_IPV6: u8 = 41;
-const IP_PROTOCOL_GRE: u8 = 47;
-const IP_PROTOCOL_AUTHENTICATION: u8 = 51;
-/// Hop-by-hop, routing, fragment, authentication, destination, mobility, HIP, Shim6 headers.
-const IP_EXTENSIONS: [u8; 8] = [0, 43, 44, IP_PROTOCOL_AUTHENTICATION, 60, 135, 139, 140];
-
-const ETHER_TYPE_IPV4: u16 = 0x0800;
-const ETHER_TYPE_IPV6: u16 = 0x86dd;
-/// 802.1Q, 802.1ad and the old QinQ value.
-const ETHER_TYPES_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-const ETHER_TYPE_PPPOE: u16 = 0x8864;
-/// MPLS unicast and multicast, transparent Ethernet bridging.
-const ETHER_TYPES_TUNNEL: [u16; 3] = [0x8847, 0x8848, 0x6558];
-
 /// Reads the headers of one frame of `original_length` bytes on the wire, of which `captured` was kept.
 ///
 /// # Errors
@@ -187,7 +154,7 @@ pub fn segment<'a>(link_type: LinkType, captured: &'a [u8], original_length: u32
         LinkType::ETHERNET => after_ether_type(captured, 12, 14, wire_length, 0),
         LinkType::LINUX_SLL => after_ether_type(captured, 14, 16, wire_length, 0),
         LinkType::LINUX_SLL2 => after_ether_type(captured, 0, 20, wire_length, 0),
-        LinkType::PPP => Carried { captured, wire_length, depth: 0 }.ppp(),
+        LinkType::PPP => inner(Carried { captured, wire_length, depth: 0 }.ppp()?),
         LinkType::NULL | LinkType::LOOP => {
             let (family, packet) = captured.split_first_chunk::<4>().ok_or(NotTcp::CutInHeaders)?;
             let wire_length = wire_length.saturating_sub(4);
@@ -231,10 +198,21 @@ fn after_ether_type(
         return match ether_type {
             ETHER_TYPE_IPV4 => ipv4(after()?, wire_length, depth),
             ETHER_TYPE_IPV6 => ipv6(after()?, wire_length, depth),
-            ETHER_TYPE_PPPOE => Carried { captured: after()?, wire_length, depth }.pppoe(),
+            ETHER_TYPE_PPPOE => inner(Carried { captured: after()?, wire_length, depth }.pppoe()?),
             _ if ETHER_TYPES_TUNNEL.contains(&ether_type) => Err(NotTcp::Tunnel),
             _ => Err(NotTcp::NotIp),
         };
+    }
+}
+
+/// Reads what a tunnel carries.
+fn inner(inner: Inner<'_>) -> Result<Segment<'_>, NotTcp> {
+    match inner {
+        Inner::Ipv4(Carried { captured, wire_length, depth }) => ipv4(captured, wire_length, depth),
+        Inner::Ipv6(Carried { captured, wire_length, depth }) => ipv6(captured, wire_length, depth),
+        Inner::Ethernet(Carried { captured, wire_length, depth }) => {
+            after_ether_type(captured, 12, 14, wire_length, depth)
+        }
     }
 }
 
@@ -275,7 +253,7 @@ fn ipv4(packet: &[u8], wire_length: u32, depth: u8) -> Result<Segment<'_>, NotTc
     match protocol {
         IP_PROTOCOL_TCP if !is_fragment => tcp(network, payload, payload_length),
         IP_PROTOCOL_AUTHENTICATION => extended(network, packet, length, depth),
-        _ => Carried { captured: payload, wire_length: payload_length, depth }.of_ip(protocol, is_fragment),
+        _ => inner(Carried { captured: payload, wire_length: payload_length, depth }.of_ip(protocol, is_fragment)?),
     }
 }
 
@@ -304,7 +282,9 @@ fn ipv6(packet: &[u8], wire_length: u32, depth: u8) -> Result<Segment<'_>, NotTc
     match header[6] {
         IP_PROTOCOL_TCP => tcp(network, payload, payload_length),
         next_header if IP_EXTENSIONS.contains(&next_header) => extended(network, packet, length, depth),
-        next_header => Carried { captured: payload, wire_length: payload_length, depth }.of_ip(next_header, false),
+        next_header => {
+            inner(Carried { captured: payload, wire_length: payload_length, depth }.of_ip(next_header, false)?)
+        }
     }
 }
 
@@ -335,7 +315,7 @@ fn extended(network: Network, packet: &[u8], length: u32, depth: u8) -> Result<S
         tcp(network, payload.payload, payload_length)
     } else {
         let carried = Carried { captured: payload.payload, wire_length: payload_length, depth };
-        carried.of_ip(protocol, payload.fragmented)
+        inner(carried.of_ip(protocol, payload.fragmented)?)
     }
 }
 
@@ -418,12 +398,6 @@ pub fn tcp_options(mut options: &[u8]) -> TcpOptions {
         options = rest;
     }
     found
-}
-
-/// `N` bytes at `at`, if there.
-#[inline(always)]
-fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..)?.first_chunk().copied()
 }
 
 /// Four bytes of a slice that is long enough.

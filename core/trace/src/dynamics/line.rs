@@ -13,9 +13,9 @@
 use iscsitrace_wire::frame::Address;
 use std::collections::BTreeMap;
 
-use super::BESIDE_PARTS;
 use super::deliveries::{Deliveries, Delivery};
-use super::timeline::Timeline;
+use super::sender_state::BESIDE_PARTS;
+use super::timeline::{Hosts, Timeline};
 use crate::tables::Senders;
 
 /// Headers of a packet on Ethernet: 14 bytes, IPv4 20, TCP 20.
@@ -48,15 +48,6 @@ const QUEUES_DIFFER_PARTS: u64 = 4;
 const JOIN_NS: i64 = 5_000;
 /// The mean packet has at least this part of a full segment: packets that answer others come at their pace.
 const SEGMENT_PART_MIN: f64 = 0.5;
-
-/// Two hosts; each end of a connection is one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Hosts {
-    /// The initiator's address.
-    pub initiator: Address,
-    /// The target's address.
-    pub target: Address,
-}
 
 /// The initiator and the target whose connections are one group; none is any.
 type Group = (Option<Address>, Option<Address>);

@@ -56,13 +56,11 @@ pub use rows::Rows;
 use rtt::RttSamples;
 use send_buffer::Span;
 use sender::Sender;
-use sender_state::Delays;
+use sender_state::{BESIDE_PARTS, Delays};
 use timeline::{Limited, Timeline};
 
 /// The longest plausible RTT: a jump of the capture clock can look longer.
 const ROUND_TRIP_MAX_NS: i64 = 3_600_000_000_000;
-/// A tap stands beside the sender if its RTT to the sender is less than this part of the whole RTT.
-const BESIDE_PARTS: i64 = 8;
 
 /// Both directions of a connection.
 #[derive(Debug)]

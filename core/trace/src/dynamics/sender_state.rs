@@ -1,5 +1,8 @@
 //! The state of a sender after its last packet, and its delays.
 
+/// A tap stands beside the sender if its RTT to the sender is less than this part of the whole RTT.
+pub const BESIDE_PARTS: i64 = 8;
+
 /// The sender after its last packet at the tap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SenderState {

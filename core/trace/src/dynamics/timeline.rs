@@ -1,7 +1,7 @@
 //! Input of the time breakdown from one connection's TCP.
 
 use super::deliveries::Deliveries;
-use super::line::Hosts;
+use iscsitrace_wire::frame::Address;
 
 /// A span in which a sender was limited, or whose cause is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,15 @@ pub struct Limited {
     pub part: u8,
     /// The frame that ended it.
     pub frame: u64,
+}
+
+/// Two hosts; each end of a connection is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hosts {
+    /// The initiator's address.
+    pub initiator: Address,
+    /// The target's address.
+    pub target: Address,
 }
 
 /// One connection.

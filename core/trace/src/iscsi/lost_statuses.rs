@@ -2,8 +2,10 @@
 
 use iscsitrace_wire::serial::SerialNumber;
 
-use super::connection::NEAR;
 use super::exchange::Key;
+
+/// Sequence numbers within this distance of the expected one fit; others are of another sequence.
+pub const NEAR: i32 = 1 << 14;
 
 /// Missing statuses whose tasks are unknown, at most; of more the oldest are forgotten. Each status looks at all of them.
 const LOST_MAX: usize = 8;

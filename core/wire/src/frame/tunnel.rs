@@ -1,4 +1,4 @@
-//! What a packet without TCP carries -> the TCP segment inside.
+//! What a packet without TCP carries -> the packet or frame inside.
 //!
 //! ```text
 //! PPP | PPPoE | GRE [ERSPAN] | UDP VXLAN | UDP GENEVE | IP in IP   ->  IP or Ethernet, read as any other
@@ -6,9 +6,9 @@
 //!
 //! Each header is read only if it fits on the wire; tunnels within tunnels are opened up to a depth.
 
-use super::{
+use super::headers::{
     ETHER_TYPE_IPV4, ETHER_TYPE_IPV6, IP_EXTENSIONS, IP_PROTOCOL_GRE, IP_PROTOCOL_IPV4, IP_PROTOCOL_IPV6,
-    IP_PROTOCOL_TCP, IP_PROTOCOL_UDP, NotTcp, Segment, after_ether_type, chunk, ipv4, ipv6,
+    IP_PROTOCOL_TCP, IP_PROTOCOL_UDP, NotTcp, chunk,
 };
 
 /// Tunnels within one another that are opened.
@@ -28,6 +28,13 @@ pub(super) struct Carried<'a> {
     pub(super) captured: &'a [u8],
     pub(super) wire_length: u32,
     pub(super) depth: u8,
+}
+
+/// What is inside.
+pub(super) enum Inner<'a> {
+    Ipv4(Carried<'a>),
+    Ipv6(Carried<'a>),
+    Ethernet(Carried<'a>),
 }
 
 impl<'a> Carried<'a> {
@@ -56,29 +63,25 @@ impl<'a> Carried<'a> {
     }
 
     /// The packet or frame of an EtherType.
-    fn of_ether_type(self, ether_type: u16) -> Result<Segment<'a>, NotTcp> {
+    fn of_ether_type(self, ether_type: u16) -> Result<Inner<'a>, NotTcp> {
         match ether_type {
-            ETHER_TYPE_IPV4 => ipv4(self.captured, self.wire_length, self.depth),
-            ETHER_TYPE_IPV6 => ipv6(self.captured, self.wire_length, self.depth),
-            ETHER_TYPE_BRIDGED => self.ethernet(),
+            ETHER_TYPE_IPV4 => Ok(Inner::Ipv4(self)),
+            ETHER_TYPE_IPV6 => Ok(Inner::Ipv6(self)),
+            ETHER_TYPE_BRIDGED => Ok(Inner::Ethernet(self)),
             _ => Err(NotTcp::Tunnel),
         }
     }
 
-    fn ethernet(self) -> Result<Segment<'a>, NotTcp> {
-        after_ether_type(self.captured, 12, 14, self.wire_length, self.depth)
-    }
-
     /// PPP (RFC 1661), with or without the address and control bytes of RFC 1662.
-    pub(super) fn ppp(self) -> Result<Segment<'a>, NotTcp> {
+    pub(super) fn ppp(self) -> Result<Inner<'a>, NotTcp> {
         let own = if self.bytes(0)? == [0xff, 0x03] { self.after(2)? } else { self };
         // a protocol of one byte is odd
         let [first] = own.bytes(0)?;
         let (protocol, own) =
             if first & 1 == 1 { (u16::from(first), own.after(1)?) } else { (own.number(0)?, own.after(2)?) };
         match protocol {
-            0x0021 => ipv4(own.captured, own.wire_length, own.depth),
-            0x0057 => ipv6(own.captured, own.wire_length, own.depth),
+            0x0021 => Ok(Inner::Ipv4(own)),
+            0x0057 => Ok(Inner::Ipv6(own)),
             // MPLS
             0x0281 | 0x0283 => Err(NotTcp::Tunnel),
             _ => Err(NotTcp::NotIp),
@@ -87,13 +90,13 @@ impl<'a> Carried<'a> {
 
     /// A PPPoE session (RFC 2516): version and type 1, code 0.
     #[cold]
-    pub(super) fn pppoe(self) -> Result<Segment<'a>, NotTcp> {
+    pub(super) fn pppoe(self) -> Result<Inner<'a>, NotTcp> {
         if self.bytes(0)? != [0x11, 0] { Err(NotTcp::Tunnel) } else { self.deeper()?.after(6)?.ppp() }
     }
 
     /// What an IP packet of this protocol carries that is not a complete TCP segment.
     #[cold]
-    pub(super) fn of_ip(self, protocol: u8, is_fragment: bool) -> Result<Segment<'a>, NotTcp> {
+    pub(super) fn of_ip(self, protocol: u8, is_fragment: bool) -> Result<Inner<'a>, NotTcp> {
         let is_tunnel = match protocol {
             IP_PROTOCOL_IPV4 | IP_PROTOCOL_IPV6 | IP_PROTOCOL_GRE => true,
             // only the first fragment has the ports; the later ones are other UDP
@@ -112,7 +115,7 @@ impl<'a> Carried<'a> {
     }
 
     /// GRE (RFC 2784 and 2890), version 0 without routing.
-    fn gre(self) -> Result<Segment<'a>, NotTcp> {
+    fn gre(self) -> Result<Inner<'a>, NotTcp> {
         let (flags, ether_type) = (self.number(0)?, self.number(2)?);
         if flags & 0x4007 != 0 {
             return Err(NotTcp::Tunnel);
@@ -124,11 +127,11 @@ impl<'a> Carried<'a> {
             return carried.of_ether_type(ether_type);
         }
         // type II has a header of its own and a sequence number, type I neither
-        if flags & 0x1000 == 0 { carried.ethernet() } else { carried.after(8)?.ethernet() }
+        Ok(Inner::Ethernet(if flags & 0x1000 == 0 { carried } else { carried.after(8)? }))
     }
 
     /// VXLAN or GENEVE, by its port.
-    fn udp(self) -> Result<Segment<'a>, NotTcp> {
+    fn udp(self) -> Result<Inner<'a>, NotTcp> {
         let port = self.number(2)?;
         let own = self.after(8)?;
         let header: [u8; 8] = own.bytes(0)?;
@@ -143,6 +146,6 @@ impl<'a> Carried<'a> {
             };
         }
         // the I flag: there is a network identifier; the last byte is reserved
-        if header[0] & 0x08 == 0 || header[7] != 0 { Err(NotTcp::Tunnel) } else { own.after(8)?.ethernet() }
+        if header[0] & 0x08 == 0 || header[7] != 0 { Err(NotTcp::Tunnel) } else { own.after(8).map(Inner::Ethernet) }
     }
 }

@@ -5,8 +5,9 @@ use proptest::prelude::*;
 
 use super::MS;
 use crate::dynamics::deliveries::Deliveries;
-use crate::dynamics::line::{Hosts, fill};
+use crate::dynamics::line::fill;
 use crate::dynamics::observation::Observation;
+use crate::dynamics::timeline::Hosts;
 use crate::dynamics::timeline::Timeline;
 use crate::tables::{NULL_NS, NULL_U32, SenderRow, Senders};
 use crate::tcp::half::SegmentClass;

@@ -4,8 +4,9 @@ use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
-use super::{IscsiConnection, NEAR};
+use super::IscsiConnection;
 use crate::iscsi::framer::listener::Fit;
+use crate::iscsi::lost_statuses::NEAR;
 use crate::iscsi::task::Task;
 
 impl IscsiConnection {

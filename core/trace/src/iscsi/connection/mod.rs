@@ -37,9 +37,6 @@ use crate::counters::Counter;
 use crate::tables::WriteStart;
 use kept_data::{WRITE_START_BYTES_MAX, begins_write};
 
-/// Sequence numbers within this distance of the expected one fit; others are of another sequence.
-pub const NEAR: i32 = 1 << 14;
-
 /// What the last header from the initiator started.
 #[derive(Debug, Clone, Copy)]
 enum Begun {

@@ -3,9 +3,10 @@
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
 
-use super::{IscsiConnection, NEAR};
+use super::IscsiConnection;
 use crate::counters::Counter;
 use crate::iscsi::context::Context;
+use crate::iscsi::lost_statuses::NEAR;
 use crate::iscsi::pdu::Stamp;
 use crate::iscsi::session::command_numbers::Order;
 

@@ -3,7 +3,7 @@
 use super::TcpConnection;
 use crate::content::{Content, ContentSink, IscsiContent};
 use crate::counters::Counter;
-use crate::dynamics::line::Hosts;
+use crate::dynamics::timeline::Hosts;
 use crate::dynamics::timeline::Timeline;
 use crate::iscsi::context::Context;
 use crate::iscsi::digest_use::DigestUse;

@@ -1,0 +1,43 @@
+//! Numbers of protocols, bytes of headers, and why a frame has no TCP segment.
+
+/// Why a frame has no TCP segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotTcp {
+    /// Another network protocol (ARP, LLDP ...).
+    NotIp,
+    /// Another transport protocol, by its IP protocol number.
+    OtherProtocol(u8),
+    /// A fragment of an IP packet that holds TCP or a tunnel; first or later.
+    Fragment,
+    /// MPLS, or a tunnel of another kind or depth than those that are opened.
+    Tunnel,
+    /// The snaplen cut the frame before byte 20 of the TCP header.
+    CutInHeaders,
+    /// Contradictory headers.
+    Malformed,
+    /// A link type that is not decoded.
+    UnsupportedLinkType,
+}
+
+pub(super) const IP_PROTOCOL_IPV4: u8 = 4;
+pub(super) const IP_PROTOCOL_TCP: u8 = 6;
+pub(super) const IP_PROTOCOL_UDP: u8 = 17;
+pub(super) const IP_PROTOCOL_IPV6: u8 = 41;
+pub(super) const IP_PROTOCOL_GRE: u8 = 47;
+pub(super) const IP_PROTOCOL_AUTHENTICATION: u8 = 51;
+/// Hop-by-hop, routing, fragment, authentication, destination, mobility, HIP, Shim6 headers.
+pub(super) const IP_EXTENSIONS: [u8; 8] = [0, 43, 44, IP_PROTOCOL_AUTHENTICATION, 60, 135, 139, 140];
+
+pub(super) const ETHER_TYPE_IPV4: u16 = 0x0800;
+pub(super) const ETHER_TYPE_IPV6: u16 = 0x86dd;
+/// 802.1Q, 802.1ad and the old QinQ value.
+pub(super) const ETHER_TYPES_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+pub(super) const ETHER_TYPE_PPPOE: u16 = 0x8864;
+/// MPLS unicast and multicast, transparent Ethernet bridging.
+pub(super) const ETHER_TYPES_TUNNEL: [u16; 3] = [0x8847, 0x8848, 0x6558];
+
+/// `N` bytes at `at`, if there.
+#[inline(always)]
+pub(super) fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
