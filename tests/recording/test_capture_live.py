@@ -468,9 +468,9 @@ def test_a_trigger_keeps_the_time_around_a_delayed_status(veth: Network, tmp_pat
     # with the time before it and after it
     times = [record.time_ns for record in read_records(file)[0]]
     (row,) = slow
-    around = [at for at in times if row["command_first_ns"] - 10 * MS_NS <= at <= row["status_ns"] + 10 * MS_NS]
-    assert around[0] < row["command_first_ns"] - 5 * MS_NS
-    assert around[-1] > row["status_ns"] + 5 * MS_NS
+    # a host may stall for some of it: several commands are in each
+    assert sum(row["command_first_ns"] - 10 * MS_NS <= at < row["command_first_ns"] for at in times) >= 10
+    assert sum(row["status_ns"] < at <= row["status_ns"] + 10 * MS_NS for at in times) >= 10
 
 
 def test_on_a_tap(tmp_path: Path) -> None:

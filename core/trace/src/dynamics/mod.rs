@@ -41,6 +41,7 @@ pub mod sender_state;
 pub mod short_segments;
 pub mod snapshot;
 pub mod timeline;
+pub mod window_rows;
 pub mod window_scale;
 pub mod window_time;
 

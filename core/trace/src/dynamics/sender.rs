@@ -7,12 +7,12 @@
 //! window_time         how long the window was full          congestion_window   estimate of cwnd
 //! short_segments      bytes that segments lack to be full   burst               packets sent without an ACK between them
 //! originals           which packet carried a byte first     sender_state        the state after a packet
+//! window_rows         where an estimate of cwnd holds       send_buffer         when the send buffer was full
+//! limits              how long what held the sender         reductions          the congestion control
 //! ```
 //!
 //! In the time of the data at the tap, an ACK counts from the earliest time of its answer at the tap. Instants at the
 //! sender, in the table `window`, are half an RTT earlier.
-
-use std::ops::Range;
 
 use super::Rows;
 use super::acknowledgments::{Acknowledgment, Acknowledgments};
@@ -29,9 +29,10 @@ use super::segment_size::SegmentSize;
 use super::send_buffer::{Place, SendBuffer, Span};
 use super::sender_state::{Delays, LastAck, SenderState};
 use super::short_segments::ShortSegments;
+use super::window_rows::{Holds, WindowRows};
 use super::window_scale::{WINDOW_PARTS, WindowScale};
 use super::window_time::WindowTime;
-use crate::tables::{Columns, NULL_NS, NULL_U8, Sack, SenderRow, Window, Windows};
+use crate::tables::{NULL_NS, NULL_U8, Sack, SenderRow, Window};
 use crate::tcp::half::SegmentClass;
 
 /// After a pause of this length a sender may restart with a small window: the usual minimum retransmission timeout,
@@ -44,18 +45,6 @@ const RESTART_NUMERATOR: i64 = 3;
 const RESTART_DENOMINATOR: i64 = 4;
 /// Duplicate ACKs, or SACKed segments, that show a loss (RFC 5681, section 3.2; RFC 6675, section 4).
 const DUPLICATES: i64 = 3;
-
-/// An estimate of the congestion window that the next burst may contradict: its rows, and the pipe and what was
-/// acknowledged at its stop.
-#[derive(Debug, Default)]
-struct Found {
-    estimate: i64,
-    rows: Range<usize>,
-    pipe: i64,
-    una: i64,
-    /// None within a recovery.
-    epoch: Option<u32>,
-}
 
 /// The sender of one direction.
 #[derive(Debug, Default)]
@@ -73,7 +62,7 @@ pub struct Sender {
     remembered: Remembered,
     recovery: Recovery,
     cwnd: CongestionWindow,
-    windows: Windows,
+    windows: WindowRows,
     short: ShortSegments,
     burst: Burst,
     limits: Limits,
@@ -81,12 +70,6 @@ pub struct Sender {
     buffer: SendBuffer,
     /// The window field of the last ACK that arrived.
     last_window: u16,
-    /// Rows of `windows` at the start of the burst, and after its last packet.
-    burst_row: usize,
-    stop_row: usize,
-    /// What was acknowledged then.
-    una_at_stop: i64,
-    found: Option<Found>,
     /// Time of the last progress, and whether that ended a recovery.
     advanced_ns: i64,
     recovered_ns: Option<i64>,
@@ -196,8 +179,7 @@ impl Sender {
             is_window_limited: is_beyond
                 || room.is_some_and(|(room, window)| room < 2 * segment + window / WINDOW_PARTS),
         };
-        self.stop_row = self.windows.row_count();
-        self.una_at_stop = self.board.una();
+        self.windows.stop(self.board.una());
         self.peak = self.peak.max(self.burst.stop.pipe);
     }
 
@@ -343,52 +325,25 @@ impl Sender {
         }
         self.limits.note(&between, seen.time_ns, limit, self.cwnd.is_at_ceiling());
         if let Some(estimate) = estimate {
-            // during a recovery and in slow start, an ACK changes the window; far from the sender, which packet answered
-            // which is not known
-            let rows = if self.cwnd.is_growing() && delays.to_sender_ns > 0 {
-                self.stop_row.saturating_sub(1)..self.stop_row
-            } else if stop.is_in_recovery || self.cwnd.is_growing() {
-                self.burst_row..self.stop_row
-            } else {
-                self.burst_row..self.windows.row_count()
+            let holds = match self.cwnd.is_growing() {
+                true if delays.to_sender_ns > 0 => Holds::AtStop,
+                is_growing if is_growing || stop.is_in_recovery => Holds::ToStop,
+                _ => Holds::ToNext,
             };
-            let epoch = (!stop.is_in_recovery).then_some(self.reductions.epoch());
-            let found = Found { estimate, rows, pipe: stop.pipe, una: self.una_at_stop, epoch };
-            if stop.is_in_recovery {
-                self.show(&found);
-            } else {
-                self.found = Some(found);
-            }
+            self.windows.estimate(estimate, self.reductions.epoch(), stop.pipe, holds, stop.is_in_recovery);
             if let Some(before) = self.before_pause.take()
                 && estimate * RESTART_DENOMINATOR <= before * RESTART_NUMERATOR
             {
                 self.restart_count += 1;
             }
         }
-        self.burst_row = self.windows.row_count();
+        self.windows.begin_burst();
     }
 
-    /// A burst ended: shows the estimate of before, unless more was sent than the ACKs let out. Then the sender had paused,
-    /// and was not held by the congestion window.
+    /// A burst ended: confirms the estimate of the one before.
     fn confirm(&mut self) {
-        if let Some(found) = self.found.take()
-            && self.burst.stop.pipe <= found.pipe + (self.una_at_stop - found.una).max(0) + self.size.bytes()
-        {
-            self.show(&found);
-        }
-    }
-
-    /// An estimate holds in its rows.
-    fn show(&mut self, found: &Found) {
-        if let Some(epoch) = found.epoch {
-            self.reductions.note(found.estimate, epoch);
-        }
-        for row in found.rows.clone() {
-            if let (Some(cwnd), Some(is_valid)) =
-                (self.windows.cwnd_estimate_bytes.get_mut(row), self.windows.is_valid.get_mut(row))
-            {
-                (*cwnd, *is_valid) = (found.estimate, true);
-            }
+        if let Some((estimate, epoch)) = self.windows.confirm(self.burst.stop.pipe, self.size.bytes()) {
+            self.reductions.note(estimate, epoch);
         }
     }
 
@@ -421,7 +376,7 @@ impl Sender {
     }
 
     fn place(&self, time_ns: i64) -> Place {
-        Place { time_ns, row: self.windows.row_count() }
+        Place { time_ns, row: self.windows.count() }
     }
 
     /// After a pause a sender may restart with a small window (RFC 5681, section 4.1).
@@ -501,9 +456,7 @@ impl Sender {
     #[cold]
     fn widen(&mut self, shift_before: u8) {
         let more = self.scale.inferred() - shift_before;
-        for window in self.windows.rwnd_bytes.iter_mut().filter(|window| **window != NULL_NS) {
-            *window <<= more;
-        }
+        self.windows.widen(more);
         self.state.rwnd = self.state.rwnd.map(|window| window << more);
         self.times.begin_anew();
         self.limits.widen();
@@ -514,14 +467,13 @@ impl Sender {
     fn settle(&mut self, frame: u64, time_ns: i64, rows: &Rows) {
         let (owin, pipe) = (self.board.owin(), self.board.pipe());
         let is_changed = (owin, pipe) != (self.state.owin, self.state.pipe)
-            || self.windows.rwnd_bytes.last() != Some(&self.state.rwnd.unwrap_or(NULL_NS));
+            || self.windows.last_rwnd() != Some(self.state.rwnd.unwrap_or(NULL_NS));
         (self.state.owin, self.state.pipe) = (owin, pipe);
         self.state.is_in_recovery = self.recovery.cause().is_some();
         self.owin_max = self.owin_max.max(owin);
         self.owin_peak = self.owin_peak.max(owin);
         self.times.set(time_ns, owin, self.state.rwnd, self.size.bytes());
         if rows.wanted.window && is_changed {
-            let time_ns = self.windows.time_ns.last().map_or(time_ns, |&last_ns| last_ns.max(time_ns));
             self.windows.push(Window {
                 connection: self.connection,
                 to_target: self.is_from_client,
@@ -541,17 +493,7 @@ impl Sender {
             self.take(&ack, ack.time_ns.saturating_add(delays.to_sender_ns), &blocks, delays, rows);
         }
         self.confirm();
-        for span in self.buffer.spans() {
-            let until = span.until.map_or(usize::MAX, |until| until.row);
-            for row in span.from.row..until.min(self.windows.row_count()) {
-                if let (Some(cwnd), Some(is_valid)) =
-                    (self.windows.cwnd_estimate_bytes.get_mut(row), self.windows.is_valid.get_mut(row))
-                {
-                    (*cwnd, *is_valid) = (NULL_NS, false);
-                }
-            }
-        }
-        rows.window.append(&mut self.windows);
+        self.windows.finish(self.buffer.spans(), &mut rows.window);
     }
 
     /// When its send buffer held it.
