@@ -10,6 +10,8 @@
 
 use std::collections::VecDeque;
 
+use iscsitrace_wire::serial::SerialNumber;
+
 use super::observation::{Observation, SACK_BLOCKS_MAX};
 
 /// Maximum number of ACKs on their way; beyond it the oldest counts as arrived.
@@ -57,11 +59,6 @@ pub struct Acknowledgments {
     last_packet_ns: i64,
     /// What the sender's last packet acknowledged: it does not echo timestamps of later segments.
     sender_acknowledged: i64,
-}
-
-/// Whether timestamp `a` is newer than `b` (RFC 7323, section 5.2).
-fn is_newer(a: u32, b: u32) -> bool {
-    a.wrapping_sub(b) as i32 > 0
 }
 
 impl Acknowledgments {
@@ -129,9 +126,9 @@ impl Acknowledgments {
         let front = self.waiting.front()?;
         let answer_ns = front.time_ns.saturating_add(self.delay_ns);
         let is_arrived = match (front.timestamps, self.echo) {
-            (Some((value, _)), Some(echo)) if is_newer(echo, value) => true,
+            (Some((value, _)), Some(echo)) if SerialNumber(echo).is_after(SerialNumber(value)) => true,
             (Some((value, _)), Some(echo)) if value == echo && self.taken != Some(value) => true,
-            (Some((value, _)), Some(echo)) if is_newer(value, echo) => {
+            (Some((value, _)), Some(echo)) if SerialNumber(value).is_after(SerialNumber(echo)) => {
                 answer_ns <= time_ns && front.offset > self.sender_acknowledged
             }
             _ => answer_ns <= time_ns,

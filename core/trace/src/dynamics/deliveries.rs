@@ -9,6 +9,8 @@
 
 use std::collections::VecDeque;
 
+use iscsitrace_wire::serial::SerialNumber;
+
 use super::observation::Observation;
 
 /// Maximum number of the receiver's timestamps whose time is stored.
@@ -78,7 +80,7 @@ impl Deliveries {
     fn note_timestamp(&mut self, value: u32, time_ns: i64) {
         match self.timestamps.back_mut() {
             Some((last, last_ns)) if *last == value => *last_ns = time_ns,
-            Some(&mut (last, _)) if !is_after(value, last) => {}
+            Some(&mut (last, _)) if !SerialNumber(value).is_after(SerialNumber(last)) => {}
             _ => {
                 if self.timestamps.len() == TIMESTAMPS_MAX {
                     self.timestamps.pop_front();
@@ -91,7 +93,7 @@ impl Deliveries {
     /// When the receiver's packet passed whose timestamp this one echoes: the latest one it can have been.
     fn echoed_ns(&mut self, seen: &Observation) -> Option<i64> {
         let (_, echo) = seen.timestamps?;
-        while self.timestamps.front().is_some_and(|&(value, _)| is_after(echo, value)) {
+        while self.timestamps.front().is_some_and(|&(value, _)| SerialNumber(echo).is_after(SerialNumber(value))) {
             self.timestamps.pop_front();
         }
         self.timestamps.front().filter(|&&(value, _)| value == echo).map(|&(_, time_ns)| time_ns)
@@ -104,11 +106,6 @@ impl Deliveries {
             deliveries.drain(..count);
         }
     }
-}
-
-/// Whether one timestamp is later than another (RFC 7323, section 5.2).
-fn is_after(value: u32, other: u32) -> bool {
-    (value.wrapping_sub(other) as i32) > 0
 }
 
 /// Adds a delivery. It is one with the last if both have the same time, or came out of one queue.

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use super::deliveries::{Deliveries, Delivery};
 use super::sender_state::BESIDE_PARTS;
-use super::timeline::{Hosts, Timeline};
+use super::timeline::{Hosts, Timeline, join};
 use crate::tables::Senders;
 
 /// Headers of a packet on Ethernet: 14 bytes, IPv4 20, TCP 20.
@@ -394,18 +394,6 @@ fn queued(flow: Flow<'_>, line: &Line) -> Vec<(i64, i64)> {
         }
     }
     queued
-}
-
-/// Orders spans, and joins those that overlap or touch.
-fn join(spans: &mut Vec<(i64, i64)>) {
-    spans.sort_unstable();
-    spans.dedup_by(|next, last| {
-        let is_one = next.0 <= last.1;
-        if is_one {
-            last.1 = last.1.max(next.1);
-        }
-        is_one
-    });
 }
 
 /// Lower quartile, median and upper quartile.

@@ -9,6 +9,7 @@
 //! pace         nanoseconds per byte between packets that follow each other
 //! deliveries   the bytes of a direction as they came out of the line, and how long they were in a queue
 //! timeline     input of the time breakdown
+//! waits        what senders waited for, by what is known at the end
 //! line         the rate of the line that connections share
 //! snapshot     state for a live view, and what is dropped to bound memory use
 //! ```
@@ -41,6 +42,7 @@ pub mod sender_state;
 pub mod short_segments;
 pub mod snapshot;
 pub mod timeline;
+mod waits;
 pub mod window_rows;
 pub mod window_scale;
 pub mod window_time;
@@ -48,17 +50,16 @@ pub mod window_time;
 #[cfg(test)]
 mod tests;
 
-use crate::tables::{Columns, NULL_NS, SenderRow, Tables, Wanted, budget_part};
+use crate::tables::{SenderRow, Tables, Wanted};
 
 use deliveries::Deliveries;
 use flights::Flights;
 use observation::Observation;
 pub use rows::Rows;
 use rtt::RttSamples;
-use send_buffer::Span;
 use sender::Sender;
 use sender_state::{BESIDE_PARTS, Delays};
-use timeline::{Limited, Timeline};
+use timeline::Timeline;
 
 /// The longest plausible RTT: a jump of the capture clock can look longer.
 const ROUND_TRIP_MAX_NS: i64 = 3_600_000_000_000;
@@ -191,8 +192,15 @@ impl Dynamics {
     fn timeline(&self, is_client_initiator: bool, deliveries: [Deliveries; 2]) -> Timeline {
         let [out, back] = if is_client_initiator { [0, 1] } else { [1, 0] };
         let rtt_ns = |direction: usize| self.path_ns(direction);
-        let (lost, needless): (Vec<_>, Vec<_>) = recovery_spans(&self.rows).partition(|&(_, is_loss)| is_loss);
-        let needless: Vec<Limited> = needless.into_iter().map(|(span, _)| span).collect();
+        let (lost, needless) = waits::recoveries(&self.rows.recoveries);
+        let mut limited = Vec::new();
+        for direction in [out, back] {
+            let sender = &self.senders[direction];
+            for wait in self.flights[direction].limited(sender.window_scale()) {
+                waits::push(wait, sender.send_buffer(), &needless, &mut limited);
+            }
+        }
+        limited.extend(lost);
         let [client, server] = deliveries;
         Timeline {
             connection: self.connection,
@@ -204,84 +212,7 @@ impl Dynamics {
                 let [there_ns, back_ns] = [direction, 1 - direction].map(|direction| rtt_ns(direction).unwrap_or(0));
                 self.flights[direction].busy_intervals(there_ns, back_ns)
             }),
-            limited: [out, back]
-                .iter()
-                .flat_map(|&direction| {
-                    let sender = &self.senders[direction];
-                    let limited = self.flights[direction].limited(sender.window_scale());
-                    limited.flat_map(|limited| by_send_buffer(limited, sender.send_buffer()))
-                })
-                .map(|limited| judged(limited, &needless))
-                .chain(lost.into_iter().map(|(span, _)| span))
-                .collect(),
+            limited,
         }
-    }
-}
-
-/// The spans of recoveries that ended, and whether something was lost: not if all their retransmissions were
-/// unnecessary.
-fn recovery_spans(rows: &Rows) -> impl Iterator<Item = (Limited, bool)> + '_ {
-    let recoveries = &rows.recoveries;
-    (0..recoveries.row_count()).filter(|&row| recoveries.time_last_ns[row] != NULL_NS).map(|row| {
-        let span = Limited {
-            from_ns: recoveries.time_first_ns[row],
-            to_ns: recoveries.time_last_ns[row],
-            part: budget_part::LOSS_RECOVERY,
-            frame: recoveries.frame_first[row],
-        };
-        (span, recoveries.retransmitted_packets[row] > recoveries.spurious_packets[row])
-    })
-}
-
-/// A wait of a sender, in pieces: for the send buffer where that was full and the congestion window seemed to be.
-fn by_send_buffer(limited: Limited, full: &[Span]) -> Vec<Limited> {
-    if limited.part != budget_part::CONGESTION_WINDOW {
-        return vec![limited];
-    }
-    let mut pieces = Vec::new();
-    let mut from_ns = limited.from_ns;
-    for span in full {
-        let until_ns = span.until.map_or(i64::MAX, |until| until.time_ns).min(limited.to_ns);
-        let since_ns = span.from.time_ns.max(from_ns);
-        if since_ns < until_ns {
-            pieces.push(Limited { from_ns, to_ns: since_ns, ..limited });
-            pieces.push(Limited { from_ns: since_ns, to_ns: until_ns, part: budget_part::SEND_BUFFER, ..limited });
-            from_ns = until_ns;
-        }
-    }
-    pieces.push(Limited { from_ns, ..limited });
-    pieces.retain(|piece| piece.from_ns < piece.to_ns || *piece == limited);
-    pieces
-}
-
-/// A wait of a sender: for the congestion window where it seemed to be for a loss, and nothing was lost.
-fn judged(limited: Limited, needless: &[Limited]) -> Limited {
-    let is_needless = limited.part == budget_part::LOSS_RECOVERY
-        && needless.iter().any(|span| span.from_ns <= limited.to_ns && limited.from_ns <= span.to_ns);
-    Limited { part: if is_needless { budget_part::CONGESTION_WINDOW } else { limited.part }, ..limited }
-}
-
-#[cfg(test)]
-mod by_send_buffer_tests {
-    use super::*;
-    use send_buffer::Place;
-
-    #[test]
-    fn a_wait_for_the_congestion_window_is_cut_where_the_send_buffer_was_full() {
-        let part = budget_part::CONGESTION_WINDOW;
-        let wait = Limited { from_ns: 10, to_ns: 50, part, frame: 1 };
-        let at = |time_ns| Place { time_ns, row: 0 };
-        let full = [
-            Span { from: at(0), until: Some(at(15)) },
-            Span { from: at(20), until: Some(at(30)) },
-            Span { from: at(45), until: None },
-        ];
-        let pieces: Vec<_> =
-            by_send_buffer(wait, &full).into_iter().map(|piece| (piece.from_ns, piece.to_ns, piece.part)).collect();
-        let buffer = budget_part::SEND_BUFFER;
-        assert_eq!(pieces, [(10, 15, buffer), (15, 20, part), (20, 30, buffer), (30, 45, part), (45, 50, buffer)]);
-        assert_eq!(by_send_buffer(wait, &[]), [wait]);
-        let other = Limited { part: budget_part::RECEIVE_WINDOW, ..wait };
-        assert_eq!(by_send_buffer(other, &full), [other]);
     }
 }

@@ -139,8 +139,8 @@ impl Sender {
         }
         let is_within_pdu =
             if seen.end() > self.board.sent() { seen.is_within_pdu() } else { self.burst.stop.is_within_pdu };
-        let shift = self.scale.inferred();
         if self.scale.is_inferred() {
+            let shift = self.scale.inferred();
             let latest = self.acks.arrived_by(seen.time_ns.saturating_sub(delays.to_sender_ns));
             let (acknowledged, window) = latest.unwrap_or((self.board.una(), self.last_window));
             let outstanding = seen.end() - acknowledged;

@@ -43,3 +43,15 @@ pub struct Timeline {
     /// When the senders of both directions were limited.
     pub limited: Vec<Limited>,
 }
+
+/// Orders spans, and joins those that overlap or touch.
+pub fn join(spans: &mut Vec<(i64, i64)>) {
+    spans.sort_unstable();
+    spans.dedup_by(|next, last| {
+        let is_one = next.0 <= last.1;
+        if is_one {
+            last.1 = last.1.max(next.1);
+        }
+        is_one
+    });
+}

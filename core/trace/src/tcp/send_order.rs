@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use iscsitrace_wire::frame::{Segment, tcp_options};
+use iscsitrace_wire::serial::SerialNumber;
 
 /// Packets that are kept: more than overtake a packet. Of what was sent before all of them, the oldest is the opener.
 const KEPT_MAX: usize = 64;
@@ -92,7 +93,7 @@ impl SendOrder {
         }
         match opener.timestamp.zip(timestamp(segment.options)) {
             Some((opened, own)) if own != opened => {
-                if own.wrapping_sub(opened) as i32 > 0 {
+                if SerialNumber(own).is_after(SerialNumber(opened)) {
                     Sent::After
                 } else {
                     Sent::Before

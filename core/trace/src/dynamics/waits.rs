@@ -1,0 +1,96 @@
+//! What senders waited for, by what is known at the end of a connection: which recoveries lost something, and when a send
+//! buffer was full.
+
+use super::send_buffer::Span;
+use super::timeline::{Limited, join};
+use crate::tables::{Columns, NULL_NS, Recoveries, budget_part};
+
+/// The recoveries that ended and lost something; and when the others were, whose retransmissions were all unnecessary:
+/// ordered and disjoint.
+pub fn recoveries(rows: &Recoveries) -> (Vec<Limited>, Vec<(i64, i64)>) {
+    let (mut lost, mut needless) = (Vec::new(), Vec::new());
+    for row in (0..rows.row_count()).filter(|&row| rows.time_last_ns[row] != NULL_NS) {
+        let (from_ns, to_ns) = (rows.time_first_ns[row], rows.time_last_ns[row]);
+        if rows.retransmitted_packets[row] > rows.spurious_packets[row] {
+            lost.push(Limited { from_ns, to_ns, part: budget_part::LOSS_RECOVERY, frame: rows.frame_first[row] });
+        } else {
+            needless.push((from_ns, to_ns));
+        }
+    }
+    join(&mut needless);
+    (lost, needless)
+}
+
+/// Adds a wait, in pieces: for the send buffer where that was full and the congestion window seemed to be; for the
+/// congestion window where it seemed to be for a loss, and nothing was lost.
+pub fn push(wait: Limited, full: &[Span], needless: &[(i64, i64)], waits: &mut Vec<Limited>) {
+    if wait.part == budget_part::LOSS_RECOVERY {
+        let next = needless.partition_point(|&(_, to_ns)| to_ns < wait.from_ns);
+        let is_needless = needless.get(next).is_some_and(|&(from_ns, _)| from_ns <= wait.to_ns);
+        let part = if is_needless { budget_part::CONGESTION_WINDOW } else { wait.part };
+        waits.push(Limited { part, ..wait });
+        return;
+    }
+    let mut from_ns = wait.from_ns;
+    if wait.part == budget_part::CONGESTION_WINDOW {
+        for span in full {
+            let until_ns = span.until.map_or(i64::MAX, |until| until.time_ns).min(wait.to_ns);
+            let since_ns = span.from.time_ns.max(from_ns);
+            if since_ns < until_ns {
+                if from_ns < since_ns {
+                    waits.push(Limited { from_ns, to_ns: since_ns, ..wait });
+                }
+                waits.push(Limited { from_ns: since_ns, to_ns: until_ns, part: budget_part::SEND_BUFFER, ..wait });
+                from_ns = until_ns;
+            }
+        }
+    }
+    if from_ns < wait.to_ns || from_ns == wait.from_ns {
+        waits.push(Limited { from_ns, ..wait });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dynamics::send_buffer::Place;
+
+    fn pushed(wait: Limited, full: &[Span], needless: &[(i64, i64)]) -> Vec<Limited> {
+        let mut waits = Vec::new();
+        push(wait, full, needless, &mut waits);
+        waits
+    }
+
+    #[test]
+    fn a_wait_for_the_congestion_window_is_cut_where_the_send_buffer_was_full() {
+        let part = budget_part::CONGESTION_WINDOW;
+        let wait = Limited { from_ns: 10, to_ns: 50, part, frame: 1 };
+        let at = |time_ns| Place { time_ns, row: 0 };
+        let full = [
+            Span { from: at(0), until: Some(at(15)) },
+            Span { from: at(20), until: Some(at(30)) },
+            Span { from: at(45), until: None },
+        ];
+        let pieces: Vec<_> =
+            pushed(wait, &full, &[]).into_iter().map(|piece| (piece.from_ns, piece.to_ns, piece.part)).collect();
+        let buffer = budget_part::SEND_BUFFER;
+        assert_eq!(pieces, [(10, 15, buffer), (15, 20, part), (20, 30, buffer), (30, 45, part), (45, 50, buffer)]);
+        assert_eq!(pushed(wait, &[], &[]), [wait]);
+        let other = Limited { part: budget_part::RECEIVE_WINDOW, ..wait };
+        assert_eq!(pushed(other, &full, &[]), [other]);
+        let none = Limited { to_ns: 10, ..wait };
+        assert_eq!(pushed(none, &full, &[]), [none], "a wait of no time");
+    }
+
+    #[test]
+    fn a_wait_for_a_loss_is_for_the_congestion_window_where_nothing_was_lost() {
+        let needless = [(10, 20), (40, 50)];
+        let part = |from_ns, to_ns| {
+            let wait = Limited { from_ns, to_ns, part: budget_part::LOSS_RECOVERY, frame: 1 };
+            pushed(wait, &[], &needless)[0].part
+        };
+        let cwnd = budget_part::CONGESTION_WINDOW;
+        assert_eq!([part(0, 10), part(20, 30), part(12, 13), part(0, 90), part(45, 60)], [cwnd; 5]);
+        assert_eq!([part(0, 9), part(21, 39), part(51, 60)], [budget_part::LOSS_RECOVERY; 3]);
+    }
+}
