@@ -28,7 +28,7 @@ OTHERS = {
     "vendor_specific": (0xC1, 0),
     "vendor_specific_write": (0xC1, 512),
 }
-"""Operation code, and bytes sent with it, of commands that neither read nor write by block."""
+"""Operation code, and bytes sent with it, of further commands."""
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,6 @@ def test_data_commands_are_those_of_the_time_breakdown(tmp_path: Path) -> None:
 
 
 def test_the_purpose_of_every_operation_is_known() -> None:
-    words = set(tables_by_hand.CATEGORIES["in_flight"])
+    words = set(schema.CATEGORIES["in_flight"])
     assert set(schema.PURPOSES.values()) <= words
     assert {"data", "flush", "other"} == set(schema.PURPOSES.values())
