@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.fit import robust
-from iscsitrace.analysis.fit.judgement import STALLS, Judgement
+from iscsitrace.analysis.fit.judgement import Judgement, stalls_ns
 from iscsitrace.analysis.fit.mirror import join
 from iscsitrace.analysis.fit.points import REASONS, Point, Seen
 from iscsitrace.analysis.groups.mirrors import recognition
@@ -179,7 +179,7 @@ def _seen(
     weights: Array,
 ) -> Seen:
     lengths = spans.ends - spans.starts
-    stalls = sum((parts[part] for part in STALLS), np.zeros(len(lengths), dtype=np.int64))
+    stalls = stalls_ns(parts)
     transfer = _estimate(parts["transfer"] / spans.queue_depth, weights)
     if spans.queue_depth == 1:
         intervals_ns = waits.path_ns(commands, spans)
