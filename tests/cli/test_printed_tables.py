@@ -498,7 +498,7 @@ def test_model_fit(runs: Runs, tmp_path: Path) -> None:
     captures = [runs(options).capture() for options in (SERVED, FAR)]
     shown, document = printed("model", "fit", *captures), json_of("model", "fit", *captures)
     assert f"\nperiod = k * d + s + B / C, from {document['cycles_used']} commands at 2 points\n" in shown
-    words = {"fit": "differences between points", "packets": "packets of the commands"}
+    words = {"fit": "differences between points", "packets": "packets of the commands", "line": "queue of the line"}
     lines = table(shown, "", "value", "low", "high", "unit", "source", "")
     assert f"\nscatter of the period from run to run: {percentage(document['scatter'])} %\n" in shown
     for (name, *ends, unit, source, _), key in zip(lines, ("k", "d_ns", "s_ns", "c_bytes_per_s"), strict=True):

@@ -31,7 +31,7 @@ _AFTER_START, _AFTER_LOSS = 1, 2
 
 def stalls_ns(parts: Mapping[str, Array]) -> Array:
     """Waits for windows in each cycle, from its parts of the time breakdown."""
-    return np.sum([parts[part] for part in STALLS], axis=0)
+    return np.asarray(np.sum([parts[part] for part in STALLS], axis=0))
 
 
 class Judgement:
