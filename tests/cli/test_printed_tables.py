@@ -587,6 +587,9 @@ def test_a_run_and_its_links(tmp_path: Path) -> None:
         {"of": "calls", "bytes": results["bytes"], "latency_ns": results["call_latency_ns"]},
         *({"of": f"{name} commands", **results[name]} for name in ("read", "write")),
     ]
+    # 96 calls, about as many of each kind: too few for a p99
+    assert all(20 <= row["latency_ns"]["count"] < 100 for row in rows)
+    rows = [row | {"latency_ns": row["latency_ns"] | {"p99": None}} for row in rows]
     columns = {"latency of": "of", "bytes": "bytes", "count": lambda row: str(row["latency_ns"]["count"]), **LATENCY}
     check_table(shown, columns, rows)
     moved, seconds, rate, iops = amounts(shown, r"([\d.]+) MB in ([\d.]+) s: ([\d.]+) MB/s, ([\d.]+) IOPS")
