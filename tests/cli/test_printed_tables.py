@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 from iscsitrace.cli import main
 from iscsitrace.lab import traffic
-from tests.support.capture_file import read_records, write_pcapng
+from tests.support.capture_file import read_records, write_delayed, write_pcapng
 from tests.support.conversation import Conversation, Session
 from tests.support.printed import UNITS, amounts, check_table, is_amount, label, percentage, shows, table
 from tests.support.runs import Runs
@@ -393,9 +393,11 @@ WRITES = {
 }  # fmt: skip
 
 
-def test_mirrors(runs: Runs) -> None:
-    run = runs(MIRROR)
-    arguments = ("mirrors", "--top", 5, "--filter", run.capture())
+@pytest.mark.parametrize("apart_ns", [0, 3 * MILLION])
+def test_mirrors(runs: Runs, tmp_path: Path, apart_ns: int) -> None:
+    """``apart_ns``: how much later one side begins."""
+    capture = write_delayed(tmp_path / "apart.pcapng", runs(MIRROR).capture(), bytes([198, 18, 0, 11]), apart_ns)
+    arguments = ("mirrors", "--top", 5, "--filter", capture)
     shown, document = printed(*arguments), json_of(*arguments)
     (mirror,) = document["mirrors"]
     check_table(shown, LEGS, mirror["legs"])
@@ -404,8 +406,11 @@ def test_mirrors(runs: Runs) -> None:
     assert (int(count), is_amount(written, Decimal(2 << 20), "MB")) == (32, True)
     for name, skew in zip(("p50", "p95", "max"), skews, strict=True):
         assert is_amount(skew, mirror["skew_ns"][name] * UNITS["ns"], "ms")
-    start_ns = min(row["time_first_ns"] for row in json_of("summary", run.capture())["connections"])
+    start_ns = min(row["time_first_ns"] for row in json_of("summary", capture)["connections"])
     rows = [row | {"after_ns": row["begin_ns"] - start_ns} for row in document["mirrored_writes"]]
+    # all sides count from where the first one begins
+    begins = [{leg["begin_ns"] - row["begin_ns"] for leg in row["legs"]} for row in rows]
+    assert apart_ns == 0 or all(min(each) == 0 < max(each) for each in begins)
     check_table(shown, WRITES, rows)
     assert [row["skew_ns"] for row in rows] == sorted((row["skew_ns"] for row in rows), reverse=True)
     assert "\nMirrored writes, 5 of 32: " in shown
