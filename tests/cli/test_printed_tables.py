@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
@@ -497,7 +498,7 @@ def test_model_fit(runs: Runs, tmp_path: Path) -> None:
     captures = [runs(options).capture() for options in (SERVED, FAR)]
     shown, document = printed("model", "fit", *captures), json_of("model", "fit", *captures)
     assert f"\nperiod = k * d + s + B / C, from {document['cycles_used']} commands at 2 points\n" in shown
-    words = {"fit": "differences between points", "packets": "packets of the commands"}
+    words = {"fit": "differences between points", "packets": "packets of the commands", "line": "queue of the line"}
     lines = table(shown, "", "value", "low", "high", "unit", "source", "")
     assert f"\nscatter of the period from run to run: {percentage(document['scatter'])} %\n" in shown
     for (name, *ends, unit, source, _), key in zip(lines, ("k", "d_ns", "s_ns", "c_bytes_per_s"), strict=True):
@@ -586,6 +587,9 @@ def test_a_run_and_its_links(tmp_path: Path) -> None:
         {"of": "calls", "bytes": results["bytes"], "latency_ns": results["call_latency_ns"]},
         *({"of": f"{name} commands", **results[name]} for name in ("read", "write")),
     ]
+    # 96 calls, about as many of each kind: too few for a p99
+    assert all(20 <= row["latency_ns"]["count"] < 100 for row in rows)
+    rows = [row | {"latency_ns": row["latency_ns"] | {"p99": None}} for row in rows]
     columns = {"latency of": "of", "bytes": "bytes", "count": lambda row: str(row["latency_ns"]["count"]), **LATENCY}
     check_table(shown, columns, rows)
     moved, seconds, rate, iops = amounts(shown, r"([\d.]+) MB in ([\d.]+) s: ([\d.]+) MB/s, ([\d.]+) IOPS")
@@ -689,7 +693,7 @@ def test_the_advice_of_a_capture(runs: Runs) -> None:
 
 def latency(first: int) -> dict[str, Any]:
     names = ("count", "min", "mean", "p50", "p90", "p95", "p99", "p999", "max")
-    return {name: first + 1_111_000 * place for place, name in enumerate(names)} | {"count": first // MILLION}
+    return {name: first + 1_111_000 * place for place, name in enumerate(names)} | {"count": first // 100_000}
 
 
 def hand_results(**more: Any) -> dict[str, Any]:
@@ -709,9 +713,12 @@ def hand_results(**more: Any) -> dict[str, Any]:
     } | more  # fmt: skip
 
 
+URL = "iscsi://127.0.0.1/iqn.2025-01.org.example:disk/0"
+
+
 def initiator(monkeypatch: pytest.MonkeyPatch, mode: str, results: dict[str, Any], exit_code: int) -> str:
     monkeypatch.setattr(traffic, "run_initiator", lambda *_, **__: {"results": results})
-    return printed("initiator", mode, "iscsi://127.0.0.1/iqn.2025-01.org.example:disk/0", exit_code=exit_code)
+    return printed("initiator", mode, URL, exit_code=exit_code)
 
 
 def test_the_results_of_an_initiator(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -739,6 +746,25 @@ def test_the_results_of_an_initiator(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+@pytest.mark.parametrize(("count", "missing"), [(19, {"p95", "p99"}), (20, {"p99"}), (99, {"p99"}), (100, set())])
+def test_percentiles_of_an_initiator_take_enough_values(
+    monkeypatch: pytest.MonkeyPatch, count: int, missing: set[str]
+) -> None:
+    few = latency(11 * MILLION) | {"count": count}
+    results = hand_results(call_latency_ns=few, write={"commands": count, "bytes": 9, "latency_ns": few})
+    headings = ("latency of", "bytes", "count", *(f"{name} ms" for name in QUANTILES))
+    rows = {row[0]: row for row in table(initiator(monkeypatch, "read", results, 1), *headings)}
+    for row in (rows["calls"], rows["write commands"]):
+        assert {name for name, cell in zip(QUANTILES, row[3:], strict=True) if cell == "-"} == missing
+    # the reads are 210
+    assert "-" not in rows["read commands"]
+    shown = json_of("initiator", "read", URL, exit_code=1)
+    for each in (shown["latency_ns"], shown["call_latency_ns"], shown["write"]["latency_ns"]):
+        absent = {name for name, value in each.items() if value is None}
+        assert absent == missing | {"p999"}
+    assert {name for name, value in shown["read"]["latency_ns"].items() if value is None} == {"p999"}
+
+
 def test_pings_and_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
     calm: dict[str, Any] = {"retry_count": 0, "data_digest_error_count": 0, "verify_error_count": 0, "error_count": 0}
     calm |= {"errors": [], "first_mismatch": None, "remarks": []}
@@ -759,11 +785,11 @@ def test_a_link_in_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
     log: dict[str, Any] = {
         "link": {"to_target": carried(10), "to_initiator": carried(50)},
-        "lateness": {"count": 1, "median_ns": 1_500_000, "p99_ns": 2_500_000, "max_ns": 4_500_000},
+        "lateness": {"count": 100, "median_ns": 1_500_000, "p99_ns": 2_500_000, "max_ns": 4_500_000},
         "refused": {"count": 7, "bytes": 700},
         "failure": None,
     }
-    monkeypatch.setattr(traffic, "run_link", lambda *_, **__: log)
+    monkeypatch.setattr(traffic, "run_link", lambda *_, **__: deepcopy(log))
     shown = printed("link", "near", "far")
     rows = [
         {"link": "near to far", "direction": words, "busy_ns": log["link"][way]["line"]["busy_ns"]}
@@ -773,3 +799,7 @@ def test_a_link_in_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
     check_table(shown, LINKS, rows)
     late = table(shown, "link", "late: median ms", "p99 ms", "max ms", "refused by the kernel")
     assert late == [("near to far", "1.500", "2.500", "4.500", "7")]
+    # of fewer frames the p99 is the maximum
+    log["lateness"]["count"] = 99
+    late = table(printed("link", "near", "far"), "link", "late: median ms", "p99 ms", "max ms", "refused by the kernel")
+    assert late == [("near to far", "1.500", "-", "4.500", "7")]

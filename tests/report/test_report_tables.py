@@ -381,7 +381,7 @@ def test_the_model(uneven: Path) -> None:
     shown, document = report(uneven), json_of("model", "fit", uneven)
     found = tables(shown)
     lines = found["Parameters, with 95 % confidence intervals"][1]
-    known = {"fit": "fit over points", "packets": "packets of the commands"}
+    known = {"fit": "fit over points", "packets": "packets of the commands", "line": "queue of the line"}
     for (name, _, *ends, unit, source), key in zip(lines, ("k", "d_ns", "s_ns", "c_bytes_per_s"), strict=True):
         assert (name, source) == (key[0].replace("c", "C"), known[document[key]["source"]])
         for cell, end in zip(ends, ("value", "low", "high"), strict=True):

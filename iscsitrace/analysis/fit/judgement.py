@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +27,11 @@ UNKNOWN_MAX: Final = 0.05
 """Share of a period that may be in the part `unknown`."""
 
 _AFTER_START, _AFTER_LOSS = 1, 2
+
+
+def stalls_ns(parts: Mapping[str, Array]) -> Array:
+    """Waits for windows in each cycle, from its parts of the time breakdown."""
+    return np.asarray(np.sum([parts[part] for part in STALLS], axis=0))
 
 
 class Judgement:
@@ -77,8 +83,7 @@ class Judgement:
         if not fine.any():
             return found
         tolerance_ns = STALL_TOLERANCE * float(np.median(self.lengths[fine]))
-        congestion = self.parts["congestion_window"]
-        stalls = congestion + self.parts["receive_window"]
+        congestion, stalls = self.parts["congestion_window"], stalls_ns(self.parts)
         later = stalls[fine][fine.sum() // 2 :]
         grown_ns = float(np.median(later))
         scatter_ns = SCATTER * float(np.median(np.abs(later - grown_ns)))
