@@ -64,12 +64,11 @@ _RULES: Final = (
     _Rule(_ALL, {0x10}, range(0x01, 0x06), classes.PROTECTION),
     # transition, standby, unavailable
     _Rule(_ALL, {0x04}, {0x0A, 0x0B, 0x0C}, classes.ALUA),
-    # becoming ready, format, rebuild, recalculation, operation, long write, self-test, space allocation, start stop
-    # unit, sanitize, configuration, depopulation in progress
+    # becoming ready, or an operation in progress: format, rebuild, self-test, space allocation ...
     _Rule(
         {0x2},
         {0x04},
-        {0x01, *range(0x04, 0x0A), 0x14, 0x1A, 0x1B, 0x1D, 0x24, 0x25},
+        {0x01, *range(0x04, 0x0A), 0x0E, 0x13, 0x14, 0x1A, 0x1B, 0x1D, 0x24, 0x25},
         classes.NOT_READY,
         (WARNING, INFO),
     ),

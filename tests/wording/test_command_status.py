@@ -12,6 +12,7 @@ import pytest
 import iscsitrace
 from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.wording import command_status as subject
+from iscsitrace.wording import sense
 from iscsitrace.wording.command_status import CommandStatus, command_status, of_columns
 from iscsitrace.wording.status_classes import SEVERITIES, STATUS_CLASSES
 from tests.support.recordings import captures_folder
@@ -35,6 +36,15 @@ CASES: list[tuple[Codes, str, str, str]] = [
     ((2, 5, 0x26, 0x00), "unsupported", "error", "info"),
     ((2, 5, 0x1A, 0x00), "unsupported", "error", "info"),
     ((2, 5, 0x39, 0x00), "unsupported", "error", "info"),
+    # unsupported enclosure function; XCDB, fast format; the last of the parameters and descriptors
+    ((2, 5, 0x35, 0x01), "unsupported", "error", "info"),
+    ((2, 5, 0x24, 0x09), "unsupported", "error", "info"),
+    ((2, 5, 0x26, 0x0E), "unsupported", "error", "info"),
+    # CDB decryption, data decryption, enclosure services failure
+    ((2, 5, 0x24, 0x01), "other", "error", "warning"),
+    ((2, 5, 0x26, 0x05), "other", "error", "warning"),
+    ((2, 5, 0x26, 0x0F), "other", "error", "warning"),
+    ((2, 5, 0x35, 0x00), "other", "error", "warning"),
     # but not: access denied, invalid release of persistent reservation, command sequence error
     ((2, 5, 0x20, 0x02), "other", "error", "warning"),
     ((2, 5, 0x26, 0x04), "other", "error", "warning"),
@@ -79,6 +89,9 @@ CASES: list[tuple[Codes, str, str, str]] = [
     ((0x40, None, None, None), "aborted", "warning", "warning"),
     ((2, 0xB, 0x10, 0x01), "protection", "error", "error"),
     ((2, 5, 0x10, 0x03), "protection", "error", "error"),
+    ((2, 4, 0x10, 0x05), "protection", "error", "error"),
+    # T10 has no 10h/06h: the sense key decides
+    ((2, 4, 0x10, 0x06), "hardware_error", "error", "error"),
     ((2, 0xE, 0x1D, 0x00), "miscompare", "warning", "warning"),
     ((0x18, None, None, None), "reservation_conflict", "error", "warning"),
     ((0x08, None, None, None), "busy", "warning", "warning"),
@@ -100,6 +113,19 @@ def test_class_and_severity(codes: Codes, name: str, of_data: str, of_others: st
         found = command_status(*codes, is_data=is_data)
         assert found is not None
         assert (found.status_class.name, found.severity) == (name, severity)
+
+
+def test_a_logical_unit_that_becomes_ready_by_itself_is_a_warning() -> None:
+    states = {ascq: text for (asc, ascq), text in sense.codes().items() if asc == 0x04}
+    passing = {ascq for ascq, text in states.items() if "in progress" in text or "in process" in text}
+    assert len(passing) == 15
+    for ascq, text in states.items():
+        found = command_status(2, 2, 0x04, ascq)
+        assert found is not None
+        if found.status_class.name == "not_ready":
+            assert found.severity == ("warning" if ascq in passing else "error"), text
+        else:
+            assert text.startswith("logical unit not accessible"), text
 
 
 def test_each_class_has_a_case_words_and_advice() -> None:
