@@ -149,7 +149,7 @@ impl Pipeline {
         let Some(Some(connection)) = self.slots.get(slot as usize) else { return false };
         let half = &connection.halves[usize::from(connection.ends[0] != source)];
         half.initial_sequence_number
-            .is_some_and(|initial| initial != segment.sequence_number || connection.has_fin || connection.has_rst)
+            .is_some_and(|initial| initial != segment.sequence_number || connection.has_fin() || connection.has_rst())
     }
 
     #[cold]

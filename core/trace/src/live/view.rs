@@ -10,7 +10,15 @@ use crate::dynamics::timeline::Timeline;
 use crate::iscsi::session::succession;
 use crate::pass::Outcome;
 use crate::pipeline::counter_rows;
+<<<<<<< HEAD
 use crate::tables::{Columns, Connections, NULL_U32, Tables, session_type};
+=======
+use crate::tables::{Columns, Connections, NULL_U32, Tables};
+use crate::tcp::connection::TcpConnection;
+
+/// Maximum rows of connections whose SYN has no answer.
+const UNOPENED_ROWS_MAX: usize = 1024;
+>>>>>>> h-facts
 
 /// The current state of a connection.
 #[derive(Debug, Clone, Default)]
@@ -155,7 +163,7 @@ impl Live {
         }
     }
 
-    /// Current connections, sessions and counters.
+    /// Current connections, sessions and counters. Of other connections than iSCSI: those that ended or never opened.
     fn standing(&self) -> Tables {
         let pipeline = &self.pipeline;
         let mut rows = pipeline.rows.clone();
@@ -164,6 +172,11 @@ impl Live {
             live.filter(|connection| matches!(connection.content, Content::Iscsi(_)))
                 .map(|connection| connection.row()),
         );
+        // newest last; a scan of ports leaves many
+        let mut unopened: Vec<_> = pipeline.connections().filter(|connection| connection.is_unopened()).collect();
+        unopened.sort_unstable_by_key(|connection| connection.number);
+        let newest = unopened.len().saturating_sub(UNOPENED_ROWS_MAX);
+        rows.extend(unopened.drain(newest..).map(TcpConnection::row));
         rows.sort_unstable_by_key(|row| row.connection);
         let mut tables = Tables::default();
         rows.into_iter().for_each(|row| {
