@@ -10,15 +10,11 @@ use crate::dynamics::timeline::Timeline;
 use crate::iscsi::session::succession;
 use crate::pass::Outcome;
 use crate::pipeline::counter_rows;
-<<<<<<< HEAD
 use crate::tables::{Columns, Connections, NULL_U32, Tables, session_type};
-=======
-use crate::tables::{Columns, Connections, NULL_U32, Tables};
 use crate::tcp::connection::TcpConnection;
 
 /// Maximum rows of connections whose SYN has no answer.
 const UNOPENED_ROWS_MAX: usize = 1024;
->>>>>>> h-facts
 
 /// The current state of a connection.
 #[derive(Debug, Clone, Default)]
