@@ -55,7 +55,7 @@ class Judgement:
         whole = of_tasks.raw("is_complete") & ~of_tasks.raw("has_capture_gap") & ~of_tasks.raw("is_aborted")
         is_incomplete = self._any(~whole) | (self.parts["unknown"] > UNKNOWN_MAX * self.lengths)
         # a retransmission that nothing waited for delays no command, but may have reduced the window
-        is_lossy = (self.parts["loss_recovery"] > 0) & ~is_incomplete
+        is_lossy = (self.parts["loss_recovery"] + self.parts["outage"] > 0) & ~is_incomplete
         has_reduced = self._any(of_tasks.raw("has_retransmission"))
         think = self.parts["initiator_think"]
         has_pause = (think > pauses.longest_ns(think)) & ~is_incomplete & ~is_lossy

@@ -95,6 +95,7 @@ def measure(session: Session) -> Measured | None:
         "receiver": 0 if is_window_known else parts_ns["receive_window"],
         # the model knows no send buffer
         "unknown": parts_ns["unknown"] + parts_ns["send_buffer"],
+        "outage": parts_ns["outage"],
     }
     stalls_ns_per_byte = {name: stall / moved for name, stall in stalls_ns.items()}
     service_ns = session.waits_by_cycle(session.stretches("target_service"))[session.rows_of(cycles.raw("cycle"))]
