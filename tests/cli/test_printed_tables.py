@@ -21,6 +21,7 @@ from click.testing import CliRunner
 
 from iscsitrace.cli import main
 from iscsitrace.lab import traffic
+from iscsitrace.outputs import target_results
 from tests.support.capture_file import read_records, write_delayed, write_pcapng
 from tests.support.conversation import Conversation, Session
 from tests.support.printed import UNITS, amounts, check_table, is_amount, label, percentage, shows, table
@@ -780,6 +781,21 @@ def test_pings_and_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [{"name": "iqn.a", "addresses": ["10.0.0.1:3260,1", "10.0.0.2:3260,1"]}, {"name": "iqn.b", "addresses": []}]
     shown = initiator(monkeypatch, "discover", hand_results(mode="discover", discovered=found, **calm), 0)
     assert table(shown, "target", "address") == [("iqn.a", "10.0.0.1:3260,1, 10.0.0.2:3260,1"), ("iqn.b", "-")]
+
+
+def test_what_a_target_served(capsys: pytest.CaptureFixture[str]) -> None:
+    """A distinct number of each; reads are Data-In, writes Data-Out."""
+    unusual = (
+        *("refused_connections", "refused_logins", "rejects", "ignored_cmd_sns", "data_digest_errors"),
+        *("stray_data_outs", "wrong_data_outs", "wrong_exp_stat_sns", "faults"),
+    )
+    served = {"commands": 91, "sessions": 3, "connections": 5, "data_in_bytes": 4096, "data_out_bytes": 512}
+    target_results.show(served | dict.fromkeys(unusual, 0))
+    line = "served 91 commands of 3 sessions over 5 connections: 4096 bytes read, 512 bytes written"
+    assert capsys.readouterr().out == f"{line}\n"
+    target_results.show(served | {name: number for number, name in enumerate(unusual, 11)})
+    lines = [f"{name.replace('_', ' ')}: {number}" for number, name in enumerate(unusual, 11)]
+    assert capsys.readouterr().out.splitlines() == [line, *lines]
 
 
 def test_a_link_in_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
