@@ -105,29 +105,30 @@ def command_status(
     ascq: int | None = None,
     *,
     response: int | None = None,
-    is_data: bool = True,
+    is_read_or_write: bool = True,
 ) -> CommandStatus | None:
     """The status of a command with these codes, None for null; None if it succeeded, or has no status.
 
-    ``response`` is the iSCSI service response, ``is_data`` whether the command reads or writes the medium. A sense key
-    without code or qualifier has FFh there, which columns cannot tell from null.
+    ``response`` is the iSCSI service response. ``is_read_or_write`` is false for commands that a target need not
+    support, such as UNMAP and WRITE SAME: a refusal is how the initiator learns it. A sense key without code or
+    qualifier has FFh there, which columns cannot tell from null.
     """
     if response:
         text = f"{name(SERVICE_RESPONSES, response)} (iSCSI service response)"
-        return CommandStatus(classes.OTHER, _severity(classes.OTHER, None, is_data), text)
+        return CommandStatus(classes.OTHER, _severity(classes.OTHER, None, is_read_or_write), text)
     if status is None or status in _SUCCESS:
         return None
     if status != CHECK_CONDITION:
         status_class = _BY_STATUS.get(status, classes.OTHER)
         text = STATUSES.get(status, f"status {status:02X}h")
-        return CommandStatus(status_class, _severity(status_class, None, is_data), text)
+        return CommandStatus(status_class, _severity(status_class, None, is_read_or_write), text)
     if sense_key is None:
         # no sense data, or not captured: what it would say cannot be known
         text = "CHECK CONDITION, no sense data in the capture"
-        return CommandStatus(classes.OTHER, _severity(classes.OTHER, (WARNING, INFO), is_data), text)
+        return CommandStatus(classes.OTHER, _severity(classes.OTHER, (WARNING, INFO), is_read_or_write), text)
     codes = (sense_key & 0xF, _NULL if asc is None else asc, _NULL if ascq is None else ascq)
     status_class, severities = _class_of_sense(*codes)
-    return CommandStatus(status_class, _severity(status_class, severities, is_data), sense_text(*codes))
+    return CommandStatus(status_class, _severity(status_class, severities, is_read_or_write), sense_text(*codes))
 
 
 def _class_of_sense(sense_key: int, asc: int, ascq: int) -> tuple[StatusClass, tuple[str, str] | None]:
@@ -137,9 +138,9 @@ def _class_of_sense(sense_key: int, asc: int, ascq: int) -> tuple[StatusClass, t
     return classes.OTHER, None
 
 
-def _severity(status_class: StatusClass, severities: tuple[str, str] | None, is_data: bool) -> str:
+def _severity(status_class: StatusClass, severities: tuple[str, str] | None, is_read_or_write: bool) -> str:
     of_data, of_others = severities or (status_class.severity, status_class.severity_of_others)
-    return of_data if is_data else of_others
+    return of_data if is_read_or_write else of_others
 
 
 def of_columns(
@@ -149,11 +150,11 @@ def of_columns(
     ascq: NDArray[Any],
     *,
     response: NDArray[Any],
-    is_data: NDArray[Any],
+    is_read_or_write: NDArray[Any],
 ) -> tuple[list[CommandStatus], NDArray[Any]]:
     """The statuses other than GOOD that occur, and for each row the place of its own in this list, -1 for none.
 
-    The columns are those of ``cycles`` as stored (uint8, 255 for null), and ``is_data`` as for
+    The columns are those of ``cycles`` as stored (uint8, 255 for null), and ``is_read_or_write`` as for
     :func:`command_status`.
     """
     import numpy as np
@@ -163,7 +164,7 @@ def of_columns(
     rows = np.flatnonzero((status != GOOD) & (status != _NULL) | has_response)
     places = np.full(len(status), -1, dtype=np.int32)
     # one number per combination, a byte per code
-    packed = np.asarray(is_data[rows], dtype=np.int64)
+    packed = np.asarray(is_read_or_write[rows], dtype=np.int64)
     for column in columns:
         packed = packed << 8 | column[rows]
     combinations, numbers = np.unique(packed, return_inverse=True)
@@ -172,7 +173,7 @@ def of_columns(
     for number, combination in enumerate(combinations.tolist()):
         of_data, *known = combination.to_bytes(6)
         *codes, of_response = (None if code == _NULL else code for code in known)
-        each = command_status(*codes, response=of_response, is_data=bool(of_data))
+        each = command_status(*codes, response=of_response, is_read_or_write=bool(of_data))
         if each is not None:
             of_combination[number] = len(found)
             found.append(each)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import iscsitrace
-from iscsitrace.analysis.measures.data_commands import is_data_command
+from iscsitrace.analysis.measures.data_commands import is_operation
 from iscsitrace.wording import command_status as subject
 from iscsitrace.wording import sense
 from iscsitrace.wording.command_status import CommandStatus, command_status, of_columns
@@ -109,8 +109,8 @@ CASES: list[tuple[Codes, str, str, str]] = [
 
 @pytest.mark.parametrize(("codes", "name", "of_data", "of_others"), CASES)
 def test_class_and_severity(codes: Codes, name: str, of_data: str, of_others: str) -> None:
-    for is_data, severity in ((True, of_data), (False, of_others)):
-        found = command_status(*codes, is_data=is_data)
+    for is_read_or_write, severity in ((True, of_data), (False, of_others)):
+        found = command_status(*codes, is_read_or_write=is_read_or_write)
         assert found is not None
         assert (found.status_class.name, found.severity) == (name, severity)
 
@@ -176,7 +176,10 @@ def test_success_and_no_status_have_no_class(status: int | None) -> None:
 def test_columns_have_the_status_of_each_row_and_each_combination_is_classified_once() -> None:
     random_numbers = np.random.default_rng(7143)
     made = [
-        (codes, response, is_data) for codes, _, _, _ in CASES for response in (0, 1, None) for is_data in (True, False)
+        (codes, response, is_read_or_write)
+        for codes, _, _, _ in CASES
+        for response in (0, 1, None)
+        for is_read_or_write in (True, False)
     ]
     made += [((status, None, None, None), 0, True) for status in (None, 0x00, 0x04)]
     # FFh as a code, which stands for null in a column
@@ -184,18 +187,18 @@ def test_columns_have_the_status_of_each_row_and_each_combination_is_classified_
     rows = [made[number] for number in random_numbers.integers(len(made), size=5000)]
     columns = [np.array([255 if codes[n] is None else codes[n] for codes, _, _ in rows], np.uint8) for n in range(4)]
     responses = np.array([255 if response is None else response for _, response, _ in rows], np.uint8)
-    is_data = np.array([each for _, _, each in rows])
+    is_read_or_write = np.array([each for _, _, each in rows])
     with mock.patch.object(subject, "command_status", wraps=command_status) as asked:
-        found, places = of_columns(*columns, response=responses, is_data=is_data)
+        found, places = of_columns(*columns, response=responses, is_read_or_write=is_read_or_write)
     assert asked.call_count <= len(set(rows)) < len(rows) / 10
     shown = [None if place < 0 else found[place] for place in places.tolist()]
-    assert shown == [command_status(*codes, response=response, is_data=each) for codes, response, each in rows]
+    assert shown == [command_status(*codes, response=response, is_read_or_write=each) for codes, response, each in rows]
     assert Counter(places.tolist()).keys() == {-1, *range(len(found))}
 
 
 def test_no_rows() -> None:
     empty = np.empty(0, np.uint8)
-    found, places = of_columns(*[empty] * 4, response=empty, is_data=np.empty(0, bool))
+    found, places = of_columns(*[empty] * 4, response=empty, is_read_or_write=np.empty(0, bool))
     assert (found, places.tolist()) == ([], [])
 
 
@@ -203,7 +206,9 @@ def _statuses(file: Path) -> Counter[tuple[str, str, str]]:
     """Operation, class and severity of the commands of a capture that did not succeed."""
     cycles = iscsitrace.read(file).cycles
     columns = [cycles.raw(name) for name in ("status", "sense_key", "asc", "ascq")]
-    found, places = of_columns(*columns, response=cycles.raw("response"), is_data=is_data_command(cycles))
+    found, places = of_columns(
+        *columns, response=cycles.raw("response"), is_read_or_write=is_operation(cycles, "read", "write")
+    )
     named: list[CommandStatus | None] = [*found, None]
     return Counter(
         (operation, each.status_class.name, each.severity)
