@@ -314,7 +314,8 @@ def test_a_failed_workload_has_exit_code_1(tmp_path: Path) -> None:
 
 
 def test_the_summary_and_the_document_have_the_same_figures(tmp_path: Path) -> None:
-    line = f"read --bytes 1M {LINK}"
+    # 128 reads: enough for a p99
+    line = f"read --bytes 1M --block-size 8K {LINK}"
     document = json.loads(simulate(tmp_path / "a", line, "--json").stdout)
     assert (document["schema"], document["kind"], document["bytes"]) == (1, "simulation", 1 << 20)
     text = simulate(tmp_path / "b", line).stdout
