@@ -76,7 +76,7 @@ impl Live {
         drop_old(&mut tables.asyncs, before_ns, |table| &table.time_ns);
         drop_old(&mut tables.snacks, before_ns, |table| &table.time_ns);
         // rows of closed connections
-        (tables.senders, tables.recoveries) = Default::default();
+        (tables.senders, tables.recoveries, tables.retransmissions) = Default::default();
         context.timelines.clear();
         context.sessions.states.iter_mut().for_each(|state| state.commands.forget(RUNS_MAX));
         for connection in self.pipeline.slots.iter_mut().flatten() {

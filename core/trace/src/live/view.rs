@@ -116,6 +116,11 @@ impl Live {
         tables.rounds = kept.rounds.clone();
         tables.nops = kept.nops.clone();
         tables.task_management = kept.task_management.clone();
+        tables.logins = kept.logins.clone();
+        tables.texts = kept.texts.clone();
+        tables.logouts = kept.logouts.clone();
+        tables.rejects = kept.rejects.clone();
+        tables.asyncs = kept.asyncs.clone();
         tables.parameters = kept.parameters.clone();
         for connection in self.pipeline.connections() {
             let Content::Iscsi(iscsi) = &connection.content else { continue };
@@ -184,9 +189,9 @@ impl Live {
         tables
     }
 
-    /// The time breakdown of a part of the time; fills `senders` and `recoveries`, too.
+    /// The time breakdown of a part of the time; fills `senders`, `recoveries` and `retransmissions`, too.
     fn budget_between(&self, from_ns: i64, to_ns: i64, tables: &mut Tables) -> crate::tables::Budget {
-        (tables.senders, tables.recoveries) = Default::default();
+        (tables.senders, tables.recoveries, tables.retransmissions) = Default::default();
         let mut timelines: Vec<Timeline> = self
             .pipeline
             .connections()
