@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::observation::{Observation, SACK_BLOCKS_MAX};
+use crate::tcp::half::SegmentClass;
 
 /// Maximum number of ACKs on their way; beyond it the oldest counts as arrived.
 const WAITING_MAX: usize = 4096;
@@ -116,7 +117,9 @@ impl Acknowledgments {
             }
         }
         self.echo = echo;
-        self.packet_acknowledged = seen.acknowledged.unwrap_or(i64::MAX);
+        // a retransmission answers ACKs that report a loss, also behind a request that was lost
+        let is_again = seen.class == SegmentClass::Retransmission;
+        self.packet_acknowledged = seen.acknowledged.filter(|_| !is_again).unwrap_or(i64::MAX);
         self.last_packet_ns = seen.time_ns;
     }
 

@@ -60,6 +60,10 @@ fn a_sender_that_lacks_what_was_sent_before_an_ack_has_not_got_it() {
     assert_eq!(counts(Some(48), 200_000_000 - 1), None);
     assert_eq!(counts(Some(48), 200_000_000), Some(1100));
     assert_eq!(counts(None, 0), Some(1100));
+    // a retransmission shows that the sender knows of a loss
+    let again = Observation { class: SegmentClass::Retransmission, ..packet(1100, 0, Some((1, 6))) };
+    let again = Observation { acknowledged: Some(48), ..again };
+    assert_eq!(answer_of(Some((7, 0)), 49, again), Some(1100));
 }
 
 #[test]
