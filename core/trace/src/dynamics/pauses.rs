@@ -23,6 +23,8 @@ use crate::tables::Windows;
 const IDLE_MIN_NS: i64 = 175_000_000;
 /// An answer may follow its ACK by half an RTT and this time.
 const PATIENCE_MIN_NS: i64 = 1_000_000;
+/// Timestamps rarely tick faster (RFC 7323, section 5.4): within a shorter RTT, which ACKs a far sender had is not known.
+const TICK_NS: i64 = 1_000_000;
 /// A window that is smaller after a pause by this factor was restarted.
 const RESTART_NUMERATOR: i64 = 3;
 const RESTART_DENOMINATOR: i64 = 4;
@@ -90,6 +92,14 @@ impl Pauses {
     }
 
     fn estimate(&mut self, bytes: i64, stop: &Stop, delays: Delays, now: Now) {
+        if let Some(before) = self.before_pause.take()
+            && bytes * RESTART_DENOMINATOR <= before * RESTART_NUMERATOR
+        {
+            self.restart_count += 1;
+        }
+        if (1..TICK_NS).contains(&delays.to_sender_ns) {
+            return;
+        }
         let rows = self.windows.of_burst(match self.cwnd.is_growing() {
             true if delays.to_sender_ns > 0 => Holds::AtStop,
             is_growing if is_growing || stop.is_in_recovery => Holds::ToStop,
@@ -102,11 +112,6 @@ impl Pauses {
             self.windows.show(Some(bytes), rows);
         } else {
             self.clock.push(Estimate { bytes, epoch: self.reductions.epoch(), rows }, stop.flight);
-        }
-        if let Some(before) = self.before_pause.take()
-            && bytes * RESTART_DENOMINATOR <= before * RESTART_NUMERATOR
-        {
-            self.restart_count += 1;
         }
     }
 
