@@ -6,6 +6,11 @@ It has only numbers and titles.
 from __future__ import annotations
 
 SECTIONS: dict[int, dict[str, str]] = {
+    1191: {
+        "2": "Protocol overview",
+        "3": "Host specification",
+        "4": "Router specification",
+    },
     1982: {
         "3": "Operations upon the serial number",
         "3.1": "Addition",

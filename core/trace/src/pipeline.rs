@@ -11,6 +11,7 @@ use crate::content::Content;
 use crate::counters::{Counter, Counters};
 use crate::dynamics::line;
 use crate::iscsi::context::Context;
+use crate::iscsi::session::succession;
 use crate::queue;
 use crate::reader::Packet;
 use crate::tables::{
@@ -155,7 +156,7 @@ impl Pipeline {
         let Some(Some(connection)) = self.slots.get(slot as usize) else { return false };
         let half = &connection.halves[usize::from(connection.ends[0] != source)];
         half.initial_sequence_number
-            .is_some_and(|initial| initial != segment.sequence_number || connection.has_fin || connection.has_rst)
+            .is_some_and(|initial| initial != segment.sequence_number || connection.has_fin() || connection.has_rst())
     }
 
     #[cold]
@@ -272,6 +273,7 @@ impl Pipeline {
         for row in self.rows {
             tables.connections.push(row);
         }
+        succession::fill(&mut tables.sessions, &tables.connections);
         if tables.wanted.budget {
             budget::fill(&mut tables, &timelines, &cycle_ends_ns);
         }

@@ -182,6 +182,31 @@ fn a_quiet_connection_is_closed_after_a_day_or_after_two_minutes_if_it_ended() {
 }
 
 #[test]
+fn a_syn_without_an_answer_is_seen_while_it_waits() {
+    let packet = |to_target, client_port, flags| {
+        let numbers = if to_target { (1000, 0) } else { (0, 1001) };
+        let (sequence_number, acknowledgment_number) = numbers;
+        let identification = client_port;
+        frame(&Frame {
+            to_target,
+            client_port,
+            identification,
+            sequence_number,
+            acknowledgment_number,
+            flags,
+            payload: &[],
+        })
+    };
+    let (silent, opened, answer) =
+        (packet(true, 50_000, 0x02), packet(true, 50_001, 0x02), packet(false, 50_001, 0x12));
+    let packets: [(i64, &[u8]); 4] = [(0, &silent), (1000, &opened), (2000, &answer), (3 * SECOND_NS, &[0; 60])];
+    let (views, _) = views(start(pcapng(packets.into_iter())));
+    let found = &views.first().expect("an interval").outcome.tables.connections;
+    assert_eq!(found.initiator_port, [50_000]);
+    assert_eq!((found.syn_ns[0], found.is_refused[0]), (START_NS, false));
+}
+
+#[test]
 fn rows_are_held_while_they_are_recent() {
     let mut script = logged_in();
     (0..5).for_each(|_| script.read(0, 1, 2, 1000, false));

@@ -138,6 +138,8 @@ pub struct Segment<'a> {
     pub payload_length: u32,
     /// IPv4 identification.
     pub identification: Option<u16>,
+    /// Whether no router may fragment it: the DF bit of IPv4, and any IPv6 packet.
+    pub is_dont_fragment: bool,
     /// Whether it is a super-segment, captured before segmentation with an IP length of 0.
     pub is_ip_length_zero: bool,
 }
@@ -221,6 +223,7 @@ struct Network {
     source: Address,
     destination: Address,
     identification: Option<u16>,
+    is_dont_fragment: bool,
     is_ip_length_zero: bool,
 }
 
@@ -245,6 +248,7 @@ fn ipv4(packet: &[u8], wire_length: u32, depth: u8) -> Result<Segment<'_>, NotTc
         source: Address::v4([header[12], header[13], header[14], header[15]]),
         destination: Address::v4([header[16], header[17], header[18], header[19]]),
         identification: Some(u16::from_be_bytes([header[4], header[5]])),
+        is_dont_fragment: header[6] & 0x40 != 0,
         is_ip_length_zero,
     };
     let protocol = header[9];
@@ -277,6 +281,7 @@ fn ipv6(packet: &[u8], wire_length: u32, depth: u8) -> Result<Segment<'_>, NotTc
         source: address(chunk(header, 8)),
         destination: address(chunk(header, 24)),
         identification: None,
+        is_dont_fragment: true,
         is_ip_length_zero,
     };
     match header[6] {
@@ -342,6 +347,7 @@ fn tcp(network: Network, captured: &[u8], length: u32) -> Result<Segment<'_>, No
         payload,
         payload_length,
         identification: network.identification,
+        is_dont_fragment: network.is_dont_fragment,
         is_ip_length_zero: network.is_ip_length_zero,
     })
 }

@@ -101,7 +101,7 @@ impl Live {
             .filter_map(|(slot, connection)| connection.as_ref().map(|connection| (slot, connection)))
             .filter(|(_, connection)| {
                 let patience_ns = match connection.content {
-                    _ if connection.has_fin || connection.has_rst => CLOSED_NS,
+                    _ if connection.has_fin() || connection.has_rst() => CLOSED_NS,
                     Content::Iscsi(_) => QUIET_ISCSI_NS,
                     _ => QUIET_NS,
                 };

@@ -37,6 +37,14 @@ table! {
         has_fin: bool;
         /// whether a RST was captured
         has_rst: bool;
+        /// capture time of the first SYN of the client
+        syn_ns: i64 [ns] = null, "RFC 9293 section 3.5";
+        /// frame of the first SYN of the client
+        syn_frame: u64 = null;
+        /// capture time of the first SYN-ACK of the server
+        syn_ack_ns: i64 [ns] = null, "RFC 9293 section 3.5";
+        /// whether a RST answered the SYN: nothing listens there, or a firewall refuses it
+        is_refused: bool, "RFC 9293 section 3.5.2";
         /// whether both ends announced SACK-permitted
         is_sack_permitted: bool, "RFC 2018";
         /// whether TCP timestamps were seen
@@ -57,6 +65,20 @@ table! {
         data_digest: u8(digest) = null, "RFC 7143 section 13.1";
         /// source of the two digests
         digest_source: u8(digest_source) = null;
+        /// to target: capture time of the first FIN
+        fin_to_target_ns: i64 [ns] = null;
+        /// to target: frame of the first FIN
+        fin_to_target_frame: u64 = null;
+        /// to target: capture time of the first RST
+        rst_to_target_ns: i64 [ns] = null;
+        /// to target: frame of the first RST
+        rst_to_target_frame: u64 = null;
+        /// to target: capture time of the last packet
+        time_last_to_target_ns: i64 [ns] = null;
+        /// to target: capture time of the last packet with payload that no packet had carried before
+        data_last_to_target_ns: i64 [ns] = null;
+        /// to target: whether no router may fragment the packets with payload: DF is set in all, or they are IPv6
+        is_dont_fragment_to_target: bool, "RFC 1191 section 2";
         /// to target: TCP packets captured, copies not counted
         packets_to_target: u64 [packets];
         /// to target: bytes between the first and the highest sequence number, holes included
@@ -89,6 +111,20 @@ table! {
         mss_bytes_to_target: u16 [bytes] = null;
         /// to target: window scale announced by the sender of this direction
         window_scale_to_target: u8 = null;
+        /// to initiator: capture time of the first FIN
+        fin_to_initiator_ns: i64 [ns] = null;
+        /// to initiator: frame of the first FIN
+        fin_to_initiator_frame: u64 = null;
+        /// to initiator: capture time of the first RST
+        rst_to_initiator_ns: i64 [ns] = null;
+        /// to initiator: frame of the first RST
+        rst_to_initiator_frame: u64 = null;
+        /// to initiator: capture time of the last packet
+        time_last_to_initiator_ns: i64 [ns] = null;
+        /// to initiator: capture time of the last packet with payload that no packet had carried before
+        data_last_to_initiator_ns: i64 [ns] = null;
+        /// to initiator: whether no router may fragment the packets with payload: DF is set in all, or they are IPv6
+        is_dont_fragment_to_initiator: bool, "RFC 1191 section 2";
         /// to initiator: TCP packets captured, copies not counted
         packets_to_initiator: u64 [packets];
         /// to initiator: bytes between the first and the highest sequence number, holes included
@@ -149,6 +185,9 @@ table! {
         auth_method: String = null, "RFC 7143 section 12.1";
         /// connections of the session in the capture
         connection_count: u32;
+        /// the session that it took the place of: same initiator, target and ISID, ended without a logout; where that
+        /// one's login was not captured, same addresses
+        replaces: u32 = null, "RFC 7143 section 6.3.5";
         /// whether the leading login is in the capture
         is_login_captured: bool;
         /// status class and detail of the last login response (0 = success)
@@ -192,4 +231,12 @@ table! {
         /// origin of the effective value
         source: u8(parameter_source) = null;
     }
+}
+
+/// Codes of `sessions.session_type`.
+pub mod session_type {
+    /// SCSI commands.
+    pub const NORMAL: u8 = 0;
+    /// SendTargets alone.
+    pub const DISCOVERY: u8 = 1;
 }

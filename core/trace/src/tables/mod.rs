@@ -187,13 +187,20 @@ mod tests {
         let of = |direction: &str, words: &str| {
             let columns = connections.columns.iter().filter_map(|column| {
                 let meaning = column.meaning.strip_prefix(words)?;
-                let name = column.name.strip_suffix(direction).unwrap();
-                Some((name, column.dtype, meaning, column.unit, column.is_nullable, column.source))
+                assert!(column.name.contains(direction), "{}", column.name);
+                Some((
+                    column.name.replace(direction, ""),
+                    column.dtype,
+                    meaning,
+                    column.unit,
+                    column.is_nullable,
+                    column.source,
+                ))
             });
             columns.collect::<Vec<_>>()
         };
         let to_target = of("_to_target", "to target: ");
-        assert_eq!(to_target.len(), 16);
+        assert_eq!(to_target.len(), 23);
         assert_eq!(to_target, of("_to_initiator", "to initiator: "));
     }
 

@@ -10,6 +10,7 @@ use rustc_hash::FxHasher;
 
 use super::reassembly::Reassembly;
 use super::send_order::SendOrder;
+use crate::iscsi::pdu::Stamp;
 use crate::tables::NULL_NS;
 
 /// A segment further than this from the stream does not belong to it: no window is larger (RFC 7323 section 2.3).
@@ -72,6 +73,16 @@ pub struct Half {
     pub has_syn: bool,
     /// Offset of the FIN.
     pub fin_offset: Option<i64>,
+    /// Its first FIN.
+    pub fin: Option<Stamp>,
+    /// Its first RST.
+    pub rst: Option<Stamp>,
+    /// Capture time of its last packet; `NULL_NS` before the first.
+    pub time_last_ns: i64,
+    /// Capture time of its last packet with new payload; `NULL_NS` before the first.
+    pub data_last_ns: i64,
+    /// Whether it carried payload in packets that a router may fragment.
+    pub may_be_fragmented: bool,
     /// Number of packets without copies.
     pub packets: u64,
     /// Distinct payload bytes that captured packets carried.
@@ -109,7 +120,7 @@ pub struct Half {
 impl Half {
     /// A new direction.
     pub fn new() -> Self {
-        Self { rtt_min_ns: NULL_NS, ..Self::default() }
+        Self { rtt_min_ns: NULL_NS, time_last_ns: NULL_NS, data_last_ns: NULL_NS, ..Self::default() }
     }
 
     /// Sets the sequence number of offset 0, if it is not known yet.
@@ -164,6 +175,7 @@ impl Half {
     #[inline]
     pub fn remember(&mut self, segment: &Segment<'_>, time_ns: i64) {
         self.packets += 1;
+        self.time_last_ns = self.time_last_ns.max(time_ns);
         self.recent[self.recent_next] = (fingerprint(segment), time_ns);
         self.recent_next = (self.recent_next + 1) % RECENT_PACKETS;
     }

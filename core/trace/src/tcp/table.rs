@@ -1,8 +1,8 @@
 //! Assigns packets to connections.
 //!
 //! Connections are numbered from 0, as Wireshark's `tcp.stream`. A SYN between known endpoints opens a new connection
-//! if its sequence number differs, or if the old connection had a FIN or RST (Wireshark 4.0's rule). So reused ports do
-//! not mix streams.
+//! if its sequence number differs (Wireshark's rule), or if the old connection had a FIN or RST (tshark 4.0 keeps such a
+//! SYN in the old stream). So reused ports do not mix streams.
 
 use iscsitrace_wire::frame::Address;
 use rustc_hash::FxHashMap;

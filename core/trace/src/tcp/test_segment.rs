@@ -17,6 +17,7 @@ pub(super) fn segment(identification: Option<u16>, options: &[u8]) -> Segment<'_
         payload: b"data",
         payload_length: 4,
         identification,
+        is_dont_fragment: true,
         is_ip_length_zero: false,
     }
 }

@@ -45,6 +45,7 @@ fn assert_is_the_segment(found: Result<Segment<'_>, NotTcp>, payload: &[u8]) {
     assert_eq!((found.source_port, found.destination_port), (3260, 32769));
     assert_eq!((found.sequence_number, found.acknowledgment_number), (7, 9));
     assert_eq!(found.window, 0x0102);
+    assert!(found.is_dont_fragment);
     assert_eq!(found.payload, payload);
     assert_eq!(found.payload_length as usize, payload.len());
     let flags = found.flags;
@@ -96,6 +97,16 @@ fn every_link_type_leads_to_the_segment() {
         assert_is_the_segment(whole(link_type, &frame), b"pdu");
     }
     assert_eq!(whole(LinkType(147), &v4), Err(NotTcp::UnsupportedLinkType));
+}
+
+#[test]
+fn a_packet_without_df_may_be_fragmented() {
+    let mut packet = ipv4_packet(6, &[], &tcp_with(b"pdu"));
+    // reserved bit, DF, more fragments
+    for (flags, is_dont_fragment) in [(0x00, false), (0x40, true), (0x80, false), (0xc0, true)] {
+        packet[6] = flags;
+        assert_eq!(whole(LinkType::RAW, &packet).unwrap().is_dont_fragment, is_dont_fragment, "{flags:#x}");
+    }
 }
 
 #[test]

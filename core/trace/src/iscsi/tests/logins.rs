@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::tables::{
-    Connection, Connections, Login, Logins, NULL_NS, NULL_U8, NULL_U16, Parameter, Parameters, Session, Sessions,
+    Connection, Connections, Login, Logins, NULL_NS, NULL_U8, NULL_U16, NULL_U32, Parameter, Parameters, Session,
+    Sessions,
 };
 
 /// Both stages: security (0), then operational negotiation (1), then the full feature phase (3). Frames 4 to 11.
@@ -63,6 +64,7 @@ fn a_session_has_the_names_of_its_login() {
         target_portal_group_tag: 4,
         auth_method: "None".into(),
         connection_count: 1,
+        replaces: NULL_U32,
         is_login_captured: true,
         login_status: 0,
         end: 5,
@@ -96,6 +98,9 @@ fn a_connection_counts_its_packets_bytes_and_pdus() {
         has_syn: true,
         has_fin: false,
         has_rst: false,
+        syn_ns: at(1),
+        syn_frame: 1,
+        syn_ack_ns: at(2),
         is_sack_permitted: false,
         has_timestamps: false,
         handshake_rtt_to_target_ns: 1000,
@@ -105,11 +110,17 @@ fn a_connection_counts_its_packets_bytes_and_pdus() {
         header_digest: 0,
         data_digest: 0,
         digest_source: 0,
+        time_last_to_target_ns: at(9),
+        data_last_to_target_ns: at(9),
+        is_dont_fragment_to_target: true,
         packets_to_target: 6,
         stream_bytes_to_target: 2 * 48 + 100 + 52,
         captured_bytes_to_target: 2 * 48 + 100 + 52,
         explained_bytes_to_target: 2 * 48 + 100 + 52,
         pdu_count_to_target: 2,
+        time_last_to_initiator_ns: at(11),
+        data_last_to_initiator_ns: at(11),
+        is_dont_fragment_to_initiator: true,
         packets_to_initiator: 5,
         stream_bytes_to_initiator: 2 * 48 + 60 + 48,
         captured_bytes_to_initiator: 2 * 48 + 60 + 48,

@@ -55,7 +55,7 @@ impl Waiting {
 fn without_bytes(segment: &Segment<'_>) -> Segment<'static> {
     let Segment { source, destination, source_port, destination_port, sequence_number, acknowledgment_number, .. } =
         *segment;
-    let Segment { flags, window, payload_length, identification, is_ip_length_zero, .. } = *segment;
+    let Segment { flags, window, payload_length, identification, is_dont_fragment, is_ip_length_zero, .. } = *segment;
     Segment {
         source,
         destination,
@@ -69,6 +69,7 @@ fn without_bytes(segment: &Segment<'_>) -> Segment<'static> {
         payload: &[],
         payload_length,
         identification,
+        is_dont_fragment,
         is_ip_length_zero,
     }
 }

@@ -13,7 +13,9 @@ use crate::content::{Content, ContentSink};
 use crate::counters::Counter;
 use crate::dynamics::Dynamics;
 use crate::dynamics::observation::Observation;
+use crate::dynamics::progress::Progress;
 use crate::iscsi::context::Context;
+use crate::iscsi::pdu::Stamp;
 use crate::reader::Packet;
 use crate::tables::{NULL_NS, SegmentRow, Wanted};
 use crate::tcp::half::{Half, SegmentClass};
@@ -34,15 +36,16 @@ pub(crate) struct TcpConnection {
     pub(crate) content: Content,
     /// The behaviour of its senders; none if not wanted, or if it is not iSCSI.
     pub(crate) dynamics: Option<Box<Dynamics>>,
-    pub(crate) has_fin: bool,
-    pub(crate) has_rst: bool,
     pub(crate) capture_order: CaptureOrder,
+    /// Whether a RST answered its SYN.
+    is_refused: bool,
     has_timestamps: bool,
     frame_first: u64,
     pub(crate) frame_last: u64,
     pub(crate) time_first_ns: i64,
     pub(crate) time_last_ns: i64,
-    syn_ns: Option<i64>,
+    /// The first SYN of the client.
+    syn: Option<Stamp>,
     syn_ack_ns: Option<i64>,
     is_syn_repeated: bool,
     handshake_rtt_ns: [i64; 2],
@@ -56,15 +59,14 @@ impl TcpConnection {
             halves: [Half::new(), Half::new()],
             content: Content::new([ends[0].port, ends[1].port]),
             dynamics: wanted.has_dynamics().then(|| Box::new(Dynamics::new(number, wanted))),
-            has_fin: false,
-            has_rst: false,
             capture_order: CaptureOrder::default(),
+            is_refused: false,
             has_timestamps: false,
             frame_first: packet.frame,
             frame_last: packet.frame,
             time_first_ns: packet.time_ns,
             time_last_ns: packet.time_ns,
-            syn_ns: None,
+            syn: None,
             syn_ack_ns: None,
             is_syn_repeated: false,
             handshake_rtt_ns: [NULL_NS; 2],
@@ -75,6 +77,21 @@ impl TcpConnection {
     pub(crate) fn set_dynamics(&mut self, wanted: Wanted) {
         let is_wanted = wanted.has_dynamics() && !matches!(self.content, Content::Other);
         self.dynamics = is_wanted.then(|| Box::new(Dynamics::new(self.number, wanted)));
+    }
+
+    /// Whether a SYN was captured that no SYN-ACK answered.
+    pub(crate) fn is_unopened(&self) -> bool {
+        self.syn.is_some() && self.syn_ack_ns.is_none() && matches!(self.content, Content::Undecided(_))
+    }
+
+    /// Whether a FIN was captured.
+    pub(crate) fn has_fin(&self) -> bool {
+        self.halves.iter().any(|half| half.fin.is_some())
+    }
+
+    /// Whether a RST was captured.
+    pub(crate) fn has_rst(&self) -> bool {
+        self.halves.iter().any(|half| half.rst.is_some())
     }
 
     /// The minimum RTT of the whole path so far.
@@ -98,10 +115,12 @@ impl TcpConnection {
         self.content.prefetch(direction, segment.payload);
         let flags = segment.flags;
         if flags.is_syn() {
-            self.synchronize(direction, segment, time_ns);
+            self.synchronize(direction, segment, Stamp { time_ns, frame });
         }
         let payload_sequence_number = payload_sequence_number(segment);
         if self.halves[direction].initial_sequence_number.is_none() {
+            // nothing came from there before, and nothing that did was acknowledged
+            self.is_refused |= flags.is_rst() && self.halves[1 - direction].has_syn;
             self.halves[direction].set_base(payload_sequence_number);
         }
         let Some(offset) = self.halves[direction].offset(payload_sequence_number) else {
@@ -130,7 +149,9 @@ impl TcpConnection {
         half.note_inside();
         half.remember(segment, time_ns);
         half.order.step(segment);
-        self.has_rst |= flags.is_rst();
+        if flags.is_rst() {
+            half.rst.get_or_insert(Stamp { time_ns, frame });
+        }
         self.has_timestamps |= has_timestamps(segment.options);
         if let Some(acknowledged) = acknowledged.filter(|_| !is_early) {
             self.acknowledge(1 - direction, acknowledged, packet, context, budget);
@@ -141,7 +162,7 @@ impl TcpConnection {
             SegmentClass::Empty
         };
         if flags.is_fin() {
-            self.has_fin = true;
+            self.halves[direction].fin.get_or_insert(Stamp { time_ns, frame });
             self.halves[direction].fin_offset.get_or_insert(end);
         }
         if class != SegmentClass::Retransmission {
@@ -221,7 +242,8 @@ impl TcpConnection {
 
     /// A SYN: offset 0 is the byte after it. Notes handshake times, unless a SYN was retransmitted (Karn's rule).
     #[cold]
-    fn synchronize(&mut self, direction: usize, segment: &Segment<'_>, time_ns: i64) {
+    fn synchronize(&mut self, direction: usize, segment: &Segment<'_>, place: Stamp) {
+        let time_ns = place.time_ns;
         let options = tcp_options(segment.options);
         let half = &mut self.halves[direction];
         if half.has_syn
@@ -240,12 +262,12 @@ impl TcpConnection {
         half.is_sack_permitted = options.is_sack_permitted;
         if segment.flags.is_ack() {
             self.syn_ack_ns.get_or_insert(time_ns);
-            if let (Some(syn_ns), false, NULL_NS) = (self.syn_ns, self.is_syn_repeated, self.handshake_rtt_ns[0]) {
-                self.handshake_rtt_ns[0] = round_trip_ns(syn_ns, time_ns);
+            if let (Some(syn), false, NULL_NS) = (self.syn, self.is_syn_repeated, self.handshake_rtt_ns[0]) {
+                self.handshake_rtt_ns[0] = round_trip_ns(syn.time_ns, time_ns);
                 self.halves[0].note_round_trip(self.handshake_rtt_ns[0]);
             }
         } else {
-            self.syn_ns.get_or_insert(time_ns);
+            self.syn.get_or_insert(place);
         }
     }
 
@@ -348,6 +370,10 @@ impl TcpConnection {
         let placement = half.reassembly.segment(chunk, budget, &mut sink);
         half.captured_bytes += u64::from(placement.new_bytes);
         half.cut_bytes += u64::from(placement.cut_bytes);
+        half.may_be_fragmented |= !segment.is_dont_fragment;
+        if placement.new_bytes > 0 {
+            half.data_last_ns = half.data_last_ns.max(time_ns);
+        }
         if placement.is_shed {
             context.counters.add(Counter::PayloadShed, Some(self.number), packet.frame);
         }
@@ -391,6 +417,9 @@ impl TcpConnection {
             _ if offset == next => half.sample(end, time_ns),
             _ => {}
         }
+        if placement.new_bytes > 0 {
+            self.note_progress(direction, end, segment.payload_length, time_ns);
+        }
         if is_again && let Some(iscsi) = self.content.iscsi() {
             let direction = iscsi.direction(direction);
             iscsi.framers[direction].mark_retransmitted(offset, end);
@@ -400,6 +429,17 @@ impl TcpConnection {
             }
         }
         class
+    }
+
+    /// Notes new payload that ends at `end`, if it has data of a command: a login's is none.
+    #[inline]
+    fn note_progress(&mut self, direction: usize, end: i64, length: u32, time_ns: i64) {
+        let (Some(dynamics), Content::Iscsi(iscsi)) = (&mut self.dynamics, &self.content) else { return };
+        let login = &iscsi.connection.login;
+        let is_within_pdu = iscsi.framers[iscsi.direction(direction)].left_of_pdu(end).is_some();
+        if (login.is_complete || !login.is_captured) && Progress::is_data(length, is_within_pdu) {
+            dynamics.note_progress(time_ns);
+        }
     }
 
     /// Restarts the stream elsewhere, after many packets there.

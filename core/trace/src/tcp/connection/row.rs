@@ -9,7 +9,7 @@ use crate::iscsi::context::Context;
 use crate::iscsi::digest_use::DigestUse;
 use crate::iscsi::framer::Framer;
 use crate::iscsi::session::SessionEnd;
-use crate::tables::{Connection, NULL_U8, NULL_U16, NULL_U32};
+use crate::tables::{Connection, NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64, session_type};
 use crate::tcp::half::Half;
 use crate::tcp::reassembly::HoldBudget;
 
@@ -48,13 +48,13 @@ impl TcpConnection {
             context.counters.add_many(Counter::UnexplainedBytes, Some(self.number), 0, unexplained);
             if let Some(session) = iscsi.connection.session {
                 context.sessions.note_time(session, self.time_first_ns, self.time_last_ns);
-                let is_discovery = context.sessions.rows.session_type[session as usize] == 1;
+                let is_discovery = context.sessions.rows.session_type[session as usize] == session_type::DISCOVERY;
                 let login = std::mem::take(&mut iscsi.connection.login);
                 login.parameters(self.number, session, is_discovery, &mut context.tables.parameters);
-                if self.has_rst || self.has_fin {
+                if self.has_rst() || self.has_fin() {
                     context
                         .sessions
-                        .close_connection(session, if self.has_rst { SessionEnd::Reset } else { SessionEnd::Closed });
+                        .close_connection(session, if self.has_rst() { SessionEnd::Reset } else { SessionEnd::Closed });
                 }
             }
         }
@@ -90,8 +90,12 @@ impl TcpConnection {
             time_first_ns: self.time_first_ns,
             time_last_ns: self.time_last_ns,
             has_syn: self.halves.iter().any(|half| half.has_syn),
-            has_fin: self.has_fin,
-            has_rst: self.has_rst,
+            has_fin: self.has_fin(),
+            has_rst: self.has_rst(),
+            syn_ns: self.syn.map_or(NULL_NS, |syn| syn.time_ns),
+            syn_frame: self.syn.map_or(NULL_U64, |syn| syn.frame),
+            syn_ack_ns: self.syn_ack_ns.unwrap_or(NULL_NS),
+            is_refused: self.is_refused,
             is_sack_permitted: self.halves.iter().all(|half| half.is_sack_permitted),
             has_timestamps: self.has_timestamps,
             handshake_rtt_to_target_ns: self.handshake_rtt_ns[out],
@@ -108,6 +112,14 @@ impl TcpConnection {
             )* };
         }
         both! {
+            fin_to_target_ns fin_to_initiator_ns = |half| half.fin.map_or(NULL_NS, |fin| fin.time_ns);
+            fin_to_target_frame fin_to_initiator_frame = |half| half.fin.map_or(NULL_U64, |fin| fin.frame);
+            rst_to_target_ns rst_to_initiator_ns = |half| half.rst.map_or(NULL_NS, |rst| rst.time_ns);
+            rst_to_target_frame rst_to_initiator_frame = |half| half.rst.map_or(NULL_U64, |rst| rst.frame);
+            time_last_to_target_ns time_last_to_initiator_ns = |half| half.time_last_ns;
+            data_last_to_target_ns data_last_to_initiator_ns = |half| half.data_last_ns;
+            is_dont_fragment_to_target is_dont_fragment_to_initiator =
+                |half| half.captured_bytes > 0 && !half.may_be_fragmented;
             packets_to_target packets_to_initiator = |half| half.packets;
             stream_bytes_to_target stream_bytes_to_initiator = |half| half.reassembly.highest().max(0) as u64;
             captured_bytes_to_target captured_bytes_to_initiator = |half| half.captured_bytes;

@@ -8,7 +8,7 @@ use crate::iscsi::connection::IscsiConnection;
 use crate::iscsi::digest_use::DigestUse;
 use crate::iscsi::framer::Framer;
 use crate::iscsi::session::SessionEnd;
-use crate::tables::Connection;
+use crate::tables::{Connection, NULL_U64};
 
 const MS: i64 = 1_000_000;
 const SYN: u8 = 0x02;
@@ -88,6 +88,8 @@ impl Talk {
             payload: &payload,
             payload_length: length,
             identification: self.identification.take().unwrap_or(Some(self.frame as u16)),
+            // the client's packets may be fragmented
+            is_dont_fragment: direction == 1,
             is_ip_length_zero: false,
         };
         let packet = Packet {
@@ -253,6 +255,10 @@ fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
         has_syn: true,
         has_fin: true,
         has_rst: true,
+        syn_ns: 0,
+        syn_frame: 1,
+        syn_ack_ns: 30 * MS,
+        is_refused: false,
         is_sack_permitted: false,
         has_timestamps: true,
         handshake_rtt_to_target_ns: 5 * MS,
@@ -263,6 +269,14 @@ fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
         header_digest: 1,
         data_digest: 0,
         digest_source: 0,
+        fin_to_target_ns: 131 * MS,
+        fin_to_target_frame: 18,
+        rst_to_target_ns: NULL_NS,
+        rst_to_target_frame: NULL_U64,
+        time_last_to_target_ns: 133 * MS,
+        // the packet at 53 ms repeats bytes
+        data_last_to_target_ns: 52 * MS,
+        is_dont_fragment_to_target: true,
         packets_to_target: 10,
         stream_bytes_to_target: 350,
         captured_bytes_to_target: 350,
@@ -279,6 +293,13 @@ fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
         copied_packets_to_target: 0,
         mss_bytes_to_target: 9000,
         window_scale_to_target: 2,
+        fin_to_initiator_ns: NULL_NS,
+        fin_to_initiator_frame: NULL_U64,
+        rst_to_initiator_ns: 132 * MS,
+        rst_to_initiator_frame: 19,
+        time_last_to_initiator_ns: 132 * MS,
+        data_last_to_initiator_ns: 98 * MS,
+        is_dont_fragment_to_initiator: false,
         packets_to_initiator: 9,
         stream_bytes_to_initiator: 110,
         captured_bytes_to_initiator: 90,
@@ -507,4 +528,55 @@ fn what_waits_shows_in_the_live_state() {
     talk.connection.read_waiting_before(41 * MS + 1, &mut talk.context, &mut talk.budget);
     assert_eq!(talk.connection.capture_order.waiting_since_ns(), None);
     assert_eq!(talk.connection.row().gap_bytes_to_initiator, 10);
+}
+
+/// Time in ms, direction, flags, sequence and acknowledgment number.
+type Sent = (i64, usize, u8, (u32, u32));
+
+fn sees(packets: &[Sent]) -> Connection {
+    let mut talk = Talk::new();
+    for &(time_ms, direction, flags, numbers) in packets {
+        talk.see(time_ms * MS, direction, flags, numbers, &[], 0);
+    }
+    talk.connection.row()
+}
+
+#[test]
+fn a_reset_in_answer_to_a_syn_is_a_refusal() {
+    let refused = sees(&[(0, 0, SYN, (99, 0)), (1000, 0, SYN, (99, 0)), (1030, 1, RST | ACK, (0, 100))]);
+    assert!(refused.is_refused && refused.has_rst);
+    // the client is the target
+    assert_eq!((refused.rst_to_target_ns, refused.rst_to_target_frame), (1030 * MS, 3));
+    assert_eq!((refused.syn_ns, refused.syn_frame, refused.syn_ack_ns), (0, 1, NULL_NS));
+    assert_eq!((refused.time_last_to_initiator_ns, refused.data_last_to_initiator_ns), (1000 * MS, NULL_NS));
+    let open = [(0, 0, SYN, (99, 0)), (30, 1, SYN | ACK, (199, 100)), (35, 0, ACK, (100, 200))];
+    let reset = |sender: usize, numbers| sees(&[&open[..], &[(40, sender, RST | ACK, numbers)]].concat());
+    let by_server = reset(1, (200, 100));
+    assert!(by_server.has_rst && !by_server.is_refused, "the connection was open");
+    let by_client = reset(0, (100, 200));
+    assert!(!by_client.is_refused && by_client.rst_to_initiator_frame == 4);
+    // the SYN-ACK is missing from the capture, and the client acknowledges it
+    assert!(!sees(&[open[0], open[2], (40, 1, RST | ACK, (200, 100))]).is_refused);
+    // the client refuses an old SYN-ACK, or gives up
+    assert!(!sees(&[open[0], open[1], (31, 0, RST, (100, 0))]).is_refused);
+    assert!(!sees(&[open[0], (31, 0, RST, (100, 0))]).is_refused);
+    // without a SYN in the capture nothing shows what was reset
+    assert!(!sees(&[(40, 1, RST | ACK, (0, 100))]).is_refused);
+}
+
+#[test]
+fn the_first_fin_and_reset_of_each_side_count() {
+    let row = sees(&[
+        (0, 0, FIN | ACK, (100, 200)),
+        (1, 1, FIN | ACK, (200, 101)),
+        (400, 0, FIN | ACK, (100, 200)),
+        (500, 0, RST, (101, 0)),
+        (501, 0, RST, (101, 0)),
+        (502, 1, RST, (201, 0)),
+    ]);
+    assert_eq!([row.fin_to_initiator_ns, row.fin_to_target_ns], [0, MS]);
+    assert_eq!([row.fin_to_initiator_frame, row.fin_to_target_frame], [1, 2]);
+    assert_eq!([row.rst_to_initiator_ns, row.rst_to_target_ns], [500 * MS, 502 * MS]);
+    assert_eq!([row.rst_to_initiator_frame, row.rst_to_target_frame], [4, 6]);
+    assert_eq!((row.syn_ns, row.syn_frame, row.syn_ack_ns), (NULL_NS, NULL_U64, NULL_NS));
 }
