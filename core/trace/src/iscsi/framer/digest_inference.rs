@@ -35,7 +35,8 @@ impl Framer {
     #[cold]
     pub(super) fn infer_data_digest(&mut self, chunk: &Chunk<'_>, used: u32) {
         let possible = self.pdu.crc.map(digest::to_wire);
-        if used == chunk.length && chunk.captured.len() < used as usize {
+        let is_cut = chunk.captured.len() < used as usize || self.has_cut && self.header_digest.is_used();
+        if used == chunk.length && is_cut {
             // its digest may follow, and the packet that ends the PDU with it
             self.pdu.is_end_missing = true;
         }

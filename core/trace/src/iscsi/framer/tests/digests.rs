@@ -115,6 +115,16 @@ fn while_a_digest_of_cut_data_may_follow_the_end_of_a_pdu_is_unknown() {
     // the second header came where no digest leaves room for it
     assert_eq!((last(&stream, 0), last(&stream, 1)), (None, Some(at(2))));
     assert_eq!(stream.framer.data_digest, Inferred(false));
+    // data that is whole, of a stream that is cut, and with header digests
+    let mut stream = Stream::begin();
+    stream.send_cut(&data, 50);
+    stream.framer.agree(Digests { header: Some(true), data: None });
+    let with_digests = whole(nop_header(CERTAIN).data_segment_length(8), &[], &[0xff; 8], [true; 2]);
+    stream.send(&with_digests[..60]);
+    stream.send(&with_digests[60..]);
+    stream.send(&with_digests);
+    assert_eq!((last(&stream, 1), last(&stream, 2)), (None, Some(at(4))));
+    assert_eq!(stream.framer.data_digest, Inferred(true));
     // not behind a login, which has no digests
     let mut stream = Stream::with_digests(false, false);
     stream.send(&data);
