@@ -55,6 +55,7 @@ impl Live {
     /// Everything that became complete since the last look, and the current state. Starts the next interval.
     pub fn look(&mut self) -> View {
         let (from_ns, to_ns) = self.close_interval(false);
+        self.pipeline.read_waiting(self.now_ns);
         self.note_times();
         let mut tables = self.standing();
         if self.pipeline.context.tables.wanted.budget {
@@ -78,6 +79,7 @@ impl Live {
     /// At the end of the input: everything not handed over yet, and the final tables.
     pub fn finish(&mut self) -> View {
         let (from_ns, to_ns) = self.close_interval(true);
+        self.pipeline.read_waiting(i64::MAX);
         let mut tables = self.standing();
         let budget = if self.pipeline.context.tables.wanted.budget {
             self.budget_between(from_ns, to_ns, &mut tables)

@@ -58,6 +58,8 @@ pub struct Framer {
     is_lost_place_known: bool,
     lost_after_data: bool,
     had_data: bool,
+    /// Whether a snaplen cut bytes of it.
+    has_cut: bool,
     has_lost_start: bool,
     /// PDUs of which only the position is known, since the last decoded header.
     assumed: Vec<Assumed>,
@@ -96,6 +98,7 @@ impl Framer {
             is_lost_place_known: false,
             lost_after_data: false,
             had_data: false,
+            has_cut: false,
             has_lost_start: false,
             assumed: Vec::new(),
             replay: None,
@@ -143,6 +146,7 @@ impl Framer {
         if self.replay.is_some() {
             self.keep_for_replay(chunk);
         }
+        self.has_cut |= chunk.captured.len() < chunk.length as usize;
         self.go_on(chunk, 0, listener);
     }
 
