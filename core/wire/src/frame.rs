@@ -8,9 +8,11 @@
 //! Lengths come from the headers, captured bytes from the frame: a truncated payload keeps its length on the wire.
 //! Plain IPv4 and IPv6 are read here, for speed; etherparse reads extension and authentication headers.
 //!
-//! Checksums are not verified (offload leaves them blank), fragments not reassembled.
+//! An ICMP error that quotes a TCP packet is read, too. Checksums are not verified (offload leaves them blank), fragments
+//! not reassembled.
 
 mod headers;
+mod icmp;
 #[cfg(test)]
 mod tests;
 mod tunnel;
@@ -23,6 +25,8 @@ use etherparse::err::ipv6_exts::HeaderSliceError;
 use etherparse::{LaxIpSlice, LenSource};
 pub use headers::NotTcp;
 use headers::*;
+use icmp::{IP_PROTOCOL_ICMP, IP_PROTOCOL_ICMPV6};
+pub use icmp::{IcmpError, IcmpKind};
 use tunnel::{Carried, Inner};
 
 /// The link type of a frame: a LINKTYPE_ value of the pcap format.
@@ -257,6 +261,7 @@ fn ipv4(packet: &[u8], wire_length: u32, depth: u8) -> Result<Segment<'_>, NotTc
     match protocol {
         IP_PROTOCOL_TCP if !is_fragment => tcp(network, payload, payload_length),
         IP_PROTOCOL_AUTHENTICATION => extended(network, packet, length, depth),
+        IP_PROTOCOL_ICMP if !is_fragment => Err(icmp::error(protocol, network.source, payload)),
         _ => inner(Carried { captured: payload, wire_length: payload_length, depth }.of_ip(protocol, is_fragment)?),
     }
 }
@@ -286,6 +291,7 @@ fn ipv6(packet: &[u8], wire_length: u32, depth: u8) -> Result<Segment<'_>, NotTc
     };
     match header[6] {
         IP_PROTOCOL_TCP => tcp(network, payload, payload_length),
+        IP_PROTOCOL_ICMPV6 => Err(icmp::error(header[6], network.source, payload)),
         next_header if IP_EXTENSIONS.contains(&next_header) => extended(network, packet, length, depth),
         next_header => {
             inner(Carried { captured: payload, wire_length: payload_length, depth }.of_ip(next_header, false)?)
@@ -318,6 +324,8 @@ fn extended(network: Network, packet: &[u8], length: u32, depth: u8) -> Result<S
     let protocol = payload.ip_number.0;
     if protocol == IP_PROTOCOL_TCP && !payload.fragmented {
         tcp(network, payload.payload, payload_length)
+    } else if [IP_PROTOCOL_ICMP, IP_PROTOCOL_ICMPV6].contains(&protocol) && !payload.fragmented {
+        Err(icmp::error(protocol, network.source, payload.payload))
     } else {
         let carried = Carried { captured: payload.payload, wire_length: payload_length, depth };
         inner(carried.of_ip(protocol, payload.fragmented)?)

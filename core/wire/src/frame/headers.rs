@@ -1,10 +1,14 @@
 //! Numbers of protocols, bytes of headers, and why a frame has no TCP segment.
 
+use super::icmp::IcmpError;
+
 /// Why a frame has no TCP segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotTcp {
     /// Another network protocol (ARP, LLDP ...).
     NotIp,
+    /// An error about a TCP packet.
+    IcmpError(IcmpError),
     /// Another transport protocol, by its IP protocol number.
     OtherProtocol(u8),
     /// A fragment of an IP packet that holds TCP or a tunnel; first or later.
