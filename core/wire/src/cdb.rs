@@ -26,6 +26,8 @@ const DISK: u8 = 0x00;
 const TAPE: u8 = 0x01;
 const CD: u8 = 0x05;
 const CHANGER: u8 = 0x08;
+/// Operation code of PERSISTENT RESERVE OUT.
+const PERSISTENT_RESERVE_OUT: u8 = 0x5f;
 
 /// Where the LBA and the number of blocks lie in a CDB.
 #[derive(Clone, Copy, Debug)]
@@ -486,14 +488,18 @@ const STARTS: [u16; 257] = {
 pub fn decode(cdb: &[u8], device_type: Option<u8>) -> Cdb {
     let command = command(cdb, device_type);
     let code = cdb.first().copied().unwrap_or_default();
-    let has_service_action = has_service_action(code, device_type.or(command.map(|command| command.device_type)));
-    let is_reservation = command.is_some_and(|command| command.operation == Operation::PersistentReserveOut);
+    let (service_action, reservation_type) = if has_service_action(code, device_type) {
+        let is_reservation = code == PERSISTENT_RESERVE_OUT;
+        (service_action(cdb), if is_reservation { cdb.get(2).map(|byte| byte & 0x0f) } else { None })
+    } else {
+        (None, None)
+    };
     Cdb {
         operation: command.map_or(Operation::Other, |command| command.operation),
         lba: command.and_then(|command| command.lba(cdb)),
         block_count: command.and_then(|command| command.block_count(cdb)),
-        service_action: if has_service_action { service_action(cdb) } else { None },
-        reservation_type: if is_reservation { cdb.get(2).map(|byte| byte & 0x0f) } else { None },
+        service_action,
+        reservation_type,
         name: command.map_or("other", |command| command.name),
     }
 }

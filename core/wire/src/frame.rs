@@ -11,22 +11,20 @@
 //! An ICMP error that quotes a TCP packet is read, too. Checksums are not verified (offload leaves them blank), fragments
 //! not reassembled.
 
+mod address;
 mod headers;
 mod icmp;
 #[cfg(test)]
 mod tests;
 mod tunnel;
 
-use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
-
+pub use address::Address;
+use address::address;
 use etherparse::err::ip::LaxHeaderSliceError;
 use etherparse::err::ipv6_exts::HeaderSliceError;
 use etherparse::{LaxIpSlice, LenSource};
-pub use headers::NotTcp;
 use headers::*;
-use icmp::{IP_PROTOCOL_ICMP, IP_PROTOCOL_ICMPV6};
-pub use icmp::{IcmpError, IcmpKind};
+pub use headers::{IcmpError, IcmpKind, NotTcp};
 use tunnel::{Carried, Inner};
 
 /// The link type of a frame: a LINKTYPE_ value of the pcap format.
@@ -52,36 +50,6 @@ impl LinkType {
     pub const IPV6: Self = Self(229);
     /// Linux "cooked" capture, version 2.
     pub const LINUX_SLL2: Self = Self(276);
-}
-
-/// An IPv4 or IPv6 address as one number, which is fast to compare and copy. IPv4 is mapped into IPv6 (RFC 4291 section
-/// 2.5.5.2), because no packet on a wire carries such an IPv6 address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Address(u128);
-
-impl Address {
-    /// An IPv4 address, of four bytes in network order.
-    #[inline(always)]
-    pub const fn v4(bytes: [u8; 4]) -> Self {
-        Self(0xffff_0000_0000 | u32::from_be_bytes(bytes) as u128)
-    }
-
-    /// An IPv6 address, of sixteen bytes in network order.
-    #[inline(always)]
-    pub const fn v6(bytes: [u8; 16]) -> Self {
-        Self(u128::from_be_bytes(bytes))
-    }
-
-    /// The address as a standard library type.
-    pub fn to_ip(self) -> IpAddr {
-        Ipv6Addr::from(self.0).to_canonical()
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.to_ip().fmt(formatter)
-    }
 }
 
 /// The control bits of a TCP header (RFC 9293, section 3.1).
@@ -418,12 +386,6 @@ pub fn tcp_options(mut options: &[u8]) -> TcpOptions {
 #[inline(always)]
 fn edge(edges: &[u8], at: usize) -> [u8; 4] {
     chunk(edges, at).unwrap_or_default()
-}
-
-/// An IPv6 address from a header that is long enough.
-#[inline(always)]
-fn address(bytes: Option<[u8; 16]>) -> Address {
-    Address::v6(bytes.unwrap_or_default())
 }
 
 /// The packet without padding of the link.

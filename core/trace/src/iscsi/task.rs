@@ -19,9 +19,6 @@ use crate::tables::{Cycles, NULL_NS, NULL_U32, NULL_U64, Round, Rounds};
 /// Maximum open R2Ts of one task; MaxOutstandingR2T is at most 65535, and in practice at most 8.
 const OPEN_ROUNDS_MAX: usize = 256;
 
-/// Maximum parameter data of one command that is kept: a page with all its designators, or some hundred ports.
-pub(super) const PARAMETER_DATA_MAX: usize = 4096;
-
 /// An R2T whose burst is not complete.
 #[derive(Debug)]
 struct OpenRound {
@@ -44,11 +41,11 @@ pub struct Task {
     pub is_write: bool,
     /// Expected Data Transfer Length; none if that part of the header was not captured.
     pub expected_data_transfer_length: Option<u32>,
+    /// What its data says of the logical unit, if it does.
+    pub describes: Option<ParameterData>,
     /// Whether data may come in any order: the first PDU is then recognised by its number, not by its offset.
     pub is_data_in_any_order: bool,
     operation: Option<Operation>,
-    /// What its data says of the logical unit, and this data as far as it was read in order.
-    description: Option<Box<(ParameterData, Vec<u8>)>>,
     numbers: DataNumbers,
     open_rounds: Vec<OpenRound>,
     has_missing_pdus: bool,
@@ -78,9 +75,9 @@ impl Task {
     /// [`complete_command`](super::cycle_row::complete_command) follow.
     pub fn open(bhs: Bhs<'_>, cycle: u32, decoded: Option<&Cdb>, is_data_in_any_order: bool) -> Task {
         let operation = decoded.map(|decoded| decoded.operation);
-        let description = match operation {
+        let describes = match operation {
             Some(Operation::Inquiry | Operation::ReadCapacity | Operation::ReportTargetPortGroups) => {
-                bhs.cdb().and_then(|cdb| ParameterData::of(&cdb)).map(|kind| Box::new((kind, Vec::new())))
+                bhs.cdb().and_then(|cdb| ParameterData::of(&cdb))
             }
             _ => None,
         };
@@ -90,9 +87,9 @@ impl Task {
             is_read: bhs.is_read().unwrap_or(false),
             is_write: bhs.is_write().unwrap_or(false),
             expected_data_transfer_length: bhs.expected_data_transfer_length(),
+            describes,
             is_data_in_any_order,
             operation,
-            description,
             numbers: DataNumbers::new(bhs.is_read() == Some(true) && bhs.is_write() == Some(true)),
             open_rounds: Vec::new(),
             has_missing_pdus: false,
@@ -101,23 +98,6 @@ impl Task {
             unannounced: (0, None),
             is_last_data_known: true,
         }
-    }
-
-    /// Whether its data describes the logical unit.
-    pub fn describes_unit(&self) -> bool {
-        self.description.is_some()
-    }
-
-    /// Takes the data of one of its Data-In. Returns what its data so far describes, from the first byte on.
-    pub fn take_description(&mut self, pdu: &Pdu<'_>) -> Option<(ParameterData, &[u8])> {
-        let (kind, data) = &mut **self.description.as_mut()?;
-        let is_next = pdu.bhs().buffer_offset().is_some_and(|offset| offset as usize == data.len());
-        if !is_next || pdu.data.is_empty() || pdu.data_digest_ok == Some(false) {
-            return None;
-        }
-        let room = PARAMETER_DATA_MAX.saturating_sub(data.len());
-        data.extend_from_slice(&pdu.data[..pdu.data.len().min(room)]);
-        Some((*kind, data))
     }
 
     /// Whether it reads and writes.

@@ -2,11 +2,11 @@
 //!
 //! An error quotes the IP header and at least the first 8 bytes of the packet. Quoted tunnels are not opened.
 
-use super::headers::{IP_EXTENSIONS, IP_PROTOCOL_AUTHENTICATION, IP_PROTOCOL_TCP, chunk};
-use super::{Address, NotTcp, address};
+use super::address::{Address, address};
+use super::headers::{
+    IP_EXTENSIONS, IP_PROTOCOL_AUTHENTICATION, IP_PROTOCOL_ICMP, IP_PROTOCOL_TCP, IcmpError, IcmpKind, NotTcp, chunk,
+};
 
-pub(super) const IP_PROTOCOL_ICMP: u8 = 1;
-pub(super) const IP_PROTOCOL_ICMPV6: u8 = 58;
 /// ICMP header: type, code, checksum, and four bytes that depend on the type.
 const HEADER_BYTES: usize = 8;
 /// Fragmentation needed and DF set.
@@ -15,41 +15,6 @@ const CODE_FRAGMENTATION_NEEDED: u8 = 4;
 const FRAGMENT: u8 = 44;
 /// Maximum extension headers of a quoted packet that are passed over.
 const EXTENSIONS_MAX: usize = 8;
-
-/// Why a packet was not delivered; codes as in `CATEGORIES["icmp_kind"]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum IcmpKind {
-    /// Network, host or port not reachable, or prohibited.
-    Unreachable = 0,
-    /// Longer than the MTU of the next link, and not to be fragmented.
-    TooBig = 1,
-    /// Its hop limit was used up.
-    TimeExceeded = 2,
-    /// A faulty header.
-    ParameterProblem = 3,
-}
-
-/// An error about a TCP packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IcmpError {
-    /// Sender of the error: a router or the destination.
-    pub reporter: Address,
-    /// Why the packet was not delivered.
-    pub kind: IcmpKind,
-    /// Code field of the message.
-    pub code: u8,
-    /// MTU of the next link, if the reporter states it.
-    pub mtu_bytes: Option<u32>,
-    /// Source of the quoted packet.
-    pub source: Address,
-    /// Its destination.
-    pub destination: Address,
-    /// Its TCP source port.
-    pub source_port: u16,
-    /// Its TCP destination port.
-    pub destination_port: u16,
-}
 
 /// The error in an ICMP message from `reporter`, if it quotes a TCP packet.
 #[cold]

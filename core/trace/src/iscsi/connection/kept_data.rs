@@ -3,8 +3,8 @@
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::opcode::Opcode;
 
+use super::descriptions::PARAMETER_DATA_MAX;
 use crate::iscsi::pdu::KEPT_DATA_MAX;
-use crate::iscsi::task::PARAMETER_DATA_MAX;
 
 /// Data kept of a SCSI Response: SenseLength and the longest sense data.
 const SENSE_BYTES_MAX: usize = 2 + 252;

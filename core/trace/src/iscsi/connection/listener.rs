@@ -10,7 +10,6 @@ use crate::iscsi::context::Context;
 use crate::iscsi::digest_use::Digests;
 use crate::iscsi::framer::listener::{Fit, Listener};
 use crate::iscsi::pdu::{Pdu, Stamp};
-use crate::iscsi::task::Task;
 
 /// A connection listening to the framer of one direction.
 pub struct ConnectionListener<'a> {
@@ -42,7 +41,7 @@ impl Listener for ConnectionListener<'_> {
         }
         kept_bytes(header, || {
             let task = header.initiator_task_tag().and_then(|tag| self.connection.tasks.get(&tag));
-            task.is_some_and(Task::describes_unit)
+            task.is_some_and(|task| task.describes.is_some())
         })
     }
 

@@ -119,8 +119,8 @@ impl IscsiConnection {
         let mut missing = match opcode {
             Opcode::ReadyToTransfer => task.ready_to_transfer(pdu, &mut tables.cycles, &mut tables.rounds),
             Opcode::DataIn => {
-                if let (Some(lun), Some(session)) = (task.lun, self.session)
-                    && let Some((kind, data)) = task.take_description(pdu)
+                if let (Some(kind), Some(lun), Some(session)) = (task.describes, task.lun, self.session)
+                    && let Some(data) = self.descriptions.take(cycle, pdu)
                     && let Some(state) = context.sessions.states.get_mut(session as usize)
                     && state.units.learn(lun, kind, data, pdu.completion()).is_err()
                 {

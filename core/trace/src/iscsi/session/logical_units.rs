@@ -31,6 +31,8 @@ struct Known {
 #[derive(Debug, Default)]
 pub struct Units {
     known: FxHashMap<u64, Known>,
+    /// The unit of the last command and its device type: the next command often goes there, too.
+    last: Option<(u64, Option<u8>)>,
     /// Rows of `logical_units`, without the session.
     pub rows: Vec<LogicalUnit>,
     /// Rows of `alua_states`, without the session.
@@ -41,14 +43,20 @@ impl Units {
     /// Notes a command to a logical unit. Returns its device type, if the target said it; an error beyond the limit.
     #[inline]
     pub fn command(&mut self, lun: u64, place: Stamp) -> Result<Option<u8>, BeyondLimit> {
-        match self.known.get(&lun) {
-            Some(known) => Ok(known.device_type),
-            None => self.open(lun, place),
+        match self.last {
+            Some((last, device_type)) if last == lun => Ok(device_type),
+            _ => {
+                let device_type = self.find(lun, place)?;
+                self.last = Some((lun, device_type));
+                Ok(device_type)
+            }
         }
     }
 
-    #[cold]
-    fn open(&mut self, lun: u64, place: Stamp) -> Result<Option<u8>, BeyondLimit> {
+    fn find(&mut self, lun: u64, place: Stamp) -> Result<Option<u8>, BeyondLimit> {
+        if let Some(known) = self.known.get(&lun) {
+            return Ok(known.device_type);
+        }
         if self.rows.len() >= UNITS_MAX {
             return Err(BeyondLimit);
         }
@@ -66,6 +74,7 @@ impl Units {
     /// Notes what the target says of a logical unit; `data` is all of the parameter data so far. An error beyond the
     /// limit.
     pub fn learn(&mut self, lun: u64, kind: ParameterData, data: &[u8], place: Stamp) -> Result<(), BeyondLimit> {
+        self.last = None;
         let Some(known) = self.known.get_mut(&lun) else { return Ok(()) };
         let Some(row) = self.rows.get_mut(known.row) else { return Ok(()) };
         match kind {

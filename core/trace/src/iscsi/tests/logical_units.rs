@@ -116,6 +116,53 @@ fn a_snaplen_leaves_what_is_complete_before_the_cut() {
     assert_eq!(described(28 + 19), (String::new(), u16::MAX, u16::MAX));
 }
 
+/// Two Data-In of each of these commands in turn, the first of all before the second of any; command N is to LUN N.
+fn interleaved(count: u32) -> LogicalUnits {
+    let mut talk = Talk::login();
+    for place in 0..count {
+        let header = command(100 + place, 100 + place, 255, IDENTIFICATION_CDB).is_read(true);
+        talk.send(true, header.lun([0, place as u8, 0, 0, 0, 0, 0, 0]), &[]);
+    }
+    for (data_sn, part, offset) in [(0, &IDENTIFICATION[..30], 0), (1, &IDENTIFICATION[30..], 30)] {
+        for place in 0..count {
+            let header = data_in(100 + place, data_sn, offset).is_final(data_sn == 1);
+            talk.send(false, numbered(header, None, 100 + count), part);
+        }
+    }
+    talk.finish().logical_units
+}
+
+#[test]
+fn data_of_several_commands_at_once_is_kept_apart() {
+    let units = interleaved(3);
+    assert_eq!((&units.lun[..], &units.designator[..]), (&[0, 1, 2][..], &[NAA, NAA, NAA].map(str::to_owned)[..]));
+    // of more than 16 the oldest are forgotten
+    let many = interleaved(17);
+    let (_, later) = many.designator.split_first().expect("17 rows");
+    assert_eq!(many.designator[0], "t10.VENDOR  abcd");
+    assert!(later.iter().all(|name| name == NAA));
+}
+
+#[test]
+fn data_with_a_wrong_digest_says_nothing() {
+    let answered = "DataDigest=CRC32C\0TargetPortalGroupTag=4\0";
+    let mut talk = Talk::connect();
+    talk.send(true, login_request(1, 3), format!("{REQUESTED}DataDigest=CRC32C\0").as_bytes());
+    talk.send(false, login_response(1, 3), answered.as_bytes());
+    for (tag, data, is_intact) in [(100, INQUIRY, true), (101, [0x05; 36], false)] {
+        talk.send(true, command(tag, tag, 36, INQUIRY_CDB).is_read(true), &[]);
+        let header = numbered(data_in(tag, 0, 0).is_final(true), None, tag + 1);
+        let digest = iscsitrace_wire::digest::to_wire(iscsitrace_wire::digest::crc32c(&data));
+        let mut bytes = header.data_segment_length(36).build().to_vec();
+        bytes.extend_from_slice(&data);
+        bytes.extend_from_slice(&if is_intact { digest } else { [0; 4] });
+        talk.packet(false, 0x18, &bytes);
+    }
+    let tables = talk.finish();
+    assert_eq!(counted(&tables, "data_digest_error"), 1);
+    assert_eq!((tables.logical_units.device_type[0], tables.logical_units.vendor[0].as_str()), (0, "VENDOR"));
+}
+
 #[test]
 fn every_addressed_lun_is_a_row_even_if_its_target_says_nothing() {
     let mut talk = Talk::login();
