@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import run_files, traffic, truth_file
+from iscsitrace.lab.settings.table import SIMULATED_CONTROLS
 
 
 def run(
@@ -23,6 +25,12 @@ def run(
     one of the files exists and ``is_forced`` is not set; TrafficImpossible for invalid settings, and for a run that
     exceeds its time limit. A failed run leaves no files.
     """
+    for host in ("initiator", "target"):
+        control = settings["world"].get(f"{host}_tcp", {}).get("congestion_control")
+        if control not in (None, *SIMULATED_CONTROLS):
+            known = ", ".join(SIMULATED_CONTROLS)
+            name = f"{host}.tcp.congestion-control"
+            raise TrafficImpossible(f"{name}: simulated hosts have no {control}; there are {known}")
     initiator, *targets = (run_files.INITIATOR, *run_files.targets(len(settings["portals"])))
     hosts = run_files.hosts(len(targets), () if settings["world"].get("is_untapped") else capture_at)
     names = {host: run_files.capture_name(host) for host in hosts}

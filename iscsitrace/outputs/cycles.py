@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.analysis.measures.selection import display_filter, first_packet_ns
 from iscsitrace.outputs.document import Section, table
-from iscsitrace.wording import cells
+from iscsitrace.wording import cells, scsi_names
 
 if TYPE_CHECKING:
     from iscsitrace.tables.table import Table
@@ -19,16 +19,6 @@ _FLAGS: Final = {
     "is_aborted": "aborted",
     "has_capture_gap": "missing",
     "has_retransmission": "rexmt",
-}
-_STATUSES: Final = {
-    0x00: "good",
-    0x02: "check condition",
-    0x04: "condition met",
-    0x08: "busy",
-    0x18: "reservation conflict",
-    0x28: "task set full",
-    0x30: "ACA active",
-    0x40: "task aborted",
 }
 _PHASES: Final = ("latency_ns", "request_ns", "grant_ns", "transfer_ns", "service_ns", "status_wait_ns")
 
@@ -89,5 +79,5 @@ def _line(row: dict[str, Any], start_ns: int) -> tuple[object, ...]:
 
 
 def _status(status: int | None) -> str | None:
-    """The name of a SCSI status (SAM-5 section 5.3.1)."""
-    return None if status is None else _STATUSES.get(status, f"{status:#04x}")
+    """The name of a SCSI status in lower case, as all cells of the table."""
+    return None if status is None else scsi_names.name(scsi_names.STATUSES, status).lower().replace("aca", "ACA")

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from iscsitrace.analysis.measures.ranks import is_meaningful
 from iscsitrace.outputs.terminal import show_heading, show_line, show_table
 from iscsitrace.wording import amounts, cells
 from iscsitrace.wording.login_keys import LOGIN_KEYS
@@ -33,16 +34,25 @@ def describe(results: dict[str, Any]) -> dict[str, Any]:
         first["cpu_s_per_GB"] = amounts.seconds_per_gigabyte(results["cpu"], results["bytes"])
     if results["mode"] == "socket":
         return first | results
+    latencies = {"ping_ns": _latency(results["ping_ns"]), "call_latency_ns": _latency(results["call_latency_ns"])}
+    latencies |= {
+        name: results[name] | {"latency_ns": _latency(results[name]["latency_ns"])} for name in ("read", "write")
+    }
     first |= {
         "iops": results["calls"] / seconds if seconds else None,
-        "latency_ns": results["ping_ns"] if results["mode"] == "ping" else results["call_latency_ns"],
+        "latency_ns": latencies["ping_ns" if results["mode"] == "ping" else "call_latency_ns"],
         "parameters": [
             {name: connection[name] for name in ("session", "connection", "cid", "target")}
             | {_NAMES[name]: _spelled(value) for name, value in (connection["parameters"] or {}).items()}
             for connection in results["connections"]
         ],
     }
-    return first | {name: value for name, value in results.items() if name not in first}
+    return first | {name: value for name, value in (results | latencies).items() if name not in first}
+
+
+def _latency(summary: dict[str, Any]) -> dict[str, Any]:
+    """The same with None for percentiles of too few values."""
+    return {name: value if is_meaningful(name, summary["count"]) else None for name, value in summary.items()}
 
 
 def _spelled(value: object) -> object:
@@ -114,7 +124,8 @@ def _latency_headings(*names: str) -> tuple[str, ...]:
 
 
 def _latency_row(latency: dict[str, Any], *first: str) -> tuple[object, ...]:
-    return (latency["count"], *(cells.milliseconds(latency[name]) for name in (*first, *_PERCENTILES)))
+    known = _latency(latency)
+    return (known["count"], *(cells.milliseconds(known[name]) for name in (*first, *_PERCENTILES)))
 
 
 def _show_workload(results: dict[str, Any]) -> None:

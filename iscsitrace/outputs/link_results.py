@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from iscsitrace.analysis.measures.ranks import is_meaningful
 from iscsitrace.outputs.terminal import show_table
 from iscsitrace.wording import cells
 
@@ -34,14 +35,10 @@ def show_links(logs: Iterable[tuple[str, dict[str, Any]]]) -> None:
 
 def show_lateness(processes: Iterable[tuple[str, dict[str, Any]]]) -> None:
     """A row per link in real time: how late its frames were sent."""
-    show_table(
-        ("link", "late: median ms", "p99 ms", "max ms", "refused by the kernel"),
-        [
-            (
-                name,
-                *(cells.milliseconds(log["lateness"][each]) for each in ("median_ns", "p99_ns", "max_ns")),
-                log["refused"]["count"],
-            )
-            for name, log in processes
-        ],
-    )
+    rows = []
+    for name, log in processes:
+        late = log["lateness"]
+        p99_ns = late["p99_ns"] if is_meaningful("p99", late["count"]) else None
+        times_ns = (late["median_ns"], p99_ns, late["max_ns"])
+        rows.append((name, *(cells.milliseconds(each) for each in times_ns), log["refused"]["count"]))
+    show_table(("link", "late: median ms", "p99 ms", "max ms", "refused by the kernel"), rows)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _SOURCES: Final = {
     "fit": "differences between points",
     "packets": "packets of the commands",
+    "line": "queue of the line",
     "given": "--socket",
     "assumed": "assumption",
 }
@@ -48,7 +49,7 @@ def _parameters(result: Fit) -> Section:
         ("s", *_ends(result.s_ns, 1e6, "{:.3f}"), "ms", _SOURCES[result.s_ns.source], ""),
     ]
     if c:
-        rows.append(("C", *_ends(c, 1e6, "{:.2f}"), "MB/s", _SOURCES[c.source], ""))
+        rows.append(("C", *_ends(c, 1e6, "{:.2f}"), "MB/s", _SOURCES[c.source], _stretches(result)))
     share = result.stall_share
     if share.source == "fit":
         meaning = "of the model's waits for windows; the hosts work during the others"
@@ -85,6 +86,14 @@ def _points(result: Fit) -> Section:
 
 def _ends(estimate: Estimate, unit: float, form: str) -> tuple[str, str, str]:
     return form.format(estimate.value / unit), form.format(estimate.low / unit), form.format(estimate.high / unit)
+
+
+def _stretches(result: Fit) -> str:
+    """Of how many stretches a line rate is the median."""
+    seen = [point.seen for point in result.points]
+    count = sum(line.stretch_count for each in seen if (line := each.own_line))
+    is_line = result.c_bytes_per_s is not None and result.c_bytes_per_s.source == "line"
+    return f"median of {amounts.count(count, 'stretch', 'stretches')}" if is_line else ""
 
 
 def _delays(result: Fit) -> str:

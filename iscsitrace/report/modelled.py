@@ -29,6 +29,7 @@ _WORTH: Final = 0.01
 _SOURCES: Final = {
     "fit": "fit over points",
     "packets": "packets of the commands",
+    "line": "queue of the line",
     "given": "given",
     "assumed": "assumed",
 }

@@ -132,6 +132,16 @@ PARTS: Final = (
         is_dark=True,
     ),
     Part(
+        "outage",
+        "outage",
+        "nothing completes for 1 s or more",
+        "out of service",
+        "outage: commands in flight, and nothing completes",
+        "!",
+        "#000000",
+        is_dark=True,
+    ),
+    Part(
         "unknown",
         "unknown",
         "cause unknown",

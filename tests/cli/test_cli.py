@@ -194,7 +194,8 @@ def test_cycles_as_text(run: Run) -> None:
         (0x28, "task set full"),
         (0x30, "ACA active"),
         (0x40, "task aborted"),
-        (0x22, "0x22"),
+        (0x22, "command terminated"),
+        (0x23, "0x23"),
         (None, "-"),
     ],
 )

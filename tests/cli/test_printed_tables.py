@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
@@ -20,7 +21,8 @@ from click.testing import CliRunner
 
 from iscsitrace.cli import main
 from iscsitrace.lab import traffic
-from tests.support.capture_file import read_records, write_pcapng
+from iscsitrace.outputs import target_results
+from tests.support.capture_file import read_records, write_delayed, write_pcapng
 from tests.support.conversation import Conversation, Session
 from tests.support.printed import UNITS, amounts, check_table, is_amount, label, percentage, shows, table
 from tests.support.runs import Runs
@@ -392,9 +394,11 @@ WRITES = {
 }  # fmt: skip
 
 
-def test_mirrors(runs: Runs) -> None:
-    run = runs(MIRROR)
-    arguments = ("mirrors", "--top", 5, "--filter", run.capture())
+@pytest.mark.parametrize("apart_ns", [0, 3 * MILLION])
+def test_mirrors(runs: Runs, tmp_path: Path, apart_ns: int) -> None:
+    """``apart_ns``: how much later one side begins."""
+    capture = write_delayed(tmp_path / "apart.pcapng", runs(MIRROR).capture(), bytes([198, 18, 0, 11]), apart_ns)
+    arguments = ("mirrors", "--top", 5, "--filter", capture)
     shown, document = printed(*arguments), json_of(*arguments)
     (mirror,) = document["mirrors"]
     check_table(shown, LEGS, mirror["legs"])
@@ -403,8 +407,11 @@ def test_mirrors(runs: Runs) -> None:
     assert (int(count), is_amount(written, Decimal(2 << 20), "MB")) == (32, True)
     for name, skew in zip(("p50", "p95", "max"), skews, strict=True):
         assert is_amount(skew, mirror["skew_ns"][name] * UNITS["ns"], "ms")
-    start_ns = min(row["time_first_ns"] for row in json_of("summary", run.capture())["connections"])
+    start_ns = min(row["time_first_ns"] for row in json_of("summary", capture)["connections"])
     rows = [row | {"after_ns": row["begin_ns"] - start_ns} for row in document["mirrored_writes"]]
+    # all sides count from where the first one begins
+    begins = [{leg["begin_ns"] - row["begin_ns"] for leg in row["legs"]} for row in rows]
+    assert apart_ns == 0 or all(min(each) == 0 < max(each) for each in begins)
     check_table(shown, WRITES, rows)
     assert [row["skew_ns"] for row in rows] == sorted((row["skew_ns"] for row in rows), reverse=True)
     assert "\nMirrored writes, 5 of 32: " in shown
@@ -497,7 +504,7 @@ def test_model_fit(runs: Runs, tmp_path: Path) -> None:
     captures = [runs(options).capture() for options in (SERVED, FAR)]
     shown, document = printed("model", "fit", *captures), json_of("model", "fit", *captures)
     assert f"\nperiod = k * d + s + B / C, from {document['cycles_used']} commands at 2 points\n" in shown
-    words = {"fit": "differences between points", "packets": "packets of the commands"}
+    words = {"fit": "differences between points", "packets": "packets of the commands", "line": "queue of the line"}
     lines = table(shown, "", "value", "low", "high", "unit", "source", "")
     assert f"\nscatter of the period from run to run: {percentage(document['scatter'])} %\n" in shown
     for (name, *ends, unit, source, _), key in zip(lines, ("k", "d_ns", "s_ns", "c_bytes_per_s"), strict=True):
@@ -586,6 +593,9 @@ def test_a_run_and_its_links(tmp_path: Path) -> None:
         {"of": "calls", "bytes": results["bytes"], "latency_ns": results["call_latency_ns"]},
         *({"of": f"{name} commands", **results[name]} for name in ("read", "write")),
     ]
+    # 96 calls, about as many of each kind: too few for a p99
+    assert all(20 <= row["latency_ns"]["count"] < 100 for row in rows)
+    rows = [row | {"latency_ns": row["latency_ns"] | {"p99": None}} for row in rows]
     columns = {"latency of": "of", "bytes": "bytes", "count": lambda row: str(row["latency_ns"]["count"]), **LATENCY}
     check_table(shown, columns, rows)
     moved, seconds, rate, iops = amounts(shown, r"([\d.]+) MB in ([\d.]+) s: ([\d.]+) MB/s, ([\d.]+) IOPS")
@@ -689,7 +699,7 @@ def test_the_advice_of_a_capture(runs: Runs) -> None:
 
 def latency(first: int) -> dict[str, Any]:
     names = ("count", "min", "mean", "p50", "p90", "p95", "p99", "p999", "max")
-    return {name: first + 1_111_000 * place for place, name in enumerate(names)} | {"count": first // MILLION}
+    return {name: first + 1_111_000 * place for place, name in enumerate(names)} | {"count": first // 100_000}
 
 
 def hand_results(**more: Any) -> dict[str, Any]:
@@ -709,9 +719,12 @@ def hand_results(**more: Any) -> dict[str, Any]:
     } | more  # fmt: skip
 
 
+URL = "iscsi://127.0.0.1/iqn.2025-01.org.example:disk/0"
+
+
 def initiator(monkeypatch: pytest.MonkeyPatch, mode: str, results: dict[str, Any], exit_code: int) -> str:
     monkeypatch.setattr(traffic, "run_initiator", lambda *_, **__: {"results": results})
-    return printed("initiator", mode, "iscsi://127.0.0.1/iqn.2025-01.org.example:disk/0", exit_code=exit_code)
+    return printed("initiator", mode, URL, exit_code=exit_code)
 
 
 def test_the_results_of_an_initiator(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -739,6 +752,25 @@ def test_the_results_of_an_initiator(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+@pytest.mark.parametrize(("count", "missing"), [(19, {"p95", "p99"}), (20, {"p99"}), (99, {"p99"}), (100, set())])
+def test_percentiles_of_an_initiator_take_enough_values(
+    monkeypatch: pytest.MonkeyPatch, count: int, missing: set[str]
+) -> None:
+    few = latency(11 * MILLION) | {"count": count}
+    results = hand_results(call_latency_ns=few, write={"commands": count, "bytes": 9, "latency_ns": few})
+    headings = ("latency of", "bytes", "count", *(f"{name} ms" for name in QUANTILES))
+    rows = {row[0]: row for row in table(initiator(monkeypatch, "read", results, 1), *headings)}
+    for row in (rows["calls"], rows["write commands"]):
+        assert {name for name, cell in zip(QUANTILES, row[3:], strict=True) if cell == "-"} == missing
+    # the reads are 210
+    assert "-" not in rows["read commands"]
+    shown = json_of("initiator", "read", URL, exit_code=1)
+    for each in (shown["latency_ns"], shown["call_latency_ns"], shown["write"]["latency_ns"]):
+        absent = {name for name, value in each.items() if value is None}
+        assert absent == missing | {"p999"}
+    assert {name for name, value in shown["read"]["latency_ns"].items() if value is None} == {"p999"}
+
+
 def test_pings_and_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
     calm: dict[str, Any] = {"retry_count": 0, "data_digest_error_count": 0, "verify_error_count": 0, "error_count": 0}
     calm |= {"errors": [], "first_mismatch": None, "remarks": []}
@@ -751,6 +783,21 @@ def test_pings_and_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
     assert table(shown, "target", "address") == [("iqn.a", "10.0.0.1:3260,1, 10.0.0.2:3260,1"), ("iqn.b", "-")]
 
 
+def test_what_a_target_served(capsys: pytest.CaptureFixture[str]) -> None:
+    """A distinct number of each; reads are Data-In, writes Data-Out."""
+    unusual = (
+        *("refused_connections", "refused_logins", "rejects", "ignored_cmd_sns", "data_digest_errors"),
+        *("stray_data_outs", "wrong_data_outs", "wrong_exp_stat_sns", "faults"),
+    )
+    served = {"commands": 91, "sessions": 3, "connections": 5, "data_in_bytes": 4096, "data_out_bytes": 512}
+    target_results.show(served | dict.fromkeys(unusual, 0))
+    line = "served 91 commands of 3 sessions over 5 connections: 4096 bytes read, 512 bytes written"
+    assert capsys.readouterr().out == f"{line}\n"
+    target_results.show(served | {name: number for number, name in enumerate(unusual, 11)})
+    lines = [f"{name.replace('_', ' ')}: {number}" for number, name in enumerate(unusual, 11)]
+    assert capsys.readouterr().out.splitlines() == [line, *lines]
+
+
 def test_a_link_in_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
     def carried(first: int) -> dict[str, Any]:
         names = ("arrived", "delivered", "queue_full", "lost", "lost_in_burst", "overtaken")
@@ -759,11 +806,11 @@ def test_a_link_in_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
     log: dict[str, Any] = {
         "link": {"to_target": carried(10), "to_initiator": carried(50)},
-        "lateness": {"count": 1, "median_ns": 1_500_000, "p99_ns": 2_500_000, "max_ns": 4_500_000},
+        "lateness": {"count": 100, "median_ns": 1_500_000, "p99_ns": 2_500_000, "max_ns": 4_500_000},
         "refused": {"count": 7, "bytes": 700},
         "failure": None,
     }
-    monkeypatch.setattr(traffic, "run_link", lambda *_, **__: log)
+    monkeypatch.setattr(traffic, "run_link", lambda *_, **__: deepcopy(log))
     shown = printed("link", "near", "far")
     rows = [
         {"link": "near to far", "direction": words, "busy_ns": log["link"][way]["line"]["busy_ns"]}
@@ -773,3 +820,7 @@ def test_a_link_in_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
     check_table(shown, LINKS, rows)
     late = table(shown, "link", "late: median ms", "p99 ms", "max ms", "refused by the kernel")
     assert late == [("near to far", "1.500", "2.500", "4.500", "7")]
+    # of fewer frames the p99 is the maximum
+    log["lateness"]["count"] = 99
+    late = table(printed("link", "near", "far"), "link", "late: median ms", "p99 ms", "max ms", "refused by the kernel")
+    assert late == [("near to far", "1.500", "-", "4.500", "7")]

@@ -18,6 +18,8 @@ from click.testing import CliRunner, Result
 import iscsitrace
 from iscsitrace.analysis.comparison.agreement import Agreement, Tables, compare
 from iscsitrace.cli import main
+from iscsitrace.errors import TrafficImpossible
+from iscsitrace.lab import simulation
 from iscsitrace.lab.run_files import capture_names
 
 LINK = "--one-way-delay 2ms --rate 100Mbit"
@@ -234,6 +236,41 @@ def test_invalid_settings_are_a_one_line_error_and_write_nothing(tmp_path: Path,
     assert list((tmp_path / "out").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--congestion-control bbr", "'--congestion-control': 'bbr' is not one of 'reno', 'cubic'."),
+        (
+            "--initiator-tcp congestion-control=bbr",
+            "'--initiator-tcp': congestion-control: 'bbr' is not one of reno, cubic",
+        ),
+        ("--target-tcp congestion-control=x", "'--target-tcp': congestion-control: 'x' is not one of reno, cubic"),
+    ],
+)
+def test_congestion_control_that_is_not_simulated_is_a_usage_error(tmp_path: Path, options: str, message: str) -> None:
+    result = simulate(tmp_path / "out", f"read {options}")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("Usage: ")
+    assert result.stderr.endswith(f"Error: Invalid value for {message}\n")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("control", ["reno", "cubic"])
+def test_both_hosts_have_the_congestion_control_that_is_asked_for(tmp_path: Path, control: str) -> None:
+    for options in (f"--congestion-control {control}", f"--target-tcp congestion-control={control}"):
+        assert simulate(tmp_path, f"read --bytes 64K {options}", "--force").exit_code == 0
+        assert truth_of(tmp_path)["settings"]["world"]["target_tcp"]["congestion_control"] == control
+
+
+def test_a_definition_with_another_congestion_control_is_reported(tmp_path: Path) -> None:
+    assert simulate(tmp_path, "read --bytes 64K").exit_code == 0
+    settings = deepcopy(truth_of(tmp_path)["settings"])
+    settings["world"]["initiator_tcp"]["congestion_control"] = "bbr"
+    message = "^initiator.tcp.congestion-control: simulated hosts have no bbr; there are reno, cubic$"
+    with pytest.raises(TrafficImpossible, match=message):
+        simulation.run(settings, tmp_path, lambda *_: False, is_forced=True)
+
+
 def test_a_folder_that_cannot_be_created_is_a_one_line_error() -> None:
     result = simulate(Path("/proc/nowhere"), f"read {LINK}")
     assert (result.exit_code, result.stdout) == (2, "")
@@ -277,7 +314,8 @@ def test_a_failed_workload_has_exit_code_1(tmp_path: Path) -> None:
 
 
 def test_the_summary_and_the_document_have_the_same_figures(tmp_path: Path) -> None:
-    line = f"read --bytes 1M {LINK}"
+    # 128 reads: enough for a p99
+    line = f"read --bytes 1M --block-size 8K {LINK}"
     document = json.loads(simulate(tmp_path / "a", line, "--json").stdout)
     assert (document["schema"], document["kind"], document["bytes"]) == (1, "simulation", 1 << 20)
     text = simulate(tmp_path / "b", line).stdout

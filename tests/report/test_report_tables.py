@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import iscsitrace
 from iscsitrace.report import captures, page, ticket
 from tests.cli.test_printed_tables import MILLION, MIRROR, MIXED, endpoint, in_force, json_of, nearest, printed, text
 from tests.report.test_report import Page
-from tests.support.capture_file import read_records, write_pcapng
+from tests.support.capture_file import read_records, write_delayed, write_pcapng
 from tests.support.conversation import Conversation, Session
 from tests.support.printed import UNITS, check, is_amount, label, percentage
 from tests.support.runs import Runs
@@ -315,13 +314,7 @@ def test_health_and_making(mixed: tuple[Path, Tables], tmp_path: Path) -> None:
 def test_a_mirror_whose_sides_start_apart(runs: Runs, tmp_path: Path) -> None:
     """Packets to the far target are captured 3 ms after they were sent: all sides count from the first command."""
     run = runs(MIRROR)
-    records, link_type = read_records(run.capture())
-    far = bytes([198, 18, 0, 11])
-    moved = [
-        replace(record, time_ns=record.time_ns + 3 * MILLION * (far in (record.data[26:30], record.data[30:34])))
-        for record in records
-    ]
-    capture = write_pcapng(tmp_path / "apart.pcapng", sorted(moved, key=lambda record: record.time_ns), link_type)
+    capture = write_delayed(tmp_path / "apart.pcapng", run.capture(), bytes([198, 18, 0, 11]), 3 * MILLION)
     found, document = tables(report(capture)), json_of("mirrors", capture)
     (mirror,) = document["mirrors"]
     columns = {
@@ -339,7 +332,7 @@ def test_a_mirror_whose_sides_start_apart(runs: Runs, tmp_path: Path) -> None:
     ):
         if operation == "write":
             times.setdefault(lba, {})[target] = (begun + 3 * MILLION * target, done + 3 * MILLION * target)
-    start_ns = records[0].time_ns
+    start_ns = read_records(run.capture())[0][0].time_ns
     rows = []
     for row in document["mirrored_writes"]:
         (begun, near), (_, away) = times[row["lba"]][0], times[row["lba"]][1]
@@ -381,7 +374,7 @@ def test_the_model(uneven: Path) -> None:
     shown, document = report(uneven), json_of("model", "fit", uneven)
     found = tables(shown)
     lines = found["Parameters, with 95 % confidence intervals"][1]
-    known = {"fit": "fit over points", "packets": "packets of the commands"}
+    known = {"fit": "fit over points", "packets": "packets of the commands", "line": "queue of the line"}
     for (name, _, *ends, unit, source), key in zip(lines, ("k", "d_ns", "s_ns", "c_bytes_per_s"), strict=True):
         assert (name, source) == (key[0].replace("c", "C"), known[document[key]["source"]])
         for cell, end in zip(ends, ("value", "low", "high"), strict=True):

@@ -99,6 +99,16 @@ def read_records(file: FilePath) -> tuple[list[Record], int]:
     return records, link_type
 
 
+def write_delayed(file: FilePath, source: FilePath, host: bytes, delay_ns: int) -> FilePath:
+    """The packets of a capture, with those of one IPv4 host later; and in order of time."""
+    records, link_type = read_records(source)
+    moved = [
+        replace(record, time_ns=record.time_ns + delay_ns * (host in (record.data[26:30], record.data[30:34])))
+        for record in records
+    ]
+    return write_pcapng(file, sorted(moved, key=lambda record: record.time_ns), link_type)
+
+
 def cut(packets: Sequence[Packet], snaplen_bytes: int) -> list[Packet]:
     """The same packets, captured with that snaplen."""
     return [replace(packet, data=packet.data[:snaplen_bytes]) for packet in packets]

@@ -16,6 +16,21 @@ RESERVED_TAG = 0xFFFFFFFF
 BLOCK_BYTES = 512
 
 
+OTHERS = {
+    "test_unit_ready": (0x00, 0),
+    "verify": (0x2F, 0),
+    "synchronize_cache": (0x35, 0),
+    "unmap": (0x42, 24),
+    "persistent_reserve_out": (0x5F, 24),
+    "extended_copy": (0x83, 48),
+    "compare_and_write": (0x89, 1024),
+    "write_same": (0x93, 512),
+    "vendor_specific": (0xC1, 0),
+    "vendor_specific_write": (0xC1, 512),
+}
+"""Operation code, and bytes sent with it, of further commands."""
+
+
 @dataclass(frozen=True)
 class Task:
     """One SCSI task to execute."""
@@ -37,8 +52,7 @@ class Task:
         elif self.operation == "read_capacity":
             cdb = bytes([0x25]) + bytes(9)
         else:
-            assert self.operation == "test_unit_ready"
-            cdb = bytes(6)
+            cdb = bytes([OTHERS[self.operation][0]])
         return cdb.ljust(16, b"\0")
 
     @property
@@ -54,14 +68,14 @@ class Task:
     @property
     def is_write(self) -> bool:
         """Whether it transfers data to the target."""
-        return self.operation == "write"
+        return self.operation == "write" or (self.operation in OTHERS and self.expected_data_transfer_length > 0)
 
     @property
     def expected_data_transfer_length(self) -> int:
         """Bytes to transfer."""
         if self.operation in ("read", "write"):
             return self.block_count * BLOCK_BYTES
-        return {"inquiry": 36, "read_capacity": 8}.get(self.operation, 0)
+        return OTHERS.get(self.operation, (0, {"inquiry": 36, "read_capacity": 8}.get(self.operation, 0)))[1]
 
 
 @dataclass(frozen=True)

@@ -1,34 +1,33 @@
-"""The text of each code against tshark's: login status, task management function, asynchronous event, reject reason."""
+"""The text of each code against tshark's: login status, task management, asynchronous event, reject reason."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 import iscsitrace
-from tests.support.hand_timed import RESERVED, Wire, capture, login_request, login_response, management, pdu
+from tests.support import tshark_values
+from tests.support.hand_timed import (
+    RESERVED,
+    Wire,
+    capture,
+    login_request,
+    login_response,
+    management,
+    management_response,
+    pdu,
+)
 
 KEYS = {"InitiatorName": "iqn.2026-01.example:a", "TargetName": "iqn.2026-01.example:t", "SessionType": "Normal"}
 
 
-@cache
-def _texts_of_tshark() -> dict[str, dict[int, str]]:
-    """Field to code to text."""
-    printed = subprocess.run(
-        [shutil.which("tshark") or "tshark", "-G", "values"], capture_output=True, text=True, check=True
-    ).stdout
-    found: dict[str, dict[int, str]] = {}
-    for line in printed.splitlines():
-        if line.startswith("V\tiscsi."):
-            _, field, code, text = line.split("\t")
-            found.setdefault(field, {})[int(code, 0)] = text
-    # from a draft; reserved in RFC 7143, section 11.17.1
-    del found["iscsi.reject.reason"][1]
+def _texts_of_tshark(field: str) -> dict[int, str]:
+    found = tshark_values.names(field)
+    if field == "iscsi.reject.reason":
+        # from a draft; reserved in RFC 7143, section 11.17.1
+        del found[1]
     return found
 
 
@@ -39,6 +38,10 @@ def _login_refused(code: int) -> tuple[bytes, bytes]:
 
 def _managed(code: int) -> tuple[bytes, bytes]:
     return management(7, code, cmd_sn=2, lun=3, referenced=5), b""
+
+
+def _answered(code: int) -> tuple[bytes, bytes]:
+    return management(7, 1, cmd_sn=2, lun=3, referenced=5), management_response(7, 1, result=code)
 
 
 def _event(code: int) -> tuple[bytes, bytes]:
@@ -60,6 +63,7 @@ def _stems(text: str) -> set[str]:
     [
         ("iscsi.login.status", "logins", "status_text", _login_refused),
         ("iscsi.taskmanfun.function", "task_management", "function_text", _managed),
+        ("iscsi.taskmanfun.response", "task_management", "response_text", _answered),
         ("iscsi.asyncevent", "asyncs", "event_text", _event),
         ("iscsi.reject.reason", "rejects", "reason_text", _rejected),
     ],
@@ -67,7 +71,7 @@ def _stems(text: str) -> set[str]:
 def test_each_code_has_the_text_of_tshark(
     tmp_path: Path, field: str, table: str, column: str, made: Callable[[int], tuple[bytes, bytes]]
 ) -> None:
-    expected = _texts_of_tshark()[field]
+    expected = _texts_of_tshark(field)
     wires = []
     for number, code in enumerate(expected):
         wire = Wire(40_000 + number)

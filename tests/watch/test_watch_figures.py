@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -225,6 +226,15 @@ def seen(capture: Path) -> tuple[list[tuple[Report, dict[tuple[str, ...], float]
 
     watcher.run(take)
     return found, [report for report, _ in found]
+
+
+def served_with(report: Report) -> dict[tuple[str, ...], float]:
+    """The gauges of one report alone."""
+    exposition, registry = Exposition(), CollectorRegistry()
+    totals = SimpleNamespace(all=SimpleNamespace(cycle_count=3, read_bytes=5, write_bytes=7))
+    exposition.update(report, cast(Watcher, SimpleNamespace(totals=totals)))
+    registry.register(exposition)
+    return gauges(generate_latest(registry).decode())
 
 
 def gauges(text: str) -> dict[tuple[str, ...], float]:
@@ -474,7 +484,9 @@ def test_lag_and_skipped_packets_are_shown_everywhere(seen: Seen) -> None:
     shown = report.as_dict()
     assert (shown["lag_s"], shown["waiting_bytes"], shown["capture_dropped_packets"]) == (1.5, 4096, 9)
     assert shown["sampled"] == {"is_without_dynamics": True, "is_leaving_out": True, "left_out_packets": 7}
-    assert dict(expected_gauges([shown]))["iscsitrace_lag_seconds",] == 1.5
+    served = served_with(report)
+    assert served["iscsitrace_lag_seconds",] == 1.5
+    assert (served["iscsitrace_left_out_packets_total",], served["iscsitrace_is_reduced",]) == (7, 1)
     board = "\n".join(line.plain.rstrip() for line in render(report, Choice(source="eth0"), 130, 60))
     assert "  lag 1.5 s\n" in board
     assert "\n! cannot keep up: is skipping packets, 7 so far\n" in board

@@ -11,6 +11,7 @@ use crate::content::Content;
 use crate::counters::{Counter, Counters};
 use crate::dynamics::line;
 use crate::iscsi::context::Context;
+use crate::iscsi::session::succession;
 use crate::queue;
 use crate::reader::Packet;
 use crate::tables::{
@@ -292,6 +293,7 @@ impl Pipeline {
         for row in self.rows {
             tables.connections.push(row);
         }
+        succession::fill(&mut tables.sessions, &tables.connections);
         if tables.wanted.budget {
             budget::fill(&mut tables, &timelines, &cycle_ends_ns);
         }

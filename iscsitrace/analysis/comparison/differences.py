@@ -46,6 +46,7 @@ _LABELS: Final = {
     "loss": "losses and the congestion window after them",
     "slow_start": "congestion window before any loss",
     "receiver": "receiver stalls",
+    "outage": "outages",
     "unknown": "unknown time",
     ELSE: "all else",
 }

@@ -129,18 +129,18 @@ def open_until_ns(cycles: Table, connections: Table) -> Array:
 
 
 def _around_data(cycles: Table, start_ns: int, end_ns: int) -> tuple[int, int]:
-    """From shortly before the reads and writes to shortly after; what adds little time is kept.
+    """From shortly before the data commands to shortly after; what adds little time is kept.
 
     The few that inspect a new device, long before the others, do not count, nor do stragglers long after them.
     """
     data = cycles.select(is_data_command(cycles))
-    if not len(data):
+    if not np.ma.asarray(data["bytes"]).any():
         return start_ns, end_ns
     order = np.argsort(data.raw("command_first_ns"), kind="stable")
     # a command without a status may be in flight until the end: a stall is no idle time
     is_open = np.ma.getmaskarray(np.ma.asarray(data["status_ns"]))
     starts, ends = data.raw("command_first_ns")[order], np.where(is_open, end_ns, ends_ns(data))[order]
-    moved = np.cumsum(data.raw("bytes")[order].astype(np.float64))
+    moved = np.cumsum(np.ma.filled(np.ma.asarray(data["bytes"]), 0)[order].astype(np.float64))
     last_ns = int(ends.max())
     # after each command: the pause until the next, beside the time from the next on
     pauses = starts[1:] - np.maximum.accumulate(ends)[:-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +29,11 @@ UNKNOWN_MAX: Final = 0.05
 _AFTER_START, _AFTER_LOSS = 1, 2
 
 
+def stalls_ns(parts: Mapping[str, Array]) -> Array:
+    """Waits for windows in each cycle, from its parts of the time breakdown."""
+    return np.asarray(np.sum([parts[part] for part in STALLS], axis=0))
+
+
 class Judgement:
     """Which cycles of one kind count, and why the others do not."""
 
@@ -49,7 +55,7 @@ class Judgement:
         whole = of_tasks.raw("is_complete") & ~of_tasks.raw("has_capture_gap") & ~of_tasks.raw("is_aborted")
         is_incomplete = self._any(~whole) | (self.parts["unknown"] > UNKNOWN_MAX * self.lengths)
         # a retransmission that nothing waited for delays no command, but may have reduced the window
-        is_lossy = (self.parts["loss_recovery"] > 0) & ~is_incomplete
+        is_lossy = (self.parts["loss_recovery"] + self.parts["outage"] > 0) & ~is_incomplete
         has_reduced = self._any(of_tasks.raw("has_retransmission"))
         think = self.parts["initiator_think"]
         has_pause = (think > pauses.longest_ns(think)) & ~is_incomplete & ~is_lossy
@@ -77,8 +83,7 @@ class Judgement:
         if not fine.any():
             return found
         tolerance_ns = STALL_TOLERANCE * float(np.median(self.lengths[fine]))
-        congestion = self.parts["congestion_window"]
-        stalls = congestion + self.parts["receive_window"]
+        congestion, stalls = self.parts["congestion_window"], stalls_ns(self.parts)
         later = stalls[fine][fine.sum() // 2 :]
         grown_ns = float(np.median(later))
         scatter_ns = SCATTER * float(np.median(np.abs(later - grown_ns)))

@@ -1,7 +1,8 @@
 """The parameters that points have in common: k, s, C and the share of the window stalls by regression where delays and
 I/O sizes differ enough, else from the packets. What could not be determined is listed.
 
-C is taken from the bursts first, because window stalls depend on it; then comes the regression; s is the last.
+C is taken from the line or the bursts first, because window stalls depend on it; then comes the regression; s is the
+last.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from iscsitrace.analysis.fit.paid import Paid
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.prediction import predict
 from iscsitrace.analysis.model.transfer import line_ns
+from iscsitrace.analysis.session.line import Line
 from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]
@@ -101,9 +103,16 @@ class Parameters:
 
     # --- points
 
+    @property
+    def _is_c_given(self) -> bool:
+        """Whether C is that of sockets or of the line, so that the periods need not show it."""
+        return _BYTES in self._known and self._known[_BYTES].source in {"given", "line"}
+
     def _c_at(self, place: int) -> float | None:
         if self.sockets:
             return self.sockets[place]
+        if line := self.paid[place].point.seen.own_line:
+            return float(line.bytes_per_s)
         return self.c_bytes_per_s.value if self.c_bytes_per_s else None
 
     def _over(self, of_place: Callable[[int], float]) -> Array:
@@ -146,7 +155,7 @@ class Parameters:
         ways_ns, transfer_ns, nothing = self._over(self._seen_ways_ns), self._over(self._transfer_ns), 0 * measured
         choices: list[tuple[tuple[str, ...], Array]] = [((_DELAYS, _SERVICE), transfer_ns)]
         # at queue depth 2 or more the line carries one command while others wait: the period hardly shows C
-        if not self.sockets and all(point.seen.k for point in points):
+        if not self._is_c_given and all(point.seen.k for point in points):
             choices = [((_DELAYS, _SERVICE, _BYTES), nothing), *choices, ((_SERVICE, _BYTES), ways_ns)]
             has_delays = robust.is_solvable(np.column_stack([columns[_DELAYS], columns[_SERVICE]]))
             if has_delays and (columns[_STALLS] > LARGE_STALL * measured).any():
@@ -186,7 +195,11 @@ class Parameters:
             middle = float(np.median(self.sockets))
             self._known[_BYTES] = Estimate(middle, min(self.sockets), max(self.sockets), "given")
             return
-        sized = [each.point for each in self.paid if each.point.seen.transfer_ns.value > 0]
+        points = [each.point for each in self.paid]
+        if lines := [(line, point.cycle_count) for point in points if (line := point.seen.own_line)]:
+            self._known[_BYTES] = _rate_of_lines(lines)
+            return
+        sized = [point for point in points if point.seen.transfer_ns.value > 0]
         if not sized:
             self.undetermined.append(
                 "C: the data came in single packets, which show no line rate; the model assumes zero transfer time"
@@ -273,6 +286,12 @@ class Parameters:
             self.undetermined.append(
                 f"k from s: the delays ({how_far}) differ too little for the scatter; k is from the packets"
             )
+        for point in (each.point for each in self.paid):
+            if point.seen.line and point.seen.is_line_shared:
+                self.undetermined.append(
+                    f"C: {point.name} shares a line of {wording.rate(point.seen.line.bytes_per_s)} with other "
+                    f"sessions; C is the part that it got"
+                )
         c = self.c_bytes_per_s
         if c and c.source == "packets" and self._uneven:
             self.undetermined.append(
@@ -282,6 +301,14 @@ class Parameters:
             self.undetermined.append(
                 f"s from B / C: the I/O sizes ({sizes}) differ too little for the scatter; C is the rate of the bursts"
             )
+
+
+def _rate_of_lines(lines: Sequence[tuple[Line, int]]) -> Estimate:
+    """The mean of their times for a byte, weighted by cycles; from the least lower quartile to the most upper one."""
+    inverse = np.average([1e9 / line.bytes_per_s for line, _ in lines], weights=[count for _, count in lines])
+    low = min(line.low_bytes_per_s or line.bytes_per_s for line, _ in lines)
+    high = max(line.high_bytes_per_s or line.bytes_per_s for line, _ in lines)
+    return Estimate(1e9 / float(inverse), float(low), float(high), "line")
 
 
 def _rate(inverse: float, half: float, source: str) -> Estimate:

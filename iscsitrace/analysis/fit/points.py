@@ -10,6 +10,7 @@ from typing import Any, Final
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import Leg, Setting
 from iscsitrace.analysis.model.uncertainty import Place
+from iscsitrace.analysis.session.line import Line
 
 REASONS: Final = {
     "slow_start": "the TCP window was still growing at the start of a burst of I/O",
@@ -42,6 +43,17 @@ class Seen:
     """Waits for windows in one cycle; 0 at queue depth 2 or more, where ``bound`` shows them."""
     legs: tuple[Leg, ...]
     """What k is made of: the path's part of each interval at the tap."""
+    line: Line | None = None
+    """The line that the data passed, where the packets show its rate."""
+    data_pdu_bytes: int | None = None
+    """Payload of a data PDU: the rate of a line includes their headers."""
+    is_line_shared: bool = False
+    """Whether another session used the line meanwhile, so that this one got a part of its rate."""
+
+    @property
+    def own_line(self) -> Line | None:
+        """The line, if all of its rate was there for this session, and the receiver could take it."""
+        return None if self.is_line_shared or self.bound == "receiver" else self.line
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ def fit(points: Sequence[Point], socket_bytes_per_s: float | Sequence[float] | N
     """The parameters that all points have in common, with 95 % confidence intervals.
 
     ``socket_bytes_per_s`` is the throughput of a plain TCP transfer over the same path, one for all points or one for
-    each; without it, C is the rate of the bursts. InputInvalid where there is nothing to fit.
+    each; without it, C is the rate of line or bursts. InputInvalid where there is nothing to fit.
     """
     if not points:
         raise InputInvalid("nothing to fit: there are no steady cycles")

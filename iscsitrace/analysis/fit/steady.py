@@ -14,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.fit import robust
-from iscsitrace.analysis.fit.judgement import STALLS, Judgement
+from iscsitrace.analysis.fit.judgement import Judgement, stalls_ns
+from iscsitrace.analysis.fit.lines import with_lines
 from iscsitrace.analysis.fit.mirror import join
 from iscsitrace.analysis.fit.points import REASONS, Point, Seen
 from iscsitrace.analysis.groups.mirrors import recognition
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import Setting
+from iscsitrace.analysis.session import line as lines
 from iscsitrace.analysis.session import path as paths
 from iscsitrace.analysis.session.conditions import Conditions
 from iscsitrace.analysis.session.grouping import Source, sessions_of
@@ -93,6 +95,7 @@ def survey(source: Source, name: str) -> Survey:
     if not found and not missing:
         missing.append(Missing(name, None, "no iSCSI session"))
     mirrors = recognition.find(source) if len({point.session for point in found}) > 1 else []
+    found = with_lines(found, sessions, lines.sessions_by_line(source), mirrors)
     return Survey(tuple(join(found, mirrors)), tuple(missing))
 
 
@@ -143,6 +146,7 @@ def _point(
     period_ns = float(np.average(lengths, weights=weights))
     setting = conditions.setting(spans.block_bytes, spans.queue_depth).dealt()
     seen = _seen(setting, path, conditions.session.commands, waits, spans, parts, weights)
+    seen = replace(seen, line=lines.of_sender(conditions.busiest_sender), data_pdu_bytes=conditions.data_pdu_bytes)
     transfer_ns = seen.transfer_ns.value
     setting = replace(
         setting,
@@ -179,7 +183,7 @@ def _seen(
     weights: Array,
 ) -> Seen:
     lengths = spans.ends - spans.starts
-    stalls = sum((parts[part] for part in STALLS), np.zeros(len(lengths), dtype=np.int64))
+    stalls = stalls_ns(parts)
     transfer = _estimate(parts["transfer"] / spans.queue_depth, weights)
     if spans.queue_depth == 1:
         intervals_ns = waits.path_ns(commands, spans)

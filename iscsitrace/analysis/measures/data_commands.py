@@ -1,24 +1,34 @@
-"""Data commands: the SCSI commands that read or write the medium. All others are non-I/O commands."""
+"""Data commands: the SCSI commands that read, write or erase data. All others are non-I/O commands.
+
+What an operation is for stands in the core's table of SCSI commands, which the time breakdown uses too.
+"""
 
 from __future__ import annotations
-
-from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.tables.schema import PURPOSES
 from iscsitrace.tables.table import Table
-
-OPERATIONS: Final = (
-    "read", "write", "read_reverse", "write_verify", "write_atomic", "verify", "read_long", "write_long", "write_same",
-    "compare_and_write", "orwrite", "xdwriteread", "read_cd", "recover_buffered_data",
-)  # fmt: skip
-"""Operations whose data is that of the medium; INQUIRY, MODE SENSE and the like have data about the device."""
 
 
 def is_data_command(cycles: Table) -> NDArray[np.bool_]:
-    """Which commands read or write the medium and expect data, whether or not it came."""
+    """Which commands read, write or erase data. As in the time breakdown, so does one that was cut off before its
+    operation, and an unknown operation that transfers data.
+    """
+    has_data = (cycles.raw("is_read") | cycles.raw("is_write")) & (cycles.raw("bytes") != 0)
+    is_unknown = ~known(cycles, "operation") | (is_operation(cycles, "other") & has_data)
+    return np.asarray(is_for(cycles, "data") | is_unknown)
+
+
+def is_for(cycles: Table, purpose: str) -> NDArray[np.bool_]:
+    """Which commands have an operation for this purpose: one of ``data``, ``flush`` and ``other``."""
+    return is_operation(cycles, *(operation for operation, each in PURPOSES.items() if each == purpose))
+
+
+def is_operation(cycles: Table, *operations: str) -> NDArray[np.bool_]:
+    """Which commands have one of these operations."""
     words = cycles.words("operation")
-    codes = [words.index(word) for word in OPERATIONS if word in words]
-    expected: NDArray[Any] = np.ma.filled(np.ma.asarray(cycles["bytes"]), 0)
-    return np.asarray(np.isin(cycles.raw("operation"), codes) & (expected > 0))
+    codes = [words.index(word) for word in operations if word in words]
+    return np.asarray(np.isin(cycles.raw("operation"), codes))

@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.measures.ranks import is_meaningful
+
 PERCENTILES: Final = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
-VALUES_MIN: Final = {"p50": 1, "p95": 20, "p99": 100, "max": 1}
-"""Of fewer values the nearest rank of a percentile is the maximum: it says nothing more."""
 NO_VALUES: Final[dict[str, int | None]] = {"n": 0, **dict.fromkeys(PERCENTILES)}
 
 
@@ -29,7 +29,7 @@ def percentiles(values: NDArray[Any]) -> dict[str, int | None]:
 def named(count: int, ranked: Sequence[float]) -> dict[str, int | None]:
     """``n p50 p95 p99 max`` of that many values, from the values at those ranks."""
     found = zip(PERCENTILES, ranked, strict=True)
-    return {"n": count, **{name: int(value) if count >= VALUES_MIN[name] else None for name, value in found}}
+    return {"n": count, **{name: int(value) if is_meaningful(name, count) else None for name, value in found}}
 
 
 def counts(values: NDArray[Any]) -> dict[int, int]:

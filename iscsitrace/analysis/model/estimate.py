@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-SOURCES: Final = ("fit", "packets", "given", "assumed")
-"""Regression over captures; the packets of one capture; the user; or a default that nothing contradicts."""
+SOURCES: Final = ("fit", "packets", "line", "given", "assumed")
+"""Regression over captures; the packets of the commands; the line rate of ``senders``; the user; or a default that
+nothing contradicts."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,9 @@ def rounds_paid(setting: Setting) -> float:
     bursts, outstanding = solicited_bytes(setting), setting.solicitation.max_outstanding_r2t
     if outstanding == 1 or not bursts:
         return len(bursts)
+    most = ceil(len(bursts) / outstanding)
     if not setting.delay_ns:
-        return ceil(len(bursts) / outstanding)
+        return most
     waited_ns = alone_ns(setting, open_way(setting)) - line_ns(setting)
-    return waited_ns / (2 * setting.delay_ns) - 1
+    # the first R2Ts are always waited for; the rounding of a much longer line time may be more than a tiny delay
+    return min(most, max(1.0, waited_ns / (2 * setting.delay_ns) - 1))

@@ -182,7 +182,7 @@ class _Question:
         fit = self.fit
         estimate: Estimate | None = getattr(fit, name)
         is_alone = fit.setting.queue_depth * fit.setting.connections == 1
-        is_free = name in {"k", "c_bytes_per_s"} and estimate is not None and estimate.source == "packets"
+        is_free = name in {"k", "c_bytes_per_s"} and estimate is not None and estimate.source in {"packets", "line"}
         if is_free and is_alone and self._is_of_fit("s_ns"):
             longer_ns = self._of(fit.setting, **values).period_ns - self._of(fit.setting).period_ns
             values["service_ns"] = max(0.0, self.setting.service_ns - longer_ns)

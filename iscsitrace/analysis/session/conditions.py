@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.model.setting import Setting, Solicitation
 from iscsitrace.analysis.session import solicitation
 from iscsitrace.analysis.session.session import Session
@@ -97,6 +98,12 @@ class Conditions:
         """The congestion window after an idle time; None where no sender began again with a small one."""
         has_restarted = any(row["restart_after_idle_count"] for row in self.senders)
         return INITIAL_WINDOW_SEGMENTS * self.segment_bytes if has_restarted else None
+
+    @property
+    def data_pdu_bytes(self) -> int | None:
+        """Payload of the largest data PDU; None where all data was immediate."""
+        sizes = self._transfers.raw("data_pdu_bytes_max")[known(self._transfers, "data_pdu_bytes_max")]
+        return int(sizes.max(initial=0)) or None
 
     @property
     def solicitation(self) -> Solicitation:

@@ -67,9 +67,7 @@ def measure(session: Session) -> Measured | None:
     setting = replace(
         conditions.setting(round(moved / count), depth),
         c_bytes_per_s=found_line.bytes_per_s if found_line else least_bytes_per_s,
-        # null where all data was immediate
-        data_pdu_bytes=int(cycles.raw("data_pdu_bytes_max")[known(cycles, "data_pdu_bytes_max")].max(initial=0))
-        or None,
+        data_pdu_bytes=conditions.data_pdu_bytes,
         window_bytes=conditions.window_bytes if is_window_known else None,
         # slow start counts as a measured stall
         start_window_bytes=None,
@@ -97,6 +95,7 @@ def measure(session: Session) -> Measured | None:
         "receiver": 0 if is_window_known else parts_ns["receive_window"],
         # the model knows no send buffer
         "unknown": parts_ns["unknown"] + parts_ns["send_buffer"],
+        "outage": parts_ns["outage"],
     }
     stalls_ns_per_byte = {name: stall / moved for name, stall in stalls_ns.items()}
     service_ns = session.waits_by_cycle(session.stretches("target_service"))[session.rows_of(cycles.raw("cycle"))]

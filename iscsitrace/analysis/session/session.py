@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import busy
 from iscsitrace.analysis.measures.budget import PARTS, Budget
+from iscsitrace.analysis.measures.data_commands import is_data_command, is_for, is_operation
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import path, workload
 from iscsitrace.analysis.session.path import Path
 from iscsitrace.analysis.session.spans import Commands
 from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.analysis.session.workload import Workload
-from iscsitrace.tables.schema import PURPOSES
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
@@ -116,30 +116,17 @@ class Session:
     @cached_property
     def is_transfer(self) -> Array:
         """Which commands read or wrote data; non-I/O commands (INQUIRY, TEST UNIT READY) do not."""
-        return np.asarray(self._is_operation("read", "write") & (self.cycles.raw("data_bytes") > 0))
+        return np.asarray(is_operation(self.cycles, "read", "write") & (self.cycles.raw("data_bytes") > 0))
 
     @cached_property
     def is_data(self) -> Array:
-        """Which commands read, write or erase data. As in the time breakdown, so does one that was cut off before its
-        operation, and an unknown operation that transfers data.
-        """
-        cycles = self.cycles
-        has_data = (cycles.raw("is_read") | cycles.raw("is_write")) & (cycles.raw("bytes") != 0)
-        is_unknown = ~known(cycles, "operation") | (self._is_operation("other") & has_data)
-        return np.asarray(self._is_for("data") | is_unknown)
+        """Which commands read, write or erase data."""
+        return is_data_command(self.cycles)
 
     @cached_property
     def is_flush(self) -> Array:
         """Which commands make earlier writes permanent: SYNCHRONIZE CACHE."""
-        return self._is_for("flush")
-
-    def _is_for(self, purpose: str) -> Array:
-        return self._is_operation(*(operation for operation, each in PURPOSES.items() if each == purpose))
-
-    def _is_operation(self, *operations: str) -> Array:
-        words = self.cycles.words("operation")
-        codes = [words.index(word) for word in operations if word in words]
-        return np.asarray(np.isin(self.cycles.raw("operation"), codes))
+        return is_for(self.cycles, "flush")
 
     @cached_property
     def transfers(self) -> Table:

@@ -20,7 +20,7 @@ from iscsitrace.analysis.model.setting import Setting
 
 WAITS: Final = ("target_service", "initiator_service", "initiator_think", "ack_wait")
 """Waits of one command while others go on: nanoseconds per command."""
-STALLS: Final = ("loss", "slow_start", "receiver", "unknown")
+STALLS: Final = ("loss", "slow_start", "receiver", "outage", "unknown")
 """Stalls of all commands together, proportional to the bytes moved: nanoseconds per byte."""
 
 

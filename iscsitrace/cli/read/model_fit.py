@@ -54,7 +54,8 @@ class _RateOrCapture(units.Quantity):
     type=_RateOrCapture(),
     multiple=True,
     help="C is the throughput of a plain TCP transfer over the same path: a rate of payload, or a capture of one. With "
-    "several captures, each is used for the points of the nearest delay. Without it, C is the rate of the bursts.",
+    "several captures, each is used for the points of the nearest delay. Without it, C is the rate of the line, or of "
+    "the bursts where the line had no queue.",
 )
 def command(
     capture_input: CaptureInput, is_json: bool, operation: str | None, baselines: tuple[_Baseline, ...]

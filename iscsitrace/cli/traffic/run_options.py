@@ -12,7 +12,7 @@ from iscsitrace.cli.read.sections import Section
 from iscsitrace.cli.traffic.link_options import LINK, PATHS
 from iscsitrace.cli.traffic.setting_options import Values
 from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, portal_of
-from iscsitrace.cli.traffic.tcp_options import HOSTS
+from iscsitrace.cli.traffic.tcp_options import HOSTS, SIMULATED_HOSTS
 from iscsitrace.cli.traffic.workload_options import KEYS, WORKLOAD
 from iscsitrace.lab.settings import structs
 from iscsitrace.lab.settings.table import OPERATIONS, SOCKETS
@@ -52,6 +52,8 @@ def takes_run(function: _Function) -> _Function:
 
 SECTIONS = (WORKLOAD, KEYS, LINK, PATHS, HOSTS, DEVICE, TARGET)
 """The sections of a run; others belong to one world."""
+SIMULATED = tuple(SIMULATED_HOSTS if section is HOSTS else section for section in SECTIONS)
+"""The same for a simulated run, whose hosts know less congestion control."""
 _SOCKET_OPTIONS = {"--block-size", "--bytes", "--seconds", "--connections"}
 
 

@@ -35,10 +35,15 @@ class Named(Quantity):
 
     name = "NAME=VALUE"
 
-    def __init__(self, section: str, what: str, *, is_emptied: bool = False) -> None:
-        """``what`` the names are, for error messages; ``is_emptied``: ``NAME=`` is None."""
+    def __init__(
+        self, section: str, what: str, *, is_emptied: bool = False, limited: Mapping[str, Kind] | None = None
+    ) -> None:
+        """``what`` the names are, for error messages; ``is_emptied``: ``NAME=`` is None; ``limited``: kinds instead of
+        those of the table, by the settings' names without their section.
+        """
+        limited = limited or {}
         self._settings = {
-            spelling.removeprefix("--"): (name, setting.kind)
+            spelling.removeprefix("--"): (name, limited.get(name.rpartition(".")[2], setting.kind))
             for name, setting in of_section(section).items()
             for spelling in (*spellings_of(name), name.rpartition(".")[2])
         }
@@ -72,14 +77,17 @@ def spellings_of(name: str) -> tuple[str, ...]:
 
 
 def settings_section(
-    title: str, *parts: str | click.Option, own: Mapping[str, click.Option] | None = None
+    title: str,
+    *parts: str | click.Option,
+    own: Mapping[str, click.Option] | None = None,
+    limited: Mapping[str, Kind] | None = None,
 ) -> Section[Values]:
     """A section of options: of settings, of whole sections of settings, and others whose values are settings.
 
-    ``own`` are options instead of those of the table. The section takes the values of settings that were typed or have
-    a default; of several values for a setting the last counts.
+    ``own`` are options, and ``limited`` kinds of options, instead of those of the table. The section takes the values
+    of settings that were typed or have a default; of several values for a setting the last counts.
     """
-    own = own or {}
+    own, limited = own or {}, limited or {}
     options: list[click.Option] = []
     settings: dict[str, str] = {}
     for part in parts:
@@ -88,7 +96,7 @@ def settings_section(
                 if name in own:
                     options.append(own[name])
                     continue
-                made = list(_options(name))
+                made = list(_options(name, limited.get(name, SETTINGS[name].kind)))
                 options += made
                 settings |= {str(each.name): name for each in made}
         else:
@@ -112,7 +120,7 @@ def _value(name: str, typed: Any) -> Any:
     return list(typed) if SETTINGS[name].is_repeatable else typed
 
 
-def _options(name: str) -> Iterator[click.Option]:
+def _options(name: str, kind: Kind) -> Iterator[click.Option]:
     setting, key = SETTINGS[name], name.replace(".", "_").replace("-", "_")
     if setting.flags:
         for flag in setting.flags:
@@ -126,14 +134,14 @@ def _options(name: str) -> Iterator[click.Option]:
             )
     elif not setting.help:
         return
-    elif setting.kind is kinds.SWITCH:
+    elif kind is kinds.SWITCH:
         (spelling,) = spellings_of(name)
         yield option(f"{spelling}/--no-{spelling.removeprefix('--')}", key, default=None, help=setting.help)
     else:
         yield option(
             *spellings_of(name),
             key,
-            type=_type(kinds.TIME if setting.is_repeatable else setting.kind),
+            type=_type(kinds.TIME if setting.is_repeatable else kind),
             multiple=setting.is_repeatable,
             default=setting.default,
             show_default=setting.default is not None,

@@ -22,7 +22,7 @@ WORLD = settings_section("Simulated world", "initiator.host-delay", "target.host
 
 @click.command(
     cls=SectionedCommand,
-    sections=(*run_options.SECTIONS, WORLD),
+    sections=(*run_options.SIMULATED, WORLD),
     epilog="Example:  iscsitrace simulate read --one-way-delay 8ms --rate 320Mbit --block-size 128K --bytes 16M -o DIR",
 )
 @run_options.takes_run

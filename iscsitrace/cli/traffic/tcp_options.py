@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from iscsitrace.cli.read.sections import Section, option
-from iscsitrace.cli.traffic.setting_options import Named, settings_section
+from iscsitrace.cli.traffic.setting_options import Named, Values, settings_section
 from iscsitrace.cli.units import Size
-from iscsitrace.lab.settings.table import SETTINGS
+from iscsitrace.lab.settings.kinds import Kind, one_of
+from iscsitrace.lab.settings.table import SETTINGS, SIMULATED_CONTROLS
 
 
 def _sockets(
@@ -41,16 +42,23 @@ SOCKETS = Section(
     option("--nagle/--no-nagle", "is_nagle", default=None, help="Nagle's algorithm (off)."),
 )
 
-HOSTS = settings_section(
-    "TCP of both hosts",
-    "tcp",
-    *(
-        option(
-            f"--{host}-tcp",
-            type=Named(f"{host}.tcp", "a setting of TCP"),
-            multiple=True,
-            help=f"One of these for {of}.",
-        )
-        for host, of in (("initiator", "the initiator, like nagle=no"), ("target", "the targets, like mss=536"))
-    ),
-)
+
+def _hosts(controls: Kind) -> Section[Values]:
+    return settings_section(
+        "TCP of both hosts",
+        "tcp",
+        *(
+            option(
+                f"--{host}-tcp",
+                type=Named(f"{host}.tcp", "a setting of TCP", limited={"congestion-control": controls}),
+                multiple=True,
+                help=f"One of these for {of}.",
+            )
+            for host, of in (("initiator", "the initiator, like nagle=no"), ("target", "the targets, like mss=536"))
+        ),
+        limited={"tcp.congestion-control": controls},
+    )
+
+
+HOSTS = _hosts(SETTINGS["tcp.congestion-control"].kind)
+SIMULATED_HOSTS = _hosts(one_of(*SIMULATED_CONTROLS))

@@ -19,6 +19,8 @@ MODES = ("read", "write", "mixed")
 SOCKETS = ("socket-read", "socket-write")
 """Bulk transfers over plain TCP, without iSCSI: the most that the path can carry."""
 OPERATIONS = (*MODES, *SOCKETS)
+SIMULATED_CONTROLS = ("reno", "cubic")
+"""Congestion control that simulated hosts have."""
 TARGET_NAME = "iqn.2025-01.org.iscsitrace:memory"
 MOST_CONNECTIONS = 64
 
@@ -114,10 +116,10 @@ _BOTH_DIRECTIONS: Rows = {
 }
 _TCP: Rows = {
     "congestion-control": Setting(
-        one_of("reno", "cubic", "bbr"),
+        one_of(*SIMULATED_CONTROLS, "bbr"),
         Part.TCP,
         "congestion_control",
-        "Congestion control (cubic). Simulated hosts have no bbr; namespaces have it if this machine has.",
+        "Congestion control (cubic). Simulated hosts have no bbr; others have it if their kernel has.",
     ),
     "window": Setting(
         SIZE,

@@ -75,6 +75,7 @@ CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
         "send_buffer",
         "initiator_service",
         "ack_wait",
+        "outage",
         "unknown",
     ),
     "stream_cause": ("slow_start_exit", "timeout", "low_equilibrium", "window"),

@@ -134,11 +134,12 @@ def test_beyond_80_commands_each_row_is_the_slowest_of_its_neighbors() -> None:
 
 
 def test_what_is_unknown_of_a_command_has_no_length() -> None:
+    # a command that was cut off counts as a data command
     unnamed = commands([None])[0] | {"cycle": 1, "operation": None, "bytes": None, "command_first_ns": 2 * MS}
-    known = commands([3])[0] | {"operation": "inquiry"}
+    known = commands([3])[0]
     drawn = cycles.prepare(table("cycles", known, unnamed), CONNECTIONS, VIEW)
     assert (drawn.latencies_ns.tolist(), drawn.has_status.tolist()) == ([3 * MS, 0], [True, False])
-    assert (drawn.operations, drawn.sizes) == (("inquiry", "unknown"), (4096, None))
+    assert (drawn.operations, drawn.sizes) == (("read", "unknown"), (4096, None))
     # without data the whole latency is the request
     assert {name: lengths.tolist() for name, lengths in drawn.phases.items() if lengths.any()} == {
         "request": [3 * MS, 0]
@@ -150,10 +151,9 @@ def test_what_is_unknown_of_a_command_has_no_length() -> None:
 def test_data_commands_alone_have_rows_unless_there_are_none() -> None:
     operations = ["inquiry", "read", "inquiry", "test_unit_ready", "write", "read"]
     rows = [row | {"operation": word} for row, word in zip(commands([1] * 6), operations, strict=True)]
-    rows[5] |= {"bytes": 0}
     drawn = cycles.prepare(table("cycles", *rows), CONNECTIONS, VIEW)
-    assert (drawn.operations, drawn.cycle_count) == (("read", "write"), 2)
-    assert drawn.left_out == {"inquiry": 2, "test_unit_ready": 1, "read": 1}
+    assert (drawn.operations, drawn.cycle_count) == (("read", "write", "read"), 3)
+    assert drawn.left_out == {"inquiry": 2, "test_unit_ready": 1}
     drawn = cycles.prepare(table("cycles", rows[0], rows[2], rows[3]), CONNECTIONS, VIEW)
     assert (drawn.operations, drawn.left_out) == (("inquiry", "inquiry", "test_unit_ready"), {})
     # requested by number

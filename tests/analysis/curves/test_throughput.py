@@ -20,7 +20,7 @@ def segment(time_ns: int, length: int, **columns: Any) -> dict[str, Any]:
 
 
 def command(number: int, start_s: float, end_s: float | None, **columns: Any) -> dict[str, Any]:
-    row = {"cycle": number, "connection": 0, "command_first_ns": int(start_s * SECOND)}
+    row = {"cycle": number, "connection": 0, "operation": "inquiry", "command_first_ns": int(start_s * SECOND)}
     return row | {"status_ns": None if end_s is None else int(end_s * SECOND)} | columns
 
 

@@ -30,7 +30,8 @@ CONNECTIONS = table(
 
 
 def command(number: int, on: int, start: int, status: int | None, **columns: Any) -> dict[str, Any]:
-    return {"cycle": number, "connection": on, "command_first_ns": start, "status_ns": status} | columns
+    row = {"cycle": number, "connection": on, "command_first_ns": start, "status_ns": status}
+    return row | {"operation": "inquiry"} | columns
 
 
 CYCLES = table(
@@ -125,6 +126,11 @@ def test_a_connection_is_shown_while_it_reads_and_writes() -> None:
     assert of_data(*work, time_from_ns=0) == ((0, 100), (0, 0))
     assert of_data(*work, time_to_ns=50 * SECOND) == ((0, 50), (0, 0))
     assert of_data(*work, is_whole=True) == ((0, 100), (0, 0))
+    # commands that transfer nothing, or were cut off, add nothing to what moved
+    empty = [command(each, 0, each * SECOND, (each + 1) * SECOND, operation="write", bytes=0) for each in (40, 90)]
+    assert of_data(*empty) == ((0, 100), (0, 0))
+    cut = command(98, 0, 10 * SECOND, 11 * SECOND, operation=None)
+    assert of_data(cut, *work) == ((39.2, 60.8), (39.2, 39.2))
     # few bytes long before and long after
     few = [data_command(98, 10, size=512), data_command(99, 95, size=512)]
     assert of_data(*few, *work) == ((39.2, 60.8), (39.2, 39.2))

@@ -216,7 +216,7 @@ SAID: dict[str, tuple[set[str], set[str]]] = {
     "loss-1-percent": ({"loss"}, {"r2t_rounds", "digest_errors"}),
     "capture-drops": ({"capture_poor"}, {"loss", "r2t_rounds"}),
     "header-and-data-digests": (set(), {"digest_errors", "capture_poor", "loss"}),
-    "task-abort-storage-hang": ({"task_aborts", "slow_target"}, {"nop_timeout", "loss"}),
+    "task-abort-storage-hang": ({"task_aborts"}, {"nop_timeout", "loss", "slow_target"}),
     "two-connections-one-session": (set(), {"uneven_connections", "loss", "capture_poor"}),
 }
 

@@ -118,6 +118,7 @@ LIMITERS = [
     ),
     ("send_buffer", "send-buffer-limited", "waiting for room in the send buffer. The target was send-buffer-limited"),
     ("loss_recovery", "loss-limited", "recovery from packet loss. 0 losses"),
+    ("outage", "out of service", "outage: commands in flight, and nothing completes"),
 ]
 
 

@@ -14,6 +14,7 @@ from iscsitrace.analysis.fit.points import Fit, Point, Seen
 from iscsitrace.analysis.fit.regression import fit
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import Setting, Solicitation
+from iscsitrace.analysis.session.line import Line
 from iscsitrace.errors import InputInvalid
 from tests.support.tables_by_hand import MS
 
@@ -122,6 +123,37 @@ def test_of_bursts_at_unequal_rates_the_line_is_as_fast_as_the_fastest(slower_ms
         limited = fit([queued(4.0, bound), queued(4 * slower_ms, bound, transfer_ms=slower_ms)])
         assert limited.c_bytes_per_s
         assert limited.c_bytes_per_s.value == close(BLOCK / (1 + slower_ms) * 2e3)
+
+
+def lined(rate: float, low: float, high: float, **of_seen: Any) -> Seen:
+    line = Line(0, round(rate), round(low), round(high), None, 9, None)
+    return Seen("cycle", exact(2.0), exact(1.0 * MS), exact(1.0 * MS), 0.0, (), line=line, **of_seen)
+
+
+def test_the_rate_of_the_line_is_c_whatever_the_bursts_and_periods_show() -> None:
+    """64 KiB in 1 ms are 65.5 MB/s; the line carries 40 MB/s, and 64 KiB take 1.6384 ms of it."""
+    found = fit([point(seen=lined(40e6, 39e6, 42e6))])
+    assert found.c_bytes_per_s == Estimate(close(40e6), 39e6, 42e6, "line")
+    # 10 ms, less 2 delays of 4 ms and the line time
+    assert found.s_ns.value == close(10 * MS - 8 * MS - 1.6384 * MS)
+    assert not any(line.startswith(("C:", "s from B / C")) for line in found.undetermined)
+    # two lines, at 30 and 10 of 40 cycles: the mean of the times for a byte
+    two = fit([point(seen=lined(40e6, 39e6, 42e6)), point(seen=lined(50e6, 48e6, 51e6), cycle_count=30)])
+    assert two.c_bytes_per_s == Estimate(close(1e9 / (25 / 4 + 20 * 3 / 4)), 39e6, 51e6, "line")
+    # each point by its own
+    assert two.models_ns[0] - two.models_ns[1] == close(BLOCK * (25 - 20))
+    # I/O sizes at a third of the rate: the periods do not outvote the line
+    blocks = [replace(READ, block_bytes=size << 10) for size in (64, 128, 256)]
+    slow = [point(9 + each.block_bytes / 13e3, setting=each, seen=lined(40e6, 39e6, 42e6)) for each in blocks]
+    assert fit(slow).c_bytes_per_s == Estimate(close(40e6), 39e6, 42e6, "line")
+
+
+def test_a_part_of_a_shared_line_and_a_slow_receiver_have_the_rate_of_their_bursts() -> None:
+    shared = fit([point(seen=lined(40e6, 39e6, 42e6, is_line_shared=True))])
+    assert shared.c_bytes_per_s == exact(close(65_536_000), "packets")
+    assert sum("shares a line of 40.0 MB/s with other sessions" in line for line in shared.undetermined) == 1
+    slow = fit([point(seen=replace(lined(40e6, 39e6, 42e6), bound="receiver"))])
+    assert slow.c_bytes_per_s == exact(close(65_536_000), "packets")
 
 
 def test_the_service_time_of_a_queue_is_what_its_period_has_beyond_the_model() -> None:

@@ -56,6 +56,31 @@ def test_one_command_at_a_time_pays_the_delays_of_its_legs(file: Path) -> None:
 
 
 @needs_captures
+@pytest.mark.parametrize(
+    "file", [each for each in CAPTURES if each.name.startswith("19_rate-limited")], ids=lambda file: file.name
+)
+def test_c_is_the_estimated_rate_of_a_line_that_had_a_queue(file: Path) -> None:
+    """20 Mbit/s carry 1448 bytes of payload in each 1514 bytes of a frame."""
+    (row,) = (row for row in iscsitrace.read(file, tables=NEEDED).senders.rows() if row["line_bytes_per_s"])
+    found = fit(points_of(file)).c_bytes_per_s
+    assert found
+    assert (round(found.value), found.source) == (row["line_bytes_per_s"], "line")
+    assert (found.low, found.high) == (row["line_low_bytes_per_s"], row["line_high_bytes_per_s"])
+    assert found.value == pytest.approx(20e6 / 8 * 1448 / 1514, rel=0.01)
+
+
+@needs_captures
+@pytest.mark.parametrize(
+    "file", [each for each in CAPTURES if each.name.startswith("34_shared_line")], ids=lambda file: file.name
+)
+def test_each_session_of_a_shared_line_has_a_part_of_it(file: Path) -> None:
+    result = fit(points_of(file))
+    assert {point.seen.is_line_shared for point in result.points} == {True}
+    assert sum("shares a line of 3.6 MB/s with other sessions" in line for line in result.undetermined) == 2
+    assert all(abs(residual) < 0.1 for residual in result.residuals)
+
+
+@needs_captures
 def test_the_delays_of_the_series_are_found() -> None:
     assert {"00", "04", "08", "16"} <= set(SERIES)
 

@@ -92,6 +92,15 @@ def test_a_first_cycle_with_a_longer_wait_is_slow_start(first_ns: int, left_out:
     assert point.left_out.get("slow_start", 0) == left_out
 
 
+@pytest.mark.parametrize("part", ["receive_window", "congestion_window", "send_buffer"])
+def test_all_waits_for_windows_count_together(part: str) -> None:
+    """Windows grow: the first cycles wait for one of them, the later ones for a full send buffer."""
+    story = Story().tasks(3, *READ, (part, 10 * MS)).tasks(20, *READ, ("send_buffer", 10 * MS))
+    assert point_of(story).left_out == {"no_period": 1}
+    story = Story().tasks(3, *READ, (part, 11 * MS)).tasks(20, *READ, ("send_buffer", 10 * MS))
+    assert point_of(story).left_out == {"slow_start": 3, "no_period": 1}
+
+
 @pytest.mark.parametrize(("first_ns", "left_out"), [(7_900_000, 0), (8_100_000, 1)])
 def test_with_scattered_waits_three_median_deviations_are_allowed(first_ns: int, left_out: int) -> None:
     """Waits are 4 ms and 6 in turn: 5 in the middle, and 1 off."""

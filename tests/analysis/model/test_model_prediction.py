@@ -270,6 +270,17 @@ def test_one_command_gains_by_less_of_anything_and_its_parts_add_up(setting: Set
         assert predict(changed(setting, better)).throughput_bytes_per_s >= found.throughput_bytes_per_s * (1 - 1e-6)
 
 
+@pytest.mark.parametrize("delay_ns", [5e-324, 1e-300, 1e-30, 1e-9, 1e-5, 1.0, 1.0 * MS])
+@pytest.mark.parametrize("c_bytes_per_s", [14144957.24, 14144957.243970715])
+def test_a_delay_far_below_the_line_time_still_counts_at_most_its_rounds(delay_ns: float, c_bytes_per_s: float) -> None:
+    # 110918 bytes after the immediate 8192 are 7 bursts, two requested at once: 1 to 4 rounds
+    keys = Solicitation(max_burst_bytes=16_384, max_outstanding_r2t=2)
+    setting = Setting("write", 119_110, delay_ns, c_bytes_per_s, service_ns=1e-310, solicitation=keys)
+    found = predict(setting)
+    assert 2 + 2 * 1 <= found.k <= 2 + 2 * 4
+    assert found.period_ns == pytest.approx(119_110 / c_bytes_per_s * 1e9 + found.k * delay_ns)
+
+
 @settings(max_examples=60, deadline=None)
 @given(SETTINGS, st.integers(2, 6))
 def test_more_commands_are_never_slower_nor_faster_than_the_line(setting: Setting, depth: int) -> None:

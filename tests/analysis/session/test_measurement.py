@@ -84,7 +84,7 @@ def test_waits_for_a_known_receive_window_are_the_model_s() -> None:
         found = measured(story.add("senders", **SENDER | {"rwnd_min_bytes": smallest}))
         assert found
         stalls = {name: stall * found.bytes for name, stall in found.situation.stalls_ns_per_byte.items()}
-        assert stalls == {"loss": 0, "slow_start": 0, "receiver": stall_ms * MS, "unknown": 8 * MS}
+        assert stalls == {"loss": 0, "slow_start": 0, "receiver": stall_ms * MS, "outage": 0, "unknown": 8 * MS}
         assert found.situation.setting.window_bytes == (None if stall_ms else 65_536)
         assert ("window_bytes" in found.situation.open_names) == bool(stall_ms)
 

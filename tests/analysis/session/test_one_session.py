@@ -53,14 +53,18 @@ def test_fit_and_diagnosis_describe_each_session_alike(capture: Path) -> None:
             continue
         situation, taken = measured.situation, measured.situation.setting
         own = [point for point in points if point.setting.operation == taken.operation]
-        for setting in (point.setting for point in own):
+        for point in own:
+            setting, has_line = point.setting, point.seen.own_line is not None
+            if has_line:
+                assert setting.c_bytes_per_s == taken.c_bytes_per_s
             alike = replace(
                 taken.dealt(),
                 block_bytes=setting.block_bytes,
                 queue_depth=setting.queue_depth,
                 connections=setting.connections,
                 c_bytes_per_s=setting.c_bytes_per_s,
-                data_pdu_bytes=None,
+                # the rate of bursts counts bytes of I/Os
+                data_pdu_bytes=taken.data_pdu_bytes if has_line else None,
                 service_ns=setting.service_ns,
                 start_window_bytes=setting.start_window_bytes,
                 window_bytes=setting.window_bytes if "window_bytes" in situation.open_names else taken.window_bytes,

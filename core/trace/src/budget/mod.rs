@@ -6,43 +6,54 @@
 //! change   what an event changes
 //! waiting  the commands in flight: who must act, and since when
 //! sweep    events -> spans, one part each
+//! outage   times without progress, which are a part of their own
+//! takeover sessions that were lost and rebuilt
 //! ```
 //!
 //! Computed after the pass, when RTTs, line rates and the order in time are known. The rules are in docs/method.md,
 //! section 4.
 
 mod change;
+mod outage;
 mod scope;
 mod sweep;
+mod takeover;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
 use crate::dynamics::timeline::Timeline;
-use rustc_hash::FxHashMap;
+use rustc_hash::FxHashSet;
 
 use crate::tables::{Budget, Connections, NULL_U32, Tables};
 
 pub use scope::Between;
 use scope::{Ends, Scope};
+use takeover::Takeovers;
 
-/// Until when a command without a status is known to be in flight: to the last packet of its connection. None where packets
-/// of the target are missing from the capture, because its status may be among them.
-fn open_until(connections: &Connections) -> FxHashMap<u32, i64> {
+/// Connections of which no packet of the target is missing from the capture: a command without a status is then known to
+/// be in flight, else its status may be among them.
+fn whole_connections(connections: &Connections) -> FxHashSet<u32> {
     let rows = 0..connections.connection.len();
     let is_whole = |&row: &usize| {
         connections.gap_bytes_to_initiator[row] == 0 && connections.missing_pdu_count_to_initiator[row] == 0
     };
-    rows.filter(is_whole).map(|row| (connections.connection[row], connections.time_last_ns[row])).collect()
+    rows.filter(is_whole).map(|row| connections.connection[row]).collect()
 }
 
 /// Fills `budget`. `ends_ns` has the end of each cycle, with or without status.
 pub fn fill(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64]) {
-    fill_between(tables, timelines, ends_ns, None);
+    let takeovers = Takeovers::find(&tables.sessions, &tables.connections, &tables.cycles, ends_ns);
+    fill_scopes(tables, timelines, &takeovers, None);
 }
 
 /// The same for a part of the time. The tables must have the commands in flight within it and shortly before.
-pub fn fill_between(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64], between: Option<&Between<'_>>) {
+pub fn fill_between(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64], between: &Between<'_>) {
+    let takeovers = Takeovers { ends_ns: ends_ns.to_vec(), ..Takeovers::default() };
+    fill_scopes(tables, timelines, &takeovers, Some(between));
+}
+
+fn fill_scopes(tables: &mut Tables, timelines: &[Timeline], takeovers: &Takeovers, between: Option<&Between<'_>>) {
     let mut by_connection: Vec<(u32, usize)> =
         timelines.iter().enumerate().map(|(place, timeline)| (timeline.connection, place)).collect();
     by_connection.sort_unstable();
@@ -79,9 +90,12 @@ pub fn fill_between(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64]
         }
     }
     let rounds = scope::rounds_by_cycle(&tables.rounds);
-    let ends = Ends { cycles_ns: ends_ns, open_until: open_until(&tables.connections) };
+    let ends = Ends { cycles_ns: &takeovers.ends_ns, whole: whole_connections(&tables.connections) };
     let mut budget = Budget::default();
-    for scope in &connections {
+    for scope in &mut connections {
+        if sessions.get(scope.session as usize).is_some_and(|members| members.len() == 1) {
+            scope.lost_ns = takeovers.idle.get(&scope.session).copied();
+        }
         scope.budget(cycles, &tables.rounds, &rounds, &ends, between, |row| {
             budget.push(row);
         });
@@ -93,6 +107,7 @@ pub fn fill_between(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64]
             whole.session = scope.session;
         }
         whole.cycles.sort_unstable();
+        whole.lost_ns = takeovers.idle.get(&whole.session).copied();
         whole.budget(cycles, &tables.rounds, &rounds, &ends, between, |mut row| {
             row.connection = NULL_U32;
             budget.push(row);

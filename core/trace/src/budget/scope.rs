@@ -1,13 +1,14 @@
 //! What a breakdown covers: one connection, or all connections of a session; its events in time order.
 
 use iscsitrace_wire::cdb::{Operation, Purpose};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::change::{Change, Event};
+use super::outage::Outages;
 use super::sweep::Sweep;
 use super::waiting::Allowance;
 use crate::dynamics::timeline::Timeline;
-use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds, in_flight};
+use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds, budget_part, in_flight};
 
 /// A part of the time, instead of the whole from first command to last status.
 #[derive(Debug)]
@@ -25,8 +26,8 @@ pub struct Between<'a> {
 pub(super) struct Ends<'a> {
     /// The end of each cycle, with or without status.
     pub(super) cycles_ns: &'a [i64],
-    /// Until when a command without a status is known to be in flight, by connection.
-    pub(super) open_until: FxHashMap<u32, i64>,
+    /// Connections on which a command without a status is known to be in flight until then.
+    pub(super) whole: FxHashSet<u32>,
 }
 
 /// One connection, or several as one.
@@ -35,6 +36,8 @@ pub(super) struct Scope<'a> {
     pub(super) session: u32,
     /// Rows of `cycles`, sorted.
     pub(super) cycles: Vec<u32>,
+    /// From when until when there was no session, if it was lost while it was idle.
+    pub(super) lost_ns: Option<(i64, i64)>,
     timelines: Vec<&'a Timeline>,
 }
 
@@ -47,7 +50,7 @@ pub(super) fn rounds_by_cycle(rounds: &Rounds) -> Vec<u32> {
 
 /// What a command in flight counts as: one that was cut off before its operation is taken for a read or write, and so is
 /// an unknown operation that transfers data.
-fn kind(cycles: &Cycles, row: usize) -> u8 {
+pub(super) fn kind(cycles: &Cycles, row: usize) -> u8 {
     let operation = Operation::ALL.get(usize::from(cycles.operation[row]));
     let has_data = (cycles.is_read[row] || cycles.is_write[row]) && cycles.bytes[row] != 0;
     match operation.map_or(Purpose::Data, |operation| operation.purpose()) {
@@ -58,12 +61,21 @@ fn kind(cycles: &Cycles, row: usize) -> u8 {
     }
 }
 
+/// When a command ends, at the latest at `end_ns` if it has no status.
+fn ended_ns(cycles: &Cycles, ends_ns: &[i64], row: usize, end_ns: i64) -> i64 {
+    match cycles.status_ns[row] {
+        NULL_NS => ends_ns.get(row).copied().filter(|&ended_ns| ended_ns != NULL_NS).unwrap_or(end_ns).min(end_ns),
+        status_ns => status_ns,
+    }
+}
+
 impl<'a> Scope<'a> {
     pub(super) fn new(timelines: Vec<&'a Timeline>) -> Self {
-        Self { session: NULL_U32, cycles: Vec::new(), timelines }
+        Self { session: NULL_U32, cycles: Vec::new(), lost_ns: None, timelines }
     }
 
-    /// The spans in order, from the first command to the last status.
+    /// The spans in order, from the first command to the last status; to the next session's first command, if it was lost
+    /// while it was idle.
     pub(super) fn budget(
         &self,
         cycles: &Cycles,
@@ -100,13 +112,40 @@ impl<'a> Scope<'a> {
             found.map_or(Allowance::default(), |&(_, allowance)| allowance)
         };
         let row = BudgetRow { session: self.session, connection: self.number(), ..BudgetRow::default() };
-        let mut sweep = Sweep::new(start_ns, row, &self.cycles);
+        let mut sweep = Sweep::new(start_ns, row.clone(), &self.cycles);
+        let mut outages = self.outages(cycles, rounds, rounds_by_cycle, ends.cycles_ns, end_ns);
+        let mut attribute = |row| outages.attribute(row, &mut emit);
         for event in events {
-            sweep.advance(event.time_ns.clamp(start_ns, end_ns), event.frame, &mut emit);
+            sweep.advance(event.time_ns.clamp(start_ns, end_ns), event.frame, &mut attribute);
             sweep.change(event.change, |place| kind(cycles, self.cycles[place as usize] as usize), allowance);
         }
-        sweep.advance(end_ns, NULL_U64, &mut emit);
-        sweep.finish(&mut emit);
+        sweep.advance(end_ns, NULL_U64, &mut attribute);
+        sweep.finish(&mut attribute);
+        outages.finish(&mut emit);
+        if let Some((lost_ns, until_ns)) = self.lost_ns {
+            let lost_ns = lost_ns.max(end_ns);
+            let (think, outage) = (budget_part::INITIATOR_THINK, budget_part::OUTAGE);
+            emit(BudgetRow { time_first_ns: end_ns, time_last_ns: lost_ns, part: think, ..row.clone() });
+            let (time_first_ns, time_last_ns, in_flight) = (lost_ns, until_ns, in_flight::DATA);
+            emit(BudgetRow { time_first_ns, time_last_ns, part: outage, in_flight, ..row });
+        }
+    }
+
+    /// The times in which nothing progresses.
+    fn outages(
+        &self,
+        cycles: &Cycles,
+        rounds: &Rounds,
+        rounds_by_cycle: &[u32],
+        ends_ns: &[i64],
+        end_ns: i64,
+    ) -> Outages {
+        let requests = self.cycles.iter().flat_map(|&cycle| {
+            let from = rounds_by_cycle.partition_point(|&round| rounds.cycle[round as usize] < cycle);
+            let own = rounds_by_cycle[from..].iter().map(|&round| round as usize);
+            own.take_while(move |&round| rounds.cycle[round] == cycle).map(|round| rounds.r2t_ns[round])
+        });
+        Outages::find(cycles, &self.cycles, requests, &self.timelines, |row| ended_ns(cycles, ends_ns, row, end_ns))
     }
 
     /// From the first command to the last status, or to the end of a read or write that never got one.
@@ -118,8 +157,8 @@ impl<'a> Scope<'a> {
             if status_ns != NULL_NS || cycles.has_capture_gap[row] || kind(cycles, row) != in_flight::DATA {
                 return status_ns;
             }
-            let ended_ns = ends.cycles_ns.get(row).copied().filter(|&ended_ns| ended_ns != NULL_NS).unwrap_or(i64::MAX);
-            ends.open_until.get(&cycles.connection[row]).map_or(NULL_NS, |&last_ns| ended_ns.min(last_ns))
+            let is_known = ends.whole.contains(&cycles.connection[row]);
+            ends.cycles_ns.get(row).copied().filter(|_| is_known).unwrap_or(NULL_NS)
         };
         // a null is the smallest instant of all
         let end_ns = self.cycles.iter().map(|&cycle| ended_ns(cycle as usize)).max()?;
@@ -145,10 +184,7 @@ impl<'a> Scope<'a> {
     }
 
     fn commands(&self, cycles: &Cycles, ends_ns: &[i64], end_ns: i64, events: &mut Vec<Event>) {
-        let ended_ns = |cycle: usize| match cycles.status_ns[cycle] {
-            NULL_NS => ends_ns.get(cycle).copied().filter(|&ended_ns| ended_ns != NULL_NS).unwrap_or(end_ns),
-            status_ns => status_ns,
-        };
+        let ended_ns = |cycle: usize| ended_ns(cycles, ends_ns, cycle, end_ns);
         let start_ns = |cycle: usize| cycles.command_first_ns[cycle];
         let numbered = (0..).zip(self.cycles.iter().map(|&cycle| cycle as usize));
         let known = numbered.filter(|&(_, cycle)| start_ns(cycle) != NULL_NS && ended_ns(cycle) >= start_ns(cycle));

@@ -23,6 +23,7 @@ fn timeline(connection: u32) -> Timeline {
         rtt_to_initiator_ns: Some(RTT_TO_INITIATOR_NS),
         line_busy: [Vec::new(), Vec::new()],
         limited: Vec::new(),
+        progress: Default::default(),
     }
 }
 
@@ -342,7 +343,7 @@ proptest! {
             let (from_ns, to_ns) = (pair[0], pair[1]);
             let begun: FxHashMap<u32, u32> = (from_ns >= start_ns).then_some((0, 0)).into_iter().collect();
             let mut part = tables(&cycles);
-            fill_between(&mut part, &timelines, &[], Some(&Between { from_ns, to_ns, begun: &begun }));
+            fill_between(&mut part, &timelines, &[], &Between { from_ns, to_ns, begun: &begun });
             for row in 0..part.budget.part.len() {
                 prop_assert!(part.budget.time_first_ns[row] >= from_ns && part.budget.time_last_ns[row] <= to_ns);
             }
@@ -359,7 +360,7 @@ fn a_used_connection_is_idle_without_a_command() {
     let mut tables = tables(&[]);
     tables.sessions.push(Session::default());
     let begun = FxHashMap::from_iter([(0, 0)]);
-    fill_between(&mut tables, &[timeline(0)], &[], Some(&Between { from_ns: 100, to_ns: 300, begun: &begun }));
+    fill_between(&mut tables, &[timeline(0)], &[], &Between { from_ns: 100, to_ns: 300, begun: &begun });
     expect(&tables, &[(part::INITIATOR_THINK, 200)]);
     assert_eq!(tables.budget.session, [0]);
 }
@@ -481,23 +482,23 @@ fn a_read_that_hangs_at_the_end_lasts_as_long_as_its_connection() {
     };
     let whole = || Connection { connection: 0, ..Connection::default() };
     let open = read(300, NULL_NS);
-    assert_eq!(hung(open.clone(), whole(), &[200, i64::MAX]), Some(9_000));
+    assert_eq!(hung(open.clone(), whole(), &[200, 9_000]), Some(9_000));
     // aborted, or its tag was used again
     assert_eq!(hung(open.clone(), whole(), &[200, 5_000]), Some(5_000));
     // its status may be missing from the capture
-    assert_eq!(hung(open.clone(), Connection { gap_bytes_to_initiator: 1, ..whole() }, &[200, i64::MAX]), Some(200));
+    assert_eq!(hung(open.clone(), Connection { gap_bytes_to_initiator: 1, ..whole() }, &[200, 9_000]), Some(200));
     assert_eq!(
-        hung(open.clone(), Connection { missing_pdu_count_to_initiator: 1, ..whole() }, &[200, i64::MAX]),
+        hung(open.clone(), Connection { missing_pdu_count_to_initiator: 1, ..whole() }, &[200, 9_000]),
         Some(200)
     );
     let lost = CycleRow { has_capture_gap: true, ..open.clone() };
     assert_eq!(hung(lost, whole(), &[200, 5_000]), Some(200));
     // a scan that hangs has nothing to do with reads and writes
     let inquiry = CycleRow { operation: Operation::Inquiry as u8, ..open.clone() };
-    assert_eq!(hung(inquiry, whole(), &[200, i64::MAX]), Some(200));
+    assert_eq!(hung(inquiry, whole(), &[200, 9_000]), Some(200));
     let mut alone = tables(&[open]);
     alone.connections.push(Connection { time_last_ns: 9_000, ..whole() });
-    fill(&mut alone, &[timeline(0)], &[i64::MAX]);
+    fill(&mut alone, &[timeline(0)], &[9_000]);
     expect(&alone, &[(part::PROPAGATION, 160), (part::TARGET_SERVICE, 8_540)]);
 }
 
@@ -533,7 +534,7 @@ fn a_part_of_the_time_has_what_lies_within_it() {
     let between = |from_ns, to_ns, begun: &[(u32, u32)]| {
         let mut tables = tables(&[read(100, 500)]);
         let begun = begun.iter().copied().collect();
-        fill_between(&mut tables, &[timeline(0)], &[], Some(&Between { from_ns, to_ns, begun: &begun }));
+        fill_between(&mut tables, &[timeline(0)], &[], &Between { from_ns, to_ns, begun: &begun });
         rows(&tables).iter().map(|row| (row.0, row.1, row.2)).collect::<Vec<_>>()
     };
     let (propagation, service, think) = (part::PROPAGATION, part::TARGET_SERVICE, part::INITIATOR_THINK);
@@ -553,7 +554,7 @@ fn idle_connections_of_a_session_have_its_time_too() {
     }
     let begun = FxHashMap::from_iter([(0, 1), (1, 1)]);
     let between = Between { from_ns: 100, to_ns: 300, begun: &begun };
-    fill_between(&mut tables, &[timeline(0), timeline(1), timeline(2)], &[], Some(&between));
+    fill_between(&mut tables, &[timeline(0), timeline(1), timeline(2)], &[], &between);
     let budget = &tables.budget;
     assert_eq!((&budget.connection[..], &budget.session[..]), (&[0, 1, NULL_U32][..], &[1, 1, 1][..]));
     assert_eq!(budget.part, [part::INITIATOR_THINK; 3]);

@@ -10,6 +10,7 @@
 //! deliveries   the bytes of a direction as they came out of the line, and how long they were in a queue
 //! timeline     input of the time breakdown
 //! waits        what senders waited for, by what is known at the end
+//! progress     when new data passed, which an outage interrupts
 //! line         the rate of the line that connections share
 //! snapshot     state for a live view, and what is dropped to bound memory use
 //! ```
@@ -29,6 +30,7 @@ pub mod line;
 pub mod observation;
 pub mod originals;
 mod pace;
+pub mod progress;
 pub mod recovery;
 mod reductions;
 pub mod retransmission;
@@ -55,6 +57,7 @@ use crate::tables::{SenderRow, Tables, Wanted};
 use deliveries::Deliveries;
 use flights::Flights;
 use observation::Observation;
+use progress::Progress;
 pub use rows::Rows;
 use rtt::RttSamples;
 use sender::Sender;
@@ -76,6 +79,7 @@ pub struct Dynamics {
     senders: [Sender; 2],
     flights: [Flights; 2],
     deliveries: [Deliveries; 2],
+    progress: Progress,
 }
 
 impl Dynamics {
@@ -97,7 +101,14 @@ impl Dynamics {
             senders: [0, 1].map(|direction| Sender::new(connection, direction == 0)),
             flights: [0, 1].map(|direction| Flights::new(connection, direction == 0)),
             deliveries: Default::default(),
+            progress: Progress::default(),
         }
+    }
+
+    /// Notes that new data of a command passed.
+    #[inline]
+    pub fn note_progress(&mut self, time_ns: i64) {
+        self.progress.note(time_ns);
     }
 
     /// Processes a packet. Captured copies and packets of other streams are not passed in.
@@ -213,6 +224,7 @@ impl Dynamics {
                 self.flights[direction].busy_intervals(there_ns, back_ns)
             }),
             limited,
+            progress: self.progress.clone(),
         }
     }
 }

@@ -60,6 +60,7 @@ impl Dynamics {
         }
         self.flights.iter_mut().for_each(|flights| flights.forget(before_ns));
         self.deliveries.iter_mut().for_each(|deliveries| deliveries.forget(before_ns));
+        self.progress.forget(before_ns);
     }
 
     /// Number of rows held, for tests of their removal.

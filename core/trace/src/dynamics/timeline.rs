@@ -1,6 +1,7 @@
 //! Input of the time breakdown from one connection's TCP.
 
 use super::deliveries::Deliveries;
+use super::progress::Progress;
 use iscsitrace_wire::frame::Address;
 
 /// A span in which a sender was limited, or whose cause is unknown.
@@ -42,6 +43,8 @@ pub struct Timeline {
     pub deliveries: [Deliveries; 2],
     /// When the senders of both directions were limited.
     pub limited: Vec<Limited>,
+    /// When new data of commands passed.
+    pub progress: Progress,
 }
 
 /// Orders spans, and joins those that overlap or touch.

@@ -140,6 +140,7 @@ impl Exchanges {
         table.response_ns[row] = pdu.completion().time_ns;
         table.response_frame[row] = pdu.completion().frame;
         table.response[row] = bhs.response().unwrap_or(NULL_U8);
+        table.response_text[row] = bhs.response().map_or("", response_text).to_owned();
         (bhs.response() == Some(0)).then(|| AbortedTasks {
             function: table.function[row],
             referenced_task_tag: table.referenced_task_tag[row],
@@ -341,6 +342,22 @@ fn function_text(function: u8) -> &'static str {
         10 => "QUERY TASK SET",
         11 => "I_T NEXUS RESET",
         12 => "QUERY ASYNCHRONOUS EVENT",
+        _ => "unknown",
+    }
+}
+
+/// RFC 7143 section 11.6.1, RFC 7144 section 6.4.
+fn response_text(response: u8) -> &'static str {
+    match response {
+        0 => "function complete",
+        1 => "task does not exist",
+        2 => "LUN does not exist",
+        3 => "task still allegiant",
+        4 => "task allegiance reassignment not supported",
+        5 => "task management function not supported",
+        6 => "function authorization failed",
+        7 => "function succeeded",
+        255 => "function rejected",
         _ => "unknown",
     }
 }

@@ -7,9 +7,10 @@ use crate::content::Content;
 use crate::dynamics::line;
 use crate::dynamics::snapshot::SenderSnapshot;
 use crate::dynamics::timeline::Timeline;
+use crate::iscsi::session::succession;
 use crate::pass::Outcome;
 use crate::pipeline::{counter_rows, turn};
-use crate::tables::{Columns, Connections, NULL_U32, Tables};
+use crate::tables::{Columns, Connections, NULL_U32, Tables, session_type};
 use crate::tcp::connection::TcpConnection;
 
 /// Maximum rows of connections whose SYN has no answer.
@@ -119,9 +120,9 @@ impl Live {
         for connection in self.pipeline.connections() {
             let Content::Iscsi(iscsi) = &connection.content else { continue };
             let Some(session) = iscsi.connection.session else { continue };
-            let session_type = self.pipeline.context.sessions.rows.session_type.get(session as usize);
-            let login = &iscsi.connection.login;
-            login.parameters(connection.number, session, session_type == Some(&1), &mut tables.parameters);
+            let kind = self.pipeline.context.sessions.rows.session_type.get(session as usize);
+            let is_discovery = kind == Some(&session_type::DISCOVERY);
+            iscsi.connection.login.parameters(connection.number, session, is_discovery, &mut tables.parameters);
         }
         let to_ns = self.interval.map_or(0, |(from_ns, _)| from_ns);
         if kept.wanted.budget {
@@ -184,6 +185,7 @@ impl Live {
         for connection in pipeline.connections().filter(|each| each.has_icmp_errors && each.is_flipped()) {
             turn(&mut tables.icmp_errors, connection.number);
         }
+        succession::fill(&mut tables.sessions, &tables.connections);
         tables.counters = counter_rows(&pipeline.context.counters);
         tables
     }
@@ -219,7 +221,7 @@ impl Live {
         part.sessions = context.sessions.rows.clone();
         let ends_ns: Vec<i64> = rows.iter().map(|&row| context.cycle_ends_ns[row]).collect();
         let between = Between { from_ns, to_ns, begun: &self.ledger.begun };
-        budget::fill_between(&mut part, &timelines, &ends_ns, Some(&between));
+        budget::fill_between(&mut part, &timelines, &ends_ns, &between);
         for cycle in part.budget.cycle.iter_mut().filter(|cycle| **cycle != NULL_U32) {
             *cycle = rows.get(*cycle as usize).map_or(NULL_U32, |&row| row as u32);
         }

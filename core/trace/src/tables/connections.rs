@@ -185,6 +185,9 @@ table! {
         auth_method: String = null, "RFC 7143 section 12.1";
         /// connections of the session in the capture
         connection_count: u32;
+        /// the session that it took the place of: same initiator, target and ISID, ended without a logout; where that
+        /// one's login was not captured, same addresses
+        replaces: u32 = null, "RFC 7143 section 6.3.5";
         /// whether the leading login is in the capture
         is_login_captured: bool;
         /// status class and detail of the last login response (0 = success)
@@ -250,4 +253,12 @@ table! {
         /// IP address of the router or host that reports the error
         reporter_address: String;
     }
+}
+
+/// Codes of `sessions.session_type`.
+pub mod session_type {
+    /// SCSI commands.
+    pub const NORMAL: u8 = 0;
+    /// SendTargets alone.
+    pub const DISCOVERY: u8 = 1;
 }

@@ -55,8 +55,10 @@ table! {
         referenced_cycle: u32 = null;
         /// logical unit
         lun: u64 = null;
-        /// response
+        /// response (255, function rejected, also stands for null)
         response: u8 = null, "RFC 7143 section 11.6.1";
+        /// meaning of the response
+        response_text: String = null;
     }
 }
 

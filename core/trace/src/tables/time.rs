@@ -79,6 +79,8 @@ pub mod budget_part {
     pub const SEND_BUFFER: u8 = 8;
     /// Recovery from a loss.
     pub const LOSS_RECOVERY: u8 = 9;
+    /// Nothing progresses for a second or more.
+    pub const OUTAGE: u8 = 10;
     /// The capture does not show the cause.
-    pub const UNKNOWN: u8 = 10;
+    pub const UNKNOWN: u8 = 11;
 }

@@ -173,7 +173,7 @@ class Evidence:
 
         At a tap beside the receiver a retransmission looks the same whatever its cause.
         """
-        _, stretches = self._waited("loss_recovery")
+        _, stretches = self._waited("loss_recovery", "outage")
         again = self._again
         least_ns = TIMEOUT_NS + (self.run.path_ns or 0)
         for row in stretches.rows(("time_first_ns", "time_last_ns", "frame")):
@@ -213,7 +213,7 @@ class Evidence:
     def cause(self, fastest: Run) -> Cause | None:
         """Why it is slower than the fastest stream; None where the packets do not show it."""
         window_ns, stretches = self._waited("receive_window")
-        congestion_ns, _ = self._waited("congestion_window", "loss_recovery")
+        congestion_ns, _ = self._waited("congestion_window", "loss_recovery", "outage")
         least_ns = WORTH * self.run.length_ns
         if window_ns >= max(least_ns, congestion_ns, 1):
             row = stretches.row(int((stretches.raw("time_last_ns") - stretches.raw("time_first_ns")).argmax()))

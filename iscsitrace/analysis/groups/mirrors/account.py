@@ -32,6 +32,7 @@ WORDS: Final = {
     "receive_window": "it is receive-window-limited",
     "initiator_service": "the initiator answers its R2Ts late",
     "ack_wait": "it waits for ACKs",
+    "outage": "it had an outage",
     "unknown": "the capture does not show the cause",
 }
 """Why a side is the slower one, to follow ``because``."""

@@ -34,6 +34,7 @@ _CAUSE_OF_PART: Final = {
     "congestion_window": "congestion_window",
     "send_buffer": "send_buffer",
     "loss_recovery": "loss",
+    "outage": "outage",
     "unknown": "unknown",
 }
 _BEHIND_A_LINE: Final = ("target_service", "initiator_service", "congestion_window", "ack_wait", "unknown")

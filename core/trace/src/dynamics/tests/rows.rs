@@ -296,6 +296,7 @@ fn timeline(is_client_initiator: bool) -> Timeline {
             Limited { from_ns: 100 * MS, to_ns: 144 * MS, part, frame: 20 },
             Limited { from_ns: 121 * MS, to_ns: 143 * MS, part, frame: 15 },
         ],
+        progress: Default::default(),
     }
 }
 

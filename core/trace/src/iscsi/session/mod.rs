@@ -5,6 +5,7 @@
 pub mod command_numbers;
 pub mod logical_units;
 pub mod missing_commands;
+pub mod succession;
 
 use rustc_hash::FxHashMap;
 

@@ -90,6 +90,7 @@ fn abort_task_aborts_the_referenced_command_alone() {
                 referenced_cycle: 1,
                 lun: 3,
                 response: 0,
+                response_text: "function complete".into(),
             },
             TaskManagement {
                 connection: CONNECTION,
@@ -105,6 +106,7 @@ fn abort_task_aborts_the_referenced_command_alone() {
                 // a target reset addresses no logical unit
                 lun: u64::MAX,
                 response: 5,
+                response_text: "task management function not supported".into(),
             },
         ])
     );
@@ -324,4 +326,33 @@ fn every_function_has_its_name() {
         talk.send(true, task_management(function, 0x40 + u32::from(function), RESERVED_TAG), &[]);
     });
     assert_eq!(talk.finish().task_management.function_text, names);
+}
+
+#[test]
+fn each_response_of_a_task_management_function_has_its_meaning() {
+    let mut talk = Talk::login();
+    // RFC 7143 section 11.6.1, RFC 7144 section 6.4; the last request has no response
+    let responses = [0, 1, 2, 3, 4, 5, 6, 7, 255];
+    for (number, response) in (0..).zip(responses) {
+        talk.send(true, task_management(1, 0x40 + number, 0x31), &[]);
+        talk.send(false, task_management_response(0x40 + number, 501 + number, response), &[]);
+    }
+    talk.send(true, task_management(1, 0x60, 0x31), &[]);
+    let table = talk.finish().task_management;
+    assert_eq!(table.response, [0, 1, 2, 3, 4, 5, 6, 7, 255, NULL_U8]);
+    assert_eq!(
+        table.response_text,
+        [
+            "function complete",
+            "task does not exist",
+            "LUN does not exist",
+            "task still allegiant",
+            "task allegiance reassignment not supported",
+            "task management function not supported",
+            "function authorization failed",
+            "function succeeded",
+            "function rejected",
+            "",
+        ]
+    );
 }

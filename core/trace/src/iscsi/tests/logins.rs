@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::tables::{
-    Connection, Connections, Login, Logins, NULL_NS, NULL_U8, NULL_U16, Parameter, Parameters, Session, Sessions,
+    Connection, Connections, Login, Logins, NULL_NS, NULL_U8, NULL_U16, NULL_U32, Parameter, Parameters, Session,
+    Sessions,
 };
 
 /// Both stages: security (0), then operational negotiation (1), then the full feature phase (3). Frames 4 to 11.
@@ -63,6 +64,7 @@ fn a_session_has_the_names_of_its_login() {
         target_portal_group_tag: 4,
         auth_method: "None".into(),
         connection_count: 1,
+        replaces: NULL_U32,
         is_login_captured: true,
         login_status: 0,
         end: 5,

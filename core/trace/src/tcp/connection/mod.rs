@@ -12,6 +12,7 @@ use crate::content::{Content, ContentSink};
 use crate::counters::Counter;
 use crate::dynamics::Dynamics;
 use crate::dynamics::observation::Observation;
+use crate::dynamics::progress::Progress;
 use crate::iscsi::context::Context;
 use crate::iscsi::pdu::Stamp;
 use crate::reader::Packet;
@@ -414,12 +415,26 @@ impl TcpConnection {
             _ if offset == next => half.sample(end, time_ns),
             _ => {}
         }
+        if placement.new_bytes > 0 {
+            self.note_progress(direction, end, segment.payload_length, time_ns);
+        }
         if is_again && let Some(iscsi) = self.content.iscsi() {
             let direction = iscsi.direction(direction);
             iscsi.framers[direction].mark_retransmitted(offset, end);
             iscsi.connection.spans[direction].mark_retransmitted(offset, end, &mut context.tables.cycles);
         }
         class
+    }
+
+    /// Notes new payload that ends at `end`, if it has data of a command: a login's is none.
+    #[inline]
+    fn note_progress(&mut self, direction: usize, end: i64, length: u32, time_ns: i64) {
+        let (Some(dynamics), Content::Iscsi(iscsi)) = (&mut self.dynamics, &self.content) else { return };
+        let login = &iscsi.connection.login;
+        let is_within_pdu = iscsi.framers[iscsi.direction(direction)].left_of_pdu(end).is_some();
+        if (login.is_complete || !login.is_captured) && Progress::is_data(length, is_within_pdu) {
+            dynamics.note_progress(time_ns);
+        }
     }
 
     /// Restarts the stream elsewhere, after many packets there.

@@ -9,7 +9,7 @@ use crate::iscsi::context::Context;
 use crate::iscsi::digest_use::DigestUse;
 use crate::iscsi::framer::Framer;
 use crate::iscsi::session::SessionEnd;
-use crate::tables::{Connection, NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64};
+use crate::tables::{Connection, NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64, session_type};
 use crate::tcp::half::Half;
 use crate::tcp::reassembly::HoldBudget;
 
@@ -47,7 +47,7 @@ impl TcpConnection {
             context.counters.add_many(Counter::UnexplainedBytes, Some(self.number), 0, unexplained);
             if let Some(session) = iscsi.connection.session {
                 context.sessions.note_time(session, self.time_first_ns, self.time_last_ns);
-                let is_discovery = context.sessions.rows.session_type[session as usize] == 1;
+                let is_discovery = context.sessions.rows.session_type[session as usize] == session_type::DISCOVERY;
                 let login = std::mem::take(&mut iscsi.connection.login);
                 login.parameters(self.number, session, is_discovery, &mut context.tables.parameters);
                 if self.has_rst() || self.has_fin() {

@@ -1,0 +1,362 @@
+//! Outages: times of a second or more in which commands are in flight and nothing progresses.
+//!
+//! Progress is a byte of new data, an R2T, or the status of a read, a write or a flush. Whatever else such a time would
+//! count as is the reaction to the outage, or its repetition: retransmissions, a window that no ACK opens.
+
+use std::mem;
+
+use super::scope::kind;
+use crate::dynamics::progress::{OUTAGE_MIN_NS, Progress};
+use crate::dynamics::timeline::{Timeline, join};
+use crate::tables::{BudgetRow, Cycles, NULL_NS, budget_part, in_flight};
+use iscsitrace_wire::cdb::Operation;
+
+/// A target that works takes no longer than this multiple of the time in which it completes a quarter of its commands.
+/// One that takes seconds for most of them is slow, and not out.
+const USUAL_TIMES: i64 = 4;
+
+/// SCSI status GOOD.
+const GOOD: u8 = 0;
+
+/// The outages of one scope, in order.
+#[derive(Debug, Default)]
+pub(super) struct Outages {
+    spans: Vec<(i64, i64)>,
+    /// The current row: rows within one outage become one.
+    row: Option<BudgetRow>,
+}
+
+impl Outages {
+    /// The outages among these commands (rows of `cycles`), each in flight from its start to `end_ns` of it. `requests_ns`
+    /// are the instants of their R2Ts.
+    pub(super) fn find(
+        cycles: &Cycles,
+        rows: &[u32],
+        requests_ns: impl Iterator<Item = i64>,
+        timelines: &[&Timeline],
+        end_ns: impl Fn(usize) -> i64,
+    ) -> Self {
+        let work = || rows.iter().map(|&row| row as usize).filter(|&row| kind(cycles, row) >= in_flight::FLUSH);
+        let mut waits: Vec<(i64, i64)> =
+            work().map(|row| (cycles.command_first_ns[row], end_ns(row))).filter(|(from, to)| from < to).collect();
+        join(&mut waits);
+        if waits.iter().all(|(from_ns, to_ns)| to_ns.saturating_sub(*from_ns) < OUTAGE_MIN_NS) {
+            return Self::default();
+        }
+        let statuses =
+            work().flat_map(|row| [cycles.status_ns[row], cycles.data_first_ns[row], cycles.data_last_ns[row]]);
+        let mut instants: Vec<i64> = statuses.chain(requests_ns).collect();
+        instants.retain(|&instant| instant != NULL_NS);
+        instants.sort_unstable();
+        let mut progress = Progress::default();
+        instants.into_iter().for_each(|instant| progress.note(instant));
+        let mut spans = progress.spans().to_vec();
+        spans.extend(timelines.iter().flat_map(|timeline| timeline.progress.spans()));
+        join(&mut spans);
+        let least_ns = OUTAGE_MIN_NS.max(USUAL_TIMES.saturating_mul(usual_ns(cycles, work())));
+        // a slow UNMAP or flush that succeeds is slow, and not out
+        let mut slow_ends: Vec<i64> =
+            work().filter(|&row| is_slow_kind(cycles, row)).map(|row| cycles.status_ns[row]).collect();
+        slow_ends.sort_unstable();
+        let mut found = without(&waits, &spans);
+        found.retain(|&(from_ns, to_ns)| {
+            to_ns.saturating_sub(from_ns) >= least_ns && slow_ends.binary_search(&to_ns).is_err()
+        });
+        Self { spans: found, row: None }
+    }
+
+    /// Adds a row of the breakdown: the next in order of time. Its time within an outage is that outage's.
+    pub(super) fn attribute(&mut self, row: BudgetRow, emit: &mut impl FnMut(BudgetRow)) {
+        let mut rest = row;
+        let from = self.spans.partition_point(|&(_, to_ns)| to_ns <= rest.time_first_ns);
+        let spans = mem::take(&mut self.spans);
+        for &(from_ns, to_ns) in spans.iter().skip(from).take_while(|(from_ns, _)| *from_ns < rest.time_last_ns) {
+            if rest.time_first_ns < from_ns {
+                self.push(BudgetRow { time_last_ns: from_ns, ..rest.clone() }, emit);
+                rest.time_first_ns = from_ns;
+            }
+            let until_ns = to_ns.min(rest.time_last_ns);
+            self.push(BudgetRow { time_last_ns: until_ns, part: budget_part::OUTAGE, ..rest.clone() }, emit);
+            rest.time_first_ns = until_ns;
+        }
+        self.spans = spans;
+        if rest.time_first_ns < rest.time_last_ns {
+            self.push(rest, emit);
+        }
+    }
+
+    fn push(&mut self, row: BudgetRow, emit: &mut impl FnMut(BudgetRow)) {
+        match &mut self.row {
+            Some(last)
+                if [last.part, row.part] == [budget_part::OUTAGE; 2] && last.time_last_ns == row.time_first_ns =>
+            {
+                last.time_last_ns = row.time_last_ns;
+                last.frame = row.frame;
+                last.in_flight = last.in_flight.max(row.in_flight);
+            }
+            last => {
+                if let Some(ended) = last.replace(row) {
+                    emit(ended);
+                }
+            }
+        }
+    }
+
+    /// Emits the last row.
+    pub(super) fn finish(self, emit: &mut impl FnMut(BudgetRow)) {
+        if let Some(row) = self.row {
+            emit(row);
+        }
+    }
+}
+
+/// The time in which a quarter of these commands complete; 0 if none does.
+fn usual_ns(cycles: &Cycles, rows: impl Iterator<Item = usize>) -> i64 {
+    let mut took_ns: Vec<i64> = rows
+        .filter(|&row| cycles.status_ns[row] != NULL_NS)
+        .map(|row| cycles.status_ns[row].saturating_sub(cycles.command_first_ns[row]))
+        .collect();
+    let quarter = took_ns.len().saturating_sub(1) / 4;
+    if took_ns.is_empty() { 0 } else { *took_ns.select_nth_unstable(quarter).1 }
+}
+
+/// Whether it succeeded, and is no read or write: UNMAP, WRITE SAME, SYNCHRONIZE CACHE.
+fn is_slow_kind(cycles: &Cycles, row: usize) -> bool {
+    let operation = Operation::ALL.get(usize::from(cycles.operation[row]));
+    cycles.status[row] == GOOD && operation.is_some_and(|operation| !operation.moves_blocks())
+}
+
+/// What these spans have outside those; both ordered and disjoint.
+fn without(spans: &[(i64, i64)], others: &[(i64, i64)]) -> Vec<(i64, i64)> {
+    let mut left = Vec::new();
+    for &(mut from_ns, to_ns) in spans {
+        let first = others.partition_point(|&(_, end_ns)| end_ns < from_ns);
+        for &(start_ns, end_ns) in others.iter().skip(first).take_while(|(start_ns, _)| *start_ns < to_ns) {
+            if from_ns < start_ns {
+                left.push((from_ns, start_ns));
+            }
+            from_ns = from_ns.max(end_ns);
+        }
+        if from_ns < to_ns {
+            left.push((from_ns, to_ns));
+        }
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::budget::fill;
+    use crate::tables::{Connection, CycleRow, NULL_U32, Session, Tables, budget_part as part};
+
+    const SECOND: i64 = 1_000_000_000;
+    const MS: i64 = 1_000_000;
+
+    fn read(start_ns: i64, status_ns: i64) -> CycleRow {
+        CycleRow {
+            session: 0,
+            is_read: true,
+            bytes: 512,
+            command_first_ns: start_ns,
+            command_last_ns: start_ns,
+            status_ns,
+            status: GOOD,
+            ..CycleRow::default()
+        }
+    }
+
+    fn timeline(connection: u32) -> Timeline {
+        Timeline {
+            connection,
+            hosts: None,
+            deliveries: Default::default(),
+            rtt_to_target_ns: Some(2 * MS),
+            rtt_to_initiator_ns: Some(0),
+            line_busy: [Vec::new(), Vec::new()],
+            limited: Vec::new(),
+            progress: Progress::default(),
+        }
+    }
+
+    /// One session on each connection; each replaces the one before it.
+    fn sessions(cycles: &[CycleRow], ends_ns: &[i64], last_ns: &[i64]) -> Tables {
+        let mut tables = Tables::default();
+        for (number, &time_last_ns) in (0..).zip(last_ns) {
+            let replaces = if number == 0 { NULL_U32 } else { number - 1 };
+            tables.sessions.push(Session { session: number, replaces, time_last_ns, ..Session::default() });
+            let row = Connection { connection: number, session: number, time_last_ns, ..Connection::default() };
+            tables.connections.push(row);
+        }
+        for (number, cycle) in (0..).zip(cycles) {
+            tables.cycles.push(CycleRow { cycle: number, connection: cycle.session, ..cycle.clone() });
+        }
+        let timelines: Vec<Timeline> = (0..last_ns.len() as u32).map(timeline).collect();
+        fill(&mut tables, &timelines, ends_ns);
+        tables
+    }
+
+    /// The outages of a session: start and end in ms, and what was in flight.
+    fn outages(tables: &Tables, session: u32) -> Vec<(i64, i64, u8)> {
+        let budget = &tables.budget;
+        (0..budget.part.len())
+            .filter(|&row| budget.session[row] == session && budget.part[row] == part::OUTAGE)
+            .map(|row| (budget.time_first_ns[row] / MS, budget.time_last_ns[row] / MS, budget.in_flight[row]))
+            .collect()
+    }
+
+    fn alone(cycles: &[CycleRow]) -> Vec<(i64, i64, u8)> {
+        let ends_ns: Vec<i64> = cycles.iter().map(|cycle| cycle.status_ns).collect();
+        let last_ns = ends_ns.iter().copied().max().unwrap_or(0);
+        outages(&sessions(cycles, &ends_ns, &[last_ns]), 0)
+    }
+
+    /// Reads of 5 ms, one after another from `from_ns` on.
+    fn healthy(from_ns: i64, count: i64) -> Vec<CycleRow> {
+        (0..count)
+            .map(|read_number| read(from_ns + read_number * 5 * MS, from_ns + (read_number + 1) * 5 * MS))
+            .collect()
+    }
+
+    #[test]
+    fn a_second_without_progress_is_an_outage_and_less_is_none() {
+        for (took_ns, expected) in [(SECOND, vec![(20, 1020, in_flight::DATA)]), (SECOND - 1, vec![])] {
+            let mut cycles = healthy(0, 4);
+            cycles.push(read(20 * MS, 20 * MS + took_ns));
+            cycles.extend(healthy(20 * MS + took_ns, 4));
+            assert_eq!(alone(&cycles), expected);
+        }
+    }
+
+    #[test]
+    fn it_begins_with_the_last_progress_or_with_the_first_command() {
+        // the second command is in flight when the first completes
+        let cycles = [read(0, 10 * MS), read(5 * MS, 3 * SECOND), read(0, 6 * MS), read(0, 7 * MS)];
+        assert_eq!(alone(&cycles), [(10, 3000, in_flight::DATA)]);
+        // the program was idle before
+        let mut cycles = healthy(0, 4);
+        cycles.push(read(2 * SECOND, 4 * SECOND));
+        assert_eq!(alone(&cycles), [(2000, 4000, in_flight::DATA)]);
+    }
+
+    #[test]
+    fn a_target_that_always_takes_seconds_is_slow_and_not_out() {
+        let slow = |count: i64, took_ns: i64| -> Vec<CycleRow> {
+            (0..count).map(|number| read(number * took_ns, (number + 1) * took_ns)).collect()
+        };
+        assert_eq!(alone(&slow(8, 2 * SECOND)), []);
+        // four times as long as usual
+        let mut cycles = slow(8, 2 * SECOND);
+        cycles.push(read(16 * SECOND, 24 * SECOND));
+        assert_eq!(alone(&cycles), [(16_000, 24_000, in_flight::DATA)]);
+        *cycles.last_mut().unwrap() = read(16 * SECOND, 24 * SECOND - 1);
+        assert_eq!(alone(&cycles), []);
+    }
+
+    #[test]
+    fn a_slow_unmap_or_flush_that_succeeds_is_no_outage() {
+        for operation in [Operation::Unmap, Operation::SynchronizeCache] {
+            let mut cycles = healthy(0, 4);
+            cycles.push(CycleRow { operation: operation as u8, ..read(20 * MS, 3 * SECOND) });
+            cycles.push(read(20 * MS, 3 * SECOND));
+            assert_eq!(alone(&cycles), []);
+            cycles[4].status = 2;
+            assert_eq!(alone(&cycles), [(20, 3000, in_flight::DATA)]);
+        }
+    }
+
+    #[test]
+    fn new_data_is_progress_and_a_retransmission_is_none() {
+        let mut cycles = healthy(0, 4);
+        cycles.push(read(20 * MS, 5 * SECOND));
+        let mut tables = Tables::default();
+        tables.sessions.push(Session { session: 0, ..Session::default() });
+        (0..).zip(&cycles).for_each(|(number, cycle)| {
+            tables.cycles.push(CycleRow { cycle: number, ..cycle.clone() });
+        });
+        let mut timeline = timeline(0);
+        // the line is busy with something at 1 s, and with new data at 3 s
+        timeline.line_busy[1] = vec![(SECOND, SECOND + MS), (3 * SECOND, 3 * SECOND + MS)];
+        [3 * SECOND, 3 * SECOND + MS].into_iter().for_each(|time_ns| timeline.progress.note(time_ns));
+        fill(&mut tables, &[timeline], &[]);
+        assert_eq!(outages(&tables, 0), [(20, 3000, in_flight::DATA), (3001, 5000, in_flight::DATA)]);
+    }
+
+    #[test]
+    fn a_read_that_a_loss_cuts_off_waits_for_the_first_read_of_the_next_session() {
+        let mut cycles = healthy(0, 4);
+        cycles.push(read(20 * MS, NULL_NS));
+        // scan at 9 s, first read at 10 s; the first connection ends at 5 s
+        let second = |row: CycleRow| CycleRow { session: 1, ..row };
+        cycles.push(second(CycleRow { operation: Operation::Inquiry as u8, ..read(9 * SECOND, 9 * SECOND + MS) }));
+        cycles.push(second(read(10 * SECOND, 10 * SECOND + 5 * MS)));
+        let ends_ns = [5, 10, 15, 20, 5000, 9001, 10_005].map(|ms| ms * MS);
+        let tables = sessions(&cycles, &ends_ns, &[5 * SECOND, 11 * SECOND]);
+        assert_eq!(outages(&tables, 0), [(20, 10_000, in_flight::DATA)]);
+        assert_eq!(outages(&tables, 1), []);
+    }
+
+    #[test]
+    fn a_session_that_was_idle_when_it_was_lost_is_out_until_the_next_one_is_in_use() {
+        let mut cycles = healthy(0, 4);
+        cycles.push(CycleRow { session: 2, ..read(9 * SECOND, 9 * SECOND + 5 * MS) });
+        let ends_ns = [5, 10, 15, 20, 9005].map(|ms| ms * MS);
+        // lost at 5 s; the login at 6 s was refused
+        let tables = sessions(&cycles, &ends_ns, &[5 * SECOND, 6 * SECOND, 11 * SECOND]);
+        let session = &tables.sessions.time_first_ns;
+        assert_eq!(session.len(), 3);
+        assert_eq!(outages(&tables, 0), [(20, 9000, in_flight::DATA)]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_time_within_outages_is_theirs_and_all_other_time_stays(
+            lengths in prop::collection::vec((1..50_i64, 0..4_u8), 1..40),
+            cuts in prop::collection::btree_set(0..1000_i64, 0..12),
+        ) {
+            let cuts: Vec<i64> = cuts.into_iter().collect();
+            let spans: Vec<(i64, i64)> = cuts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+            let mut outages = Outages { spans: spans.clone(), row: None };
+            let (mut given, mut got) = (Vec::new(), Vec::new());
+            let mut now_ns = 0;
+            for (length, part) in lengths {
+                let row = BudgetRow { time_first_ns: now_ns, time_last_ns: now_ns + length, part, ..BudgetRow::default() };
+                now_ns += length;
+                given.push(row.clone());
+                outages.attribute(row, &mut |row| got.push(row));
+            }
+            outages.finish(&mut |row| got.push(row));
+            let part_at = |rows: &[BudgetRow], instant: i64| {
+                let row = rows.iter().find(|row| row.time_first_ns <= instant && instant < row.time_last_ns);
+                row.map(|row| row.part)
+            };
+            for instant in 0..now_ns {
+                let is_out = spans.iter().any(|&(from_ns, to_ns)| from_ns <= instant && instant < to_ns);
+                let expected = if is_out { Some(part::OUTAGE) } else { part_at(&given, instant) };
+                prop_assert_eq!(part_at(&got, instant), expected);
+            }
+            prop_assert!(got.windows(2).all(|pair| pair[0].time_last_ns == pair[1].time_first_ns));
+        }
+
+        #[test]
+        fn what_is_left_of_spans_is_what_no_other_covers(
+            ours in prop::collection::btree_set(0..60_i64, 0..10),
+            others in prop::collection::btree_set(0..60_i64, 0..10),
+        ) {
+            let pairs = |cuts: std::collections::BTreeSet<i64>| -> Vec<(i64, i64)> {
+                let cuts: Vec<i64> = cuts.into_iter().collect();
+                cuts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect()
+            };
+            let (ours, others) = (pairs(ours), pairs(others));
+            let covers = |spans: &[(i64, i64)], instant: i64| {
+                spans.iter().any(|&(from_ns, to_ns)| from_ns <= instant && instant < to_ns)
+            };
+            let left = without(&ours, &others);
+            for instant in 0..60 {
+                prop_assert_eq!(covers(&left, instant), covers(&ours, instant) && !covers(&others, instant));
+            }
+        }
+    }
+}
