@@ -29,6 +29,8 @@ def as_dict(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
     return document | {
         "mirrors": [account.as_dict(number) for number, account in enumerate(diagnosis.mirrors)],
         "jobs": [job.as_dict(number) for number, job in enumerate(diagnosis.jobs)],
+        "stories": [each.as_dict() for each in diagnosis.stories],
+        "headline": diagnosis.headline and diagnosis.headline.as_dict(),
         "budget": diagnosis.budget,
         "counters": capture_health.by_name(trace.counters),
     }

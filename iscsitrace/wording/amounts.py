@@ -34,6 +34,11 @@ def time(amount_ns: float) -> str:
     return f"{amount_ns:.0f} ns"
 
 
+def seconds(amount_ns: float) -> str:
+    """``4.80 s``: an instant on the clock of a capture."""
+    return f"{amount_ns / 1e9:.2f} s"
+
+
 def percentage(share: float) -> str:
     """A share from 0 to 1 in per cent, without the sign: ``78``, ``0.43``, ``99.97``. The one rule for all of them.
 

@@ -70,6 +70,7 @@ CAPTURE_POOR: Final = Problem(
     evidence="The first frames after what is missing, where known. The share is the time not attributed.",
     explains=Explains("unknown"),
     severity="data_loss",
+    rank="note",
     advice=(
         Advice("Run `iscsitrace check`: it shows what is missing and why."),
         Advice(

@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
+import numpy as np
+
+from iscsitrace.analysis.findings.finding import Span
 from iscsitrace.analysis.findings.thresholds import WORTH_A_CHANGE
 from iscsitrace.analysis.groups.jobs.streams import Job
 from iscsitrace.analysis.groups.mirrors.account import Account
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import system_calls
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.system_calls import SystemCall
@@ -37,6 +41,32 @@ class Case:
         self.groups = groups
         self._facts: dict[Callable[[Session], Any], Any] = {}
 
+    @property
+    def is_session(self) -> bool:
+        """Whether it is a session: else one of its connections."""
+        return self.subject.is_session
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """The time of its I/O: from the start of the busy time to its end."""
+        busy = self.subject.busy
+        return ((int(busy.raw("time_first_ns")[0]), int(busy.raw("time_last_ns")[-1])),) if len(busy) else ()
+
+    @property
+    def sessions(self) -> tuple[int, ...]:
+        """Its session."""
+        numbers = (self.subject.number,) if self.is_session else (self.subject.connections[0]["session"],)
+        return tuple(number for number in numbers if number is not None)
+
+    @cached_property
+    def luns(self) -> tuple[int, ...]:
+        """The logical units that it reads or writes."""
+        return luns_of(self.subject.cycles.select(self.subject.is_data))
+
+    def share(self, amount_ns: float) -> float:
+        """Share of the busy time."""
+        return self.subject.share(amount_ns)
+
     def once(self, compute: Callable[[Session], _Fact]) -> _Fact:
         """Call a function on the subject, once; later calls return the same result."""
         if compute not in self._facts:
@@ -48,6 +78,11 @@ class Case:
     def system_call(self) -> SystemCall | None:
         """The inferred system call behind the reads and writes; None where nothing shows one."""
         return system_calls.infer(self.subject.transfers)
+
+
+def luns_of(cycles: Table) -> tuple[int, ...]:
+    """The logical units of these commands, ascending."""
+    return tuple(np.unique(cycles.raw("lun")[known(cycles, "lun")]).tolist())
 
 
 def is_worth(subject: Session, amount_ns: float, least: float = WORTH_A_CHANGE) -> bool:

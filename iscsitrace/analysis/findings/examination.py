@@ -1,10 +1,12 @@
-"""The diagnosis of a trace: the time breakdown, headline and findings of every session and connection.
+"""The diagnosis of a trace: the time breakdown, headline and findings of every session and connection, and the headline
+of all.
 
 Pure functions of tables. Each family declares its problems.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,15 +14,19 @@ from iscsitrace.analysis.findings import gains, headline, registry
 from iscsitrace.analysis.findings.case import Case, Groups
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.headline import Headline
+from iscsitrace.analysis.findings.history import History
+from iscsitrace.analysis.groups import stories
 from iscsitrace.analysis.groups.jobs import streams
 from iscsitrace.analysis.groups.jobs.streams import Job
 from iscsitrace.analysis.groups.mirrors import account
 from iscsitrace.analysis.groups.mirrors.account import Account
+from iscsitrace.analysis.groups.stories import Story
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.analysis.session.grouping import Source, sessions_and_connections_of
 from iscsitrace.analysis.session.line import sessions_by_line
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.system_calls import SystemCall
+from iscsitrace.wording.sentences import capital
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,26 @@ class Opinion:
             "excluded_ns": self.time.uses_ns if self.time else None,
             "system_call": call
             and {"bytes": call.bytes, "pieces": list(call.pieces), "count": call.count, "is_at_once": call.is_at_once},
+            "headline": self.headline.as_dict(),
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
+
+
+@dataclass(frozen=True)
+class StoryOpinion:
+    """What is read first of sessions that took each other's place."""
+
+    story: Story
+    headline: Headline
+    findings: list[Finding]
+    """Those of the story itself."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "sessions": list(self.story.numbers),
+            "connections": [row["connection"] for row in self.story.connections],
+            "headline": self.headline.as_dict(),
             "findings": [finding.as_dict() for finding in self.findings],
         }
 
@@ -90,6 +116,16 @@ class Diagnosis:
     """Mirrored sessions."""
     jobs: tuple[Job, ...] = ()
     """Connections that run one job in parallel."""
+    stories: tuple[StoryOpinion, ...] = ()
+    """Sessions that took each other's place, and connections without a session."""
+
+    @property
+    def headline(self) -> Headline | None:
+        """What is read first of the whole capture; None where there is no iSCSI in it."""
+        busy = {number: float(opinion.jobs_ns) for number, opinion in self.sessions.items()}
+        return headline.foremost(
+            [(each.headline, sum(busy.get(number, 0.0) for number in each.story.numbers)) for each in self.stories]
+        )
 
     @property
     def budget(self) -> dict[str, int]:
@@ -100,8 +136,9 @@ class Diagnosis:
     @property
     def found(self) -> set[str]:
         """The names of all findings."""
-        opinions = (*self.sessions.values(), *self.connections.values())
-        return {finding.name for opinion in opinions for finding in opinion.findings}
+        subjects = [each.findings for each in (*self.sessions.values(), *self.connections.values())]
+        stories = [each.findings for each in self.stories]
+        return {finding.name for findings in (*subjects, *stories) for finding in findings}
 
 
 def examine(source: Source, *, has_mirrors: bool = True) -> Diagnosis:
@@ -115,9 +152,27 @@ def examine(source: Source, *, has_mirrors: bool = True) -> Diagnosis:
     found = streams.find(source, [each.mirror for each in accounts])
     jobs = tuple(job for job in found if has_mirrors or job.is_certain)
     groups = Groups(accounts, jobs, source("cycles"), sessions_by_line(source))
-    opinions = {number: _opinion(subject, groups) for number, subject in sessions.items()}
+    histories = [History(story, sessions, source) for story in stories.find(source)]
+    of_story = [registry.findings_of_story(history) for history in histories]
+    shared = {number: found for history, found in zip(histories, of_story, strict=True) for number in history.sessions}
+    opinions = {number: _opinion(subject, groups, shared.get(number, ())) for number, subject in sessions.items()}
     own = {number: _of_connection(subject, sessions, opinions, groups) for number, subject in connections.items()}
-    return Diagnosis(opinions, own, accounts, jobs)
+    told = tuple(_of_story(*each, opinions) for each in zip(histories, of_story, strict=True))
+    return Diagnosis(opinions, own, accounts, jobs, told)
+
+
+def _of_story(history: History, found: list[Finding], opinions: dict[int, Opinion]) -> StoryOpinion:
+    """The headline of a story: of what broke, else of its session with the longest busy time."""
+    members = [opinions[number] for number in history.sessions if number in opinions]
+    ordered = registry.ordered(found)
+    lead = next((finding for finding in ordered if finding.problem.rank == "failure" and finding.leads), None)
+    if lead:
+        return StoryOpinion(history.story, headline.of_finding(lead), ordered)
+    busy = headline.foremost([(each.headline, float(each.jobs_ns)) for each in members])
+    if busy is None:
+        note = next(iter(ordered), None)
+        busy = headline.of_finding(note) if note else Headline(f"{capital(history.label)} carried no iSCSI commands.")
+    return StoryOpinion(history.story, busy, ordered)
 
 
 def _of_connection(
@@ -127,16 +182,25 @@ def _of_connection(
     session = subject.connections[0]["session"]
     if session not in sessions or len(sessions[session].connections) > 1:
         return _opinion(subject, groups)
-    own = [finding for finding in opinions[session].findings if not finding.problem.is_session_only]
+    own = [
+        finding
+        for finding in opinions[session].findings
+        if not finding.problem.is_session_only and finding.name in registry.OF_SESSIONS
+    ]
     number = subject.connections[0]["connection"]
     # reuse what the session's subject has computed
     subject = sessions[session].as_connection(number)
     return replace(
-        opinions[session], number=number, headline=headline.of(subject, own), findings=own, is_separate=False
+        opinions[session],
+        number=number,
+        headline=headline.of(Case(subject, groups), own),
+        findings=own,
+        is_separate=False,
     )
 
 
-def _opinion(subject: Session, groups: Groups) -> Opinion:
+def _opinion(subject: Session, groups: Groups, shared: Sequence[Finding] = ()) -> Opinion:
+    """``shared`` are the findings of its story."""
     case = Case(subject, groups)
-    found = gains.with_gains(case, registry.findings_of(case))
-    return Opinion(subject.number, headline.of(subject, found), subject.budget, case.system_call, found)
+    found = registry.ordered([*shared, *gains.with_gains(case, registry.findings_of(case))])
+    return Opinion(subject.number, headline.of(case, found), subject.budget, case.system_call, found)

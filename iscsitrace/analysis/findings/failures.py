@@ -36,6 +36,7 @@ DIGEST_ERRORS: Final = Problem(
     condition="At least one PDU with a digest error.",
     evidence="The first such PDU of each connection. No share.",
     severity="error",
+    rank="failure",
     advice=(
         Advice(
             "Find what changes bytes: NIC offloads (ethtool -K ... tx off rx off tso off, one after another), memory, "
@@ -86,6 +87,7 @@ NOP_TIMEOUT: Final = Problem(
     "until the connection's last packet.",
     evidence="The NOPs and their late answers. No share.",
     severity="error",
+    rank="failure",
     advice=(
         Advice("Find what stalled at that time: `iscsitrace cycles --slower 1s`, the logs of network and target."),
         Advice(
@@ -123,6 +125,7 @@ TASK_ABORTS: Final = Problem(
     condition="At least one such task management request.",
     evidence="The request, its response, and the referenced command. No share.",
     severity="error",
+    rank="failure",
     advice=(
         Advice("Find out why the target did not answer: check its log and backing device at that time."),
         Advice(

@@ -1,4 +1,4 @@
-"""Problems and findings: a problem is declared once, a finding is one problem of one session or connection.
+"""Problems and findings: a problem is declared once, a finding is one problem of one session, connection or story.
 
 A problem is one object: meaning, condition, evidence, the part of the time that it explains, scope, advice with its
 what-ifs, and the function that observes it. Settings are spelled as their programs spell them: open-iscsi's ``node.``,
@@ -7,9 +7,9 @@ LIO's through ``targetcli``, sysctl's ``net.``, those of a Linux block device ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from iscsitrace.analysis.findings.thresholds import SHOWN_FRAMES, WARNING
 from iscsitrace.analysis.measures.selection import frames_filter
@@ -19,10 +19,43 @@ from iscsitrace.wording.sentences import sentence
 if TYPE_CHECKING:
     from iscsitrace.analysis.findings.case import Case
     from iscsitrace.analysis.session.measurement import Measured
-from iscsitrace.analysis.session.situation import Situation
+    from iscsitrace.analysis.session.situation import Situation
 
 SEVERITIES: Final = ("info", "warning", "data_loss", "error")
 """As for counters: a note; costs much time; missing from the capture; a failure."""
+
+
+LEAST_COST_NS: Final = 1_000_000_000
+"""Cost from which on a failure is what a person reads first: a second is what a user notices."""
+
+LEAST_SHARE: Final = 0.05
+"""The same as a share of the busy time."""
+
+Span = tuple[int, int]
+"""From when until when, in nanoseconds since 1970."""
+
+
+class Examined(Protocol):
+    """What a problem is looked for in: a session or connection (``Case``), or a story (``History``)."""
+
+    @property
+    def is_session(self) -> bool:
+        """Whether it is a whole session, or more."""
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The time of its I/O."""
+
+    @property
+    def sessions(self) -> tuple[int, ...]:
+        """The numbers of its sessions."""
+
+    @property
+    def luns(self) -> tuple[int, ...]:
+        """The logical units that it reads or writes."""
+
+    def share(self, amount_ns: float) -> float:
+        """Share of the busy time."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +99,7 @@ class Explains:
 
 @dataclass(frozen=True)
 class Observation:
-    """A problem as observed in one session or connection."""
+    """A problem as observed in one session, connection or story."""
 
     text: str
     """The facts with their numbers, as a sentence without its first capital and full stop."""
@@ -80,6 +113,16 @@ class Observation:
     """Instead of the problem's severity."""
     cause: str | None = None
     """The sentence for the headline, where it is not the text."""
+    spans: tuple[Span, ...] = ()
+    """When; the time of the I/O, where nothing is given."""
+    sessions: tuple[int, ...] = ()
+    """The sessions that have it; all that were looked at, where nothing is given."""
+    luns: tuple[int, ...] = ()
+    """The logical units that have it; all that were read or written, where nothing is given."""
+    is_final: bool = False
+    """Whether it ended in an I/O error or a refused login, so that it matters whatever it cost."""
+    advice: tuple[Advice, ...] | None = None
+    """Instead of the problem's advice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +136,10 @@ class Problem:
     evidence: str
     """Which frames the finding shows, and what its share means."""
     advice: tuple[Advice, ...]
-    observe: Callable[[Case], Observation | None]
+    observe: Callable[[Any], Observation | None]
+    """Called with a ``Case``, or a ``History`` if it is of a story."""
+    rank: Literal["failure", "slowness", "note"] = "slowness"
+    """What broke comes before what is slow; notes never lead."""
     explains: Explains | None = None
     """None where it explains no part."""
     severity: str | None = None
@@ -103,19 +149,30 @@ class Problem:
     accounts_for: tuple[Problem, ...] = ()
     """Problems that are consequences of this one: not reported where this one has at least half of their share."""
 
-    def find(self, case: Case) -> Finding | None:
-        """The finding, or None where the session or connection does not have the problem."""
-        if self.is_session_only and not case.subject.is_session:
+    def find(self, case: Examined) -> Finding | None:
+        """The finding, or None where the session, connection or story does not have the problem."""
+        if self.is_session_only and not case.is_session:
             return None
         seen = self.observe(case)
         if seen is None:
             return None
         share = seen.share
         if seen.cost_ns is not None:
-            share = case.subject.share(seen.cost_ns)
-        severity = seen.severity or self.severity or ("warning" if (share or 0) >= WARNING else "info")
-        cause = seen.cause or sentence(seen.text)
-        return Finding(self, severity, share, seen.text, shown(seen.frames), seen.cost_ns, cause)
+            share = case.share(seen.cost_ns)
+        return Finding(
+            self,
+            seen.severity or self.severity or ("warning" if (share or 0) >= WARNING else "info"),
+            share,
+            seen.text,
+            shown(seen.frames),
+            seen.cost_ns,
+            seen.cause or sentence(seen.text),
+            spans=seen.spans or case.spans,
+            sessions=seen.sessions or case.sessions,
+            luns=seen.luns or case.luns,
+            is_final=seen.is_final,
+            own_advice=seen.advice,
+        )
 
 
 GAIN_MAX: Final = 20.0
@@ -143,7 +200,7 @@ class Gain:
 
 @dataclass(frozen=True)
 class Finding:
-    """One problem of one session or connection."""
+    """One problem of one session, connection or story."""
 
     problem: Problem
     severity: str
@@ -159,6 +216,14 @@ class Finding:
     """The sentence for the headline."""
     gains: tuple[Gain, ...] = ()
     """Gains of the advice; empty where the model predicts none."""
+    spans: tuple[Span, ...] = ()
+    """When, in order."""
+    sessions: tuple[int, ...] = ()
+    luns: tuple[int, ...] = ()
+    is_final: bool = False
+    """Whether it ended in an I/O error or a refused login."""
+    own_advice: tuple[Advice, ...] | None = None
+    """Instead of the problem's advice."""
 
     @property
     def name(self) -> str:
@@ -166,17 +231,35 @@ class Finding:
         return self.problem.name
 
     @property
+    def steps(self) -> tuple[Advice, ...]:
+        """The advice, the first step first."""
+        return self.problem.advice if self.own_advice is None else self.own_advice
+
+    @property
     def advice(self) -> tuple[str, ...]:
-        """The texts of the advice, the first step first."""
-        return tuple(advice.text for advice in self.problem.advice)
+        """The texts of the advice."""
+        return tuple(advice.text for advice in self.steps)
+
+    @property
+    def leads(self) -> bool:
+        """Whether a person has to read it first: a failure that cost a second or a twentieth of the busy time, or that
+        ended in an I/O error or a refused login; or slowness that users notice.
+        """
+        if self.problem.rank == "failure":
+            return self.is_final or (self.cost_ns or 0) >= LEAST_COST_NS or (self.share or 0.0) >= LEAST_SHARE
+        return self.problem.rank == "slowness" and self.severity != "info"
 
     def gains_by_advice(self) -> list[tuple[Advice, list[Gain]]]:
         """Each advice with its gains."""
-        return [(advice, [gain for gain in self.gains if gain.advice is advice]) for advice in self.problem.advice]
+        return [(advice, [gain for gain in self.gains if gain.advice is advice]) for advice in self.steps]
 
     def is_explained_by(self, other: Finding) -> bool:
         """Whether it is mostly a consequence of the other."""
-        return self.problem in other.problem.accounts_for and (other.share or 0.0) >= MOST * (self.share or 0.0)
+        if self.problem not in other.problem.accounts_for:
+            return False
+        if self.cost_ns is not None and other.cost_ns is not None:
+            return other.cost_ns >= MOST * self.cost_ns
+        return (other.share or 0.0) >= MOST * (self.share or 0.0)
 
     @property
     def display_filter(self) -> str | None:
@@ -192,7 +275,7 @@ class Finding:
                 "low": min(gain.low, GAIN_MAX),
                 "high": min(gain.high, GAIN_MAX),
                 "is_more": gain.is_more,
-                "advice": self.problem.advice.index(gain.advice),
+                "advice": self.steps.index(gain.advice),
             }
             for gain in self.gains
         ]
@@ -200,6 +283,10 @@ class Finding:
             "name": self.name,
             "severity": self.severity,
             "share": self.share,
+            "cost_ns": None if self.cost_ns is None else round(self.cost_ns),
+            "spans": [list(span) for span in self.spans],
+            "sessions": list(self.sessions),
+            "luns": list(self.luns),
             "text": self.text,
             "frames": list(self.frames),
             "display_filter": self.display_filter,
@@ -215,6 +302,16 @@ def shown(frames: Iterable[int | None]) -> tuple[int, ...]:
     return tuple(sorted(dict.fromkeys(known[:SHOWN_FRAMES])))
 
 
-def by_weight(findings: Sequence[Finding]) -> list[Finding]:
-    """Sort: failures first, then by share; findings of equal share keep their order."""
-    return sorted(findings, key=lambda finding: (finding.severity != "error", -(finding.share or 0.0)))
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """As a headline looks for them: failures by time lost, then slowness by share, then notes. Equal ones keep their
+    order.
+    """
+    ranks = ("failure", "slowness", "note")
+
+    def weight(finding: Finding) -> tuple[int, bool, float, float]:
+        rank = finding.problem.rank
+        is_failure = rank == "failure"
+        cost = -(finding.cost_ns or 0.0) if is_failure else 0.0
+        return ranks.index(rank), is_failure and not finding.leads, cost, -(finding.share or 0.0)
+
+    return sorted(findings, key=weight)

@@ -29,7 +29,7 @@ LINE: Final = 0.02
 def with_gains(case: Case, findings: Sequence[Finding]) -> list[Finding]:
     """Add to each finding the gains of its advice."""
     asked = case.subject.workload
-    has_what_if = any(advice.what_if for finding in findings for advice in finding.problem.advice)
+    has_what_if = any(advice.what_if for finding in findings for advice in finding.steps)
     if asked is None or asked.word == workload.MIXED or not has_what_if:
         return list(findings)
     measured = measure(case.subject)
@@ -40,7 +40,7 @@ def with_gains(case: Case, findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _gains(basis: Basis, readings: Sequence[Situation]) -> Iterator[Gain]:
-    for advice in sorted(basis.finding.problem.advice, key=lambda each: not each.is_tried_first):
+    for advice in sorted(basis.finding.steps, key=lambda each: not each.is_tried_first):
         yield from _gains_of(advice, basis, readings)
 
 

@@ -1,5 +1,6 @@
-"""The headline: what limits the reads and writes of a session or a connection and why, and notes on what the sentence
-leaves out.
+"""The headline: what broke, or what limits the reads and writes and why; and notes on what the sentence leaves out.
+
+What broke comes before what is slow. A healthy session has one, too: what limits it, and that no problem was found.
 """
 
 from __future__ import annotations
@@ -7,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from iscsitrace.analysis.findings import capture
-from iscsitrace.analysis.findings.case import is_worth
-from iscsitrace.analysis.findings.finding import Finding
+from iscsitrace.analysis.findings.case import Case, is_worth
+from iscsitrace.analysis.findings.finding import Finding, Span
 from iscsitrace.analysis.findings.thresholds import WARNING
 from iscsitrace.analysis.measures.busy import THINK_MAX_NS
 from iscsitrace.analysis.measures.nulls import known
@@ -28,36 +29,118 @@ _NAMED: Final = 2
 """Operations named in a note."""
 
 
+NONE: Final = "none"
+"""The name of the headline of a healthy session."""
+
+TOO_SHORT: Final = "too_short"
+"""The name of the headline where too few commands moved data to be sure of anything."""
+
+
 @dataclass(frozen=True)
 class Headline:
     """The sentences that a person reads first."""
 
     sentence: str
-    """What limits it, and the cause."""
+    """What broke, or what limits it, and the cause."""
     notes: tuple[str, ...] = ()
     """Another large part of the time, the time that is no busy time, and whether the commands are too few."""
+    name: str = NONE
+    """The finding's name; none where there is no problem, too_short where nothing can be said."""
+    severity: str = "info"
+    sessions: tuple[int, ...] = ()
+    luns: tuple[int, ...] = ()
+    spans: tuple[Span, ...] = ()
+    cost_ns: float | None = None
+    """The time that it costs; None where this is unknown."""
 
     @property
     def text(self) -> str:
         """The sentence with its notes."""
         return " ".join((self.sentence, *self.notes))
 
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "name": self.name,
+            "severity": self.severity,
+            "sessions": list(self.sessions),
+            "luns": list(self.luns),
+            "from_ns": min((first for first, _ in self.spans), default=None),
+            "to_ns": max((last for _, last in self.spans), default=None),
+            "cost_ns": None if self.cost_ns is None else round(self.cost_ns),
+            "text": self.text,
+        }
 
-def of(subject: Session, findings: Sequence[Finding]) -> Headline:
-    """The headline of a subject with these findings; it is also one where the limiter is unknown."""
+
+def of_finding(finding: Finding, sentence: str | None = None, notes: tuple[str, ...] = ()) -> Headline:
+    """The headline of a finding, in its words unless others are given."""
+    return Headline(
+        sentence or finding.cause,
+        notes,
+        finding.name,
+        finding.severity,
+        finding.sessions,
+        finding.luns,
+        finding.spans,
+        finding.cost_ns,
+    )
+
+
+def of(case: Case, findings: Sequence[Finding]) -> Headline:
+    """The headline of a session or connection with these findings, in their order."""
+    subject = case.subject
     name = capital(subject.label)
-    if subject.budget is None or not subject.jobs_ns:
-        return Headline(_nothing(name, subject))
     if capture.forbids_verdict(subject):
         missing = "; ".join(capture.reasons(subject))
-        return Headline(f"{name}: limiter unknown, the capture is too poor: {missing}.")
+        poor = next(finding for finding in findings if finding.problem is capture.CAPTURE_POOR)
+        return of_finding(poor, f"{name}: limiter unknown, the capture is too poor: {missing}.")
+    lead = next((finding for finding in findings if finding.problem.rank == "failure" and finding.leads), None)
+    if lead:
+        return of_finding(lead)
+    if subject.budget is None or not subject.jobs_ns:
+        return _without_time(case, findings, _nothing(name, subject))
     limiter = subject.budget.limiter
     if limiter is None or limiter == "transfer":
-        sentence, also = _line_bound(name, subject, findings), _also(subject, findings)
+        limiter, sentence, also = "transfer", _line_bound(name, subject, findings), _also(subject, findings)
     else:
         sentence, also = _limited(f"{name} is", subject, limiter, findings), ""
-    notes = (also, _base(subject), _scan(subject), _flushes(subject), _caveat(subject))
-    return Headline(sentence, tuple(note for note in notes if note))
+    caveat = _caveat(subject)
+    notes = tuple(note for note in (also, _base(subject), _scan(subject), _flushes(subject), caveat) if note)
+    cause = _cause(subject, limiter, findings)
+    if cause and cause.leads:
+        return of_finding(cause, sentence, notes)
+    slow = next((finding for finding in findings if finding.leads and not finding.problem.explains), None)
+    if slow:
+        return of_finding(slow, slow.cause, (sentence, *notes))
+    if caveat:
+        return Headline(sentence, notes, TOO_SHORT, "info", case.sessions, case.luns, case.spans)
+    healthy = f"No problem found. {sentence}"
+    return Headline(healthy, notes, NONE, "info", case.sessions, case.luns, case.spans)
+
+
+def _without_time(case: Case, findings: Sequence[Finding], sentence: str) -> Headline:
+    """Of a session without busy time: discovery, a scan, or nothing at all."""
+    note = next((finding for finding in findings if finding.problem.rank == "note"), None)
+    if note and note.problem is not capture.CAPTURE_POOR:
+        return of_finding(note)
+    return Headline(sentence, (), NONE, "info", case.sessions, case.luns, case.spans)
+
+
+def foremost(headlines: Sequence[tuple[Headline, float]]) -> Headline | None:
+    """The headline of a whole capture, of those of its sessions with their busy time in ns: failures by time lost, then
+    the slowness that costs most, then what has the longest busy time. None where there is nothing.
+    """
+
+    def weight(each: tuple[Headline, float]) -> tuple[int, float, float]:
+        headline, busy_ns = each
+        rank = _RANKS.get(headline.severity, 0) if headline.name not in (NONE, TOO_SHORT) else 0
+        return rank, headline.cost_ns or 0.0, busy_ns
+
+    best = max(headlines, key=weight, default=None)
+    return best[0] if best else None
+
+
+_RANKS: Final = {"warning": 1, "data_loss": 2, "error": 3}
 
 
 def _nothing(name: str, subject: Session) -> str:
@@ -82,7 +165,7 @@ def _line_bound(name: str, subject: Session, findings: Sequence[Finding]) -> str
     share = wording.percent(subject.share(subject.part_ns("transfer")))
     start = f"{name} is line-bound: {share} of the time is data transfer"
     if cause := _cause(subject, "transfer", findings):
-        return f"{start}. {cause}"
+        return f"{start}. {cause.cause}"
     found = line.of(subject)
     return f"{start} (line rate {wording.rate(found.bytes_per_s)})." if found else f"{start}."
 
@@ -100,23 +183,17 @@ def _limited(start: str, subject: Session, part: str, findings: Sequence[Finding
     words = BY_NAME[part]
     rtt = f" ({wording.time(subject.path_ns)})" if part == "propagation" and subject.path_ns is not None else ""
     cause = _cause(subject, part, findings)
-    return f"{start} {words.limited}: {share} of the time is {words.spent}{rtt}.{f' {cause}' if cause else ''}"
+    return f"{start} {words.limited}: {share} of the time is {words.spent}{rtt}.{f' {cause.cause}' if cause else ''}"
 
 
-def _cause(subject: Session, part: str, findings: Sequence[Finding]) -> str:
-    """The sentence of the most specific finding among those of similar cost; empty where the cause is unknown."""
-    causes = [
-        (finding.problem.explains.specificity, finding.share or 0.0, finding.cause)
-        for finding in findings
-        if finding.problem.explains and finding.problem.explains.part == part
-    ]
-    most = max((share for _, share, _ in causes), default=0.0)
+def _cause(subject: Session, part: str, findings: Sequence[Finding]) -> Finding | None:
+    """The most specific finding among those of similar cost; None where the cause is unknown."""
+    causes = [finding for finding in findings if finding.problem.explains and finding.problem.explains.part == part]
+    most = max((finding.share or 0.0 for finding in causes), default=0.0)
     own = subject.share(subject.part_ns(part))
-    for _, share, cause in sorted(causes, key=lambda each: each[0], reverse=True):
-        # at least half of the largest share, and a third of the part
-        if share >= max(most / 2, own / 3):
-            return cause
-    return ""
+    # at least half of the largest share, and a third of the part
+    large = [finding for finding in causes if (finding.share or 0.0) >= max(most / 2, own / 3)]
+    return max(large, key=lambda each: each.problem.explains.specificity if each.problem.explains else 0, default=None)
 
 
 def _base(subject: Session) -> str:

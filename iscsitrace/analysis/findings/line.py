@@ -61,7 +61,6 @@ LINE_SATURATED: Final = Problem(
     condition=f"{LEAST}; no other session shares it.",
     evidence="The frames that ended the longest transfers. The share is that of `transfer`.",
     explains=Explains("transfer"),
-    severity="info",
     advice=(Advice("Use a faster line, or move fewer bytes.", _faster), _QUEUE),
     observe=lambda case: _observe(case, is_shared=False),
 )
@@ -73,7 +72,6 @@ LINE_SHARED: Final = Problem(
     condition=f"{LEAST}; other sessions between the same hosts, or of one host, use the same line.",
     evidence="The frames that ended the longest transfers. The share is that of `transfer`.",
     explains=Explains("transfer"),
-    severity="info",
     advice=(
         Advice("Give the sessions lines of their own (other interfaces, other portals), or a faster one."),
         _QUEUE,

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from iscsitrace.analysis.findings import (
     acknowledgments,
     capture,
     command_window,
+    connection_loss,
     distance,
     failures,
     hosts,
     line,
     mirrored,
+    outages,
     parallel,
     transport,
     writes,
 )
 from iscsitrace.analysis.findings.case import Case
-from iscsitrace.analysis.findings.finding import Finding, Problem, by_weight
+from iscsitrace.analysis.findings.finding import Examined, Finding, Problem, in_order
+from iscsitrace.analysis.findings.history import History
 
 FAMILIES: Final = (
     distance,
@@ -34,11 +38,34 @@ FAMILIES: Final = (
     capture,
 )
 
-PROBLEMS: Final[dict[str, Problem]] = {problem.name: problem for family in FAMILIES for problem in family.PROBLEMS}
+STORY_FAMILIES: Final = (outages, connection_loss)
+"""The families whose problems are those of a story: of sessions that took each other's place, and their connections."""
+
+PROBLEMS: Final[dict[str, Problem]] = {
+    problem.name: problem for family in (*STORY_FAMILIES, *FAMILIES) for problem in family.PROBLEMS
+}
 """Every problem by name, in the order of docs/diagnosis.md."""
 
 
+OF_SESSIONS: Final = frozenset(problem.name for family in FAMILIES for problem in family.PROBLEMS)
+"""The names of the problems that are looked for in each session and connection alone."""
+
+
 def findings_of(case: Case) -> list[Finding]:
-    """The findings of a session or connection: failures first, then by share, then in the order of the docs."""
-    found = [finding for problem in PROBLEMS.values() if (finding := problem.find(case))]
-    return by_weight([each for each in found if not any(each.is_explained_by(other) for other in found)])
+    """What is found in a session or connection alone."""
+    return _found(case, FAMILIES)
+
+
+def findings_of_story(history: History) -> list[Finding]:
+    """What is found in a story."""
+    return _found(history, STORY_FAMILIES)
+
+
+def _found(examined: Examined, families: Sequence[Any]) -> list[Finding]:
+    problems = (problem for family in families for problem in family.PROBLEMS)
+    return [finding for problem in problems if (finding := problem.find(examined))]
+
+
+def ordered(found: Sequence[Finding]) -> list[Finding]:
+    """The findings in the order of a headline, without those that are consequences of others."""
+    return in_order(each for each in found if not any(each.is_explained_by(other) for other in found))

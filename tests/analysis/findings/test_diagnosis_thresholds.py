@@ -48,7 +48,7 @@ def test_the_line_limits_from_half_of_the_busy_time_on(transfer_ms: float, limit
     transfer_ns = round(transfer_ms * MS)
     parts = (("transfer", transfer_ns), ("target_service", 100 * MS - transfer_ns))
     verdict = Story().tasks(10, *parts).pause(10 * SECOND).tasks(10, *parts).opinion().verdict
-    assert verdict.startswith("Session 0 is line-bound: 50 %") == limits
+    assert verdict.startswith("No problem found. Session 0 is line-bound: 50 %") == limits
     assert verdict.startswith("Session 0 is target-bound: 50 %") != limits
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import examine
-from iscsitrace.analysis.findings.finding import Finding, by_weight, shown
+from iscsitrace.analysis.findings.finding import Finding, in_order, shown
 from iscsitrace.analysis.findings.registry import PROBLEMS
 from iscsitrace.analysis.session.grouping import TABLES
 from iscsitrace.analysis.session.session import Session
@@ -48,7 +48,7 @@ def test_claimed_time_against_counting_nanoseconds(
 def test_failures_come_first_then_the_largest_share() -> None:
     found = [Finding(PROBLEMS["loss"], "info", 0.1, "", ()), Finding(PROBLEMS["slow_target"], "info", 0.4, "", ())]
     found.append(Finding(PROBLEMS["task_aborts"], "error", None, "", ()))
-    assert [each.name for each in by_weight(found)] == ["task_aborts", "slow_target", "loss"]
+    assert [each.name for each in in_order(found)] == ["task_aborts", "slow_target", "loss"]
     assert shown([5, None, 3, 5, *range(20, 40)]) == (3, 5, *range(20, 29))
 
 
@@ -56,7 +56,7 @@ def test_a_finding_without_a_share_stands_with_those_of_none() -> None:
     found = [
         Finding(PROBLEMS["loss"], "warning", share, text, ()) for share, text in ((None, "a"), (0.0, "b"), (0.1, "c"))
     ]
-    assert [each.text for each in by_weight(found)] == ["c", "a", "b"]
+    assert [each.text for each in in_order(found)] == ["c", "a", "b"]
 
 
 def test_a_finding_without_frames_has_no_display_filter() -> None:
@@ -139,7 +139,7 @@ def test_amounts_in_words() -> None:
 
 
 def test_every_problem_has_condition_evidence_and_advice() -> None:
-    assert len(PROBLEMS) == 24
+    assert len(PROBLEMS) == 26
     for name, problem in PROBLEMS.items():
         assert problem.name == name
         assert re.fullmatch(r"[a-z0-9_]+", name)
@@ -158,6 +158,8 @@ FAMILIES = (
     "test_hosts_and_failures.py",
     "test_headline.py",
     "test_finding.py",
+    "test_outages.py",
+    "test_connection_loss.py",
 )
 """The files that test each finding on stories."""
 
@@ -175,6 +177,10 @@ def test_a_finding_as_json() -> None:
         "name",
         "severity",
         "share",
+        "cost_ns",
+        "spans",
+        "sessions",
+        "luns",
         "text",
         "frames",
         "display_filter",

@@ -12,8 +12,8 @@ from iscsitrace.analysis import findings
 from iscsitrace.analysis.findings import gains, registry
 from iscsitrace.analysis.findings.case import Case, Groups
 from iscsitrace.analysis.findings.distance import QUEUE_DEPTH_LOW
-from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem, by_weight
-from iscsitrace.analysis.findings.registry import FAMILIES, PROBLEMS
+from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem, in_order
+from iscsitrace.analysis.findings.registry import FAMILIES, PROBLEMS, STORY_FAMILIES
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.session.grouping import sessions_and_connections_of
 from tests.support.story import Story
@@ -39,14 +39,14 @@ def classic() -> Story:
 def test_every_family_is_registered() -> None:
     modules = [import_module(f"{findings.__name__}.{each.name}") for each in pkgutil.iter_modules(findings.__path__)]
     families = {each.__name__ for each in modules if each is not registry and hasattr(each, "PROBLEMS")}
-    assert {family.__name__ for family in FAMILIES} == families
-    assert len(families) == 11
+    assert {family.__name__ for family in (*FAMILIES, *STORY_FAMILIES)} == families
+    assert len(families) == 13
 
 
 def test_every_problem_of_a_family_is_registered_once() -> None:
     declared = [
         value
-        for family in FAMILIES
+        for family in (*FAMILIES, *STORY_FAMILIES)
         for value in vars(family).values()
         # a family may name the problem of another
         if isinstance(value, Problem) and value.observe.__module__ == family.__name__
@@ -68,7 +68,7 @@ def test_only_exclusive_problems_of_a_part_are_equally_specific() -> None:
 def test_problems_of_equal_share_follow_the_order_of_the_docs() -> None:
     names = [finding.name for finding in registry.findings_of(cases(classic())[0])]
     assert names == ["queue_depth_low", "block_size_small"]
-    assert [finding.name for finding in by_weight(registry.findings_of(cases(classic())[0]))] == names
+    assert [finding.name for finding in in_order(registry.findings_of(cases(classic())[0]))] == names
 
 
 # --- scope

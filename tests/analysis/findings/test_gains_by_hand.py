@@ -83,7 +83,7 @@ def test_gains_need_a_model_that_is_right_within_a_quarter(
     monkeypatch.setattr(gains, "measure", lambda subject: measured(PLAIN, factor))
     monkeypatch.setattr(gains, "_readings", readings)
     case: Any = SimpleNamespace(subject=SimpleNamespace(workload=SimpleNamespace(word="read")))
-    finding: Any = SimpleNamespace(problem=SimpleNamespace(advice=(Advice("text", lambda basis: iter(())),)))
+    finding: Any = SimpleNamespace(steps=(Advice("text", lambda basis: iter(())),))
     monkeypatch.setattr(gains, "replace", lambda finding, gains: finding)
     assert gains.with_gains(case, [finding]) == [finding]
     assert bool(seen) == is_shown

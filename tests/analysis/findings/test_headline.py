@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from iscsitrace.analysis.findings import headline
+from iscsitrace.analysis.findings.case import Case, Groups
 from iscsitrace.analysis.findings.finding import Explains
 from iscsitrace.analysis.session.grouping import sessions_of
 from iscsitrace.analysis.session.session import WAITS
@@ -52,7 +53,7 @@ def test_missing_bytes_alone_do_not_hide_the_limiter() -> None:
     story.connection["explained_bytes_to_initiator"] = 1
     opinion = story.opinion()
     assert [finding.name for finding in opinion.findings] == ["capture_poor"]
-    assert opinion.verdict == "Session 0 is line-bound: 100 % of the time is data transfer."
+    assert opinion.verdict == "No problem found. Session 0 is line-bound: 100 % of the time is data transfer."
 
 
 def test_without_commands_an_unknown_rtt_matters_to_nothing() -> None:
@@ -118,7 +119,6 @@ LIMITERS = [
     ),
     ("send_buffer", "send-buffer-limited", "waiting for room in the send buffer. The target was send-buffer-limited"),
     ("loss_recovery", "loss-limited", "recovery from packet loss. 0 losses"),
-    ("outage", "out of service", "outage: commands in flight, and nothing completes"),
 ]
 
 
@@ -143,18 +143,19 @@ def test_a_device_scan_has_no_share_of_the_time() -> None:
     story = Story().tasks(8, ("transfer", 1 * MS))
     story.tasks(40, ("propagation", 16 * MS), operation="inquiry", data_bytes=36, bytes=36)
     assert story.opinion().verdict == (
-        "Session 0 is line-bound: 100 % of the time is data transfer. "
+        "No problem found. Session 0 is line-bound: 100 % of the time is data transfer. "
         "The device scan took 640.0 ms: 40 non-I/O commands (INQUIRY)."
     )
     # 4 ms are not worth a note beside 96
     brief = Story().tasks(8, ("transfer", 12 * MS)).task(("propagation", 4 * MS), operation="inquiry", bytes=36)
-    assert brief.opinion().verdict == "Session 0 is line-bound: 100 % of the time is data transfer."
+    assert brief.opinion().verdict == "No problem found. Session 0 is line-bound: 100 % of the time is data transfer."
 
 
 def test_every_wait_is_tested_here() -> None:
     tested = {part for part, _, _ in LIMITERS} | {"propagation", "initiator_think"}
     # with time that is unknown a capture is too poor for a headline
-    assert tested == set(WAITS) - {"unknown"}
+    # and an outage is a failure: test_outages.py
+    assert tested == set(WAITS) - {"unknown", "outage"}
 
 
 def test_r2t_rounds_are_reported_rather_than_the_queue_depth() -> None:
@@ -177,7 +178,7 @@ def test_idle_gaps_are_excluded_and_reported() -> None:
 def test_a_full_line() -> None:
     story = Story().tasks(10, ("transfer", 95 * MS), ("propagation", 5 * MS)).add("senders", **SENDER)
     assert story.opinion().verdict == (
-        "Session 0 is line-bound: 95 % of the time is data transfer (line rate 40.0 MB/s)."
+        "No problem found. Session 0 is line-bound: 95 % of the time is data transfer (line rate 40.0 MB/s)."
     )
     story = Story().tasks(10, ("transfer", 60 * MS), ("propagation", 40 * MS))
     assert story.opinion().verdict.endswith(
@@ -210,14 +211,16 @@ def test_a_session_without_commands() -> None:
 
 
 def found(specificity: int, share: float, cause: str, part: str = "propagation") -> Any:
-    problem = SimpleNamespace(explains=Explains(part, specificity))
-    return SimpleNamespace(problem=problem, share=share, cause=cause)
+    problem = SimpleNamespace(explains=Explains(part, specificity), rank="slowness")
+    return SimpleNamespace(problem=problem, share=share, cause=cause, leads=False)
 
 
 def cause_of(*findings: Any, story: Story | None = None) -> str:
     """What follows the share; by default propagation is 60 % of the time."""
     told = story or Story().tasks(10, ("propagation", 60 * MS), ("transfer", 40 * MS))
-    sentence = headline.of(sessions_of(told.source())[0], findings).sentence
+    sentence = headline.of(
+        Case(sessions_of(told.source())[0], Groups((), (), told.source()("cycles"))), findings
+    ).sentence
     return sentence.partition("of the time is network RTT (16.0 ms).")[2].strip()
 
 

@@ -32,7 +32,7 @@ def shared(made: Story) -> Story:
 def test_a_line_that_is_busy_most_of_the_time_is_saturated() -> None:
     found = story(*BUSY).found("line_saturated")
     assert found
-    assert (found.severity, found.share, found.cost_ns) == ("info", 0.51, 510 * MS)
+    assert (found.severity, found.share, found.cost_ns) == ("warning", 0.51, 510 * MS)
     assert found.text == (
         "the line is busy at its rate of 2.4 MB/s (20 Mbit/s with headers); data waited 38.0 ms in its queue (median)"
     )

@@ -5,7 +5,7 @@
 
 use std::mem;
 
-use super::scope::kind;
+use super::scope::{answered_ns, kind};
 use crate::dynamics::progress::{OUTAGE_MIN_NS, Progress};
 use crate::dynamics::timeline::{Timeline, join};
 use crate::tables::{BudgetRow, Cycles, NULL_NS, budget_part, in_flight};
@@ -43,8 +43,10 @@ impl Outages {
         if waits.iter().all(|(from_ns, to_ns)| to_ns.saturating_sub(*from_ns) < OUTAGE_MIN_NS) {
             return Self::default();
         }
-        let statuses =
-            work().flat_map(|row| [cycles.status_ns[row], cycles.data_first_ns[row], cycles.data_last_ns[row]]);
+        let statuses = work().flat_map(|row| {
+            let answered_ns = answered_ns(cycles, row).unwrap_or(NULL_NS);
+            [cycles.status_ns[row], cycles.data_first_ns[row], cycles.data_last_ns[row], answered_ns]
+        });
         let mut instants: Vec<i64> = statuses.chain(requests_ns).collect();
         instants.retain(|&instant| instant != NULL_NS);
         instants.sort_unstable();

@@ -7,6 +7,7 @@ use super::change::{Change, Event};
 use super::outage::Outages;
 use super::sweep::Sweep;
 use super::waiting::Allowance;
+use crate::dynamics::progress::OUTAGE_MIN_NS;
 use crate::dynamics::timeline::Timeline;
 use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds, budget_part, in_flight};
 
@@ -61,12 +62,26 @@ pub(super) fn kind(cycles: &Cycles, row: usize) -> u8 {
     }
 }
 
-/// When a command ends, at the latest at `end_ns` if it has no status.
-fn ended_ns(cycles: &Cycles, ends_ns: &[i64], row: usize, end_ns: i64) -> i64 {
-    match cycles.status_ns[row] {
-        NULL_NS => ends_ns.get(row).copied().filter(|&ended_ns| ended_ns != NULL_NS).unwrap_or(end_ns).min(end_ns),
-        status_ns => status_ns,
+/// When a command ends for the initiator, as far as the tap shows: with its status, or when data arrived that had to be
+/// retransmitted for long. None if neither is known.
+pub(super) fn answered_ns(cycles: &Cycles, row: usize) -> Option<i64> {
+    let status_ns = cycles.status_ns[row];
+    let acked_ns = cycles.data_acked_ns[row];
+    let is_stuck = cycles.is_read[row] && cycles.has_retransmission[row];
+    match status_ns {
+        NULL_NS => None,
+        // beside the target a status is seen when it is sent, and an outage when the data before it is not acknowledged
+        _ if is_stuck && acked_ns == NULL_NS => None,
+        _ if is_stuck && acked_ns.saturating_sub(status_ns) >= OUTAGE_MIN_NS => Some(acked_ns),
+        _ => Some(status_ns),
     }
+}
+
+/// When a command ends, at the latest at `end_ns` if it has no answer.
+fn ended_ns(cycles: &Cycles, ends_ns: &[i64], row: usize, end_ns: i64) -> i64 {
+    answered_ns(cycles, row).unwrap_or_else(|| {
+        ends_ns.get(row).copied().filter(|&ended_ns| ended_ns != NULL_NS).unwrap_or(end_ns).min(end_ns)
+    })
 }
 
 impl<'a> Scope<'a> {
@@ -152,10 +167,12 @@ impl<'a> Scope<'a> {
     fn span(&self, cycles: &Cycles, ends: &Ends<'_>) -> Option<(i64, i64)> {
         let start_ns = self.cycles.iter().map(|&cycle| cycles.command_first_ns[cycle as usize]).min()?;
         let ended_ns = |row: usize| {
-            let status_ns = cycles.status_ns[row];
             // a status that was sent and not seen ends no hang
-            if status_ns != NULL_NS || cycles.has_capture_gap[row] || kind(cycles, row) != in_flight::DATA {
-                return status_ns;
+            if cycles.has_capture_gap[row] || kind(cycles, row) != in_flight::DATA {
+                return cycles.status_ns[row];
+            }
+            if let Some(answered_ns) = answered_ns(cycles, row) {
+                return answered_ns;
             }
             let is_known = ends.whole.contains(&cycles.connection[row]);
             ends.cycles_ns.get(row).copied().filter(|_| is_known).unwrap_or(NULL_NS)

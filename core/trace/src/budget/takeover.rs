@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::scope::kind;
+use super::scope::{answered_ns, kind};
 use crate::dynamics::progress::OUTAGE_MIN_NS;
 use crate::tables::{Connections, Cycles, NULL_NS, NULL_U32, Sessions, in_flight};
 
@@ -30,18 +30,28 @@ impl Takeovers {
     /// The losses among all sessions. `ends_ns` has the end of each cycle, with or without status.
     pub(super) fn find(sessions: &Sessions, connections: &Connections, cycles: &Cycles, ends_ns: &[i64]) -> Self {
         let mut found = Self { ends_ns: ends_ns.to_vec(), idle: FxHashMap::default() };
+        let closed_ns: FxHashMap<u32, i64> =
+            connections.connection.iter().copied().zip(connections.time_last_ns.iter().copied()).collect();
+        let unanswered = (0..cycles.session.len())
+            .filter(|&row| answered_ns(cycles, row).is_none() && !cycles.has_capture_gap[row])
+            .filter(|&row| kind(cycles, row) == in_flight::DATA);
+        let mut cut = Vec::new();
+        for row in unanswered {
+            let (Some(end_ns), Some(&closed_ns)) = (found.ends_ns.get_mut(row), closed_ns.get(&cycles.connection[row]))
+            else {
+                continue;
+            };
+            if cycles.status_ns[row] != NULL_NS {
+                *end_ns = closed_ns;
+            }
+            if *end_ns == closed_ns {
+                cut.push(row);
+            }
+        }
         if sessions.replaces.iter().all(|&replaced| replaced == NULL_U32) {
             return found;
         }
         let courses = courses(sessions, connections, cycles);
-        let closed_ns: FxHashMap<u32, i64> =
-            connections.connection.iter().copied().zip(connections.time_last_ns.iter().copied()).collect();
-        let cut = (0..cycles.session.len()).filter(|&row| {
-            cycles.status_ns[row] == NULL_NS
-                && !cycles.has_capture_gap[row]
-                && kind(cycles, row) == in_flight::DATA
-                && ends_ns.get(row).is_some_and(|end_ns| closed_ns.get(&cycles.connection[row]) == Some(end_ns))
-        });
         let mut is_idle = vec![true; courses.len()];
         for row in cut {
             let session = cycles.session[row] as usize;

@@ -1,0 +1,176 @@
+"""Outages: times of a second or more in which commands are in flight and nothing completes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from iscsitrace.analysis.findings.connection_loss import losses
+from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
+from iscsitrace.analysis.findings.history import OUTAGE_MIN_NS, History, Outage
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.tables.table import Table
+from iscsitrace.wording import amounts as wording
+from iscsitrace.wording.sentences import capital
+
+_TOLERANT: Final = (
+    Advice(
+        "Decide how long I/O may wait. open-iscsi: node.conn[0].timeo.noop_out_interval and noop_out_timeout "
+        "until a dead connection is dropped, node.session.timeo.replacement_timeout until its commands fail. With"
+        " multipath use a short replacement_timeout (5 to 15 s) and no_path_retry or queue_if_no_path; without, "
+        "keep 120 s.",
+    ),
+    Advice(
+        "ESXi: esxcli iscsi adapter param set (NoopOutInterval, NoopOutTimeout, RecoveryTimeout). Windows: "
+        "LinkDownTime, MaxRequestHoldTime and SrbTimeoutDelta of the iSCSI initiator.",
+    ),
+)
+_PATH: Final = Advice(
+    "Find what dropped the packets at that time: link and port counters (ethtool -S), switch logs, spanning tree,"
+    " a failover of a bond or of a virtual IP, firewall state. A capture at the target shows whether the packets "
+    "arrived there."
+)
+_TARGET: Final = Advice(
+    "Check the target at that time: it acknowledged the commands and did not answer. Look for a stalled disk or "
+    "pool, a suspended process, a failover of controllers (its log, iostat -x)."
+)
+
+
+def of_history(history: History) -> list[Outage]:
+    """The outages of a story, without those that began with the loss of a connection: these are its consequence."""
+    lost = [loss.lost_ns for loss in losses(history)]
+    return [
+        each
+        for each in history.outages
+        if not any(each.from_ns <= lost_ns < each.from_ns + OUTAGE_MIN_NS for lost_ns in lost)
+    ]
+
+
+def _outages(history: History) -> Observation | None:
+    found = of_history(history)
+    if not found:
+        return None
+    longest = max(found, key=lambda each: each.length_ns)
+    total_ns = sum(each.length_ns for each in found)
+    evidence = _Evidence(history, longest)
+    start = history.start_ns
+    when = f"from {wording.seconds(longest.from_ns - start)} to {wording.seconds(longest.to_ns - start)}"
+    if len(found) > 1:
+        text = (
+            f"{history.label} had no I/O {len(found)} times, {wording.time(total_ns)} in all; the longest time was "
+            f"{wording.time(longest.length_ns)}, {when}"
+        )
+    else:
+        text = f"{history.label} had no I/O for {wording.time(longest.length_ns)}, {when}"
+    facts = [f"{evidence.commands} waited.", *evidence.facts(), evidence.end()]
+    return Observation(
+        text,
+        evidence.frames(),
+        float(total_ns),
+        cause=" ".join((f"{capital(text)}:", *facts)),
+        spans=tuple((each.from_ns, each.to_ns) for each in found),
+        sessions=tuple(dict.fromkeys(number for each in found for number in each.sessions)),
+        luns=evidence.luns,
+        is_final=not longest.is_over,
+        advice=(_PATH if evidence.is_network else _TARGET, *_TOLERANT),
+    )
+
+
+class _Evidence:
+    """What the packets show of one outage."""
+
+    def __init__(self, history: History, outage: Outage) -> None:
+        self.history = history
+        self.outage = outage
+        self.waiting = history.in_flight(outage.from_ns, outage.to_ns)
+        again = history.rows("retransmissions")
+        is_within = (again.raw("time_ns") > outage.from_ns) & (again.raw("time_ns") <= outage.to_ns)
+        self._again = again.select(is_within & ~again.raw("is_spurious"))
+
+    @property
+    def commands(self) -> str:
+        """``3 READ and 1 WRITE commands``."""
+        return commands_in_words(self.waiting)
+
+    @property
+    def luns(self) -> tuple[int, ...]:
+        """The logical units of the commands that waited."""
+        return tuple(np.unique(self.waiting.raw("lun")[known(self.waiting, "lun")]).tolist())
+
+    @property
+    def is_network(self) -> bool:
+        """Whether TCP had no answers, either: the path, or a host that is gone."""
+        return len(self._again) > 0
+
+    def facts(self) -> Iterator[str]:
+        """What TCP and the NOPs show, as sentences."""
+        to_target, to_initiator = self._retransmitted(to_target=True), self._retransmitted(to_target=False)
+        if to_target and to_initiator:
+            yield (
+                f"TCP retransmitted in both directions ({to_target} packets to the target, {to_initiator} to the "
+                "initiator): packets were lost on the path."
+            )
+        elif to_target or to_initiator:
+            side = "target" if to_target else "initiator"
+            count = wording.count(to_target or to_initiator, "packet")
+            yield f"TCP retransmitted {count} to the {side} without an ACK: the path or the {side} was down."
+        else:
+            yield "TCP retransmitted nothing: the target acknowledged the commands and did not answer them."
+        pings = self.history.rows("nops")
+        silent = pings.raw("is_ping") & known(pings, "request_ns")
+        silent &= (pings.raw("request_ns") >= self.outage.from_ns) & (pings.raw("request_ns") <= self.outage.to_ns)
+        silent &= ~known(pings, "response_ns") | (pings.raw("response_ns") >= self.outage.to_ns)
+        if silent.any():
+            first = self.history.since_start(int(pings.raw("request_ns")[silent].min()))
+            word = "NOP-Out" if pings.raw("is_from_initiator")[silent].any() else "NOP-In"
+            yield f"The {word} at {first} had no answer."
+
+    def end(self) -> str:
+        """What ended it."""
+        outage, history = self.outage, self.history
+        if not outage.is_over:
+            return "I/O did not resume in the capture."
+        loss = next((each for each in losses(history) if outage.from_ns < each.lost_ns < outage.to_ns), None)
+        if loss and loss.login_ns is not None:
+            return f"{loss.how(history)} A new session was logged in at {history.since_start(loss.login_ns)}."
+        return "I/O resumed on the same connection."
+
+    def _retransmitted(self, *, to_target: bool) -> int:
+        return int((self._again.raw("to_target") == to_target).sum())
+
+    def frames(self) -> Iterator[int | None]:
+        """Of the first commands that waited, the first retransmissions, and the end."""
+        yield from self.waiting.raw("command_frame")[:3].tolist()
+        yield from self._again.raw("frame")[:3].tolist()
+        resumed = self.history.cycles
+        for row in np.flatnonzero(resumed.raw("status_ns") == self.outage.to_ns)[:1].tolist():
+            yield int(resumed.raw("status_frame")[row])
+
+
+def commands_in_words(cycles: Table) -> str:
+    """``3 READ and 1 WRITE commands``, the most frequent operation first; ``no command`` of none."""
+    if not len(cycles):
+        return "no command"
+    names, counts = np.unique(cycles["operation"].astype(str), return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    words = [f"{counts[place]} {str(names[place]).replace('_', ' ').upper()}" for place in order]
+    listed = " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+    return f"{listed} {'command' if len(cycles) == 1 else 'commands'}"
+
+
+IO_OUTAGE: Final = Problem(
+    name="io_outage",
+    meaning="For a second or more commands were in flight and nothing completed: the path, the target or its storage was "
+    "out of service.",
+    condition="An outage (docs/method.md, section 4) that did not begin with the loss of a connection.",
+    evidence="The first commands that waited, the first retransmissions, and the first status after it. The cost is its "
+    "length, also across a new login.",
+    severity="error",
+    rank="failure",
+    advice=(_PATH, _TARGET, *_TOLERANT),
+    observe=_outages,
+)
+
+PROBLEMS: Final = (IO_OUTAGE,)
