@@ -39,6 +39,8 @@ pub(crate) struct TcpConnection {
     pub(crate) capture_order: CaptureOrder,
     /// Whether a RST answered its SYN.
     is_refused: bool,
+    /// Whether rows of `icmp_errors` refer to it.
+    pub(crate) has_icmp_errors: bool,
     has_timestamps: bool,
     frame_first: u64,
     pub(crate) frame_last: u64,
@@ -61,6 +63,7 @@ impl TcpConnection {
             dynamics: wanted.has_dynamics().then(|| Box::new(Dynamics::new(number, wanted))),
             capture_order: CaptureOrder::default(),
             is_refused: false,
+            has_icmp_errors: false,
             has_timestamps: false,
             frame_first: packet.frame,
             frame_last: packet.frame,
