@@ -11,10 +11,12 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.watch.choice import Choice, sorted_lines
 from iscsitrace.watch.columns import COLUMNS, clock, count, latency, milliseconds, rate, size
 from iscsitrace.watch.figures import CAUSES, Line
+from iscsitrace.watch.hangs import sentence
 from iscsitrace.watch.watcher import Report
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.cells import percent
@@ -105,6 +107,7 @@ def _head(report: Report, choice: Choice, width: int) -> list[Text]:
     lines.append(since)
     if choice.quiet_s > _QUIET_S and not choice.is_over:
         lines.append(Text(f"no packets for {choice.quiet_s:.0f} s", style="bold"))
+    lines += _hangs(report)
     if pace.is_leaving_out or pace.left_out_packets:
         what = "is skipping packets" if pace.is_leaving_out else "skipped packets"
         lines.append(Text(f"! cannot keep up: {what}, {pace.left_out_packets} so far", style=BAD))
@@ -118,6 +121,7 @@ def _head(report: Report, choice: Choice, width: int) -> list[Text]:
 
 
 _QUIET_S = 3.0
+_HANGS_SHOWN = 3
 
 
 def _table(table: list[Line], choice: Choice, width: int, room: int) -> list[Text]:
@@ -172,6 +176,8 @@ def _detail(report: Report, line: Line, width: int) -> list[Text]:
     idle = percent(budget.idle_fraction if budget else None)
     head.append(f"  idle {idle} %  limiter {BY_NAME[limiter].label if limiter else '-'}")
     head.append(f"  in flight {line.open_task_count}")
+    if line.hang.oldest_ns:
+        head.append(f" (oldest {wording.time(line.hang.oldest_ns)})")
     mean = line.load.queue_depth_mean
     head.append(f"  QD mean {'-' if mean is None else f'{mean:.1f}'}")
     lines = [head, bar(budget, width), *legend(budget, width)]
@@ -196,8 +202,11 @@ def _detail(report: Report, line: Line, width: int) -> list[Text]:
 def _findings(report: Report, chosen: Line | None, width: int) -> list[Text]:
     lines = []
     session = chosen.number if chosen and chosen.kind == "session" else chosen.names["session"] if chosen else None
-    if session in report.verdicts:
-        lines += _folded(Text(_printable(report.verdicts[session])), width)
+    story = next((headline for sessions, headline in report.stories if session in sessions), None)
+    if report.headline:
+        lines += _folded(Text(_printable(report.headline.text), style=_style_of(report.headline)), width)
+    if story and story != report.headline:
+        lines += _folded(Text(_printable(story.text), style=_style_of(story)), width)
     for found in report.findings:
         share = "" if found.share is None else f", {percent(found.share)} %"
         line = Text()
@@ -205,6 +214,23 @@ def _findings(report: Report, chosen: Line | None, width: int) -> list[Text]:
         line.append(_printable(found.text))
         lines += _folded(line, width)
     return [Text("recent findings", style="bold underline"), *lines] if lines else []
+
+
+def _style_of(headline: Headline) -> str:
+    return BAD if headline.severity == "error" else ""
+
+
+def _hangs(report: Report) -> list[Text]:
+    """The sessions without progress, the longest first."""
+    hanging = sorted(
+        (line for line in report.sessions if line.hang.is_shown), key=lambda line: -line.hang.no_progress_ns
+    )
+    shown = hanging[:_HANGS_SHOWN]
+    lines = [Text(f"! {sentence(line.number, line.hang, line.open_task_count)}", style=BAD) for line in shown]
+    if len(hanging) > len(shown):
+        more = wording.count(len(hanging) - len(shown), "more session")
+        lines.append(Text(f"! {more} without progress", style=BAD))
+    return lines
 
 
 def _counters(report: Report, width: int) -> list[Text]:

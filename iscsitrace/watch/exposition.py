@@ -73,6 +73,13 @@ def _metrics(report: Report, watcher: Watcher) -> Iterator[Metric]:
     for found in report.findings:
         findings.add_metric((str(found.session), found.name), found.share or 0.0)
     yield findings
+    headline = GaugeMetricFamily(
+        "iscsitrace_headline_cost_seconds", "recent headline, the time that it costs", labels=("name", "severity")
+    )
+    if report.headline is not None:
+        cost_ns = report.headline.cost_ns or 0.0
+        headline.add_metric((report.headline.name, report.headline.severity), cost_ns / 1e9)
+    yield headline
     yield from _of_sessions(report.sessions)
 
 
@@ -93,6 +100,16 @@ def _of_sessions(lines: list[Line]) -> Iterator[Metric]:
     )
     yield gauges("tasks_per_second", "commands per second in the last interval", lambda line: line.load.iops)
     yield gauges("open_tasks", "commands in flight", lambda line: line.open_task_count)
+    yield gauges(
+        "oldest_command_seconds",
+        "age of the oldest command in flight, 0 without one",
+        lambda line: line.hang.oldest_ns / 1e9,
+    )
+    yield gauges(
+        "no_progress_seconds",
+        "time for which reads, writes or flushes have been in flight without progress",
+        lambda line: line.hang.no_progress_ns / 1e9,
+    )
     yield gauges(
         "queue_depth_mean", "mean queue depth at issue, last interval", lambda line: line.load.queue_depth_mean
     )

@@ -16,6 +16,7 @@ from iscsitrace.analysis.measures.distribution import NO_VALUES, PERCENTILES, na
 from iscsitrace.analysis.measures.running.distribution import rank
 from iscsitrace.analysis.measures.volumes import NANOSECONDS
 from iscsitrace.tables.table import Table
+from iscsitrace.watch.hangs import NO_HANG, Hang
 
 SIZES_SHOWN = 3
 CAUSES = ("fast_retransmit", "timeout", "tail_probe", "unknown_retransmit")
@@ -107,6 +108,7 @@ class Line:
     connections: tuple[int, ...] = ()
     transports: dict[int, Transport] = field(default_factory=dict)
     is_open: bool = True
+    hang: Hang = NO_HANG
 
     @property
     def retransmitted(self) -> int:
@@ -140,6 +142,8 @@ class Line:
             **self.load.as_dict(),
             "latency_total_ns": self.total_latency_ns,
             "open_task_count": self.open_task_count,
+            "oldest_command_ns": self.hang.oldest_ns,
+            "no_progress_ns": self.hang.no_progress_ns,
             "idle_fraction": budget.idle_fraction if budget else None,
             "limiter": budget.limiter if budget else None,
             "budget": budget.whole_ns if budget else None,

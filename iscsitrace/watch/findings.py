@@ -1,4 +1,4 @@
-"""Diagnoses of the recent past at intervals: the findings, and since when each was found.
+"""Diagnoses of the recent past at intervals: the headline, the findings, and since when each was found.
 
 Diagnoses take at most a fixed share of the time: after a slow one, the next comes later.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from iscsitrace.analysis.findings.examination import examine
+from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.tables.live_pass import SECOND_NS
 from iscsitrace.tables.trace import Trace
 
@@ -40,7 +41,9 @@ class Findings:
 
     def __init__(self, every_ns: int = EVERY_NS) -> None:
         self.current: tuple[Found, ...] = ()
-        self.verdicts: dict[int, str] = {}
+        self.headline: Headline | None = None
+        self.stories: tuple[tuple[tuple[int, ...], Headline], ...] = ()
+        """The sessions of each story, and its headline."""
         self.every_ns = every_ns
         self._next_ns: int | None = None
 
@@ -52,7 +55,7 @@ class Findings:
 
     def forget(self) -> None:
         """Drop all findings."""
-        self.current, self.verdicts = (), {}
+        self.current, self.headline, self.stories = (), None, ()
 
     def update(self, recent: Trace, now_ns: int) -> None:
         """Diagnose the recent past."""
@@ -74,4 +77,5 @@ class Findings:
             for number, opinion in diagnosis.sessions.items()
             for finding in opinion.findings
         )
-        self.verdicts = {number: opinion.verdict for number, opinion in diagnosis.sessions.items()}
+        self.headline = diagnosis.headline
+        self.stories = tuple((each.story.numbers, each.headline) for each in diagnosis.stories)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from iscsitrace.watch.columns import clock, count, latency, milliseconds, rate, size
 from iscsitrace.watch.figures import Line
+from iscsitrace.watch.hangs import sentence
 from iscsitrace.watch.watcher import Report
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.cells import percent
@@ -25,6 +26,8 @@ def lines_of(report: Report) -> list[str]:
     if report.dropped:
         lines.append(f"  the capture dropped {report.dropped} packets so far")
     lines += [f"  {_session(line)}" for line in report.sessions]
+    hanging = [line for line in report.sessions if line.hang.is_shown]
+    lines += [f"  {sentence(line.number, line.hang, line.open_task_count)}" for line in hanging]
     for found in report.findings:
         if found.since_ns == report.to_ns:
             share = "" if found.share is None else f", {percent(found.share)} %"

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.analysis.measures import budget
 from iscsitrace.analysis.measures import capture_health as health
 from iscsitrace.analysis.measures.running.distribution import Distribution
@@ -18,6 +19,7 @@ from iscsitrace.tables.schema import SCHEMA_VERSION
 from iscsitrace.tables.table import Table
 from iscsitrace.watch.figures import NO_LOAD, Line, Load, Transport, load_of, loads_of, transports_of
 from iscsitrace.watch.findings import Findings, Found
+from iscsitrace.watch.hangs import hang_of
 from iscsitrace.wording.cells import endpoint
 
 PATIENCE_S = 0.2
@@ -37,7 +39,10 @@ class Report:
     sessions: list[Line]
     connections: list[Line]
     findings: tuple[Found, ...]
-    verdicts: dict[int, str]
+    headline: Headline | None
+    """Of the last diagnosis: what broke, else what limits the busiest session."""
+    stories: tuple[tuple[tuple[int, ...], Headline], ...]
+    """The sessions of each story, and its headline."""
     counters: list[dict[str, Any]]
     """Counters above zero, the most severe first; ``new`` is the increase in this interval."""
     pace: Pace
@@ -58,7 +63,10 @@ class Report:
             "sessions": [line.as_dict() for line in self.sessions],
             "connections": [line.as_dict() for line in self.connections],
             "findings": [found.as_dict() for found in self.findings],
-            "verdicts": [{"session": number, "text": text} for number, text in self.verdicts.items()],
+            "headline": self.headline.as_dict() if self.headline else None,
+            "stories": [
+                {"sessions": list(sessions), "headline": headline.as_dict()} for sessions, headline in self.stories
+            ],
             "counters": [
                 {name: row[name] for name in ("name", "severity", "count", "new", "first_frame")}
                 for row in self.counters
@@ -168,7 +176,8 @@ class Watcher:
             sessions=sessions,
             connections=connections,
             findings=self.findings.current,
-            verdicts=self.findings.verdicts,
+            headline=self.findings.headline,
+            stories=self.findings.stories,
             counters=self._health(trace.counters),
             pace=self.live.pace,
             late_count=view.late_count,
@@ -210,6 +219,7 @@ class Watcher:
                     (number,),
                     {number: transport} if transport else {},
                     number in now,
+                    hang_of([now[number]] if number in now else [], view.to_ns),
                 )
             )
         return lines
@@ -219,6 +229,7 @@ class Watcher:
         budgets = budget.of_sessions(trace.budget)
         loads = loads_of(trace.cycles, trace.cycles.raw("session"), length_ns)
         latencies = _parts(trace.cycles, "session")
+        now = {row["connection"]: row for row in view.now}
         nothing = replace(NO_LOAD, length_ns=length_ns)
         lines = []
         of_session: dict[int | None, list[Line]] = defaultdict(list)
@@ -246,6 +257,7 @@ class Watcher:
                     tuple(line.number for line in members),
                     {number: each for line in members for number, each in line.transports.items()},
                     any(line.is_open for line in members),
+                    hang_of([row for line in members if (row := now.get(line.number))], view.to_ns),
                 )
             )
         return lines

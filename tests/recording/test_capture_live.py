@@ -473,6 +473,21 @@ def test_a_trigger_keeps_the_time_around_a_delayed_status(veth: Network, tmp_pat
     assert sum(row["status_ns"] < at <= row["status_ns"] + 10 * MS_NS for at in times) >= 10
 
 
+def test_a_silent_hang_is_found_within_a_second_of_its_limit(veth: Network, tmp_path: Path) -> None:
+    file = tmp_path / "x.pcapng"
+    fault = ("--fault", "delayed-status,nth=50,operation=read,by=4s")
+    options = ("--trigger", "no_progress>1s", "--before", "10ms", "--after", "10ms")
+    with target(veth, *fault, port=860) as url, capturing(veth["target"], "-w", file, *options) as process:
+        traffic(veth, url, "--block-size", "4K", "--queue-depth", "1", "--bytes", "1M")
+        stopped(process)
+        said = process.log
+    # by the clock, and then by its end
+    (open_ms,) = re.findall(r"has not ended after (\d+)\.\d+ ms, no status", said)
+    assert 1000 < int(open_ms) < 2000
+    (ended_ms,) = re.findall(r"took (\d+)\.\d+ ms, no progress for", said)
+    assert 3900 < int(ended_ms) < 5000
+
+
 def test_on_a_tap(tmp_path: Path) -> None:
     with (
         network(ENDS, cable="tap") as made,

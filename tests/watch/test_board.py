@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.tables.live_pass import SECOND_NS, Pace
 from iscsitrace.watch.board import BAD, bar, legend, render
 from iscsitrace.watch.choice import Choice, sorted_lines
 from iscsitrace.watch.figures import NO_LOAD, Line, Transport
 from iscsitrace.watch.findings import Found
+from iscsitrace.watch.hangs import Hang
 from iscsitrace.watch.lines import lines_of
 from iscsitrace.watch.watcher import Report
 from iscsitrace.wording.parts import BY_NAME
@@ -30,7 +32,7 @@ def report(*sessions: Line, **columns: Any) -> Report:
     known: dict[str, Any] = {
         "from_ns": 0, "to_ns": SECOND_NS, "packet_count": 9, "new_packets": 9, "whole": NO_LOAD,
         "whole_total_latency_ns": NO_LATENCY, "sessions": list(sessions), "connections": [], "findings": (),
-        "verdicts": {}, "counters": [], "pace": PROMPT, "late_count": 0, "dropped": None,
+        "headline": None, "stories": (), "counters": [], "pace": PROMPT, "late_count": 0, "dropped": None,
     }  # fmt: skip
     return Report(**known | columns)
 
@@ -219,20 +221,44 @@ def test_counters_that_are_worse_than_info() -> None:
     assert "problems of the capture" not in shown(report(session(0), counters=[quiet]))
 
 
-def test_findings_stand_below_the_verdict_of_the_selected_session() -> None:
+def test_findings_stand_below_the_headline_and_that_of_the_selected_sessions_story() -> None:
+    first, second = Headline("first", name="io_outage", severity="error"), Headline("second", ("note",))
     found = Found(1, "small_blocks", "warning", 0.4, "text", int(str(SECOND_NS)))
     old = replace(found, name="old", share=None, since_ns=SECOND_NS - 1)
-    both = report(session(0), session(1), findings=(found, old), verdicts={0: "first", 1: "second"})
+    both = report(
+        session(0), session(1), findings=(found, old), headline=first, stories=(((0,), first), ((1, 2), second))
+    )
     below = ["session 1: small_blocks (warning, 40 %): text", "session 1: old (warning): text"]
     assert shown(both)[-4:] == ["recent findings", "first", *below]
-    assert shown(both, row=1)[-3] == "second"
+    assert shown(both, row=1)[-5:-2] == ["recent findings", "first", "second note"]
     # lines have what is new
     assert lines_of(both)[3:] == [f"  {below[0]}"]
 
 
 def test_a_long_sentence_is_folded_and_indented() -> None:
-    of = report(session(0), verdicts={0: "word " * 9 + "end"})
+    of = report(session(0), headline=Headline("word " * 9 + "end"))
     assert shown(of, 20)[-4:] == ["recent findings", "word word word word", "  word word word", "  word word end"]
+
+
+# --- hangs
+
+
+def test_sessions_without_progress_for_a_second_are_in_the_head_the_longest_first() -> None:
+    lengths = [SECOND_NS - 1, SECOND_NS, 4_300_000_000, 2 * SECOND_NS, 3 * SECOND_NS]
+    sessions = [session(number, hang=Hang(length, length), open_task_count=2) for number, length in enumerate(lengths)]
+    lines = [line for line in shown(report(*sessions)) if line.startswith("!")]
+    assert lines == [
+        "! session 2: no progress for 4.3 s, 2 commands in flight, the oldest for 4.3 s",
+        "! session 4: no progress for 3.0 s, 2 commands in flight, the oldest for 3.0 s",
+        "! session 3: no progress for 2.0 s, 2 commands in flight, the oldest for 2.0 s",
+        "! 1 more session without progress",
+    ]
+    plain = [line for line in lines_of(report(*sessions)) if "no progress" in line]
+    assert [line.split(":")[0] for line in plain] == [f"  session {number}" for number in (1, 2, 3, 4)]
+    # a path checker that waits is no hang; the detail tells its age
+    waiting = report(session(0, hang=Hang(12 * SECOND_NS, 0), open_task_count=1))
+    assert not [line for line in shown(waiting) if line.startswith("!")]
+    assert "  in flight 1 (oldest 12.0 s)" in "\n".join(shown(waiting))
 
 
 # --- the time breakdown

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.watch import findings
 
 
@@ -14,7 +15,8 @@ def diagnosis(*names: str, has_mirrors: bool = False) -> Any:
     # the recent past has too few writes for a mirror
     assert not has_mirrors
     found = [SimpleNamespace(name=name, severity="warning", share=0.5, text="text") for name in names]
-    return SimpleNamespace(sessions={0: SimpleNamespace(findings=found, verdict="slow")})
+    story = SimpleNamespace(story=SimpleNamespace(numbers=(0, 1)), headline=Headline("slow"))
+    return SimpleNamespace(sessions={0: SimpleNamespace(findings=found)}, stories=[story], headline=Headline("down"))
 
 
 def test_the_first_diagnosis_is_due_an_interval_after_the_first_look() -> None:
@@ -43,6 +45,6 @@ def test_a_finding_is_there_since_the_first_of_consecutive_diagnoses(monkeypatch
         own.update(SimpleNamespace(table=None), now_ns)  # type: ignore[arg-type]
         since.append({found.name: found.since_ns for found in own.current})
     assert since == [{"a": 1}, {"a": 1, "b": 2}, {"b": 2}, {"a": 4, "b": 2}]
-    assert own.verdicts == {0: "slow"}
+    assert (own.headline, own.stories) == (Headline("down"), (((0, 1), Headline("slow")),))
     own.forget()
-    assert (own.current, own.verdicts) == ((), {})
+    assert (own.current, own.headline, own.stories) == ((), None, ())

@@ -257,6 +257,9 @@ def expected_gauges(shown: list[dict[str, Any]]) -> Iterator[tuple[tuple[str, ..
     yield ("iscsitrace_is_reduced",), int(last["sampled"]["is_without_dynamics"])
     for row in last["counters"]:
         yield ("iscsitrace_oddities_total", f"name={row['name']}", f"severity={row['severity']}"), row["count"]
+    if last["headline"]:
+        labels = (f"name={last['headline']['name']}", f"severity={last['headline']['severity']}")
+        yield ("iscsitrace_headline_cost_seconds", *labels), pytest.approx((last["headline"]["cost_ns"] or 0) / 1e9)
     for found in last["findings"]:
         labels = (f"name={found['name']}", f"session={found['session']}")
         yield ("iscsitrace_finding_share", *labels), found["share"] or 0
@@ -270,6 +273,8 @@ def expected_gauges(shown: list[dict[str, Any]]) -> Iterator[tuple[tuple[str, ..
             "write_bytes_per_second": row["write_bytes_per_s"],
             "tasks_per_second": row["iops"],
             "open_tasks": row["open_task_count"],
+            "oldest_command_seconds": row["oldest_command_ns"] / 1e9,
+            "no_progress_seconds": row["no_progress_ns"] / 1e9,
             "queue_depth_mean": row["queue_depth"]["mean"],
             "idle_fraction": row["idle_fraction"],
             "rtt_seconds": max(round_trips) / 1e9 if round_trips else None,

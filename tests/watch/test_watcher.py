@@ -99,7 +99,9 @@ class Reported:
         monkeypatch.setattr(watcher, "transports_of", lambda *_: {})
         monkeypatch.setattr(watcher, "load_of", lambda cycles, length_ns: length_ns)
         self.own.totals = self.note("add", "add_turnarounds", "forget", "forget_sessions")
-        self.own.findings = self.note("update", "forget", current=(), verdicts={}, is_due=lambda now_ns: now_ns >= 5)
+        self.own.findings = self.note(
+            "update", "forget", current=(), headline=None, stories=(), is_due=lambda now_ns: now_ns >= 5
+        )
 
     def note(self, *names: str, **known: Any) -> Any:
         return SimpleNamespace(**{name: lambda *_, name=name: self.asked.append(name) for name in names} | known)

@@ -118,8 +118,9 @@ def command(
     Only their owner may read the files, also while they grow. Several -i write into the same file. -b names files as
     dumpcap does: NAME_00001_20261121190000.pcapng.
 
-    A trigger combines latency>TIME, status=NAME, status!=NAME, operation=NAME and operation!=NAME with and, or. The
-    file then begins with the handshakes and logins of its connections. With -r a trigger is applied to captures.
+    A trigger combines latency>TIME, no_progress>TIME, status=NAME, status!=NAME, operation=NAME and operation!=NAME
+    with and, or. The file then begins with the handshakes and logins of its connections. A hang is written within a
+    second of its limit, without a packet, and also if the capture ends in it. With -r a trigger is applied to captures.
     """
     if bool(interfaces) == bool(sources):
         raise click.UsageError("name an interface with -i (iscsitrace interfaces lists them), or captures with -r")
