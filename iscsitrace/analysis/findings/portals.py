@@ -10,6 +10,7 @@ from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.surroundings import Surroundings
 from iscsitrace.analysis.groups.stories import Portals
+from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
 SYN_SILENCE_NS: Final = 1_000_000_000
@@ -24,24 +25,30 @@ def failed_connects(history: History) -> Sequence[Row]:
     """
     end_ns = history.source.end_ns()
     rebuilding = {row["connection"] for loss in losses(history) for row in loss.rebuilding.connects}
-    worked = [
-        row["time_first_ns"] for row in history.story.connections if row["syn_ack_ns"] is not None or _has_data(row)
-    ]
-    last_ns = max(worked, default=None)
+    reported = set(history.rows("icmp_errors").raw("connection").tolist())
+    worked_ns = {
+        _portal(row): row["time_first_ns"]
+        for row in history.story.connections
+        if row["syn_ack_ns"] is not None or _has_data(row)
+    }
     return [
         row
         for row in history.story.connections
         if row["session"] is None
         and row["connection"] not in rebuilding
-        and _has_failed(row, end_ns)
-        and (last_ns is None or row["time_first_ns"] > last_ns)
+        and _has_failed(row, end_ns, is_reported=row["connection"] in reported)
+        and row["time_first_ns"] > worked_ns.get(_portal(row), -1)
     ]
 
 
-def _has_failed(row: Row, end_ns: int) -> bool:
+def _portal(row: Row) -> tuple[str, int]:
+    return row["target_address"], row["target_port"]
+
+
+def _has_failed(row: Row, end_ns: int, *, is_reported: bool) -> bool:
     if row["syn_ns"] is None or row["syn_ack_ns"] is not None or _has_data(row):
         return False
-    if row["is_refused"]:
+    if row["is_refused"] or is_reported:
         return True
     # packets of the target without a SYN-ACK: that one is missing from the capture
     return row["time_last_to_initiator_ns"] is None and end_ns - row["syn_ns"] >= SYN_SILENCE_NS
@@ -56,7 +63,9 @@ def _unreachable(history: History) -> Observation | None:
     if not found:
         return None
     first = found[0]
-    portal = (first["target_address"], first["target_port"])
+    portal = _portal(first)
+    found = [row for row in found if _portal(row) == portal]
+    errors = history.source.rows("icmp_errors", (row["connection"] for row in found))
     refused = sum(row["is_refused"] for row in found)
     syns = sum(1 + row["retransmitted_syns_to_target"] for row in found)
     last_ns = max(row["time_last_ns"] for row in found)
@@ -74,6 +83,7 @@ def _unreachable(history: History) -> Observation | None:
             None,
             (
                 f"{first['initiator_address']} cannot reach the portal {_in_words(portal)}: {what}",
+                _reported(errors, is_ipv6=":" in portal[0]),
                 _named(history, portal),
                 _others(history, portal),
             ),
@@ -82,7 +92,11 @@ def _unreachable(history: History) -> Observation | None:
     named_by = history.source.once(_portals).named.get(portal)
     return Observation(
         text.rstrip("."),
-        (named_by or None, *(row["syn_frame"] for row in found), *(row["rst_to_initiator_frame"] for row in found)),
+        (
+            named_by or None,
+            *errors.raw("frame")[:2].tolist(),
+            *(frame for row in found for frame in (row["syn_frame"], row["rst_to_initiator_frame"])),
+        ),
         float(last_ns - first["syn_ns"]),
         cause=text,
         spans=((first["syn_ns"], last_ns),),
@@ -93,6 +107,27 @@ def _unreachable(history: History) -> Observation | None:
 def _in_words(portal: tuple[str, int]) -> str:
     address, port = portal
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+_UNREACHABLE: Final = {
+    # code of ICMP (RFC 792, RFC 1812 section 5.2.7.1), and of ICMPv6 (RFC 4443 section 3.1)
+    False: {0: "network", 1: "host", 3: "port", 6: "network", 7: "host", 9: "", 10: "", 13: ""},
+    True: {0: "network", 1: "", 3: "host", 4: "port", 5: "", 6: "network"},
+}
+"""What is unreachable; nothing where a filter prohibits it."""
+
+
+def _reported(errors: Table, *, is_ipv6: bool) -> str:
+    """What routers or the host report by ICMP: the first error."""
+    for row in errors.select(slice(0, 1)).rows(("kind", "code", "reporter_address")):
+        what = _UNREACHABLE[is_ipv6].get(row["code"], "destination")
+        words = {
+            "unreachable": f"{what} unreachable" if what else "communication administratively prohibited (a filter)",
+            "time_exceeded": "time to live exceeded (a routing loop)",
+        }
+        said = words.get(row["kind"], row["kind"].replace("_", " "))
+        return f"{row['reporter_address']} reported by ICMP: {said}."
+    return ""
 
 
 def _named(history: History, portal: tuple[str, int]) -> str:
@@ -125,11 +160,11 @@ PORTAL_UNREACHABLE: Final = Problem(
     name="portal_unreachable",
     meaning="An initiator tried to connect to a portal and never could: no SYN-ACK, or a RST instead of it.",
     condition="A connect to port 3260 or 860, to a portal of another connection, or to one named by SendTargets or "
-    f"a redirect; without a SYN-ACK {SYN_SILENCE_NS / 1e9:g} s after the SYN, or refused by a RST; and no later "
-    "connect of this initiator to it worked. Connects between the loss of a session and the next one belong to "
-    "`connection_lost`. A portal that nobody tried is not reported.",
-    evidence="The PDU that named the portal, the first SYNs, and the RSTs that answered them. The cost is the time "
-    "from the first SYN to the last packet.",
+    f"a redirect; without a SYN-ACK {SYN_SILENCE_NS / 1e9:g} s after the SYN, refused by a RST, or reported by "
+    "ICMP; and no later connect of this initiator to it worked. Connects between the loss of a session and the "
+    "next one belong to `connection_lost`. A portal that nobody tried is not reported.",
+    evidence="The PDU that named the portal, the ICMP errors, and the first SYNs with the RSTs that answered them. "
+    "The cost is the time from the first SYN to the last packet.",
     severity="error",
     rank="failure",
     advice=(

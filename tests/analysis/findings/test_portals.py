@@ -71,6 +71,31 @@ def test_an_ipv6_portal_is_in_brackets() -> None:
     assert finding.cause.startswith("fd77::1 cannot reach the portal [fd77::2]:3262: 1 connect (1 SYN)")
 
 
+@pytest.mark.parametrize(
+    ("kind", "code", "address", "words"),
+    [
+        # RFC 792, RFC 1812 section 5.2.7.1
+        ("unreachable", 1, "10.0.0.2", "host unreachable"),
+        ("unreachable", 3, "10.0.0.2", "port unreachable"),
+        ("unreachable", 13, "10.0.0.2", "communication administratively prohibited (a filter)"),
+        ("time_exceeded", 0, "10.0.0.2", "time to live exceeded (a routing loop)"),
+        # RFC 4443 section 3.1
+        ("unreachable", 1, "fd77::2", "communication administratively prohibited (a filter)"),
+        ("unreachable", 3, "fd77::2", "host unreachable"),
+    ],
+)
+def test_what_icmp_reports(kind: str, code: int, address: str, words: str) -> None:
+    told = discovered("TargetAddress=10.0.0.2:3262,1 TargetAddress=[fd77::2]:3262,1")
+    # at once: nobody has to wait for the time-out of the SYN
+    number = told.connection(19.9, 19.91, syn_ns=19.9, target_address=address, target_port=3262)
+    row = {"to_target": True, "kind": kind, "code": code, "reporter_address": "10.9.9.9", "frame": 55}
+    told.add("icmp_errors", connection=number, time_ns=19.91, **row)
+    finding = found(told.diagnosis())
+    assert finding
+    assert f"10.9.9.9 reported by ICMP: {words}." in finding.cause
+    assert 55 in finding.frames
+
+
 def test_a_portal_that_another_initiator_reaches_says_so() -> None:
     told = discovered()
     told.connection(2.0, 5.0, syn_ns=2.0, initiator_address="10.0.0.7")
