@@ -8,6 +8,7 @@ from typing import Any, Final
 from iscsitrace.analysis.findings import (
     acknowledgments,
     capture,
+    command_errors,
     command_window,
     connection_loss,
     distance,
@@ -17,6 +18,8 @@ from iscsitrace.analysis.findings import (
     mirrored,
     outages,
     parallel,
+    refusals,
+    task_timeouts,
     transport,
     writes,
 )
@@ -38,7 +41,7 @@ FAMILIES: Final = (
     capture,
 )
 
-STORY_FAMILIES: Final = (outages, connection_loss)
+STORY_FAMILIES: Final = (task_timeouts, outages, connection_loss, command_errors, refusals)
 """The families whose problems are those of a story: of sessions that took each other's place, and their connections."""
 
 PROBLEMS: Final[dict[str, Problem]] = {
