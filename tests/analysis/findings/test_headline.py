@@ -134,8 +134,8 @@ def test_an_idle_initiator_has_its_headline() -> None:
         story.task(("transfer", 40 * MS)).pause(60 * MS)
     story.task(("transfer", MS))
     assert story.opinion().verdict == (
-        "Session 0 is initiator-bound: 60 % of the time is initiator think time, with no commands in flight. "
-        "The initiator was idle 10 times within its I/O (no commands in flight), median 60.0 ms."
+        "No problem found. Session 0 is initiator-bound: 60 % of the time is initiator think time, with no commands in "
+        "flight. The initiator was idle 10 times within its I/O (no commands in flight), median 60.0 ms."
     )
 
 
@@ -244,5 +244,7 @@ def test_the_cause_is_the_most_specific_of_similar_cost(specific: float, general
 
 def test_a_cause_of_another_part_is_not_named() -> None:
     assert cause_of(found(9, 0.9, "other", "target_service")) == ""
-    unexplained = SimpleNamespace(problem=SimpleNamespace(explains=None, rank="note"), share=0.9, cause="none", leads=False)
+    unexplained = SimpleNamespace(
+        problem=SimpleNamespace(explains=None, rank="note"), share=0.9, cause="none", leads=False
+    )
     assert cause_of(unexplained) == ""
