@@ -202,6 +202,7 @@ def test_every_problem_has_a_capture() -> None:
     others = {"nop_timeout", "uneven_connections", "capture_poor", "task_aborts", "mirror_waits_for_farthest"}
     stories = {"io_outage", "connection_lost"}
     commands = {"command_errors", "reservation_conflict", "target_busy", "ats_miscompare", "task_timeout"}
+    commands |= {"slow_operation", "slow_lun"}
     assert set(CASES) | others | stories | commands == set(PROBLEMS)
 
 

@@ -139,7 +139,7 @@ def test_amounts_in_words() -> None:
 
 
 def test_every_problem_has_condition_evidence_and_advice() -> None:
-    assert len(PROBLEMS) == 31
+    assert len(PROBLEMS) == 33
     for name, problem in PROBLEMS.items():
         assert problem.name == name
         assert re.fullmatch(r"[a-z0-9_]+", name)
@@ -163,6 +163,7 @@ FAMILIES = (
     "test_command_errors.py",
     "test_refusals.py",
     "test_task_timeouts.py",
+    "test_slow_commands.py",
 )
 """The files that test each finding on stories."""
 
