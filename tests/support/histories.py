@@ -74,7 +74,7 @@ class Told:
         return number
 
     def read(self, session: int, first: float, status: float | None, /, **columns: Any) -> int:
-        """A read of 16 KiB, with a time breakdown of propagation. Its number."""
+        """A read of 16 KiB, from when to when, with a time breakdown of propagation. Its number."""
         number = len(self.rows["cycles"])
         connection = next(row["connection"] for row in self.rows["connections"] if row.get("session") == session)
         row = {"cycle": number, "session": session, "connection": connection, "lun": 0, "operation": "read"}

@@ -88,7 +88,7 @@ def test_problems_of_sessions_are_not_reported_for_connections(is_session_only: 
 
 def test_the_scopes() -> None:
     assert {name for name, problem in PROBLEMS.items() if problem.is_session_only} == {
-        *("command_window_closed", "uneven_connections", "mirror_waits_for_farthest"),
+        *("command_window_closed", "uneven_connections", "mirror_waits_for_farthest", "slow_lun"),
     }
 
 
