@@ -43,6 +43,9 @@ class Trace:
         connections: Table
         sessions: Table
         parameters: Table
+        icmp_errors: Table
+        logical_units: Table
+        alua_states: Table
         pdus: Table
         cycles: Table
         rounds: Table

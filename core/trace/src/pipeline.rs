@@ -3,7 +3,7 @@
 //! Holds the open connections and passes each packet down: frame, TCP half, reassembly, content. Memory use grows with
 //! connections and commands, and with PDUs and segments if their tables are wanted; never with packets alone.
 
-use iscsitrace_wire::frame::{NotTcp, Segment, segment};
+use iscsitrace_wire::frame::{self as wire, NotTcp, Segment, segment};
 use rustc_hash::FxHashMap;
 
 use crate::budget;
@@ -15,7 +15,8 @@ use crate::iscsi::session::succession;
 use crate::queue;
 use crate::reader::Packet;
 use crate::tables::{
-    Columns, Connection, CounterRow, CounterRows, Cycles, NULL_U32, NULL_U64, Segments, Tables, Wanted,
+    Columns, Connection, CounterRow, CounterRows, Cycles, IcmpError, IcmpErrors, NULL_U32, NULL_U64, Segments, Tables,
+    Wanted,
 };
 use crate::tcp::connection::TcpConnection;
 use crate::tcp::reassembly::HoldBudget;
@@ -28,11 +29,13 @@ pub(crate) struct Limits {
     pub(crate) connections: usize,
     /// Rows of connections that are not iSCSI.
     pub(crate) other_rows: usize,
+    /// Rows of ICMP errors at once.
+    pub(crate) icmp_error_rows: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 1 << 15, other_rows: 1 << 17 }
+        Self { connections: 1 << 15, other_rows: 1 << 17, icmp_error_rows: 1 << 16 }
     }
 }
 
@@ -99,21 +102,48 @@ impl Pipeline {
         // by reference: a copy would wait for the writes before it
         match &segment(packet.link_type, packet.data, packet.original_length) {
             Ok(segment) => self.tcp(packet, segment),
-            Err(reason) => self.not_tcp(*reason, packet.frame),
+            Err(reason) => self.not_tcp(reason, packet),
         }
     }
 
     #[cold]
-    fn not_tcp(&mut self, reason: NotTcp, frame: u64) {
+    fn not_tcp(&mut self, reason: &NotTcp, packet: &Packet<'_>) {
         let counter = match reason {
-            NotTcp::NotIp | NotTcp::OtherProtocol(_) => Counter::NotTcp,
+            NotTcp::IcmpError(error) if self.icmp_error(error, packet) => return,
+            NotTcp::IcmpError(_) | NotTcp::NotIp | NotTcp::OtherProtocol(_) => Counter::NotTcp,
             NotTcp::Fragment => Counter::FragmentOfIp,
             NotTcp::Tunnel => Counter::Tunnel,
             NotTcp::CutInHeaders => Counter::FrameCutInHeaders,
             NotTcp::Malformed => Counter::FrameMalformed,
             NotTcp::UnsupportedLinkType => Counter::LinkTypeUnsupported,
         };
-        self.context.counters.add(counter, None, frame);
+        self.context.counters.add(counter, None, packet.frame);
+    }
+
+    /// Adds the row of an error about a packet of an open connection; false if it is of none.
+    fn icmp_error(&mut self, error: &wire::IcmpError, packet: &Packet<'_>) -> bool {
+        let source = Endpoint { address: error.source, port: error.source_port };
+        let destination = Endpoint { address: error.destination, port: error.destination_port };
+        let slot = self.table.find(source, destination);
+        let Some(Some(connection)) = slot.and_then(|slot| self.slots.get_mut(slot as usize)) else { return false };
+        let tables = &mut self.context.tables;
+        if tables.icmp_errors.row_count() >= self.limits.icmp_error_rows {
+            self.context.counters.add(Counter::IcmpErrorsNotListed, Some(connection.number), packet.frame);
+            return true;
+        }
+        connection.has_icmp_errors = true;
+        tables.icmp_errors.push(IcmpError {
+            connection: connection.number,
+            // from the client, until it is known which side is the target
+            to_target: connection.ends[0] == source,
+            frame: packet.frame,
+            time_ns: packet.time_ns,
+            kind: error.kind as u8,
+            code: error.code,
+            mtu_bytes: error.mtu_bytes.unwrap_or(NULL_U32),
+            reporter_address: error.reporter.to_string(),
+        });
+        true
     }
 
     #[inline]
@@ -210,6 +240,9 @@ impl Pipeline {
         self.table.remove(connection.ends[0], connection.ends[1], slot);
         self.free.push(slot);
         let row = connection.finish(&mut self.context, &mut self.budget);
+        if connection.has_icmp_errors && connection.is_flipped() {
+            turn(&mut self.context.tables.icmp_errors, row.connection);
+        }
         if row.is_iscsi && self.context.tables.wanted.segments {
             self.with_segments.insert(row.connection, connection.is_flipped());
         }
@@ -254,6 +287,7 @@ impl Pipeline {
         let Context { mut tables, counters, mut sessions, cycle_ends_ns, mut timelines, ended: _ } = self.context;
         settle(&mut tables.segments, &self.with_segments);
         queue::fill(&mut tables.cycles, &cycle_ends_ns, &mut sessions);
+        (tables.logical_units, tables.alua_states) = sessions.logical_units();
         tables.sessions = sessions.rows;
         line::fill(&mut tables.senders, &mut timelines);
         for row in self.rows {
@@ -278,6 +312,13 @@ fn settle(segments: &mut Segments, is_flipped: &FxHashMap<u32, bool>) {
         for (to_target, connection) in segments.to_target.iter_mut().zip(&segments.connection) {
             *to_target ^= is_flipped.get(connection) == Some(&true);
         }
+    }
+}
+
+/// Turns the errors about a connection whose client is the target.
+pub(crate) fn turn(errors: &mut IcmpErrors, connection: u32) {
+    for (to_target, &number) in errors.to_target.iter_mut().zip(&errors.connection) {
+        *to_target ^= number == connection;
     }
 }
 

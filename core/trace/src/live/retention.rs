@@ -75,6 +75,7 @@ impl Live {
         drop_old(&mut tables.rejects, before_ns, |table| &table.time_ns);
         drop_old(&mut tables.asyncs, before_ns, |table| &table.time_ns);
         drop_old(&mut tables.snacks, before_ns, |table| &table.time_ns);
+        drop_old(&mut tables.icmp_errors, before_ns, |table| &table.time_ns);
         // rows of closed connections
         (tables.senders, tables.recoveries) = Default::default();
         context.timelines.clear();
@@ -222,7 +223,7 @@ macro_rules! first_rows {
         }
     )* };
 }
-first_rows!(TaskManagements Nops Texts Logouts Logins Rejects Asyncs Snacks);
+first_rows!(TaskManagements Nops Texts Logouts Logins Rejects Asyncs Snacks IcmpErrors);
 
 #[cfg(test)]
 mod tests {

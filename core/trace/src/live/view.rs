@@ -9,7 +9,7 @@ use crate::dynamics::snapshot::SenderSnapshot;
 use crate::dynamics::timeline::Timeline;
 use crate::iscsi::session::succession;
 use crate::pass::Outcome;
-use crate::pipeline::counter_rows;
+use crate::pipeline::{counter_rows, turn};
 use crate::tables::{Columns, Connections, NULL_U32, Tables, session_type};
 use crate::tcp::connection::TcpConnection;
 
@@ -37,7 +37,7 @@ pub struct View {
     /// End of the interval.
     pub to_ns: i64,
     /// `cycles`: those that became complete since the last look, each once. `budget`: of the interval. `connections`,
-    /// `sessions`, `senders`, `counters`: current state.
+    /// `sessions`, `logical_units`, `alua_states`, `icmp_errors`, `senders`, `counters`: current state.
     pub outcome: Outcome,
     /// Connections whose rows were removed, each once.
     pub forgotten: Connections,
@@ -180,6 +180,12 @@ impl Live {
         });
         tables.sessions = pipeline.context.sessions.rows.clone();
         succession::fill(&mut tables.sessions, &tables.connections);
+        (tables.logical_units, tables.alua_states) = pipeline.context.sessions.logical_units();
+        tables.icmp_errors = pipeline.context.tables.icmp_errors.clone();
+        // those of closed connections were turned at their end
+        for connection in pipeline.connections().filter(|each| each.has_icmp_errors && each.is_flipped()) {
+            turn(&mut tables.icmp_errors, connection.number);
+        }
         tables.counters = counter_rows(&pipeline.context.counters);
         tables
     }

@@ -1,4 +1,4 @@
-//! Connections, sessions and their negotiated parameters.
+//! Connections, sessions and their negotiated parameters; what the network reports about connections.
 
 use super::declaration::{NULL_NS, table};
 
@@ -239,4 +239,26 @@ pub mod session_type {
     pub const NORMAL: u8 = 0;
     /// SendTargets alone.
     pub const DISCOVERY: u8 = 1;
+}
+
+table! {
+    /// one ICMP or ICMPv6 error about a packet of a TCP connection in the capture
+    IcmpErrors IcmpError "icmp_errors" {
+        /// the connection
+        connection: u32;
+        /// direction of the packet that was not delivered
+        to_target: bool;
+        /// frame of the error
+        frame: u64;
+        /// its capture time
+        time_ns: i64 [ns];
+        /// why the packet was not delivered
+        kind: u8(icmp_kind) = null;
+        /// code of the message: of ICMP, or of ICMPv6 if the connection is IPv6
+        code: u8, "RFC 792, RFC 4443 section 3";
+        /// too_big: MTU of the next link, if the reporter states it
+        mtu_bytes: u32 [bytes] = null, "RFC 1191 section 4, RFC 4443 section 3.2";
+        /// IP address of the router or host that reports the error
+        reporter_address: String;
+    }
 }

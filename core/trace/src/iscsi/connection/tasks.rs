@@ -32,8 +32,15 @@ impl IscsiConnection {
 
     fn command(&mut self, bhs: Bhs<'_>, first: Stamp, context: &mut Context) -> Option<u32> {
         let session = self.session(context);
-        let state = context.sessions.states.get(session as usize);
-        let device_type = state.and_then(|state| state.device_types.get(&lun::number(bhs.lun()?)).copied());
+        let mut state = context.sessions.states.get_mut(session as usize);
+        let lun = bhs.lun().map(lun::number);
+        let device_type = match (&mut state, lun) {
+            (Some(state), Some(lun)) => state.units.command(lun, first).unwrap_or_else(|_| {
+                context.counters.add(Counter::LogicalUnitsNotListed, Some(self.number), first.frame);
+                None
+            }),
+            _ => None,
+        };
         let is_data_in_any_order = state.is_some_and(|state| state.is_data_in_any_order);
         let Some(tag) = bhs.initiator_task_tag() else {
             context.counters.add(Counter::PduWithoutTask, Some(self.number), first.frame);
@@ -112,12 +119,12 @@ impl IscsiConnection {
         let mut missing = match opcode {
             Opcode::ReadyToTransfer => task.ready_to_transfer(pdu, &mut tables.cycles, &mut tables.rounds),
             Opcode::DataIn => {
-                if task.is_standard_inquiry
-                    && bhs.buffer_offset() == Some(0)
-                    && let (Some(lun), Some(first), Some(session)) = (task.lun, pdu.data.first(), self.session)
+                if let (Some(kind), Some(lun), Some(session)) = (task.describes, task.lun, self.session)
+                    && let Some(data) = self.descriptions.take(cycle, pdu)
                     && let Some(state) = context.sessions.states.get_mut(session as usize)
+                    && state.units.learn(lun, kind, data, pdu.completion()).is_err()
                 {
-                    state.note_device_type(lun, first & 0x1f);
+                    context.counters.add(Counter::LogicalUnitsNotListed, Some(self.number), frame);
                 }
                 task.data_in(pdu, &mut tables.cycles)
             }

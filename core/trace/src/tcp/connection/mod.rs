@@ -35,6 +35,8 @@ pub(crate) struct TcpConnection {
     pub(crate) dynamics: Option<Box<Dynamics>>,
     /// Whether a RST answered its SYN.
     is_refused: bool,
+    /// Whether rows of `icmp_errors` refer to it.
+    pub(crate) has_icmp_errors: bool,
     has_timestamps: bool,
     frame_first: u64,
     pub(crate) frame_last: u64,
@@ -56,6 +58,7 @@ impl TcpConnection {
             content: Content::new([ends[0].port, ends[1].port]),
             dynamics: wanted.has_dynamics().then(|| Box::new(Dynamics::new(number, wanted))),
             is_refused: false,
+            has_icmp_errors: false,
             has_timestamps: false,
             frame_first: packet.frame,
             frame_last: packet.frame,
