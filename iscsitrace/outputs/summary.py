@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.analysis.groups.mirrors import recognition
 from iscsitrace.analysis.groups.mirrors.account import doubt, name
-from iscsitrace.analysis.measures import capture_health, operations, parameters, volumes
+from iscsitrace.analysis.measures import capture_health, operations, parameters, throughput
 from iscsitrace.outputs import health, inputs
 from iscsitrace.outputs.document import Section, table
 from iscsitrace.wording import amounts as wording
@@ -31,8 +31,8 @@ def totals(trace: Trace) -> dict[str, Any]:
     """What ``summary`` and the totals of ``watch`` have in common."""
     return inputs.contents(trace) | {
         "parameters": list(trace.parameters.rows()),
-        "volumes": [asdict(volume) for volume in volumes.measure(trace.cycles)],
-        "queue_depth": volumes.queue_depths(trace.cycles),
+        "volumes": [asdict(volume) for volume in throughput.measure(trace.cycles)],
+        "queue_depth": throughput.queue_depths(trace.cycles),
         "block_sizes": operations.block_sizes(trace.cycles),
         "latency": operations.latencies(trace.cycles),
         "coverage": [part.as_dict() for part in trace.coverage],

@@ -27,7 +27,18 @@ class Told:
     """
 
     def __init__(self) -> None:
-        more = ("sessions", "connections", "retransmissions", "logins", "texts", "rejects", "asyncs", "logouts")
+        more = (
+            "sessions",
+            "connections",
+            "retransmissions",
+            "logins",
+            "texts",
+            "rejects",
+            "asyncs",
+            "logouts",
+            "logical_units",
+            "alua_states",
+        )
         self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in (*TABLES, *more, "write_starts")}
         self.frame = 1
 
