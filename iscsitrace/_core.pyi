@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 __all__ = [
     "OPERATIONS",
-    "SCSI_STATUSES",
     "SECRET_KEYS",
     "CaptureError",
     "LabError",
@@ -35,9 +34,6 @@ __all__ = [
 
 OPERATIONS: tuple[str, ...]
 """Words of the category ``operation``; a code is the place in the tuple."""
-
-SCSI_STATUSES: dict[int, str]
-"""T10's name of each SCSI status code (SAM-5), as ``RESERVATION CONFLICT`` for 0x18."""
 
 SECRET_KEYS: tuple[str, ...]
 """Login keys whose values are secrets, or help to find them: never kept, never shown."""

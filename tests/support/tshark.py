@@ -27,12 +27,6 @@ def run(file: Path, *options: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def values() -> list[str]:
-    """The lines of `tshark -G values`: the text of each value of each field."""
-    command = ["tshark", "-G", "values"]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-
-
 def response_times(file: Path, *options: str) -> dict[str, ResponseTimes]:
     """Tasks by command name (`Read(10)`), as `tshark -q -z scsi,srt,0` counts and times them (in microseconds)."""
     found = {}

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import iscsitrace
-from iscsitrace import _core
 from tests.support import tshark
 from tests.support.recordings import captures_folder, description_of, recorded_captures
 
@@ -141,10 +140,3 @@ def test_most_recorded_captures_name_their_logical_units() -> None:
     assert len(named) > 30
     assert {str(row["vendor"]) for row in named} >= {"LIO-ORG", "IET"}
     assert all(re.fullmatch(r"naa\.[0-9a-f]{32}", str(row["designator"])) for row in named)
-
-
-def test_status_names_are_those_of_tshark() -> None:
-    lines = [line.split("\t") for line in tshark.values() if line.startswith("V\tscsi.status\t")]
-    shown = {int(code, 0): text.upper().replace("INTERMEDIATE C", "INTERMEDIATE-C") for _, _, code, text in lines}
-    # obsolete since SAM-2
-    assert shown | {0x22: "COMMAND TERMINATED"} == _core.SCSI_STATUSES

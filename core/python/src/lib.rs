@@ -4,7 +4,7 @@
 //! source   inputs from Python -> inputs of the pass
 //! pass     what a pass left: its inputs and tables
 //! columns  tables -> NumPy arrays, without a copy; their declarations -> plain data
-//! vocabulary  SCSI commands, SCSI statuses and login keys as plain data
+//! vocabulary  SCSI commands and login keys as plain data
 //! live_pass  a live pass
 //! lab      traffic: settings as JSON -> results as JSON
 //! capture  capturing: settings as JSON -> files, and outcomes as JSON

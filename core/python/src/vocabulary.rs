@@ -1,10 +1,7 @@
-//! The tables of core/wire for Python: SCSI commands, SCSI statuses and login keys as plain data.
-
-use std::collections::BTreeMap;
+//! The tables of core/wire for Python: SCSI commands and login keys as plain data.
 
 use iscsitrace_wire::cdb::{COMMANDS, Operation, Purpose};
 use iscsitrace_wire::key::{KEYS, OperationalKey, Scope, Use, Value};
-use iscsitrace_wire::status::STATUSES;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
@@ -66,7 +63,6 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let secrets = KEYS.iter().filter(|key| key.is_secret).map(|key| key.name);
     module.add("OPERATIONS", PyTuple::new(py, Operation::ALL.iter().map(|operation| operation.as_str()))?)?;
-    module.add("SCSI_STATUSES", STATUSES.iter().copied().collect::<BTreeMap<_, _>>().into_pyobject(py)?)?;
     module.add("SECRET_KEYS", PyTuple::new(py, secrets.collect::<Vec<_>>())?)?;
     module.add_function(wrap_pyfunction!(scsi_commands, module)?)?;
     module.add_function(wrap_pyfunction!(login_keys, module)?)

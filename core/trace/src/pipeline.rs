@@ -18,7 +18,7 @@ use crate::tables::{
     Columns, Connection, CounterRow, CounterRows, Cycles, IcmpError, IcmpErrors, NULL_U32, NULL_U64, Segments, Tables,
     Wanted,
 };
-use crate::tcp::connection::TcpConnection;
+use crate::tcp::connection::{AWAITED_NS, TcpConnection};
 use crate::tcp::reassembly::HoldBudget;
 use crate::tcp::table::{ConnectionTable, Endpoint};
 
@@ -166,7 +166,14 @@ impl Pipeline {
     fn slot(&mut self, source: Endpoint, destination: Endpoint, packet: &Packet<'_>, segment: &Segment<'_>) -> u32 {
         let is_opening = segment.flags.is_syn() && !segment.flags.is_ack();
         if let Some(slot) = self.table.find(source, destination) {
-            if !is_opening || !self.is_reused(slot, source, segment) {
+            if !is_opening {
+                return slot;
+            }
+            if let Some(Some(connection)) = self.slots.get_mut(slot as usize) {
+                // a FIN or RST may wait
+                connection.read_waiting(&mut self.context, &mut self.budget);
+            }
+            if !self.is_reused(slot, source, segment) {
                 return slot;
             }
             self.close(slot);
@@ -226,6 +233,13 @@ impl Pipeline {
         self.context.counters.add_many(Counter::ConnectionsNotTracked, None, frame, quiet.len() as u64);
         for (_, slot) in quiet {
             self.close(slot);
+        }
+    }
+
+    /// Reads the packets that waited long enough for others.
+    pub(crate) fn read_waiting(&mut self, until_ns: i64) {
+        for connection in self.slots.iter_mut().flatten() {
+            connection.read_waiting_before(until_ns.saturating_sub(AWAITED_NS), &mut self.context, &mut self.budget);
         }
     }
 
@@ -302,8 +316,16 @@ impl Pipeline {
     }
 }
 
-/// Removes the rows of other connections, and turns those whose client is the target.
+/// Removes the rows of other connections, and turns those whose client is the target. Rows of packets that waited for
+/// others come to their place.
 fn settle(segments: &mut Segments, is_flipped: &FxHashMap<u32, bool>) {
+    if !segments.frame.is_sorted() {
+        let mut rows: Vec<usize> = (0..segments.row_count()).collect();
+        rows.sort_unstable_by_key(|&row| segments.frame[row]);
+        let mut sorted = Segments::default();
+        sorted.copy_rows(segments, &rows);
+        *segments = sorted;
+    }
     if segments.connection.iter().any(|connection| !is_flipped.contains_key(connection)) {
         let is_kept: Vec<_> = segments.connection.iter().map(|number| is_flipped.contains_key(number)).collect();
         segments.retain(&is_kept);
@@ -347,10 +369,12 @@ mod tests {
 
     #[test]
     fn segments_are_those_of_iscsi_connections_with_its_directions() {
-        let row = |connection, to_target| SegmentRow { connection, to_target, ..SegmentRow::default() };
-        let mut segments = Segments::of([row(0, true), row(1, true), row(2, true), row(1, false), row(2, false)]);
+        let row = |frame, connection, to_target| SegmentRow { frame, connection, to_target, ..SegmentRow::default() };
+        let rows = [row(1, 0, true), row(3, 2, true), row(5, 2, false), row(2, 1, true), row(4, 1, false)];
+        let mut segments = Segments::of(rows);
         // 0 is another connection; the client of 2 is the target
         settle(&mut segments, &[(1, false), (2, true)].into_iter().collect());
+        assert_eq!(segments.frame, [2, 3, 4, 5]);
         assert_eq!(segments.connection, [1, 2, 1, 2]);
         assert_eq!(segments.to_target, [true, false, false, true]);
     }

@@ -8,7 +8,7 @@
 //! reject  the reasons of a Reject
 //! lun     the 8 bytes of a LUN <-> its number
 //! text    key=value pairs of Login and Text PDUs; key: how their values are negotiated
-//! cdb     SCSI command descriptor blocks; status: SCSI status codes
+//! cdb     SCSI command descriptor blocks
 //! parameter_data  what a logical unit says of itself: INQUIRY, READ CAPACITY, REPORT TARGET PORT GROUPS
 //! digest  CRC32C of headers and data
 //! capture_writer  packets -> a pcapng or pcap file
@@ -28,5 +28,4 @@ pub mod opcode;
 pub mod parameter_data;
 pub mod reject;
 pub mod serial;
-pub mod status;
 pub mod text;

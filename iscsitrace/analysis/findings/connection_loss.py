@@ -61,7 +61,8 @@ def losses(history: History) -> Sequence[Loss]:
 def _losses(history: History) -> tuple[Loss, ...]:
     found = []
     sessions = history.story.sessions
-    for row, after in zip(sessions, [*sessions[1:], None], strict=True):
+    for place, row in enumerate(sessions):
+        after = sessions[place + 1] if place + 1 < len(sessions) else None
         own = [each for each in history.story.connections if each["session"] == row["session"]]
         is_lost = row["end"] in ("closed", "reset", "reinstated")
         if row["session_type"] == "discovery" or row["end"] == "refused" or not own or not is_lost:

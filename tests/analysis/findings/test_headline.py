@@ -178,7 +178,7 @@ def test_idle_gaps_are_excluded_and_reported() -> None:
 def test_a_full_line() -> None:
     story = Story().tasks(10, ("transfer", 95 * MS), ("propagation", 5 * MS)).add("senders", **SENDER)
     assert story.opinion().verdict == (
-        "Session 0 is line-bound: 95 % of the time is data transfer (line rate 40.0 MB/s)."
+        "No problem found. Session 0 is line-bound: 95 % of the time is data transfer (line rate 40.0 MB/s)."
     )
     story = Story().tasks(10, ("transfer", 60 * MS), ("propagation", 40 * MS))
     assert story.opinion().verdict.endswith(
@@ -211,7 +211,7 @@ def test_a_session_without_commands() -> None:
 
 
 def found(specificity: int, share: float, cause: str, part: str = "propagation") -> Any:
-    problem = SimpleNamespace(explains=Explains(part, specificity))
+    problem = SimpleNamespace(explains=Explains(part, specificity), rank="slowness")
     return SimpleNamespace(problem=problem, share=share, cause=cause, leads=False)
 
 
@@ -244,5 +244,5 @@ def test_the_cause_is_the_most_specific_of_similar_cost(specific: float, general
 
 def test_a_cause_of_another_part_is_not_named() -> None:
     assert cause_of(found(9, 0.9, "other", "target_service")) == ""
-    unexplained = SimpleNamespace(problem=SimpleNamespace(explains=None), share=0.9, cause="none")
+    unexplained = SimpleNamespace(problem=SimpleNamespace(explains=None, rank="note"), share=0.9, cause="none", leads=False)
     assert cause_of(unexplained) == ""

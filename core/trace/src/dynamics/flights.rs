@@ -169,14 +169,14 @@ impl Flights {
         let is_retransmission = seen.class == SegmentClass::Retransmission;
         self.has_loss |= is_retransmission || sender.is_in_recovery;
         let gap_ns = self.previous.map(|previous| seen.time_ns.saturating_sub(previous.time_ns));
-        let line = self.seen.recent_line();
-        let is_pause = gap_ns.is_none_or(|gap_ns| is_pause(gap_ns, seen.length, line));
+        let rate = self.seen.recent_rate();
+        let is_pause = gap_ns.is_none_or(|gap_ns| is_pause(gap_ns, seen.length, rate));
         let begun = is_pause.then(|| self.begin(seen, sender, has_request, segment_bytes, rtt_ns, rtt_to_sender_ns));
         if let (Some((_, limited)), Some(gap_ns)) = (&begun, gap_ns) {
             self.limit(seen, gap_ns, *limited);
         }
         match (self.runs.last_mut(), begun) {
-            (_, Some((row, _))) if gap_ns.is_none_or(|gap_ns| is_long_pause(gap_ns, seen.length, line)) => {
+            (_, Some((row, _))) if gap_ns.is_none_or(|gap_ns| is_long_pause(gap_ns, seen.length, rate)) => {
                 self.runs.push(Run { row, first_bytes: seen.length });
             }
             (Some(run), _) => extend(&mut run.row, seen, is_retransmission),
@@ -419,10 +419,10 @@ impl Flights {
     /// The flights, separated by the rate of the whole connection.
     pub fn rows(&self) -> impl Iterator<Item = Flight> + '_ {
         let mut runs = self.runs.iter().peekable();
-        let line = self.seen.line();
+        let rate = self.seen.rate();
         std::iter::from_fn(move || {
             let mut row = runs.next()?.row.clone();
-            while let Some(run) = runs.next_if(|run| !is_long_pause(run.row.pause_ns, run.first_bytes, line)) {
+            while let Some(run) = runs.next_if(|run| !is_long_pause(run.row.pause_ns, run.first_bytes, rate)) {
                 row.frame_last = run.row.frame_last;
                 row.time_last_ns = row.time_last_ns.max(run.row.time_last_ns);
                 row.bytes += run.row.bytes;
@@ -448,15 +448,15 @@ impl Flights {
     /// the receiver is not beside the tap.
     pub(super) fn is_line_beyond(&self, rtt_to_receiver_ns: i64, rtt_to_sender_ns: i64) -> bool {
         let is_receiver_near = rtt_to_receiver_ns.saturating_mul(2) < rtt_to_sender_ns;
-        !is_receiver_near && self.acknowledged.line().ns_per_byte > BEYOND_TAP_FACTOR * self.seen.line().ns_per_byte
+        !is_receiver_near && self.acknowledged.rate().ns_per_byte > BEYOND_TAP_FACTOR * self.seen.rate().ns_per_byte
     }
 
     /// When the bottleneck was busy: ordered and disjoint. Beyond the tap, ACKs show it, one RTT later.
     pub fn busy_intervals(&self, rtt_to_receiver_ns: i64, rtt_to_sender_ns: i64) -> Vec<(i64, i64)> {
         if self.is_line_beyond(rtt_to_receiver_ns, rtt_to_sender_ns) {
-            self.acknowledged.intervals(rtt_to_receiver_ns, self.acknowledged.line())
+            self.acknowledged.intervals(rtt_to_receiver_ns, self.acknowledged.rate())
         } else {
-            self.seen.intervals(0, self.seen.line())
+            self.seen.intervals(0, self.seen.rate())
         }
     }
 }

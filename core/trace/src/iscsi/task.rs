@@ -48,7 +48,8 @@ pub struct Task {
     operation: Option<Operation>,
     numbers: DataNumbers,
     open_rounds: Vec<OpenRound>,
-    has_missing_pdus: bool,
+    /// Whether PDUs or bytes of it are known to be missing.
+    pub has_missing_pdus: bool,
     /// Missing data PDUs and R2Ts counted so far.
     missing_data: u64,
     missing_r2t: u64,

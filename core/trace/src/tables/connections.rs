@@ -233,14 +233,6 @@ table! {
     }
 }
 
-/// Codes of `sessions.session_type`.
-pub mod session_type {
-    /// SCSI commands.
-    pub const NORMAL: u8 = 0;
-    /// SendTargets alone.
-    pub const DISCOVERY: u8 = 1;
-}
-
 table! {
     /// one ICMP or ICMPv6 error about a packet of a TCP connection in the capture
     IcmpErrors IcmpError "icmp_errors" {
@@ -254,11 +246,19 @@ table! {
         time_ns: i64 [ns];
         /// why the packet was not delivered
         kind: u8(icmp_kind) = null;
-        /// code of the message: of ICMP, or of ICMPv6 if the connection is IPv6
-        code: u8, "RFC 792, RFC 4443 section 3";
+        /// code of the message: of ICMP (RFC 792), or of ICMPv6 if the connection is IPv6
+        code: u8, "RFC 4443 section 3";
         /// too_big: MTU of the next link, if the reporter states it
-        mtu_bytes: u32 [bytes] = null, "RFC 1191 section 4, RFC 4443 section 3.2";
+        mtu_bytes: u32 [bytes] = null, "RFC 1191 section 4";
         /// IP address of the router or host that reports the error
         reporter_address: String;
     }
+}
+
+/// Codes of `sessions.session_type`.
+pub mod session_type {
+    /// SCSI commands.
+    pub const NORMAL: u8 = 0;
+    /// SendTargets alone.
+    pub const DISCOVERY: u8 = 1;
 }

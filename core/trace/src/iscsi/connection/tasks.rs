@@ -11,7 +11,7 @@ use crate::iscsi::context::Context;
 use crate::iscsi::cycle_row;
 use crate::iscsi::pdu::{Pdu, Stamp};
 use crate::iscsi::task::{Missing, Task};
-use crate::tables::Columns;
+use crate::tables::{Columns, Cycles};
 
 /// Maximum open tasks of one connection that are tracked; no command window is larger in practice.
 const TASKS_MAX: usize = 1 << 16;
@@ -61,6 +61,18 @@ impl IscsiConnection {
         // after the task was stored: moving a new value would wait for the writes to every column
         cycle_row::open_row(bhs, tag, first, self.number, session, decoded.as_ref(), &mut context.tables.cycles);
         Some(cycle)
+    }
+
+    /// Bytes in [start, end) of a direction came after they were given up: the instants of their cycles may be wrong.
+    pub(crate) fn note_late(&mut self, direction: usize, start: i64, end: i64, cycles: &mut Cycles) {
+        for cycle in self.spans[direction].cycles_of(start, end) {
+            let row = cycle as usize;
+            let Some(&tag) = cycles.initiator_task_tag.get(row) else { continue };
+            cycles.is_complete[row] = false;
+            if let Some(task) = self.tasks.get_mut(&tag).filter(|task| task.cycle == cycle) {
+                task.has_missing_pdus = true;
+            }
+        }
     }
 
     /// Closes a task that another one with the same tag must have followed, in a capture with holes.
