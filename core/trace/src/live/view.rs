@@ -186,20 +186,13 @@ impl Live {
             tables.connections.push(row);
         });
         tables.sessions = pipeline.context.sessions.rows.clone();
-<<<<<<< HEAD
-        succession::fill(&mut tables.sessions, &tables.connections);
-=======
->>>>>>> main
         (tables.logical_units, tables.alua_states) = pipeline.context.sessions.logical_units();
         tables.icmp_errors = pipeline.context.tables.icmp_errors.clone();
         // those of closed connections were turned at their end
         for connection in pipeline.connections().filter(|each| each.has_icmp_errors && each.is_flipped()) {
             turn(&mut tables.icmp_errors, connection.number);
         }
-<<<<<<< HEAD
-=======
         succession::fill(&mut tables.sessions, &tables.connections);
->>>>>>> main
         tables.counters = counter_rows(&pipeline.context.counters);
         tables
     }
