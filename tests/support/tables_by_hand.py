@@ -15,7 +15,7 @@ from iscsitrace.tables.phases import DERIVED
 from iscsitrace.tables.schema import CATEGORIES, TABLES, Column
 from iscsitrace.tables.table import Table
 
-OPERATIONS = ("test_unit_ready", "inquiry", "read", "write")
+OPERATIONS = ("test_unit_ready", "inquiry", "read", "write", "synchronize_cache")
 WORDS = CATEGORIES | {"operation": OPERATIONS}
 NO_CODE = 255
 HEADER_FIELDS = (

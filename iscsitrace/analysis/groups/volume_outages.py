@@ -104,7 +104,7 @@ class _Trace:
         instants = _instants(own, ended_ns, pieces)
         starts, ends = difference(*pieces, instants, instants)
         # a slow UNMAP or flush that succeeds is slow, and not out
-        is_slow = ~is_operation(own, "read", "write") & (own.raw("status") == 0) & known(own, "status_ns")
+        is_slow = ~is_operation(own, "read", "write") & known(own, "operation") & (own.raw("status") == 0)
         keep = ~np.isin(ends, own.raw("status_ns")[is_slow]) & (ends - starts >= self._least_ns(own))
         yield from _spans((starts[keep], ends[keep]))
 
