@@ -17,6 +17,7 @@ from iscsitrace.analysis.findings import (
     mirrored,
     outages,
     parallel,
+    paths,
     transport,
     writes,
 )
@@ -31,6 +32,7 @@ FAMILIES: Final = (
     transport,
     line,
     parallel,
+    paths,
     mirrored,
     hosts,
     command_window,

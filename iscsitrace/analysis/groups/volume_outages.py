@@ -13,18 +13,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.groups.service import Intervals, Service, Span, joined
 from iscsitrace.analysis.groups.volumes import Source, Volume, Volumes
-from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.data_commands import is_data_command, is_for, is_operation
 from iscsitrace.analysis.measures.intervals import difference, intersection, merged
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.session.grouping import session_of_stretches
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
-Intervals = tuple[Array, Array]
-"""Starts and ends, disjoint and in order."""
-Span = tuple[int, int]
 
 NEEDED: Final = ("budget",)
 """Tables filled on request that this reads."""
@@ -50,11 +46,12 @@ class _Trace:
     def __init__(self, source: Source, volumes: Volumes) -> None:
         self.source = source
         self.volumes = volumes
+        self.service = Service(source)
 
     def found(self) -> Iterator[tuple[int, tuple[Span, ...]]]:
         long = self._is_work & (self._ends_ns - self.cycles.raw("command_first_ns") >= OUTAGE_MIN_NS)
         hung = set(np.unique(self._numbers[long]).tolist())
-        if not hung and not self.of_sessions:
+        if not hung and not self.service.outages:
             return
         rows = np.flatnonzero(self._is_work)
         # most commands go where the one before went
@@ -68,7 +65,7 @@ class _Trace:
         wanted = [
             volume
             for volume in self.volumes.all
-            if volume.number in every and (volume.number in hung or self.of_sessions.keys() & set(volume.sessions))
+            if volume.number in every and (volume.number in hung or self.service.outages.keys() & set(volume.sessions))
         ]
         rows_of = _rows_of(rows, numbers, [volume.number for volume in wanted])
         for volume in wanted:
@@ -80,12 +77,12 @@ class _Trace:
         begun_ns, ended_ns, session = own.raw("command_first_ns"), self._ends_ns[rows], own.raw("session")
         is_long = ended_ns - begun_ns >= OUTAGE_MIN_NS
         waits = merged(begun_ns[is_long], ended_ns[is_long])
-        outages = _joined([self.of_sessions[each] for each in volume.sessions if each in self.of_sessions])
+        outages = joined([self.service.outages[each] for each in volume.sessions if each in self.service.outages])
         # a session of several volumes has an outage only when all of them wait
         shared = is_long & ~np.isin(session, list(alone))
-        candidates = _joined(
+        candidates = joined(
             [
-                *(self.of_sessions[each] for each in alone if each in self.of_sessions),
+                *(self.service.outages[each] for each in alone if each in self.service.outages),
                 merged(begun_ns[shared], ended_ns[shared]),
                 *(rebuilt for each in volume.sessions if (rebuilt := self._rebuilt(each)) is not None),
             ]
@@ -94,8 +91,8 @@ class _Trace:
             # an idle volume is out only if no path is left
             idle = difference(*candidates, *waits)
             for path in volume.paths:
-                idle = difference(*idle, *self._available([member.session for member in path]))
-            candidates = _joined([intersection(*candidates, *waits), idle])
+                idle = difference(*idle, *self.service.available([member.session for member in path]))
+            candidates = joined([intersection(*candidates, *waits), idle])
         elif not shared.any():
             yield from _spans(candidates)
             return
@@ -116,19 +113,12 @@ class _Trace:
         usual_ns = int(np.percentile(latency, 25, method="inverted_cdf"))
         return max(OUTAGE_MIN_NS, USUAL_TIMES * usual_ns)
 
-    def _available(self, sessions: Sequence[int]) -> Intervals:
-        """When one of these sessions was logged in, and not out."""
-        lives = merged(
-            *(np.array(each, dtype=np.int64) for each in zip(*(self._lives[n] for n in sessions), strict=True))
-        )
-        return difference(*lives, *_joined([self.of_sessions[each] for each in sessions if each in self.of_sessions]))
-
     def _rebuilt(self, session: int) -> Intervals | None:
         """The outages of a session after its end: until another one works in its place."""
-        if session not in self.of_sessions:
+        if session not in self.service.outages:
             return None
-        starts, ends = self.of_sessions[session]
-        return merged(np.maximum(starts, self._lives[session][1]), ends)
+        starts, ends = self.service.outages[session]
+        return merged(np.maximum(starts, self.service.lives[session][1]), ends)
 
     @property
     def cycles(self) -> Table:
@@ -142,26 +132,6 @@ class _Trace:
     def _is_work(self) -> Array:
         """Reads, writes, erasures and flushes of a known volume."""
         return np.asarray((is_data_command(self.cycles) | is_for(self.cycles, "flush")) & (self._numbers >= 0))
-
-    @cached_property
-    def _lives(self) -> dict[int, Span]:
-        """First and last packet of each session."""
-        rows = self.source("sessions").rows(("session", "time_first_ns", "time_last_ns"))
-        return {row["session"]: (row["time_first_ns"], row["time_last_ns"]) for row in rows}
-
-    @cached_property
-    def of_sessions(self) -> dict[int, Intervals]:
-        """The outages of each session."""
-        budget = self.source("budget")
-        rows = budget.select(budget.raw("part") == PARTS.index("outage"))
-        if not len(rows):
-            return {}
-        sessions = session_of_stretches(budget)[budget.raw("part") == PARTS.index("outage")]
-        found = {}
-        for number in np.unique(sessions[sessions >= 0]).tolist():
-            own = rows.select(sessions == number)
-            found[number] = merged(own.raw("time_first_ns"), own.raw("time_last_ns"))
-        return found
 
     @cached_property
     def _ends_ns(self) -> Array:
@@ -185,8 +155,8 @@ class _Trace:
         return np.maximum(ends, cycles.raw("command_first_ns"))
 
     def _until(self, session: int) -> int:
-        last_ns = self._lives[session][1]
-        starts, ends = self.of_sessions.get(session, _NONE)
+        last_ns = self.service.lives[session][1]
+        starts, ends = self.service.outages.get(session, _NONE)
         around = ends[(starts <= last_ns) & (ends > last_ns)]
         return int(around[0]) if len(around) else last_ns
 
@@ -198,12 +168,6 @@ def _rows_of(rows: Array, numbers: Array, wanted: Sequence[int]) -> dict[int, Ar
     order = np.argsort(numbers, kind="stable")
     bounds = np.searchsorted(numbers[order], [*wanted, np.iinfo(np.int64).max])
     return {number: rows[order[bounds[place] : bounds[place + 1]]] for place, number in enumerate(wanted)}
-
-
-def _joined(several: Sequence[Intervals]) -> Intervals:
-    if not several:
-        return _NONE
-    return merged(np.concatenate([starts for starts, _ in several]), np.concatenate([ends for _, ends in several]))
 
 
 def _transfers(own: Table) -> Intervals:

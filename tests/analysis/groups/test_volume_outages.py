@@ -138,7 +138,7 @@ def test_an_idle_volume_is_in_service_while_one_path_is_left() -> None:
     host.time(0, 2.5, 10.0, "outage")
     assert found(host) == {}
     # and out once none is
-    host.rows["sessions"][1]["time_last_ns"] = at(4.0)
+    host.rows["sessions"][1] |= {"time_last_ns": at(4.0), "end": "closed"}
     assert found(host) == {0: [(4.0, 10.0)]}
 
 
