@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from iscsitrace.analysis.groups import loads
 from iscsitrace.analysis.measures import capture_health
 from iscsitrace.outputs import health, inputs
 from iscsitrace.outputs.document import Section, table
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from iscsitrace.analysis.findings.examination import Diagnosis, Opinion
     from iscsitrace.analysis.findings.finding import Finding
     from iscsitrace.analysis.groups.jobs.streams import Job
-    from iscsitrace.analysis.groups.volumes import Volume
     from iscsitrace.tables.trace import Trace
 
 
@@ -32,19 +32,12 @@ def as_dict(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
         "jobs": [job.as_dict(number) for number, job in enumerate(diagnosis.jobs)],
         "stories": [each.as_dict() for each in diagnosis.stories],
         "volumes": [
-            volume_document(volume, diagnosis.volume_outages.get(volume.number, ())) for volume in diagnosis.volumes
+            loads.volume_document(volume, diagnosis.volume_outages.get(volume.number, ()))
+            for volume in diagnosis.volumes
         ],
         "headline": diagnosis.headline and diagnosis.headline.as_dict(),
         "budget": diagnosis.budget,
         "counters": capture_health.by_name(trace.counters),
-    }
-
-
-def volume_document(volume: Volume, outages: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """A volume with its outages, for JSON."""
-    return volume.as_dict() | {
-        "outage_ns": sum(to_ns - from_ns for from_ns, to_ns in outages),
-        "outage_spans": [list(span) for span in outages],
     }
 
 

@@ -19,7 +19,6 @@ from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.analysis.measures.intervals import intersection
 from iscsitrace.analysis.measures.nulls import known
 
-
 Array = NDArray[Any]
 
 GRACE_NS: Final = 20_000_000_000

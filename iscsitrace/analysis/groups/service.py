@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.groups.volumes import Source
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.intervals import difference, merged
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.grouping import session_of_stretches
 
 Array = NDArray[Any]
@@ -55,6 +56,36 @@ class Service:
             own = rows.select(sessions == number)
             found[number] = merged(own.raw("time_first_ns"), own.raw("time_last_ns"))
         return found
+
+    @cached_property
+    def ends_ns(self) -> Array:
+        """When each command was over for the initiator, as far as the capture shows: with its status; else with its
+        abort, or with the end of its session and of the outage after that.
+
+        A command whose status the capture missed ends when it begins: its time is unknown.
+        """
+        cycles = self.source("cycles")
+        begun_ns, has_status = cycles.raw("command_first_ns"), known(cycles, "status_ns")
+        ends = np.where(has_status, cycles.raw("status_ns"), begun_ns)
+        is_open = ~has_status & ~cycles.raw("has_capture_gap") & known(cycles, "session")
+        rows = np.flatnonzero(is_open)
+        if not len(rows):
+            return ends
+        sessions = cycles.raw("session")[rows].tolist()
+        until = {number: self._until(number) for number in set(sessions)}
+        ends[rows] = [until[number] for number in sessions]
+        aborts = self.source("task_management")
+        is_end = known(aborts, "referenced_cycle") & known(aborts, "response_ns")
+        aborted, at_ns = aborts.raw("referenced_cycle")[is_end].astype(np.intp), aborts.raw("response_ns")[is_end]
+        is_waiting = is_open[aborted]
+        np.minimum.at(ends, aborted[is_waiting], at_ns[is_waiting])
+        return np.maximum(ends, begun_ns)
+
+    def _until(self, session: int) -> int:
+        last_ns = self.lives[session][1]
+        starts, ends = self.outages.get(session, joined(()))
+        around = ends[(starts <= last_ns) & (ends > last_ns)]
+        return int(around[0]) if len(around) else last_ns
 
     def available(self, sessions: Sequence[int]) -> Intervals:
         """When one of these sessions was in service."""

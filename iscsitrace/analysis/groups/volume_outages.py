@@ -32,8 +32,6 @@ USUAL_TIMES: Final = 4
 """A logical unit that takes no longer than this multiple of the time in which a quarter of its reads and writes
 complete is slow, and not out."""
 
-_NONE: Final = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
-
 
 def find(source: Source, volumes: Volumes) -> dict[int, tuple[Span, ...]]:
     """The outages of each volume that has any, by its number."""
@@ -49,7 +47,7 @@ class _Trace:
         self.service = Service(source)
 
     def found(self) -> Iterator[tuple[int, tuple[Span, ...]]]:
-        long = self._is_work & (self._ends_ns - self.cycles.raw("command_first_ns") >= OUTAGE_MIN_NS)
+        long = self._is_work & (self.service.ends_ns - self.cycles.raw("command_first_ns") >= OUTAGE_MIN_NS)
         hung = set(np.unique(self._numbers[long]).tolist())
         if not hung and not self.service.outages:
             return
@@ -74,7 +72,7 @@ class _Trace:
 
     def _of_volume(self, volume: Volume, rows: Array, alone: set[int]) -> Iterator[Span]:
         own = self.cycles.select(rows)
-        begun_ns, ended_ns, session = own.raw("command_first_ns"), self._ends_ns[rows], own.raw("session")
+        begun_ns, ended_ns, session = own.raw("command_first_ns"), self.service.ends_ns[rows], own.raw("session")
         is_long = ended_ns - begun_ns >= OUTAGE_MIN_NS
         waits = merged(begun_ns[is_long], ended_ns[is_long])
         outages = joined([self.service.outages[each] for each in volume.sessions if each in self.service.outages])
@@ -132,33 +130,6 @@ class _Trace:
     def _is_work(self) -> Array:
         """Reads, writes, erasures and flushes of a known volume."""
         return np.asarray((is_data_command(self.cycles) | is_for(self.cycles, "flush")) & (self._numbers >= 0))
-
-    @cached_property
-    def _ends_ns(self) -> Array:
-        """When each command was over for the initiator, as far as the capture shows: with its status; else with its
-        abort, or with the end of its session and of the outage after that.
-        """
-        cycles = self.cycles
-        has_status = known(cycles, "status_ns")
-        ends = np.where(has_status, cycles.raw("status_ns"), cycles.raw("command_first_ns"))
-        open_rows = np.flatnonzero(~has_status & ~cycles.raw("has_capture_gap") & (self._numbers >= 0))
-        if not len(open_rows):
-            return ends
-        until = {number: self._until(number) for number in np.unique(cycles.raw("session")[open_rows]).tolist()}
-        ends[open_rows] = [until[number] for number in cycles.raw("session")[open_rows].tolist()]
-        aborts = self.source("task_management")
-        is_end = known(aborts, "referenced_cycle") & known(aborts, "response_ns")
-        aborted = aborts.raw("referenced_cycle")[is_end].astype(np.intp)
-        is_open = np.isin(aborted, open_rows)
-        aborted, at_ns = aborted[is_open], aborts.raw("response_ns")[is_end][is_open]
-        ends[aborted] = np.minimum(ends[aborted], at_ns)
-        return np.maximum(ends, cycles.raw("command_first_ns"))
-
-    def _until(self, session: int) -> int:
-        last_ns = self.service.lives[session][1]
-        starts, ends = self.service.outages.get(session, _NONE)
-        around = ends[(starts <= last_ns) & (ends > last_ns)]
-        return int(around[0]) if len(around) else last_ns
 
 
 def _rows_of(rows: Array, numbers: Array, wanted: Sequence[int]) -> dict[int, Array]:

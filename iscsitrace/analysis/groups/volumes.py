@@ -292,10 +292,10 @@ def _members(source: Source) -> list[Member]:
     """The logical units that hold data, or that were read, written or asked whether they are ready."""
     units = {(row["session"], row["lun"]): row for row in source("logical_units").rows(_UNIT_COLUMNS)}
     used, checked = _used(source("cycles"))
-    ends = _ends(source)
+    places = ends(source)
     found = []
     for session, lun in sorted({*units, *used}):
-        if session not in ends:
+        if session not in places:
             continue
         row = units.get((session, lun), {})
         if (session, lun) not in used and not _is_storage(row, is_checked=(session, lun) in checked):
@@ -306,7 +306,7 @@ def _members(source: Source) -> list[Member]:
             Member(
                 session=session,
                 lun=lun,
-                **ends[session],
+                **places[session],
                 designator=row.get("designator"),
                 serial=serial if all(serial) else None,  # type: ignore[arg-type]
                 target_port_group=row.get("target_port_group"),
@@ -342,7 +342,7 @@ def _distinct(cycles: Table, which: Array) -> set[tuple[int, int]]:
     return set(zip(sessions[is_new].tolist(), luns[is_new].tolist(), strict=True))
 
 
-def _ends(source: Source) -> dict[int, dict[str, Any]]:
+def ends(source: Source) -> dict[int, dict[str, Any]]:
     """Initiator, target and path of each normal session. Of sessions that replaced each other one login is enough."""
     addresses = {
         row["session"]: (row["initiator_address"], _portal(row))
