@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from iscsitrace.outputs.document import Grid, table
@@ -23,19 +24,22 @@ HEADINGS: Final = {
 
 _COLUMNS: Final = (*("commands", "MB", "MB/s", "IOPS", "busy s", "p50", "p95", "p99", "max", "no status", "errors"),)
 
+_VOLUME_COLUMNS: Final = ("paths", "outage s", "size", "known by")
+
 READING: Final = (
     "Worst first: those with a command that has no status and waited longest, then those with the longest busy time. "
     "Rates are over the busy time. Latencies are in ms; > is the wait of a command without a status."
 )
 
 
-def grid(name: str, loads: Sequence[Load]) -> Grid:
-    """The table of loads by ``name``, one of HEADINGS."""
+def grid(name: str, loads: Sequence[Load], *, left_out: int = 0) -> Grid:
+    """The table of loads by ``name``, one of HEADINGS, with a note on how many it omits."""
     heading, caption = HEADINGS[name]
-    if name == "volume":
-        columns = (heading, *_COLUMNS, "paths", "outage s", "size", "known by")
-        return table(columns, ((load.label, *_figures(load), *_of_volume(load)) for load in loads), caption)
-    return table((heading, *_COLUMNS), ((load.label, *_figures(load)) for load in loads), caption)
+    is_of_volumes = name == "volume"
+    columns = (heading, *_COLUMNS, *(_VOLUME_COLUMNS if is_of_volumes else ()))
+    rows = ((load.label, *_figures(load), *(_of_volume(load) if is_of_volumes else ())) for load in loads)
+    notes = (f"{left_out:,} more {'row is' if left_out == 1 else 'rows are'} not shown.",) if left_out else ()
+    return replace(table(columns, rows, caption), notes=notes)
 
 
 def _figures(load: Load) -> tuple[object, ...]:
@@ -60,4 +64,4 @@ def _of_volume(load: Load) -> tuple[object, ...]:
         return (None,) * 4
     known_by = volume.identity if volume.known_by in ("designator", "serial") else volume.known_by
     outage_ns = sum(to_ns - from_ns for from_ns, to_ns in load.outages)
-    return len(volume.paths), cells.seconds(outage_ns), cells.size(volume.bytes), cells.short(known_by)
+    return len(volume.paths), cells.seconds(outage_ns), cells.size(volume.capacity_bytes), cells.short(known_by)

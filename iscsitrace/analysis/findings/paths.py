@@ -16,6 +16,13 @@ from iscsitrace.wording import amounts as wording
 COMMANDS_MIN: Final = 100
 """Fewer commands are no workload that an initiator spreads: it may just have begun."""
 
+# as initiators spell them, where that is not the word of the table
+_STATES: Final = {
+    OPTIMIZED: "active/optimized",
+    NON_OPTIMIZED: "active/non-optimized",
+    "lba_dependent": "LBA dependent",
+}
+
 _OUT_OF_USE: Final = ("unavailable", "offline")
 
 _ROUND_ROBIN: Final = Advice(
@@ -111,16 +118,9 @@ def _listed(paths: list[PathUse]) -> str:
 
 
 def _figures(path: PathUse) -> str:
-    state = "" if path.state is None else f" ({STATES.get(path.state, path.state)})"
+    state = "" if path.state is None else f" ({_STATES.get(path.state, path.state)})"
     return f"session {path.sessions[-1]}{state} {path.bytes / 1e6:.1f} MB"
 
-
-STATES: Final = {
-    OPTIMIZED: "active/optimized",
-    NON_OPTIMIZED: "active/non-optimized",
-    "lba_dependent": "LBA dependent",
-}
-"""ALUA states as initiators spell them, where that is not the word of the table."""
 
 PATH_IMBALANCE: Final = Problem(
     name="path_imbalance",

@@ -54,8 +54,7 @@ class Member:
     serial: tuple[str, str, str] | None = None
     """Vendor, product and serial number."""
     target_port_group: int | None = None
-    bytes: int | None = None
-    """Capacity."""
+    capacity_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -104,9 +103,10 @@ class Volume:
         return next((f"{each.serial[0]} {each.serial[1]}".strip() for each in self.members if each.serial), None)
 
     @property
-    def bytes(self) -> int | None:
-        """Capacity, the last that the target said."""
-        return next((each.bytes for each in reversed(self.members) if each.bytes is not None), None)
+    def capacity_bytes(self) -> int | None:
+        """The last that the target said."""
+        known_ones = (each.capacity_bytes for each in reversed(self.members) if each.capacity_bytes is not None)
+        return next(known_ones, None)
 
     @property
     def label(self) -> str:
@@ -117,13 +117,14 @@ class Volume:
         """For JSON."""
         return {
             "volume": self.number,
+            "label": self.label,
             "known_by": self.known_by,
             "identity": self.identity,
             "initiator": self.host,
             "targets": list(self.targets),
             "luns": list(self.luns),
             "product": self.product,
-            "bytes": self.bytes,
+            "capacity_bytes": self.capacity_bytes,
             "paths": [
                 {"lun": path[0].lun, "target": path[0].target, "sessions": [member.session for member in path]}
                 for path in self.paths
@@ -310,7 +311,7 @@ def _members(source: Source) -> list[Member]:
                 designator=row.get("designator"),
                 serial=serial if all(serial) else None,  # type: ignore[arg-type]
                 target_port_group=row.get("target_port_group"),
-                bytes=blocks * size if blocks and size else None,
+                capacity_bytes=blocks * size if blocks and size else None,
             )
         )
     return found

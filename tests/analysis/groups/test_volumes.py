@@ -52,7 +52,7 @@ def test_a_designator_joins_paths_with_different_luns_and_targets() -> None:
     host.unit(1, 3, designator=OTHER_NAA)
     assert seen(host) == [[(0, 3), (1, 7)], [(1, 3)]]
     first, second = host.volumes()
-    assert (first.known_by, first.identity, first.luns, first.bytes) == ("designator", NAA, (3, 7), 1 << 20)
+    assert (first.known_by, first.identity, first.luns, first.capacity_bytes) == ("designator", NAA, (3, 7), 1 << 20)
     assert (first.targets, first.label, first.host) == (("iqn.t", "iqn.other"), "LUN 3 of iqn.t", "iqn.i")
     assert [[member.session for member in path] for path in first.paths] == [[0], [1]]
     assert second.label == "LUN 3 of iqn.other"
