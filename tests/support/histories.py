@@ -58,6 +58,7 @@ class Told:
     def login(self, seconds: float, connection: int, status_class: int = 0, detail: int = 0) -> None:
         """A login response."""
         row = {"connection": connection, "response_ns": at(seconds), "response_frame": self._next_frame()}
+        row |= {"request_ns": at(seconds), "next_stage": 3, "is_transit": status_class == 0}
         self.rows["logins"].append(row | {"status_class": status_class, "status_detail": detail})
 
     def connection(self, first: float, last: float, **columns: Any) -> int:
@@ -72,7 +73,7 @@ class Told:
         self.rows["connections"].append(row | columns | times | ends)
         return number
 
-    def read(self, session: int, first: float, status: float | None, **columns: Any) -> int:
+    def read(self, session: int, first: float, status: float | None, /, **columns: Any) -> int:
         """A read of 16 KiB, with a time breakdown of propagation. Its number."""
         number = len(self.rows["cycles"])
         connection = next(row["connection"] for row in self.rows["connections"] if row.get("session") == session)
