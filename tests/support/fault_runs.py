@@ -84,7 +84,9 @@ FAULTS = (
             *("3/0", "3/1", "3/2"),
         )
     ),
-    Run("key-mismatch", ("key-mismatch",), "login_failed", seen={_LOGIN: 1}, unseen=("iscsi.opcode == 0x01",), ends=True),
+    Run(
+        "key-mismatch", ("key-mismatch",), "login_failed", seen={_LOGIN: 1}, unseen=("iscsi.opcode == 0x01",), ends=True
+    ),
     Run(
         "reservation-held",
         ("reservation-held",),
@@ -98,7 +100,9 @@ FAULTS = (
         "command_errors",
         seen={_SENSE: 1, _READ_FAILS: 1},
     ),
-    Run("storage-errors-write", ("storage-errors,for=3s",), "command_errors", "write", seen={_SENSE: 1, _READ_FAILS: 1}),
+    Run(
+        "storage-errors-write", ("storage-errors,for=3s",), "command_errors", "write", seen={_SENSE: 1, _READ_FAILS: 1}
+    ),
     Run("lun-removed", ("lun-removed",), "command_errors", seen={_SENSE: 1, "scsi.sns.ascascq == 0x2500": 1}),
     Run(
         "storage-full",
