@@ -28,6 +28,7 @@ from iscsitrace.lab import actors, real_truth, run_files, truth_file
 from iscsitrace.lab.actors import Watch
 from iscsitrace.lab.faults import settings as fault_settings
 from iscsitrace.lab.faults import truth as fault_truth
+from iscsitrace.lab.faults.resets import Resets
 from iscsitrace.lab.guard import guarding
 from iscsitrace.lab.guests.fault import Fault
 from iscsitrace.lab.interfaces import Pair, Plan
@@ -213,8 +214,10 @@ def _run_in_world(
         def look(progress: dict[str, Any]) -> bool:
             if progress.get("is_running"):
                 world.begin_workload()
+                resets.look()
             return watch(progress)
 
+        resets = Resets(programs.faults, world.hosts)
         started_ns = time.time_ns()
         outcome = actors.run_initiator(
             programs.initiator, world.hosts[initiator], targets, settings, look, programs.design
@@ -226,7 +229,7 @@ def _run_in_world(
     for host, target in zip(others, targets, strict=True):
         samples[host].rows += target.last_samples
     hits = [hit for target in targets for hit in target.log.pop("fault_hits", ())]
-    hits += outcome.pop("fault_hits", ())
+    hits += [*outcome.pop("fault_hits", ()), *resets.hits]
     for link in filter(None, (world.access, *world.paths)):
         hits += fault_truth.of_link(link.log["link"])
     design = asdict(programs.design) if programs.initiator == "iscsitrace" else {}

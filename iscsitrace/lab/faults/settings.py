@@ -301,7 +301,7 @@ EFFECTS = {
     "ack-loss": Effect(_ack_loss),
     "reordering": Effect(_reordering),
     "flap": Effect(_host_fault("card_down"), (SIMULATED,)),
-    "rst": Effect(_host_fault("reset"), (SIMULATED,)),
+    "rst": Effect(_host_fault("reset")),
     "small-buffers": Effect(_small_buffers),
     "target-restart": Effect(lambda settings, placed: _condition(settings, placed, "restart"), _ALL),
     "program-paused": Effect(lambda settings, placed: _incident(settings, placed, "pause"), require=_require_workload),

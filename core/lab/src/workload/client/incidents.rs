@@ -46,7 +46,6 @@ pub struct IncidentSettings {
 /// UNMAP commands that are not done.
 #[derive(Debug, Clone, Copy)]
 struct Unmapping {
-    incident: usize,
     lba: u64,
     blocks: u32,
     left: u32,
@@ -117,7 +116,7 @@ impl Client {
                 }
             }
             IncidentKind::Unmap { lba, blocks, count } => {
-                self.incidents.unmapping = Some(Unmapping { incident, lba, blocks, left: count, tag: None });
+                self.incidents.unmapping = Some(Unmapping { lba, blocks, left: count, tag: None });
                 self.begin_unmap(now_ns);
             }
         }
@@ -138,8 +137,8 @@ impl Client {
         let Some(connection) = client_session.usable_connection(0) else { return };
         unmapping.tag = client_session.session.submit(now_ns, connection, command);
         if let Some(tag) = unmapping.tag {
+            // the target counts those that it serves slowly
             client_session.volume.begin(tag, Purpose::Unmap { lba: unmapping.lba, blocks: unmapping.blocks });
-            self.incidents.all[unmapping.incident].1.hit(now_ns);
         }
     }
 
