@@ -135,7 +135,9 @@ def of_truth(end: dict[str, Any]) -> Known:
     return Known(np.asarray(windows["time_ns"]), np.asarray(windows["cwnd"]) * end["snd_mss"])
 
 
-def of_probe(file: Path, local_port: str, *, segment_bytes: int, offset_ns: int = 0) -> tuple[Known, Numbers]:
+def of_probe(
+    file: Path, local_port: str, *, segment_bytes: int, offset_ns: int = 0, peer_port: str = ""
+) -> tuple[Known, Numbers]:
     """The window seen by tcp_probe, and the times of the kernel's retransmissions.
 
     A row has the window before a segment was processed, which is the window since the row before.
@@ -143,7 +145,7 @@ def of_probe(file: Path, local_port: str, *, segment_bytes: int, offset_ns: int 
     time_ns, cwnd, again = [], [], []
     with gzip.open(file, "rt") as lines:
         for row in csv.DictReader(lines):
-            if not row["local"].endswith(local_port):
+            if not row["local"].endswith(local_port) or not row["peer"].endswith(peer_port):
                 continue
             at_ns = int(row["time"].replace(".", "")) * _MICROSECOND_NS - offset_ns
             if row["event"] == "retransmit":

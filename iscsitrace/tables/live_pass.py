@@ -24,7 +24,7 @@ else:
     _core_missing = None
 
 SECOND_NS = 1_000_000_000
-DYNAMICS = ("budget", "recoveries", "senders")
+DYNAMICS = ("budget", "recoveries", "retransmissions", "senders")
 """The tables on request that a live pass fills, unless it falls behind and drops them."""
 
 Source = str | os.PathLike[str] | bytes | IO[bytes]

@@ -57,6 +57,13 @@ SECTIONS: dict[int, dict[str, str]] = {
         "2.5.5.2": "IPv4-Mapped IPv6 Address",
         "2.5.6": "Link-Local IPv6 Unicast Addresses",
     },
+    4443: {
+        "3": "ICMPv6 Error Messages",
+        "3.1": "Destination Unreachable Message",
+        "3.2": "Packet Too Big Message",
+        "3.3": "Time Exceeded Message",
+        "3.4": "Parameter Problem Message",
+    },
     4648: {
         "4": "Base 64 Encoding",
         "5": "Base 64 Encoding with URL and Filename Safe Alphabet",

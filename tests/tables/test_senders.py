@@ -177,6 +177,38 @@ def test_a_recorded_run_with_losses(tap: str) -> None:
     assert len(again) - 1 <= len(sent_again(trace, to_target=False)) <= len(again)
 
 
+def probed() -> list[Any]:
+    """Recorded captures, a side of which a kernel reported its windows, and what to subtract from its clock."""
+    found = []
+    for file in sorted(captures_folder().glob("*.json")):
+        about = json.loads(file.read_text())
+        ahead_us = about.get("clock", {}).get("target_minus_initiator_us_before", {}).get("offset_us", 0.0)
+        names = [each["file"] for each in about.get("files", ()) if ".pcap" in each["file"]]
+        for side in ("target", "initiator"):
+            probe = captures_folder() / f"{file.stem}.{side}.tcp_probe.csv.gz"
+            for name in names if probe.exists() else ():
+                is_beside = (".target." in name) == (side == "target")
+                offset_ns = 0 if is_beside else round(ahead_us * 1000) * (1 if side == "target" else -1)
+                found.append(pytest.param(captures_folder() / name, probe, side, offset_ns, id=f"{name} {side}"))
+    return found
+
+
+@pytest.mark.parametrize(("file", "probe", "side", "offset_ns"), probed())
+def test_an_estimate_is_the_window_of_the_kernel(file: Path, probe: Path, side: str, offset_ns: int) -> None:
+    trace = iscsitrace.read(file, tables=TABLES)
+    for row in trace.connections.rows():
+        found = estimates(trace, to_target=side == "initiator", connection=int(row["connection"]))
+        # the windows of logins and commands alone tell nothing
+        if not found.is_valid.any() or found.owin_bytes.max() < 2 * INITIAL_WINDOW_BYTES:
+            continue
+        local, peer = (
+            f":{row[f'{end}_port']}" for end in ((side, "initiator") if side == "target" else (side, "target"))
+        )
+        known, _ = of_probe(probe, local, segment_bytes=1448, offset_ns=offset_ns, peer_port=peer)
+        if len(known.time_ns) > 1:
+            check_estimate(errors(found, known), 0.0)
+
+
 def counted() -> list[Any]:
     """Every recorded capture, and what both kernels counted as sent again."""
     found = []

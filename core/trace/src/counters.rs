@@ -127,6 +127,9 @@ counters! {
     ConnectionsNotListed, "connections_not_listed", Info,
         "TCP connections other than iSCSI that are not listed, beyond the limit of rows",
         "Filter the capture (-f 'port 3260').";
+    IcmpErrorsNotListed, "icmp_errors_not_listed", Warning,
+        "ICMP errors about tracked connections that are not listed, beyond the limit of rows",
+        "A router reports the same error for every packet. See icmp_errors for the first ones.";
     // iSCSI framing
     SyncLost, "sync_lost", DataLoss,
         "times that the position of the next PDU header became unknown",
@@ -171,6 +174,9 @@ counters! {
     SessionReinstated, "session_reinstated", Warning,
         "sessions ended by a new login with the same ISID and names",
         "The initiator lost its session. Look at what happened before.";
+    LogicalUnitsNotListed, "logical_units_not_listed", Warning,
+        "commands to logical units, and reports of ALUA states, beyond the limit of rows of a session",
+        "A faulty or hostile peer: no session has so many logical units.";
     // iSCSI sequence numbers
     CommandMissing, "command_missing", DataLoss,
         "CmdSN values without a captured command",

@@ -3,7 +3,7 @@
 //! Holds the open connections and passes each packet down: frame, TCP half, reassembly, content. Memory use grows with
 //! connections and commands, and with PDUs and segments if their tables are wanted; never with packets alone.
 
-use iscsitrace_wire::frame::{NotTcp, Segment, segment};
+use iscsitrace_wire::frame::{self as wire, NotTcp, Segment, segment};
 use rustc_hash::FxHashMap;
 
 use crate::budget;
@@ -15,9 +15,10 @@ use crate::iscsi::session::succession;
 use crate::queue;
 use crate::reader::Packet;
 use crate::tables::{
-    Columns, Connection, CounterRow, CounterRows, Cycles, NULL_U32, NULL_U64, Segments, Tables, Wanted,
+    Columns, Connection, CounterRow, CounterRows, Cycles, IcmpError, IcmpErrors, NULL_U32, NULL_U64, Segments, Tables,
+    Wanted,
 };
-use crate::tcp::connection::TcpConnection;
+use crate::tcp::connection::{AWAITED_NS, TcpConnection};
 use crate::tcp::reassembly::HoldBudget;
 use crate::tcp::table::{ConnectionTable, Endpoint};
 
@@ -28,11 +29,13 @@ pub(crate) struct Limits {
     pub(crate) connections: usize,
     /// Rows of connections that are not iSCSI.
     pub(crate) other_rows: usize,
+    /// Rows of ICMP errors at once.
+    pub(crate) icmp_error_rows: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 1 << 15, other_rows: 1 << 17 }
+        Self { connections: 1 << 15, other_rows: 1 << 17, icmp_error_rows: 1 << 16 }
     }
 }
 
@@ -99,21 +102,48 @@ impl Pipeline {
         // by reference: a copy would wait for the writes before it
         match &segment(packet.link_type, packet.data, packet.original_length) {
             Ok(segment) => self.tcp(packet, segment),
-            Err(reason) => self.not_tcp(*reason, packet.frame),
+            Err(reason) => self.not_tcp(reason, packet),
         }
     }
 
     #[cold]
-    fn not_tcp(&mut self, reason: NotTcp, frame: u64) {
+    fn not_tcp(&mut self, reason: &NotTcp, packet: &Packet<'_>) {
         let counter = match reason {
-            NotTcp::NotIp | NotTcp::OtherProtocol(_) => Counter::NotTcp,
+            NotTcp::IcmpError(error) if self.icmp_error(error, packet) => return,
+            NotTcp::IcmpError(_) | NotTcp::NotIp | NotTcp::OtherProtocol(_) => Counter::NotTcp,
             NotTcp::Fragment => Counter::FragmentOfIp,
             NotTcp::Tunnel => Counter::Tunnel,
             NotTcp::CutInHeaders => Counter::FrameCutInHeaders,
             NotTcp::Malformed => Counter::FrameMalformed,
             NotTcp::UnsupportedLinkType => Counter::LinkTypeUnsupported,
         };
-        self.context.counters.add(counter, None, frame);
+        self.context.counters.add(counter, None, packet.frame);
+    }
+
+    /// Adds the row of an error about a packet of an open connection; false if it is of none.
+    fn icmp_error(&mut self, error: &wire::IcmpError, packet: &Packet<'_>) -> bool {
+        let source = Endpoint { address: error.source, port: error.source_port };
+        let destination = Endpoint { address: error.destination, port: error.destination_port };
+        let slot = self.table.find(source, destination);
+        let Some(Some(connection)) = slot.and_then(|slot| self.slots.get_mut(slot as usize)) else { return false };
+        let tables = &mut self.context.tables;
+        if tables.icmp_errors.row_count() >= self.limits.icmp_error_rows {
+            self.context.counters.add(Counter::IcmpErrorsNotListed, Some(connection.number), packet.frame);
+            return true;
+        }
+        connection.has_icmp_errors = true;
+        tables.icmp_errors.push(IcmpError {
+            connection: connection.number,
+            // from the client, until it is known which side is the target
+            to_target: connection.ends[0] == source,
+            frame: packet.frame,
+            time_ns: packet.time_ns,
+            kind: error.kind as u8,
+            code: error.code,
+            mtu_bytes: error.mtu_bytes.unwrap_or(NULL_U32),
+            reporter_address: error.reporter.to_string(),
+        });
+        true
     }
 
     #[inline]
@@ -136,7 +166,14 @@ impl Pipeline {
     fn slot(&mut self, source: Endpoint, destination: Endpoint, packet: &Packet<'_>, segment: &Segment<'_>) -> u32 {
         let is_opening = segment.flags.is_syn() && !segment.flags.is_ack();
         if let Some(slot) = self.table.find(source, destination) {
-            if !is_opening || !self.is_reused(slot, source, segment) {
+            if !is_opening {
+                return slot;
+            }
+            if let Some(Some(connection)) = self.slots.get_mut(slot as usize) {
+                // a FIN or RST may wait
+                connection.read_waiting(&mut self.context, &mut self.budget);
+            }
+            if !self.is_reused(slot, source, segment) {
                 return slot;
             }
             self.close(slot);
@@ -199,6 +236,13 @@ impl Pipeline {
         }
     }
 
+    /// Reads the packets that waited long enough for others.
+    pub(crate) fn read_waiting(&mut self, until_ns: i64) {
+        for connection in self.slots.iter_mut().flatten() {
+            connection.read_waiting_before(until_ns.saturating_sub(AWAITED_NS), &mut self.context, &mut self.budget);
+        }
+    }
+
     /// The open connections.
     pub(crate) fn connections(&self) -> impl Iterator<Item = &TcpConnection> {
         self.slots.iter().flatten().map(|connection| &**connection)
@@ -210,6 +254,9 @@ impl Pipeline {
         self.table.remove(connection.ends[0], connection.ends[1], slot);
         self.free.push(slot);
         let row = connection.finish(&mut self.context, &mut self.budget);
+        if connection.has_icmp_errors && connection.is_flipped() {
+            turn(&mut self.context.tables.icmp_errors, row.connection);
+        }
         if row.is_iscsi && self.context.tables.wanted.segments {
             self.with_segments.insert(row.connection, connection.is_flipped());
         }
@@ -254,6 +301,7 @@ impl Pipeline {
         let Context { mut tables, counters, mut sessions, cycle_ends_ns, mut timelines, ended: _ } = self.context;
         settle(&mut tables.segments, &self.with_segments);
         queue::fill(&mut tables.cycles, &cycle_ends_ns, &mut sessions);
+        (tables.logical_units, tables.alua_states) = sessions.logical_units();
         tables.sessions = sessions.rows;
         line::fill(&mut tables.senders, &mut timelines);
         for row in self.rows {
@@ -268,8 +316,16 @@ impl Pipeline {
     }
 }
 
-/// Removes the rows of other connections, and turns those whose client is the target.
+/// Removes the rows of other connections, and turns those whose client is the target. Rows of packets that waited for
+/// others come to their place.
 fn settle(segments: &mut Segments, is_flipped: &FxHashMap<u32, bool>) {
+    if !segments.frame.is_sorted() {
+        let mut rows: Vec<usize> = (0..segments.row_count()).collect();
+        rows.sort_unstable_by_key(|&row| segments.frame[row]);
+        let mut sorted = Segments::default();
+        sorted.copy_rows(segments, &rows);
+        *segments = sorted;
+    }
     if segments.connection.iter().any(|connection| !is_flipped.contains_key(connection)) {
         let is_kept: Vec<_> = segments.connection.iter().map(|number| is_flipped.contains_key(number)).collect();
         segments.retain(&is_kept);
@@ -278,6 +334,13 @@ fn settle(segments: &mut Segments, is_flipped: &FxHashMap<u32, bool>) {
         for (to_target, connection) in segments.to_target.iter_mut().zip(&segments.connection) {
             *to_target ^= is_flipped.get(connection) == Some(&true);
         }
+    }
+}
+
+/// Turns the errors about a connection whose client is the target.
+pub(crate) fn turn(errors: &mut IcmpErrors, connection: u32) {
+    for (to_target, &number) in errors.to_target.iter_mut().zip(&errors.connection) {
+        *to_target ^= number == connection;
     }
 }
 
@@ -306,10 +369,12 @@ mod tests {
 
     #[test]
     fn segments_are_those_of_iscsi_connections_with_its_directions() {
-        let row = |connection, to_target| SegmentRow { connection, to_target, ..SegmentRow::default() };
-        let mut segments = Segments::of([row(0, true), row(1, true), row(2, true), row(1, false), row(2, false)]);
+        let row = |frame, connection, to_target| SegmentRow { frame, connection, to_target, ..SegmentRow::default() };
+        let rows = [row(1, 0, true), row(3, 2, true), row(5, 2, false), row(2, 1, true), row(4, 1, false)];
+        let mut segments = Segments::of(rows);
         // 0 is another connection; the client of 2 is the target
         settle(&mut segments, &[(1, false), (2, true)].into_iter().collect());
+        assert_eq!(segments.frame, [2, 3, 4, 5]);
         assert_eq!(segments.connection, [1, 2, 1, 2]);
         assert_eq!(segments.to_target, [true, false, false, true]);
     }

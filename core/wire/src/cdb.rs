@@ -1,4 +1,4 @@
-//! SCSI command descriptor blocks: operation, LBA, number of blocks.
+//! SCSI command descriptor blocks: operation, service action, LBA, number of blocks.
 //!
 //! Covers the commands of SPC, SBC, MMC, SSC and SMC that operating systems send. Never decides the data direction (the
 //! R and W bits of the SCSI Command PDU do), and never converts blocks to bytes (the block length is the volume's).
@@ -13,6 +13,10 @@ pub struct Cdb {
     /// Number of blocks in the field. The meaning of 0 depends on the command (no blocks for READ(10), to the end for
     /// SYNCHRONIZE CACHE and WRITE SAME); in READ(6) and WRITE(6) of a block device 0 means 256 (SBC).
     pub block_count: Option<u32>,
+    /// Service action, of operation codes that have one.
+    pub service_action: Option<u16>,
+    /// Type of the reservation that PERSISTENT RESERVE OUT makes, releases or preempts (SPC-4, PERSISTENT RESERVE OUT).
+    pub reservation_type: Option<u8>,
     /// T10's name with the length of the CDB, such as `READ(10)`.
     pub name: &'static str,
 }
@@ -22,6 +26,8 @@ const DISK: u8 = 0x00;
 const TAPE: u8 = 0x01;
 const CD: u8 = 0x05;
 const CHANGER: u8 = 0x08;
+/// Operation code of PERSISTENT RESERVE OUT.
+const PERSISTENT_RESERVE_OUT: u8 = 0x5f;
 
 /// Where the LBA and the number of blocks lie in a CDB.
 #[derive(Clone, Copy, Debug)]
@@ -480,14 +486,33 @@ const STARTS: [u16; 257] = {
 /// that several device types share has the meaning of the first row.
 #[must_use]
 pub fn decode(cdb: &[u8], device_type: Option<u8>) -> Cdb {
-    let Some(command) = command(cdb, device_type) else {
-        return Cdb { operation: Operation::Other, lba: None, block_count: None, name: "other" };
+    let command = command(cdb, device_type);
+    let code = cdb.first().copied().unwrap_or_default();
+    let (service_action, reservation_type) = if has_service_action(code, device_type) {
+        let is_reservation = code == PERSISTENT_RESERVE_OUT;
+        (service_action(cdb), if is_reservation { cdb.get(2).map(|byte| byte & 0x0f) } else { None })
+    } else {
+        (None, None)
     };
     Cdb {
-        operation: command.operation,
-        lba: command.lba(cdb),
-        block_count: command.block_count(cdb),
-        name: command.name,
+        operation: command.map_or(Operation::Other, |command| command.operation),
+        lba: command.and_then(|command| command.lba(cdb)),
+        block_count: command.and_then(|command| command.block_count(cdb)),
+        service_action,
+        reservation_type,
+        name: command.map_or("other", |command| command.name),
+    }
+}
+
+/// Whether commands with this operation code have a service action (SPC-4, SBC-3, SSC-4, ZBC): sanitize, persistent
+/// reservations, variable length, third-party copy, attributes, zones, the codes for service actions, maintenance, the
+/// position of a tape. The codes of maintenance exchange keys with a CD.
+const fn has_service_action(code: u8, device_type: Option<u8>) -> bool {
+    match code {
+        0x48 | 0x5e | 0x5f | 0x7f | 0x83 | 0x84 | 0x8c | 0x94 | 0x95 | 0x9d..=0x9f | 0xa9 | 0xab => true,
+        0x34 => matches!(device_type, Some(TAPE)),
+        0xa3 | 0xa4 => !matches!(device_type, Some(CD)),
+        _ => false,
     }
 }
 
@@ -619,6 +644,46 @@ mod tests {
     }
 
     #[test]
+    fn a_service_action_belongs_to_operation_codes_that_have_one() {
+        for (bytes, device_type, service_action, reservation_type) in [
+            // PERSISTENT RESERVE OUT: REGISTER, RESERVE (Write Exclusive), PREEMPT (Exclusive Access - All Registrants)
+            (&[0x5f, 0x00, 0x00][..], None, Some(0), Some(0)),
+            (&[0x5f, 0x01, 0x01], None, Some(1), Some(1)),
+            (&[0x5f, 0x04, 0x08], None, Some(4), Some(8)),
+            (&[0x5f, 0xe6, 0xf3], None, Some(6), Some(3)),
+            // READ KEYS, READ RESERVATION
+            (&[0x5e, 0x00], None, Some(0), None),
+            (&[0x5e, 0x01], None, Some(1), None),
+            // REPORT TARGET PORT GROUPS with the extended header, an unknown MAINTENANCE OUT
+            (&[0xa3, 0x2a], None, Some(0x0a), None),
+            (&[0xa4, 0x1f], None, Some(0x1f), None),
+            (&[0x9e, 0x10], Some(0), Some(0x10), None),
+            (&[0x83, 0x10], None, Some(0x10), None),
+            (&[0x9d, 0x05], None, Some(5), None),
+            // READ POSITION of a tape, PRE-FETCH(10) of a disk
+            (&[0x34, 0x06], Some(TAPE), Some(6), None),
+            (&[0x34, 0x02], None, None, None),
+            // SEND KEY of a CD
+            (&[0xa3, 0x01], Some(CD), None, None),
+            // READ(10), RESERVE(6), INQUIRY: the bits of byte 1 are others
+            (&[0x28, 0x08], None, None, None),
+            (&[0x16, 0x10], None, None, None),
+            (&[0x12, 0x01], None, None, None),
+            (&[0xc1, 0x01], None, None, None),
+            // cut
+            (&[0x5f], None, None, None),
+            (&[0x5f, 0x01], None, Some(1), None),
+            (&[0x7f, 0, 0, 0, 0, 0, 0, 0x18, 0x00, 0x09], None, Some(9), None),
+            (&[0x7f, 0, 0, 0, 0, 0, 0, 0x18, 0x00], None, None, None),
+            (&[], None, None, None),
+        ] {
+            let found = decode(bytes, device_type);
+            assert_eq!(found.service_action, service_action, "{bytes:02x?}");
+            assert_eq!(found.reservation_type, reservation_type, "{bytes:02x?}");
+        }
+    }
+
+    #[test]
     fn a_field_that_was_cut_is_unknown() {
         let read = [0x28, 0, 0, 1, 2, 3, 0, 0, 8, 0];
         for captured in 0..=read.len() {
@@ -634,6 +699,13 @@ mod tests {
         let names: std::collections::HashSet<&str> =
             Operation::ALL.iter().map(|operation| operation.as_str()).collect();
         assert_eq!(names.len(), Operation::ALL.len());
+    }
+
+    #[test]
+    fn every_row_with_a_service_action_has_one() {
+        for row in super::COMMANDS.iter().filter(|row| row.service_action.is_some()) {
+            assert!(super::has_service_action(row.code, Some(row.device_type)), "{}", row.name);
+        }
     }
 
     proptest! {

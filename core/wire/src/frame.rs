@@ -8,21 +8,23 @@
 //! Lengths come from the headers, captured bytes from the frame: a truncated payload keeps its length on the wire.
 //! Plain IPv4 and IPv6 are read here, for speed; etherparse reads extension and authentication headers.
 //!
-//! Checksums are not verified (offload leaves them blank), fragments not reassembled.
+//! An ICMP error that quotes a TCP packet is read, too. Checksums are not verified (offload leaves them blank), fragments
+//! not reassembled.
 
+mod address;
 mod headers;
+mod icmp;
 #[cfg(test)]
 mod tests;
 mod tunnel;
 
-use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
-
+pub use address::Address;
+use address::address;
 use etherparse::err::ip::LaxHeaderSliceError;
 use etherparse::err::ipv6_exts::HeaderSliceError;
 use etherparse::{LaxIpSlice, LenSource};
-pub use headers::NotTcp;
 use headers::*;
+pub use headers::{IcmpError, IcmpKind, NotTcp};
 use tunnel::{Carried, Inner};
 
 /// The link type of a frame: a LINKTYPE_ value of the pcap format.
@@ -48,36 +50,6 @@ impl LinkType {
     pub const IPV6: Self = Self(229);
     /// Linux "cooked" capture, version 2.
     pub const LINUX_SLL2: Self = Self(276);
-}
-
-/// An IPv4 or IPv6 address as one number, which is fast to compare and copy. IPv4 is mapped into IPv6 (RFC 4291 section
-/// 2.5.5.2), because no packet on a wire carries such an IPv6 address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Address(u128);
-
-impl Address {
-    /// An IPv4 address, of four bytes in network order.
-    #[inline(always)]
-    pub const fn v4(bytes: [u8; 4]) -> Self {
-        Self(0xffff_0000_0000 | u32::from_be_bytes(bytes) as u128)
-    }
-
-    /// An IPv6 address, of sixteen bytes in network order.
-    #[inline(always)]
-    pub const fn v6(bytes: [u8; 16]) -> Self {
-        Self(u128::from_be_bytes(bytes))
-    }
-
-    /// The address as a standard library type.
-    pub fn to_ip(self) -> IpAddr {
-        Ipv6Addr::from(self.0).to_canonical()
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.to_ip().fmt(formatter)
-    }
 }
 
 /// The control bits of a TCP header (RFC 9293, section 3.1).
@@ -257,6 +229,7 @@ fn ipv4(packet: &[u8], wire_length: u32, depth: u8) -> Result<Segment<'_>, NotTc
     match protocol {
         IP_PROTOCOL_TCP if !is_fragment => tcp(network, payload, payload_length),
         IP_PROTOCOL_AUTHENTICATION => extended(network, packet, length, depth),
+        IP_PROTOCOL_ICMP if !is_fragment => Err(icmp::error(protocol, network.source, payload)),
         _ => inner(Carried { captured: payload, wire_length: payload_length, depth }.of_ip(protocol, is_fragment)?),
     }
 }
@@ -286,6 +259,7 @@ fn ipv6(packet: &[u8], wire_length: u32, depth: u8) -> Result<Segment<'_>, NotTc
     };
     match header[6] {
         IP_PROTOCOL_TCP => tcp(network, payload, payload_length),
+        IP_PROTOCOL_ICMPV6 => Err(icmp::error(header[6], network.source, payload)),
         next_header if IP_EXTENSIONS.contains(&next_header) => extended(network, packet, length, depth),
         next_header => {
             inner(Carried { captured: payload, wire_length: payload_length, depth }.of_ip(next_header, false)?)
@@ -318,6 +292,8 @@ fn extended(network: Network, packet: &[u8], length: u32, depth: u8) -> Result<S
     let protocol = payload.ip_number.0;
     if protocol == IP_PROTOCOL_TCP && !payload.fragmented {
         tcp(network, payload.payload, payload_length)
+    } else if [IP_PROTOCOL_ICMP, IP_PROTOCOL_ICMPV6].contains(&protocol) && !payload.fragmented {
+        Err(icmp::error(protocol, network.source, payload.payload))
     } else {
         let carried = Carried { captured: payload.payload, wire_length: payload_length, depth };
         inner(carried.of_ip(protocol, payload.fragmented)?)
@@ -410,12 +386,6 @@ pub fn tcp_options(mut options: &[u8]) -> TcpOptions {
 #[inline(always)]
 fn edge(edges: &[u8], at: usize) -> [u8; 4] {
     chunk(edges, at).unwrap_or_default()
-}
-
-/// An IPv6 address from a header that is long enough.
-#[inline(always)]
-fn address(bytes: Option<[u8; 16]>) -> Address {
-    Address::v6(bytes.unwrap_or_default())
 }
 
 /// The packet without padding of the link.

@@ -9,6 +9,7 @@
 //! lun     the 8 bytes of a LUN <-> its number
 //! text    key=value pairs of Login and Text PDUs; key: how their values are negotiated
 //! cdb     SCSI command descriptor blocks
+//! parameter_data  what a logical unit says of itself: INQUIRY, READ CAPACITY, REPORT TARGET PORT GROUPS
 //! digest  CRC32C of headers and data
 //! capture_writer  packets -> a pcapng or pcap file
 //! ```
@@ -24,6 +25,7 @@ pub mod frame;
 pub mod key;
 pub mod lun;
 pub mod opcode;
+pub mod parameter_data;
 pub mod reject;
 pub mod serial;
 pub mod text;

@@ -13,10 +13,14 @@ from iscsitrace.analysis.findings import (
     distance,
     failures,
     hosts,
+    idle_sessions,
     line,
+    logins,
     mirrored,
     outages,
     parallel,
+    portals,
+    reinstatement,
     transport,
     writes,
 )
@@ -38,7 +42,7 @@ FAMILIES: Final = (
     capture,
 )
 
-STORY_FAMILIES: Final = (outages, connection_loss)
+STORY_FAMILIES: Final = (outages, connection_loss, logins, portals, reinstatement, idle_sessions)
 """The families whose problems are those of a story: of sessions that took each other's place, and their connections."""
 
 PROBLEMS: Final[dict[str, Problem]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from iscsitrace.wording.event_kinds import EVENT_KINDS
 from iscsitrace.wording.parts import PARTS
 
 
@@ -45,6 +46,16 @@ CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
     "digest_source": ("login", "inferred", "unknown"),
     "session_type": ("normal", "discovery", "unknown"),
     "session_end": ("logout", "closed", "reset", "reinstated", "refused", "open"),
+    "icmp_kind": ("unreachable", "too_big", "time_exceeded", "parameter_problem"),
+    "alua_state": (
+        "active_optimized",
+        "active_non_optimized",
+        "standby",
+        "unavailable",
+        "lba_dependent",
+        "offline",
+        "transitioning",
+    ),
     "parameter_source": ("negotiated", "declared", "default", "offered"),
     "severity": ("info", "warning", "data_loss", "error"),
     "segment_class": ("new", "retransmission", "reordered", "copy", "probe", "empty", "outside"),
@@ -68,6 +79,7 @@ CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
         "outage",
         "unknown",
     ),
+    "event_kind": tuple(kind.name for kind in EVENT_KINDS),
     "stream_cause": ("slow_start_exit", "timeout", "low_equilibrium", "window"),
     # filled from the core's table of SCSI operations (core/wire/src/cdb.rs), see trace.py
     "operation": (),

@@ -6,18 +6,23 @@
 //!
 //! An ACK counts for packets that pass the tap one RTT (tap to sender) later. TCP timestamps show more: a packet echoes
 //! the newest timestamp that its sender had received (RFC 7323, section 4.3), so every older ACK had arrived, and no
-//! newer one. What an ACK acknowledges is not used.
+//! newer one. An ACK behind bytes whose timestamp cannot be echoed yet had not arrived either, while the packet does not
+//! acknowledge those bytes. What an ACK acknowledges is not used.
 
 use std::collections::VecDeque;
 
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::observation::{Observation, SACK_BLOCKS_MAX};
+use crate::tcp::half::SegmentClass;
 
 /// Maximum number of ACKs on their way; beyond it the oldest counts as arrived.
 const WAITING_MAX: usize = 4096;
 /// A sender without a longer pause answers ACKs at once.
 const PAUSE_NS: i64 = 2_000_000;
+
+/// So long an ACK can wait in a queue; a sender that lacks what was sent before it for longer lost that.
+const LOST_REQUEST_NS: i64 = 200_000_000;
 
 /// One packet on its way to a sender.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +64,8 @@ pub struct Acknowledgments {
     last_packet_ns: i64,
     /// What the sender's last packet acknowledged: it does not echo timestamps of later segments.
     sender_acknowledged: i64,
+    /// What its current packet acknowledges: it has nothing that was sent after later bytes.
+    packet_acknowledged: i64,
 }
 
 impl Acknowledgments {
@@ -110,6 +117,9 @@ impl Acknowledgments {
             }
         }
         self.echo = echo;
+        // a retransmission answers ACKs that report a loss, also behind a request that was lost
+        let is_again = seen.class == SegmentClass::Retransmission;
+        self.packet_acknowledged = seen.acknowledged.filter(|_| !is_again).unwrap_or(i64::MAX);
         self.last_packet_ns = seen.time_ns;
     }
 
@@ -129,7 +139,9 @@ impl Acknowledgments {
             (Some((value, _)), Some(echo)) if SerialNumber(echo).is_after(SerialNumber(value)) => true,
             (Some((value, _)), Some(echo)) if value == echo && self.taken != Some(value) => true,
             (Some((value, _)), Some(echo)) if SerialNumber(value).is_after(SerialNumber(echo)) => {
-                answer_ns <= time_ns && front.offset > self.sender_acknowledged
+                let is_held_back =
+                    front.offset > self.packet_acknowledged && time_ns.saturating_sub(answer_ns) < LOST_REQUEST_NS;
+                answer_ns <= time_ns && front.offset > self.sender_acknowledged && !is_held_back
             }
             _ => answer_ns <= time_ns,
         };

@@ -1,8 +1,8 @@
 //! Packets that a sender sends without an ACK between them, and the events before the next such burst.
 
-use super::congestion_window::{Between, Stop};
 use super::observation::Observation;
 use super::sender_state::Delays;
+use super::stop::{Between, Stop};
 use crate::tcp::half::SegmentClass;
 
 /// Packets of one burst follow each other within this time.

@@ -5,7 +5,7 @@
 //! busy      [--------------]        [-----------]       each event took bytes x ns/byte; a longer wait is a pause
 //! ```
 
-use super::pace::{Line, Pace};
+use super::pace::{Pace, Rate};
 
 /// A gap is a pause if it exceeds the line's time by this multiple of the hosts' jitter,
 const PAUSE_MIN_JITTERS: f64 = 4.0;
@@ -18,20 +18,20 @@ const PAUSE_MIN_LINE_TIMES: f64 = 1.5;
 
 /// Whether a gap of `gap_ns` before `bytes` is a pause of this line.
 #[inline]
-pub fn is_pause(gap_ns: i64, bytes: u32, line: Line) -> bool {
+pub fn is_pause(gap_ns: i64, bytes: u32, rate: Rate) -> bool {
     let bytes = f64::from(bytes);
-    let slack_ns = if line.ns_per_byte > 0.0 {
-        (PAUSE_MIN_JITTERS * bytes * line.jitter_ns_per_byte).clamp(PAUSE_LEAST_NS, PAUSE_CERTAIN_NS)
+    let slack_ns = if rate.ns_per_byte > 0.0 {
+        (PAUSE_MIN_JITTERS * bytes * rate.jitter_ns_per_byte).clamp(PAUSE_LEAST_NS, PAUSE_CERTAIN_NS)
     } else {
         PAUSE_CERTAIN_NS
     };
-    gap_ns as f64 > slack_ns + PAUSE_MIN_LINE_TIMES * bytes * line.ns_per_byte
+    gap_ns as f64 > slack_ns + PAUSE_MIN_LINE_TIMES * bytes * rate.ns_per_byte
 }
 
 /// Whether the gap is a pause beyond any jitter.
 #[inline]
-pub fn is_long_pause(gap_ns: i64, bytes: u32, line: Line) -> bool {
-    gap_ns as f64 > PAUSE_CERTAIN_NS + PAUSE_MIN_LINE_TIMES * f64::from(bytes) * line.ns_per_byte
+pub fn is_long_pause(gap_ns: i64, bytes: u32, rate: Rate) -> bool {
+    gap_ns as f64 > PAUSE_CERTAIN_NS + PAUSE_MIN_LINE_TIMES * f64::from(bytes) * rate.ns_per_byte
 }
 
 /// Within a run, no gap exceeds this multiple of the line's time for the bytes after it.
@@ -76,12 +76,12 @@ impl BusyLine {
     }
 
     /// The pace so far.
-    pub fn line(&self) -> Line {
-        self.pace.line()
+    pub fn rate(&self) -> Rate {
+        self.pace.rate()
     }
 
     /// The pace at the last update.
-    pub fn recent_line(&self) -> Line {
+    pub fn recent_rate(&self) -> Rate {
         self.pace.recent()
     }
 
@@ -96,12 +96,12 @@ impl BusyLine {
     ///
     /// Computed backwards: bytes that arrived faster than the line allows were transmitted earlier, and waited in a
     /// host.
-    pub fn intervals(&self, earlier_ns: i64, line: Line) -> Vec<(i64, i64)> {
+    pub fn intervals(&self, earlier_ns: i64, rate: Rate) -> Vec<(i64, i64)> {
         let mut intervals: Vec<(i64, i64)> = Vec::with_capacity(self.runs.len());
         for run in self.runs.iter().rev() {
             let took_ns =
-                run.last_ns.saturating_sub(run.first_ns) as f64 + f64::from(run.first_bytes) * line.ns_per_byte;
-            let least_ns = run.bytes as f64 * line.ns_per_byte;
+                run.last_ns.saturating_sub(run.first_ns) as f64 + f64::from(run.first_bytes) * rate.ns_per_byte;
+            let least_ns = run.bytes as f64 * rate.ns_per_byte;
             let limit_ns = intervals.last().map_or(i64::MAX, |&(from_ns, _)| from_ns);
             let to_ns = run.last_ns.saturating_sub(earlier_ns).min(limit_ns);
             let from_ns = to_ns.saturating_sub(took_ns.max(least_ns) as i64);
@@ -130,7 +130,7 @@ mod tests {
     fn each_block_is_busy_for_its_bytes_at_the_line_rate() {
         let mut line = BusyLine::default();
         (0..50).for_each(|cycle| block(&mut line, cycle * 10_000_000));
-        let intervals = line.intervals(0, line.line());
+        let intervals = line.intervals(0, line.rate());
         let busy_ns: i64 = intervals.iter().map(|(from, to)| to - from).sum();
         let truth_ns = 50 * 20 * LINE_NS;
         assert_eq!(intervals.len(), 50);
@@ -142,21 +142,21 @@ mod tests {
         // 10 Mbit/s: 1.2 ms per packet
         let mut line = BusyLine::default();
         (0..100).for_each(|packet| line.note(packet * 1_200_000, 1448, (packet > 0).then_some(1_200_000)));
-        assert_eq!(line.intervals(0, line.line()).len(), 1);
+        assert_eq!(line.intervals(0, line.rate()).len(), 1);
     }
 
     #[test]
     fn a_pause_exceeds_the_time_of_the_line_and_the_jitter_of_the_hosts() {
-        let line = |jitter_ns_per_byte| Line { ns_per_byte: 25.0, jitter_ns_per_byte };
+        let rate = |jitter_ns_per_byte| Rate { ns_per_byte: 25.0, jitter_ns_per_byte };
         // 1.5 times 25 us, and four times the jitter, but 5 to 50 us
-        for (line, longest_ns) in [(line(2.0), 45_500), (line(0.0), 42_500), (line(100.0), 87_500)] {
-            assert!(!is_pause(longest_ns, 1000, line));
-            assert!(is_pause(longest_ns + 1, 1000, line));
+        for (of, longest_ns) in [(rate(2.0), 45_500), (rate(0.0), 42_500), (rate(100.0), 87_500)] {
+            assert!(!is_pause(longest_ns, 1000, of));
+            assert!(is_pause(longest_ns + 1, 1000, of));
         }
-        assert!(!is_pause(50_000, 1000, Line::default()));
-        assert!(is_pause(50_001, 1000, Line::default()));
-        assert!(!is_long_pause(87_500, 1000, line(0.0)));
-        assert!(is_long_pause(87_501, 1000, line(0.0)));
+        assert!(!is_pause(50_000, 1000, Rate::default()));
+        assert!(is_pause(50_001, 1000, Rate::default()));
+        assert!(!is_long_pause(87_500, 1000, rate(0.0)));
+        assert!(is_long_pause(87_501, 1000, rate(0.0)));
     }
 
     /// Events of 1000 bytes, 25 us apart; their rate is known after 64 of them. The time of the last.
@@ -171,7 +171,7 @@ mod tests {
             let mut line = BusyLine::default();
             let last_ns = train(&mut line, 80);
             line.note(last_ns + gap_ns, 1000, Some(gap_ns));
-            let intervals = line.intervals(1000, Line { ns_per_byte: 25.0, jitter_ns_per_byte: 0.0 });
+            let intervals = line.intervals(1000, Rate { ns_per_byte: 25.0, jitter_ns_per_byte: 0.0 });
             assert_eq!(intervals.len(), count);
             assert_eq!(intervals.last().unwrap().1, last_ns + gap_ns - 1000);
         }
@@ -190,7 +190,7 @@ mod tests {
     fn single_packets_show_no_busy_time() {
         let mut line = BusyLine::default();
         (0..100).for_each(|packet| line.note(packet * 300_000, 560, None));
-        let busy_ns: i64 = line.intervals(0, line.line()).iter().map(|(from, to)| to - from).sum();
+        let busy_ns: i64 = line.intervals(0, line.rate()).iter().map(|(from, to)| to - from).sum();
         assert_eq!(busy_ns, 0);
     }
 }

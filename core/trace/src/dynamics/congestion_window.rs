@@ -10,61 +10,8 @@
 //!
 //! There is no estimate where the congestion window did not limit the sender.
 
-/// The end of a burst.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Stop {
-    /// The pipe, with every segment counted as a full one.
-    pub pipe: i64,
-    /// Whether it ended within a PDU.
-    pub is_within_pdu: bool,
-    /// Bytes that the PDU lacked: 0 if their number is unknown, none between PDUs and where PDUs are unknown.
-    pub left: Option<i64>,
-    /// Bytes that the receiver's window had room for; none if the window is unknown.
-    pub room: Option<i64>,
-    /// Whether that can have been too little.
-    pub is_window_limited: bool,
-    /// Whether a recovery was in progress: the window then follows the pipe (RFC 6937).
-    pub is_in_recovery: bool,
-}
-
-/// The events between the end of a burst and the next packet.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Between {
-    /// Whether ACKs arrived.
-    pub has_ack: bool,
-    /// Whether a packet arrived that may be a request.
-    pub has_request: bool,
-    /// Time of the first packet of the burst,
-    pub begun_ns: i64,
-    /// and of its last.
-    pub stopped_ns: i64,
-    /// Time from the first ACK to the answer.
-    pub answer_ns: i64,
-    /// Time from the last ACK before the stop to the first after it.
-    pub calm_ns: i64,
-    /// Whether the next packet came later than the line explains.
-    pub is_pause: bool,
-    /// Whether the pause is long compared with the variation of the delay between tap and sender.
-    pub is_long_pause: bool,
-    /// Whether the next packet carries new data: a retransmission may have become due only now.
-    pub is_new: bool,
-}
-
-impl Between {
-    /// Whether the sender had more to send at the stop.
-    pub fn has_more(&self, stop: &Stop) -> bool {
-        stop.is_within_pdu || (self.is_new && !self.has_request)
-    }
-}
-
-/// After so many rounds without growth before any loss, a level is not the congestion window, which would have grown: by
-/// at least half a segment a round (CUBIC's Reno-friendly region, RFC 9438 section 4.3). It is the send buffer's.
-const LEVEL_ROUNDS_MAX: u32 = 12;
-/// A round counts if its peak was a stop with so many segments left of the PDU: all of a command or burst that is in
-/// flight is a level, too.
-const LEVEL_LEFT_MIN: i64 = 3;
-/// How much fits into a send buffer varies by this part.
-const LEVEL_PARTS: i64 = 8;
+use super::buffer_level::BufferLevel;
+use super::stop::{Between, Stop};
 
 /// Rounds with a full receive window that show that the congestion window is larger.
 const BEYOND_ROUNDS_MIN: u32 = 3;
@@ -97,17 +44,8 @@ pub struct CongestionWindow {
     peaks: [i64; 3],
     /// The round ends when this byte is acknowledged.
     round_end: i64,
-    /// The current level, and the rounds without growth.
-    level: i64,
-    level_rounds: u32,
-    is_level_judged: bool,
-    /// Where it began, and whether the current round stopped at its peak with enough left.
-    level_first: i64,
-    has_level_stop: bool,
     has_reduced: bool,
-    /// The level of a full send buffer, and whether the sender reaches it at present.
-    ceiling: Option<i64>,
-    is_at_ceiling: bool,
+    buffer: BufferLevel,
     /// The largest estimate since the last possible reduction: the window does not shrink without a reason.
     shown: i64,
     estimate: Option<i64>,
@@ -143,19 +81,16 @@ impl CongestionWindow {
             && between.answer_ns <= patience_ns
             && !stop.is_window_limited
             && !self.is_window_full()
-            && stop.pipe > 0;
-        if !is_held || self.is_buffer(stop.pipe, segment) {
+            && stop.flight.pipe > 0;
+        if !is_held || self.buffer.holds(stop.flight.pipe, segment) {
             return None;
         }
         if stop.is_in_recovery {
-            self.estimate = Some(stop.pipe);
+            self.estimate = Some(stop.flight.pipe);
             return self.estimate;
         }
-        self.is_level_judged = true;
-        self.has_level_stop &= stop.pipe <= self.peaks[0] + segment;
-        self.has_level_stop |=
-            stop.pipe >= self.peaks[0] - segment && stop.left.is_some_and(|left| left >= LEVEL_LEFT_MIN * segment);
-        self.peaks[0] = self.peaks[0].max(stop.pipe);
+        self.buffer.note(&stop, self.peaks[0], segment);
+        self.peaks[0] = self.peaks[0].max(stop.flight.pipe);
         let estimate = self.peaks[0].max(self.peaks[1]);
         let least = if self.has_reduced { 0 } else { INITIAL_SEGMENTS * segment };
         if estimate < least || estimate < self.shown - self.shown / GROWTH_PARTS {
@@ -188,17 +123,7 @@ impl CongestionWindow {
 
     /// Whether the full send buffer holds the sender at present.
     pub fn is_at_ceiling(&self) -> bool {
-        self.is_at_ceiling
-    }
-
-    /// Whether the send buffer caused a stop. The congestion window is larger then, until something reduces it.
-    fn is_buffer(&mut self, pipe: i64, segment: i64) -> bool {
-        match self.ceiling {
-            Some(ceiling) if pipe > ceiling + segment => (self.ceiling, self.is_at_ceiling) = (None, false),
-            Some(ceiling) => self.is_at_ceiling |= pipe >= ceiling - segment,
-            None => {}
-        }
-        self.is_at_ceiling
+        self.buffer.is_full()
     }
 
     /// Notes an ACK up to `una`, with bytes sent up to `sent`: whether a round ended, and with it a level began.
@@ -207,41 +132,19 @@ impl CongestionWindow {
             return None;
         }
         self.round_end = sent;
-        let begins_level = self.is_level_judged && !self.has_reduced && self.begins_level(segment);
-        self.is_level_judged = false;
-        self.has_level_stop = false;
+        // after a loss a level can be CUBIC's plateau
+        let begins_level = self.buffer.end_round(self.peaks[0], segment, !self.has_reduced);
         self.peaks = [0, self.peaks[0], self.peaks[1]];
         self.full_rounds += u32::from(self.is_window_full[0]);
         self.is_window_full = [false, self.is_window_full[0]];
         Some(Round { begins_level })
     }
 
-    fn begins_level(&mut self, segment: i64) -> bool {
-        let peak = self.peaks[0];
-        if peak > self.level + segment / 2 {
-            self.level = peak;
-            self.level_rounds = 0;
-            // how much fits into a send buffer varies a little: the same level
-            let begins = peak > self.level_first + self.level_first / LEVEL_PARTS;
-            if begins {
-                self.level_first = peak;
-            }
-            return begins;
-        }
-        self.level_rounds += u32::from(peak >= self.level - segment && self.has_level_stop);
-        if self.level_rounds >= LEVEL_ROUNDS_MAX {
-            (self.ceiling, self.is_at_ceiling) = (Some(self.level), true);
-        }
-        false
-    }
-
     /// The window was reduced, or may have been: earlier observations no longer apply.
     pub fn reduce(&mut self) {
         self.peaks = [0; 3];
         self.shown = 0;
-        (self.level, self.level_first) = (0, 0);
-        self.level_rounds = 0;
-        self.is_at_ceiling = false;
+        self.buffer.reduce();
         self.full_rounds = 0;
     }
 
@@ -255,6 +158,8 @@ impl CongestionWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dynamics::ack_clock::Flight;
+    use crate::dynamics::buffer_level::LEFT_MIN;
 
     const SEGMENT: i64 = 1000;
     const PATIENCE_NS: i64 = 500;
@@ -272,12 +177,12 @@ mod tests {
     };
 
     fn stop(segments: i64) -> Stop {
-        Stop { pipe: segments * SEGMENT, ..Stop::default() }
+        Stop { flight: Flight { pipe: segments * SEGMENT, ..Flight::default() }, ..Stop::default() }
     }
 
     /// The same, with more of a PDU to send.
     fn deep(segments: i64) -> Stop {
-        Stop { is_within_pdu: true, left: Some(LEVEL_LEFT_MIN * SEGMENT), ..stop(segments) }
+        Stop { is_within_pdu: true, left: Some(LEFT_MIN * SEGMENT), ..stop(segments) }
     }
 
     /// Judges a stop at so many segments; the estimate in segments.
@@ -404,7 +309,7 @@ mod tests {
         for number in 0..rounds {
             // half a segment more is the same level
             let more = if number == 5 { SEGMENT / 2 } else { 0 };
-            judge(&mut cwnd, Stop { pipe: stop.pipe + more, ..stop }, HELD);
+            judge(&mut cwnd, Stop { flight: Flight { pipe: stop.flight.pipe + more, ..stop.flight }, ..stop }, HELD);
             round(&mut cwnd);
         }
         cwnd
@@ -438,7 +343,7 @@ mod tests {
     #[test]
     fn all_data_of_a_burst_in_flight_is_no_send_buffer() {
         // two segments of the PDU are left: the most that can be in flight is near
-        let left = Some(LEVEL_LEFT_MIN * SEGMENT - 1);
+        let left = Some(LEFT_MIN * SEGMENT - 1);
         assert!(!level(13, Stop { left, ..deep(20) }).is_at_ceiling());
         assert!(!level(13, stop(20)).is_at_ceiling());
         // after a loss a level can be CUBIC's plateau

@@ -3,7 +3,7 @@
 //!
 //! A send buffer that is full looks like a congestion window that no longer grows, so its time is told apart late.
 
-use super::congestion_window::Between;
+use super::stop::Between;
 
 /// What held a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,7 +18,9 @@
 //! Directions are those of TCP (0 from the client) until the rows are handed over. The only thing known of iSCSI is
 //! whether a packet ends within a PDU. Memory use grows with the wanted rows and with the bytes in flight.
 
+pub mod ack_clock;
 pub mod acknowledgments;
+pub mod buffer_level;
 pub mod burst;
 mod busy_line;
 pub mod congestion_window;
@@ -30,6 +32,7 @@ pub mod line;
 pub mod observation;
 pub mod originals;
 mod pace;
+pub mod pauses;
 pub mod progress;
 pub mod recovery;
 mod reductions;
@@ -43,6 +46,7 @@ pub mod sender;
 pub mod sender_state;
 pub mod short_segments;
 pub mod snapshot;
+pub mod stop;
 pub mod timeline;
 mod waits;
 pub mod window_rows;

@@ -40,7 +40,7 @@ const LOOK_EVERY: u32 = 64;
 
 /// The rate of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Line {
+pub struct Rate {
     /// Nanoseconds per byte; 0 while unknown, or too fast to measure.
     pub ns_per_byte: f64,
     /// How much smaller the value may look after a delayed packet.
@@ -56,7 +56,7 @@ pub struct Pace {
     window_ns: i64,
     window_bytes: u64,
     noted: u32,
-    recent: Line,
+    recent: Rate,
 }
 
 impl Pace {
@@ -68,7 +68,7 @@ impl Pace {
         self.gaps.add(gap_ns, bytes.into());
         self.noted += 1;
         if self.noted.is_multiple_of(LOOK_EVERY) {
-            self.recent = self.line();
+            self.recent = self.rate();
         }
         if gap_ns as f64 > PAUSE_MIN_NS + PAUSE_MIN_LINE_TIMES * f64::from(bytes) * self.recent.ns_per_byte {
             // a pause ends the window
@@ -88,20 +88,20 @@ impl Pace {
     }
 
     /// The rate at the last update.
-    pub fn recent(&self) -> Line {
+    pub fn recent(&self) -> Rate {
         self.recent
     }
 
     /// The rate now.
-    pub fn line(&self) -> Line {
+    pub fn rate(&self) -> Rate {
         if self.gaps.bytes < BYTES_MIN {
-            return Line::default();
+            return Rate::default();
         }
         let of_gaps = self.gaps.quantile(QUANTILE);
         let of_windows = if self.are_windows_better(of_gaps) { self.windows.quantile(WINDOW_QUANTILE) } else { 0.0 };
         // batches make single gaps too short, pauses make windows too long
         let ns_per_byte = if of_windows > of_gaps * (1.0 + AGREEMENT) { of_windows } else { of_gaps };
-        Line { ns_per_byte, jitter_ns_per_byte: (ns_per_byte - self.gaps.quantile(JITTER_QUANTILE)).max(0.0) }
+        Rate { ns_per_byte, jitter_ns_per_byte: (ns_per_byte - self.gaps.quantile(JITTER_QUANTILE)).max(0.0) }
     }
 
     /// Whether windows are better evidence than single gaps.
@@ -170,9 +170,9 @@ mod tests {
             (0..43).for_each(|_| pace.note(36_200, 1448));
         }
         // 25 ns per byte are 40 MB/s
-        let line = pace.line();
-        assert!((line.ns_per_byte - 25.0).abs() < 25.0 * 0.05, "{line:?}");
-        assert_eq!(line.jitter_ns_per_byte, 0.0);
+        let rate = pace.rate();
+        assert!((rate.ns_per_byte - 25.0).abs() < 25.0 * 0.05, "{rate:?}");
+        assert_eq!(rate.jitter_ns_per_byte, 0.0);
     }
 
     #[test]
@@ -183,15 +183,15 @@ mod tests {
             pace.note(if train % 10 == 9 { 150_000 } else { 1_600_000 }, 1448);
             (0..10).for_each(|_| pace.note(36_200, 1448));
         }
-        let line = pace.line();
-        assert!((line.ns_per_byte - 25.0).abs() < 25.0 * 0.05, "{line:?}");
+        let rate = pace.rate();
+        assert!((rate.ns_per_byte - 25.0).abs() < 25.0 * 0.05, "{rate:?}");
     }
 
     #[test]
     fn a_few_bytes_show_no_rate() {
         let mut pace = Pace::default();
         pace.note(36_200, 1448);
-        assert_eq!(pace.line(), Line::default());
+        assert_eq!(pace.rate(), Rate::default());
     }
 
     #[test]
@@ -200,25 +200,25 @@ mod tests {
         for (ns_per_byte, found) in [(131_072, 131_072.0), (137_626, 0.0)] {
             let mut pace = Pace::default();
             (0..100).for_each(|_| pace.note(1448 * ns_per_byte, 1448));
-            assert_eq!(pace.line().ns_per_byte, found);
+            assert_eq!(pace.rate().ns_per_byte, found);
         }
     }
 
     /// Windows of 20 gaps of 1200 bytes, `slow` of them at 31 ns per byte, the others at 25.
-    fn batches(slow: i64) -> Line {
+    fn batches(slow: i64) -> Rate {
         let mut pace = Pace::default();
         (0..200).for_each(|gap| pace.note(if gap % 20 < slow { 37_200 } else { 30_000 }, 1200));
-        pace.line()
+        pace.rate()
     }
 
     #[test]
     fn windows_count_only_if_they_are_clearly_slower_than_gaps() {
         // (17 x 25 + 3 x 31) / 20 = 25.9, within 5 %
-        assert_eq!(batches(3), Line { ns_per_byte: 25.0, jitter_ns_per_byte: 0.0 });
+        assert_eq!(batches(3), Rate { ns_per_byte: 25.0, jitter_ns_per_byte: 0.0 });
         // (12 x 25 + 8 x 31) / 20 = 27.4
-        let line = batches(8);
-        assert!((line.ns_per_byte - 27.4).abs() < 1e-9, "{line:?}");
-        assert!((line.jitter_ns_per_byte - 2.4).abs() < 1e-9, "{line:?}");
+        let rate = batches(8);
+        assert!((rate.ns_per_byte - 27.4).abs() < 1e-9, "{rate:?}");
+        assert!((rate.jitter_ns_per_byte - 2.4).abs() < 1e-9, "{rate:?}");
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
         for (packets, found) in [(31, 0.0), (32, 25.0)] {
             let mut pace = Pace::default();
             (0..packets).for_each(|_| pace.note(25 * 1024, 1024));
-            assert_eq!(pace.line().ns_per_byte, found, "{packets} KiB");
+            assert_eq!(pace.rate().ns_per_byte, found, "{packets} KiB");
         }
     }
 
@@ -237,14 +237,14 @@ mod tests {
             pace.note(-1, 1448);
             pace.note(36_200, 0);
         });
-        assert_eq!(pace.line(), Line::default());
+        assert_eq!(pace.rate(), Rate::default());
     }
 
     #[test]
     fn the_recent_rate_is_that_of_the_last_64_gaps() {
         let mut pace = Pace::default();
         (0..63).for_each(|_| pace.note(25 * 1024, 1024));
-        assert_eq!(pace.recent(), Line::default());
+        assert_eq!(pace.recent(), Rate::default());
         pace.note(25 * 1024, 1024);
         assert_eq!(pace.recent().ns_per_byte, 25.0);
     }
@@ -253,6 +253,6 @@ mod tests {
     fn bytes_at_one_instant_are_too_fast_to_measure() {
         let mut pace = Pace::default();
         (0..100).for_each(|_| pace.note(0, 1448));
-        assert_eq!(pace.line(), Line::default());
+        assert_eq!(pace.rate(), Rate::default());
     }
 }

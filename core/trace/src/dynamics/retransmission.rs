@@ -214,6 +214,12 @@ impl Remembered {
         self.spurious_count
     }
 
+    /// Whether a retransmission in the recovery of this number was spurious, as far as it is remembered.
+    pub fn is_any_spurious(&self, recovery: u32) -> bool {
+        let place = self.recoveries.binary_search_by_key(&recovery, |recovered| recovered.number);
+        place.is_ok_and(|place| self.recoveries.get(place).is_some_and(|recovered| recovered.spurious > 0))
+    }
+
     /// The number of recoveries in which nothing was lost: all of their retransmissions were spurious.
     pub fn needless_count(&self) -> u32 {
         self.needless + self.recoveries.iter().filter(|recovered| recovered.is_needless()).count() as u32

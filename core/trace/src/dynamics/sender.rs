@@ -4,45 +4,39 @@
 //! acknowledgments     when an ACK reaches the sender        scoreboard          bytes in flight, SACKed, lost
 //! segment_size        a full segment                        retransmission      cause of a retransmission
 //! window_scale        the shift of the window field         recovery            recovery from a loss
-//! window_time         how long the window was full          congestion_window   estimate of cwnd
-//! short_segments      bytes that segments lack to be full   burst               packets sent without an ACK between them
-//! originals           which packet carried a byte first     sender_state        the state after a packet
-//! window_rows         where an estimate of cwnd holds       send_buffer         when the send buffer was full
-//! limits              how long what held the sender         reductions          the congestion control
+//! window_time         how long the window was full          originals           which packet carried a byte first
+//! short_segments      bytes that segments lack to be full   sender_state        the state after a packet
+//!
+//! pauses              what the pauses of a sender show:
+//!   burst             packets sent without an ACK between them, and the stop at their end (stop)
+//!   congestion_window estimate of cwnd, confirmed by ack_clock, held by window_rows
+//!   buffer_level      the level of a full send buffer, and when it was full (send_buffer)
+//!   limits            how long what held the sender
+//!   reductions        the congestion control
 //! ```
 //!
 //! In the time of the data at the tap, an ACK counts from the earliest time of its answer at the tap. Instants at the
 //! sender, in the table `window`, are half an RTT earlier.
 
 use super::Rows;
+use super::ack_clock::Flight;
 use super::acknowledgments::{Acknowledgment, Acknowledgments};
-use super::burst::Burst;
-use super::congestion_window::{Between, CongestionWindow, Round, Stop};
-use super::limits::{Cause as Limit, Limits};
 use super::observation::Observation;
 use super::originals::Originals;
+use super::pauses::{Now, Pauses};
 use super::recovery::{self, Recovery, Sign};
-use super::reductions::Reductions;
 use super::retransmission::{self, Cause, Circumstances, Remembered};
 use super::scoreboard::Scoreboard;
 use super::segment_size::SegmentSize;
-use super::send_buffer::{Place, SendBuffer, Span};
+use super::send_buffer::Span;
 use super::sender_state::{Delays, LastAck, SenderState};
 use super::short_segments::ShortSegments;
-use super::window_rows::{Holds, WindowRows};
+use super::stop::Stop;
 use super::window_scale::{WINDOW_PARTS, WindowScale};
 use super::window_time::WindowTime;
 use crate::tables::{NULL_NS, NULL_U8, Sack, SenderRow, Window};
 use crate::tcp::half::SegmentClass;
 
-/// After a pause of this length a sender may restart with a small window: the usual minimum retransmission timeout,
-/// less the possible difference of srtt.
-const IDLE_MIN_NS: i64 = 175_000_000;
-/// An answer may follow its ACK by half an RTT and this time.
-const PATIENCE_MIN_NS: i64 = 1_000_000;
-/// A window that is smaller after a pause by this factor was restarted.
-const RESTART_NUMERATOR: i64 = 3;
-const RESTART_DENOMINATOR: i64 = 4;
 /// Duplicate ACKs, or SACKed segments, that show a loss (RFC 5681, section 3.2; RFC 6675, section 4).
 const DUPLICATES: i64 = 3;
 
@@ -61,13 +55,8 @@ pub struct Sender {
     originals: Originals,
     remembered: Remembered,
     recovery: Recovery,
-    cwnd: CongestionWindow,
-    windows: WindowRows,
+    pauses: Pauses,
     short: ShortSegments,
-    burst: Burst,
-    limits: Limits,
-    reductions: Reductions,
-    buffer: SendBuffer,
     /// The window field of the last ACK that arrived.
     last_window: u16,
     /// Time of the last progress, and whether that ended a recovery.
@@ -76,12 +65,8 @@ pub struct Sender {
     is_probed: bool,
     /// Bytes below this offset were in flight at the last timeout.
     timeout_point: i64,
-    /// The largest pipe since the last long pause; and before it, until the next window is known.
-    peak: i64,
-    before_pause: Option<i64>,
     /// Retransmissions by cause.
     counts: [u32; 4],
-    restart_count: u32,
     owin_max: i64,
     /// Maximum bytes in flight since the last snapshot.
     owin_peak: i64,
@@ -122,9 +107,11 @@ impl Sender {
             self.take(&ack, answer_ns, &blocks, delays, rows);
         }
         self.begin(seen.offset);
-        let last_ns = self.burst.last_ns();
-        self.judge_burst(seen, delays);
-        self.note_pause(seen, last_ns, delays);
+        let last_ns = self.pauses.burst.last_ns();
+        // an overtaken packet was sent before others, not now
+        if seen.class != SegmentClass::Reordered {
+            self.end_pause(seen, last_ns, delays);
+        }
         if rows.wanted.retransmissions && seen.class != SegmentClass::Retransmission {
             self.originals.push(seen.offset, seen.end(), seen.frame, seen.time_ns, self.board.una());
         }
@@ -138,7 +125,7 @@ impl Sender {
             self.short.push(seen.end(), seen.length, self.size.bytes());
         }
         let is_within_pdu =
-            if seen.end() > self.board.sent() { seen.is_within_pdu() } else { self.burst.stop.is_within_pdu };
+            if seen.end() > self.board.sent() { seen.is_within_pdu() } else { self.pauses.burst.stop.is_within_pdu };
         if self.scale.is_inferred() {
             let shift = self.scale.inferred();
             let latest = self.acks.arrived_by(seen.time_ns.saturating_sub(delays.to_sender_ns));
@@ -164,23 +151,31 @@ impl Sender {
         let room = self.state.rwnd.map(|window| (window - self.state.owin, window));
         let has_room = |bytes: i64| room.is_none_or(|(room, _)| room >= bytes);
         if !has_room(segment) {
-            self.cwnd.fill_window();
+            self.pauses.cwnd.fill_window();
         }
         // far from the sender, what is in flight is known less exactly than the window
-        let is_beyond = delays.to_sender_ns > 0 && self.cwnd.is_beyond_window() && self.scale.is_proven();
+        let is_beyond = delays.to_sender_ns > 0 && self.pauses.cwnd.is_beyond_window() && self.scale.is_proven();
         self.state.is_window_full = !has_room(segment);
-        self.state.is_window_smaller = is_beyond || (!has_room(2 * segment) && self.cwnd.is_window_full());
-        self.burst.stop = Stop {
-            pipe: self.state.pipe + self.short.missing_bytes(),
+        self.state.is_window_smaller = is_beyond || (!has_room(2 * segment) && self.pauses.cwnd.is_window_full());
+        let stop = Stop {
+            flight: Flight {
+                pipe: self.state.pipe + self.short.missing_bytes(),
+                sent: self.board.sent() + self.short.missing_in_all(),
+                end: self.board.sent(),
+                una: self.board.una(),
+            },
             room: room.map(|(room, _)| room),
+            lost: self.board.owin() - self.board.sacked_bytes() - self.state.pipe,
             is_within_pdu,
             left: seen.left_of_pdu.map(i64::from),
             is_in_recovery: self.state.is_in_recovery,
             is_window_limited: is_beyond
-                || room.is_some_and(|(room, window)| room < 2 * segment + window / WINDOW_PARTS),
+                || room.is_some_and(|(room, window)| {
+                    let unsure = if delays.to_sender_ns > 0 { window / WINDOW_PARTS } else { 0 };
+                    room < 2 * segment + unsure
+                }),
         };
-        self.windows.stop(self.board.una());
-        self.peak = self.peak.max(self.burst.stop.pipe);
+        self.pauses.stop(stop);
     }
 
     /// Processes a packet to it.
@@ -224,9 +219,7 @@ impl Sender {
             self.advanced_ns = answer_ns;
             self.is_probed = false;
             self.short.acknowledge(self.board.una());
-            if let Some(round) = self.cwnd.acknowledge(ack.acknowledged, self.board.sent(), segment) {
-                self.end_round(round, answer_ns);
-            }
+            self.pauses.acknowledge(ack.acknowledged, self.board.sent(), segment, answer_ns);
         } else if ack.length == 0
             && ack.acknowledged == una_before
             && ack.block_count() == 0
@@ -247,13 +240,13 @@ impl Sender {
         if is_advance && self.recovery.acknowledge(self.board.una(), ack.frame, ack.time_ns, pipe, &mut where_to) {
             self.board.forget_losses();
             self.recovered_ns = Some(answer_ns);
-            self.cwnd.reduce();
+            self.pauses.reduce();
         }
         if is_advance || has_news || before.rwnd != Some(window) {
-            self.burst.acknowledge(answer_ns);
+            self.pauses.burst.acknowledge(answer_ns);
         }
         if ack.length > 0 {
-            self.burst.request();
+            self.pauses.burst.request();
         }
         let room = |owin: i64, window: Option<i64>| window.is_none_or(|window| window - owin >= segment);
         let has_opened_window =
@@ -308,87 +301,24 @@ impl Sender {
         }
     }
 
-    /// A packet starts a burst: judges the burst before it.
+    /// A packet is sent: what the pause before it shows, if there was one.
     #[inline]
-    fn judge_burst(&mut self, seen: &Observation, delays: Delays) {
-        let Some(between) = self.burst.begin(seen, delays) else { return };
-        let patience_ns = delays.round_trip_ns / 2 + PATIENCE_MIN_NS;
-        let stop = self.burst.stop;
-        self.confirm();
-        let estimate = self.cwnd.judge(stop, between, patience_ns, self.size.bytes());
-        self.buffer.set(self.cwnd.is_at_ceiling(), self.place(seen.time_ns));
-        let limit = self.limit(&stop, &between, seen, patience_ns);
-        if let (Some(Limit::ReceiveWindow), Some(room), Some(window)) = (limit, stop.room, self.state.rwnd)
-            && room < 2 * self.size.bytes()
+    fn end_pause(&mut self, seen: &Observation, last_ns: Option<i64>, delays: Delays) {
+        let segment = self.size.bytes();
+        let now = Now {
+            una: self.board.una(),
+            segment,
+            is_window_smaller: self.state.is_window_smaller,
+            recovery: self.recovery.count(),
+        };
+        let stop = self.pauses.end(seen, delays, now);
+        if let (Some(room), Some(window)) = (stop.and_then(|stop| stop.room), self.state.rwnd)
+            && room < 2 * segment
         {
             self.scale.note_stop(-room, window, self.board.una(), self.board.sent());
         }
-        self.limits.note(&between, seen.time_ns, limit, self.cwnd.is_at_ceiling());
-        if let Some(estimate) = estimate {
-            let holds = match self.cwnd.is_growing() {
-                true if delays.to_sender_ns > 0 => Holds::AtStop,
-                is_growing if is_growing || stop.is_in_recovery => Holds::ToStop,
-                _ => Holds::ToNext,
-            };
-            self.windows.estimate(estimate, self.reductions.epoch(), stop.pipe, holds, stop.is_in_recovery);
-            if let Some(before) = self.before_pause.take()
-                && estimate * RESTART_DENOMINATOR <= before * RESTART_NUMERATOR
-            {
-                self.restart_count += 1;
-            }
-        }
-        self.windows.begin_burst();
-    }
-
-    /// A burst ended: confirms the estimate of the one before.
-    fn confirm(&mut self) {
-        if let Some((estimate, epoch)) = self.windows.confirm(self.burst.stop.pipe, self.size.bytes()) {
-            self.reductions.note(estimate, epoch);
-        }
-    }
-
-    /// What held the sender between a stop and the packet `seen`.
-    fn limit(&self, stop: &Stop, between: &Between, seen: &Observation, patience_ns: i64) -> Option<Limit> {
-        if !between.has_ack || !between.has_more(stop) {
-            return None;
-        }
-        // a super-segment is not sent in parts
-        if stop.room.is_some_and(|room| room < i64::from(seen.length)) {
-            Some(Limit::ReceiveWindow)
-        } else if between.answer_ns > patience_ns {
-            None
-        } else if self.state.is_window_smaller {
-            Some(Limit::ReceiveWindow)
-        } else {
-            Some(Limit::CongestionWindow)
-        }
-    }
-
-    /// A round ended: the level of the send buffer may have begun with it, or be known by now.
-    fn end_round(&mut self, round: Round, time_ns: i64) {
-        if round.begins_level {
-            self.limits.begin_level();
-        } else if self.cwnd.is_at_ceiling() && !self.buffer.is_full() {
-            self.limits.end_level();
-            self.buffer.find();
-        }
-        self.buffer.end_round(round.begins_level, self.place(time_ns));
-    }
-
-    fn place(&self, time_ns: i64) -> Place {
-        Place { time_ns, row: self.windows.count() }
-    }
-
-    /// After a pause a sender may restart with a small window (RFC 5681, section 4.1).
-    #[inline]
-    fn note_pause(&mut self, seen: &Observation, last_ns: Option<i64>, delays: Delays) {
-        let Some(last_ns) = last_ns else { return };
-        let pause_ns = seen.time_ns.saturating_sub(last_ns);
-        if pause_ns >= IDLE_MIN_NS.max(2 * delays.round_trip_ns) && self.board.owin() == 0 {
-            self.before_pause = Some(self.peak);
-            self.peak = 0;
-            self.reductions.pause();
-            self.cwnd.reduce();
+        if let (Some(last_ns), 0) = (last_ns, self.board.owin()) {
+            self.pauses.rest(last_ns, seen.time_ns, delays.round_trip_ns);
         }
     }
 
@@ -424,12 +354,11 @@ impl Sender {
             }
             _ => {}
         }
-        if begins && self.cwnd.is_slow_start() {
+        if begins && self.pauses.cwnd.is_slow_start() {
             self.ssthresh_guess.get_or_insert(sign_pipe);
         }
         if begins || is_timeout {
-            self.reductions.lose(is_timeout);
-            self.cwnd.lose();
+            self.pauses.lose(is_timeout);
         }
         if cause != Cause::TailProbe {
             self.board.retransmit_range(seen.offset, seen.end());
@@ -456,10 +385,10 @@ impl Sender {
     #[cold]
     fn widen(&mut self, shift_before: u8) {
         let more = self.scale.inferred() - shift_before;
-        self.windows.widen(more);
+        self.pauses.windows.widen(more);
         self.state.rwnd = self.state.rwnd.map(|window| window << more);
         self.times.begin_anew();
-        self.limits.widen();
+        self.pauses.limits.widen();
     }
 
     /// After a change: updates the state and the time of a full window, and adds a row.
@@ -467,14 +396,14 @@ impl Sender {
     fn settle(&mut self, frame: u64, time_ns: i64, rows: &Rows) {
         let (owin, pipe) = (self.board.owin(), self.board.pipe());
         let is_changed = (owin, pipe) != (self.state.owin, self.state.pipe)
-            || self.windows.last_rwnd() != Some(self.state.rwnd.unwrap_or(NULL_NS));
+            || self.pauses.windows.last_rwnd() != Some(self.state.rwnd.unwrap_or(NULL_NS));
         (self.state.owin, self.state.pipe) = (owin, pipe);
         self.state.is_in_recovery = self.recovery.cause().is_some();
         self.owin_max = self.owin_max.max(owin);
         self.owin_peak = self.owin_peak.max(owin);
         self.times.set(time_ns, owin, self.state.rwnd, self.size.bytes());
         if rows.wanted.window && is_changed {
-            self.windows.push(Window {
+            self.pauses.windows.push(Window {
                 connection: self.connection,
                 to_target: self.is_from_client,
                 time_ns,
@@ -492,13 +421,12 @@ impl Sender {
         while let Some((ack, blocks)) = self.acks.take_oldest() {
             self.take(&ack, ack.time_ns.saturating_add(delays.to_sender_ns), &blocks, delays, rows);
         }
-        self.confirm();
-        self.windows.finish(self.buffer.spans(), &mut rows.window);
+        self.pauses.finish(&self.remembered, &mut rows.window);
     }
 
     /// When its send buffer held it.
     pub fn send_buffer(&self) -> &[Span] {
-        self.buffer.spans()
+        self.pauses.send_buffer()
     }
 
     /// The window scale, and whether a wait for the receiver's window is proven with it.
@@ -519,14 +447,14 @@ impl Sender {
 
     /// Removes spans from before.
     pub fn forget(&mut self, before_ns: i64) {
-        self.buffer.forget(before_ns);
+        self.pauses.forget(before_ns);
     }
 
     /// The row of the sender so far.
     pub fn describe(&self) -> SenderRow {
         let (least, largest) = self.times.extremes();
         let [fast, timeouts, probes, unknown] = self.counts;
-        let [window_ns, congestion_ns, buffer_ns] = self.limits.times_ns();
+        let [window_ns, congestion_ns, buffer_ns] = self.pauses.limits.times_ns();
         let mut row = SenderRow {
             connection: self.connection,
             to_target: self.is_from_client,
@@ -539,7 +467,7 @@ impl Sender {
             rwnd_limited_ns: if self.scale.is_proven() { window_ns } else { NULL_NS },
             cwnd_limited_ns: congestion_ns,
             sndbuf_limited_ns: buffer_ns,
-            congestion_control: self.reductions.name().unwrap_or(NULL_U8),
+            congestion_control: self.pauses.congestion_control().unwrap_or(NULL_U8),
             fast_retransmit_count: fast,
             timeout_count: timeouts,
             tail_probe_count: probes,
@@ -548,7 +476,7 @@ impl Sender {
             recovery_count: self.recovery.count() - self.remembered.needless_count(),
             recovery_ns: self.recovery.time_ns(),
             ssthresh_guess_bytes: self.ssthresh_guess.unwrap_or(NULL_NS),
-            restart_after_idle_count: self.restart_count,
+            restart_after_idle_count: self.pauses.restart_count(),
             ..SenderRow::default()
         };
         if let Some(bytes) = self.size.known() {

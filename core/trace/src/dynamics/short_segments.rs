@@ -12,6 +12,8 @@ pub struct ShortSegments {
     /// End of each segment, and the bytes it lacks.
     segments: VecDeque<(i64, i64)>,
     missing_bytes: i64,
+    /// Those of all segments so far.
+    missing_in_all: i64,
 }
 
 impl ShortSegments {
@@ -22,6 +24,7 @@ impl ShortSegments {
         if over > 0 && self.segments.len() < SEGMENTS_MAX {
             self.segments.push_back((end, segment - over));
             self.missing_bytes += segment - over;
+            self.missing_in_all += segment - over;
         }
     }
 
@@ -41,6 +44,12 @@ impl ShortSegments {
     pub fn missing_bytes(&self) -> i64 {
         self.missing_bytes
     }
+
+    /// The sum of the missing bytes of all segments, in flight or not.
+    #[inline]
+    pub fn missing_in_all(&self) -> i64 {
+        self.missing_in_all
+    }
 }
 
 #[cfg(test)]
@@ -55,6 +64,6 @@ mod tests {
         }
         assert_eq!(4144 + short.missing_bytes(), 3 * 1448);
         short.acknowledge(4144);
-        assert_eq!(short.missing_bytes(), 0);
+        assert_eq!((short.missing_bytes(), short.missing_in_all()), (0, 200));
     }
 }

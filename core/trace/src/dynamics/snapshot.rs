@@ -39,9 +39,14 @@ impl Dynamics {
             row.to_target ^= !is_client_initiator;
             tables.senders.push(row);
         }
-        let mut recoveries = self.rows.recoveries.clone();
-        recoveries.to_target.iter_mut().for_each(|to_target| *to_target ^= !is_client_initiator);
-        tables.recoveries.append(&mut recoveries);
+        macro_rules! copy {
+            ($($table:ident)*) => { $(
+                let mut rows = self.rows.$table.clone();
+                rows.to_target.iter_mut().for_each(|to_target| *to_target ^= !is_client_initiator);
+                tables.$table.append(&mut rows);
+            )* };
+        }
+        copy!(recoveries retransmissions);
         self.timeline(is_client_initiator, self.deliveries.clone())
     }
 

@@ -1,7 +1,4 @@
 //! The rows of the table `window`, and in which of them an estimate of the congestion window holds.
-//!
-//! An estimate is made at the end of a burst, and confirmed by the next one: a sender that then sends more than the ACKs
-//! let out had paused, and was not held by the congestion window.
 
 use std::ops::Range;
 
@@ -19,25 +16,15 @@ pub enum Holds {
     ToNext,
 }
 
-/// An estimate that the next burst may contradict: its rows, and the pipe and what was acknowledged at its stop.
-#[derive(Debug)]
-struct Pending {
-    estimate: i64,
-    epoch: u32,
-    rows: Range<usize>,
-    pipe: i64,
-    una: i64,
-}
-
 /// The rows of one sender.
 #[derive(Debug, Default)]
 pub struct WindowRows {
     rows: Windows,
-    /// Rows at the start of the burst, and after its last packet; and what was acknowledged then.
+    /// Rows at the start of the burst, and after its last packet.
     burst: usize,
     stop: usize,
-    una: i64,
-    pending: Option<Pending>,
+    /// Rows of which the estimate depends on what was lost, and the number of the recovery.
+    doubtful: Vec<(u32, Range<usize>)>,
 }
 
 impl WindowRows {
@@ -67,8 +54,8 @@ impl WindowRows {
 
     /// A packet was sent, the last one of its burst so far.
     #[inline]
-    pub fn stop(&mut self, una: i64) {
-        (self.stop, self.una) = (self.count(), una);
+    pub fn stop(&mut self) {
+        self.stop = self.count();
     }
 
     /// A burst begins.
@@ -76,33 +63,32 @@ impl WindowRows {
         self.burst = self.count();
     }
 
-    /// An estimate of the burst that ended with `pipe`: to be confirmed, or during a recovery at once.
-    pub fn estimate(&mut self, estimate: i64, epoch: u32, pipe: i64, holds: Holds, is_in_recovery: bool) {
-        let rows = match holds {
+    /// The rows of an estimate for the burst that ended.
+    pub fn of_burst(&self, holds: Holds) -> Range<usize> {
+        match holds {
             Holds::AtStop => self.stop.saturating_sub(1)..self.stop,
             Holds::ToStop => self.burst..self.stop,
             Holds::ToNext => self.burst..self.count(),
-        };
-        if is_in_recovery {
-            self.show(Some(estimate), rows);
-        } else {
-            self.pending = Some(Pending { estimate, epoch, rows, pipe, una: self.una });
         }
     }
 
-    /// A burst ended with `pipe`: the estimate of the one before and its epoch, if nothing contradicts it.
-    pub fn confirm(&mut self, pipe: i64, segment: i64) -> Option<(i64, u32)> {
-        let pending = self.pending.take()?;
-        // in slow start as much again as was acknowledged
-        if pipe > pending.pipe + (self.una - pending.una).max(0) + segment {
-            return None;
+    /// The estimate in these rows depends on what was lost in the recovery of this number.
+    pub fn doubt(&mut self, rows: Range<usize>, recovery: u32) {
+        if rows.is_empty() {
+            return;
         }
-        self.show(Some(pending.estimate), pending.rows);
-        Some((pending.estimate, pending.epoch))
+        match self.doubtful.last_mut() {
+            Some((last, before)) if *last == recovery && before.end == rows.start => before.end = rows.end,
+            _ => self.doubtful.push((recovery, rows)),
+        }
     }
 
-    /// Moves the rows to a table, without estimates while the send buffer was full.
-    pub fn finish(&mut self, full: &[Span], table: &mut Windows) {
+    /// Moves the rows to a table: without estimates while the send buffer was full, and in recoveries that retransmitted
+    /// what had arrived. There the sender deemed other bytes lost than the tap.
+    pub fn finish(&mut self, full: &[Span], is_spurious: impl Fn(u32) -> bool, table: &mut Windows) {
+        for (_, rows) in std::mem::take(&mut self.doubtful).into_iter().filter(|(number, _)| is_spurious(*number)) {
+            self.show(None, rows);
+        }
         for span in full {
             let until = span.until.map_or(usize::MAX, |until| until.row);
             self.show(None, span.from.row..until.min(self.count()));
@@ -110,7 +96,8 @@ impl WindowRows {
         table.append(&mut self.rows);
     }
 
-    fn show(&mut self, estimate: Option<i64>, rows: Range<usize>) {
+    /// Sets an estimate in rows, or none.
+    pub fn show(&mut self, estimate: Option<i64>, rows: Range<usize>) {
         for row in rows {
             if let (Some(cwnd), Some(is_valid)) =
                 (self.rows.cwnd_estimate_bytes.get_mut(row), self.rows.is_valid.get_mut(row))

@@ -47,6 +47,8 @@ pub(super) fn open_row(
     set_some(&mut row.bytes, bhs.expected_data_transfer_length());
     set_some(&mut row.cdb_opcode, bhs.cdb().map(|cdb| cdb[0]));
     set_some(&mut row.operation, decoded.map(|decoded| decoded.operation as u8));
+    set_some(&mut row.service_action, decoded.and_then(|decoded| decoded.service_action));
+    set_some(&mut row.reservation_type, decoded.and_then(|decoded| decoded.reservation_type));
     set_some(&mut row.lba, decoded.and_then(|decoded| decoded.lba));
     set_some(&mut row.block_count, decoded.and_then(|decoded| decoded.block_count));
     cycles.push(row);

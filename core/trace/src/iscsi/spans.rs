@@ -24,15 +24,20 @@ struct Span {
     start: i64,
     end: i64,
     cycle: u32,
-    /// The end of its data, if it carries any: padding and digest come after.
-    data_end: Option<i64>,
+    /// The end of its data, if it carries any, and when that passed the tap: padding and digest come after.
+    data: Option<(i64, i64)>,
 }
 
 impl Span {
     /// What has to be acknowledged of it.
     fn needed(&self) -> i64 {
-        self.data_end.unwrap_or(self.end)
+        self.data.map_or(self.end, |(end, _)| end)
     }
+}
+
+/// The time of the ACK; null if it passed the tap before the data did: the capture has the packets in another order.
+fn acked_after(last_ns: i64, acked_ns: i64) -> i64 {
+    if acked_ns < last_ns { NULL_NS } else { acked_ns }
 }
 
 /// The spans of one direction.
@@ -49,13 +54,13 @@ pub struct Spans {
 
 impl Spans {
     /// Adds a PDU of a cycle in [start, end) of the stream; `data` is the end of its data, if it carries any,
-    /// and when that passed the tap: no ACK of before can have meant it.
+    /// and when that passed the tap.
     pub fn push(&mut self, (start, end): (i64, i64), data: Option<(i64, i64)>, cycle: u32, cycles: &mut Cycles) {
-        let span = Span { start, end, cycle, data_end: data.map(|(data_end, _)| data_end) };
+        let span = Span { start, end, cycle, data };
         let is_acknowledged = self.acks.back().is_some_and(|&(offset, _)| offset >= span.needed());
         if let Some((data_end, last_ns)) = data {
             let acked_ns = if is_acknowledged { self.first_covering(data_end) } else { NULL_NS };
-            cycles.data_acked_ns[cycle as usize] = if acked_ns < last_ns { NULL_NS } else { acked_ns };
+            cycles.data_acked_ns[cycle as usize] = acked_after(last_ns, acked_ns);
         }
         self.spans.push_back(span);
         if is_acknowledged && self.acknowledged_count + 1 == self.spans.len() {
@@ -86,10 +91,10 @@ impl Spans {
         while let Some(span) = self.spans.get(self.acknowledged_count)
             && span.needed() <= offset
         {
-            if span.data_end.is_some()
+            if let Some((_, last_ns)) = span.data
                 && let Some(acked_ns) = cycles.data_acked_ns.get_mut(span.cycle as usize)
             {
-                *acked_ns = time_ns;
+                *acked_ns = acked_after(last_ns, time_ns);
             }
             self.acknowledged_count += 1;
         }
@@ -103,12 +108,17 @@ impl Spans {
         }
     }
 
-    /// Marks the cycles of bytes in [start, end) that were retransmitted.
-    pub fn mark_retransmitted(&self, start: i64, end: i64, cycles: &mut Cycles) {
+    /// The rows of the cycles of bytes in [start, end).
+    pub fn cycles_of(&self, start: i64, end: i64) -> impl Iterator<Item = u32> + '_ {
         // sorted by stream offset
         let first = self.spans.partition_point(|span| span.end <= start);
-        for span in self.spans.range(first..).take_while(|span| span.start < end) {
-            if let Some(has_retransmission) = cycles.has_retransmission.get_mut(span.cycle as usize) {
+        self.spans.range(first..).take_while(move |span| span.start < end).map(|span| span.cycle)
+    }
+
+    /// Marks the cycles of bytes in [start, end) that were retransmitted.
+    pub fn mark_retransmitted(&self, start: i64, end: i64, cycles: &mut Cycles) {
+        for cycle in self.cycles_of(start, end) {
+            if let Some(has_retransmission) = cycles.has_retransmission.get_mut(cycle as usize) {
                 *has_retransmission = true;
             }
         }
@@ -118,7 +128,7 @@ impl Spans {
     pub fn unacknowledged(&self) -> impl Iterator<Item = u32> + '_ {
         let has_acks = !self.acks.is_empty();
         let waiting = self.spans.range(self.acknowledged_count.min(self.spans.len())..);
-        waiting.filter(move |span| has_acks && span.data_end.is_some()).map(|span| span.cycle)
+        waiting.filter(move |span| has_acks && span.data.is_some()).map(|span| span.cycle)
     }
 
     /// Renumbers the rows of cycles; `number` returns none for removed ones.
@@ -188,6 +198,12 @@ mod tests {
             spans.acknowledge(5, 1, &mut cycles);
             spans.acknowledge(12, 2, &mut cycles);
             spans.push((0, 10), Some((10, last_ns)), 0, &mut cycles);
+            assert_eq!(cycles.data_acked_ns[0], acked_ns);
+            // the same where the data was read before its ACK
+            let mut spans = Spans::default();
+            spans.push((0, 4), Some((4, 1)), 0, &mut cycles);
+            spans.push((4, 10), Some((10, last_ns)), 0, &mut cycles);
+            spans.acknowledge(12, 2, &mut cycles);
             assert_eq!(cycles.data_acked_ns[0], acked_ns);
         }
     }

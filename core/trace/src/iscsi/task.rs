@@ -7,6 +7,7 @@ use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
 use iscsitrace_wire::cdb::{Cdb, Operation};
 use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::parameter_data::ParameterData;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::assumption::Assumed;
@@ -40,14 +41,15 @@ pub struct Task {
     pub is_write: bool,
     /// Expected Data Transfer Length; none if that part of the header was not captured.
     pub expected_data_transfer_length: Option<u32>,
-    /// Whether its data has the device type.
-    pub is_standard_inquiry: bool,
+    /// What its data says of the logical unit, if it does.
+    pub describes: Option<ParameterData>,
     /// Whether data may come in any order: the first PDU is then recognised by its number, not by its offset.
     pub is_data_in_any_order: bool,
     operation: Option<Operation>,
     numbers: DataNumbers,
     open_rounds: Vec<OpenRound>,
-    has_missing_pdus: bool,
+    /// Whether PDUs or bytes of it are known to be missing.
+    pub has_missing_pdus: bool,
     /// Missing data PDUs and R2Ts counted so far.
     missing_data: u64,
     missing_r2t: u64,
@@ -74,15 +76,19 @@ impl Task {
     /// [`complete_command`](super::cycle_row::complete_command) follow.
     pub fn open(bhs: Bhs<'_>, cycle: u32, decoded: Option<&Cdb>, is_data_in_any_order: bool) -> Task {
         let operation = decoded.map(|decoded| decoded.operation);
-        // EVPD clear (SPC-4 section 6.6)
-        let is_standard_inquiry = operation == Some(Operation::Inquiry) && bhs.cdb().is_some_and(|cdb| cdb[1] & 1 == 0);
+        let describes = match operation {
+            Some(Operation::Inquiry | Operation::ReadCapacity | Operation::ReportTargetPortGroups) => {
+                bhs.cdb().and_then(|cdb| ParameterData::of(&cdb))
+            }
+            _ => None,
+        };
         Task {
             cycle,
             lun: bhs.lun().map(lun::number),
             is_read: bhs.is_read().unwrap_or(false),
             is_write: bhs.is_write().unwrap_or(false),
             expected_data_transfer_length: bhs.expected_data_transfer_length(),
-            is_standard_inquiry,
+            describes,
             is_data_in_any_order,
             operation,
             numbers: DataNumbers::new(bhs.is_read() == Some(true) && bhs.is_write() == Some(true)),

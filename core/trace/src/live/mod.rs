@@ -179,6 +179,7 @@ impl Live {
             senders: settings.has_dynamics,
             budget: settings.has_dynamics,
             recoveries: settings.has_dynamics,
+            retransmissions: settings.has_dynamics,
             ..Wanted::default()
         };
         let mut pipeline = Pipeline::new(wanted);
@@ -399,7 +400,8 @@ impl Live {
 
     fn set_dynamics(&mut self, is_wanted: bool) {
         let wanted = &mut self.pipeline.context.tables.wanted;
-        (wanted.senders, wanted.budget, wanted.recoveries) = (is_wanted, is_wanted, is_wanted);
+        (wanted.senders, wanted.budget) = (is_wanted, is_wanted);
+        (wanted.recoveries, wanted.retransmissions) = (is_wanted, is_wanted);
         let wanted = *wanted;
         for connection in self.pipeline.slots.iter_mut().flatten() {
             connection.set_dynamics(wanted);

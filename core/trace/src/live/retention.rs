@@ -30,7 +30,8 @@ impl Live {
             let Some(session) = iscsi.connection.session else { continue };
             let held = connection.halves.iter().filter_map(|half| half.reassembly.held_since_ns());
             let unread = iscsi.framers.iter().filter_map(|framer| framer.unread_since_ns());
-            if let Some(since_ns) = held.chain(unread).min().filter(|&since_ns| since_ns <= until_ns) {
+            let waiting = connection.capture_order.waiting_since_ns();
+            if let Some(since_ns) = held.chain(unread).chain(waiting).min().filter(|&since_ns| since_ns <= until_ns) {
                 let so_far_ns = since_ns.saturating_sub(1).max(until_ns.saturating_sub(HORIZON_NS));
                 let least_ns = reached.entry(session).or_insert(so_far_ns);
                 *least_ns = so_far_ns.min(*least_ns);
@@ -75,8 +76,9 @@ impl Live {
         drop_old(&mut tables.rejects, before_ns, |table| &table.time_ns);
         drop_old(&mut tables.asyncs, before_ns, |table| &table.time_ns);
         drop_old(&mut tables.snacks, before_ns, |table| &table.time_ns);
+        drop_old(&mut tables.icmp_errors, before_ns, |table| &table.time_ns);
         // rows of closed connections
-        (tables.senders, tables.recoveries) = Default::default();
+        (tables.senders, tables.recoveries, tables.retransmissions) = Default::default();
         context.timelines.clear();
         context.sessions.states.iter_mut().for_each(|state| state.commands.forget(RUNS_MAX));
         for connection in self.pipeline.slots.iter_mut().flatten() {
@@ -222,7 +224,7 @@ macro_rules! first_rows {
         }
     )* };
 }
-first_rows!(TaskManagements Nops Texts Logouts Logins Rejects Asyncs Snacks);
+first_rows!(TaskManagements Nops Texts Logouts Logins Rejects Asyncs Snacks IcmpErrors);
 
 #[cfg(test)]
 mod tests {

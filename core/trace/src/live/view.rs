@@ -9,7 +9,7 @@ use crate::dynamics::snapshot::SenderSnapshot;
 use crate::dynamics::timeline::Timeline;
 use crate::iscsi::session::succession;
 use crate::pass::Outcome;
-use crate::pipeline::counter_rows;
+use crate::pipeline::{counter_rows, turn};
 use crate::tables::{Columns, Connections, NULL_U32, Tables, session_type};
 use crate::tcp::connection::TcpConnection;
 
@@ -37,7 +37,7 @@ pub struct View {
     /// End of the interval.
     pub to_ns: i64,
     /// `cycles`: those that became complete since the last look, each once. `budget`: of the interval. `connections`,
-    /// `sessions`, `senders`, `counters`: current state.
+    /// `sessions`, `logical_units`, `alua_states`, `icmp_errors`, `senders`, `counters`: current state.
     pub outcome: Outcome,
     /// Connections whose rows were removed, each once.
     pub forgotten: Connections,
@@ -55,6 +55,7 @@ impl Live {
     /// Everything that became complete since the last look, and the current state. Starts the next interval.
     pub fn look(&mut self) -> View {
         let (from_ns, to_ns) = self.close_interval(false);
+        self.pipeline.read_waiting(self.now_ns);
         self.note_times();
         let mut tables = self.standing();
         if self.pipeline.context.tables.wanted.budget {
@@ -78,6 +79,7 @@ impl Live {
     /// At the end of the input: everything not handed over yet, and the final tables.
     pub fn finish(&mut self) -> View {
         let (from_ns, to_ns) = self.close_interval(true);
+        self.pipeline.read_waiting(i64::MAX);
         let mut tables = self.standing();
         let budget = if self.pipeline.context.tables.wanted.budget {
             self.budget_between(from_ns, to_ns, &mut tables)
@@ -116,6 +118,11 @@ impl Live {
         tables.rounds = kept.rounds.clone();
         tables.nops = kept.nops.clone();
         tables.task_management = kept.task_management.clone();
+        tables.logins = kept.logins.clone();
+        tables.texts = kept.texts.clone();
+        tables.logouts = kept.logouts.clone();
+        tables.rejects = kept.rejects.clone();
+        tables.asyncs = kept.asyncs.clone();
         tables.parameters = kept.parameters.clone();
         for connection in self.pipeline.connections() {
             let Content::Iscsi(iscsi) = &connection.content else { continue };
@@ -179,14 +186,20 @@ impl Live {
             tables.connections.push(row);
         });
         tables.sessions = pipeline.context.sessions.rows.clone();
+        (tables.logical_units, tables.alua_states) = pipeline.context.sessions.logical_units();
+        tables.icmp_errors = pipeline.context.tables.icmp_errors.clone();
+        // those of closed connections were turned at their end
+        for connection in pipeline.connections().filter(|each| each.has_icmp_errors && each.is_flipped()) {
+            turn(&mut tables.icmp_errors, connection.number);
+        }
         succession::fill(&mut tables.sessions, &tables.connections);
         tables.counters = counter_rows(&pipeline.context.counters);
         tables
     }
 
-    /// The time breakdown of a part of the time; fills `senders` and `recoveries`, too.
+    /// The time breakdown of a part of the time; fills `senders`, `recoveries` and `retransmissions`, too.
     fn budget_between(&self, from_ns: i64, to_ns: i64, tables: &mut Tables) -> crate::tables::Budget {
-        (tables.senders, tables.recoveries) = Default::default();
+        (tables.senders, tables.recoveries, tables.retransmissions) = Default::default();
         let mut timelines: Vec<Timeline> = self
             .pipeline
             .connections()

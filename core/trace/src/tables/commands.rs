@@ -87,6 +87,10 @@ table! {
         operation: u8(operation) = null, "SPC-4, SBC-3, SSC-4";
         /// first byte of the CDB
         cdb_opcode: u8 = null;
+        /// service action, of operation codes that have one: what a PERSISTENT RESERVE OUT, a MAINTENANCE IN ... does
+        service_action: u16 = null, "SPC-4, SBC-3";
+        /// PERSISTENT RESERVE OUT: TYPE of the reservation that it makes, releases or preempts
+        reservation_type: u8 = null, "SPC-4";
         /// R bit
         is_read: bool, "RFC 7143 section 11.3.1";
         /// W bit

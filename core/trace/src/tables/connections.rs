@@ -1,4 +1,4 @@
-//! Connections, sessions and their negotiated parameters.
+//! Connections, sessions and their negotiated parameters; what the network reports about connections.
 
 use super::declaration::{NULL_NS, table};
 
@@ -230,6 +230,28 @@ table! {
         effective_target: String = null;
         /// origin of the effective value
         source: u8(parameter_source) = null;
+    }
+}
+
+table! {
+    /// one ICMP or ICMPv6 error about a packet of a TCP connection in the capture
+    IcmpErrors IcmpError "icmp_errors" {
+        /// the connection
+        connection: u32;
+        /// direction of the packet that was not delivered
+        to_target: bool;
+        /// frame of the error
+        frame: u64;
+        /// its capture time
+        time_ns: i64 [ns];
+        /// why the packet was not delivered
+        kind: u8(icmp_kind) = null;
+        /// code of the message: of ICMP (RFC 792), or of ICMPv6 if the connection is IPv6
+        code: u8, "RFC 4443 section 3";
+        /// too_big: MTU of the next link, if the reporter states it
+        mtu_bytes: u32 [bytes] = null, "RFC 1191 section 4";
+        /// IP address of the router or host that reports the error
+        reporter_address: String;
     }
 }
 

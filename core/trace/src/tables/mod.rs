@@ -2,7 +2,8 @@
 //! `iscsitrace/tables/schema/` and docs/tables.md are made from these declarations.
 //!
 //! ```text
-//! connections  connections, sessions, negotiated parameters
+//! connections  connections, sessions, negotiated parameters, ICMP errors
+//! logical_units  what targets say of their logical units
 //! commands     PDUs, SCSI commands, R2Ts and their bursts
 //! exchanges    other requests and responses
 //! tcp          packets, and the behaviour of each sender
@@ -16,6 +17,7 @@ mod commands;
 mod connections;
 mod declaration;
 mod exchanges;
+mod logical_units;
 mod tcp;
 mod time;
 
@@ -24,6 +26,7 @@ pub use connections::*;
 pub use declaration::{Column, ColumnDeclaration, Columns, TableDeclaration};
 pub use declaration::{NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64};
 pub use exchanges::*;
+pub use logical_units::*;
 pub use tcp::*;
 pub use time::*;
 
@@ -70,6 +73,9 @@ tables! {
     connections: Connections,
     sessions: Sessions,
     parameters: Parameters,
+    icmp_errors: IcmpErrors,
+    logical_units: LogicalUnits,
+    alua_states: AluaStates,
     pdus: Pdus,
     cycles: Cycles,
     rounds: Rounds,

@@ -144,11 +144,20 @@ impl Reassembly {
         !self.held.is_empty()
     }
 
+    /// Whether some byte below this offset is still awaited. The last may be the FIN.
+    #[inline]
+    pub fn lacks_before(&self, offset: i64) -> bool {
+        let has_hole = self.held.first_key_value().is_some_and(|(&first, _)| first.min(offset) > self.next);
+        has_hole || offset > self.highest.max(self.next) + 1
+    }
+
     /// Whether some of these bytes came with no packet so far: they are in a hole, or in one of the latest gaps.
     pub fn lacks(&self, offset: i64, end: i64) -> bool {
-        if self.is_in_gap(offset, end) {
-            return true;
-        }
+        self.is_in_gap(offset, end) || self.has_hole_in(offset, end)
+    }
+
+    /// Whether some of these bytes are still awaited.
+    pub fn has_hole_in(&self, offset: i64, end: i64) -> bool {
         let mut at = offset.max(self.next);
         for (&start, held) in self.held.range(..end) {
             if start > at {

@@ -1,10 +1,14 @@
 //! Numbers of protocols, bytes of headers, and why a frame has no TCP segment.
 
+use super::address::Address;
+
 /// Why a frame has no TCP segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotTcp {
     /// Another network protocol (ARP, LLDP ...).
     NotIp,
+    /// An error about a TCP packet.
+    IcmpError(IcmpError),
     /// Another transport protocol, by its IP protocol number.
     OtherProtocol(u8),
     /// A fragment of an IP packet that holds TCP or a tunnel; first or later.
@@ -19,12 +23,49 @@ pub enum NotTcp {
     UnsupportedLinkType,
 }
 
+/// Why a packet was not delivered; codes as in `CATEGORIES["icmp_kind"]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum IcmpKind {
+    /// Network, host or port not reachable, or prohibited.
+    Unreachable = 0,
+    /// Longer than the MTU of the next link, and not to be fragmented.
+    TooBig = 1,
+    /// Its hop limit was used up.
+    TimeExceeded = 2,
+    /// A faulty header.
+    ParameterProblem = 3,
+}
+
+/// An error about a TCP packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IcmpError {
+    /// Sender of the error: a router or the destination.
+    pub reporter: Address,
+    /// Why the packet was not delivered.
+    pub kind: IcmpKind,
+    /// Code field of the message.
+    pub code: u8,
+    /// MTU of the next link, if the reporter states it.
+    pub mtu_bytes: Option<u32>,
+    /// Source of the quoted packet.
+    pub source: Address,
+    /// Its destination.
+    pub destination: Address,
+    /// Its TCP source port.
+    pub source_port: u16,
+    /// Its TCP destination port.
+    pub destination_port: u16,
+}
+
+pub(super) const IP_PROTOCOL_ICMP: u8 = 1;
 pub(super) const IP_PROTOCOL_IPV4: u8 = 4;
 pub(super) const IP_PROTOCOL_TCP: u8 = 6;
 pub(super) const IP_PROTOCOL_UDP: u8 = 17;
 pub(super) const IP_PROTOCOL_IPV6: u8 = 41;
 pub(super) const IP_PROTOCOL_GRE: u8 = 47;
 pub(super) const IP_PROTOCOL_AUTHENTICATION: u8 = 51;
+pub(super) const IP_PROTOCOL_ICMPV6: u8 = 58;
 /// Hop-by-hop, routing, fragment, authentication, destination, mobility, HIP, Shim6 headers.
 pub(super) const IP_EXTENSIONS: [u8; 8] = [0, 43, 44, IP_PROTOCOL_AUTHENTICATION, 60, 135, 139, 140];
 

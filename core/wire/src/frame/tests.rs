@@ -109,6 +109,104 @@ fn a_packet_without_df_may_be_fragmented() {
     }
 }
 
+/// The header of the packet that `tcp_with` fills, as its error quotes it: without the rest of TCP.
+fn quoted(packet: &[u8], header_bytes: usize) -> Vec<u8> {
+    packet[..header_bytes + 8].to_vec()
+}
+
+/// Type, code, checksum and the four bytes of an ICMP message, and what it quotes.
+fn message(kind: u8, code: u8, rest: [u8; 4], quoted: &[u8]) -> Vec<u8> {
+    [&[kind, code, 0, 0], &rest[..], quoted].concat()
+}
+
+fn v4_ends() -> IcmpError {
+    IcmpError {
+        reporter: Address::v4([10, 0, 0, 1]),
+        kind: IcmpKind::Unreachable,
+        code: 0,
+        mtu_bytes: None,
+        source: Address::v4([10, 0, 0, 1]),
+        destination: Address::v4([10, 0, 0, 2]),
+        source_port: 3260,
+        destination_port: 32769,
+    }
+}
+
+#[test]
+fn an_icmp_error_names_the_ends_of_the_packet_that_it_quotes() {
+    let inner = quoted(&ipv4_packet(6, &[], &tcp_with(b"pdu")), 20);
+    let with_options = quoted(&ipv4_packet(6, &[1, 1, 1, 0], &tcp_with(b"pdu")), 24);
+    for (kind, code, rest, expected) in [
+        (3, 0, [0; 4], IcmpError { ..v4_ends() }),
+        (3, 1, [0; 4], IcmpError { code: 1, ..v4_ends() }),
+        // the MTU field has a meaning in one code only
+        (3, 3, [0, 0, 5, 0], IcmpError { code: 3, ..v4_ends() }),
+        (3, 13, [0; 4], IcmpError { code: 13, ..v4_ends() }),
+        (3, 4, [0, 0, 5, 0], IcmpError { kind: IcmpKind::TooBig, code: 4, mtu_bytes: Some(1280), ..v4_ends() }),
+        (3, 4, [9, 9, 0, 0], IcmpError { kind: IcmpKind::TooBig, code: 4, ..v4_ends() }),
+        (11, 0, [0; 4], IcmpError { kind: IcmpKind::TimeExceeded, ..v4_ends() }),
+        (12, 0, [20, 0, 0, 0], IcmpError { kind: IcmpKind::ParameterProblem, ..v4_ends() }),
+    ] {
+        for quoted in [&inner, &with_options] {
+            let packet = ipv4_packet(1, &[], &message(kind, code, rest, quoted));
+            let vlan = ethernet(&[0x81, 0, 0, 100, 8, 0], &packet);
+            assert_eq!(whole(LinkType::RAW, &packet), Err(NotTcp::IcmpError(expected)), "{kind}/{code}");
+            assert_eq!(whole(LinkType::ETHERNET, &vlan), Err(NotTcp::IcmpError(expected)), "{kind}/{code}");
+        }
+    }
+    // in a GRE tunnel
+    let error = ipv4_packet(1, &[], &message(3, 1, [0; 4], &inner));
+    let tunnel = ipv4_packet(47, &[], &[&[0, 0, 8, 0][..], &error].concat());
+    assert_eq!(whole(LinkType::RAW, &tunnel), Err(NotTcp::IcmpError(IcmpError { code: 1, ..v4_ends() })));
+}
+
+#[test]
+fn an_icmpv6_error_names_the_ends_behind_extension_headers() {
+    let address = |first: u8| Address::v6(std::array::from_fn(|place| first + place as u8));
+    let ends = IcmpError { reporter: address(1), source: address(1), destination: address(17), ..v4_ends() };
+    let ports = &TCP[..8];
+    let plain = ipv6_packet(6, ports);
+    let hop_by_hop = ipv6_packet(0, &[&[60, 0, 1, 4, 0, 0, 0, 0, 6, 1][..], &[0; 14], ports].concat());
+    let first_fragment = ipv6_packet(44, &[&[6, 0, 0, 1, 0, 0, 0, 9][..], ports].concat());
+    let authenticated = ipv6_packet(51, &[&[6, 4][..], &[0; 22], ports].concat());
+    for quoted in [&plain, &hop_by_hop, &first_fragment, &authenticated] {
+        for (kind, code, rest, expected) in [
+            (1, 4, [0; 4], IcmpError { code: 4, ..ends }),
+            (2, 0, [0, 1, 0, 0], IcmpError { kind: IcmpKind::TooBig, mtu_bytes: Some(65_536), ..ends }),
+            (3, 0, [0; 4], IcmpError { kind: IcmpKind::TimeExceeded, ..ends }),
+            (4, 1, [0; 4], IcmpError { kind: IcmpKind::ParameterProblem, code: 1, ..ends }),
+        ] {
+            let message = message(kind, code, rest, quoted);
+            assert_eq!(whole(LinkType::RAW, &ipv6_packet(58, &message)), Err(NotTcp::IcmpError(expected)));
+            // behind a hop-by-hop header
+            let extended = ipv6_packet(0, &[&[58, 0, 1, 4, 0, 0, 0, 0][..], &message].concat());
+            assert_eq!(whole(LinkType::RAW, &extended), Err(NotTcp::IcmpError(expected)));
+        }
+    }
+    let later_fragment = ipv6_packet(44, &[&[6, 0, 0, 8, 0, 0, 0, 9][..], ports].concat());
+    for quoted in [later_fragment, ipv6_packet(17, ports), ipv6_packet(6, &ports[..7])] {
+        let packet = ipv6_packet(58, &message(1, 4, [0; 4], &quoted));
+        assert_eq!(whole(LinkType::RAW, &packet), Err(NotTcp::OtherProtocol(58)));
+    }
+}
+
+#[test]
+fn other_icmp_is_no_error_about_tcp() {
+    let tcp = quoted(&ipv4_packet(6, &[], &tcp_with(b"pdu")), 20);
+    let udp = quoted(&ipv4_packet(17, &[], &tcp_with(b"pdu")), 20);
+    let mut later_fragment = tcp.clone();
+    later_fragment[7] = 1;
+    let echo = (8, &tcp);
+    let redirect = (5, &tcp);
+    for (kind, quoted) in [echo, redirect, (3, &udp), (3, &later_fragment), (3, &tcp[..27].to_vec()), (3, &vec![])] {
+        let packet = ipv4_packet(1, &[], &message(kind, 1, [0; 4], quoted));
+        assert_eq!(whole(LinkType::RAW, &packet), Err(NotTcp::OtherProtocol(1)), "{kind}");
+    }
+    let mut fragment = ipv4_packet(1, &[], &message(3, 1, [0; 4], &tcp));
+    fragment[6] = 0x20;
+    assert_eq!(whole(LinkType::RAW, &fragment), Err(NotTcp::OtherProtocol(1)));
+}
+
 #[test]
 fn padding_of_the_link_is_no_payload() {
     let mut frame = ethernet(&[8, 0], &ipv4_packet(6, &[], &TCP));
@@ -586,7 +684,7 @@ proptest! {
     #[test]
     fn random_ip_never_panics(
         version in prop::sample::select(vec![4_u8, 6]),
-        protocol in prop::sample::select(vec![0_u8, 4, 6, 17, 41, 43, 44, 47, 51, 60]),
+        protocol in prop::sample::select(vec![0_u8, 1, 4, 6, 17, 41, 43, 44, 47, 51, 58, 60]),
         mut bytes in proptest::collection::vec(any::<u8>(), 40..160),
         original_length in 0..300_u32,
     ) {

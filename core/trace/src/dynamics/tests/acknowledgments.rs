@@ -9,17 +9,21 @@ use crate::dynamics::sender_state::Delays;
 const DELAY_NS: i64 = 100;
 
 fn packet(time_ns: i64, offset: i64, timestamps: Option<(u32, u32)>) -> Observation {
-    let seen = Conversation::without_syn().packet(time_ns, 0, offset, 1000, Some(0));
+    let seen = Conversation::without_syn().packet(time_ns, 0, offset, 1000, Some(49));
     Observation { timestamps, ..seen }
 }
 
 /// The time of the answer to an ACK captured at 1000, if it arrived when a packet passes the tap.
 fn answer(ack: Option<(u32, u32)>, offset: i64, time_ns: i64, echo: Option<u32>) -> Option<i64> {
+    answer_of(ack, offset, packet(time_ns, 0, echo.map(|echo| (1, echo))))
+}
+
+fn answer_of(ack: Option<(u32, u32)>, offset: i64, seen: Observation) -> Option<i64> {
     let mut acks = Acknowledgments::default();
     acks.note_acknowledged(Some(48));
     acks.push(&packet(1000, offset, ack), 5000, DELAY_NS);
-    acks.note_packet(&packet(time_ns, 0, echo.map(|echo| (1, echo))), DELAY_NS);
-    acks.next_due(time_ns).map(|(ack, answer_ns, _)| {
+    acks.note_packet(&seen, DELAY_NS);
+    acks.next_due(seen.time_ns).map(|(ack, answer_ns, _)| {
         assert_eq!((ack.acknowledged, ack.time_ns, ack.offset, ack.length), (5000, 1000, offset, 1000));
         answer_ns
     })
@@ -42,6 +46,24 @@ fn an_echoed_timestamp_shows_which_acks_had_arrived() {
     assert_eq!(answer(Some((7, 0)), 48, 1500, Some(6)), None);
     assert_eq!(answer(Some((7, 0)), 49, 1500, Some(6)), Some(1100));
     assert_eq!(answer(Some((7, 0)), 49, 1099, Some(6)), None);
+}
+
+#[test]
+fn a_sender_that_lacks_what_was_sent_before_an_ack_has_not_got_it() {
+    // an ACK behind byte 49, which the packet acknowledges or not; behind a lost request it counts in the end
+    let counts = |acknowledged, late_ns: i64| {
+        let seen = Observation { acknowledged, ..packet(1100 + late_ns, 0, Some((1, 6))) };
+        answer_of(Some((7, 0)), 49, seen)
+    };
+    assert_eq!(counts(Some(49), 0), Some(1100));
+    assert_eq!(counts(Some(48), 0), None);
+    assert_eq!(counts(Some(48), 200_000_000 - 1), None);
+    assert_eq!(counts(Some(48), 200_000_000), Some(1100));
+    assert_eq!(counts(None, 0), Some(1100));
+    // a retransmission shows that the sender knows of a loss
+    let again = Observation { class: SegmentClass::Retransmission, ..packet(1100, 0, Some((1, 6))) };
+    let again = Observation { acknowledged: Some(48), ..again };
+    assert_eq!(answer_of(Some((7, 0)), 49, again), Some(1100));
 }
 
 #[test]

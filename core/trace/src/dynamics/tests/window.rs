@@ -9,7 +9,15 @@ fn estimates(tables: &Tables) -> Vec<i64> {
     rows.map(|row| if window.is_valid[row] { window.cwnd_estimate_bytes[row] / SEGMENT } else { 0 }).collect()
 }
 
-/// Twelve segments, an ACK of two, and what `between` does; then four more segments, in answer.
+/// A round of ACKs of two segments after 12, each answered with two.
+fn clocked(talk: &mut Conversation, from_ns: i64) {
+    for ack in 1..=5 {
+        talk.ack(from_ns + 20 * ack * MS, 2 + 2 * ack, &[]);
+        talk.data(from_ns + 20 * ack * MS, 2);
+    }
+}
+
+/// Twelve segments, an ACK of two, and what `between` does; then four more segments, in answer, and a round of ACKs.
 fn after_a_stop(window: u16, is_within_pdu: bool, between: impl Fn(&mut Conversation)) -> Vec<i64> {
     let mut talk = Conversation::begin();
     talk.window = window;
@@ -21,6 +29,7 @@ fn after_a_stop(window: u16, is_within_pdu: bool, between: impl Fn(&mut Conversa
     between(&mut talk);
     talk.ack(120 * MS, 2, &[]);
     talk.data(120 * MS, 4);
+    clocked(&mut talk, 120 * MS);
     estimates(&talk.finish())[1..13].to_vec()
 }
 
@@ -43,8 +52,7 @@ fn a_sender_that_then_sends_more_than_the_acks_let_out_had_paused() {
         talk.data(100 * MS, 12);
         talk.ack(120 * MS, 2, &[]);
         talk.data(120 * MS, count);
-        talk.ack(140 * MS, 12, &[]);
-        talk.data(140 * MS, 1);
+        clocked(&mut talk, 120 * MS);
         assert_eq!(estimates(&talk.finish())[1..12], [segments; 11], "{count} segments");
     }
 }
@@ -121,7 +129,8 @@ fn a_sender_has_not_got_what_its_newest_echo_is_older_than() {
             let seen = if to_server {
                 let sent = talk.highest;
                 talk.highest += SEGMENT;
-                let seen = talk.packet(time_ns, 0, sent, SEGMENT as u32, Some(48));
+                let acknowledged = if time_ns > 0 { 49 } else { 48 };
+                let seen = talk.packet(time_ns, 0, sent, SEGMENT as u32, Some(acknowledged));
                 Observation { timestamps: Some((1, 6)), ..seen }
             } else {
                 let seen = talk.packet(time_ns, 1, offset, 0, Some(SEGMENT));
@@ -197,12 +206,116 @@ fn an_inferred_scale_holds_for_every_window() {
 }
 
 #[test]
-fn two_segments_and_a_sixteenth_of_the_window_must_be_free_for_an_estimate() {
-    // 12 segments in flight: 2933 bytes are free of 14933, and 2000 + 14933 / 16 = 2933 are required;
+fn two_segments_of_the_window_must_be_free_for_an_estimate() {
     // the first row is the change of the window
-    assert_eq!(after_a_stop(14_933, false, |_| ())[1..], [12; 11]);
-    // 2932 of 14932, where 2933 are required
-    assert_eq!(after_a_stop(14_932, false, |_| ()), [0; 12]);
+    assert_eq!(after_a_stop(14_000, false, |_| ())[1..], [12; 11]);
+    assert_eq!(after_a_stop(13_999, false, |_| ()), [0; 12]);
+}
+
+#[test]
+fn far_from_the_sender_a_sixteenth_of_the_window_must_be_free_too() {
+    // 12 segments in flight of the server, 20 ms away: 2933 bytes are free of 14933, and 2000 + 14933 / 16 = 2933 are
+    // required; 2932 of 14932, where 2933 are required
+    for (window, has_estimate) in [(14_933, true), (14_932, false)] {
+        let mut talk = Conversation::begin();
+        talk.window = window;
+        let seen = talk.packet(70 * MS, 0, 0, 0, Some(0));
+        talk.see(seen);
+        for round in 0..6 {
+            let now_ns = (100 + 21 * round) * MS;
+            let sent = if round == 0 { 0..12 } else { 10 + 2 * round..12 + 2 * round };
+            for segment in sent {
+                let seen = talk.packet(now_ns, 1, segment * SEGMENT, SEGMENT as u32, Some(0));
+                talk.see(seen);
+            }
+            let seen = talk.packet(now_ns + MS, 0, 0, 0, Some((2 + 2 * round) * SEGMENT));
+            talk.see(seen);
+        }
+        let window = talk.finish().window;
+        let found: Vec<_> = (0..window.frame.len())
+            .filter(|&row| window.is_valid[row])
+            .map(|row| window.cwnd_estimate_bytes[row] / SEGMENT)
+            .collect();
+        assert!(found.iter().all(|&segments| segments == 12), "{found:?}");
+        assert_eq!(!found.is_empty(), has_estimate);
+    }
+}
+
+#[test]
+fn an_overtaken_packet_ends_no_pause() {
+    // the sixth of twelve segments comes in order, or after the ACK of two, before which it was sent
+    let limited_ns = |is_late: bool| {
+        let mut talk = Conversation::begin();
+        talk.data(100 * MS, 5);
+        let late = talk.packet(119 * MS, 0, talk.highest, SEGMENT as u32, Some(0));
+        talk.highest += SEGMENT;
+        if !is_late {
+            talk.see(Observation { time_ns: 100 * MS, ..late });
+        }
+        talk.data(100 * MS, 6);
+        talk.ack(118 * MS, 2, &[]);
+        if is_late {
+            talk.see(Observation { class: SegmentClass::Reordered, ..late });
+        }
+        talk.data(120 * MS, 2);
+        clocked(&mut talk, 120 * MS);
+        talk.finish().senders.cwnd_limited_ns[0]
+    };
+    assert_eq!((limited_ns(false), limited_ns(true)), (120 * MS, 120 * MS));
+}
+
+/// An estimate of twelve segments before what `after` does.
+fn before(after: impl Fn(&mut Conversation)) -> i64 {
+    let mut talk = Conversation::begin();
+    talk.data(100 * MS, 12);
+    talk.ack(120 * MS, 2, &[]);
+    talk.data(120 * MS, 2);
+    after(&mut talk);
+    estimates(&talk.finish())[1]
+}
+
+#[test]
+fn a_sender_that_sends_less_than_the_acks_let_out_had_paused() {
+    assert_eq!(before(|talk| clocked(talk, 120 * MS)), 12);
+    // its host pauses while ten are acknowledged: 12 segments were what it had written, not its window
+    let paused = |talk: &mut Conversation| {
+        talk.ack(140 * MS, 12, &[]);
+        talk.data(140 * MS, 2);
+        clocked(talk, 160 * MS);
+    };
+    assert_eq!(before(paused), 0);
+    // nothing follows
+    assert_eq!(before(|talk| talk.ack(140 * MS, 14, &[])), 0);
+}
+
+#[test]
+fn a_round_that_a_loss_ends_confirms_an_estimate_by_what_it_has() {
+    let lost = |talk: &mut Conversation| {
+        talk.ack(140 * MS, 4, &[]);
+        talk.data(140 * MS, 2);
+        talk.ack(160 * MS, 4, &[(5, 8)]);
+        talk.again(160 * MS, 4);
+    };
+    assert_eq!(before(lost), 12);
+}
+
+#[test]
+fn during_a_recovery_that_lost_nothing_there_is_no_estimate() {
+    // three of ten segments seem lost; the DSACK of a retransmission, or none
+    for (blocks, is_valid) in [(&[][..], true), (&[(2, 3)][..], false)] {
+        let mut talk = Conversation::begin();
+        talk.data(100 * MS, 10);
+        talk.ack(120 * MS, 2, &[(5, 8)]);
+        talk.again(120 * MS, 2);
+        talk.ack(121 * MS, 2, &[(5, 9)]);
+        talk.data(121 * MS, 1);
+        talk.ack(141 * MS, 10, blocks);
+        talk.data(141 * MS, 1);
+        talk.ack(161 * MS, 12, &[]);
+        let tables = talk.finish();
+        assert_eq!(tables.senders.spurious_count[0], u32::from(!is_valid));
+        assert_eq!(tables.window.is_valid.contains(&true), is_valid, "{blocks:?}");
+    }
 }
 
 #[test]
@@ -212,6 +325,7 @@ fn an_answer_within_half_an_rtt_and_a_millisecond_shows_the_window() {
         talk.data(100 * MS, 12);
         talk.ack(120 * MS, 2, &[]);
         talk.data(answer_ms * MS, 4);
+        clocked(&mut talk, answer_ms * MS);
         assert_eq!(estimates(&talk.finish())[1..13], [segments; 12], "{answer_ms} ms");
     }
 }

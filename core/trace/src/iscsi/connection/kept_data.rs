@@ -3,6 +3,7 @@
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::opcode::Opcode;
 
+use super::descriptions::PARAMETER_DATA_MAX;
 use crate::iscsi::pdu::KEPT_DATA_MAX;
 
 /// Data kept of a SCSI Response: SenseLength and the longest sense data.
@@ -13,9 +14,9 @@ pub(super) const WRITE_START_BYTES_MAX: usize = 64;
 
 /// Bytes of data to keep of the PDU with this header, beside the start of a write.
 #[inline]
-pub(super) fn kept_bytes(header: Bhs<'_>, is_standard_inquiry: impl FnOnce() -> bool) -> usize {
+pub(super) fn kept_bytes(header: Bhs<'_>, describes_unit: impl FnOnce() -> bool) -> usize {
     match header.opcode() {
-        Some(Opcode::DataIn) => usize::from(is_standard_inquiry()),
+        Some(Opcode::DataIn) => usize::from(describes_unit()) * PARAMETER_DATA_MAX,
         Some(Opcode::LoginRequest | Opcode::LoginResponse | Opcode::TextRequest | Opcode::TextResponse) => {
             KEPT_DATA_MAX
         }

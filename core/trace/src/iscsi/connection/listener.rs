@@ -41,7 +41,7 @@ impl Listener for ConnectionListener<'_> {
         }
         kept_bytes(header, || {
             let task = header.initiator_task_tag().and_then(|tag| self.connection.tasks.get(&tag));
-            task.is_some_and(|task| task.is_standard_inquiry)
+            task.is_some_and(|task| task.describes.is_some())
         })
     }
 

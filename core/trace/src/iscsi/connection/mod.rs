@@ -4,6 +4,7 @@
 //! stay on their connection (RFC 7143 section 4.2.5.1: connection allegiance).
 
 mod cut_header;
+mod descriptions;
 mod fit;
 mod kept_data;
 pub mod listener;
@@ -35,6 +36,7 @@ use super::spans::Spans;
 use super::task::Task;
 use crate::counters::Counter;
 use crate::tables::WriteStart;
+use descriptions::Descriptions;
 use kept_data::{WRITE_START_BYTES_MAX, begins_write};
 
 /// What the last header from the initiator started.
@@ -72,6 +74,7 @@ pub struct IscsiConnection {
     /// before its own last bytes.
     begun: Begun,
     exchanges: Exchanges,
+    descriptions: Descriptions,
     lost_statuses: LostStatuses,
     /// What must come next, by direction.
     assumptions: [Assumptions; 2],
@@ -99,6 +102,7 @@ impl IscsiConnection {
             tasks: FxHashMap::default(),
             begun: Begun::Nothing,
             exchanges: Exchanges::default(),
+            descriptions: Descriptions::default(),
             lost_statuses: LostStatuses::default(),
             assumptions: Default::default(),
             stat_sn: None,

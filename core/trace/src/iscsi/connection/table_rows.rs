@@ -29,6 +29,7 @@ impl IscsiConnection {
         // a task whose status is missing may have been handed over
         self.tasks.retain(|_, task| task.renumber(cycle, round));
         self.lost_statuses.renumber(cycle);
+        self.descriptions.renumber(cycle);
         self.spans.iter_mut().for_each(|spans| spans.renumber(cycle));
         self.begun = match self.begun {
             Begun::Nothing => Begun::Nothing,

@@ -11,7 +11,7 @@ use crate::iscsi::context::Context;
 use crate::iscsi::cycle_row;
 use crate::iscsi::pdu::{Pdu, Stamp};
 use crate::iscsi::task::{Missing, Task};
-use crate::tables::Columns;
+use crate::tables::{Columns, Cycles};
 
 /// Maximum open tasks of one connection that are tracked; no command window is larger in practice.
 const TASKS_MAX: usize = 1 << 16;
@@ -32,8 +32,15 @@ impl IscsiConnection {
 
     fn command(&mut self, bhs: Bhs<'_>, first: Stamp, context: &mut Context) -> Option<u32> {
         let session = self.session(context);
-        let state = context.sessions.states.get(session as usize);
-        let device_type = state.and_then(|state| state.device_types.get(&lun::number(bhs.lun()?)).copied());
+        let mut state = context.sessions.states.get_mut(session as usize);
+        let lun = bhs.lun().map(lun::number);
+        let device_type = match (&mut state, lun) {
+            (Some(state), Some(lun)) => state.units.command(lun, first).unwrap_or_else(|_| {
+                context.counters.add(Counter::LogicalUnitsNotListed, Some(self.number), first.frame);
+                None
+            }),
+            _ => None,
+        };
         let is_data_in_any_order = state.is_some_and(|state| state.is_data_in_any_order);
         let Some(tag) = bhs.initiator_task_tag() else {
             context.counters.add(Counter::PduWithoutTask, Some(self.number), first.frame);
@@ -54,6 +61,18 @@ impl IscsiConnection {
         // after the task was stored: moving a new value would wait for the writes to every column
         cycle_row::open_row(bhs, tag, first, self.number, session, decoded.as_ref(), &mut context.tables.cycles);
         Some(cycle)
+    }
+
+    /// Bytes in [start, end) of a direction came after they were given up: the instants of their cycles may be wrong.
+    pub(crate) fn note_late(&mut self, direction: usize, start: i64, end: i64, cycles: &mut Cycles) {
+        for cycle in self.spans[direction].cycles_of(start, end) {
+            let row = cycle as usize;
+            let Some(&tag) = cycles.initiator_task_tag.get(row) else { continue };
+            cycles.is_complete[row] = false;
+            if let Some(task) = self.tasks.get_mut(&tag).filter(|task| task.cycle == cycle) {
+                task.has_missing_pdus = true;
+            }
+        }
     }
 
     /// Closes a task that another one with the same tag must have followed, in a capture with holes.
@@ -112,12 +131,12 @@ impl IscsiConnection {
         let mut missing = match opcode {
             Opcode::ReadyToTransfer => task.ready_to_transfer(pdu, &mut tables.cycles, &mut tables.rounds),
             Opcode::DataIn => {
-                if task.is_standard_inquiry
-                    && bhs.buffer_offset() == Some(0)
-                    && let (Some(lun), Some(first), Some(session)) = (task.lun, pdu.data.first(), self.session)
+                if let (Some(kind), Some(lun), Some(session)) = (task.describes, task.lun, self.session)
+                    && let Some(data) = self.descriptions.take(cycle, pdu)
                     && let Some(state) = context.sessions.states.get_mut(session as usize)
+                    && state.units.learn(lun, kind, data, pdu.completion()).is_err()
                 {
-                    state.note_device_type(lun, first & 0x1f);
+                    context.counters.add(Counter::LogicalUnitsNotListed, Some(self.number), frame);
                 }
                 task.data_in(pdu, &mut tables.cycles)
             }

@@ -33,7 +33,14 @@ impl Framer {
 
     /// The same for the four bytes after the data, which are here or where the next header is due.
     #[cold]
-    pub(super) fn infer_data_digest(&mut self, possible: [u8; 4], chunk: &Chunk<'_>, used: u32) {
+    pub(super) fn infer_data_digest(&mut self, chunk: &Chunk<'_>, used: u32) {
+        let possible = self.pdu.crc.map(digest::to_wire);
+        let is_cut = chunk.captured.len() < used as usize || self.has_cut && self.header_digest.is_used();
+        if used == chunk.length && is_cut {
+            // its digest may follow, and the packet that ends the PDU with it
+            self.pdu.is_end_missing = true;
+        }
+        let Some(possible) = possible else { return };
         match chunk.captured.get(used as usize..used as usize + 4) {
             Some(bytes) => {
                 let is_digest = *bytes == possible;
@@ -85,6 +92,7 @@ impl Framer {
     /// Sets the digests that the login negotiated.
     pub fn agree(&mut self, digests: Digests) {
         self.possible_digest = None;
+        self.had_data = false;
         self.header_digest = digests.header.map_or(DigestUse::Unknown, DigestUse::Known);
         self.data_digest = digests.data.map_or(DigestUse::Unknown, DigestUse::Known);
     }

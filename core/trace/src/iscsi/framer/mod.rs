@@ -58,6 +58,8 @@ pub struct Framer {
     is_lost_place_known: bool,
     lost_after_data: bool,
     had_data: bool,
+    /// Whether a snaplen cut bytes of it.
+    has_cut: bool,
     has_lost_start: bool,
     /// PDUs of which only the position is known, since the last decoded header.
     assumed: Vec<Assumed>,
@@ -96,6 +98,7 @@ impl Framer {
             is_lost_place_known: false,
             lost_after_data: false,
             had_data: false,
+            has_cut: false,
             has_lost_start: false,
             assumed: Vec::new(),
             replay: None,
@@ -119,12 +122,16 @@ impl Framer {
         self.state == State::Searching && self.offset > self.lost_at
     }
 
-    /// Bytes that the PDU at `offset` still lacks, if the walk is there; 0 while its header is incomplete. None between
-    /// PDUs, and where it is unknown.
+    /// Bytes that the PDU at `offset` still lacks, if the walk is there, or behind a hole in the same PDU; 0 while its
+    /// header is incomplete. None between PDUs, and where it is unknown.
     #[inline]
     pub fn left_of_pdu(&self, offset: i64) -> Option<u64> {
-        let is_within = self.state == State::Walking && self.offset == offset && self.pdu.is_under_way();
-        is_within.then(|| self.pdu.end.saturating_sub(self.pdu.position))
+        if self.state == State::Searching || !self.pdu.is_under_way() {
+            return None;
+        }
+        let left = self.pdu.end.saturating_sub(self.pdu.position);
+        let skipped = u64::try_from(offset - self.offset).ok()?;
+        if skipped == 0 { Some(left) } else { left.checked_sub(skipped).filter(|left| *left > 0) }
     }
 
     /// Prefetches the next header in the payload of the next chunk.
@@ -139,6 +146,7 @@ impl Framer {
         if self.replay.is_some() {
             self.keep_for_replay(chunk);
         }
+        self.has_cut |= chunk.captured.len() < chunk.length as usize;
         self.go_on(chunk, 0, listener);
     }
 

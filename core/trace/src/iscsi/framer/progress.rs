@@ -27,7 +27,7 @@ pub(super) struct InProgress {
     pub(super) end: u64,
     pub(super) first: Stamp,
     pub(super) last: Option<Stamp>,
-    /// Whether its last packet was not captured.
+    /// Whether its last packet was not captured, or may come after it is handed over.
     pub(super) is_end_missing: bool,
     /// When its last captured byte of data passed the tap.
     pub(super) data_last_ns: i64,

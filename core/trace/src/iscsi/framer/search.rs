@@ -141,6 +141,7 @@ impl Framer {
         listener: &mut impl Listener,
     ) -> u32 {
         self.state = State::Walking;
+        self.had_data = false;
         self.clear_carry();
         self.has_lost_start |= self.explained_bytes == 0 && offset > self.lost_at;
         if self.is_lost_place_known {

@@ -94,9 +94,8 @@ impl Framer {
         if self.data_digest == DigestUse::Unknown
             && self.pdu.position == self.pdu.digest_start
             && self.pdu.data_end > self.pdu.data_start
-            && let Some(crc) = self.pdu.crc
         {
-            self.infer_data_digest(digest::to_wire(crc), chunk, used);
+            self.infer_data_digest(chunk, used);
         }
         if self.pdu.position == self.pdu.end {
             if self.pdu.end > self.pdu.digest_start {
@@ -181,6 +180,10 @@ impl Framer {
         }
         if known < LENGTH_BYTES {
             listener.count(Counter::PduHeaderCut, stamp.frame, 1);
+        }
+        if self.data_digest == DigestUse::Unknown && self.had_data && fit == Fit::Certain {
+            // right behind data
+            self.data_digest = DigestUse::Inferred(false);
         }
         if !self.assumed.is_empty() {
             self.explained_bytes +=

@@ -1,16 +1,17 @@
 //! Sessions: connections with the same initiator name, ISID, target name and TSIH (RFC 7143 section 4.4.3, 6.3).
 //!
-//! The state of a whole session: its row, its command numbers, the device types of its logical units. PDUs are not seen
-//! here.
+//! The state of a whole session: its row, its command numbers, its logical units. PDUs are not seen here.
 
 pub mod command_numbers;
+pub mod logical_units;
 pub mod missing_commands;
 pub mod succession;
 
 use rustc_hash::FxHashMap;
 
-use crate::tables::{NULL_NS, NULL_U16, Session, Sessions};
+use crate::tables::{AluaState, AluaStates, LogicalUnit, LogicalUnits, NULL_NS, NULL_U16, Session, Sessions};
 use command_numbers::CommandNumbers;
+use logical_units::Units;
 use missing_commands::{Group, MissingCommands, TaskTotals};
 
 /// How a session ended; codes as in `CATEGORIES["session_end"]`.
@@ -36,8 +37,8 @@ pub enum SessionEnd {
 pub struct SessionState {
     /// CmdSN of its commands, over all connections.
     pub commands: CommandNumbers,
-    /// Peripheral device type by logical unit, from INQUIRY.
-    pub device_types: FxHashMap<u64, u8>,
+    /// Its logical units.
+    pub units: Units,
     /// Open connections.
     pub open_connections: u32,
     /// First connection, for counters.
@@ -46,18 +47,6 @@ pub struct SessionState {
     pub totals: TaskTotals,
     /// DataSequenceInOrder=No was negotiated: data of a task may come in any order (RFC 7143 section 13.19).
     pub is_data_in_any_order: bool,
-}
-
-/// Maximum logical units of one session with a known device type.
-const DEVICE_TYPES_MAX: usize = 4096;
-
-impl SessionState {
-    /// Notes the device type of a logical unit.
-    pub fn note_device_type(&mut self, lun: u64, device_type: u8) {
-        if self.device_types.len() < DEVICE_TYPES_MAX {
-            self.device_types.insert(lun, device_type);
-        }
-    }
 }
 
 /// The names that identify a session, without its TSIH.
@@ -159,6 +148,20 @@ impl SessionTable {
         {
             *row_end = end as u8;
         }
+    }
+
+    /// The rows of `logical_units` and `alua_states`, by session.
+    pub fn logical_units(&self) -> (LogicalUnits, AluaStates) {
+        let (mut units, mut states) = (LogicalUnits::default(), AluaStates::default());
+        for (&session, state) in self.rows.session.iter().zip(&self.states) {
+            for row in &state.units.rows {
+                units.push(LogicalUnit { session, ..row.clone() });
+            }
+            for row in &state.units.states {
+                states.push(AluaState { session, ..row.clone() });
+            }
+        }
+        (units, states)
     }
 
     /// The missing commands of each session, by a connection that lacks some. Sessions whose numbers form one sequence

@@ -4,6 +4,8 @@
 mod commands;
 mod cut;
 mod exchanges;
+mod icmp_errors;
+mod logical_units;
 mod logins;
 mod missing;
 

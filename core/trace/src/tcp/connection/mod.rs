@@ -2,6 +2,7 @@
 //!
 //! It holds the TCP and iSCSI state of the connection, and nothing of other connections.
 
+mod capture_order;
 mod row;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,8 @@ use crate::tcp::half::{Half, SegmentClass};
 use crate::tcp::reassembly::{Chunk, HoldBudget};
 use crate::tcp::send_order::Sent;
 use crate::tcp::table::Endpoint;
+pub(crate) use capture_order::AWAITED_NS;
+use capture_order::CaptureOrder;
 
 /// An open connection.
 #[derive(Debug)]
@@ -33,8 +36,11 @@ pub(crate) struct TcpConnection {
     pub(crate) content: Content,
     /// The behaviour of its senders; none if not wanted, or if it is not iSCSI.
     pub(crate) dynamics: Option<Box<Dynamics>>,
+    pub(crate) capture_order: CaptureOrder,
     /// Whether a RST answered its SYN.
     is_refused: bool,
+    /// Whether rows of `icmp_errors` refer to it.
+    pub(crate) has_icmp_errors: bool,
     has_timestamps: bool,
     frame_first: u64,
     pub(crate) frame_last: u64,
@@ -55,7 +61,9 @@ impl TcpConnection {
             halves: [Half::new(), Half::new()],
             content: Content::new([ends[0].port, ends[1].port]),
             dynamics: wanted.has_dynamics().then(|| Box::new(Dynamics::new(number, wanted))),
+            capture_order: CaptureOrder::default(),
             is_refused: false,
+            has_icmp_errors: false,
             has_timestamps: false,
             frame_first: packet.frame,
             frame_last: packet.frame,
@@ -95,25 +103,24 @@ impl TcpConnection {
         (a != NULL_NS && b != NULL_NS).then(|| a.saturating_add(b))
     }
 
-    /// Processes one of its packets.
+    /// Reads one of its packets; `is_early` if it is read before others, and its ACK follows in its place.
     #[inline]
-    pub(crate) fn take(
+    fn read(
         &mut self,
         direction: usize,
         packet: &Packet<'_>,
         segment: &Segment<'_>,
+        is_early: bool,
         context: &mut Context,
         budget: &mut HoldBudget,
     ) {
         let (frame, time_ns) = (packet.frame, packet.time_ns);
         self.content.prefetch(direction, segment.payload);
-        self.frame_last = frame;
-        self.time_last_ns = self.time_last_ns.max(time_ns);
         let flags = segment.flags;
         if flags.is_syn() {
             self.synchronize(direction, segment, Stamp { time_ns, frame });
         }
-        let payload_sequence_number = segment.sequence_number.wrapping_add(u32::from(flags.is_syn()));
+        let payload_sequence_number = payload_sequence_number(segment);
         if self.halves[direction].initial_sequence_number.is_none() {
             // nothing came from there before, and nothing that did was acknowledged
             self.is_refused |= flags.is_rst() && self.halves[1 - direction].has_syn;
@@ -123,11 +130,15 @@ impl TcpConnection {
             context.counters.add(Counter::SegmentOutsideWindow, Some(self.number), frame);
             self.note_segment(direction, packet, segment, 0, SegmentClass::Outside, context);
             if self.halves[direction].note_outside() {
-                self.restart(direction, payload_sequence_number, context, budget);
+                self.restart(direction, payload_sequence_number, frame, context, budget);
             }
             return;
         };
         let end = offset + i64::from(segment.payload_length);
+        let opposite = &mut self.halves[1 - direction];
+        if opposite.initial_sequence_number.is_none() && acknowledges(segment) {
+            opposite.set_base(segment.acknowledgment_number);
+        }
         let acknowledged = self.acknowledged_offset(direction, segment);
         if self.is_suspect(direction, segment, end, acknowledged)
             && (self.halves[direction].is_copy(segment, time_ns) || self.is_late_copy(direction, segment, offset))
@@ -145,7 +156,7 @@ impl TcpConnection {
             half.rst.get_or_insert(Stamp { time_ns, frame });
         }
         self.has_timestamps |= has_timestamps(segment.options);
-        if let Some(acknowledged) = acknowledged {
+        if let Some(acknowledged) = acknowledged.filter(|_| !is_early) {
             self.acknowledge(1 - direction, acknowledged, packet, context, budget);
         }
         let class = if segment.payload_length > 0 {
@@ -265,14 +276,11 @@ impl TcpConnection {
 
     /// The acknowledged offset of the opposite stream.
     #[inline]
-    fn acknowledged_offset(&mut self, direction: usize, segment: &Segment<'_>) -> Option<i64> {
-        if !segment.flags.is_ack() || segment.flags.is_rst() {
+    fn acknowledged_offset(&self, direction: usize, segment: &Segment<'_>) -> Option<i64> {
+        if !acknowledges(segment) {
             return None;
         }
-        let opposite = &mut self.halves[1 - direction];
-        if opposite.initial_sequence_number.is_none() {
-            opposite.set_base(segment.acknowledgment_number);
-        }
+        let opposite = &self.halves[1 - direction];
         let offset = opposite.offset(segment.acknowledgment_number)?;
         Some(opposite.fin_offset.map_or(offset, |fin| offset.min(fin)))
     }
@@ -419,6 +427,9 @@ impl TcpConnection {
             let direction = iscsi.direction(direction);
             iscsi.framers[direction].mark_retransmitted(offset, end);
             iscsi.connection.spans[direction].mark_retransmitted(offset, end, &mut context.tables.cycles);
+            if is_first_late {
+                iscsi.connection.note_late(direction, offset, end, &mut context.tables.cycles);
+            }
         }
         class
     }
@@ -436,10 +447,16 @@ impl TcpConnection {
 
     /// Restarts the stream elsewhere, after many packets there.
     #[cold]
-    fn restart(&mut self, direction: usize, sequence_number: u32, context: &mut Context, budget: &mut HoldBudget) {
+    fn restart(
+        &mut self,
+        direction: usize,
+        sequence_number: u32,
+        frame: u64,
+        context: &mut Context,
+        budget: &mut HoldBudget,
+    ) {
         let half = &mut self.halves[direction];
-        let mut sink =
-            ContentSink { content: &mut self.content, context, number: self.number, direction, frame: self.frame_last };
+        let mut sink = ContentSink { content: &mut self.content, context, number: self.number, direction, frame };
         half.reassembly.finish(budget, &mut sink);
         half.rebase(sequence_number);
     }
@@ -480,6 +497,18 @@ impl TcpConnection {
             segment_class: class as u8,
         });
     }
+}
+
+/// Sequence number of the first payload byte.
+#[inline]
+fn payload_sequence_number(segment: &Segment<'_>) -> u32 {
+    segment.sequence_number.wrapping_add(u32::from(segment.flags.is_syn()))
+}
+
+/// Whether its acknowledgment number counts.
+#[inline]
+fn acknowledges(segment: &Segment<'_>) -> bool {
+    segment.flags.is_ack() && !segment.flags.is_rst()
 }
 
 /// The time between two instants; null if the clock ran backwards.

@@ -16,6 +16,7 @@ use crate::tcp::reassembly::HoldBudget;
 impl TcpConnection {
     /// Ends the connection and returns its row.
     pub(crate) fn finish(&mut self, context: &mut Context, budget: &mut HoldBudget) -> Connection {
+        self.read_waiting(context, budget);
         for direction in [0, 1] {
             let mut sink = ContentSink {
                 content: &mut self.content,
@@ -156,10 +157,11 @@ fn describe(iscsi: &IscsiContent, row: &mut Connection) {
     let [header, data]: [fn(&Framer) -> DigestUse; 2] = [|framer| framer.header_digest, |framer| framer.data_digest];
     row.header_digest = digest_code(iscsi.framers.each_ref().map(header));
     row.data_digest = digest_code(iscsi.framers.each_ref().map(data));
-    row.digest_source = match header(&iscsi.framers[1]) {
-        DigestUse::Known(_) => 0,
-        DigestUse::Inferred(_) => 1,
-        DigestUse::Unknown => 2,
+    // a cut login may show one of the two
+    row.digest_source = match (header(&iscsi.framers[1]), data(&iscsi.framers[1])) {
+        (DigestUse::Known(_), DigestUse::Known(_)) => 0,
+        (DigestUse::Unknown, _) => 2,
+        _ => 1,
     };
 }
 

@@ -166,6 +166,13 @@ fn digests_are_known_inferred_or_unknown() {
         let row = talk.connection.row();
         assert_eq!((row.header_digest, row.data_digest, row.digest_source), (digest, digest, source), "{uses:?}");
     }
+    // a cut login showed one of the two
+    let mut talk = Talk::begin();
+    for framer in &mut talk.iscsi().framers {
+        (framer.header_digest, framer.data_digest) = (DigestUse::Known(false), DigestUse::Inferred(true));
+    }
+    let row = talk.connection.row();
+    assert_eq!((row.header_digest, row.data_digest, row.digest_source), (0, 1, 1));
 }
 
 #[test]
@@ -217,6 +224,7 @@ fn eventful() -> Talk {
     talk.see(131 * MS, 1, FIN | ACK, (550, 210), &[], 0);
     talk.see(132 * MS, 0, RST, (210, 0), &[], 0);
     talk.see(133 * MS, 1, ACK, (551, 210), &[], 0);
+    talk.connection.read_waiting(&mut talk.context, &mut talk.budget);
     talk
 }
 
@@ -446,6 +454,80 @@ fn a_clock_that_runs_backwards_shows_no_handshake_rtt() {
     let row = talk.connection.row();
     assert_eq!((row.handshake_rtt_to_initiator_ns, row.handshake_rtt_to_target_ns), (NULL_NS, 0));
     assert_eq!(row.time_last_ns, 10 * MS);
+}
+
+/// Bytes 10 to 20 of the client and the ACK of 20; `others` packets later, the first 10 bytes: the gap that is left.
+fn gap_before_a_late_packet(others: usize, late_ns: i64, limit_bytes: usize) -> (u64, Vec<u64>) {
+    let mut talk = Talk::begin();
+    talk.budget.limit_bytes = limit_bytes;
+    talk.see(40 * MS, 0, ACK, (110, 200), &[], 10);
+    talk.see(41 * MS, 1, ACK, (200, 120), &[], 0);
+    (0..others).for_each(|_| talk.see(41 * MS, 1, ACK, (200, 120), &[], 0));
+    talk.see(41 * MS + late_ns, 0, ACK, (100, 200), &[], 10);
+    let row = talk.connection.finish(&mut talk.context, &mut talk.budget);
+    assert_eq!(talk.budget.held_bytes, 0);
+    assert_eq!(row.captured_bytes_to_initiator + row.gap_bytes_to_initiator, 20);
+    assert_eq!((row.frame_last, row.time_last_ns), (6 + others as u64, 41 * MS + late_ns));
+    (row.gap_bytes_to_initiator, talk.context.tables.segments.frame)
+}
+
+#[test]
+fn a_packet_behind_the_ack_of_its_bytes_is_read_before_it() {
+    assert_eq!(gap_before_a_late_packet(0, MS, usize::MAX), (0, vec![1, 2, 3, 4, 6, 5]));
+    assert_eq!(gap_before_a_late_packet(1, MS, usize::MAX), (0, vec![1, 2, 3, 4, 7, 5, 6]));
+}
+
+#[test]
+fn such_a_packet_is_awaited_for_64_packets_and_a_second() {
+    let gap = |others, late_ns, limit_bytes| gap_before_a_late_packet(others, late_ns, limit_bytes).0;
+    assert_eq!([63, 64].map(|others| gap(others, MS, usize::MAX)), [0, 10]);
+    assert_eq!([1000 * MS, 1000 * MS + 1].map(|late_ns| gap(0, late_ns, usize::MAX)), [0, 10]);
+    // 10 bytes behind the hole, and 10 of the packet that waits
+    assert_eq!([20, 19].map(|limit_bytes| gap(0, MS, limit_bytes)), [0, 10]);
+}
+
+#[test]
+fn bytes_that_come_in_another_order_after_their_ack_are_no_gap() {
+    // 30 bytes are acknowledged before any of them; of those missing, no packet comes
+    for (offsets, gap_bytes) in [(&[20, 10, 0][..], 0), (&[10, 20, 0], 0), (&[20, 10], 10), (&[20, 0], 10)] {
+        let mut talk = Talk::begin();
+        talk.see(40 * MS, 1, ACK, (200, 130), &[], 0);
+        for &offset in offsets {
+            talk.see(41 * MS, 0, ACK, (100 + offset, 200), &[], 10);
+        }
+        let row = talk.connection.finish(&mut talk.context, &mut talk.budget);
+        assert_eq!(row.gap_bytes_to_initiator, gap_bytes, "{offsets:?}");
+        assert_eq!(row.captured_bytes_to_initiator, 10 * offsets.len() as u64, "{offsets:?}");
+    }
+}
+
+#[test]
+fn the_ack_of_a_packet_that_is_read_early_counts_in_its_place() {
+    let mut talk = Talk::begin();
+    talk.see(40 * MS, 0, ACK, (100, 200), &[], 10);
+    talk.see(41 * MS, 1, ACK, (210, 100), &[], 10);
+    // it covers the server's bytes 0 to 10, which come last
+    talk.see(42 * MS, 0, ACK, (110, 220), &[], 0);
+    talk.see(43 * MS, 1, ACK, (220, 110), &[], 0);
+    talk.see(44 * MS, 1, ACK, (200, 110), &[], 10);
+    let row = talk.connection.finish(&mut talk.context, &mut talk.budget);
+    assert_eq!((row.gap_bytes_to_target, row.captured_bytes_to_target), (0, 20));
+    assert_eq!(talk.context.tables.segments.frame, [1, 2, 3, 4, 5, 8, 6, 7]);
+    // from 40 to 43 ms, not to 44
+    assert_eq!(row.rtt_to_initiator_min_ns, 3 * MS);
+}
+
+#[test]
+fn what_waits_shows_in_the_live_state() {
+    let mut talk = Talk::begin();
+    talk.see(40 * MS, 0, ACK, (110, 200), &[], 10);
+    talk.see(41 * MS, 1, ACK, (200, 120), &[], 0);
+    assert_eq!(talk.connection.capture_order.waiting_since_ns(), Some(41 * MS));
+    talk.connection.read_waiting_before(41 * MS, &mut talk.context, &mut talk.budget);
+    assert_eq!(talk.connection.capture_order.waiting_since_ns(), Some(41 * MS));
+    talk.connection.read_waiting_before(41 * MS + 1, &mut talk.context, &mut talk.budget);
+    assert_eq!(talk.connection.capture_order.waiting_since_ns(), None);
+    assert_eq!(talk.connection.row().gap_bytes_to_initiator, 10);
 }
 
 /// Time in ms, direction, flags, sequence and acknowledgment number.

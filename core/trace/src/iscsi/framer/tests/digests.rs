@@ -106,6 +106,34 @@ fn a_segment_of_four_bytes_after_cut_data_is_their_digest() {
 }
 
 #[test]
+fn while_a_digest_of_cut_data_may_follow_the_end_of_a_pdu_is_unknown() {
+    let data = nop(CERTAIN, &[0xff; 8]);
+    let last = |stream: &Stream, row: usize| stream.heard.rows[row].last;
+    let mut stream = Stream::begin();
+    stream.send_cut(&data, 50);
+    stream.send_cut(&data, 50);
+    // the second header came where no digest leaves room for it
+    assert_eq!((last(&stream, 0), last(&stream, 1)), (None, Some(at(2))));
+    assert_eq!(stream.framer.data_digest, Inferred(false));
+    // data that is whole, of a stream that is cut, and with header digests
+    let mut stream = Stream::begin();
+    stream.send_cut(&data, 50);
+    stream.framer.agree(Digests { header: Some(true), data: None });
+    let with_digests = whole(nop_header(CERTAIN).data_segment_length(8), &[], &[0xff; 8], [true; 2]);
+    stream.send(&with_digests[..60]);
+    stream.send(&with_digests[60..]);
+    stream.send(&with_digests);
+    assert_eq!((last(&stream, 1), last(&stream, 2)), (None, Some(at(4))));
+    assert_eq!(stream.framer.data_digest, Inferred(true));
+    // not behind a login, which has no digests
+    let mut stream = Stream::with_digests(false, false);
+    stream.send(&data);
+    stream.framer.agree(Digests { header: None, data: None });
+    stream.send_cut(&data, 50);
+    assert_eq!((last(&stream, 1), stream.framer.data_digest), (None, Unknown));
+}
+
+#[test]
 fn a_gap_after_the_data_leaves_their_digest_unknown() {
     let with_digest = whole(nop_header(POSSIBLE).data_segment_length(8), &[], &[0xff; 8], [false, true]);
     let mut stream = Stream::begin();

@@ -136,7 +136,8 @@ fn a_cut_header_is_accepted_with_its_task_tag() {
         if !is_accepted {
             continue;
         }
-        let expected = Row { header_bytes: kept_bytes, ..row(CERTAIN, &[], (0, 56), (1, 1)) };
+        // a data digest may follow in another packet
+        let expected = Row { header_bytes: kept_bytes, last: None, ..row(CERTAIN, &[], (0, 56), (1, 1)) };
         assert_eq!(stream.heard.rows, [expected]);
         let is_cut = kept_bytes < 48;
         assert_eq!(stream.heard.counted, if is_cut { vec![(Counter::PduHeaderCut, 1)] } else { vec![] });

@@ -190,7 +190,11 @@ fn a_pdu_lacks_bytes_only_while_it_is_read() {
         let from = stream.offset as usize;
         stream.send(&pdu[from..to]);
         assert_eq!(stream.framer.left_of_pdu(to as i64), left, "after {to} bytes");
-        assert_eq!(stream.framer.left_of_pdu(to as i64 + 1), None, "that byte was not reached");
+        assert_eq!(stream.framer.left_of_pdu(to as i64 - 1), None, "the walk has passed that byte");
+        // behind a hole, if the header tells where the PDU ends
+        let beyond = left.filter(|left| *left > 1).map(|left| left - 1);
+        assert_eq!(stream.framer.left_of_pdu(to as i64 + 1), beyond, "a hole after {to} bytes");
+        assert_eq!(stream.framer.left_of_pdu(to as i64 + 9), None, "perhaps the next PDU");
     }
     // a PDU of a header alone ends with it
     stream.send(&nop(POSSIBLE, &[]));

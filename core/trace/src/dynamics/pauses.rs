@@ -1,0 +1,227 @@
+//! What the pauses of a sender show: the congestion window, a full send buffer, and how long each held the sender.
+//!
+//! ```text
+//!   packets | stop ........ ACK -> packet      judged when the packet comes
+//!           burst    pause
+//! ```
+
+use super::ack_clock::{AckClock, Estimate};
+use super::burst::Burst;
+use super::congestion_window::{CongestionWindow, Round};
+use super::limits::{Cause, Limits};
+use super::observation::Observation;
+use super::reductions::Reductions;
+use super::retransmission::Remembered;
+use super::send_buffer::{Place, SendBuffer, Span};
+use super::sender_state::Delays;
+use super::stop::{Between, Stop};
+use super::window_rows::{Holds, WindowRows};
+use crate::tables::Windows;
+
+/// After a pause of this length a sender may restart with a small window: the usual minimum retransmission timeout,
+/// less the possible difference of srtt.
+const IDLE_MIN_NS: i64 = 175_000_000;
+/// An answer may follow its ACK by half an RTT and this time.
+const PATIENCE_MIN_NS: i64 = 1_000_000;
+/// Timestamps rarely tick faster (RFC 7323, section 5.4): within a shorter RTT, which ACKs a far sender had is not known.
+const TICK_NS: i64 = 1_000_000;
+/// A window that is smaller after a pause by this factor was restarted.
+const RESTART_NUMERATOR: i64 = 3;
+const RESTART_DENOMINATOR: i64 = 4;
+/// An estimate is doubtful if more than this part of it was deemed lost, in a recovery that lost nothing.
+const LOST_PARTS: i64 = 8;
+
+/// The sender when a burst begins.
+#[derive(Debug, Clone, Copy)]
+pub struct Now {
+    /// The first unacknowledged byte.
+    pub una: i64,
+    /// Payload of a full segment.
+    pub segment: i64,
+    /// Whether the window holds what ACKs let out.
+    pub is_window_smaller: bool,
+    /// The number of recoveries so far.
+    pub recovery: u32,
+}
+
+/// The pauses of one sender.
+#[derive(Debug, Default)]
+pub struct Pauses {
+    /// Packets without an ACK between them.
+    pub burst: Burst,
+    /// The congestion window.
+    pub cwnd: CongestionWindow,
+    /// The rows of the table `window`.
+    pub windows: WindowRows,
+    /// How long what held the sender.
+    pub limits: Limits,
+    clock: AckClock,
+    reductions: Reductions,
+    buffer: SendBuffer,
+    /// The largest pipe since the last long pause; and before it, until the next window is known.
+    peak: i64,
+    before_pause: Option<i64>,
+    restart_count: u32,
+}
+
+impl Pauses {
+    /// A packet is sent. If it begins a burst: the stop before it, if that was at a full receive window.
+    #[inline]
+    pub fn end(&mut self, seen: &Observation, delays: Delays, now: Now) -> Option<Stop> {
+        let between = self.burst.begin(seen, delays)?;
+        let patience_ns = delays.round_trip_ns / 2 + PATIENCE_MIN_NS;
+        let stop = self.burst.stop;
+        self.confirm(&stop, &between, now);
+        let estimate = self.cwnd.judge(stop, between, patience_ns, now.segment);
+        self.buffer.set(self.cwnd.is_at_ceiling(), self.place(seen.time_ns));
+        let cause = cause(&stop, &between, seen, now.is_window_smaller, patience_ns);
+        self.limits.note(&between, seen.time_ns, cause, self.cwnd.is_at_ceiling());
+        if let Some(estimate) = estimate {
+            self.estimate(estimate, &stop, delays, now);
+        }
+        self.windows.begin_burst();
+        (cause == Some(Cause::ReceiveWindow)).then_some(stop)
+    }
+
+    /// The burst goes on, to this stop so far.
+    #[inline]
+    pub fn stop(&mut self, stop: Stop) {
+        self.burst.stop = stop;
+        self.windows.stop();
+        self.peak = self.peak.max(stop.flight.pipe);
+    }
+
+    fn estimate(&mut self, bytes: i64, stop: &Stop, delays: Delays, now: Now) {
+        if let Some(before) = self.before_pause.take()
+            && bytes * RESTART_DENOMINATOR <= before * RESTART_NUMERATOR
+        {
+            self.restart_count += 1;
+        }
+        if (1..TICK_NS).contains(&delays.to_sender_ns) {
+            return;
+        }
+        let rows = self.windows.of_burst(match self.cwnd.is_growing() {
+            true if delays.to_sender_ns > 0 => Holds::AtStop,
+            is_growing if is_growing || stop.is_in_recovery => Holds::ToStop,
+            _ => Holds::ToNext,
+        });
+        if stop.is_in_recovery {
+            if stop.lost > bytes / LOST_PARTS {
+                self.windows.doubt(rows.clone(), now.recovery);
+            }
+            self.windows.show(Some(bytes), rows);
+        } else {
+            self.clock.push(Estimate { bytes, epoch: self.reductions.epoch(), rows }, stop.flight);
+        }
+    }
+
+    /// A burst ended: what it says of the estimates before it.
+    fn confirm(&mut self, stop: &Stop, between: &Between, now: Now) {
+        let (windows, reductions) = (&mut self.windows, &mut self.reductions);
+        self.clock.stop(stop.flight, between.is_pause, now.segment, |estimate| show(estimate, windows, reductions));
+        if now.una >= stop.flight.end && !between.has_more(stop) {
+            self.lapse();
+        }
+    }
+
+    fn lapse(&mut self) {
+        let (windows, reductions) = (&mut self.windows, &mut self.reductions);
+        self.clock.lapse(|estimate| show(estimate, windows, reductions));
+    }
+
+    /// The congestion window was reduced, or may have been.
+    pub fn reduce(&mut self) {
+        let (windows, reductions) = (&mut self.windows, &mut self.reductions);
+        self.clock.reduce(|estimate| show(estimate, windows, reductions));
+        self.cwnd.reduce();
+    }
+
+    /// A loss.
+    pub fn lose(&mut self, is_timeout: bool) {
+        self.reduce();
+        self.reductions.lose(is_timeout);
+        self.cwnd.lose();
+    }
+
+    /// After a pause a sender may restart with a small window (RFC 5681, section 4.1): nothing was in flight since
+    /// `last_ns`.
+    pub fn rest(&mut self, last_ns: i64, now_ns: i64, round_trip_ns: i64) {
+        if now_ns.saturating_sub(last_ns) >= IDLE_MIN_NS.max(2 * round_trip_ns) {
+            self.before_pause = Some(std::mem::take(&mut self.peak));
+            self.reduce();
+            self.reductions.pause();
+        }
+    }
+
+    /// Bytes up to `una` were acknowledged, of those up to `sent`: the level of the send buffer may begin with the round
+    /// that ends, or be known by now.
+    pub fn acknowledge(&mut self, una: i64, sent: i64, segment: i64, time_ns: i64) {
+        let Some(Round { begins_level }) = self.cwnd.acknowledge(una, sent, segment) else { return };
+        if begins_level {
+            self.limits.begin_level();
+        } else if self.cwnd.is_at_ceiling() && !self.buffer.is_full() {
+            self.limits.end_level();
+            self.buffer.find();
+        }
+        self.buffer.end_round(begins_level, self.place(time_ns));
+    }
+
+    fn place(&self, time_ns: i64) -> Place {
+        Place { time_ns, row: self.windows.count() }
+    }
+
+    /// The congestion control, if the reductions tell.
+    pub fn congestion_control(&self) -> Option<u8> {
+        self.reductions.name()
+    }
+
+    /// Small windows after long pauses.
+    pub fn restart_count(&self) -> u32 {
+        self.restart_count
+    }
+
+    /// When the send buffer held the sender.
+    pub fn send_buffer(&self) -> &[Span] {
+        self.buffer.spans()
+    }
+
+    /// Removes spans from before.
+    pub fn forget(&mut self, before_ns: i64) {
+        self.buffer.forget(before_ns);
+    }
+
+    /// Ends the direction: moves the rows to the table.
+    pub fn finish(&mut self, remembered: &Remembered, table: &mut Windows) {
+        self.lapse();
+        self.windows.finish(self.buffer.spans(), |recovery| remembered.is_any_spurious(recovery), table);
+    }
+}
+
+/// What held the sender between a stop and the packet `seen`.
+fn cause(
+    stop: &Stop,
+    between: &Between,
+    seen: &Observation,
+    is_window_smaller: bool,
+    patience_ns: i64,
+) -> Option<Cause> {
+    if !between.has_ack || !between.has_more(stop) {
+        return None;
+    }
+    // a super-segment is not sent in parts
+    if stop.room.is_some_and(|room| room < i64::from(seen.length)) {
+        Some(Cause::ReceiveWindow)
+    } else if between.answer_ns > patience_ns {
+        None
+    } else if is_window_smaller {
+        Some(Cause::ReceiveWindow)
+    } else {
+        Some(Cause::CongestionWindow)
+    }
+}
+
+/// Shows a confirmed estimate.
+fn show(estimate: Estimate, windows: &mut WindowRows, reductions: &mut Reductions) {
+    windows.show(Some(estimate.bytes), estimate.rows);
+    reductions.note(estimate.bytes, estimate.epoch);
+}
