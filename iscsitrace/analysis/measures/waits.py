@@ -29,7 +29,7 @@ class Waits:
     """One value per command."""
 
     least_ns: Array
-    """The latency; without a status, how long it was in flight at least. UNKNOWN where its packets were not captured."""
+    """The latency; without a status, how long it was in flight at least. UNKNOWN where packets of it are missing."""
     is_open: Array
     """Which have no status, so that the time is a lower bound."""
     is_lost: Array
