@@ -14,11 +14,15 @@ from iscsitrace.analysis.findings import (
     distance,
     failures,
     hosts,
+    idle_sessions,
     line,
+    logins,
     mirrored,
     outages,
     parallel,
+    portals,
     refusals,
+    reinstatement,
     slow_commands,
     task_timeouts,
     transport,
@@ -43,7 +47,17 @@ FAMILIES: Final = (
     capture,
 )
 
-STORY_FAMILIES: Final = (task_timeouts, outages, connection_loss, command_errors, refusals)
+STORY_FAMILIES: Final = (
+    task_timeouts,
+    outages,
+    connection_loss,
+    logins,
+    portals,
+    reinstatement,
+    command_errors,
+    refusals,
+    idle_sessions,
+)
 """The families whose problems are those of a story: of sessions that took each other's place, and their connections."""
 
 PROBLEMS: Final[dict[str, Problem]] = {

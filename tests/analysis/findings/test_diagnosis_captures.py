@@ -201,6 +201,7 @@ def test_aborts_of_a_recording() -> None:
 def test_every_problem_has_a_capture() -> None:
     others = {"nop_timeout", "uneven_connections", "capture_poor", "task_aborts", "mirror_waits_for_farthest"}
     stories = {"io_outage", "connection_lost"}
+    stories |= {"login_failed", "portal_unreachable", "duplicate_initiator", "discovery_only", "no_io"}
     commands = {"command_errors", "reservation_conflict", "target_busy", "ats_miscompare", "task_timeout"}
     commands |= {"slow_operation", "slow_lun"}
     assert set(CASES) | others | stories | commands == set(PROBLEMS)

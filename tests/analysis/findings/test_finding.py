@@ -139,7 +139,7 @@ def test_amounts_in_words() -> None:
 
 
 def test_every_problem_has_condition_evidence_and_advice() -> None:
-    assert len(PROBLEMS) == 33
+    assert len(PROBLEMS) == 38
     for name, problem in PROBLEMS.items():
         assert problem.name == name
         assert re.fullmatch(r"[a-z0-9_]+", name)
@@ -160,6 +160,10 @@ FAMILIES = (
     "test_finding.py",
     "test_outages.py",
     "test_connection_loss.py",
+    "test_logins.py",
+    "test_portals.py",
+    "test_reinstatement.py",
+    "test_idle_sessions.py",
     "test_command_errors.py",
     "test_refusals.py",
     "test_task_timeouts.py",
