@@ -37,6 +37,7 @@ class Told:
             "asyncs",
             "logouts",
             "icmp_errors",
+            "logical_units",
         )
         self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in (*TABLES, *more, "write_starts")}
         self.frame = 1

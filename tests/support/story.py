@@ -22,7 +22,7 @@ class Story:
         self.now = 1_000 * SECOND
         self.frame = 10
         self.rows: dict[str, list[dict[str, Any]]] = {
-            name: [] for name in (*TABLES, "sessions", "connections", "logins", "texts", "icmp_errors")
+            name: [] for name in (*TABLES, "sessions", "connections", "logins", "texts", "icmp_errors", "logical_units")
         }
         self.rows["sessions"].append({"session": 0})
         self.connection = {
