@@ -38,6 +38,7 @@ class Told:
             "logouts",
             "icmp_errors",
             "logical_units",
+            "alua_states",
         )
         self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in (*TABLES, *more, "write_starts")}
         self.frame = 1
