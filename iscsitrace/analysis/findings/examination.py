@@ -15,6 +15,7 @@ from iscsitrace.analysis.findings.case import Case, Groups
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.analysis.findings.history import History
+from iscsitrace.analysis.findings.surroundings import Surroundings
 from iscsitrace.analysis.groups import paths, stories, volume_outages, volumes
 from iscsitrace.analysis.groups.jobs import streams
 from iscsitrace.analysis.groups.jobs.streams import Job
@@ -159,7 +160,8 @@ def examine(source: Source, *, has_mirrors: bool = True) -> Diagnosis:
     found_volumes = volumes.find(source)
     uses = tuple(paths.of_trace(source, found_volumes))
     groups = Groups(accounts, jobs, source("cycles"), sessions_by_line(source), uses)
-    histories = [History(story, sessions, source) for story in stories.find(source)]
+    surroundings = Surroundings(source)
+    histories = [History(story, sessions, surroundings) for story in stories.find(source)]
     of_story = [registry.findings_of_story(history) for history in histories]
     shared = {number: found for history, found in zip(histories, of_story, strict=True) for number in history.sessions}
     opinions = {number: _opinion(subject, groups, shared.get(number, ())) for number, subject in sessions.items()}

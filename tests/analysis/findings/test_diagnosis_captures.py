@@ -211,18 +211,21 @@ def sample(name: str) -> Path:
 
 def test_aborts_of_a_recording() -> None:
     file = sample("task-abort-storage-hang")
-    (finding,) = [each for each in diagnose(file).sessions[0].findings if each.name == "task_aborts"]
+    (finding,) = [each for each in diagnose(file).sessions[0].findings if each.name == "task_timeout"]
     abort_frame = iscsitrace.read(file).task_management["request_frame"][0]
     assert abort_frame in finding.frames
     before = iscsitrace.read(file, tables=NEEDED, packet_limit=int(abort_frame) - 1)
-    assert "task_aborts" not in found(examine(before.table))
+    assert not {"task_aborts", "task_timeout"} & found(examine(before.table))
 
 
 def test_every_problem_has_a_capture() -> None:
     others = {"nop_timeout", "uneven_connections", "capture_poor", "task_aborts", "mirror_waits_for_farthest"}
     others |= {"path_imbalance"}
     stories = {"io_outage", "connection_lost"}
-    assert set(CASES) | others | stories == set(PROBLEMS)
+    stories |= {"login_failed", "portal_unreachable", "duplicate_initiator", "discovery_only", "no_io"}
+    commands = {"command_errors", "reservation_conflict", "target_busy", "ats_miscompare", "task_timeout"}
+    commands |= {"slow_operation", "slow_lun"}
+    assert set(CASES) | others | stories | commands == set(PROBLEMS)
 
 
 # --- recordings of real hosts
@@ -238,7 +241,7 @@ SAID: dict[str, tuple[set[str], set[str]]] = {
     "loss-1-percent": ({"loss"}, {"r2t_rounds", "digest_errors"}),
     "capture-drops": ({"capture_poor"}, {"loss", "r2t_rounds"}),
     "header-and-data-digests": (set(), {"digest_errors", "capture_poor", "loss"}),
-    "task-abort-storage-hang": ({"task_aborts"}, {"nop_timeout", "loss", "slow_target"}),
+    "task-abort-storage-hang": ({"task_timeout"}, {"task_aborts", "io_outage", "nop_timeout", "loss", "slow_target"}),
     "two-connections-one-session": (set(), {"uneven_connections", "loss", "capture_poor"}),
 }
 
