@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.case import luns_of
-from iscsitrace.analysis.findings.finding import Span
 from iscsitrace.analysis.findings.surroundings import Surroundings
 from iscsitrace.analysis.groups.outages import Outage, progress, until_progress
 from iscsitrace.analysis.groups.stories import Story
 from iscsitrace.analysis.measures.budget import PARTS
+from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.tables.table import Table
