@@ -123,6 +123,7 @@ def test_a_session_in_its_place_ends_a_command() -> None:
         # the status may be missing from the capture
         ({"gap_bytes_to_initiator": 1}, 0),
         ({"missing_pdu_count_to_initiator": 1}, 0),
+        ({"cut_bytes_to_initiator": 1}, 0),
         # a hole that was never acknowledged: nothing is missing
         ({}, 1),
     ],
@@ -132,6 +133,13 @@ def test_a_status_that_may_be_missing_from_the_capture(columns: dict[str, Any], 
     told.session(0, 30, **columns)
     told.read(0, 1.0, None, has_capture_gap=True)
     assert len(events(told, "no_status")) == count
+
+
+def test_a_status_whose_pdu_the_snaplen_cut_is_one() -> None:
+    told = Told()
+    told.session(0, 30, cut_bytes_to_initiator=1)
+    told.read(0, 1.0, None, status=0)
+    assert events(told, "no_status") == []
 
 
 @pytest.mark.parametrize(("last", "kind"), [(1.999, "capture_end"), (2.0, "no_status")])

@@ -180,8 +180,8 @@ def test_a_refused_login_takes_no_place() -> None:
     ]
 
 
-def discovered(response: str, request: str = "SendTargets=All") -> list[dict[str, Any]]:
-    told = logged_in(session_type="discovery")
+def discovered(response: str, request: str = "SendTargets=All", **columns: Any) -> list[dict[str, Any]]:
+    told = logged_in(session_type="discovery", **columns)
     told.add("texts", connection=0, response_ns=1.0, response_frame=9, request_text=request, response_text=response)
     return events(told, "discovery")
 
@@ -202,6 +202,14 @@ def test_discovery_of_nothing_and_of_many() -> None:
     assert row["text"].startswith("SendTargets: 12 targets: iqn.1 at 10.0.0.1:3260,1; ")
     assert row["text"].endswith("iqn.8 at 10.0.0.8:3260,1 and 4 more")
     assert discovered("X-example=1", "X-example=?") == []
+
+
+@pytest.mark.parametrize("name", ["cut_bytes_to_initiator", "gap_bytes_to_initiator"])
+def test_an_answer_to_discovery_that_was_not_captured_whole(name: str) -> None:
+    (row,) = discovered("", **{name: 1})
+    assert (row["severity"], row["text"]) == ("info", "SendTargets: the answer is not in the capture")
+    (row,) = discovered("TargetName=iqn.a", **{name: 1})
+    assert row["text"] == "SendTargets: 1 target, as far as captured: iqn.a"
 
 
 @pytest.mark.parametrize(
