@@ -10,8 +10,8 @@ import iscsitrace
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import Diagnosis, examine
 from iscsitrace.analysis.findings.finding import Finding
-from tests.support.recordings import captures_folder
 from tests.support.histories import SECOND, Told, at
+from tests.support.recordings import captures_folder
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "guests"
 
@@ -132,7 +132,6 @@ RECORDED = [
     # from the scenario: who was out, and for how long at least
     ("black-out-lio", "path", 12),
     ("target-paused-tgt", "target", 4),
-    ("stuck-command-tgt", "target", 13),
     ("mtu-hole-lio", "path", 4),
 ]
 
