@@ -206,9 +206,9 @@ def test_discovery_of_nothing_and_of_many() -> None:
 
 @pytest.mark.parametrize("name", ["cut_bytes_to_initiator", "gap_bytes_to_initiator"])
 def test_an_answer_to_discovery_that_was_not_captured_whole(name: str) -> None:
-    (row,) = discovered("", **{name: 1})
+    (row,) = discovered("", "SendTargets=All", **{name: 1})
     assert (row["severity"], row["text"]) == ("info", "SendTargets: the answer is not in the capture")
-    (row,) = discovered("TargetName=iqn.a", **{name: 1})
+    (row,) = discovered("TargetName=iqn.a", "SendTargets=All", **{name: 1})
     assert row["text"] == "SendTargets: 1 target, as far as captured: iqn.a"
 
 
