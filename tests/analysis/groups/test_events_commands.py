@@ -13,7 +13,7 @@ from tests.support.histories import Told, at
 def read_with(**columns: Any) -> Told:
     told = Told()
     told.session(0, 5)
-    told.read(0, 1.0, 1.5, **columns)
+    told.read(0, 1.0, 1.5, **{"status_frame": 31} | columns)
     return told
 
 
@@ -62,8 +62,8 @@ def test_a_status_in_words(columns: dict[str, Any], kind: str, severity: str, te
     (row,) = events(read_with(**columns), *STATUSES)
     assert (row["kind"], row["severity"], row["text"]) == (kind, severity, text)
     assert (row["time_ns"], row["lun"], row["cycle"], row["session"]) == (at(1.5), 0, 0, 0)
-    # the frame after that of the command
-    assert row["frame"] == 4
+
+    assert row["frame"] == 31
 
 
 @pytest.mark.parametrize("columns", [{"status": 0}, {"status": 0x04}, {"status": None, "has_capture_gap": True}])
