@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from iscsitrace.errors import InputInvalid, ToolMissing
+from iscsitrace.lab.faults.fault import Details, Fault, FaultImpossible, FaultKind, fault
 from iscsitrace.lab.guests import faults
-from iscsitrace.lab.guests.fault import Details, Fault, FaultImpossible, FaultKind, fault
 from iscsitrace.lab.guests.faults import Occurrence, capture_limits, parse
 from iscsitrace.lab.guests.hosts import Hosts
 from iscsitrace.lab.guests.scenarios import scenarios
