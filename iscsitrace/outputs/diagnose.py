@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from iscsitrace.analysis.groups import loads
 from iscsitrace.analysis.measures import capture_health
 from iscsitrace.outputs import health, inputs
 from iscsitrace.outputs.document import Section, table
@@ -30,6 +31,10 @@ def as_dict(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
         "mirrors": [account.as_dict(number) for number, account in enumerate(diagnosis.mirrors)],
         "jobs": [job.as_dict(number) for number, job in enumerate(diagnosis.jobs)],
         "stories": [each.as_dict() for each in diagnosis.stories],
+        "volumes": [
+            loads.volume_document(volume, diagnosis.volume_outages.get(volume.number, ()))
+            for volume in diagnosis.volumes
+        ],
         "headline": diagnosis.headline and diagnosis.headline.as_dict(),
         "budget": diagnosis.budget,
         "counters": capture_health.by_name(trace.counters),

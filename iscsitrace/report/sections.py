@@ -7,11 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from iscsitrace.analysis.groups.loads import Loads
 from iscsitrace.analysis.groups.mirrors.account import Account
 from iscsitrace.analysis.measures import capture_health as health
 from iscsitrace.analysis.measures import operations
 from iscsitrace.analysis.measures.parameters import negotiated
 from iscsitrace.analysis.measures.selection import display_filter, pick
+from iscsitrace.outputs import loads
 from iscsitrace.outputs.document import Grid, Section, limited
 from iscsitrace.report import mirrors
 from iscsitrace.tables.trace import Trace
@@ -35,7 +37,7 @@ def of_trace(trace: Trace, session: int | None, accounts: Sequence[Account] = ()
     found = []
     if session is not None:
         found += [_slowest(trace, session), _traffic(trace, session)]
-    found += mirrors.of_trace(trace, accounts)
+    found += [_loads(trace), *mirrors.of_trace(trace, accounts)]
     return (*found, _parameters(trace, session), _connections(trace, session), _health(trace), _making(trace))
 
 
@@ -139,6 +141,18 @@ def _traffic(trace: Trace, session: int) -> Section:
         ),
         "traffic",
     )
+
+
+def _loads(trace: Trace) -> Section:
+    """All commands of the capture by volume and by operation, and by initiator where there are several."""
+    loads_of = Loads(trace.table)
+    found = {name: loads_of.by(name) for name in ("volume", "operation", "initiator")}
+    grids = [
+        loads.grid(name, each[:ROWS], left_out=max(len(each) - ROWS, 0))
+        for name, each in found.items()
+        if each and (name != "initiator" or len(each) > 1)
+    ]
+    return Section("Load", (loads.READING,), tuple(grids), "load")
 
 
 def _parameters(trace: Trace, session: int | None) -> Section:

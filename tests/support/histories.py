@@ -37,6 +37,8 @@ class Told:
             "asyncs",
             "logouts",
             "icmp_errors",
+            "logical_units",
+            "alua_states",
         )
         self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in (*TABLES, *more, "write_starts")}
         self.frame = 1
@@ -74,7 +76,7 @@ class Told:
         return number
 
     def read(self, session: int, first: float, status: float | None, /, **columns: Any) -> int:
-        """A read of 16 KiB, with a time breakdown of propagation. Its number."""
+        """A read of 16 KiB, from when to when, with a time breakdown of propagation. Its number."""
         number = len(self.rows["cycles"])
         connection = next(row["connection"] for row in self.rows["connections"] if row.get("session") == session)
         row = {"cycle": number, "session": session, "connection": connection, "lun": 0, "operation": "read"}

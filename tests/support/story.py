@@ -13,6 +13,7 @@ from iscsitrace.tables.table import Table
 from tests.support.tables_by_hand import MS, table
 
 SECOND = 1_000 * MS
+OTHERS = ("sessions", "connections", "logins", "texts", "icmp_errors", "logical_units", "alua_states")
 
 
 class Story:
@@ -21,9 +22,7 @@ class Story:
     def __init__(self, *, rtt_to_target_ns: int | None = 16 * MS, rtt_to_initiator_ns: int | None = 0) -> None:
         self.now = 1_000 * SECOND
         self.frame = 10
-        self.rows: dict[str, list[dict[str, Any]]] = {
-            name: [] for name in (*TABLES, "sessions", "connections", "logins", "texts", "icmp_errors")
-        }
+        self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in (*TABLES, *OTHERS)}
         self.rows["sessions"].append({"session": 0})
         self.connection = {
             "connection": 3,

@@ -110,7 +110,17 @@ def _aborts(case: Case) -> Observation | None:
     about = requests.raw("referenced_cycle")[known(requests, "referenced_cycle")]
     commands = frames_in(subject.cycles, np.flatnonzero(np.isin(subject.cycles.raw("cycle"), about)), "command_frame")
     functions = ", ".join(f"{name} ({count})" for name, count in Counter(requests["function_text"].tolist()).items())
-    return Observation(f"the initiator aborted commands: {functions}", [*commands, *frames])
+    times = [
+        (row["request_ns"], row["response_ns"] or row["request_ns"]) for row in requests.rows() if row["request_ns"]
+    ]
+    return Observation(
+        f"the initiator aborted commands: {functions}",
+        [*commands, *frames],
+        spans=tuple(sorted(times)),
+        luns=tuple(np.unique(requests.raw("lun")[known(requests, "lun")]).tolist()),
+        # commands were lost, whatever time it took
+        is_final=True,
+    )
 
 
 TASK_ABORTS: Final = Problem(

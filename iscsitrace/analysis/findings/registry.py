@@ -8,6 +8,7 @@ from typing import Any, Final
 from iscsitrace.analysis.findings import (
     acknowledgments,
     capture,
+    command_errors,
     command_window,
     connection_loss,
     distance,
@@ -19,8 +20,12 @@ from iscsitrace.analysis.findings import (
     mirrored,
     outages,
     parallel,
+    paths,
     portals,
+    refusals,
     reinstatement,
+    slow_commands,
+    task_timeouts,
     transport,
     writes,
 )
@@ -35,14 +40,26 @@ FAMILIES: Final = (
     transport,
     line,
     parallel,
+    paths,
     mirrored,
     hosts,
+    slow_commands,
     command_window,
     failures,
     capture,
 )
 
-STORY_FAMILIES: Final = (outages, connection_loss, logins, portals, reinstatement, idle_sessions)
+STORY_FAMILIES: Final = (
+    task_timeouts,
+    outages,
+    connection_loss,
+    logins,
+    portals,
+    reinstatement,
+    command_errors,
+    refusals,
+    idle_sessions,
+)
 """The families whose problems are those of a story: of sessions that took each other's place, and their connections."""
 
 PROBLEMS: Final[dict[str, Problem]] = {

@@ -134,8 +134,8 @@ def test_an_idle_initiator_has_its_headline() -> None:
         story.task(("transfer", 40 * MS)).pause(60 * MS)
     story.task(("transfer", MS))
     assert story.opinion().verdict == (
-        "Session 0 is initiator-bound: 60 % of the time is initiator think time, with no commands in flight. "
-        "The initiator was idle 10 times within its I/O (no commands in flight), median 60.0 ms."
+        "No problem found. Session 0 is initiator-bound: 60 % of the time is initiator think time, with no commands in "
+        "flight. The initiator was idle 10 times within its I/O (no commands in flight), median 60.0 ms."
     )
 
 

@@ -132,7 +132,6 @@ RECORDED = [
     # from the scenario: who was out, and for how long at least
     ("black-out-lio", "path", 12),
     ("target-paused-tgt", "target", 4),
-    ("stuck-command-tgt", "target", 13),
     ("mtu-hole-lio", "path", 4),
 ]
 
