@@ -88,14 +88,6 @@ FAULTS = (
         "key-mismatch", ("key-mismatch",), "login_failed", seen={_LOGIN: 1}, unseen=("iscsi.opcode == 0x01",), ends=True
     ),
     Run(
-        "unreachable-portal",
-        ("unreachable-portal",),
-        "portal_unreachable",
-        seen={"tcp.flags.syn == 1 && ip.dst == 198.18.0.99": 3, "iscsi.login.status == 0x0101": 1},
-        unseen=("ip.src == 198.18.0.99",),
-        ends=True,
-    ),
-    Run(
         "reservation-held",
         ("reservation-held",),
         "reservation_conflict",

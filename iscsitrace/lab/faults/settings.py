@@ -32,7 +32,6 @@ _ERRORS_ALLOWED = 1 << 40
 _UNMAP_AT_SHARE = 2
 _ADDRESS = "198.18.0.10:3260"
 _ADDRESS_V6 = "[2001:db8::a]:3260"
-_NOBODY, _NOBODY_V6 = "198.18.0.99", "[2001:db8::63]"
 _STATUS_PARTS, _CLASSES, _MOST_DETAIL = 2, (2, 3), 255
 
 Settings = dict[str, Any]
@@ -272,13 +271,6 @@ def _login_redirected(settings: Settings, placed: Placed) -> None:
     _condition(settings, placed, kind, most=1)
 
 
-def _unreachable_portal(settings: Settings, placed: Placed) -> None:
-    """Our initiator asks for one target by name: a redirection names the portal to it, not SendTargets."""
-    host = _NOBODY_V6 if settings["world"].get("is_ipv6") else _NOBODY
-    kind = {"login_refused": {"status": list(_MOVED), "addresses": [f"{host}:{placed['port']},1"]}}
-    _condition(settings, placed, kind)
-
-
 def _key_mismatch(settings: Settings, placed: Placed) -> None:
     key = {"HeaderDigest": "header_digest", "DataDigest": "data_digest"}[placed["key"]]
     settings["portals"][placed.target]["keys"] |= {key: ["CRC32C"]}
@@ -328,7 +320,6 @@ EFFECTS = {
     "unknown-target": Effect(_refused(_NOT_FOUND), _ALL),
     "login-refused": Effect(_login_refused, _ALL, require=_require_status),
     "login-redirected": Effect(_login_redirected, (SIMULATED,)),
-    "unreachable-portal": Effect(_unreachable_portal, (SIMULATED,)),
     "key-mismatch": Effect(_key_mismatch),
     "reservation-held": Effect(_reservation, _ALL),
     "busy": Effect(_on_disk("busy"), _ALL),
