@@ -118,6 +118,9 @@ def _losses(history: History) -> tuple[Loss, ...]:
         is_lost = row["end"] in ("closed", "reset", "reinstated") or (after is not None and row["end"] == "open")
         if row["session_type"] != "normal" or not own or not is_lost:
             continue
+        # a session that carried nothing and that no login of its ISID replaced was not missed
+        if after is not None and after["replaces"] is None and not row["cycle_count"]:
+            continue
         login_ns = None if after is None else logged_in.get(after["session"])
         until_ns = login_ns if login_ns is not None or after is None else after["time_first_ns"]
         lost_ns, end = max((_end(each, until_ns) for each in own), key=lambda each: each[0])

@@ -94,6 +94,8 @@ class StoryOpinion:
     """What is read first of sessions that took each other's place."""
 
     story: Story
+    label: str
+    """See :attr:`History.label`."""
     headline: Headline
     findings: list[Finding]
     """Those of the story itself."""
@@ -177,12 +179,12 @@ def _of_story(history: History, found: list[Finding], opinions: dict[int, Opinio
     ordered = registry.ordered(found)
     lead = next((finding for finding in ordered if finding.problem.rank == "failure" and finding.leads), None)
     if lead:
-        return StoryOpinion(history.story, headline.of_finding(lead), ordered)
+        return StoryOpinion(history.story, history.label, headline.of_finding(lead), ordered)
     busy = headline.foremost([(each.headline, float(each.jobs_ns)) for each in members])
     if busy is None:
         note = next(iter(ordered), None)
         busy = headline.of_finding(note) if note else Headline(f"{capital(history.label)} carried no iSCSI commands.")
-    return StoryOpinion(history.story, busy, ordered)
+    return StoryOpinion(history.story, history.label, busy, ordered)
 
 
 def _of_connection(

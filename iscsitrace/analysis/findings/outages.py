@@ -50,7 +50,7 @@ def of_history(history: History) -> list[Outage]:
     starts = np.array([each.from_ns for each in history.outages], dtype=np.int64)
     is_begun_by = np.searchsorted(lost_ns, starts) < np.searchsorted(lost_ns, starts + OUTAGE_MIN_NS)
     place = np.searchsorted(spans[:, 0], starts, "right") - 1
-    is_within = (place >= 0) & (starts <= spans[np.maximum(place, 0), 1]) if len(spans) else np.zeros(len(starts), bool)
+    is_within = (place >= 0) & (starts < spans[np.maximum(place, 0), 1]) if len(spans) else np.zeros(len(starts), bool)
     return [each for each, is_loss in zip(history.outages, is_begun_by | is_within, strict=True) if not is_loss]
 
 

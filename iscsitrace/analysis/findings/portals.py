@@ -110,7 +110,7 @@ def _in_words(portal: tuple[str, int]) -> str:
 
 
 _UNREACHABLE: Final = {
-    # code of ICMP (RFC 792, RFC 1812 section 5.2.7.1), and of ICMPv6 (RFC 4443 section 3.1)
+    # code of ICMP (RFC 792, RFC 1812), and of ICMPv6 (RFC 4443 section 3.1)
     False: {0: "network", 1: "host", 3: "port", 6: "network", 7: "host", 9: "", 10: "", 13: ""},
     True: {0: "network", 1: "", 3: "host", 4: "port", 5: "", 6: "network"},
 }

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from iscsitrace.analysis.findings import (
     acknowledgments,
+    alignment,
     capture,
     command_errors,
     command_window,
@@ -59,6 +60,7 @@ STORY_FAMILIES: Final = (
     command_errors,
     refusals,
     idle_sessions,
+    alignment,
 )
 """The families whose problems are those of a story: of sessions that took each other's place, and their connections."""
 

@@ -187,8 +187,8 @@ class _Chain:
 def _chains(sessions: Sequence[dict[str, Any]], of_session: Mapping[int, Sequence[dict[str, Any]]]) -> list[_Chain]:
     """The sessions, each after the one that it replaced, in order of time.
 
-    An initiator may try again with another ISID: a login after a failed one, by the same names and addresses, is of its
-    story, too.
+    An initiator may try again with another ISID: a login after one that was refused or whose session carried nothing,
+    by the same names and addresses, is of its story, too. Without names (cut by a snaplen) nothing is known of that.
     """
     chain_of: dict[int, _Chain] = {}
     failed: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -196,6 +196,7 @@ def _chains(sessions: Sequence[dict[str, Any]], of_session: Mapping[int, Sequenc
     for row in sessions:
         own = of_session.get(row["session"], ())
         name = (row["session_type"], row["initiator_name"], row["target_name"], *(_place(own[0]) if own else ()))
+        is_named = row["initiator_name"] and (row["target_name"] or row["session_type"] == "discovery")
         chain = chain_of.get(row["replaces"]) if row["replaces"] is not None else None
         before = failed.pop(name, None)
         if chain is None and before is not None and before["time_last_ns"] <= row["time_first_ns"]:
@@ -206,7 +207,7 @@ def _chains(sessions: Sequence[dict[str, Any]], of_session: Mapping[int, Sequenc
         chain.sessions.append(row)
         chain_of[row["session"]] = chain
         is_lost = row["end"] in ("closed", "reset", "reinstated") and row["session_type"] == "normal"
-        if own and (row["end"] == "refused" or (is_lost and not row["cycle_count"])):
+        if own and is_named and (row["end"] == "refused" or (is_lost and not row["cycle_count"])):
             failed[name] = row
     return found
 

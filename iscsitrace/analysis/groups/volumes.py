@@ -1,7 +1,7 @@
 """Volumes: the logical units that each initiator uses, over all their paths and logins.
 
 What the target said decides: its designator (VPD page 83h), else vendor, product and serial number; only where it said
-nothing, its name and the LUN, or the address and the LUN (docs/method.md, section 11). Two sessions of one volume are
+nothing, its name and the LUN, or the address and the LUN (docs/method.md, section 13). Two sessions of one volume are
 paths to it, or one of them replaced the other.
 """
 

@@ -240,6 +240,26 @@ def test_a_nop_that_a_later_answer_follows_is_not_why() -> None:
     assert finding.spans == ((at(23.0), at(25.005)),)
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        # a probe that closes at once, and another session later
+        {},
+        # cut by a snaplen: the first may be discovery
+        {"initiator_name": None, "target_name": None},
+    ],
+)
+def test_an_unused_session_before_another_one_was_not_lost(names: dict[str, Any]) -> None:
+    told = Told()
+    told.session(0, 0.1, isid="80", end="closed", fin_to_target_ns=0.1, **names)
+    told.session(5.0, 20, isid="81", **names)
+    told.reads(1, 6.0, 20)
+    diagnosis = told.diagnosis()
+    assert diagnosis.headline
+    assert diagnosis.headline.name != "connection_lost"
+    assert all(not each.leads for story in diagnosis.stories for each in story.findings)
+
+
 def test_connects_belong_to_the_session_that_was_lost_not_to_the_one_beside_it() -> None:
     """Two paths of one host to one portal."""
     told = Told()

@@ -224,7 +224,7 @@ def test_every_problem_has_a_capture() -> None:
     stories = {"io_outage", "connection_lost"}
     stories |= {"login_failed", "portal_unreachable", "duplicate_initiator", "discovery_only", "no_io"}
     commands = {"command_errors", "reservation_conflict", "target_busy", "ats_miscompare", "task_timeout"}
-    commands |= {"slow_operation", "slow_lun"}
+    commands |= {"slow_operation", "slow_lun", "unaligned_io"}
     assert set(CASES) | others | stories | commands == set(PROBLEMS)
 
 

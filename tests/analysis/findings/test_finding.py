@@ -139,7 +139,7 @@ def test_amounts_in_words() -> None:
 
 
 def test_every_problem_has_condition_evidence_and_advice() -> None:
-    assert len(PROBLEMS) == 39
+    assert len(PROBLEMS) == 40
     for name, problem in PROBLEMS.items():
         assert problem.name == name
         assert re.fullmatch(r"[a-z0-9_]+", name)
@@ -168,6 +168,7 @@ FAMILIES = (
     "test_refusals.py",
     "test_task_timeouts.py",
     "test_slow_commands.py",
+    "test_alignment.py",
     "test_paths.py",
 )
 """The files that test each finding on stories."""

@@ -74,7 +74,7 @@ def test_an_ipv6_portal_is_in_brackets() -> None:
 @pytest.mark.parametrize(
     ("kind", "code", "address", "words"),
     [
-        # RFC 792, RFC 1812 section 5.2.7.1
+        # RFC 792, RFC 1812
         ("unreachable", 1, "10.0.0.2", "host unreachable"),
         ("unreachable", 3, "10.0.0.2", "port unreachable"),
         ("unreachable", 13, "10.0.0.2", "communication administratively prohibited (a filter)"),

@@ -239,8 +239,6 @@ def test_health_ignores_a_counter_of_zero() -> None:
     ("conditions", "expected"),
     [
         ({}, [0, 1, 2]),
-        ({"slower_ns": 6 * MS}, [1]),
-        ({"slower_ns": 6 * MS - 1}, [0, 1]),
         ({"lun": 0}, [2]),
         ({"operations": ["read", "write"]}, [0, 1]),
         ({"block_size_bytes": 65_536}, [0]),
@@ -263,15 +261,6 @@ def test_top_of_times_that_ran_backwards() -> None:
         for number, status_ns in enumerate([7 * MS, None, 9 * MS, 12 * MS])
     ]
     assert selection.pick(table("cycles", *rows), top=9)["cycle"].tolist() == [3, 2, 0, 1]
-
-
-def test_commands_without_a_status_are_listed_beside_the_slowest() -> None:
-    rows = [
-        {"cycle": number, "command_first_ns": 10, "status_ns": status_ns}
-        for number, status_ns in enumerate([70, None, 90, 10, 120])
-    ]
-    slow, unknown = selection.slowest(table("cycles", *rows), 3)
-    assert (slow["cycle"].tolist(), unknown["cycle"].tolist()) == ([4, 2, 0], [1])
 
 
 def test_the_first_packet_is_that_of_any_connection() -> None:
