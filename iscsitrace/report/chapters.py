@@ -11,7 +11,7 @@ from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.measures import tap_position as tap
 from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.distribution import percentiles
-from iscsitrace.analysis.measures.volumes import measure
+from iscsitrace.analysis.measures.throughput import measure
 from iscsitrace.analysis.session import line, workload
 from iscsitrace.outputs.document import Grid
 from iscsitrace.outputs.remedies import Remedies

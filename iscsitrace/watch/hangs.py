@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from iscsitrace.analysis.findings.history import OUTAGE_MIN_NS
+from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
 from iscsitrace.wording import amounts as wording
 
 

@@ -15,7 +15,10 @@ from iscsitrace.tables.phases import DERIVED
 from iscsitrace.tables.schema import CATEGORIES, TABLES, Column
 from iscsitrace.tables.table import Table
 
-OPERATIONS = ("test_unit_ready", "inquiry", "read", "write")
+OPERATIONS = (
+    *("test_unit_ready", "inquiry", "read", "write", "unmap", "compare_and_write", "synchronize_cache"),
+    *("persistent_reserve_out", "reserve"),
+)
 WORDS = CATEGORIES | {"operation": OPERATIONS}
 NO_CODE = 255
 HEADER_FIELDS = (
