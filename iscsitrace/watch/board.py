@@ -176,7 +176,7 @@ def _detail(report: Report, line: Line, width: int) -> list[Text]:
     idle = percent(budget.idle_fraction if budget else None)
     head.append(f"  idle {idle} %  limiter {BY_NAME[limiter].label if limiter else '-'}")
     head.append(f"  in flight {line.open_task_count}")
-    if line.hang.oldest_ns:
+    if line.hang.is_old:
         head.append(f" (oldest {wording.time(line.hang.oldest_ns)})")
     mean = line.load.queue_depth_mean
     head.append(f"  QD mean {'-' if mean is None else f'{mean:.1f}'}")

@@ -24,6 +24,11 @@ class Hang:
         """Whether the time without progress is an outage by now."""
         return self.no_progress_ns >= OUTAGE_MIN_NS
 
+    @property
+    def is_old(self) -> bool:
+        """Whether a command has been in flight for as long as an outage takes."""
+        return self.oldest_ns >= OUTAGE_MIN_NS
+
 
 NO_HANG: Final = Hang()
 
