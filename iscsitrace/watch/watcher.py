@@ -257,7 +257,7 @@ class Watcher:
                     tuple(line.number for line in members),
                     {number: each for line in members for number, each in line.transports.items()},
                     any(line.is_open for line in members),
-                    hang_of([row for line in members if (row := now.get(line.number))], view.to_ns),
+                    hang_of([now[line.number] for line in members if line.number in now], view.to_ns),
                 )
             )
         return lines
