@@ -42,6 +42,29 @@ class Outage:
         return self.to_ns - self.from_ns
 
 
+@dataclass(frozen=True)
+class Blocked:
+    """A segment that did not arrive while smaller packets did (docs/method.md, section 5)."""
+
+    connection: int
+    to_target: bool
+    bytes: int
+    """Its smallest size; where it never reached the tap, the bytes that are missing."""
+    retransmissions: int
+    from_ns: int
+    to_ns: int
+    frame: int
+    is_by_size: bool
+    """Whether only its size explains it; a black-out may look the same else."""
+    arrived_bytes: int
+    """The largest segment of its connection and direction that arrived."""
+
+    @property
+    def is_retransmitted(self) -> bool:
+        """Whether the tap saw it."""
+        return self.retransmissions > 0
+
+
 class History:
     """One story, with the tables of the trace and the sessions as measured."""
 
@@ -117,6 +140,27 @@ class History:
         table = self.source(name)
         numbers = [row["connection"] for row in self.story.connections]
         return table.select(known(table, "connection") & np.isin(table.raw("connection"), numbers))
+
+    @cached_property
+    def blocked(self) -> tuple[Blocked, ...]:
+        """Segments that did not arrive while smaller packets did, in order."""
+        senders = self.rows("senders")
+        rows = senders.select(known(senders, "blocked_bytes")).rows()
+        found = (
+            Blocked(
+                row["connection"],
+                row["to_target"],
+                row["blocked_bytes"],
+                row["blocked_retransmissions"],
+                row["blocked_first_ns"],
+                row["blocked_last_ns"],
+                row["blocked_frame"],
+                row["is_blocked_by_size"],
+                row["arrived_segment_bytes"],
+            )
+            for row in rows
+        )
+        return tuple(sorted(found, key=lambda each: each.from_ns))
 
     @cached_property
     def cycles(self) -> Table:

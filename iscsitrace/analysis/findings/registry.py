@@ -17,6 +17,8 @@ from iscsitrace.analysis.findings import (
     mirrored,
     outages,
     parallel,
+    path_mtu,
+    reordering,
     transport,
     writes,
 )
@@ -29,6 +31,7 @@ FAMILIES: Final = (
     acknowledgments,
     writes,
     transport,
+    reordering,
     line,
     parallel,
     mirrored,
@@ -38,7 +41,7 @@ FAMILIES: Final = (
     capture,
 )
 
-STORY_FAMILIES: Final = (outages, connection_loss)
+STORY_FAMILIES: Final = (path_mtu, outages, connection_loss)
 """The families whose problems are those of a story: of sessions that took each other's place, and their connections."""
 
 PROBLEMS: Final[dict[str, Problem]] = {
