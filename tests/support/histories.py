@@ -27,7 +27,17 @@ class Told:
     """
 
     def __init__(self) -> None:
-        more = ("icmp_errors", "sessions", "connections", "retransmissions", "logins", "texts", "rejects", "asyncs", "logouts")
+        more = (
+            "icmp_errors",
+            "sessions",
+            "connections",
+            "retransmissions",
+            "logins",
+            "texts",
+            "rejects",
+            "asyncs",
+            "logouts",
+        )
         self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in (*TABLES, *more, "write_starts")}
         self.frame = 1
 

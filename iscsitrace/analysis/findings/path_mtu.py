@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from iscsitrace.analysis.findings.connection_loss import CONNECTION_LOST
 from iscsitrace.analysis.findings.failures import NOP_TIMEOUT
-from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
+from iscsitrace.analysis.findings.finding import Advice, Observation, Problem, Span
 from iscsitrace.analysis.findings.history import Blocked, History
 from iscsitrace.analysis.findings.outages import IO_OUTAGE
 from iscsitrace.analysis.findings.transport import LOSS
@@ -24,7 +24,7 @@ def _blocked(history: History) -> Observation | None:
         return None
     to_target = found[0].to_target
     ends = [each for each in history.outages if any(_overlap(each.from_ns, each.to_ns, one) for one in found)]
-    spans = tuple((each.from_ns, each.to_ns) for each in ends) or tuple((one.from_ns, one.to_ns) for one in found)
+    spans = _joined([*((each.from_ns, each.to_ns) for each in ends), *((one.from_ns, one.to_ns) for one in found)])
     facts = [f"{capital(fact)}." for fact in _facts(history, found, reports)]
     cost_ns = sum(last - first for first, last in spans)
     side = "target" if to_target else "initiator"
@@ -56,6 +56,17 @@ def _by_size(history: History, reports: Sequence[dict[str, Any]]) -> list[Blocke
     return []
 
 
+def _joined(spans: Sequence[Span]) -> tuple[Span, ...]:
+    """Spans that overlap, as one."""
+    joined: list[Span] = []
+    for first, last in sorted(spans):
+        if joined and first <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        else:
+            joined.append((first, last))
+    return tuple(joined)
+
+
 def _overlap(from_ns: int, to_ns: int, one: Blocked) -> bool:
     return from_ns <= one.to_ns and one.from_ns <= to_ns
 
@@ -66,7 +77,7 @@ def _facts(history: History, found: Sequence[Blocked], reports: Sequence[dict[st
     repeated = sum(one.retransmissions for one in found)
     connections = wording.count(len(found), "connection")
     if repeated:
-        yield f"TCP retransmitted them {repeated} times on {connections}"
+        yield f"TCP retransmitted them at least {repeated} times on {connections}"
     else:
         yield f"the bytes are missing before the tap on {connections}, and the receiver never acknowledged them"
     if all(one.arrived_bytes < least for one in found):
@@ -91,19 +102,22 @@ def _facts(history: History, found: Sequence[Blocked], reports: Sequence[dict[st
 
 PATH_MTU: Final = Problem(
     name="path_mtu",
-    meaning="Long packets are lost on the path and short ones are not: a hop has a smaller MTU than the hosts, and its ICMP "
+    meaning="Long packets are lost on the path and short ones are not: a hop has a smaller MTU than the hosts, "
+    "and its ICMP "
     "messages are lost, too. Logins and small commands work, the first large read or write hangs.",
-    condition="A segment is blocked for a second or more while smaller packets pass (docs/method.md, section 5), and its "
+    condition="A segment is blocked for a second or more while smaller packets pass (docs/method.md, section 5), "
+    "and its "
     "size explains it: a retransmission was lost after a smaller packet had passed, ICMP reports the MTU, or it "
     "happens on a second connection to segments larger than any that arrives. Else it may be a black-out.",
-    evidence="The first retransmission of each, or the small packet that passed. The cost is the length of the outages "
-    "that it caused.",
+    evidence="The first retransmission of each, or the small packet that passed. The cost is the time in which it was blocked, "
+    "with the outages that it caused.",
     severity="error",
     rank="failure",
     accounts_for=(IO_OUTAGE, CONNECTION_LOST, NOP_TIMEOUT, LOSS),
     advice=(
         Advice(
-            "Find the hop: ping with DF and the full size, from both sides. Linux: ping -M do -s 8972 ADDRESS (1472 for "
+            "Find the hop: ping with DF and the full size, from both sides. Linux: ping -M do -s 8972 ADDRESS "
+            "(1472 for "
             "an MTU of 1500); ESXi: vmkping -d -s 8972; Windows: ping -f -l 8972."
         ),
         Advice(
@@ -111,7 +125,8 @@ PATH_MTU: Final = Problem(
             "need all of them. Else use an MTU of 1500 on both hosts (ip link set dev DEVICE mtu 1500)."
         ),
         Advice(
-            "Let ICMP type 3 code 4 (ICMPv6 type 2) pass every firewall. On Linux net.ipv4.tcp_mtu_probing = 1 finds the "
+            "Let ICMP type 3 code 4 (ICMPv6 type 2) pass every firewall. On Linux net.ipv4.tcp_mtu_probing = 1 "
+            "finds the "
             "size without ICMP."
         ),
     ),

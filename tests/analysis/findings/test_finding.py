@@ -139,7 +139,7 @@ def test_amounts_in_words() -> None:
 
 
 def test_every_problem_has_condition_evidence_and_advice() -> None:
-    assert len(PROBLEMS) == 26
+    assert len(PROBLEMS) == 28
     for name, problem in PROBLEMS.items():
         assert problem.name == name
         assert re.fullmatch(r"[a-z0-9_]+", name)
@@ -160,6 +160,8 @@ FAMILIES = (
     "test_finding.py",
     "test_outages.py",
     "test_connection_loss.py",
+    "test_path_mtu.py",
+    "test_reordering.py",
 )
 """The files that test each finding on stories."""
 

@@ -45,7 +45,8 @@ def test_a_segment_that_is_blocked_by_its_size() -> None:
     assert (finding.cost_ns, finding.frames, finding.is_final) == (7.9 * SECOND, (77,), True)
     assert finding.cause == (
         "Session 0: segments of 4,096 bytes to the initiator never arrived, while smaller packets did, for 7.9 s: the "
-        "path MTU is too small, or a hop drops long packets. TCP retransmitted them 5 times on 1 connection. The largest "
+        "path MTU is too small, or a hop drops long packets. TCP retransmitted them at least 5 times on 1 connection. "
+        "The largest "
         "segment that arrived there had 488 bytes. Both sides announced an MSS of 8960. No ICMP message reports it."
     )
     headline = diagnosis.headline
@@ -60,9 +61,7 @@ def test_what_may_be_a_black_out_stays_an_outage_and_says_so() -> None:
     assert found(diagnosis) is None
     outage = found(diagnosis, "io_outage")
     assert outage
-    assert (
-        "Packets of less than 4,096 bytes passed: a path MTU that is too small may look the same." in outage.cause
-    )
+    assert "Packets of less than 4,096 bytes passed: a path MTU that is too small may look the same." in outage.cause
 
 
 @pytest.mark.parametrize(("arrived", "is_found"), [(4095, True), (4096, False)])
@@ -87,7 +86,9 @@ def test_a_router_that_reports_it(kind: str, to_target: bool, is_found: bool) ->
 def test_bytes_that_never_reach_the_tap() -> None:
     finding = found(hung(2, is_blocked_by_size=False, blocked_retransmissions=0).diagnosis())
     assert finding
-    assert "a piece of 4,096 bytes to the initiator never arrived, while smaller packets did, for 15.8 s" in finding.text
+    assert (
+        "a piece of 4,096 bytes to the initiator never arrived, while smaller packets did, for 17.8 s" in finding.text
+    )
     assert "The bytes are missing before the tap on 2 connections, and the receiver never acknowledged" in finding.cause
 
 
@@ -106,13 +107,14 @@ def test_a_link_of_1500_bytes_between_hosts_of_9000(tap: str) -> None:
     assert headline.name == "path_mtu"
     assert headline.sessions == (0, 1, 2, 3)
     assert "of 4,096 bytes to the initiator never arrived" in headline.text
-    assert ("TCP retransmitted them 15 times on 3 connections" in headline.text) == (tap == "target")
+    assert ("TCP retransmitted them at least 12 times on 3 connections" in headline.text) == (tap == "target")
     assert "Both sides announced an MSS of 8960. No ICMP message reports it." in headline.text
 
 
 @pytest.mark.parametrize("tap", ["target", "initiator"])
 def test_a_hole_of_four_seconds_may_be_a_black_out(tap: str) -> None:
-    """Packets above 1000 bytes were dropped for 4 s; the first packet after that, a NOP, shows nothing of their size."""
+    """Packets above 1000 bytes were dropped for 4 s; the first packet after that, a NOP, shows nothing "
+    "of their size."""
     diagnosis = examine(iscsitrace.read(VECTORS / "mtu-hole-lio" / f"{tap}.pcapng.gz", tables=NEEDED).table)
     assert found(diagnosis) is None
     outage = found(diagnosis, "io_outage")

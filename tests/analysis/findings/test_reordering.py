@@ -40,7 +40,8 @@ def test_waits_after_a_needless_reduction_are_its_cost() -> None:
     assert found.share == pytest.approx(0.4)
     assert found.frames == (125, 126)
     assert found.text == (
-        "the path reorders packets: 200 of 1,000 to the initiator arrived out of order; TCP retransmitted 3 packets for "
+        "the path reorders packets: 200 of 1,000 to the initiator arrived out of order; TCP retransmitted 3 "
+        "packets for "
         "nothing, and took that for a loss once"
     )
     headline = recovery(limited(late=200), 25).opinion().headline
@@ -52,7 +53,9 @@ def test_waits_after_a_loss_are_those_of_the_loss() -> None:
     assert found
     # 30 and 40 ms
     assert found.cost_ns == 2 * 5 * MS
-    assert found.text.startswith("the path to the initiator reorders packets beyond the tap; TCP retransmitted 3 packets")
+    assert found.text.startswith(
+        "the path to the initiator reorders packets beyond the tap; TCP retransmitted 3 packets"
+    )
 
 
 def test_it_replaces_the_small_window_that_it_causes() -> None:

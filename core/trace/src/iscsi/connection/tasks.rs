@@ -142,7 +142,9 @@ impl IscsiConnection {
             }
             _ => Missing::default(),
         };
-        if opcode == Opcode::ScsiResponse || bhs.has_status() == Some(true) {
+        let has_status = opcode == Opcode::ScsiResponse || bhs.has_status() == Some(true);
+        // a status counts when its PDU has arrived
+        if has_status && !pdu.is_unfinished {
             context.end_cycle(cycle, pdu.completion().time_ns);
             if bhs.status() == Some(CHECK_CONDITION) {
                 context.counters.add(Counter::CheckCondition, Some(self.number), frame);
