@@ -91,4 +91,4 @@ def _left_out(seen: View) -> Iterable[str]:
 
 def whole_session(name: str) -> Callable[[Examples], Iterable[tuple[str, Zoom]]]:
     """One picture of the whole session."""
-    return lambda examples: [(name, Zoom(session=examples.session))]
+    return lambda examples: [(name, Zoom(session=examples.session, story=examples.story))]

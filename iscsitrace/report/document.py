@@ -83,6 +83,19 @@ class Chapter:
     parts: tuple[Part, ...]
     findings: tuple[FoundProblem, ...]
     budget: Grid | None = None
+    failure: tuple[Fact, ...] = ()
+    """When it broke, what that cost and hit, whose side it points to; empty where nothing broke."""
+
+    @property
+    def question(self) -> str:
+        """What its headline answers."""
+        return f"What happened to {self.label}" if self.failure else f"What limits {self.label}"
+
+    @property
+    def lines(self) -> tuple[str, str]:
+        """The first sentence of the headline, and the others."""
+        first, stop, rest = self.headline.partition(". ")
+        return first + stop.strip(), rest
 
     @property
     def verdict(self) -> str:

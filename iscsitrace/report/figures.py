@@ -26,13 +26,15 @@ def needed(is_large: bool) -> tuple[str, ...]:
 
 
 def draw(
-    trace: Trace, session: int, jobs: Sequence[Job], looks: inline.Looks
+    trace: Trace, session: int, jobs: Sequence[Job], looks: inline.Looks, story: tuple[int, ...] = ()
 ) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
-    """The pictures of a session, and why others are missing; ``jobs`` are those of the trace."""
+    """The pictures of a session, and why others are missing; ``jobs`` are those of the trace, ``story`` are the other
+    sessions of its story.
+    """
     origin_ns = min((each["time_first_ns"] for each in trace.inputs if each["time_first_ns"] is not None), default=0)
     pictures: list[Picture] = []
     missing = []
-    for name, kind_name, zoom in wanted(trace, session, jobs):
+    for name, kind_name, zoom in wanted(trace, session, jobs, story):
         kind = kinds.load(kind_name)
         if not set(kind.tables) <= set(trace.options["tables"]):
             missing.append(f"{name}: the input is too large; `iscsitrace plot {kind_name}` draws a part of it")
@@ -50,10 +52,12 @@ def draw(
     return tuple(pictures), tuple(missing)
 
 
-def wanted(trace: Trace, session: int, jobs: Sequence[Job]) -> Iterator[tuple[str, str, Zoom]]:
+def wanted(
+    trace: Trace, session: int, jobs: Sequence[Job], story: tuple[int, ...] = ()
+) -> Iterator[tuple[str, str, Zoom]]:
     """Name, kind and zoom of each picture, in the order of the page."""
     connection_count = sum(row["session"] == session for row in trace.connections.rows())
-    found = examples.find(trace.cycles, session, connection_count, jobs)
+    found = examples.find(trace.cycles, session, connection_count, jobs, story)
     for kind_name in sorted(kinds.NAMES, key=lambda each: kinds.load(each).place):
         for name, zoom in kinds.load(kind_name).pictures(found):
             yield name, kind_name, zoom

@@ -41,7 +41,7 @@ def _by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kinds, "NAMES", tuple(sorted(known)))
     monkeypatch.setattr(kinds, "load", known.__getitem__)
     monkeypatch.setattr(
-        "iscsitrace.analysis.curves.examples.find", lambda cycles, session, count, jobs: f"{session}, {count}"
+        "iscsitrace.analysis.curves.examples.find", lambda cycles, session, count, jobs, story: f"{session}, {count}"
     )
     monkeypatch.setattr(inline, "draw", lambda figure, prefix, looks: SimpleNamespace(svg=prefix, axes=[]))
 

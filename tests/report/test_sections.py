@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs.document import Section
 from iscsitrace.report import captures
 from iscsitrace.report.document import Chapter, Document, FoundProblem, Outcome, Part
 from iscsitrace.report.sections import _connections, _making, _parameters, _slowest
+from iscsitrace.report.subject import Subject
 from iscsitrace.report.ticket import code, prose
 from tests.support.tables_by_hand import MS, table
 
@@ -184,10 +186,11 @@ def test_title_and_subtitle() -> None:
 
 def others(connections: list[dict[str, Any]], *rest: int, lead: int | None = 0) -> list[tuple[str, ...]]:
     sessions = [{"session": number, "target_name": f"disk{number}"} for number in range(3)]
-    known = {number: SimpleNamespace(number=number, verdict=f"verdict {number}") for number in range(40)}
+    known: dict[int, Any] = {number: SimpleNamespace(verdict=f"verdict {number}") for number in range(40)}
     diagnosis: Any = SimpleNamespace(connections={number: known[number] for number in (1, 2, 3)})
-    listed: Any = [known[number] for number in rest]
-    grid = captures._others(trace(connections=connections, sessions=sessions), diagnosis, lead, listed)
+    listed = [Subject(f"session {number}", (number,), Headline(f"verdict {number}"), (), None) for number in rest]
+    first = None if lead is None else Subject(f"session {lead}", (lead,), Headline(""), (), None)
+    grid = captures._others(trace(connections=connections, sessions=sessions), diagnosis, first, listed)
     return [] if grid is None else [*grid.rows, *((note,) for note in grid.notes)]
 
 

@@ -52,6 +52,15 @@ class Loss:
         why = "" if self.silent_ns is None else f", {wording.time(self.silent_ns)} after a NOP without an answer"
         return f"The {self.by} {self.verb} the connection at {when}{why}."
 
+    @property
+    def side(self) -> str | None:
+        """Whose side it points to; None if nobody closed the connection."""
+        if self.silent_ns is not None:
+            return "the path or the target"
+        if self.by is None:
+            return None
+        return f"the {self.by} or a firewall" if self.verb == "reset" else f"the {self.by}"
+
 
 def losses(history: History) -> Sequence[Loss]:
     """The losses of a story, in order."""
@@ -149,6 +158,7 @@ def _lost(history: History) -> Observation | None:
         spans=tuple((each.lost_ns, each.resumed_ns or each.login_ns or each.lost_ns) for each in found),
         sessions=history.sessions,
         is_final=any(each.in_flight and each.next_session is None for each in found),
+        points_to=worst.side,
     )
 
 

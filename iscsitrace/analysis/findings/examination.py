@@ -95,6 +95,8 @@ class StoryOpinion:
     headline: Headline
     findings: list[Finding]
     """Those of the story itself."""
+    label: str = ""
+    """``session 0``, ``sessions 0 to 3``, or its addresses."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -167,12 +169,12 @@ def _of_story(history: History, found: list[Finding], opinions: dict[int, Opinio
     ordered = registry.ordered(found)
     lead = next((finding for finding in ordered if finding.problem.rank == "failure" and finding.leads), None)
     if lead:
-        return StoryOpinion(history.story, headline.of_finding(lead), ordered)
+        return StoryOpinion(history.story, headline.of_finding(lead), ordered, history.label)
     busy = headline.foremost([(each.headline, float(each.jobs_ns)) for each in members])
     if busy is None:
         note = next(iter(ordered), None)
         busy = headline.of_finding(note) if note else Headline(f"{capital(history.label)} carried no iSCSI commands.")
-    return StoryOpinion(history.story, busy, ordered)
+    return StoryOpinion(history.story, busy, ordered, history.label)
 
 
 def _of_connection(

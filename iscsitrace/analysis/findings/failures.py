@@ -76,7 +76,11 @@ def _pings(case: Case) -> Observation | None:
     word = "NOP-Out" if from_initiator.all() else "NOP" if from_initiator.any() else "NOP-In"
     without_any = f", {silent} without any" if silent else ""
     text = f"{wording.count(int(late.sum()), word)} without an answer for {wording.time(NOP_TIMEOUT_NS)}{without_any}"
-    return Observation(text, frames)
+    side = "the path or the target" if from_initiator.all() else None if from_initiator.any() else _OTHER_END
+    return Observation(text, frames, points_to=side)
+
+
+_OTHER_END: Final = "the path or the initiator"
 
 
 NOP_TIMEOUT: Final = Problem(

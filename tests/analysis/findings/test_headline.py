@@ -244,5 +244,7 @@ def test_the_cause_is_the_most_specific_of_similar_cost(specific: float, general
 
 def test_a_cause_of_another_part_is_not_named() -> None:
     assert cause_of(found(9, 0.9, "other", "target_service")) == ""
-    unexplained = SimpleNamespace(problem=SimpleNamespace(explains=None, rank="note"), share=0.9, cause="none", leads=False)
+    unexplained = SimpleNamespace(
+        problem=SimpleNamespace(explains=None, rank="note"), share=0.9, cause="none", leads=False
+    )
     assert cause_of(unexplained) == ""
