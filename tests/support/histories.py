@@ -47,6 +47,7 @@ class Told:
     def login(self, seconds: float, connection: int, status_class: int = 0, detail: int = 0) -> None:
         """A login response."""
         row = {"connection": connection, "response_ns": at(seconds), "response_frame": self._next_frame()}
+        row |= {"request_ns": at(seconds), "next_stage": 3, "is_transit": status_class == 0}
         self.rows["logins"].append(row | {"status_class": status_class, "status_detail": detail})
 
     def connection(self, first: float, last: float, **columns: Any) -> int:

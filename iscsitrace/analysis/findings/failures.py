@@ -9,7 +9,7 @@ import numpy as np
 
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
-from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS
+from iscsitrace.analysis.measures.nops import NOP_TIMEOUT_NS, is_late
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import frames_in
 from iscsitrace.wording import amounts as wording
@@ -53,24 +53,18 @@ DIGEST_ERRORS: Final = Problem(
 
 # --- nop_timeout
 
-NOP_TIMEOUT_NS: Final = 5_000 * MILLISECOND_NS
-"""Longest time to the answer of a NOP: open-iscsi's default of node.conn[0].timeo.noop_out_timeout."""
-
 
 def _pings(case: Case) -> Observation | None:
     subject = case.subject
     nops = subject.tables["nops"]
-    nops = nops.select(nops.raw("is_ping") & known(nops, "request_ns"))
-    has_answer = known(nops, "response_ns")
     # where packets are missing from the capture, the answer can be among them
     whole = [row for row in subject.connections if not row["gap_bytes_to_target"] and not row["gap_bytes_to_initiator"]]
     ends = {row["connection"]: row["time_last_ns"] for row in whole}
     last = np.array([ends.get(number, 0) for number in nops.raw("connection").tolist()], dtype=np.int64)
-    until = np.where(has_answer, nops.raw("response_ns"), last)
-    late = until - nops.raw("request_ns") >= NOP_TIMEOUT_NS
+    late = is_late(nops, last)
     if not late.any():
         return None
-    silent = int((late & ~has_answer).sum())
+    silent = int((late & ~known(nops, "response_ns")).sum())
     frames = frames_in(nops, np.flatnonzero(late), "request_frame", "response_frame")
     from_initiator = nops.raw("is_from_initiator")[late]
     word = "NOP-Out" if from_initiator.all() else "NOP" if from_initiator.any() else "NOP-In"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.case import luns_of
 from iscsitrace.analysis.findings.finding import Span
+from iscsitrace.analysis.groups.outages import Outage, progress, until_progress
 from iscsitrace.analysis.groups.stories import Story
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.nulls import known
@@ -21,25 +21,6 @@ from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]
 _Fact = TypeVar("_Fact")
-
-OUTAGE_MIN_NS: Final = 1_000_000_000
-"""The shortest outage (docs/method.md, section 4)."""
-
-
-@dataclass(frozen=True)
-class Outage:
-    """A time without progress, from the last to the next."""
-
-    from_ns: int
-    to_ns: int
-    sessions: tuple[int, ...]
-    is_over: bool
-    """Whether progress followed in the capture."""
-
-    @property
-    def length_ns(self) -> int:
-        """How long it lasted, as far as captured."""
-        return self.to_ns - self.from_ns
 
 
 class History:
@@ -132,26 +113,19 @@ class History:
     @cached_property
     def outages(self) -> tuple[Outage, ...]:
         """Times of a second or more without progress, over all of its sessions, in order."""
-        found: list[Outage] = []
+        found: list[tuple[int, int, int]] = []
         code = PARTS.index("outage")
         for number, member in self.members.items():
             rows = member.tables["budget"]
             which = rows.raw("part") == code
             firsts, lasts = rows.raw("time_first_ns")[which].tolist(), rows.raw("time_last_ns")[which].tolist()
-            found += [self._until_progress(first, last, number) for first, last in zip(firsts, lasts, strict=True)]
-        return tuple(_joined(sorted(found, key=lambda each: each.from_ns)))
-
-    def _until_progress(self, from_ns: int, to_ns: int, session: int) -> Outage:
-        # the first command after the loss of a session is issued, and then answered
-        end_ns = self.progress_after(to_ns)
-        return Outage(from_ns, to_ns if end_ns is None else end_ns, (session,), end_ns is not None)
+            found += [(first, last, number) for first, last in zip(firsts, lasts, strict=True)]
+        return until_progress(found, self._progress_ns)
 
     @cached_property
     def _progress_ns(self) -> Array:
         """The instants of data and statuses of reads and writes, in order."""
-        cycles = self.cycles.select(self.is_data)
-        instants = [cycles.raw(name)[known(cycles, name)] for name in ("r2t_first_ns", "data_first_ns", "status_ns")]
-        return np.sort(np.concatenate(instants)) if instants else np.zeros(0, dtype=np.int64)
+        return np.sort(progress(self.cycles.select(self.is_data))[0])
 
     def progress_after(self, instant_ns: int) -> int | None:
         """The first data or status of a read or write from then on; None if there is none in the capture."""
@@ -171,22 +145,6 @@ def _ended(cycles: Table, before_ns: int, history: History) -> Array:
     ends = {row["connection"]: row["time_last_ns"] for row in history.story.connections}
     last = np.array([ends.get(number, 0) for number in cycles.raw("connection").tolist()], dtype=np.int64)
     return np.asarray(~known(cycles, "status_ns") & (last < before_ns))
-
-
-def _joined(outages: Iterable[Outage]) -> Iterable[Outage]:
-    """Outages that touch or overlap, as one."""
-    current: Outage | None = None
-    for each in outages:
-        if current is not None and each.from_ns <= current.to_ns:
-            numbers = (*current.sessions, *(number for number in each.sessions if number not in current.sessions))
-            end = max(current, each, key=lambda outage: outage.to_ns)
-            current = Outage(current.from_ns, end.to_ns, numbers, end.is_over)
-            continue
-        if current is not None:
-            yield current
-        current = each
-    if current is not None:
-        yield current
 
 
 def listed(numbers: Iterable[int]) -> str:

@@ -103,10 +103,15 @@ def of_connections(budget: Table) -> dict[int, Budget]:
 
 def of_sessions(budget: Table) -> dict[int, Budget]:
     """The time breakdown of each session that has one, by number: its own time, or that of its only connection."""
+    return _by_number(budget, "session", is_of_session(budget))
+
+
+def is_of_session(budget: Table) -> NDArray[np.bool_]:
+    """Which stretches are the time of a session: its own, or that of its only connection."""
     session, is_known = budget.raw("session"), known(budget, "session")
     is_own = _is_session_time(budget)
     has_own = np.isin(session, np.unique(session[is_own & is_known]))
-    return _by_number(budget, "session", is_known & (is_own | ~has_own))
+    return np.asarray(is_known & (is_own | ~has_own))
 
 
 def over_time(budget: Table, edges_ns: NDArray[Any]) -> NDArray[Any]:

@@ -32,7 +32,7 @@ from iscsitrace.errors import InputInvalid
     "--tables",
     "names",
     metavar="NAMES",
-    help="Tables, separated by commas (those on iSCSI, none on TCP, time, mirrors or streams).",
+    help="Tables, separated by commas (those on iSCSI, none on TCP, time, events, mirrors or streams).",
 )
 @click.option(
     "--sidecar",
@@ -67,7 +67,7 @@ def command(
 def _export_tables(
     capture_input: CaptureInput, directory: str, file_format: str, names: str | None, force: bool
 ) -> None:
-    from iscsitrace.outputs.export import DEFAULT_TABLES, export, needed, prepare
+    from iscsitrace.outputs.export import DEFAULT_TABLES, export, prepare
     from iscsitrace.tables.schema import DERIVED_TABLES, TABLES
 
     chosen = [name.strip() for name in names.split(",") if name.strip()] if names is not None else list(DEFAULT_TABLES)
@@ -77,7 +77,7 @@ def _export_tables(
         raise InputInvalid(f"no table is called {', '.join(unknown) or '(nothing)'}; there are {', '.join(every)}")
     # an output that cannot be written is refused before a long input is read
     prepare(directory, file_format, chosen, force)
-    trace = capture_input.read(needed(chosen))
+    trace = capture_input.read(chosen)
     for path in export(trace, directory, file_format, chosen, force):
         click.echo(f"{path}: {trace.row_count(path.stem)} rows")
 
