@@ -46,6 +46,8 @@ def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = T
     pictures, missing = (
         figures.draw(trace, main, diagnosis.jobs, looks, story) if main is not None and has_pictures else ((), ())
     )
+    has_timeline = has_pictures and lead is not None and lead.failure is not None
+    timeline = figures.timeline(trace, main, looks) if has_timeline else ()
     remedies = Remedies()
     model, model_missing = (None, "") if main is None else modelled.of_session(trace, main)
     return Document(
@@ -59,6 +61,7 @@ def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = T
         sections=sections.of_trace(trace, main, diagnosis.mirrors),
         model=model,
         model_missing=model_missing,
+        timeline=timeline,
         style_sheet=looks.sheet,
     )
 

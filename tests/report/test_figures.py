@@ -16,7 +16,7 @@ from iscsitrace.report import figures
 def drawing(trace: Any, zoom: str, origin_ns: int, detail: Detail) -> Any:
     # a page has few points of each plot, a file has more
     assert (origin_ns, detail) == (0, Detail(limit=4_000, columns=1_000))
-    return SimpleNamespace(draw=lambda figure: None, title="title", notes=["note"])
+    return SimpleNamespace(draw=lambda figure: None, title="title", notes=["note"], height_in=6.2)
 
 
 def refused(*arguments: Any) -> Any:

@@ -223,6 +223,11 @@ def test_what_a_document_says_first() -> None:
     assert problem("small_r2t_rounds").title == "Small R2T rounds"
     assert problem("r2t_late").title == "R2T late"
     assert problem("nop_timeout").title == "NOP timeout"
+    assert [problem(name).title for name in ("io_outage", "no_io", "slow_ratio")] == [
+        "I/O outage",
+        "No I/O",
+        "Slow ratio",
+    ]
     assert Part("transfer", "", 0.256, "1", "#000").percent == "26 %"
     nothing = Document("t", "s", None, None)
     assert (nothing.headline, nothing.contents) == ("no iSCSI session was found", ())
