@@ -12,7 +12,7 @@ from iscsitrace.analysis.measures import tap_position as tap
 from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.measures.volumes import measure
+from iscsitrace.analysis.measures.throughput import measure
 from iscsitrace.analysis.session import line, workload
 from iscsitrace.outputs.document import Grid
 from iscsitrace.outputs.remedies import Remedies

@@ -100,7 +100,7 @@ def test_a_story_has_the_findings_and_the_time_of_its_sessions_each_problem_once
     }
     rows = ({"session": 0}, {"session": 1})
     connections = ({"connection": 5, "session": 0}, {"connection": 6, "session": None})
-    told = StoryOpinion(Story(rows, connections), of_finding(lost), [lost], "sessions 0 and 1")
+    told = StoryOpinion(Story(rows, connections), "sessions 0 and 1", of_finding(lost), [lost])
     found = of_story(told, opinions)
     assert found.findings == (lost, slower)
     assert found.failure is lost
@@ -108,7 +108,7 @@ def test_a_story_has_the_findings_and_the_time_of_its_sessions_each_problem_once
     assert (found.time.jobs_ns, found.time.total_ns, found.time.uses_ns) == (7, 14, {"scan": 7})
     assert [found.has(row) for row in connections] == [True, True]
     assert not found.has({"connection": 7, "session": 0})
-    alone = of_story(StoryOpinion(Story(rows[:1], connections), Headline("Slow."), [], "session 0"), opinions)
+    alone = of_story(StoryOpinion(Story(rows[:1], connections), "session 0", Headline("Slow."), []), opinions)
     assert (alone.label, alone.headline.sentence, alone.failure) == ("session 0", "", None)
 
 

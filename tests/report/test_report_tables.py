@@ -489,7 +489,7 @@ def test_commands_without_status_have_no_rank_and_gaps_are_not_idle(odd: Path) -
     assert (lead["cycle_count"], f"## What limits session {lead['session']}\n" in shown) == (13, True)
     found = tables(shown)
     assert len(found["Slowest 12 of 12 commands"][1]) == 12
-    assert "\n1 command has no status in the capture: latency unknown.\n" in shown
+    assert "\nThe latency of 1 command is unknown: packets are missing from the capture.\n" in shown
     idle = 1 - lead["busy_budget"]["transfer"] / lead["jobs_ns"]
     facts = dict(re.findall(r"^- ([\w -]+): (.+)$", shown, re.MULTILINE))
     assert facts["Idle"].startswith(f"{percentage(idle)} % (")

@@ -19,7 +19,7 @@ from tests.support.tables_by_hand import MS, table
 
 
 def trace(**rows: list[dict[str, Any]]) -> Any:
-    names = ("connections", "sessions", "parameters", "cycles")
+    names = ("connections", "sessions", "parameters", "cycles", "task_management")
     return SimpleNamespace(**{name: table(name, *rows.get(name, [])) for name in names})
 
 
@@ -37,6 +37,7 @@ def command(number: int, latency_ms: int | None, **columns: Any) -> dict[str, An
 
 def slowest(*cycles: dict[str, Any]) -> Section:
     connections = [{"connection": 0, "time_first_ns": 90 * MS}, {"connection": 1, "time_first_ns": 95 * MS}]
+    connections[1]["time_last_ns"] = 5_000 * MS
     return _slowest(trace(connections=connections, cycles=list(cycles)), 0)
 
 
@@ -52,21 +53,27 @@ def test_times_count_from_the_first_connection_and_flags_follow_the_frames() -> 
 
 
 @pytest.mark.parametrize(
-    ("missing", "said"),
-    [
-        (0, ()),
-        (1, ("1 command has no status in the capture: latency unknown.",)),
-        (2, ("2 commands have no status in the capture: latency unknown.",)),
-    ],
+    ("missing", "noun"),
+    [(1, "1 command has"), (2, "2 commands have")],
 )
-def test_commands_without_a_status_are_counted(missing: int, said: tuple[str, ...]) -> None:
+def test_commands_without_a_status_come_first(missing: int, noun: str) -> None:
+    """The connection goes on to 5 s: commands 20 and 21 were sent at 700 and 730 ms."""
     cycles = [command(number, number + 1) for number in range(13)]
     found = slowest(*cycles, *(command(20 + number, None) for number in range(missing)))
-    assert found.lines[1:] == said
-    assert found.grids[0].caption == "Slowest 12 of 13 commands"
-    # all but the fastest
-    assert [row[0] for row in found.grids[0].rows] == [str(number) for number in range(12, 0, -1)]
-    assert [row[0] for row in found.grids[1].rows] == [str(number) for number in range(12, 0, -1)]
+    assert found.lines[1:] == (
+        f"{noun} no status: > is the time until the abort, or the end of connection or capture.",
+    )
+    assert found.grids[0].caption == f"Slowest 12 of {13 + missing} commands"
+    rows = [(row[0], row[5]) for row in found.grids[0].rows]
+    opened = [("20", ">4300.000"), ("21", ">4270.000")][:missing]
+    assert rows == [*opened, *((str(number), f"{number + 1}.000") for number in range(12, missing, -1))]
+    assert [row[0] for row in found.grids[1].rows] == [number for number, _ in rows]
+
+
+def test_a_status_that_the_capture_misses_is_unknown() -> None:
+    found = slowest(command(0, 1), command(20, None, has_capture_gap=True))
+    assert found.lines[1:] == ("The latency of 1 command is unknown: packets are missing from the capture.",)
+    assert found.grids[0].caption == "Slowest 1 of 1 commands"
 
 
 # --- login parameters and connections

@@ -16,7 +16,10 @@ from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES, TABLES, Column
 from iscsitrace.tables.table import Table
 
 DECLARED = TABLES | DERIVED_TABLES
-OPERATIONS = ("test_unit_ready", "inquiry", "read", "write")
+OPERATIONS = (
+    *("test_unit_ready", "inquiry", "read", "write", "unmap", "compare_and_write", "synchronize_cache"),
+    *("persistent_reserve_out", "reserve"),
+)
 WORDS = CATEGORIES | {"operation": OPERATIONS}
 NO_CODE = 255
 HEADER_FIELDS = (

@@ -31,6 +31,7 @@ def _digests(case: Case) -> Observation | None:
 
 DIGEST_ERRORS: Final = Problem(
     name="digest_errors",
+    points_to="the path or a network adapter",
     meaning="Header or data digests do not match: something between initiator and target changes bytes, and TCP's "
     "checksum does not detect it.",
     condition="At least one PDU with a digest error.",
@@ -114,7 +115,17 @@ def _aborts(case: Case) -> Observation | None:
     about = requests.raw("referenced_cycle")[known(requests, "referenced_cycle")]
     commands = frames_in(subject.cycles, np.flatnonzero(np.isin(subject.cycles.raw("cycle"), about)), "command_frame")
     functions = ", ".join(f"{name} ({count})" for name, count in Counter(requests["function_text"].tolist()).items())
-    return Observation(f"the initiator aborted commands: {functions}", [*commands, *frames])
+    times = [
+        (row["request_ns"], row["response_ns"] or row["request_ns"]) for row in requests.rows() if row["request_ns"]
+    ]
+    return Observation(
+        f"the initiator aborted commands: {functions}",
+        [*commands, *frames],
+        spans=tuple(sorted(times)),
+        luns=tuple(np.unique(requests.raw("lun")[known(requests, "lun")]).tolist()),
+        # commands were lost, whatever time it took
+        is_final=True,
+    )
 
 
 TASK_ABORTS: Final = Problem(

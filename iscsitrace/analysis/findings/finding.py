@@ -7,7 +7,7 @@ LIO's through ``targetcli``, sysctl's ``net.``, those of a Linux block device ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
@@ -250,19 +250,21 @@ class Finding:
     @property
     def leads(self) -> bool:
         """Whether a person has to read it first: a failure that cost a second or a twentieth of the busy time, or that
-        ended in an I/O error or a refused login; or slowness that users notice.
+        ended in an I/O error or a refused login; or slowness that users notice. A note never.
         """
+        if self.severity == "info":
+            return False
         if self.problem.rank == "failure":
             return self.is_final or (self.cost_ns or 0) >= LEAST_COST_NS or (self.share or 0.0) >= LEAST_SHARE
-        return self.problem.rank == "slowness" and self.severity != "info"
+        return self.problem.rank == "slowness"
 
     def gains_by_advice(self) -> list[tuple[Advice, list[Gain]]]:
         """Each advice with its gains."""
         return [(advice, [gain for gain in self.gains if gain.advice is advice]) for advice in self.steps]
 
     def is_explained_by(self, other: Finding) -> bool:
-        """Whether it is mostly a consequence of the other."""
-        if self.problem not in other.problem.accounts_for:
+        """Whether it is mostly a consequence of the other, and at no other time."""
+        if self.problem not in other.problem.accounts_for or not _are_within(self.spans, other.spans):
             return False
         if self.cost_ns is not None and other.cost_ns is not None:
             return other.cost_ns >= MOST * self.cost_ns
@@ -301,6 +303,11 @@ class Finding:
             "gain": gains[0] if gains else None,
             "gains": gains,
         }
+
+
+def _are_within(spans: Sequence[Span], others: Sequence[Span]) -> bool:
+    """Whether each span meets one of the others; also where either has none."""
+    return not others or all(any(first <= end and start <= last for start, end in others) for first, last in spans)
 
 
 def shown(frames: Iterable[int | None]) -> tuple[int, ...]:

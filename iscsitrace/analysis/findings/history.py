@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.case import luns_of
 from iscsitrace.analysis.findings.finding import Span
+from iscsitrace.analysis.findings.surroundings import Surroundings
 from iscsitrace.analysis.groups.outages import Outage, progress, until_progress
 from iscsitrace.analysis.groups.stories import Story
 from iscsitrace.analysis.measures.budget import PARTS
@@ -27,10 +28,10 @@ class History:
     """One story, with the tables of the trace and the sessions as measured."""
 
     def __init__(self, story: Story, sessions: Mapping[int, Session], source: Callable[[str], Table]) -> None:
-        """``sessions`` are those of the whole trace, ``source`` its tables."""
+        """``sessions`` are those of the whole trace, ``source`` its tables (stories share their ``Surroundings``)."""
         self.story = story
         self.members = {number: sessions[number] for number in story.numbers if number in sessions}
-        self.source = source
+        self.source = source if isinstance(source, Surroundings) else Surroundings(source)
         self._facts: dict[Callable[[History], Any], Any] = {}
 
     def once(self, compute: Callable[[History], _Fact]) -> _Fact:
@@ -40,10 +41,10 @@ class History:
         fact: _Fact = self._facts[compute]
         return fact
 
-    @cached_property
+    @property
     def start_ns(self) -> int:
         """The start of the capture: the first packet of any connection."""
-        return int(self.source("connections").raw("time_first_ns").min(initial=np.iinfo(np.int64).max))
+        return self.source.start_ns()
 
     def since_start(self, instant_ns: int) -> str:
         """``4.80 s``: a time since the start of the capture."""
@@ -84,7 +85,7 @@ class History:
     @property
     def label(self) -> str:
         """``session 0``, ``sessions 0 to 3``, or the addresses where there is no session."""
-        numbers = self.sessions
+        numbers = sorted(self.sessions)
         if len(numbers) > 1:
             word = "to" if numbers[-1] - numbers[0] == len(numbers) - 1 and len(numbers) > 2 else "and"
             return f"sessions {numbers[0]} {word} {numbers[-1]}" if word == "to" else f"sessions {listed(numbers)}"
@@ -93,11 +94,18 @@ class History:
         row = self.story.connections[0]
         return f"{row['initiator_address']} to {row['target_address']} port {row['target_port']}"
 
+    @cached_property
+    def connections_of(self) -> Mapping[int, Sequence[dict[str, Any]]]:
+        """The rows of ``connections`` of each session, by its number."""
+        found: dict[int, list[dict[str, Any]]] = {number: [] for number in self.sessions}
+        for row in self.story.connections:
+            if row["session"] is not None:
+                found[row["session"]].append(row)
+        return found
+
     def rows(self, name: str) -> Table:
         """The rows of its connections in a table that has a column ``connection``."""
-        table = self.source(name)
-        numbers = [row["connection"] for row in self.story.connections]
-        return table.select(known(table, "connection") & np.isin(table.raw("connection"), numbers))
+        return self.source.rows(name, (row["connection"] for row in self.story.connections))
 
     @cached_property
     def cycles(self) -> Table:
@@ -132,6 +140,11 @@ class History:
         later = self._progress_ns[np.searchsorted(self._progress_ns, instant_ns) :]
         return int(later[0]) if len(later) else None
 
+    def progress_before(self, instant_ns: int) -> int | None:
+        """The last data or status of a read or write before then; None if there is none in the capture."""
+        earlier = self._progress_ns[: np.searchsorted(self._progress_ns, instant_ns)]
+        return int(earlier[-1]) if len(earlier) else None
+
     def in_flight(self, from_ns: int, to_ns: int) -> Table:
         """The reads and writes in flight at the start of a time, or issued within it, that it held up."""
         cycles = self.cycles.select(self.is_data)
@@ -142,12 +155,11 @@ class History:
 
 def _ended(cycles: Table, before_ns: int, history: History) -> Array:
     """Which commands without a status were over before: those of connections that had ended."""
-    ends = {row["connection"]: row["time_last_ns"] for row in history.story.connections}
-    last = np.array([ends.get(number, 0) for number in cycles.raw("connection").tolist()], dtype=np.int64)
-    return np.asarray(~known(cycles, "status_ns") & (last < before_ns))
+    over = [row["connection"] for row in history.story.connections if row["time_last_ns"] < before_ns]
+    return np.asarray(~known(cycles, "status_ns") & np.isin(cycles.raw("connection"), over))
 
 
-def listed(numbers: Iterable[int]) -> str:
+def listed(numbers: Iterable[int | str]) -> str:
     """``0``, ``0 and 1``, ``0, 1 and 2``."""
     words = [str(number) for number in numbers]
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""

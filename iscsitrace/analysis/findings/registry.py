@@ -7,16 +7,26 @@ from typing import Any, Final
 
 from iscsitrace.analysis.findings import (
     acknowledgments,
+    alignment,
     capture,
+    command_errors,
     command_window,
     connection_loss,
     distance,
     failures,
     hosts,
+    idle_sessions,
     line,
+    logins,
     mirrored,
     outages,
     parallel,
+    paths,
+    portals,
+    refusals,
+    reinstatement,
+    slow_commands,
+    task_timeouts,
     transport,
     writes,
 )
@@ -31,14 +41,27 @@ FAMILIES: Final = (
     transport,
     line,
     parallel,
+    paths,
     mirrored,
     hosts,
+    slow_commands,
     command_window,
     failures,
     capture,
 )
 
-STORY_FAMILIES: Final = (outages, connection_loss)
+STORY_FAMILIES: Final = (
+    task_timeouts,
+    outages,
+    connection_loss,
+    logins,
+    portals,
+    reinstatement,
+    command_errors,
+    refusals,
+    idle_sessions,
+    alignment,
+)
 """The families whose problems are those of a story: of sessions that took each other's place, and their connections."""
 
 PROBLEMS: Final[dict[str, Problem]] = {

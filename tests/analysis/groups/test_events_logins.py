@@ -152,7 +152,8 @@ REPLACED = ("session_reinstated", "relogin")
 )
 def test_a_session_in_the_place_of_another(closed: float | None, kind: str, text: str) -> None:
     told = Told()
-    told.session(0, 9, end="reinstated", **({} if closed is None else {"fin_to_initiator_ns": closed}))
+    columns: dict[str, Any] = {} if closed is None else {"fin_to_initiator_ns": closed}
+    told.session(0, 9, end="reinstated", **columns)
     told.session(8, 20, replaces=0)
     (row,) = events(told, *REPLACED)
     assert (row["kind"], row["text"]) == (kind, text)

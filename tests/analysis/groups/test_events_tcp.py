@@ -104,10 +104,14 @@ SIDES = {
 }
 
 
+def _at(name: str) -> dict[str, Any]:
+    return {f"{name}_ns": 4.5}
+
+
 @pytest.mark.parametrize("name", SIDES)
 def test_who_ended_a_connection(name: str) -> None:
     told = Told()
-    told.session(0, 5, end="closed", **{f"{name}_ns": 4.5})
+    told.session(0, 5, end="closed", **_at(name))
     (row,) = events(told, "tcp_reset", "tcp_closed")
     assert (row["kind"], row["text"]) == SIDES[name]
     assert (row["time_ns"], row["session"]) == (at(4.5), 0)
@@ -133,7 +137,7 @@ def test_a_fin_after_a_rst_closes_nothing() -> None:
 @pytest.mark.parametrize("name", SIDES)
 def test_commands_in_flight_make_an_end_an_error(name: str) -> None:
     told = Told()
-    told.session(0, 5, end="closed", **{f"{name}_ns": 4.5})
+    told.session(0, 5, end="closed", **_at(name))
     told.read(0, 4.49, None)
     (row,) = events(told, "tcp_reset", "tcp_closed")
     assert row["severity"] == "error"
