@@ -81,6 +81,7 @@ def _outages(history: History) -> Observation | None:
         luns=evidence.luns,
         is_final=not longest.is_over,
         advice=(_PATH if evidence.is_network else _TARGET, *_TOLERANT),
+        points_to=evidence.side,
     )
 
 
@@ -109,6 +110,16 @@ class _Evidence:
     def is_network(self) -> bool:
         """Whether TCP had no answers, either: the path, or a host that is gone."""
         return len(self._again) > 0
+
+    @property
+    def side(self) -> str:
+        """Whose side it points to."""
+        to_target, to_initiator = self._retransmitted(to_target=True), self._retransmitted(to_target=False)
+        if to_target and to_initiator:
+            return "the path"
+        if to_target or to_initiator:
+            return f"the path or the {'target' if to_target else 'initiator'}"
+        return "the target"
 
     def facts(self) -> Iterator[str]:
         """What TCP and the NOPs show, as sentences."""
