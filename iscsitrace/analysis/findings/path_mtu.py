@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from iscsitrace.analysis.findings.connection_loss import CONNECTION_LOST
 from iscsitrace.analysis.findings.failures import NOP_TIMEOUT
-from iscsitrace.analysis.findings.finding import Advice, Observation, Problem, Span
+from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import Blocked, History
 from iscsitrace.analysis.findings.outages import IO_OUTAGE
 from iscsitrace.analysis.findings.transport import LOSS
+from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
 

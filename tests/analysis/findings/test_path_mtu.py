@@ -31,7 +31,7 @@ def hung(count: int = 1, **columns: Any) -> Told:
         told.reads(number, start, 20)
         told.read(number, start + 0.1, None)
         told.time(number, start + 0.1, start + 8.0, "outage")
-        blocked = {"blocked_bytes": 4096, "blocked_retransmissions": 5, "blocked_frame": 77 + number}
+        blocked: dict[str, float] = {"blocked_bytes": 4096, "blocked_retransmissions": 5, "blocked_frame": 77 + number}
         blocked |= {"blocked_first_ns": start + 0.3, "blocked_last_ns": start + 8.0, "arrived_segment_bytes": 488}
         told.add("senders", connection=number, to_target=False, **blocked | columns)
     return told
