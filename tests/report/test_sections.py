@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs.document import Section
 from iscsitrace.report import captures
 from iscsitrace.report.document import Chapter, Document, FoundProblem, Outcome, Part
 from iscsitrace.report.sections import _connections, _making, _parameters, _slowest
+from iscsitrace.report.subject import Subject
 from iscsitrace.report.ticket import code, prose
 from tests.support.tables_by_hand import MS, table
 
@@ -191,10 +193,11 @@ def test_title_and_subtitle() -> None:
 
 def others(connections: list[dict[str, Any]], *rest: int, lead: int | None = 0) -> list[tuple[str, ...]]:
     sessions = [{"session": number, "target_name": f"disk{number}"} for number in range(3)]
-    known = {number: SimpleNamespace(number=number, verdict=f"verdict {number}") for number in range(40)}
+    known: dict[int, Any] = {number: SimpleNamespace(verdict=f"verdict {number}") for number in range(40)}
     diagnosis: Any = SimpleNamespace(connections={number: known[number] for number in (1, 2, 3)})
-    listed: Any = [known[number] for number in rest]
-    grid = captures._others(trace(connections=connections, sessions=sessions), diagnosis, lead, listed)
+    listed = [Subject(f"session {number}", (number,), Headline(f"verdict {number}"), (), None) for number in rest]
+    first = None if lead is None else Subject(f"session {lead}", (lead,), Headline(""), (), None)
+    grid = captures._others(trace(connections=connections, sessions=sessions), diagnosis, first, listed)
     return [] if grid is None else [*grid.rows, *((note,) for note in grid.notes)]
 
 
@@ -227,6 +230,11 @@ def test_what_a_document_says_first() -> None:
     assert problem("small_r2t_rounds").title == "Small R2T rounds"
     assert problem("r2t_late").title == "R2T late"
     assert problem("nop_timeout").title == "NOP timeout"
+    assert [problem(name).title for name in ("io_outage", "no_io", "slow_ratio")] == [
+        "I/O outage",
+        "No I/O",
+        "Slow ratio",
+    ]
     assert Part("transfer", "", 0.256, "1", "#000").percent == "26 %"
     nothing = Document("t", "s", None, None)
     assert (nothing.headline, nothing.contents) == ("no iSCSI session was found", ())

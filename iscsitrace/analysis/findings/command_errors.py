@@ -128,6 +128,7 @@ def _advice(groups: Sequence[Group]) -> tuple[Advice, ...]:
 
 COMMAND_ERRORS: Final = Problem(
     name="command_errors",
+    points_to="the target or its storage",
     meaning="The target ended reads, writes or other data commands with an error: CHECK CONDITION with sense data, or "
     "another status.",
     condition="At least one such command; a note where only commands that move no data failed. UNIT ATTENTION, and the "

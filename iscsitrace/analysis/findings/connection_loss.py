@@ -68,6 +68,15 @@ class Loss:
         why = f", {wording.time(silent)} after a NOP without an answer" if silent > 0 else ""
         return f"The {self.end.by} {self.end.verb} the connection at {when}{why}."
 
+    @property
+    def side(self) -> str | None:
+        """Whose side it points to; None if nobody closed the connection."""
+        if self.ping_ns is not None and self.ping_ns < self.lost_ns:
+            return "the path or the target"
+        if self.end is None:
+            return None
+        return f"the {self.end.by} or a firewall" if self.end.verb == "reset" else f"the {self.end.by}"
+
 
 @dataclass(frozen=True)
 class Rebuilding:
@@ -218,6 +227,7 @@ def _lost(history: History) -> Observation | None:
         sessions=history.sessions,
         is_final=any(each.in_flight and not each.is_recovered for each in found) or bool(in_vain),
         advice=(*CONNECTION_LOST.advice, *login_advice.of(refused)) if refused else None,
+        points_to=worst.side,
     )
 
 

@@ -31,6 +31,7 @@ def _digests(case: Case) -> Observation | None:
 
 DIGEST_ERRORS: Final = Problem(
     name="digest_errors",
+    points_to="the path or a network adapter",
     meaning="Header or data digests do not match: something between initiator and target changes bytes, and TCP's "
     "checksum does not detect it.",
     condition="At least one PDU with a digest error.",
@@ -70,7 +71,11 @@ def _pings(case: Case) -> Observation | None:
     word = "NOP-Out" if from_initiator.all() else "NOP" if from_initiator.any() else "NOP-In"
     without_any = f", {silent} without any" if silent else ""
     text = f"{wording.count(int(late.sum()), word)} without an answer for {wording.time(NOP_TIMEOUT_NS)}{without_any}"
-    return Observation(text, frames)
+    side = "the path or the target" if from_initiator.all() else None if from_initiator.any() else _OTHER_END
+    return Observation(text, frames, points_to=side)
+
+
+_OTHER_END: Final = "the path or the initiator"
 
 
 NOP_TIMEOUT: Final = Problem(

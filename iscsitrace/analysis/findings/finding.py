@@ -121,6 +121,8 @@ class Observation:
     """Whether it ended in an I/O error or a refused login, so that it matters whatever it cost."""
     advice: tuple[Advice, ...] | None = None
     """Instead of the problem's advice."""
+    points_to: str | None = None
+    """Instead of the problem's side."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +146,8 @@ class Problem:
     """None where the share decides."""
     is_session_only: bool = False
     """Whether it compares the connections of a session, or sessions."""
+    points_to: str | None = None
+    """Whose side it points to, such as ``the target``; None where the packets cannot tell."""
     accounts_for: tuple[Problem, ...] = ()
     """Problems that are consequences of this one: not reported where this one has at least half of their share."""
 
@@ -170,6 +174,7 @@ class Problem:
             luns=seen.luns or case.luns,
             is_final=seen.is_final,
             own_advice=seen.advice,
+            points_to=seen.points_to or self.points_to,
         )
 
 
@@ -222,6 +227,8 @@ class Finding:
     """Whether it ended in an I/O error or a refused login."""
     own_advice: tuple[Advice, ...] | None = None
     """Instead of the problem's advice."""
+    points_to: str | None = None
+    """Whose side it points to; None where the packets cannot tell."""
 
     @property
     def name(self) -> str:

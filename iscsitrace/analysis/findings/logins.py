@@ -110,6 +110,7 @@ def _where(attempt: Attempt) -> str:
 
 LOGIN_FAILED: Final = Problem(
     name="login_failed",
+    points_to="the settings of both sides",
     meaning="An initiator could not log in: the target refused it with a status, the two sides could not agree on a "
     "key, or the connection ended or fell silent within the login.",
     condition="A last Login Response whose status class is not 0 (a redirect that was followed by a login is no "

@@ -81,6 +81,7 @@ def _outages(history: History) -> Observation | None:
         luns=evidence.luns,
         is_final=not longest.is_over,
         advice=(_PATH if evidence.is_network else _TARGET, *_TOLERANT),
+        points_to=evidence.side,
     )
 
 
@@ -110,6 +111,16 @@ class _Evidence:
         """Whether TCP had no answers, either: the path, or a host that is gone."""
         return len(self._again) > 0
 
+    @property
+    def side(self) -> str:
+        """Whose side it points to."""
+        to_target, to_initiator = self._retransmitted(to_target=True), self._retransmitted(to_target=False)
+        if to_target and to_initiator:
+            return "the path"
+        if to_target or to_initiator:
+            return f"the path or the {'target' if to_target else 'initiator'}"
+        return "the target"
+
     def facts(self) -> Iterator[str]:
         """What TCP and the NOPs show, as sentences."""
         to_target, to_initiator = self._retransmitted(to_target=True), self._retransmitted(to_target=False)
@@ -124,6 +135,12 @@ class _Evidence:
             yield f"TCP retransmitted {count} to the {side} without an ACK: the path or the {side} was down."
         else:
             yield "TCP retransmitted nothing: the target acknowledged the commands and did not answer them."
+        outage = self.outage
+        small = [
+            one.bytes for one in self.history.blocked if one.from_ns <= outage.to_ns and outage.from_ns <= one.to_ns
+        ]
+        if small:
+            yield f"Packets of less than {min(small):,} bytes passed: a path MTU that is too small may look the same."
         pings = self.history.rows("nops")
         silent = pings.raw("is_ping") & known(pings, "request_ns")
         silent &= (pings.raw("request_ns") >= self.outage.from_ns) & (pings.raw("request_ns") <= self.outage.to_ns)

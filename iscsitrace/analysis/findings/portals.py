@@ -158,6 +158,7 @@ def _reached(trace: Surroundings) -> dict[tuple[str, int], set[str]]:
 
 PORTAL_UNREACHABLE: Final = Problem(
     name="portal_unreachable",
+    points_to="the path, a firewall or the target",
     meaning="An initiator tried to connect to a portal and never could: no SYN-ACK, or a RST instead of it.",
     condition="A connect to port 3260 or 860, to a portal of another connection, or to one named by SendTargets or "
     f"a redirect; without a SYN-ACK {SYN_SILENCE_NS / 1e9:g} s after the SYN, refused by a RST, or reported by "

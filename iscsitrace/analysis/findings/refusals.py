@@ -123,6 +123,7 @@ def _takes(row: dict[str, Any]) -> bool:
 
 RESERVATION_CONFLICT: Final = Problem(
     name="reservation_conflict",
+    points_to="another initiator, or the cluster software",
     meaning="The target refused commands with RESERVATION CONFLICT: another initiator holds a reservation of the "
     "logical unit.",
     condition="At least one read, write or other data command with status 18h; a note where only other commands were "
@@ -176,6 +177,7 @@ def _busy(history: History) -> Observation | None:
 
 TARGET_BUSY: Final = Problem(
     name="target_busy",
+    points_to="the target",
     meaning="The target refused commands with BUSY or TASK SET FULL: it cannot take more of them now.",
     condition="At least one read, write or other data command with such a status. It matters from "
     f"{wording.percent(_OFTEN)} of the commands of an operation on a LUN on: single ones are how an initiator finds "
@@ -237,6 +239,7 @@ def _unanswered_before(found: Statuses, rows: Any) -> int:
 
 ATS_MISCOMPARE: Final = Problem(
     name="ats_miscompare",
+    points_to="another initiator",
     meaning="COMPARE AND WRITE (ATS) or VERIFY ended in MISCOMPARE: the block had other data than the initiator "
     "expected.",
     condition="At least one. A note where each was followed by a success on the same block within "

@@ -156,6 +156,7 @@ def _cost(history: History) -> tuple[int, tuple[tuple[int, int], ...]]:
 
 DUPLICATE_INITIATOR: Final = Problem(
     name="duplicate_initiator",
+    points_to="two initiators with one name",
     meaning="Two hosts log in with the same InitiatorName and ISID. To the target they are one initiator, so each "
     "login ends the session of the other host (session reinstatement, RFC 7143 section 6.3.5).",
     condition=f"At least {LEAST_TAKEOVERS} times a login ended a session of the same names and ISID that was "

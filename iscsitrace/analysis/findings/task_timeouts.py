@@ -244,6 +244,7 @@ def _alive(history: History, episode: Episode, luns: tuple[int, ...]) -> str:
 
 TASK_TIMEOUT: Final = Problem(
     name="task_timeout",
+    points_to="the target or its storage",
     meaning="Commands had no answer until the initiator's time-out: it aborted them, reset the logical unit or the "
     "target, or logged in again.",
     condition="ABORT TASK or a reset of the logical unit or target, about a command that had waited for "

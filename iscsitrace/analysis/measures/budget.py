@@ -6,6 +6,7 @@ status. All shares, wherever they are shown, are of the busy time among it (``bu
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,6 +77,23 @@ class Budget:
         if 2 * self.parts_ns["transfer"] > self.jobs_ns:
             return "transfer"
         return max((part for part in PARTS if part != "transfer"), key=self.parts_ns.__getitem__)
+
+
+def added(budgets: Iterable[Budget]) -> Budget | None:
+    """The time breakdown of several sessions together; None of none."""
+    each = list(budgets)
+    if not each:
+        return None
+
+    def sums(parts: Sequence[dict[str, int]]) -> dict[str, int]:
+        names = dict.fromkeys(name for part in parts for name in part)
+        return {name: sum(part.get(name, 0) for part in parts) for name in names}
+
+    return Budget(
+        sums([one.parts_ns for one in each]),
+        sums([one.excluded_ns for one in each]),
+        sums([one.uses_ns for one in each]),
+    )
 
 
 def of_connections(budget: Table) -> dict[int, Budget]:

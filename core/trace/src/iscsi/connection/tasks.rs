@@ -142,13 +142,14 @@ impl IscsiConnection {
             }
             _ => Missing::default(),
         };
-        let is_status = opcode == Opcode::ScsiResponse || bhs.has_status() == Some(true);
-        if (is_status || opcode == Opcode::ReadyToTransfer)
+        // a status counts when its PDU has arrived
+        let has_status = (opcode == Opcode::ScsiResponse || bhs.has_status() == Some(true)) && !pdu.is_unfinished;
+        if (has_status || opcode == Opcode::ReadyToTransfer)
             && in_flight::kind(&context.tables.cycles, cycle as usize) >= in_flight::FLUSH
         {
             self.note_progress(pdu.completion().time_ns);
         }
-        if is_status {
+        if has_status {
             context.end_cycle(cycle, pdu.completion().time_ns);
             if bhs.status() == Some(CHECK_CONDITION) {
                 context.counters.add(Counter::CheckCondition, Some(self.number), frame);
