@@ -109,8 +109,8 @@ PATH_MTU: Final = Problem(
     "and its "
     "size explains it: a retransmission was lost after a smaller packet had passed, ICMP reports the MTU, or it "
     "happens on a second connection to segments larger than any that arrives. Else it may be a black-out.",
-    evidence="The first retransmission of each, or the small packet that passed. The cost is the time in which it was blocked, "
-    "with the outages that it caused.",
+    evidence="The first retransmission of each, or the small packet that passed. The cost is the time in which it was "
+    "blocked, with the outages that it caused.",
     severity="error",
     rank="failure",
     accounts_for=(IO_OUTAGE, CONNECTION_LOST, NOP_TIMEOUT, LOSS),

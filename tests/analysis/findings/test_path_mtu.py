@@ -114,7 +114,8 @@ def test_a_link_of_1500_bytes_between_hosts_of_9000(tap: str) -> None:
 @pytest.mark.parametrize("tap", ["target", "initiator"])
 def test_a_hole_of_four_seconds_may_be_a_black_out(tap: str) -> None:
     """Packets above 1000 bytes were dropped for 4 s; the first packet after that, a NOP, shows nothing "
-    "of their size."""
+    "of their size.
+    """
     diagnosis = examine(iscsitrace.read(VECTORS / "mtu-hole-lio" / f"{tap}.pcapng.gz", tables=NEEDED).table)
     assert found(diagnosis) is None
     outage = found(diagnosis, "io_outage")
