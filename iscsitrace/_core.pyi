@@ -224,7 +224,7 @@ def run_target(settings_json: str, period_ns: int, ready: Callable[[list[str]], 
     ``settings_json``: ``portal``, ``sockets``, ``listen``. ``ready`` gets the addresses that it listens at.
     """
 
-def run_link(settings_json: str, period_ns: int, ready: Callable[[], object], watch: _Watch) -> str:
+def run_link(settings_json: str, period_ns: int, ready: Callable[[], object], watch: _Watch, begun: _Watch) -> str:
     """Moves frames between two TAP devices until ``watch`` gives True; its log as JSON.
 
     ``settings_json``: ``initiator`` and ``target`` (``name``, ``namespace``), ``link``.

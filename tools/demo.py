@@ -15,7 +15,7 @@ from typing import Any
 
 import iscsitrace
 from iscsitrace.analysis.measures import capture_health as health
-from iscsitrace.analysis.measures import distribution, volumes
+from iscsitrace.analysis.measures import distribution, throughput
 from iscsitrace.cli import main as iscsitrace_command
 from iscsitrace.lab import simulation
 from iscsitrace.outputs.terminal import show_heading, show_line, show_table
@@ -56,7 +56,7 @@ def show_wan() -> None:
         trace = iscsitrace.read(folder / "initiator.pcapng")
         cycles = trace.cycles
         reads = cycles.select([place for place, row in enumerate(cycles.rows()) if row["operation"] == "read"])
-        volume = volumes.measure(cycles)[-1]
+        volume = throughput.measure(cycles)[-1]
         (connection,) = trace.connections.rows()
         rtt_ns = connection["rtt_to_target_min_ns"] + connection["rtt_to_initiator_min_ns"]
         took_s = (truth["ended_ns"] - truth["started_ns"]) / 1e9
@@ -133,7 +133,7 @@ def line(capture: Path) -> tuple[object, ...]:
     """Truth and results of one sample, as cells."""
     truth: dict[str, Any] = json.loads((capture.parent / "truth.json").read_text())
     trace = iscsitrace.read(capture, tables=())
-    volume = volumes.measure(trace.cycles)[-1]
+    volume = throughput.measure(trace.cycles)[-1]
     transfers = truth["transfers"]
     sizes = {size for each in transfers if (size := each.get("block_bytes"))}
     of_size = trace.cycles.select([place for place, size in enumerate(trace.cycles.raw("bytes")) if int(size) in sizes])

@@ -23,6 +23,7 @@ from iscsitrace.analysis.findings import thresholds as shared_thresholds
 from iscsitrace.analysis.findings.finding import GAIN_MAX, Problem
 from iscsitrace.analysis.findings.registry import FAMILIES, PROBLEMS
 from iscsitrace.analysis.groups.jobs import streams
+from iscsitrace.analysis.measures import nops
 from iscsitrace.analysis.session import system_calls, workload
 from iscsitrace.cli import COMMANDS, main
 from iscsitrace.tables.schema import (
@@ -35,13 +36,14 @@ from iscsitrace.tables.schema import (
     Column,
 )
 from iscsitrace.wording import amounts
+from iscsitrace.wording.event_kinds import EVENT_KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 _COUNTERS_SOURCE = ROOT / "core" / "trace" / "src" / "counters.rs"
 _HAVE_THRESHOLDS: tuple[ModuleType, ...] = (
     *(shared_thresholds, workload),
     *FAMILIES,
-    *(gains, concurrency, system_calls, streams),
+    *(gains, concurrency, system_calls, streams, nops),
 )
 _COUNTER = re.compile(r'^\s*\w+, "(\w+)", (\w+),\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)";', re.MULTILINE)
 
@@ -176,6 +178,8 @@ def tables_page() -> str:
             lines += ["Computed from these on use, and always exported:", "", *_columns(DERIVED_CYCLE_COLUMNS)]
     for name, table in DERIVED_TABLES.items():
         lines += [f"## {name}", "", f"A row is {table.row}. Computed on request.", "", *_columns(table.columns)]
+        if name == "events":
+            lines += [*_prose("The kinds, with their severity, and when it is another one:"), *_kinds_of_events()]
     lines += ["## Categories", "", "| category | words |", "|---|---|"]
     for name, words in CATEGORIES.items():
         listed = ", ".join(f"`{word}`" for word in words) or "the SCSI operation: `read`, `write`, `inquiry` ..."
@@ -192,6 +196,15 @@ def tables_page() -> str:
         f"| `{each.name}` | {each.severity} | {_cell(each.meaning)} | {_cell(each.advice)} |" for each in counters()
     ]
     return "\n".join([*lines, ""])
+
+
+def _kinds_of_events() -> list[str]:
+    """The kinds of the table ``events``."""
+    lines = ["| kind | severity | meaning |", "|---|---|---|"]
+    for each in EVENT_KINDS:
+        other = f"; {each.may_differ}" if each.may_differ else ""
+        lines.append(f"| `{each.name}` | {each.severity}{other} | {_cell(each.meaning)} |")
+    return [*lines, ""]
 
 
 _WARNING, _MODEL = amounts.percent(shared_thresholds.WARNING), amounts.percent(gains.MODEL)

@@ -22,7 +22,20 @@ READ, RECORD, TRAFFIC = "read", "record", "traffic"
 GROUPS = {
     "Read captures": (
         READ,
-        ("summary", "diagnose", "diff", "cycles", "mirrors", "plot", "model", "report", "export", "check", "inspect"),
+        (
+            "summary",
+            "events",
+            "diagnose",
+            "diff",
+            "cycles",
+            "mirrors",
+            "plot",
+            "model",
+            "report",
+            "export",
+            "check",
+            "inspect",
+        ),
     ),
     "Watch a network": (RECORD, ("capture", "interfaces", "watch")),
     "In Wireshark": (READ, ("wireshark",)),
@@ -35,6 +48,7 @@ COMMANDS = tuple(_FOLDERS)
 
 _SHORT_HELP = {
     "summary": "Show sessions, negotiated parameters, throughput, latencies and health.",
+    "events": "Show what happened, as a log: logins, errors, outages ...",
     "diagnose": "Show what limits each session, with evidence and advice.",
     "diff": "Compare two captures, and find the cause of the gap.",
     "cycles": "Show one line per SCSI command.",

@@ -229,6 +229,7 @@ def _run_ours(
         "cycles": {**cycles, "by_initiator": by_initiator},
         "ends": list(samples.ends.values()),
         "last_samples": samples.last,
+        "fault_hits": found["fault_hits"],
     }
 
 

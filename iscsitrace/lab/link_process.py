@@ -1,8 +1,8 @@
 """The link emulator as a process with a higher priority than the hosts.
 
 ``python -m iscsitrace.lab.link_process`` reads settings from the first line of standard input, reports when it is
-ready, runs until standard input ends, and prints its log. So it never outlives the process that started it. The core
-emulates the link.
+ready, runs until standard input ends, and prints its log. A second line says that the workload has begun. So it never
+outlives the process that started it. The core emulates the link.
 """
 
 from __future__ import annotations
@@ -35,6 +35,15 @@ class RunningLink:
     process_id: int
     log: dict[str, Any] = field(default_factory=dict)
     """``started_ns ended_ns link lateness refused failure``, and ``has_priority``; busy times as in a truth."""
+    orders: IO[bytes] | None = None
+    """Its standard input; None once the workload has begun."""
+
+    def begin_workload(self) -> None:
+        """From the first call on the times of faults count."""
+        if self.orders is not None:
+            self.orders.write(b"begin\n")
+            self.orders.flush()
+            self.orders = None
 
 
 @contextmanager
@@ -59,7 +68,9 @@ def linked(cable: Cable, settings: Mapping[str, Any], *, is_prioritized: bool = 
             taps = dict(zip(("initiator", "target"), map(_tap, cable.taps), strict=True))
             with _raising_its_error(process, errors):
                 _begin(process, json.dumps({"is_prioritized": is_prioritized, "run": {**taps, "link": settings}}))
+            running.orders = process.stdin
             yield running
+            running.orders = None
             with _raising_its_error(process, errors):
                 running.log = _ended(process)
         finally:
@@ -122,18 +133,18 @@ def _report_ready() -> None:
 def main() -> int:
     """The process; its exit code."""
     request = json.loads(sys.stdin.buffer.readline())
-    ended = threading.Event()
+    ended, begun = threading.Event(), threading.Event()
 
     def await_end() -> None:
         # not through sys.stdin: its lock would still be held when the interpreter ends
         while os.read(0, 4096):
-            pass
+            begun.set()
         ended.set()
 
     threading.Thread(target=await_end, daemon=True).start()
     has_priority = request["is_prioritized"] and raise_priority()
     try:
-        log = traffic.run_link(request["run"], _report_ready, ended.is_set)
+        log = traffic.run_link(request["run"], _report_ready, ended.is_set, begun.is_set)
     except TrafficImpossible as error:
         sys.stderr.write(f"{error}\n")
         return 2

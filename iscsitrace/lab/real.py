@@ -26,6 +26,10 @@ from typing import Any
 from iscsitrace.errors import InputInvalid, TrafficImpossible
 from iscsitrace.lab import actors, real_truth, run_files, truth_file
 from iscsitrace.lab.actors import Watch
+from iscsitrace.lab.faults import settings as fault_settings
+from iscsitrace.lab.faults import truth as fault_truth
+from iscsitrace.lab.faults.fault import Fault
+from iscsitrace.lab.faults.resets import Resets
 from iscsitrace.lab.guard import guarding
 from iscsitrace.lab.interfaces import Pair, Plan
 from iscsitrace.lab.link_process import RunningLink, linked
@@ -57,6 +61,8 @@ class Programs:
     driver: str = actors.DRIVERS[0]
     """How our initiator moves bytes."""
     receive: str = actors.RECEIVES[0]
+    faults: tuple[Fault, ...] = ()
+    """What happens to the run; only with our programs, and only on links without a bypass."""
 
     @property
     def design(self) -> actors.Design:
@@ -76,6 +82,11 @@ class World:
     """The link to each target; empty with a bypass."""
     is_ipv6: bool
     plan: Plan
+
+    def begin_workload(self) -> None:
+        """Tells the links that the workload has begun, from which the times of faults count."""
+        for link in filter(None, (self.access, *self.paths)):
+            link.begin_workload()
 
     def address(self, host: str) -> str:
         """The address of a host, IPv4 or IPv6 as the run uses."""
@@ -182,6 +193,7 @@ def run(
 def _run_in_world(
     settings: Mapping[str, Any], files: Mapping[str, Path], watch: Watch, programs: Programs
 ) -> dict[str, Any]:
+    settings = fault_settings.with_faults(settings, programs.faults)
     world_settings = settings["world"]
     with ExitStack() as stack:
         world = stack.enter_context(up(world_settings, is_bypassed=programs.is_bypassed))
@@ -198,9 +210,17 @@ def _run_in_world(
             for number, host in enumerate(others)
         ]
         samples = {host: stack.enter_context(sampling(place)) for host, place in world.hosts.items()}
+
+        def look(progress: dict[str, Any]) -> bool:
+            if progress.get("is_running"):
+                world.begin_workload()
+                resets.look()
+            return watch(progress)
+
+        resets = Resets(programs.faults, world.hosts)
         started_ns = time.time_ns()
         outcome = actors.run_initiator(
-            programs.initiator, world.hosts[initiator], targets, settings, watch, programs.design
+            programs.initiator, world.hosts[initiator], targets, settings, look, programs.design
         )
         ended_ns = time.time_ns()
         # the last packets are still in flight
@@ -208,6 +228,10 @@ def _run_in_world(
     samples[initiator].rows += outcome.pop("last_samples")
     for host, target in zip(others, targets, strict=True):
         samples[host].rows += target.last_samples
+    hits = [hit for target in targets for hit in target.log.pop("fault_hits", ())]
+    hits += [*outcome.pop("fault_hits", ()), *resets.hits]
+    for link in filter(None, (world.access, *world.paths)):
+        hits += fault_truth.of_link(link.log["link"])
     design = asdict(programs.design) if programs.initiator == "iscsitrace" else {}
     described = {"programs": {"target": programs.target, "initiator": programs.initiator, **design}}
     name_of = {host: file.name for host, file in files.items()}
@@ -216,6 +240,7 @@ def _run_in_world(
         "settings": {**without_secrets(settings), **described, "is_bypassed": programs.is_bypassed},
         "started_ns": started_ns,
         "ended_ns": ended_ns,
+        "faults": fault_truth.rows(programs.faults, hits, started_ns, ended_ns),
         **outcome,
         **real_truth.of_links(world.access, world.paths),
         **real_truth.of_ends(samples[initiator], [samples[host] for host in others], targets),

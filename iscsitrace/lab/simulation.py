@@ -8,6 +8,9 @@ from typing import Any
 
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import run_files, traffic, truth_file
+from iscsitrace.lab.faults import settings as fault_settings
+from iscsitrace.lab.faults import truth as fault_truth
+from iscsitrace.lab.faults.fault import Fault
 from iscsitrace.lab.settings.table import SIMULATED_CONTROLS
 
 
@@ -17,14 +20,18 @@ def run(
     watch: Callable[[int, int], bool],
     *,
     capture_at: Sequence[str] = ("initiator", "target"),
+    faults: Sequence[Fault] = (),
     is_forced: bool = False,
 ) -> dict[str, Any]:
     """Simulates, and writes ``initiator.pcapng``, ``target.pcapng`` ... and ``truth.json``; the truth.
 
-    ``capture_at``: the hosts to capture at, in a world with taps. The folder is created if missing. OutputExists if
+    ``capture_at``: the hosts to capture at, in a world with taps. ``faults`` happen to the run.
+
+    The folder is created if missing. OutputExists if
     one of the files exists and ``is_forced`` is not set; TrafficImpossible for invalid settings, and for a run that
     exceeds its time limit. A failed run leaves no files.
     """
+    settings = fault_settings.with_faults(settings, faults)
     for host in ("initiator", "target"):
         control = settings["world"].get(f"{host}_tcp", {}).get("congestion_control")
         if control not in (None, *SIMULATED_CONTROLS):
@@ -40,7 +47,10 @@ def run(
         truth = truth_file.envelope("simulation")
         truth["captures"] = {"initiator": names.get(initiator), "targets": [names.get(host) for host in targets]}
         truth |= found
+        hits = truth.pop("fault_hits")
         for log in filter(None, (truth["access"], *truth["paths"])):
             truth_file.pack_busy_times(log)
+            hits += fault_truth.of_link(log)
+        truth["faults"] = fault_truth.rows(faults, hits, truth["started_ns"], truth["ended_ns"])
         truth_file.write(directory / run_files.TRUTH, truth)
     return truth

@@ -94,13 +94,21 @@ def run_target(
 
 
 def run_link(
-    settings: Settings, ready: Callable[[], None], watch: Callable[[], bool], *, period_ns: int = PERIOD_NS
+    settings: Settings,
+    ready: Callable[[], None],
+    watch: Callable[[], bool],
+    begun: Callable[[], bool] = lambda: False,
+    *,
+    period_ns: int = PERIOD_NS,
 ) -> dict[str, Any]:
-    """Moves frames between two TAP devices until ``watch`` returns True; returns the log of the link.
+    """Moves frames between two TAP devices until ``watch`` returns True; returns the log of the link. ``begun`` returns
+    whether the workload has begun, from which the times of faults count.
 
     ``settings``: ``initiator`` and ``target``, each with ``name`` and ``namespace``, and ``link``.
     """
-    return _document(lambda: _core.run_link(json.dumps(settings), period_ns, ready, lambda *_: watch()))
+    return _document(
+        lambda: _core.run_link(json.dumps(settings), period_ns, ready, lambda *_: watch(), lambda *_: begun())
+    )
 
 
 def simulate(settings: Settings, captures: Sequence[Path | None], watch: Callable[[int, int], bool]) -> dict[str, Any]:

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.analysis.measures.selection import display_filter, first_packet_ns
+from iscsitrace.analysis.measures.waits import UNKNOWN
 from iscsitrace.outputs.document import Section, table
 from iscsitrace.wording import cells, scsi_names
 
 if TYPE_CHECKING:
+    from iscsitrace.analysis.measures.waits import Waits
     from iscsitrace.tables.table import Table
     from iscsitrace.tables.trace import Trace
 
@@ -20,13 +22,18 @@ _FLAGS: Final = {
     "has_capture_gap": "missing",
     "has_retransmission": "rexmt",
 }
-_PHASES: Final = ("latency_ns", "request_ns", "grant_ns", "transfer_ns", "service_ns", "status_wait_ns")
+_PHASES: Final = ("request_ns", "grant_ns", "transfer_ns", "service_ns", "status_wait_ns")
 
 
-def json_lines(trace: Trace, cycles: Table, *, has_filter: bool) -> Iterator[str]:
-    """What ``cycles --json`` prints, one row at a time: a capture may hold millions of commands."""
+def json_lines(trace: Trace, cycles: Table, waited: Waits, *, has_filter: bool) -> Iterator[str]:
+    """What ``cycles --json`` prints, one row at a time: a capture may hold millions of commands.
+
+    A command without a status has ``in_flight_ns``, the least time that it waited.
+    """
     start, separator = f'{json.dumps(trace.provenance)[:-1]}, "cycles": [', "\n"
-    for row in cycles.rows():
+    for row, least_ns, is_open in zip(cycles.rows(), waited.least_ns, waited.is_open, strict=True):
+        if is_open:
+            row["in_flight_ns"] = int(least_ns)
         if has_filter:
             row["display_filter"] = display_filter(row)
         yield start + separator + json.dumps(row, allow_nan=False)
@@ -34,7 +41,7 @@ def json_lines(trace: Trace, cycles: Table, *, has_filter: bool) -> Iterator[str
     yield f"{start}\n]}}\n"
 
 
-def sections(trace: Trace, cycles: Table, *, has_filter: bool) -> Iterator[Section]:
+def sections(trace: Trace, cycles: Table, waited: Waits, *, has_filter: bool) -> Iterator[Section]:
     """One line per command; with ``has_filter`` a Wireshark display filter for each."""
     start_ns = first_packet_ns(trace.connections)
     columns = (
@@ -42,21 +49,27 @@ def sections(trace: Trace, cycles: Table, *, has_filter: bool) -> Iterator[Secti
         *("service", "status wait", "QD", "PDUs", "R2Ts", "status", "frame", "flags"),
     )
     rows = list(cycles.rows())
-    grid = table(columns, (_line(row, start_ns or 0) for row in rows))
+    latencies = latency_cells(waited)
+    grid = table(columns, (_line(row, each, start_ns or 0) for row, each in zip(rows, latencies, strict=True)))
     yield Section("", (f"time: s after the first TCP packet, {cells.date(start_ns)}; phases: ms",), (grid,))
     if has_filter:
         yield Section("Display filters", tuple(f"cycle {row['cycle']}: {display_filter(row)}" for row in rows))
 
 
-def unranked(cycles: Table) -> str:
+def unranked(count: int) -> str:
     """The number of commands that ``--top`` leaves out."""
-    return (
-        f"commands without a status, and so without a rank: {len(cycles)} (aborted: {cycles.raw('is_aborted').sum()}); "
-        "--incomplete instead of --top lists them"
-    )
+    return f"commands of unknown latency (packets missing from the capture): {count}; --incomplete lists them"
 
 
-def _line(row: dict[str, Any], start_ns: int) -> tuple[object, ...]:
+def latency_cells(waited: Waits) -> list[str]:
+    """Latencies in ms; ``>`` before the least time of a command without a status."""
+    return [
+        cells.NOTHING if least_ns == UNKNOWN else f"{'>' if is_open else ''}{cells.milliseconds(least_ns)}"
+        for least_ns, is_open in zip(waited.least_ns.tolist(), waited.is_open.tolist(), strict=True)
+    ]
+
+
+def _line(row: dict[str, Any], latency: str, start_ns: int) -> tuple[object, ...]:
     flags = [word for name, word in _FLAGS.items() if row[name]]
     if not row["is_complete"]:
         flags.append("incomplete")
@@ -68,6 +81,7 @@ def _line(row: dict[str, Any], start_ns: int) -> tuple[object, ...]:
         row["operation"],
         row["lba"],
         cells.size(row["bytes"]),
+        latency,
         *(cells.milliseconds(row[name]) for name in _PHASES),
         row["queue_depth"],
         row["data_pdu_count"],

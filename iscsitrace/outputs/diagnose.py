@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from iscsitrace.analysis.groups import loads
 from iscsitrace.analysis.measures import capture_health
 from iscsitrace.outputs import health, inputs
 from iscsitrace.outputs.document import Section, table
@@ -30,6 +31,10 @@ def as_dict(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
         "mirrors": [account.as_dict(number) for number, account in enumerate(diagnosis.mirrors)],
         "jobs": [job.as_dict(number) for number, job in enumerate(diagnosis.jobs)],
         "stories": [each.as_dict() for each in diagnosis.stories],
+        "volumes": [
+            loads.volume_document(volume, diagnosis.volume_outages.get(volume.number, ()))
+            for volume in diagnosis.volumes
+        ],
         "headline": diagnosis.headline and diagnosis.headline.as_dict(),
         "budget": diagnosis.budget,
         "counters": capture_health.by_name(trace.counters),
@@ -43,16 +48,34 @@ def sections(trace: Trace, diagnosis: Diagnosis, *, is_verbose: bool = False) ->
     yield inputs.section(trace.inputs)
     if not shown:
         yield Section("", ("no iSCSI session was found",))
-    yield Section("", ("", *(opinion.verdict for _, opinion in shown)))
+    yield Section("", ("", *_verdicts(diagnosis, [opinion for _, opinion in shown])))
     remedies = Remedies()
+    for story in diagnosis.stories:
+        # what was found of connects without a session has no other place
+        if not story.story.sessions and story.findings:
+            yield _findings(story.label, story.findings, remedies)
+    of_stories: set[int] = set()
     for kind, opinion in shown:
         label = f"{kind} {opinion.number}"
         yield from _breakdown(label, opinion)
-        yield _findings(label, opinion.findings, remedies)
+        new = [finding for finding in opinion.findings if id(finding) not in of_stories]
+        if new or not opinion.findings:
+            yield _findings(label, new, remedies)
+        # sessions of one story share its findings, which are shown once
+        of_stories.update(map(id, opinion.findings))
     yield from map(_streams, diagnosis.jobs)
     losses = capture_health.reaching(capture_health.by_name(trace.counters), "data_loss")
     if losses:
         yield health.health(losses)
+
+
+def _verdicts(diagnosis: Diagnosis, opinions: Sequence[Opinion]) -> Iterator[str]:
+    """Each headline once, that of what broke first."""
+    first = [diagnosis.headline] if diagnosis.headline and diagnosis.headline.severity == "error" else []
+    without_session = [each.headline for each in diagnosis.stories if not each.story.sessions and each.findings]
+    yield from dict.fromkeys(
+        [*(each.text for each in (*first, *without_session)), *(opinion.verdict for opinion in opinions)]
+    )
 
 
 def _breakdown(label: str, opinion: Opinion) -> Iterator[Section]:
@@ -83,7 +106,8 @@ def _findings(label: str, findings: Sequence[Finding], remedies: Remedies) -> Se
 
 
 def _lines(finding: Finding, label: str, remedies: Remedies) -> Iterator[str]:
-    share = "" if finding.share is None else f", {cells.percent(finding.share)} %"
+    # a failure without I/O has no busy time that it could be a share of
+    share = f", {cells.percent(finding.share)} %" if finding.share else ""
     yield f"{finding.name} ({finding.severity}{share}): {finding.text}"
     for text, gains in remedies.steps(finding, label):
         yield f"    - {text}" + (f" ({gains})" if gains else "")

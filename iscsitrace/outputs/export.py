@@ -13,7 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
-from iscsitrace.analysis.groups import derived
 from iscsitrace.errors import ExtraMissing, InputInvalid, OutputExists
 from iscsitrace.outputs.csv_writer import write_csv
 from iscsitrace.outputs.files import written_aside
@@ -25,13 +24,6 @@ FORMATS = ("csv", "parquet")
 
 DEFAULT_TABLES = tuple(name for name in TABLES if name == "pdus" or name not in ON_REQUEST)
 """What is exported when no tables are named; those on TCP and time must be named, and so must computed ones."""
-
-
-def needed(tables: Iterable[str]) -> list[str]:
-    """The tables filled on request that a trace has to be read with to export these."""
-    chosen = list(tables)
-    own = [name for name in chosen if name in ON_REQUEST]
-    return list(dict.fromkeys([*own, *(each for name in chosen for each in derived.NEEDED.get(name, ()))]))
 
 
 def export(
@@ -47,9 +39,6 @@ def export(
     or a directory that cannot be written, ExtraMissing when Parquet is requested without pyarrow.
     """
     chosen = list(dict.fromkeys(tables))
-    for name in chosen:
-        if name in DERIVED_TABLES:
-            trace.keep(derived.make(name, trace.table))
     parts = [trace.table(name) for name in chosen]
     paths = prepare(directory, format, chosen, force)
     for table, path in zip(parts, paths, strict=True):

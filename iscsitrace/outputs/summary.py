@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
+from iscsitrace.analysis.groups.loads import Loads
 from iscsitrace.analysis.groups.mirrors import recognition
 from iscsitrace.analysis.groups.mirrors.account import doubt, name
-from iscsitrace.analysis.measures import capture_health, operations, parameters, volumes
-from iscsitrace.outputs import health, inputs
+from iscsitrace.analysis.measures import capture_health, operations, parameters, throughput
+from iscsitrace.outputs import health, inputs, loads
 from iscsitrace.outputs.document import Section, table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
@@ -22,17 +23,28 @@ _SIZES: Final = 8
 _PERCENTILES: Final = ("p50", "p95", "p99", "max")
 
 
-def as_dict(trace: Trace) -> dict[str, Any]:
-    """What ``summary --json`` prints."""
-    return trace.provenance | totals(trace) | {"mirrors": _mirrors(trace)}
+def as_dict(trace: Trace, by: Sequence[str] = ()) -> dict[str, Any]:
+    """What ``summary --json`` prints, with the loads ``by`` each of these."""
+    document = trace.provenance | totals(trace) | {"mirrors": _mirrors(trace)}
+    if by:
+        found = Loads(trace.table)
+        document["by"] = {name: [load.as_dict() for load in found.by(name)] for name in by}
+    return document
+
+
+def sections_by(trace: Trace, by: Sequence[str]) -> Iterator[Section]:
+    """The loads by each of these as text; the trace has the tables loads.NEEDED."""
+    yield inputs.section(trace.inputs)
+    found = Loads(trace.table)
+    yield Section("", (loads.READING,), tuple(loads.grid(name, found.by(name)) for name in by))
 
 
 def totals(trace: Trace) -> dict[str, Any]:
     """What ``summary`` and the totals of ``watch`` have in common."""
     return inputs.contents(trace) | {
         "parameters": list(trace.parameters.rows()),
-        "volumes": [asdict(volume) for volume in volumes.measure(trace.cycles)],
-        "queue_depth": volumes.queue_depths(trace.cycles),
+        "volumes": [asdict(volume) for volume in throughput.measure(trace.cycles)],
+        "queue_depth": throughput.queue_depths(trace.cycles),
         "block_sizes": operations.block_sizes(trace.cycles),
         "latency": operations.latencies(trace.cycles),
         "coverage": [part.as_dict() for part in trace.coverage],

@@ -8,10 +8,12 @@ from typing import Generic, TypeVar
 
 from matplotlib.figure import Figure
 
-from iscsitrace.analysis.curves import view
+from iscsitrace.analysis.curves import events, view
 from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.analysis.curves.events import Timeline
 from iscsitrace.analysis.curves.examples import Examples
 from iscsitrace.analysis.curves.view import View, Zoom
+from iscsitrace.plots import style, timeline
 from iscsitrace.plots.scales import duration
 from iscsitrace.tables.trace import Trace
 
@@ -41,6 +43,7 @@ class Drawing:
     title: str
     draw: Callable[[Figure], None]
     notes: Sequence[str] = ()
+    height_in: float = style.HEIGHT_IN
     xplot: Callable[[str], Iterable[str]] | None = None
     """The same plot in xplot's language, with a title."""
 
@@ -65,6 +68,10 @@ class Kind(Generic[_Curves]):
     xplot: Callable[[_Curves, str], Iterable[str]] | None = None
     pictures: Callable[[Examples], Iterable[tuple[str, Zoom]]] = lambda examples: ()
     """Name and zoom of each picture in the report on a session."""
+    height_in: Callable[[_Curves], float] = lambda curves: style.HEIGHT_IN
+    """The height of the plot."""
+    has_timeline: bool = True
+    """Whether outages are shaded in it, and events are marked below it."""
     place: int = 0
     """Its place among the kinds in a report."""
 
@@ -73,13 +80,30 @@ class Kind(Generic[_Curves]):
         seen = self.view(trace, zoom, origin_ns)
         curves = self.prepare(trace, seen, detail)
         xplot = self.xplot
+        below = self._timeline(trace, seen)
         return Drawing(
             view=seen,
             title=self.title(curves),
-            draw=lambda figure: self.draw(figure, curves),
+            draw=lambda figure: self._draw(figure, curves, below),
+            height_in=self.height_in(curves) + (timeline.room_in(below) if below else 0.0),
             notes=[*_left_out(seen), *self.notes(curves)],
             xplot=None if xplot is None else lambda title: xplot(curves, title),
         )
+
+    def _timeline(self, trace: Trace, seen: View) -> Timeline | None:
+        if not self.has_timeline or not set(events.NEEDED) <= set(self.tables):
+            return None
+        return events.of_view(trace.table("events"), trace.connections, seen)
+
+    def _draw(self, figure: Figure, curves: _Curves, below: Timeline | None) -> None:
+        self.draw(figure, curves)
+        if below is not None:
+            timeline.draw(figure, below)
+
+
+def with_events(*tables: str) -> tuple[str, ...]:
+    """These tables, and those that events are made from."""
+    return tuple(dict.fromkeys((*tables, *events.NEEDED)))
 
 
 def _left_out(seen: View) -> Iterable[str]:
@@ -91,4 +115,4 @@ def _left_out(seen: View) -> Iterable[str]:
 
 def whole_session(name: str) -> Callable[[Examples], Iterable[tuple[str, Zoom]]]:
     """One picture of the whole session."""
-    return lambda examples: [(name, Zoom(session=examples.session))]
+    return lambda examples: [(name, Zoom(session=examples.session, story=examples.story))]

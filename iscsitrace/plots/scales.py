@@ -17,6 +17,10 @@ _TIME_UNITS = (("s", _SECOND_NS), ("ms", 1_000_000), ("µs", 1_000), ("ns", 1))
 _BYTE_UNITS = (("GB", 10**9), ("MB", 10**6), ("KB", 10**3), ("bytes", 1))
 
 
+TIME = "time"
+"""The label of axes whose horizontal axis is time."""
+
+
 class TimeAxis:
     """The time axis of a view: seconds after the first packet, or for a short view the time after a round value."""
 
@@ -48,6 +52,8 @@ class TimeAxis:
         """Sets limits and label."""
         axes.set_xlim(self.at(self._view.start_ns), self.at(self._view.end_ns))
         axes.set_xlabel(self.label if has_label else "")
+        if has_label:
+            axes.set_label(TIME)
 
 
 class ByteAxis:

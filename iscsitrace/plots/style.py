@@ -72,9 +72,9 @@ def applied() -> Iterator[None]:
         yield
 
 
-def new_figure(height_in: float = HEIGHT_IN) -> Figure:
+def new_figure(height_in: float = HEIGHT_IN, width_in: float = WIDTH_IN) -> Figure:
     """A figure without a window."""
-    return Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+    return Figure(figsize=(width_in, height_in), layout="constrained")
 
 
 def write(figure: Figure, stream: IO[bytes], file_format: str) -> None:

@@ -7,13 +7,15 @@ from typing import Final
 import numpy as np
 
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.examination import Diagnosis, Opinion, examine
+from iscsitrace.analysis.findings.examination import Diagnosis, examine
+from iscsitrace.analysis.findings.headline import NONE, TOO_SHORT
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs.document import Grid, limited
 from iscsitrace.outputs.remedies import Remedies
 from iscsitrace.plots import inline
-from iscsitrace.report import chapters, figures, modelled, sections
+from iscsitrace.report import chapters, figures, modelled, sections, subject
 from iscsitrace.report.document import Document
+from iscsitrace.report.subject import Subject
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import cells
 
@@ -31,33 +33,78 @@ def needed(is_large: bool, has_pictures: bool = True) -> tuple[str, ...]:
 
 
 def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = True) -> Document:
-    """The document on a session, by default the one that moved most bytes; InputInvalid for an unknown session."""
+    """The document on a session, by default the story of the headline; InputInvalid for an unknown session."""
     diagnosis = examine(trace.table)
     order = _by_weight(trace, diagnosis)
     if session is not None and session not in diagnosis.sessions:
         known = ", ".join(map(str, order[:LISTED])) or "none"
         raise InputInvalid(f"there is no session {session}; there are {known}")
-    lead = session if session is not None else next(iter(order), None)
-    rest = [diagnosis.sessions[number] for number in order if number != lead]
+    lead, rest = _subjects(diagnosis, order, session)
+    main = next((number for number in order if lead and number in lead.sessions), None)
+    story = tuple(number for number in lead.sessions if number != main) if lead else ()
     looks = inline.Looks()
     pictures, missing = (
-        figures.draw(trace, lead, diagnosis.jobs, looks) if lead is not None and has_pictures else ((), ())
+        figures.draw(trace, main, diagnosis.jobs, looks, story) if main is not None and has_pictures else ((), ())
     )
+    has_timeline = has_pictures and lead is not None and lead.failure is not None
+    timeline = figures.timeline(trace, main, looks) if has_timeline else ()
     remedies = Remedies()
-    model, model_missing = (None, "") if lead is None else modelled.of_session(trace, lead)
+    model, model_missing = (None, "") if main is None else modelled.of_session(trace, main)
     return Document(
         title=_title(trace),
         subtitle=_subtitle(trace),
-        lead=None if lead is None else chapters.of_session(trace, diagnosis.sessions[lead], remedies),
+        lead=None if lead is None else chapters.of_subject(trace, lead, remedies),
         others=_others(trace, diagnosis, lead, rest),
-        chapters=tuple(chapters.of_session(trace, opinion, remedies) for opinion in rest[:IN_FULL] if opinion.jobs_ns),
+        chapters=tuple(chapters.of_subject(trace, each, remedies) for each in rest[:IN_FULL] if _is_worth(each)),
         pictures=pictures,
         pictures_left_out=missing,
-        sections=sections.of_trace(trace, lead, diagnosis.mirrors),
+        sections=sections.of_trace(trace, main, diagnosis.mirrors),
         model=model,
         model_missing=model_missing,
+        timeline=timeline,
         style_sheet=looks.sheet,
     )
+
+
+def _subjects(diagnosis: Diagnosis, order: list[int], session: int | None) -> tuple[Subject | None, list[Subject]]:
+    """What the report is about first, and the others: what broke, then by bytes moved.
+
+    By default sessions that took each other's place are one subject, and that of the headline is the first; where the
+    headline names no problem, the one that moved most bytes. A requested session is the first, on its own.
+    """
+    place = {number: index for index, number in enumerate(order)}
+
+    def weight(each: Subject) -> tuple[bool, float, int]:
+        is_failure = each.failure is not None and each.failure.leads
+        return not is_failure, -(each.headline.cost_ns or 0.0) if is_failure else 0.0, _first(each, place)
+
+    told = [(each, subject.of_story(each, diagnosis.sessions)) for each in diagnosis.stories]
+    first = diagnosis.headline
+    has_problem = first is not None and first.name not in (NONE, TOO_SHORT)
+    lead = next((found for each, found in told if has_problem and each.headline is first), None)
+    rest = sorted((found for _, found in told), key=weight)
+    if session is not None:
+        own = next((each for each in rest if session in each.sessions), None)
+        others = (
+            [subject.of_session(diagnosis.sessions[each]) for each in own.sessions if each != session] if own else []
+        )
+        return subject.of_session(diagnosis.sessions[session]), [*others, *(each for each in rest if each is not own)]
+    lead = lead or next(iter(rest), None)
+    return lead, [each for each in rest if each is not lead]
+
+
+def _is_failure(found: Subject) -> bool:
+    return found.failure is not None
+
+
+def _first(found: Subject, place: dict[int, int]) -> int:
+    """The best place of its sessions; the last where it has none."""
+    return min((place[number] for number in found.sessions if number in place), default=len(place))
+
+
+def _is_worth(found: Subject) -> bool:
+    """Whether it is shown in full: something broke, or there is busy time to show."""
+    return _is_failure(found) or bool(found.time and found.time.jobs_ns)
 
 
 def _by_weight(trace: Trace, diagnosis: Diagnosis) -> list[int]:
@@ -90,22 +137,30 @@ def _counted(amount: int, noun: str) -> str:
     return f"{cells.count(amount)} {noun if amount == 1 else noun + 's'}"
 
 
-def _others(trace: Trace, diagnosis: Diagnosis, lead: int | None, rest: list[Opinion]) -> Grid | None:
-    """A row for each other session, and for each connection of the first if it has several."""
+def _others(trace: Trace, diagnosis: Diagnosis, lead: Subject | None, rest: list[Subject]) -> Grid | None:
+    """A row for each other subject, and for each connection of the first if it is of one session with several."""
     targets = {
         row["session"]: cells.short(row["target_name"]) for row in trace.sessions.rows(("session", "target_name"))
     }
+    only = lead.sessions[0] if lead and len(lead.sessions) == 1 else None
     members = [
         row["connection"]
         for row in trace.connections.rows(("connection", "session", "is_iscsi"))
-        if row["is_iscsi"] and row["session"] == lead
+        if row["is_iscsi"] and only is not None and row["session"] == only
     ]
     lines = [
-        (f"connection {number}", targets.get(lead, cells.NOTHING), diagnosis.connections[number].verdict)
+        (f"connection {number}", targets.get(only, cells.NOTHING), diagnosis.connections[number].verdict)
         for number in members
         if len(members) > 1 and number in diagnosis.connections
     ]
-    lines += [(f"session {each.number}", targets.get(each.number, cells.NOTHING), each.verdict) for each in rest]
+    lines += [
+        (
+            each.label,
+            next((targets.get(number, cells.NOTHING) for number in each.sessions), cells.NOTHING),
+            each.headline.text,
+        )
+        for each in rest
+    ]
     if not lines:
         return None
     return limited("Other sessions and connections", ("session or connection", "target", "verdict"), lines, LISTED)

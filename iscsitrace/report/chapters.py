@@ -11,11 +11,15 @@ from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.measures import tap_position as tap
 from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.distribution import percentiles
-from iscsitrace.analysis.measures.volumes import measure
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.measures.throughput import measure
 from iscsitrace.analysis.session import line, workload
 from iscsitrace.outputs.document import Grid
 from iscsitrace.outputs.remedies import Remedies
+from iscsitrace.report import failure
+from iscsitrace.report import subject as subjects
 from iscsitrace.report.document import Chapter, Fact, FoundProblem, Part, Step
+from iscsitrace.report.subject import Subject
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts as wording
@@ -26,38 +30,48 @@ from iscsitrace.wording.sentences import sentence
 
 def of_session(trace: Trace, opinion: Opinion, remedies: Remedies) -> Chapter:
     """The chapter on a session; ``remedies`` are those that the report has said before."""
+    return of_subject(trace, subjects.of_session(opinion), remedies)
+
+
+def of_subject(trace: Trace, subject: Subject, remedies: Remedies) -> Chapter:
+    """The chapter on a session or story."""
     cycles = trace.cycles
-    number = np.ma.filled(np.ma.asarray(cycles["session"]).astype(np.int64), -1)
-    rows = [row for row in trace.connections.rows() if row["session"] == opinion.number]
-    session = next(row for row in trace.sessions.rows() if row["session"] == opinion.number)
-    names = f"{cells.short(session['initiator_name'])} to {cells.short(session['target_name'])}"
-    if session["initiator_name"] is None and session["target_name"] is None:
-        names = "names unknown: the login was not captured"
-    own = cycles.select(number == opinion.number)
-    return _chapter(trace, f"session {opinion.number}", names, rows, own, opinion, remedies)
+    rows = [row for row in trace.connections.rows() if subject.has(row)]
+    own = cycles.select(known(cycles, "session") & np.isin(cycles.raw("session"), subject.sessions))
+    return _chapter(trace, _names(trace, subject), rows, own, subject, remedies)
+
+
+def _names(trace: Trace, subject: Subject) -> str:
+    """Initiator and target, of the first login of them that was captured."""
+    sessions = [row for row in trace.sessions.rows() if row["session"] in subject.sessions]
+    named = [row for row in sessions if row["initiator_name"] is not None or row["target_name"] is not None]
+    if not named:
+        return "names unknown: the login was not captured" if sessions else "no login was captured"
+    return f"{cells.short(named[0]['initiator_name'])} to {cells.short(named[0]['target_name'])}"
 
 
 def _chapter(
     trace: Trace,
-    label: str,
     names: str,
     connections: list[dict[str, Any]],
     cycles: Table,
-    opinion: Opinion,
+    subject: Subject,
     remedies: Remedies,
 ) -> Chapter:
+    label = subject.label
     ends = [f"{cells.endpoint(row, 'initiator')} to {cells.endpoint(row, 'target')}" for row in connections[:2]]
     more = f" and {len(connections) - len(ends)} more" if len(connections) > len(ends) else ""
-    parts = _parts(opinion.time)
+    parts = _parts(subject.time)
     return Chapter(
         label=label,
         peers=f"{names} ({', '.join(ends)}{more})" if ends else names,
-        headline=opinion.headline.sentence,
-        notes=" ".join(opinion.headline.notes),
-        facts=tuple(_facts(trace, connections, cycles, opinion)),
+        headline=subject.headline.sentence,
+        notes=" ".join(subject.headline.notes),
+        facts=tuple(_facts(trace, connections, cycles, subject.time)),
         parts=parts,
-        findings=tuple(_finding(finding, label, remedies) for finding in opinion.findings),
+        findings=tuple(_finding(finding, label, remedies) for finding in subject.findings),
         budget=_budget(label, parts),
+        failure=failure.facts(trace, subject),
     )
 
 
@@ -96,7 +110,7 @@ def _finding(finding: Finding, label: str, remedies: Remedies) -> FoundProblem:
     )
 
 
-def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opinion: Opinion) -> list[Fact]:
+def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, time: Budget | None) -> list[Fact]:
     found = []
     volume = measure(cycles)[-1]
     moved = {"read": volume.read_bytes_per_s, "written": volume.write_bytes_per_s}
@@ -110,9 +124,9 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opini
                 f"line rate {wording.rate(found_line.bytes_per_s)}" if found_line else "while active",
             )
         )
-    if opinion.time and opinion.idle_fraction is not None:
-        busy = f"of {wording.time(opinion.time.jobs_ns)} of busy time; no data on the line"
-        found.append(Fact("Idle", wording.percent(opinion.idle_fraction), busy))
+    if time and time.idle_fraction is not None:
+        busy = f"of {wording.time(time.jobs_ns)} of busy time; no data on the line"
+        found.append(Fact("Idle", wording.percent(time.idle_fraction), busy))
     found += _path(connections)
     operations = cycles.words_by_code("operation")
     codes = [place for place, word in enumerate(operations) if word in ("read", "write")]
@@ -140,14 +154,14 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, opini
 
 def _path(connections: list[dict[str, Any]]) -> list[Fact]:
     """The minimum RTT of the busiest connection."""
-    known = [
+    measured = [
         row
         for row in connections
         if row["rtt_to_target_min_ns"] is not None and row["rtt_to_initiator_min_ns"] is not None
     ]
-    if not known:
+    if not measured:
         return []
-    row = max(known, key=lambda each: int(each["stream_bytes_to_target"] + each["stream_bytes_to_initiator"]))
+    row = max(measured, key=lambda each: int(each["stream_bytes_to_target"] + each["stream_bytes_to_initiator"]))
     sides = row["rtt_to_initiator_min_ns"], row["rtt_to_target_min_ns"]
     where = {"initiator": "tap near the initiator", "target": "tap near the target"}.get(
         tap.position(*sides) or "", "tap between the hosts"

@@ -5,6 +5,7 @@ Any text may come from a capture; the renderings escape it.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -64,8 +65,9 @@ class FoundProblem:
 
     @property
     def title(self) -> str:
-        """The name as words: ``Queue depth low``, ``NOP timeout``."""
-        return capital(self.name.replace("_", " ").replace("r2t", "R2T").replace("nop", "NOP"))
+        """The name as words: ``Queue depth low``, ``I/O outage``."""
+        words = self.name.replace("_", " ").replace("r2t", "R2T").replace("nop", "NOP")
+        return capital(re.sub(r"\bio\b", "I/O", words))
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,19 @@ class Chapter:
     parts: tuple[Part, ...]
     findings: tuple[FoundProblem, ...]
     budget: Grid | None = None
+    failure: tuple[Fact, ...] = ()
+    """When it broke, what that cost and hit, whose side it points to; empty where nothing broke."""
+
+    @property
+    def question(self) -> str:
+        """What its headline answers."""
+        return f"What happened to {self.label}" if self.failure else f"What limits {self.label}"
+
+    @property
+    def lines(self) -> tuple[str, str]:
+        """The first sentence of the headline, and the others."""
+        first, stop, rest = self.headline.partition(". ")
+        return first + stop.strip(), rest
 
     @property
     def verdict(self) -> str:
@@ -151,6 +166,8 @@ class Document:
     """Why there is no model."""
     outcome: Outcome | None = None
     """The result of an experiment, instead of a session."""
+    timeline: tuple[Picture, ...] = ()
+    """What happened, where something broke: for a wide page, and for a narrow one."""
     style_sheet: str = field(default="", repr=False)
     """The styles of the pictures."""
 

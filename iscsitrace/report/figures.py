@@ -15,6 +15,9 @@ from iscsitrace.report.document import Picture
 from iscsitrace.tables.trace import Trace
 
 _DETAIL: Final = Detail(limit=4_000, columns=1_000)
+_WIDE_IN: Final = 6.6
+_NARROW_IN: Final = 3.7
+"""Widths of the time line beside the advice of a wide page, and of a narrow page."""
 
 
 def needed(is_large: bool) -> tuple[str, ...]:
@@ -26,13 +29,15 @@ def needed(is_large: bool) -> tuple[str, ...]:
 
 
 def draw(
-    trace: Trace, session: int, jobs: Sequence[Job], looks: inline.Looks
+    trace: Trace, session: int, jobs: Sequence[Job], looks: inline.Looks, story: tuple[int, ...] = ()
 ) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
-    """The pictures of a session, and why others are missing; ``jobs`` are those of the trace."""
-    origin_ns = min((each["time_first_ns"] for each in trace.inputs if each["time_first_ns"] is not None), default=0)
+    """The pictures of a session, and why others are missing; ``jobs`` are those of the trace, ``story`` are the other
+    sessions of its story.
+    """
+    origin_ns = _origin_ns(trace)
     pictures: list[Picture] = []
     missing = []
-    for name, kind_name, zoom in wanted(trace, session, jobs):
+    for name, kind_name, zoom in wanted(trace, session, jobs, story):
         kind = kinds.load(kind_name)
         if not set(kind.tables) <= set(trace.options["tables"]):
             missing.append(f"{name}: the input is too large; `iscsitrace plot {kind_name}` draws a part of it")
@@ -43,17 +48,41 @@ def draw(
             missing.append(f"{name}: {error}")
             continue
         with style.applied():
-            figure = style.new_figure()
+            figure = style.new_figure(drawing.height_in)
             drawing.draw(figure)
         picture = inline.draw(figure, f"{kind_name}{len(pictures)}-", looks)
         pictures.append(Picture(name, drawing.title, kind.how_to_read, tuple(drawing.notes), picture.svg, picture.axes))
     return tuple(pictures), tuple(missing)
 
 
-def wanted(trace: Trace, session: int, jobs: Sequence[Job]) -> Iterator[tuple[str, str, Zoom]]:
+def timeline(trace: Trace, session: int | None, looks: inline.Looks) -> tuple[Picture, ...]:
+    """The events of a session's story, or of the capture: for a wide page, and for a narrow one."""
+    kind = kinds.load("events")
+    if not set(kind.tables) <= set(trace.options["tables"]):
+        return ()
+    drawing = kind.drawing(trace, Zoom(session=session), _origin_ns(trace), _DETAIL)
+    pictures: list[Picture] = []
+    for name, width_in, extra_in in (("wide", _WIDE_IN, 0.0), ("narrow", _NARROW_IN, 0.5)):
+        with style.applied():
+            # what it tells in words is in the page
+            figure = style.new_figure(drawing.height_in - 0.15 * len(drawing.notes) + extra_in, width_in)
+            drawing.draw(figure)
+        found = inline.draw(figure, f"timeline-{name}-", looks)
+        notes = tuple(drawing.notes) if not pictures else ()
+        pictures.append(Picture(name, drawing.title, kind.how_to_read, notes, found.svg, found.axes))
+    return tuple(pictures)
+
+
+def _origin_ns(trace: Trace) -> int:
+    return min((each["time_first_ns"] for each in trace.inputs if each["time_first_ns"] is not None), default=0)
+
+
+def wanted(
+    trace: Trace, session: int, jobs: Sequence[Job], story: tuple[int, ...] = ()
+) -> Iterator[tuple[str, str, Zoom]]:
     """Name, kind and zoom of each picture, in the order of the page."""
     connection_count = sum(row["session"] == session for row in trace.connections.rows())
-    found = examples.find(trace.cycles, session, connection_count, jobs)
+    found = examples.find(trace.cycles, session, connection_count, jobs, story)
     for kind_name in sorted(kinds.NAMES, key=lambda each: kinds.load(each).place):
         for name, zoom in kinds.load(kind_name).pictures(found):
             yield name, kind_name, zoom

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
-
+from iscsitrace.analysis.groups.loads import Loads
 from iscsitrace.analysis.groups.mirrors.account import Account
 from iscsitrace.analysis.measures import capture_health as health
-from iscsitrace.analysis.measures import operations
+from iscsitrace.analysis.measures import operations, waits
 from iscsitrace.analysis.measures.parameters import negotiated
 from iscsitrace.analysis.measures.selection import display_filter, pick
+from iscsitrace.outputs import loads
+from iscsitrace.outputs.cycles import latency_cells
 from iscsitrace.outputs.document import Grid, Section, limited
 from iscsitrace.report import mirrors
 from iscsitrace.tables.trace import Trace
@@ -35,14 +36,16 @@ def of_trace(trace: Trace, session: int | None, accounts: Sequence[Account] = ()
     found = []
     if session is not None:
         found += [_slowest(trace, session), _traffic(trace, session)]
-    found += mirrors.of_trace(trace, accounts)
+    found += [_loads(trace), *mirrors.of_trace(trace, accounts)]
     return (*found, _parameters(trace, session), _connections(trace, session), _health(trace), _making(trace))
 
 
 def _slowest(trace: Trace, session: int) -> Section:
     cycles = pick(trace.cycles, session=session)
-    known = cycles.select(~np.ma.getmaskarray(cycles["latency_ns"]))
-    rows = list(pick(known, top=SLOWEST).rows())
+    waited = waits.of(cycles, trace.connections, trace.task_management)
+    ranked = waited.slowest_first()
+    rows = list(cycles.select(ranked[:SLOWEST]).rows())
+    latencies = latency_cells(waited.select(ranked[:SLOWEST]))
     times = trace.connections.raw("time_first_ns")
     origin_ns = int(times.min()) if len(times) else 0
     columns = (
@@ -50,18 +53,22 @@ def _slowest(trace: Trace, session: int) -> Section:
         *("status wait", "queue depth", "R2Ts", "frames", "flags"),
     )
     lines = ["The commands with the highest latency, from command to status. Phases are in ms."]
-    missing = len(cycles) - len(known)
-    if missing:
-        noun = "command has" if missing == 1 else "commands have"
-        lines.append(f"{missing:,} {noun} no status in the capture: latency unknown.")
+    if open_count := int(waited.is_open.sum()):
+        noun = "command has" if open_count == 1 else "commands have"
+        lines.append(
+            f"{open_count:,} {noun} no status: > is the time until the abort, or the end of connection or capture."
+        )
+    if missing := len(cycles) - len(ranked):
+        noun = "command" if missing == 1 else "commands"
+        lines.append(f"The latency of {missing:,} {noun} is unknown: packets are missing from the capture.")
     return Section(
         "Slowest commands",
         tuple(lines),
         (
             Grid(
-                f"Slowest {len(rows)} of {len(known):,} commands",
+                f"Slowest {len(rows)} of {len(ranked):,} commands",
                 columns,
-                tuple(_command(row, origin_ns) for row in rows),
+                tuple(_command(row, each, origin_ns) for row, each in zip(rows, latencies, strict=True)),
             ),
             Grid(
                 "Display filters for Wireshark",
@@ -73,8 +80,8 @@ def _slowest(trace: Trace, session: int) -> Section:
     )
 
 
-def _command(row: dict[str, Any], origin_ns: int) -> tuple[str, ...]:
-    phases = ("latency_ns", "request_ns", "grant_ns", "transfer_ns", "service_ns", "status_wait_ns")
+def _command(row: dict[str, Any], latency: str, origin_ns: int) -> tuple[str, ...]:
+    phases = ("request_ns", "grant_ns", "transfer_ns", "service_ns", "status_wait_ns")
     flags = [word for name, word in _FLAGS.items() if row[name]]
     if not row["is_complete"]:
         flags.append("incomplete")
@@ -85,6 +92,7 @@ def _command(row: dict[str, Any], origin_ns: int) -> tuple[str, ...]:
         cells.short(row["operation"]),
         cells.short(row["lba"]),
         cells.size(row["bytes"]),
+        latency,
         *(cells.milliseconds(row[name]) for name in phases),
         cells.short(row["queue_depth"]),
         cells.short(row["r2t_count"]),
@@ -139,6 +147,18 @@ def _traffic(trace: Trace, session: int) -> Section:
         ),
         "traffic",
     )
+
+
+def _loads(trace: Trace) -> Section:
+    """All commands of the capture by volume and by operation, and by initiator where there are several."""
+    loads_of = Loads(trace.table)
+    found = {name: loads_of.by(name) for name in ("volume", "operation", "initiator")}
+    grids = [
+        loads.grid(name, each[:ROWS], left_out=max(len(each) - ROWS, 0))
+        for name, each in found.items()
+        if each and (name != "initiator" or len(each) > 1)
+    ]
+    return Section("Load", (loads.READING,), tuple(grids), "load")
 
 
 def _parameters(trace: Trace, session: int | None) -> Section:

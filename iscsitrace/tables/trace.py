@@ -15,7 +15,7 @@ from threading import Thread, get_native_id
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
-from iscsitrace.tables.schema import CATEGORIES, ON_REQUEST, SCHEMA_VERSION, TABLES
+from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES, ON_REQUEST, SCHEMA_VERSION, TABLES
 
 if TYPE_CHECKING:
     from iscsitrace.tables.coverage import Coverage
@@ -39,7 +39,7 @@ class Trace:
     """The tables of one pass: ``trace.cycles``, ``trace.pdus`` ... or ``trace.table("cycles")``."""
 
     if TYPE_CHECKING:
-        # names of schema.TABLES, for type checkers; a test compares the two
+        # names of schema.TABLES and schema.DERIVED_TABLES, for type checkers; a test compares the two
         connections: Table
         sessions: Table
         parameters: Table
@@ -68,6 +68,10 @@ class Trace:
         senders: Table
         budget: Table
         counters: Table
+        events: Table
+        mirrored_writes: Table
+        mirror_legs: Table
+        streams: Table
 
     def __init__(self, core_pass: _core.Pass, operations: tuple[str, ...], options: dict[str, Any]) -> None:
         """Wraps the result of the core; use :func:`read`."""
@@ -81,8 +85,11 @@ class Trace:
         """The table with this name. InputInvalid for an unknown name, or for a table not requested."""
         if name in self._tables:
             return self._tables[name]
+        if name in DERIVED_TABLES:
+            self._tables[name] = _derived().make(name, self.table)
+            return self._tables[name]
         if name not in TABLES:
-            raise InputInvalid(f"unknown table {name}; there are {', '.join(TABLES)}")
+            raise InputInvalid(f"unknown table {name}; there are {', '.join((*TABLES, *DERIVED_TABLES))}")
         if name in ON_REQUEST and name not in self.options["tables"]:
             raise InputInvalid(f"table {name} is filled only on request: read(..., tables=[{name!r}])")
         from iscsitrace.tables import phases
@@ -94,12 +101,10 @@ class Trace:
         self._tables[name] = Table(TABLES[name], columns, masks, self._words, derived)
         return self._tables[name]
 
-    def keep(self, table: Table) -> None:
-        """Adds a table computed from the others: one of schema.DERIVED_TABLES."""
-        self._tables[table.name] = table
-
     def row_count(self, name: str) -> int:
-        """Number of rows of a table, which is not made for it."""
+        """Number of rows of a table of the pass, which is not made for it, or of a computed one."""
+        if name in DERIVED_TABLES:
+            return len(self.table(name))
         return len(self._tables[name]) if name in self._tables else self._pass.row_count(name)
 
     @property
@@ -142,13 +147,19 @@ class Trace:
         }
 
 
+def _derived() -> Any:
+    """The module that computes tables from others. It is above this package, and reads a trace as any user does."""
+    return import_module("iscsitrace.analysis.groups.derived")
+
+
 def _property(name: str) -> property:
     """The table of that name as a property of a trace, documented with the schema's meaning of a row."""
-    asked = f"; only when read with ``tables=[{name!r}]``" if name in ON_REQUEST else ""
-    return property(lambda trace: trace.table(name), doc=f"A row is {TABLES[name].row}{asked}.")
+    asked = f"; only when read with ``tables=[{name!r}]``" if name in ON_REQUEST or name in DERIVED_TABLES else ""
+    return property(lambda trace: trace.table(name), doc=f"A row is {_DECLARED[name].row}{asked}.")
 
 
-for _name in TABLES:
+_DECLARED = TABLES | DERIVED_TABLES
+for _name in _DECLARED:
     setattr(Trace, _name, _property(_name))
 
 
@@ -195,7 +206,8 @@ def read(
     ``capture_filter`` is a libpcap filter; it sees the captured length of a packet. ``packet_limit`` stops after that
     many packets. ``time_from_ns`` and ``time_to_ns`` keep packets captured in that window, both ends included: absolute
     nanoseconds since 1970, or, with ``time_is_relative``, after the first packet. ``tables`` names the tables that are
-    filled only on request, because they grow with the traffic (schema.ON_REQUEST); all others always are filled.
+    filled only on request, because they grow with the traffic (schema.ON_REQUEST), and those that are computed from
+    others (schema.DERIVED_TABLES); all others always are filled.
     ``progress(bytes_done, bytes_total)`` is called about ten times a second; the total is None when unknown.
 
     Raises CaptureUnreadable for a source that is no capture, or that fails before its first packet, and InputInvalid
@@ -204,10 +216,12 @@ def read(
     """
     if _core_missing is not None:
         raise InputInvalid(f"the compiled core is missing, build it with 'maturin develop': {_core_missing}")
-    wanted = sorted(set(tables))
-    for name in wanted:
-        if name not in TABLES:
-            raise InputInvalid(f"unknown table {name}; there are {', '.join(TABLES)}")
+    wanted = set(tables)
+    for name in sorted(wanted):
+        if name not in _DECLARED:
+            raise InputInvalid(f"unknown table {name}; there are {', '.join(_DECLARED)}")
+    for name in wanted & DERIVED_TABLES.keys():
+        wanted = wanted | set(_derived().NEEDED[name])
     _check_range("packet_limit", packet_limit, 1, _UINT64_MAX)
     _check_range("time_from_ns", time_from_ns, *_INT64)
     _check_range("time_to_ns", time_to_ns, *_INT64)
@@ -223,7 +237,7 @@ def read(
         "time_from_ns": time_from_ns,
         "time_to_ns": time_to_ns,
         "time_is_relative": time_is_relative,
-        "tables": [name for name in wanted if name in ON_REQUEST],
+        "tables": [name for name in sorted(wanted) if name in ON_REQUEST],
     }
     sources = [os.fsdecode(each) if isinstance(each, os.PathLike) else each for each in (source, *more)]
     load_meanwhile("iscsitrace.tables.phases")

@@ -10,11 +10,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.measures import volumes
+from iscsitrace.analysis.measures import throughput
 from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.distribution import NO_VALUES, PERCENTILES, named
 from iscsitrace.analysis.measures.running.distribution import rank
-from iscsitrace.analysis.measures.volumes import NANOSECONDS
+from iscsitrace.analysis.measures.throughput import NANOSECONDS
 from iscsitrace.tables.table import Table
 
 SIZES_SHOWN = 3
@@ -160,7 +160,7 @@ def loads_of(cycles: Table, groups: NDArray[Any], length_ns: int) -> dict[int, L
     """The loads of an interval of this length, by group."""
     numbers, place = np.unique(groups, return_inverse=True)
     count = len(numbers)
-    read, written = volumes.payload(cycles)
+    read, written = throughput.payload(cycles)
     depths = cycles.raw("queue_depth")
     most = np.zeros(count, dtype=depths.dtype)
     np.maximum.at(most, place, depths)

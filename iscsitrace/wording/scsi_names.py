@@ -68,3 +68,10 @@ ACCESS_STATES: Final = {
 def name(names: Mapping[int, str], code: int) -> str:
     """The name of a code, or the code in hexadecimal: ``BUSY``, ``0x23``."""
     return names.get(code, f"{code:#04x}")
+
+
+def operation_name(operation: str | None, opcode: int | None = None) -> str:
+    """An operation of the table ``cycles`` as the standards spell it: ``WRITE SAME``; else by its CDB's first byte."""
+    if operation is not None and operation != "other":
+        return operation.replace("_", " ").upper()
+    return "a command" if opcode is None or operation is None else f"command {opcode:02X}h"

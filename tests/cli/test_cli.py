@@ -218,25 +218,40 @@ def test_cycles_as_csv(run: Run) -> None:
     assert [(row["cycle"], row["service_ns"], row["lun"]) for row in rows] == [("1", "30000000", "1")]
 
 
-def test_commands_without_a_status_have_no_rank(run: Run) -> None:
-    """The third of three commands has no status: the text reports that it has no rank, a document does not."""
-    said = (
-        "commands without a status, and so without a rank: 1 (aborted: 0); --incomplete instead of --top lists them\n"
-    )
-    text = run("cycles", "--top", "9", "a.pcap")
-    assert not lines_with(text.stdout, "test_unit_ready")
-    assert text.stdout.endswith(said)
-    document = run("cycles", "--top", "9", "--json", "a.pcap")
-    assert [cycle["cycle"] for cycle in json.loads(document.stdout)["cycles"]] == [1, 0]
-    assert document.stderr == said
+def test_commands_without_a_status_lead(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third of three commands has no status: it is the slowest, for it was sent 1 s before its connection's end."""
+    connections = [dict(row) for row in by_hand.TRACE["connections"]]
+    connections[1]["time_last_ns"] = 1_160 * by_hand.MS
+    made = by_hand.core({**by_hand.TRACE, "connections": connections})
+    monkeypatch.setattr(trace_module, "_core", made, raising=False)
+    (line,) = lines_with(run("cycles", "--top", "1", "a.pcap").stdout, "test_unit_ready")
+    assert ">1000.000" in line.split()
+    for slower, expected in (("999ms", [2]), ("1s", []), ("10ms", [1, 2])):
+        document = json.loads(run("cycles", "--json", "--slower", slower, "a.pcap").stdout)
+        assert [cycle["cycle"] for cycle in document["cycles"]] == expected
+    document = json.loads(run("cycles", "--top", "9", "--json", "a.pcap").stdout)
+    assert [(cycle["cycle"], cycle.get("in_flight_ns")) for cycle in document["cycles"]] == [
+        *((2, 1_000 * by_hand.MS), (1, None), (0, None)),
+    ]
     table = run("cycles", "--top", "9", "--csv", "a.pcap")
-    assert [row["cycle"] for row in csv.DictReader(io.StringIO(table.stdout))] == ["1", "0"]
-    assert table.stderr == said
+    assert [row["cycle"] for row in csv.DictReader(io.StringIO(table.stdout))] == ["2", "1", "0"]
+    assert table.stderr == ""
+
+
+def test_commands_of_unknown_latency_have_no_rank(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text reports that one has no rank, a document does not."""
+    said = "commands of unknown latency (packets missing from the capture): 1; --incomplete lists them\n"
+    rows = [*by_hand.TRACE["cycles"][:2], {**by_hand.TRACE["cycles"][2], "has_capture_gap": True}]
+    for arguments in ([], ["--json"], ["--csv"]):
+        monkeypatch.setattr(trace_module, "_core", by_hand.core({**by_hand.TRACE, "cycles": rows}), raising=False)
+        found = run("cycles", "--top", "9", *arguments, "a.pcap")
+        assert not lines_with(found.stdout, "test_unit_ready")
+        assert (found.stderr if arguments else found.stdout).endswith(said)
 
 
 @pytest.mark.parametrize("arguments", [["--top", "1", "--operation", "read"], ["--operation", "test_unit_ready"]])
 def test_ranks_are_not_mentioned_if_all_have_one_or_none_is_requested(run: Run, arguments: list[str]) -> None:
-    assert "rank" not in run("cycles", *arguments, "a.pcap").output
+    assert "unknown latency" not in run("cycles", *arguments, "a.pcap").output
 
 
 def test_cycles_as_json_with_display_filters(run: Run) -> None:

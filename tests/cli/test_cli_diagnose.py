@@ -18,6 +18,7 @@ from iscsitrace.cli.read.diagnose import command
 from iscsitrace.tables import trace as trace_module
 from iscsitrace.tables.schema import CATEGORIES, SCHEMA_VERSION
 from tests.support import tables_by_hand as by_hand
+from tests.support.histories import Told
 from tests.support.story import Story
 from tests.support.tables_by_hand import MS
 
@@ -36,7 +37,7 @@ def well() -> Story:
 
 @pytest.fixture
 def diagnose(monkeypatch: pytest.MonkeyPatch) -> Diagnose:
-    def run(story: Story, *arguments: str) -> Result:
+    def run(story: Story | Told, *arguments: str) -> Result:
         story.source()
         monkeypatch.setattr(trace_module, "_core", by_hand.core(story.rows), raising=False)
         monkeypatch.setattr(trace_module, "_core_missing", None)
@@ -187,3 +188,28 @@ def test_nothing_to_diagnose(diagnose: Diagnose) -> None:
     empty: dict[str, Any] = json.loads(diagnose(story, "--json").stdout)
     assert (empty["sessions"], empty["connections"]) == ([], [])
     assert set(empty["budget"].values()) == {0}
+
+
+def test_what_sessions_of_one_story_share_is_shown_once(diagnose: Diagnose) -> None:
+    told = Told()
+    told.session(0, 0.5, end="reset", rst_to_initiator_ns=0.5)
+    told.reads(0, 0.0, 20)
+    told.session(4.0, 20, replaces=0)
+    told.reads(1, 4.2, 20)
+    output = diagnose(told).stdout
+    headline = output.splitlines()[2]
+    assert headline.startswith("Sessions 0 and 1 lost their connection.")
+    assert output.count(headline) == 1
+    assert output.count("connection_lost (error") == 1
+
+
+def test_a_portal_without_a_session_is_shown_first(diagnose: Diagnose) -> None:
+    told = Told()
+    told.session(0, 20)
+    told.reads(0, 0.0, 20)
+    told.connection(2.0, 5.0, syn_ns=2.0, initiator_address="10.0.0.9")
+    lines = diagnose(told).stdout.splitlines()
+    assert lines[2].startswith("10.0.0.9 cannot reach the portal 10.0.0.2:3260")
+    assert "Findings of 10.0.0.9 to 10.0.0.2 port 3260, shares of the busy time" in lines
+    # no busy time, no share
+    assert any(line.startswith("portal_unreachable (error): 10.0.0.9 cannot reach") for line in lines)

@@ -60,8 +60,8 @@ def test_a_capture_without_commands_says_in_a_sentence_why_nothing_is_drawn(tmp_
     conversation = Conversation()
     conversation.session(Session()).login().logout()
     trace = read(tmp_path, conversation)
-    if kind in ("sequence", "window"):
-        # the packets of the login
+    if kind in ("sequence", "window", "events"):
+        # the packets of the login, and its events
         with style.applied():
             drawing(trace, kind).draw(style.new_figure())
         return

@@ -17,7 +17,7 @@ import pytest
 
 import iscsitrace
 from iscsitrace.analysis.measures.operations import latencies
-from iscsitrace.analysis.measures.volumes import measure
+from iscsitrace.analysis.measures.throughput import measure
 from tests.support import wireshark_plugin
 from tests.support.capture_file import cut, write_pcap
 from tests.support.conversation import Capture, Conversation, Session

@@ -16,7 +16,7 @@ from iscsitrace.report import figures
 def drawing(trace: Any, zoom: str, origin_ns: int, detail: Detail) -> Any:
     # a page has few points of each plot, a file has more
     assert (origin_ns, detail) == (0, Detail(limit=4_000, columns=1_000))
-    return SimpleNamespace(draw=lambda figure: None, title="title", notes=["note"])
+    return SimpleNamespace(draw=lambda figure: None, title="title", notes=["note"], height_in=6.2)
 
 
 def refused(*arguments: Any) -> Any:
@@ -41,7 +41,7 @@ def _by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kinds, "NAMES", tuple(sorted(known)))
     monkeypatch.setattr(kinds, "load", known.__getitem__)
     monkeypatch.setattr(
-        "iscsitrace.analysis.curves.examples.find", lambda cycles, session, count, jobs: f"{session}, {count}"
+        "iscsitrace.analysis.curves.examples.find", lambda cycles, session, count, jobs, story: f"{session}, {count}"
     )
     monkeypatch.setattr(inline, "draw", lambda figure, prefix, looks: SimpleNamespace(svg=prefix, axes=[]))
 

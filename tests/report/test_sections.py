@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 
+from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs.document import Section
 from iscsitrace.report import captures
 from iscsitrace.report.document import Chapter, Document, FoundProblem, Outcome, Part
 from iscsitrace.report.sections import _connections, _making, _parameters, _slowest
+from iscsitrace.report.subject import Subject
 from iscsitrace.report.ticket import code, prose
 from tests.support.tables_by_hand import MS, table
 
 
 def trace(**rows: list[dict[str, Any]]) -> Any:
-    names = ("connections", "sessions", "parameters", "cycles")
+    names = ("connections", "sessions", "parameters", "cycles", "task_management")
     return SimpleNamespace(**{name: table(name, *rows.get(name, [])) for name in names})
 
 
@@ -35,6 +37,7 @@ def command(number: int, latency_ms: int | None, **columns: Any) -> dict[str, An
 
 def slowest(*cycles: dict[str, Any]) -> Section:
     connections = [{"connection": 0, "time_first_ns": 90 * MS}, {"connection": 1, "time_first_ns": 95 * MS}]
+    connections[1]["time_last_ns"] = 5_000 * MS
     return _slowest(trace(connections=connections, cycles=list(cycles)), 0)
 
 
@@ -50,21 +53,27 @@ def test_times_count_from_the_first_connection_and_flags_follow_the_frames() -> 
 
 
 @pytest.mark.parametrize(
-    ("missing", "said"),
-    [
-        (0, ()),
-        (1, ("1 command has no status in the capture: latency unknown.",)),
-        (2, ("2 commands have no status in the capture: latency unknown.",)),
-    ],
+    ("missing", "noun"),
+    [(1, "1 command has"), (2, "2 commands have")],
 )
-def test_commands_without_a_status_are_counted(missing: int, said: tuple[str, ...]) -> None:
+def test_commands_without_a_status_come_first(missing: int, noun: str) -> None:
+    """The connection goes on to 5 s: commands 20 and 21 were sent at 700 and 730 ms."""
     cycles = [command(number, number + 1) for number in range(13)]
     found = slowest(*cycles, *(command(20 + number, None) for number in range(missing)))
-    assert found.lines[1:] == said
-    assert found.grids[0].caption == "Slowest 12 of 13 commands"
-    # all but the fastest
-    assert [row[0] for row in found.grids[0].rows] == [str(number) for number in range(12, 0, -1)]
-    assert [row[0] for row in found.grids[1].rows] == [str(number) for number in range(12, 0, -1)]
+    assert found.lines[1:] == (
+        f"{noun} no status: > is the time until the abort, or the end of connection or capture.",
+    )
+    assert found.grids[0].caption == f"Slowest 12 of {13 + missing} commands"
+    rows = [(row[0], row[5]) for row in found.grids[0].rows]
+    opened = [("20", ">4300.000"), ("21", ">4270.000")][:missing]
+    assert rows == [*opened, *((str(number), f"{number + 1}.000") for number in range(12, missing, -1))]
+    assert [row[0] for row in found.grids[1].rows] == [number for number, _ in rows]
+
+
+def test_a_status_that_the_capture_misses_is_unknown() -> None:
+    found = slowest(command(0, 1), command(20, None, has_capture_gap=True))
+    assert found.lines[1:] == ("The latency of 1 command is unknown: packets are missing from the capture.",)
+    assert found.grids[0].caption == "Slowest 1 of 1 commands"
 
 
 # --- login parameters and connections
@@ -184,10 +193,11 @@ def test_title_and_subtitle() -> None:
 
 def others(connections: list[dict[str, Any]], *rest: int, lead: int | None = 0) -> list[tuple[str, ...]]:
     sessions = [{"session": number, "target_name": f"disk{number}"} for number in range(3)]
-    known = {number: SimpleNamespace(number=number, verdict=f"verdict {number}") for number in range(40)}
+    known: dict[int, Any] = {number: SimpleNamespace(verdict=f"verdict {number}") for number in range(40)}
     diagnosis: Any = SimpleNamespace(connections={number: known[number] for number in (1, 2, 3)})
-    listed: Any = [known[number] for number in rest]
-    grid = captures._others(trace(connections=connections, sessions=sessions), diagnosis, lead, listed)
+    listed = [Subject(f"session {number}", (number,), Headline(f"verdict {number}"), (), None) for number in rest]
+    first = None if lead is None else Subject(f"session {lead}", (lead,), Headline(""), (), None)
+    grid = captures._others(trace(connections=connections, sessions=sessions), diagnosis, first, listed)
     return [] if grid is None else [*grid.rows, *((note,) for note in grid.notes)]
 
 
@@ -220,6 +230,11 @@ def test_what_a_document_says_first() -> None:
     assert problem("small_r2t_rounds").title == "Small R2T rounds"
     assert problem("r2t_late").title == "R2T late"
     assert problem("nop_timeout").title == "NOP timeout"
+    assert [problem(name).title for name in ("io_outage", "no_io", "slow_ratio")] == [
+        "I/O outage",
+        "No I/O",
+        "Slow ratio",
+    ]
     assert Part("transfer", "", 0.256, "1", "#000").percent == "26 %"
     nothing = Document("t", "s", None, None)
     assert (nothing.headline, nothing.contents) == ("no iSCSI session was found", ())

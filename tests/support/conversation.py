@@ -36,6 +36,7 @@ from tests.support.pdu import (
     crc32c,
     sectors,
 )
+from tests.support.scan import Said
 from tests.support.transport import Clock, Endpoint, Packet, Path, connect_ends
 
 
@@ -607,6 +608,8 @@ class Actors:
         return self._cmd_sn - 1
 
     def _payload(self, task: Task, start: int, end: int) -> bytes:
+        if isinstance(task, Said):
+            return task.answer[start:end]
         if task.operation not in ("read", "write"):
             return bytes(end - start)
         return sectors(self.settings.payload, task.lun, task.lba, task.block_count)[start:end]

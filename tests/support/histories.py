@@ -28,7 +28,6 @@ class Told:
 
     def __init__(self) -> None:
         more = (
-            "icmp_errors",
             "sessions",
             "connections",
             "retransmissions",
@@ -37,6 +36,9 @@ class Told:
             "rejects",
             "asyncs",
             "logouts",
+            "icmp_errors",
+            "logical_units",
+            "alua_states",
         )
         self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in (*TABLES, *more, "write_starts")}
         self.frame = 1
@@ -54,10 +56,12 @@ class Told:
             self.login(first + 0.01, connection)
         return number
 
-    def login(self, seconds: float, connection: int, status_class: int = 0, detail: int = 0) -> None:
-        """A login response."""
-        row = {"connection": connection, "response_ns": at(seconds), "response_frame": self._next_frame()}
-        self.rows["logins"].append(row | {"status_class": status_class, "status_detail": detail})
+    def login(self, seconds: float, connection: int, status_class: int = 0, detail: int = 0, **columns: Any) -> None:
+        """A login request, and its response 1 ms later: the last one of a login, if it is a success."""
+        row = {"connection": connection, "request_ns": at(seconds - 0.001), "request_frame": self._next_frame()}
+        row |= {"response_ns": at(seconds), "response_frame": self._next_frame(), "next_stage": 3}
+        row |= {"status_class": status_class, "status_detail": detail, "is_transit": status_class == 0}
+        self.rows["logins"].append(row | columns)
 
     def connection(self, first: float, last: float, **columns: Any) -> int:
         """A connection. Columns that end with ``_ns`` are in seconds. Its number."""
@@ -71,8 +75,8 @@ class Told:
         self.rows["connections"].append(row | columns | times | ends)
         return number
 
-    def read(self, session: int, first: float, status: float | None, **columns: Any) -> int:
-        """A read of 16 KiB, with a time breakdown of propagation. Its number."""
+    def read(self, session: int, first: float, status: float | None, /, **columns: Any) -> int:
+        """A read of 16 KiB, from when to when, with a time breakdown of propagation. Its number."""
         number = len(self.rows["cycles"])
         connection = next(row["connection"] for row in self.rows["connections"] if row.get("session") == session)
         row = {"cycle": number, "session": session, "connection": connection, "lun": 0, "operation": "read"}

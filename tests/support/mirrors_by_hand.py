@@ -25,6 +25,7 @@ class Hosts:
         self.cycles: list[dict[str, Any]] = []
         self.starts: list[dict[str, Any]] = []
         self.budget: list[dict[str, Any]] = []
+        self.units: list[dict[str, Any]] = []
 
     def session(self, target: str, host: str = "iqn.host", rtt_ms: int = 2) -> int:
         number = len(self.sessions)
@@ -72,6 +73,7 @@ class Hosts:
             "connections": self.connections,
             "cycles": cycles,
             "budget": self.budget,
+            "logical_units": self.units,
         }
         made = {name: table(name, *each) for name, each in rows.items()}
         return made.__getitem__

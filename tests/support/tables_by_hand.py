@@ -12,10 +12,14 @@ from typing import Any
 import numpy as np
 
 from iscsitrace.tables.phases import DERIVED
-from iscsitrace.tables.schema import CATEGORIES, TABLES, Column
+from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES, TABLES, Column
 from iscsitrace.tables.table import Table
 
-OPERATIONS = ("test_unit_ready", "inquiry", "read", "write")
+DECLARED = TABLES | DERIVED_TABLES
+OPERATIONS = (
+    *("test_unit_ready", "inquiry", "read", "write", "unmap", "compare_and_write", "synchronize_cache"),
+    *("persistent_reserve_out", "reserve"),
+)
 WORDS = CATEGORIES | {"operation": OPERATIONS}
 NO_CODE = 255
 HEADER_FIELDS = (
@@ -56,10 +60,10 @@ def columns_of(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if name == "budget":
         in_flight = {True: "none", False: "data"}
         rows = [{"in_flight": in_flight[row.get("part") == "initiator_think"]} | row for row in rows]
-    known = {column.name for column in TABLES[name].columns}
+    known = {column.name for column in DECLARED[name].columns}
     assert all(set(row) <= known for row in rows), [set(row) - known for row in rows]
     columns: dict[str, Any] = {}
-    for column in TABLES[name].columns:
+    for column in DECLARED[name].columns:
         values = [stored(column, row.get(column.name)) for row in rows]
         if column.dtype == "str":
             columns[column.name] = values
@@ -79,7 +83,7 @@ def masks_of(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def table(name: str, *rows: dict[str, Any]) -> Table:
     """A table of these rows."""
     derived = DERIVED if name == "cycles" else None
-    return Table(TABLES[name], columns_of(name, rows), masks_of(name, rows), WORDS, derived)
+    return Table(DECLARED[name], columns_of(name, rows), masks_of(name, rows), WORDS, derived)
 
 
 class CoreError(Exception):

@@ -63,6 +63,7 @@ def test_what_follows_from_a_status_can_be_null() -> None:
         name: {column.name for column in table.columns if column.nullable} for name, table in DERIVED_TABLES.items()
     }
     assert nullable == {
+        "events": {"end_ns", "frame", "session", "connection", "lun", "cycle"},
         "mirrored_writes": {"end_ns", "skew_ns", "first_session", "last_session", "cause_ns"},
         "mirror_legs": {"end_ns", "wait_ns", "status_frame"},
         "streams": {"session", "cause_time_ns", "cause_frame"},

@@ -16,7 +16,7 @@ import pytest
 import iscsitrace
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
 from iscsitrace.tables import trace as trace_module
-from iscsitrace.tables.schema import ON_REQUEST, SCHEMA_VERSION, TABLES
+from iscsitrace.tables.schema import DERIVED_TABLES, ON_REQUEST, SCHEMA_VERSION, TABLES
 from iscsitrace.tables.trace import Trace
 from tests.support import tables_by_hand as by_hand
 
@@ -226,11 +226,21 @@ def test_provenance(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_trace_has_a_property_for_every_table_of_the_schema_and_no_other() -> None:
     declared = re.findall(r"^        (\w+): Table$", Path(trace_module.__file__).read_text(), re.MULTILINE)
-    assert declared == list(TABLES)
-    for name, declaration in TABLES.items():
+    assert declared == [*TABLES, *DERIVED_TABLES]
+    for name, declaration in (TABLES | DERIVED_TABLES).items():
         text = getattr(Trace, name).__doc__
         assert text.startswith(f"A row is {declaration.row.partition(' (only')[0]}")
-        assert ("only when read with" in text) == (name in ON_REQUEST)
+        assert ("only when read with" in text) == (name in ON_REQUEST or name in DERIVED_TABLES)
+
+
+def test_a_computed_table_is_a_property_and_asks_for_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = given_core(monkeypatch)
+    trace = iscsitrace.read("a.pcap", tables=["events"])
+    assert calls[0]["tables"] == ["budget", "recoveries", "retransmissions"]
+    assert trace.events is trace.table("events")
+    assert trace.row_count("events") == len(trace.events) > 0
+    # two holes, and a command without a status
+    assert set(trace.events["kind"]) == {"capture_incomplete", "capture_end"}
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
             stop.store(true, Ordering::Relaxed);
         });
-        taps.run(&settings, &stop)
+        taps.run(&settings, &stop, &AtomicBool::new(false))
     })?;
     println!("{}", serde_json::to_string(&log)?);
     Ok(())

@@ -74,6 +74,11 @@ pub trait Application {
     /// The time of [`Application::poll_timeout`] has come.
     fn handle_timeout(&mut self, now_ns: i64);
 
+    /// Whether its workload has begun, from which the times of faults count.
+    fn has_begun(&self) -> bool {
+        false
+    }
+
     /// Whether its work is done; a server's never is.
     fn is_finished(&self) -> bool;
 }

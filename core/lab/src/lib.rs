@@ -8,6 +8,7 @@
 //! link       impairments of packets: rate, queue, delay, loss, reordering
 //! tcp        TCP as a state machine, for the simulated world
 //! world      transport of the bytes: virtual time, or sockets and TAP devices
+//! occurrence  when a fault is there, and what it hit
 //! application  the interface between worlds and programs
 //! simulation  a whole run in virtual time
 //! truth      what really happened: the reference for the analyzer
@@ -19,6 +20,7 @@
 pub mod application;
 pub mod bulk;
 pub mod link;
+pub mod occurrence;
 pub mod protocol;
 pub mod scsi;
 pub mod simulation;

@@ -13,6 +13,7 @@ use crate::application::Application;
 use crate::bulk::results::BulkResults;
 use crate::bulk::{BulkInitiator, BulkTarget};
 use crate::link::LinkLog;
+use crate::occurrence::Hits;
 use crate::protocol::target::{InvalidPortal, Portal, PortalSettings};
 use crate::truth::{Cycles, Tap, by_task};
 use crate::workload::client::Client;
@@ -137,6 +138,8 @@ pub struct Truth<R = Results> {
     pub target_ends: Vec<Vec<End>>,
     /// Packets in the captures: the initiator's, and each target's.
     pub packet_counts: Vec<u64>,
+    /// What the faults of hosts, targets and the initiator hit; links list their own.
+    pub fault_hits: Vec<Hits>,
 }
 
 /// The result of a world, and the tables of its taps.
@@ -148,8 +151,9 @@ struct Played {
 }
 
 impl Played {
-    fn truth<R>(self, settings: Simulation, results: R, cycles: Cycles) -> Truth<R> {
-        let Outcome { ended_ns, access, paths, initiator_ends, target_ends } = self.outcome;
+    fn truth<R>(self, settings: Simulation, results: R, cycles: Cycles, mut fault_hits: Vec<Hits>) -> Truth<R> {
+        let Outcome { ended_ns, access, paths, initiator_ends, target_ends, host_faults } = self.outcome;
+        fault_hits.extend(host_faults);
         Truth {
             started_ns: settings.world.start_ns,
             ended_ns,
@@ -160,6 +164,7 @@ impl Played {
             initiator_ends: initiator_ends.into_iter().map(End::from).collect(),
             target_ends: target_ends.into_iter().map(|ends| ends.into_iter().map(End::from).collect()).collect(),
             packet_counts: self.packet_counts,
+            fault_hits,
             settings,
         }
     }
@@ -183,6 +188,7 @@ pub fn run(
         simulation.portals.iter().cloned().map(Portal::new).collect::<Result<Vec<Portal>, InvalidPortal>>()?;
     let played = play(&simulation.world, &mut client, &mut portals, captures, watch)?;
     let results = client.results();
+    let fault_hits = portals.iter().flat_map(Portal::fault_hits).chain(client.fault_hits()).collect();
     let target_of = |connection: usize| {
         results
             .connections
@@ -193,10 +199,10 @@ pub fn run(
     let (tasks, asked) = (by_task(&client.take_pdu_log()), client.take_task_log());
     if simulation.world.is_untapped {
         let cycles = Cycles::by_initiator(&asked, target_of);
-        return Ok(played.truth(simulation, results, cycles));
+        return Ok(played.truth(simulation, results, cycles, fault_hits));
     }
     let cycles = Cycles::new(&tasks, &asked, &played.initiator_tap, &played.target_taps, target_of);
-    Ok(played.truth(simulation, results, cycles))
+    Ok(played.truth(simulation, results, cycles, fault_hits))
 }
 
 /// Runs a simulation of plain TCP transfers to its end: between the same hosts, one target for each portal of the
@@ -213,7 +219,7 @@ pub fn run_bulk(
     let mut initiator = BulkInitiator::new(simulation.client.clone())?;
     let mut targets: Vec<BulkTarget> = simulation.portals.iter().map(|_| BulkTarget::default()).collect();
     let played = play(&simulation.world, &mut initiator, &mut targets, captures, watch)?;
-    Ok(played.truth(simulation, initiator.results(), Cycles::default()))
+    Ok(played.truth(simulation, initiator.results(), Cycles::default(), Vec::new()))
 }
 
 impl Simulation {

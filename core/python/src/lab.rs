@@ -11,6 +11,7 @@ use std::time::Duration;
 use iscsitrace_lab::application::Application;
 use iscsitrace_lab::bulk::{BulkInitiator, BulkTarget};
 use iscsitrace_lab::link::LinkSettings;
+use iscsitrace_lab::occurrence::Hits;
 use iscsitrace_lab::protocol::target::{ConnectionRecord, Portal, PortalCounters, PortalSettings};
 use iscsitrace_lab::simulation::{self, Captures, Failure, Simulation};
 use iscsitrace_lab::workload::client::Client;
@@ -114,6 +115,8 @@ impl Default for InitiatorRun {
 struct InitiatorOutcome<R> {
     results: Metered<R>,
     tasks: Vec<TaskRecord>,
+    /// What the faults at the initiator hit.
+    fault_hits: Vec<Hits>,
 }
 
 /// The result of a run, and the processor time of its threads.
@@ -201,13 +204,13 @@ pub fn run_initiator(py: Python<'_>, settings_json: &str, period_ns: u64, watch:
         let mut bulk = BulkInitiator::new(run.client).map_err(error)?;
         let cpu = run_to_end(py, &mut bulk, how, &mut watcher)?;
         let results = Metered { results: bulk.results(), cpu };
-        return watcher.finish(document(&InitiatorOutcome { results, tasks: Vec::new() })?);
+        return watcher.finish(document(&InitiatorOutcome { results, tasks: Vec::new(), fault_hits: Vec::new() })?);
     }
     let mut client = Client::new(run.client).map_err(error)?;
     let cpu = run_to_end(py, &mut client, how, &mut watcher)?;
     let tasks = client.take_task_log();
     let results = Metered { results: client.results(), cpu };
-    watcher.finish(document(&InitiatorOutcome { results, tasks })?)
+    watcher.finish(document(&InitiatorOutcome { results, tasks, fault_hits: client.fault_hits() })?)
 }
 
 #[derive(Deserialize)]
@@ -235,6 +238,8 @@ struct TargetOutcome<'a> {
     connections: &'a [ConnectionRecord],
     tasks: &'a [iscsitrace_lab::protocol::target::TaskRecord],
     cpu: CpuTime,
+    /// What its faults hit.
+    fault_hits: Vec<Hits>,
 }
 
 /// Runs a target portal over sockets until `watch` returns true; `ready` gets its listening addresses.
@@ -301,7 +306,8 @@ pub fn run_target(
         })
         .map_err(error)?;
     let log = portal.log();
-    let outcome = TargetOutcome { counters: log.counters, connections: &log.connections, tasks: &log.tasks, cpu };
+    let (connections, tasks, fault_hits) = (&log.connections[..], &log.tasks[..], portal.fault_hits());
+    let outcome = TargetOutcome { counters: log.counters, connections, tasks, cpu, fault_hits };
     watcher.finish(document(&outcome)?)
 }
 
@@ -314,7 +320,8 @@ struct LinkRun {
     link: LinkSettings,
 }
 
-/// Moves frames between two TAP devices until `watch`, called every `period_ns`, returns true.
+/// Moves frames between two TAP devices until `watch`, called every `period_ns`, returns true. `begun` returns whether the
+/// workload has begun, from which the times of faults count.
 #[pyfunction]
 pub fn run_link(
     py: Python<'_>,
@@ -322,23 +329,28 @@ pub fn run_link(
     period_ns: u64,
     ready: Py<PyAny>,
     watch: Py<PyAny>,
+    begun: Py<PyAny>,
 ) -> PyResult<String> {
     let run: LinkRun = settings(settings_json)?;
     run.link.check().map_err(error)?;
     let link = TapLink::open(&run.initiator, &run.target).map_err(error)?;
     ready.call0(py)?;
-    let (stop, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (stop, is_over, has_begun) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
     let mut watcher = Watcher { ask: watch, failure: None };
+    let mut waiter = Watcher { ask: begun, failure: None };
     let log = py.detach(|| {
         std::thread::scope(|scope| {
             // the link has this thread, with its caller's priority
             let watching = scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) && !watcher.wants_stop(&(), &Vec::new()) {
+                    if !has_begun.load(Ordering::Relaxed) && waiter.wants_stop(&(), &Vec::new()) {
+                        has_begun.store(true, Ordering::Relaxed);
+                    }
                     std::thread::sleep(Duration::from_nanos(period_ns));
                 }
                 stop.store(true, Ordering::Relaxed);
             });
-            let log = link.run(&run.link, &stop);
+            let log = link.run(&run.link, &stop, &has_begun);
             is_over.store(true, Ordering::Relaxed);
             let _ = watching.join();
             log

@@ -32,14 +32,20 @@ class Examples:
     """The connection of the slowest command, shortly before to shortly after it."""
     job: Zoom | None = None
     """All sessions during the largest job that this session shares with others."""
+    story: tuple[int, ...] = ()
+    """Sessions that took its place, or whose place it took."""
 
     def command(self, number: int) -> Zoom:
         """One command of the session."""
         return Zoom(session=self.session, cycles=range(number, number + 1))
 
 
-def find(cycles: Table, session: int, connection_count: int, jobs: Sequence[Job]) -> Examples:
-    """The examples of a session; ``cycles`` and ``jobs`` are those of the trace."""
+def find(
+    cycles: Table, session: int, connection_count: int, jobs: Sequence[Job], story: tuple[int, ...] = ()
+) -> Examples:
+    """The examples of a session; ``cycles`` and ``jobs`` are those of the trace, ``story`` are the other sessions of
+    its story.
+    """
     own = pick(cycles, session=session)
     known = own.select(~np.ma.getmaskarray(own["latency_ns"]))
     data = known.select(is_data_command(known))
@@ -51,6 +57,7 @@ def find(cycles: Table, session: int, connection_count: int, jobs: Sequence[Job]
         slowest=None if slowest is None else int(slowest["cycle"]),
         around_slowest=None if slowest is None else _around(slowest, session),
         job=_shared(jobs, session),
+        story=story,
     )
 
 

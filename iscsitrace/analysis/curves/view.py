@@ -33,6 +33,8 @@ class Zoom:
     to_target: bool | None = None
     is_whole: bool = False
     """Whether the time before the first data command and after the last is shown in any case."""
+    story: tuple[int, ...] = ()
+    """Sessions that took the place of ``session``, or whose place it took: shown with it."""
 
     @property
     def has_times(self) -> bool:
@@ -196,7 +198,7 @@ def _connections(connections: Table, zoom: Zoom) -> list[dict[str, Any]]:
         raise InputInvalid("nothing to draw: the capture has no iSCSI connection")
     if zoom.session is not None:
         known = ", ".join(str(number) for number in dict.fromkeys(row["session"] for row in rows))
-        rows = [row for row in rows if row["session"] == zoom.session]
+        rows = [row for row in rows if row["session"] in (zoom.session, *zoom.story)]
         if not rows:
             raise InputInvalid(f"there is no session {zoom.session}; there are {known}")
     if zoom.connection is not None:

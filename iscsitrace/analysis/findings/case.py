@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from iscsitrace.analysis.findings.finding import Span
 from iscsitrace.analysis.findings.thresholds import WORTH_A_CHANGE
 from iscsitrace.analysis.groups.jobs.streams import Job
 from iscsitrace.analysis.groups.mirrors.account import Account
+from iscsitrace.analysis.groups.paths import PathsUse
+from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import system_calls
 from iscsitrace.analysis.session.session import Session
@@ -24,13 +25,15 @@ _Fact = TypeVar("_Fact")
 
 @dataclass(frozen=True)
 class Groups:
-    """Mirrors, parallel jobs and lines of the whole trace, and the table of all commands."""
+    """Mirrors, parallel jobs, lines and paths of the whole trace, and the table of all commands."""
 
     mirrors: tuple[Account, ...]
     jobs: tuple[Job, ...]
     cycles: Table
     lines: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """The sessions that use each line, by its number."""
+    paths: tuple[PathsUse, ...] = ()
+    """Volumes of which several paths were in service together."""
 
 
 class Case:

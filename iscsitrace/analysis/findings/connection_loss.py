@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Final
 
-import numpy as np
-
+from iscsitrace.analysis.findings import login_advice
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
+from iscsitrace.analysis.findings.login_attempts import Attempt, End, attempts, end_of
+from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
+from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
 
-_ENDS: Final = (
-    # column, who did it, how
-    ("rst_to_initiator", "target", "reset"),
-    ("rst_to_target", "initiator", "reset"),
-    ("fin_to_initiator", "target", "closed"),
-    ("fin_to_target", "initiator", "closed"),
-)
+_END_OF_TIME: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -29,28 +28,81 @@ class Loss:
 
     session: int
     lost_ns: int
-    """When its last connection was closed; its last packet, if nobody closed it."""
-    by: str | None
-    """initiator or target; None if nobody closed it."""
-    verb: str
-    frame: int | None
+    """When its last connection was closed; when it fell silent, if nobody closed it."""
+    end: End | None
+    """Who closed it, and how; None if nobody did."""
     in_flight: int
     """Reads and writes without a status."""
     next_session: int | None
+    """The session that replaces it."""
     login_ns: int | None
-    """When the session that replaces it was logged in."""
+    """When that one was logged in."""
     resumed_ns: int | None
     """The first data or status of a read or write after it."""
-    silent_ns: int | None
-    """How long a NOP had no answer when the connection was closed."""
+    ping_ns: int | None
+    """The first NOP that had no answer when the connection was closed."""
+    rebuilding: Rebuilding
+    """What failed until then."""
+
+    @property
+    def from_ns(self) -> int:
+        """Since when the session was of no use: a NOP had no answer, or the loss itself."""
+        return self.lost_ns if self.ping_ns is None else min(self.lost_ns, self.ping_ns)
+
+    @property
+    def until_ns(self) -> int:
+        """The first I/O after it; else the new login, else the last try."""
+        return self.resumed_ns or self.login_ns or max(self.rebuilding.last_ns or 0, self.lost_ns)
+
+    @property
+    def is_recovered(self) -> bool:
+        """Whether another session took its place."""
+        return self.next_session is not None
 
     def how(self, history: History) -> str:
         """Who closed the connection, when and why, as a sentence."""
         when = history.since_start(self.lost_ns)
-        if self.by is None:
+        if self.end is None:
             return f"The connection fell silent at {when}."
-        why = "" if self.silent_ns is None else f", {wording.time(self.silent_ns)} after a NOP without an answer"
-        return f"The {self.by} {self.verb} the connection at {when}{why}."
+        silent = self.lost_ns - (self.ping_ns if self.ping_ns is not None else self.lost_ns)
+        why = f", {wording.time(silent)} after a NOP without an answer" if silent > 0 else ""
+        return f"The {self.end.by} {self.end.verb} the connection at {when}{why}."
+
+    @property
+    def side(self) -> str | None:
+        """Whose side it points to; None if nobody closed the connection."""
+        if self.ping_ns is not None and self.ping_ns < self.lost_ns:
+            return "the path or the target"
+        if self.end is None:
+            return None
+        return f"the {self.end.by} or a firewall" if self.end.verb == "reset" else f"the {self.end.by}"
+
+
+@dataclass(frozen=True)
+class Rebuilding:
+    """The connects and logins that failed between a loss and the login after it."""
+
+    connects: tuple[dict[str, Any], ...]
+    logins: tuple[Attempt, ...]
+
+    @property
+    def last_ns(self) -> int | None:
+        """The end of the last of them."""
+        ends = (*(row["time_last_ns"] for row in self.connects), *(each.last_ns for each in self.logins))
+        return max(ends, default=None)
+
+    def sentences(self) -> Iterator[str]:
+        """Each kind of failure, such as ``2 connects were refused (RST).`` as a sentence."""
+        refused = [row for row in self.connects if row["is_refused"]]
+        silent = [row for row in self.connects if not row["is_refused"] and row["syn_ack_ns"] is None]
+        if refused:
+            yield f"{wording.count(len(refused), 'connect was', 'connects were')} refused (RST)."
+        if silent:
+            count = sum(1 + row["retransmitted_syns_to_target"] for row in silent)
+            yield f"{wording.count(len(silent), 'connect')} had no answer ({wording.count(count, 'SYN')})."
+        reasons = Counter(each.reason for each in self.logins)
+        for reason, count in reasons.most_common():
+            yield f"{wording.count(count, 'login')} failed: {reason}."
 
 
 def losses(history: History) -> Sequence[Loss]:
@@ -59,49 +111,55 @@ def losses(history: History) -> Sequence[Loss]:
 
 
 def _losses(history: History) -> tuple[Loss, ...]:
+    tried = attempts(history)
+    logged_in = {each.session["session"]: each.last_ns for each in tried if each.outcome == "accepted"}
+    failed = {each.session["session"] for each in tried if each.outcome != "accepted"}
+    failed -= {each.session["session"] for each in tried if each.outcome in ("accepted", "unknown")}
+    # a session whose login failed was never there to be lost
+    sessions = [row for row in history.story.sessions if row["session"] not in failed]
+    connects = [row for row in history.story.connections if row["session"] is None]
+    connect_times = [row["time_first_ns"] for row in connects]
+    logins = [each for each in tried if each.has_failed]
+    login_times = [each.first_ns for each in logins]
+    pings = _pings(history)
     found = []
-    sessions = history.story.sessions
-    for place, row in enumerate(sessions):
-        after = sessions[place + 1] if place + 1 < len(sessions) else None
-        own = [each for each in history.story.connections if each["session"] == row["session"]]
-        is_lost = row["end"] in ("closed", "reset", "reinstated")
-        if row["session_type"] == "discovery" or row["end"] == "refused" or not own or not is_lost:
+    for row, after in zip_longest(sessions, sessions[1:]):
+        own = history.connections_of[row["session"]]
+        is_lost = row["end"] in ("closed", "reset", "reinstated") or (after is not None and row["end"] == "open")
+        if row["session_type"] != "normal" or not own or not is_lost:
             continue
-        ends = [
-            (each[f"{column}_ns"], each[f"{column}_frame"], by, verb)
-            for each in own
-            for column, by, verb in _ENDS
-            if each[f"{column}_ns"] is not None
-        ]
-        last_ns = max(each["time_last_ns"] for each in own)
-        if after is not None:
-            last_ns = min(last_ns, after["time_first_ns"])
-            ends = [end for end in ends if end[0] <= _login_ns(history, after, last_ns)]
-        lost_ns, frame, by, verb = min(ends, default=(last_ns, None, None, ""), key=lambda end: end[0])
+        # a session that carried nothing and that no login of its ISID replaced was not missed
+        if after is not None and after["replaces"] is None and not row["cycle_count"]:
+            continue
+        login_ns = None if after is None else logged_in.get(after["session"])
+        until_ns = login_ns if login_ns is not None or after is None else after["time_first_ns"]
+        lost_ns, end = max((_end(each, until_ns) for each in own), key=lambda each: each[0])
+        limit_ns = _END_OF_TIME if until_ns is None else until_ns
+        between = [bisect_left(times, edge) for times in (connect_times, login_times) for edge in (lost_ns, limit_ns)]
         found.append(
             Loss(
                 row["session"],
                 lost_ns,
-                by,
-                verb,
-                frame,
+                end,
                 _open_count(history, row["session"]),
                 None if after is None else after["session"],
-                None if after is None else _login_ns(history, after, None),
-                history.progress_after(lost_ns) if after is not None else None,
-                _silence(history, own, lost_ns),
+                login_ns,
+                None if until_ns is None else history.progress_after(until_ns),
+                _silent_since(history, [pings.get(each["connection"], ()) for each in own], lost_ns),
+                Rebuilding(tuple(connects[between[0] : between[1]]), tuple(logins[between[2] : between[3]])),
             )
         )
     return tuple(found)
 
 
-def _login_ns(history: History, session: dict[str, Any], default: int | None) -> Any:
-    """When a session was logged in: the last successful response; the default if there is none."""
-    logins = history.rows("logins")
-    numbers = [each["connection"] for each in history.story.connections if each["session"] == session["session"]]
-    own = np.isin(logins.raw("connection"), numbers) & (logins.raw("status_class") == 0) & known(logins, "response_ns")
-    times = logins.raw("response_ns")[own]
-    return int(times.max()) if len(times) else default
+def _end(connection: dict[str, Any], until_ns: int | None) -> tuple[int, End | None]:
+    """When a connection of a lost session ended: a close after the next login is no loss, the silence before it is."""
+    end = end_of(connection, until_ns)
+    if end is not None:
+        return end.at_ns, end
+    lasts = (connection["time_last_to_target_ns"], connection["time_last_to_initiator_ns"])
+    known_lasts = [last for last in (*lasts, until_ns) if last is not None]
+    return min((connection["time_last_ns"], *known_lasts)), None
 
 
 def _open_count(history: History, session: int) -> int:
@@ -112,65 +170,98 @@ def _open_count(history: History, session: int) -> int:
     return int((member.is_data & ~known(cycles, "status_ns") & ~cycles.raw("has_capture_gap")).sum())
 
 
-def _silence(history: History, connections: Sequence[dict[str, Any]], lost_ns: int) -> int | None:
-    """How long the first NOP of these connections without an answer had waited."""
+def _pings(history: History) -> dict[int, list[tuple[int, int | None]]]:
+    """Request and answer of the NOPs of each connection."""
     nops = history.rows("nops")
-    which = np.isin(nops.raw("connection"), [row["connection"] for row in connections])
-    which &= nops.raw("is_ping") & known(nops, "request_ns") & ~known(nops, "response_ns")
-    which &= nops.raw("request_ns") < lost_ns
-    return lost_ns - int(nops.raw("request_ns")[which].min()) if which.any() else None
+    nops = nops.select(nops.raw("is_ping") & known(nops, "request_ns"))
+    found: dict[int, list[tuple[int, int | None]]] = {}
+    for row in nops.rows(("connection", "request_ns", "response_ns")):
+        found.setdefault(row["connection"], []).append((row["request_ns"], row["response_ns"]))
+    return found
+
+
+def _silent_since(history: History, pings: Iterable[Iterable[tuple[int, int | None]]], lost_ns: int) -> int | None:
+    """The first NOP without an answer after the last sign of life; None where every NOP had one."""
+    nops = [each for of_connection in pings for each in of_connection if each[0] < lost_ns]
+    alive = [answer for _, answer in nops if answer is not None and answer < lost_ns]
+    alive += [progress] if (progress := history.progress_before(lost_ns)) is not None else []
+    # the last data may still arrive after a NOP was sent
+    alive_ns = max(alive, default=0) - OUTAGE_MIN_NS
+    unanswered = [asked for asked, answer in nops if (answer is None or answer >= lost_ns) and asked >= alive_ns]
+    return min(unanswered, default=None)
 
 
 def _lost(history: History) -> Observation | None:
     found = losses(history)
     if not found:
         return None
-    worst = max(found, key=lambda each: _cost_ns(each) or 0)
-    cost_ns = sum(_cost_ns(each) or 0 for each in found)
-    is_harmless = all(each.in_flight == 0 and each.next_session is None for each in found)
+    worst = max(found, key=lambda each: each.until_ns - each.from_ns)
+    spans = tuple((each.from_ns, each.until_ns) for each in found)
+    cost_ns = covered_ns(spans)
+    in_vain = [each for each in found if not each.is_recovered and each.rebuilding.last_ns is not None]
+    is_harmless = all(each.in_flight == 0 and not each.is_recovered for each in found) and not in_vain
     times = f" {len(found)} times" if len(found) > 1 else ""
     whose = "its" if len(history.sessions) == 1 else "their"
     parts = [f"{capital(history.label)} lost {whose} connection{times}.", worst.how(history)]
     if worst.in_flight:
         parts.append(f"{capital(wording.count(worst.in_flight, 'command'))} had no status.")
+    parts.extend(worst.rebuilding.sentences())
     if worst.login_ns is not None:
-        parts.append(f"The initiator logged in again {wording.time(worst.login_ns - worst.lost_ns)} later")
+        # counted from the NOP that had no answer, if there is one: the connection was dead from then on
+        since = "" if worst.from_ns == worst.lost_ns else " after that NOP"
+        login = wording.time(worst.login_ns - worst.from_ns)
+        parts.append(f"The initiator logged in again {login}{since or ' later'}")
         resumed = worst.resumed_ns
-        parts[-1] += "." if resumed is None else f", and I/O resumed after {wording.time(resumed - worst.lost_ns)}."
-    elif worst.next_session is None:
+        parts[-1] += "." if resumed is None else f", and I/O resumed after {wording.time(resumed - worst.from_ns)}."
+    elif not worst.is_recovered:
         parts.append("No login followed in the capture.")
     text = " ".join(parts)
+    refused = [each.status for loss in found for each in loss.rebuilding.logins if each.status and each.status[0] > 1]
     return Observation(
         text[:1].lower() + text[1:].rstrip("."),
-        [each.frame for each in found],
+        _frames(found),
         float(cost_ns) if cost_ns else None,
         severity="info" if is_harmless else None,
         cause=text,
-        spans=tuple((each.lost_ns, each.resumed_ns or each.login_ns or each.lost_ns) for each in found),
+        spans=spans,
         sessions=history.sessions,
-        is_final=any(each.in_flight and each.next_session is None for each in found),
+        is_final=any(each.in_flight and not each.is_recovered for each in found) or bool(in_vain),
+        advice=(*CONNECTION_LOST.advice, *login_advice.of(refused)) if refused else None,
+        points_to=worst.side,
     )
 
 
-def _cost_ns(loss: Loss) -> int | None:
-    """From the loss to the first I/O after it."""
-    until_ns = loss.resumed_ns or loss.login_ns
-    return None if until_ns is None else until_ns - loss.lost_ns
+def _frames(found: Iterable[Loss]) -> Iterator[int | None]:
+    for loss in found:
+        yield loss.end.frame if loss.end else None
+        yield from (row["syn_frame"] for row in loss.rebuilding.connects[:1])
+        yield from (frame for each in loss.rebuilding.logins[:1] for frame in each.frames)
+
+
+def covered_ns(spans: Iterable[Span]) -> int:
+    """The time that spans cover together."""
+    total, last_ns = 0, 0
+    for from_ns, to_ns in sorted(spans):
+        total += max(0, to_ns - max(from_ns, last_ns))
+        last_ns = max(last_ns, to_ns)
+    return total
 
 
 CONNECTION_LOST: Final = Problem(
     name="connection_lost",
     meaning="A session's connection ended without a logout: a RST, a close, or a new login in its place.",
-    condition="A normal session that ended without a logout. It is only a note where nothing was in flight and no login "
-    "followed: many programs end like this.",
-    evidence="The RST or FIN of each. The cost is the time from the loss to the first I/O of the next session.",
+    condition="A normal session that ended without a logout. It is only a note where nothing was in flight and no "
+    "login followed: many programs end like this.",
+    evidence="The RST or FIN of each, and the first connect and login that failed after it. The cost is the time to "
+    "the first I/O of the next session, or to the last try: from the loss on, or from a NOP that had no answer.",
     severity="error",
     rank="failure",
     advice=(
         Advice(
             "Find out why the connection ended: the log of the side that closed it, at that time. A RST of the "
             "target is a restart, a failover, a removed portal or a firewall; a close by the initiator often "
-            "follows a NOP time-out."
+            "follows a NOP time-out. A target that closes healthy connections again and again may see a second host "
+            "with the same InitiatorName and ISID."
         ),
         Advice(
             "Decide how long I/O may wait for a new login: node.session.timeo.replacement_timeout in open-iscsi "

@@ -11,7 +11,7 @@ import numpy as np
 from iscsitrace.analysis.findings.case import Case, is_worth
 from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, next_queue_depths
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
-from iscsitrace.analysis.findings.thresholds import WORTH
+from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS, WORTH
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.session import line, system_calls
 from iscsitrace.analysis.session.session import Session
@@ -33,6 +33,10 @@ def _waits(subject: Session) -> Stretches | None:
 
 # --- queue_depth_low
 
+NEAR_NS: Final = 5 * MILLISECOND_NS
+"""RTT below which one command at a time is no problem: the path is a LAN's, or of the length over which arrays mirror
+synchronously, and healthy storage takes longer than it."""
+
 
 def _queue_depth(case: Case) -> Observation | None:
     subject, waits = case.subject, case.once(_waits)
@@ -44,6 +48,7 @@ def _queue_depth(case: Case) -> Observation | None:
         f"the initiator {load}; RTT {wording.time(path_ns)}",
         subject.frames_of(subject.longest_rows(waits)),
         waits.total_ns,
+        severity="info" if path_ns < NEAR_NS else None,
         cause=f"It {load}.",
     )
 
@@ -61,7 +66,8 @@ QUEUE_DEPTH_LOW: Final = Problem(
     name="queue_depth_low",
     meaning="All commands in flight wait for the RTT at the same time, and the line is idle: there are too few "
     "commands in flight, or they are too small, for this RTT. The usual case is queue depth 1.",
-    condition=f"`propagation` of reads and writes takes {WORTH}, with at least {MIN_TASKS} reads and writes.",
+    condition=f"`propagation` of reads and writes takes {WORTH}, with at least {MIN_TASKS} reads and writes. "
+    f"A note below an RTT of {wording.time(NEAR_NS)}.",
     evidence="The three commands that waited longest for the RTT, from command to status. The share is the time "
     "waited.",
     explains=Explains("propagation", 1),

@@ -7,7 +7,7 @@ Pure functions of tables. Each family declares its problems.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from iscsitrace.analysis.findings import gains, headline, registry
@@ -15,12 +15,14 @@ from iscsitrace.analysis.findings.case import Case, Groups
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.analysis.findings.history import History
-from iscsitrace.analysis.groups import stories
+from iscsitrace.analysis.findings.surroundings import Surroundings
+from iscsitrace.analysis.groups import paths, stories, volume_outages, volumes
 from iscsitrace.analysis.groups.jobs import streams
 from iscsitrace.analysis.groups.jobs.streams import Job
 from iscsitrace.analysis.groups.mirrors import account
 from iscsitrace.analysis.groups.mirrors.account import Account
 from iscsitrace.analysis.groups.stories import Story
+from iscsitrace.analysis.groups.volumes import Volume
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.analysis.session.grouping import Source, sessions_and_connections_of
 from iscsitrace.analysis.session.line import sessions_by_line
@@ -92,6 +94,8 @@ class StoryOpinion:
     """What is read first of sessions that took each other's place."""
 
     story: Story
+    label: str
+    """See :attr:`History.label`."""
     headline: Headline
     findings: list[Finding]
     """Those of the story itself."""
@@ -118,6 +122,10 @@ class Diagnosis:
     """Connections that run one job in parallel."""
     stories: tuple[StoryOpinion, ...] = ()
     """Sessions that took each other's place, and connections without a session."""
+    volumes: tuple[Volume, ...] = ()
+    """The logical units of each initiator."""
+    volume_outages: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """From when until when each volume was out, by its number."""
 
     @property
     def headline(self) -> Headline | None:
@@ -151,14 +159,18 @@ def examine(source: Source, *, has_mirrors: bool = True) -> Diagnosis:
     accounts = tuple(account.of_trace(source)) if has_mirrors else ()
     found = streams.find(source, [each.mirror for each in accounts])
     jobs = tuple(job for job in found if has_mirrors or job.is_certain)
-    groups = Groups(accounts, jobs, source("cycles"), sessions_by_line(source))
-    histories = [History(story, sessions, source) for story in stories.find(source)]
+    found_volumes = volumes.find(source)
+    uses = tuple(paths.of_trace(source, found_volumes))
+    groups = Groups(accounts, jobs, source("cycles"), sessions_by_line(source), uses)
+    surroundings = Surroundings(source)
+    histories = [History(story, sessions, surroundings) for story in stories.find(source)]
     of_story = [registry.findings_of_story(history) for history in histories]
     shared = {number: found for history, found in zip(histories, of_story, strict=True) for number in history.sessions}
     opinions = {number: _opinion(subject, groups, shared.get(number, ())) for number, subject in sessions.items()}
     own = {number: _of_connection(subject, sessions, opinions, groups) for number, subject in connections.items()}
     told = tuple(_of_story(*each, opinions) for each in zip(histories, of_story, strict=True))
-    return Diagnosis(opinions, own, accounts, jobs, told)
+    outages = volume_outages.find(source, found_volumes)
+    return Diagnosis(opinions, own, accounts, jobs, told, found_volumes.all, outages)
 
 
 def _of_story(history: History, found: list[Finding], opinions: dict[int, Opinion]) -> StoryOpinion:
@@ -167,12 +179,12 @@ def _of_story(history: History, found: list[Finding], opinions: dict[int, Opinio
     ordered = registry.ordered(found)
     lead = next((finding for finding in ordered if finding.problem.rank == "failure" and finding.leads), None)
     if lead:
-        return StoryOpinion(history.story, headline.of_finding(lead), ordered)
+        return StoryOpinion(history.story, history.label, headline.of_finding(lead), ordered)
     busy = headline.foremost([(each.headline, float(each.jobs_ns)) for each in members])
     if busy is None:
         note = next(iter(ordered), None)
         busy = headline.of_finding(note) if note else Headline(f"{capital(history.label)} carried no iSCSI commands.")
-    return StoryOpinion(history.story, busy, ordered)
+    return StoryOpinion(history.story, history.label, busy, ordered)
 
 
 def _of_connection(

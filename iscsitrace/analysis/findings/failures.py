@@ -9,7 +9,7 @@ import numpy as np
 
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
-from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS
+from iscsitrace.analysis.measures.nops import NOP_TIMEOUT_NS, is_late
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import frames_in
 from iscsitrace.wording import amounts as wording
@@ -31,6 +31,7 @@ def _digests(case: Case) -> Observation | None:
 
 DIGEST_ERRORS: Final = Problem(
     name="digest_errors",
+    points_to="the path or a network adapter",
     meaning="Header or data digests do not match: something between initiator and target changes bytes, and TCP's "
     "checksum does not detect it.",
     condition="At least one PDU with a digest error.",
@@ -53,30 +54,28 @@ DIGEST_ERRORS: Final = Problem(
 
 # --- nop_timeout
 
-NOP_TIMEOUT_NS: Final = 5_000 * MILLISECOND_NS
-"""Longest time to the answer of a NOP: open-iscsi's default of node.conn[0].timeo.noop_out_timeout."""
-
 
 def _pings(case: Case) -> Observation | None:
     subject = case.subject
     nops = subject.tables["nops"]
-    nops = nops.select(nops.raw("is_ping") & known(nops, "request_ns"))
-    has_answer = known(nops, "response_ns")
     # where packets are missing from the capture, the answer can be among them
     whole = [row for row in subject.connections if not row["gap_bytes_to_target"] and not row["gap_bytes_to_initiator"]]
     ends = {row["connection"]: row["time_last_ns"] for row in whole}
     last = np.array([ends.get(number, 0) for number in nops.raw("connection").tolist()], dtype=np.int64)
-    until = np.where(has_answer, nops.raw("response_ns"), last)
-    late = until - nops.raw("request_ns") >= NOP_TIMEOUT_NS
+    late = is_late(nops, last)
     if not late.any():
         return None
-    silent = int((late & ~has_answer).sum())
+    silent = int((late & ~known(nops, "response_ns")).sum())
     frames = frames_in(nops, np.flatnonzero(late), "request_frame", "response_frame")
     from_initiator = nops.raw("is_from_initiator")[late]
     word = "NOP-Out" if from_initiator.all() else "NOP" if from_initiator.any() else "NOP-In"
     without_any = f", {silent} without any" if silent else ""
     text = f"{wording.count(int(late.sum()), word)} without an answer for {wording.time(NOP_TIMEOUT_NS)}{without_any}"
-    return Observation(text, frames)
+    side = "the path or the target" if from_initiator.all() else None if from_initiator.any() else _OTHER_END
+    return Observation(text, frames, points_to=side)
+
+
+_OTHER_END: Final = "the path or the initiator"
 
 
 NOP_TIMEOUT: Final = Problem(
@@ -116,7 +115,17 @@ def _aborts(case: Case) -> Observation | None:
     about = requests.raw("referenced_cycle")[known(requests, "referenced_cycle")]
     commands = frames_in(subject.cycles, np.flatnonzero(np.isin(subject.cycles.raw("cycle"), about)), "command_frame")
     functions = ", ".join(f"{name} ({count})" for name, count in Counter(requests["function_text"].tolist()).items())
-    return Observation(f"the initiator aborted commands: {functions}", [*commands, *frames])
+    times = [
+        (row["request_ns"], row["response_ns"] or row["request_ns"]) for row in requests.rows() if row["request_ns"]
+    ]
+    return Observation(
+        f"the initiator aborted commands: {functions}",
+        [*commands, *frames],
+        spans=tuple(sorted(times)),
+        luns=tuple(np.unique(requests.raw("lun")[known(requests, "lun")]).tolist()),
+        # commands were lost, whatever time it took
+        is_final=True,
+    )
 
 
 TASK_ABORTS: Final = Problem(

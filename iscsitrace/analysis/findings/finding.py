@@ -7,11 +7,12 @@ LIO's through ``targetcli``, sysctl's ``net.``, those of a Linux block device ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from iscsitrace.analysis.findings.thresholds import SHOWN_FRAMES, WARNING
+from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.selection import frames_filter
 from iscsitrace.analysis.session.workload import MOST
 from iscsitrace.wording.sentences import sentence
@@ -30,9 +31,6 @@ LEAST_COST_NS: Final = 1_000_000_000
 
 LEAST_SHARE: Final = 0.05
 """The same as a share of the busy time."""
-
-Span = tuple[int, int]
-"""From when until when, in nanoseconds since 1970."""
 
 
 class Examined(Protocol):
@@ -123,6 +121,8 @@ class Observation:
     """Whether it ended in an I/O error or a refused login, so that it matters whatever it cost."""
     advice: tuple[Advice, ...] | None = None
     """Instead of the problem's advice."""
+    points_to: str | None = None
+    """Instead of the problem's side."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +146,8 @@ class Problem:
     """None where the share decides."""
     is_session_only: bool = False
     """Whether it compares the connections of a session, or sessions."""
+    points_to: str | None = None
+    """Whose side it points to, such as ``the target``; None where the packets cannot tell."""
     accounts_for: tuple[Problem, ...] = ()
     """Problems that are consequences of this one: not reported where this one has at least half of their share."""
 
@@ -172,6 +174,7 @@ class Problem:
             luns=seen.luns or case.luns,
             is_final=seen.is_final,
             own_advice=seen.advice,
+            points_to=seen.points_to or self.points_to,
         )
 
 
@@ -224,6 +227,8 @@ class Finding:
     """Whether it ended in an I/O error or a refused login."""
     own_advice: tuple[Advice, ...] | None = None
     """Instead of the problem's advice."""
+    points_to: str | None = None
+    """Whose side it points to; None where the packets cannot tell."""
 
     @property
     def name(self) -> str:
@@ -243,19 +248,21 @@ class Finding:
     @property
     def leads(self) -> bool:
         """Whether a person has to read it first: a failure that cost a second or a twentieth of the busy time, or that
-        ended in an I/O error or a refused login; or slowness that users notice.
+        ended in an I/O error or a refused login; or slowness that users notice. A note never.
         """
+        if self.severity == "info":
+            return False
         if self.problem.rank == "failure":
             return self.is_final or (self.cost_ns or 0) >= LEAST_COST_NS or (self.share or 0.0) >= LEAST_SHARE
-        return self.problem.rank == "slowness" and self.severity != "info"
+        return self.problem.rank == "slowness"
 
     def gains_by_advice(self) -> list[tuple[Advice, list[Gain]]]:
         """Each advice with its gains."""
         return [(advice, [gain for gain in self.gains if gain.advice is advice]) for advice in self.steps]
 
     def is_explained_by(self, other: Finding) -> bool:
-        """Whether it is mostly a consequence of the other."""
-        if self.problem not in other.problem.accounts_for:
+        """Whether it is mostly a consequence of the other, and at no other time."""
+        if self.problem not in other.problem.accounts_for or not _are_within(self.spans, other.spans):
             return False
         if self.cost_ns is not None and other.cost_ns is not None:
             return other.cost_ns >= MOST * self.cost_ns
@@ -294,6 +301,11 @@ class Finding:
             "gain": gains[0] if gains else None,
             "gains": gains,
         }
+
+
+def _are_within(spans: Sequence[Span], others: Sequence[Span]) -> bool:
+    """Whether each span meets one of the others; also where either has none."""
+    return not others or all(any(first <= end and start <= last for start, end in others) for first, last in spans)
 
 
 def shown(frames: Iterable[int | None]) -> tuple[int, ...]:

@@ -5,16 +5,17 @@ What broke comes before what is slow. A healthy session has one, too: what limit
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from iscsitrace.analysis.findings import capture
 from iscsitrace.analysis.findings.case import Case, is_worth
-from iscsitrace.analysis.findings.finding import Finding, Span
+from iscsitrace.analysis.findings.finding import Finding
+from iscsitrace.analysis.findings.idle_sessions import is_scan, nothing_done, operations_in_words, other_operations
 from iscsitrace.analysis.findings.thresholds import WARNING
 from iscsitrace.analysis.measures.busy import THINK_MAX_NS
+from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import line
 from iscsitrace.analysis.session.session import WAITS, Session
@@ -22,12 +23,6 @@ from iscsitrace.analysis.session.workload import MIN_TASKS
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.parts import BY_NAME
 from iscsitrace.wording.sentences import capital
-
-_SCANNING: Final = {"inquiry", "report_luns"}
-"""Operations with which an initiator looks for logical units."""
-_NAMED: Final = 2
-"""Operations named in a note."""
-
 
 NONE: Final = "none"
 """The name of the headline of a healthy session."""
@@ -145,15 +140,9 @@ _RANKS: Final = {"warning": 1, "data_loss": 2, "error": 3}
 
 def _nothing(name: str, subject: Session) -> str:
     """No busy time: nothing was read or written, or no time of it was seen."""
-    if not len(subject.cycles):
-        return f"{name} carried no SCSI commands: there is no time to break down."
     data = int(subject.is_data.sum())
     if not data:
-        counts, flushes = _others(subject), int(subject.is_flush.sum())
-        of = "of a device scan" if counts.keys() & _SCANNING else "that move no data"
-        commands = f"{wording.count(counts.total(), 'command')} {of} ({_listed(counts)})" if counts else ""
-        found = " and ".join(filter(None, (commands, f"{flushes} SYNCHRONIZE CACHE" if flushes else "")))
-        return f"Nothing was read or written in {subject.label}: {found}."
+        return nothing_done(subject)
     if not (subject.is_data & known(subject.cycles, "status_ns")).any():
         none = "has no status" if data == 1 else "have no status"
         return f"{name}: its {wording.count(data, 'read or write', 'reads and writes')} {none}: no time to break down."
@@ -212,10 +201,10 @@ def _scan(subject: Session) -> str:
     scan_ns = _excluded_ns(subject, "scan")
     if not scan_ns:
         return ""
-    counts = _others(subject)
-    what = "The device scan" if counts.keys() & _SCANNING else "Other work"
+    counts = other_operations(subject)
+    what = "The device scan" if is_scan(counts) else "Other work"
     count = wording.count(counts.total(), "non-I/O command")
-    return f"{what} took {wording.time(scan_ns)}: {count} ({_listed(counts)})."
+    return f"{what} took {wording.time(scan_ns)}: {count} ({operations_in_words(counts)})."
 
 
 def _flushes(subject: Session) -> str:
@@ -228,17 +217,6 @@ def _excluded_ns(subject: Session, use: str) -> int:
     """Time that is no busy time, where it is worth a note."""
     amount_ns = subject.budget.uses_ns[use] if subject.budget else 0
     return amount_ns if amount_ns >= THINK_MAX_NS or is_worth(subject, amount_ns) else 0
-
-
-def _others(subject: Session) -> Counter[str]:
-    """The non-I/O commands by operation."""
-    return Counter(str(name) for name in subject.cycles["operation"][~subject.is_data & ~subject.is_flush].tolist())
-
-
-def _listed(counts: Counter[str]) -> str:
-    """``INQUIRY, MODE SENSE, ...``: the most frequent operations."""
-    names = [name.replace("_", " ").upper() for name, _ in counts.most_common()]
-    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
 
 
 def _caveat(subject: Session) -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.case import luns_of
-from iscsitrace.analysis.findings.finding import Span
+from iscsitrace.analysis.findings.surroundings import Surroundings
+from iscsitrace.analysis.groups.outages import Outage, progress, until_progress
 from iscsitrace.analysis.groups.stories import Story
 from iscsitrace.analysis.measures.budget import PARTS
+from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.tables.table import Table
@@ -21,25 +23,6 @@ from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]
 _Fact = TypeVar("_Fact")
-
-OUTAGE_MIN_NS: Final = 1_000_000_000
-"""The shortest outage (docs/method.md, section 4)."""
-
-
-@dataclass(frozen=True)
-class Outage:
-    """A time without progress, from the last to the next."""
-
-    from_ns: int
-    to_ns: int
-    sessions: tuple[int, ...]
-    is_over: bool
-    """Whether progress followed in the capture."""
-
-    @property
-    def length_ns(self) -> int:
-        """How long it lasted, as far as captured."""
-        return self.to_ns - self.from_ns
 
 
 @dataclass(frozen=True)
@@ -69,10 +52,10 @@ class History:
     """One story, with the tables of the trace and the sessions as measured."""
 
     def __init__(self, story: Story, sessions: Mapping[int, Session], source: Callable[[str], Table]) -> None:
-        """``sessions`` are those of the whole trace, ``source`` its tables."""
+        """``sessions`` are those of the whole trace, ``source`` its tables (stories share their ``Surroundings``)."""
         self.story = story
         self.members = {number: sessions[number] for number in story.numbers if number in sessions}
-        self.source = source
+        self.source = source if isinstance(source, Surroundings) else Surroundings(source)
         self._facts: dict[Callable[[History], Any], Any] = {}
 
     def once(self, compute: Callable[[History], _Fact]) -> _Fact:
@@ -82,10 +65,10 @@ class History:
         fact: _Fact = self._facts[compute]
         return fact
 
-    @cached_property
+    @property
     def start_ns(self) -> int:
         """The start of the capture: the first packet of any connection."""
-        return int(self.source("connections").raw("time_first_ns").min(initial=np.iinfo(np.int64).max))
+        return self.source.start_ns()
 
     def since_start(self, instant_ns: int) -> str:
         """``4.80 s``: a time since the start of the capture."""
@@ -126,7 +109,7 @@ class History:
     @property
     def label(self) -> str:
         """``session 0``, ``sessions 0 to 3``, or the addresses where there is no session."""
-        numbers = self.sessions
+        numbers = sorted(self.sessions)
         if len(numbers) > 1:
             word = "to" if numbers[-1] - numbers[0] == len(numbers) - 1 and len(numbers) > 2 else "and"
             return f"sessions {numbers[0]} {word} {numbers[-1]}" if word == "to" else f"sessions {listed(numbers)}"
@@ -135,11 +118,18 @@ class History:
         row = self.story.connections[0]
         return f"{row['initiator_address']} to {row['target_address']} port {row['target_port']}"
 
+    @cached_property
+    def connections_of(self) -> Mapping[int, Sequence[dict[str, Any]]]:
+        """The rows of ``connections`` of each session, by its number."""
+        found: dict[int, list[dict[str, Any]]] = {number: [] for number in self.sessions}
+        for row in self.story.connections:
+            if row["session"] is not None:
+                found[row["session"]].append(row)
+        return found
+
     def rows(self, name: str) -> Table:
         """The rows of its connections in a table that has a column ``connection``."""
-        table = self.source(name)
-        numbers = [row["connection"] for row in self.story.connections]
-        return table.select(known(table, "connection") & np.isin(table.raw("connection"), numbers))
+        return self.source.rows(name, (row["connection"] for row in self.story.connections))
 
     @cached_property
     def blocked(self) -> tuple[Blocked, ...]:
@@ -176,31 +166,29 @@ class History:
     @cached_property
     def outages(self) -> tuple[Outage, ...]:
         """Times of a second or more without progress, over all of its sessions, in order."""
-        found: list[Outage] = []
+        found: list[tuple[int, int, int]] = []
         code = PARTS.index("outage")
         for number, member in self.members.items():
             rows = member.tables["budget"]
             which = rows.raw("part") == code
             firsts, lasts = rows.raw("time_first_ns")[which].tolist(), rows.raw("time_last_ns")[which].tolist()
-            found += [self._until_progress(first, last, number) for first, last in zip(firsts, lasts, strict=True)]
-        return tuple(_joined(sorted(found, key=lambda each: each.from_ns)))
-
-    def _until_progress(self, from_ns: int, to_ns: int, session: int) -> Outage:
-        # the first command after the loss of a session is issued, and then answered
-        end_ns = self.progress_after(to_ns)
-        return Outage(from_ns, to_ns if end_ns is None else end_ns, (session,), end_ns is not None)
+            found += [(first, last, number) for first, last in zip(firsts, lasts, strict=True)]
+        return until_progress(found, self._progress_ns)
 
     @cached_property
     def _progress_ns(self) -> Array:
         """The instants of data and statuses of reads and writes, in order."""
-        cycles = self.cycles.select(self.is_data)
-        instants = [cycles.raw(name)[known(cycles, name)] for name in ("r2t_first_ns", "data_first_ns", "status_ns")]
-        return np.sort(np.concatenate(instants)) if instants else np.zeros(0, dtype=np.int64)
+        return np.sort(progress(self.cycles.select(self.is_data))[0])
 
     def progress_after(self, instant_ns: int) -> int | None:
         """The first data or status of a read or write from then on; None if there is none in the capture."""
         later = self._progress_ns[np.searchsorted(self._progress_ns, instant_ns) :]
         return int(later[0]) if len(later) else None
+
+    def progress_before(self, instant_ns: int) -> int | None:
+        """The last data or status of a read or write before then; None if there is none in the capture."""
+        earlier = self._progress_ns[: np.searchsorted(self._progress_ns, instant_ns)]
+        return int(earlier[-1]) if len(earlier) else None
 
     def in_flight(self, from_ns: int, to_ns: int) -> Table:
         """The reads and writes in flight at the start of a time, or issued within it, that it held up."""
@@ -212,28 +200,11 @@ class History:
 
 def _ended(cycles: Table, before_ns: int, history: History) -> Array:
     """Which commands without a status were over before: those of connections that had ended."""
-    ends = {row["connection"]: row["time_last_ns"] for row in history.story.connections}
-    last = np.array([ends.get(number, 0) for number in cycles.raw("connection").tolist()], dtype=np.int64)
-    return np.asarray(~known(cycles, "status_ns") & (last < before_ns))
+    over = [row["connection"] for row in history.story.connections if row["time_last_ns"] < before_ns]
+    return np.asarray(~known(cycles, "status_ns") & np.isin(cycles.raw("connection"), over))
 
 
-def _joined(outages: Iterable[Outage]) -> Iterable[Outage]:
-    """Outages that touch or overlap, as one."""
-    current: Outage | None = None
-    for each in outages:
-        if current is not None and each.from_ns <= current.to_ns:
-            numbers = (*current.sessions, *(number for number in each.sessions if number not in current.sessions))
-            end = max(current, each, key=lambda outage: outage.to_ns)
-            current = Outage(current.from_ns, end.to_ns, numbers, end.is_over)
-            continue
-        if current is not None:
-            yield current
-        current = each
-    if current is not None:
-        yield current
-
-
-def listed(numbers: Iterable[int]) -> str:
+def listed(numbers: Iterable[int | str]) -> str:
     """``0``, ``0 and 1``, ``0, 1 and 2``."""
     words = [str(number) for number in numbers]
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""

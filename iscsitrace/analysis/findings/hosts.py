@@ -4,21 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.case import Case, is_worth
 from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, SHARE_PATH, more_connections, next_queue_depth
-from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
-from iscsitrace.analysis.findings.thresholds import WORTH
+from iscsitrace.analysis.findings.finding import (
+    LEAST_COST_NS,
+    Advice,
+    Basis,
+    Change,
+    Explains,
+    Observation,
+    Problem,
+)
+from iscsitrace.analysis.findings.thresholds import CONTRAST, MILLISECOND_NS, WORTH
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.situation import Situation
+from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.analysis.session.workload import MIN_TASKS
 from iscsitrace.wording import amounts as wording
+from iscsitrace.wording.sentences import capital
+
+Array = NDArray[Any]
 
 # --- slow_target
+
+HEALTHY_NS: Final = 10 * MILLISECOND_NS
+"""Service time below which storage is healthy, also where it is the limiter: service levels promise 10 ms or less for
+reads and writes, a disk needs about that long, and hypervisors warn above it."""
 
 
 def _target(case: Case) -> Observation | None:
@@ -34,9 +51,36 @@ def _target(case: Case) -> Observation | None:
         + (f"; median {median}" if median else ""),
         subject.frames_of(subject.longest_rows(waits)),
         waits.total_ns,
+        severity=None if _is_slow(subject, waits) else "info",
         cause=f"Every command in flight was stalled for {total}, at most {longest} at a time"
-        + (f"; the median service time is {median}." if median else "."),
+        + (f"; the median service time is {median}." if median else ".")
+        + _contrast(subject),
     )
+
+
+def _is_slow(subject: Session, waits: Stretches) -> bool:
+    """Whether half of the time passed in stalls of HEALTHY_NS or more, and not by chance; or no command was faster.
+
+    At a queue depth above 1 the latency alone cannot tell: a healthy target has a queue. In a stall it serves nothing.
+    """
+    lengths = np.sort(waits.lengths)
+    half_ns = lengths[np.searchsorted(np.cumsum(lengths), lengths.sum() / 2)]
+    slow = lengths[lengths >= HEALTHY_NS]
+    if half_ns >= HEALTHY_NS and (len(slow) >= MIN_TASKS or slow.sum() >= LEAST_COST_NS):
+        return True
+    served = np.concatenate([_service_ns(subject, word) for word in ("read", "write")])
+    return len(served) >= MIN_TASKS and bool(served.min() >= HEALTHY_NS)
+
+
+def _service_ns(subject: Session, word: str) -> Array:
+    """What each read, or each write, waited for the target beyond the RTT."""
+    path_ns = subject.rtt_ns("target") or 0
+    cycles = subject.transfers.select(subject.transfers.raw(f"is_{word}"))
+    phases = ("request_ns", "status_wait_ns") if word == "read" else ("grant_ns", "service_ns")
+    # the status of a read follows its data; all else answers a PDU of the initiator, an RTT later
+    waits = [np.ma.filled(np.ma.asarray(cycles[phase]), 0) for phase in phases]
+    beyond = np.maximum(waits[0] - path_ns, 0) + np.maximum(waits[1] - (path_ns if word == "write" else 0), 0)
+    return np.asarray(beyond)
 
 
 def _median_service(subject: Session) -> str:
@@ -44,16 +88,27 @@ def _median_service(subject: Session) -> str:
     asked = subject.workload
     if asked is None or asked.queue_depth > 1:
         return ""
-    path_ns = subject.rtt_ns("target") or 0
-    medians = []
-    for word, phases in (("read", ("request_ns", "status_wait_ns")), ("write", ("grant_ns", "service_ns"))):
-        cycles = subject.transfers.select(subject.transfers.raw(f"is_{word}"))
-        if len(cycles):
-            # the status of a read follows its data; all else answers a PDU of the initiator, an RTT later
-            waits = [np.ma.filled(np.ma.asarray(cycles[phase]), 0) for phase in phases]
-            beyond = np.maximum(waits[0] - path_ns, 0) + np.maximum(waits[1] - (path_ns if word == "write" else 0), 0)
-            medians.append(f"{wording.time(float(np.median(beyond)))} ({wording.count(len(cycles), word)})")
-    return " and ".join(medians)
+    served = {word: _service_ns(subject, word) for word in ("read", "write")}
+    return " and ".join(
+        f"{wording.time(float(np.median(each)))} ({wording.count(len(each), word)})"
+        for word, each in served.items()
+        if len(each)
+    )
+
+
+def _contrast(subject: Session) -> str:
+    """That only the reads, or only the writes, are slow; empty where both are, or none."""
+    served = {word: _service_ns(subject, word) for word in ("read", "write")}
+    if min(len(each) for each in served.values()) < MIN_TASKS:
+        return ""
+    (fast, fast_ns), (slow, slow_ns) = sorted(
+        ((word, float(np.median(each))) for word, each in served.items()), key=lambda each: each[1]
+    )
+    if slow_ns < HEALTHY_NS or slow_ns < CONTRAST * fast_ns:
+        return ""
+    return (
+        f" {capital(slow)}s are slow, {fast}s are not: median {wording.time(slow_ns)} against {wording.time(fast_ns)}."
+    )
 
 
 def _no_service(basis: Basis) -> Iterator[Change]:
@@ -63,7 +118,9 @@ def _no_service(basis: Basis) -> Iterator[Change]:
 SLOW_TARGET: Final = Problem(
     name="slow_target",
     meaning="The target is slow: first data, R2T or status arrive later than the RTT explains.",
-    condition=f"`target_service` takes {WORTH}, in at least {MIN_TASKS} commands.",
+    condition=f"`target_service` takes {WORTH}, in at least {MIN_TASKS} commands. A warning only from a service time "
+    f"of {wording.time(HEALTHY_NS)} on, which healthy storage stays below: half of the time passed in stalls of at "
+    f"least that ({MIN_TASKS} of them, or 1 s in all), or no command was served faster.",
     evidence="The three commands with the longest service time, from command to status. The share is the service time "
     "with every command in flight stalled.",
     explains=Explains("target_service"),
@@ -104,9 +161,11 @@ INITIATOR_THINK_TIME: Final = Problem(
     name="initiator_think_time",
     meaning="The initiator is idle between commands that follow one another steadily: no commands in flight. A program "
     "that sleeps does not count.",
-    condition=f"`initiator_think` takes {WORTH}, in at least {MIN_TASKS} idle periods.",
+    condition=f"`initiator_think` takes {WORTH}, in at least {MIN_TASKS} idle periods. Always a note: a program that "
+    "asks for less than it could get is no fault.",
     evidence="The commands after the three longest idle periods. The share is the idle time.",
     explains=Explains("initiator_think"),
+    severity="info",
     advice=(
         Advice(
             "Issue I/O ahead: asynchronous I/O (io_uring, libaio) or more threads in the program; for buffered reads "

@@ -9,7 +9,8 @@ import numpy as np
 
 from iscsitrace.analysis.findings.connection_loss import losses
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
-from iscsitrace.analysis.findings.history import OUTAGE_MIN_NS, History, Outage
+from iscsitrace.analysis.findings.history import History
+from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS, Outage
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
@@ -39,13 +40,18 @@ _TARGET: Final = Advice(
 
 
 def of_history(history: History) -> list[Outage]:
-    """The outages of a story, without those that began with the loss of a connection: these are its consequence."""
-    lost = [loss.lost_ns for loss in losses(history)]
-    return [
-        each
-        for each in history.outages
-        if not any(each.from_ns <= lost_ns < each.from_ns + OUTAGE_MIN_NS for lost_ns in lost)
-    ]
+    """The outages of a story, without the consequences of losses: those that began less than a second before a loss, or
+    while a session was lost.
+    """
+    lost = losses(history)
+    lost_ns = np.sort([each.lost_ns for each in lost])
+    spans = np.array(sorted((each.from_ns, each.until_ns) for each in lost), dtype=np.int64).reshape(-1, 2)
+    spans[:, 1] = np.maximum.accumulate(spans[:, 1])
+    starts = np.array([each.from_ns for each in history.outages], dtype=np.int64)
+    is_begun_by = np.searchsorted(lost_ns, starts) < np.searchsorted(lost_ns, starts + OUTAGE_MIN_NS)
+    place = np.searchsorted(spans[:, 0], starts, "right") - 1
+    is_within = (place >= 0) & (starts < spans[np.maximum(place, 0), 1]) if len(spans) else np.zeros(len(starts), bool)
+    return [each for each, is_loss in zip(history.outages, is_begun_by | is_within, strict=True) if not is_loss]
 
 
 def _outages(history: History) -> Observation | None:
@@ -75,6 +81,7 @@ def _outages(history: History) -> Observation | None:
         luns=evidence.luns,
         is_final=not longest.is_over,
         advice=(_PATH if evidence.is_network else _TARGET, *_TOLERANT),
+        points_to=evidence.side,
     )
 
 
@@ -103,6 +110,16 @@ class _Evidence:
     def is_network(self) -> bool:
         """Whether TCP had no answers, either: the path, or a host that is gone."""
         return len(self._again) > 0
+
+    @property
+    def side(self) -> str:
+        """Whose side it points to."""
+        to_target, to_initiator = self._retransmitted(to_target=True), self._retransmitted(to_target=False)
+        if to_target and to_initiator:
+            return "the path"
+        if to_target or to_initiator:
+            return f"the path or the {'target' if to_target else 'initiator'}"
+        return "the target"
 
     def facts(self) -> Iterator[str]:
         """What TCP and the NOPs show, as sentences."""
@@ -168,11 +185,11 @@ def commands_in_words(cycles: Table) -> str:
 
 IO_OUTAGE: Final = Problem(
     name="io_outage",
-    meaning="For a second or more commands were in flight and nothing completed: the path, the target or its storage was "
-    "out of service.",
+    meaning="For a second or more commands were in flight and nothing completed: the path, the target or its "
+    "storage was out of service.",
     condition="An outage (docs/method.md, section 4) that did not begin with the loss of a connection.",
-    evidence="The first commands that waited, the first retransmissions, and the first status after it. The cost is its "
-    "length, also across a new login.",
+    evidence="The first commands that waited, the first retransmissions, and the first status after it. The cost is "
+    "its length, also across a new login.",
     severity="error",
     rank="failure",
     advice=(_PATH, _TARGET, *_TOLERANT),

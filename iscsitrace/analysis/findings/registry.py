@@ -7,18 +7,28 @@ from typing import Any, Final
 
 from iscsitrace.analysis.findings import (
     acknowledgments,
+    alignment,
     capture,
+    command_errors,
     command_window,
     connection_loss,
     distance,
     failures,
     hosts,
+    idle_sessions,
     line,
+    logins,
     mirrored,
     outages,
     parallel,
     path_mtu,
+    paths,
+    portals,
+    refusals,
+    reinstatement,
     reordering,
+    slow_commands,
+    task_timeouts,
     transport,
     writes,
 )
@@ -34,14 +44,28 @@ FAMILIES: Final = (
     reordering,
     line,
     parallel,
+    paths,
     mirrored,
     hosts,
+    slow_commands,
     command_window,
     failures,
     capture,
 )
 
-STORY_FAMILIES: Final = (path_mtu, outages, connection_loss)
+STORY_FAMILIES: Final = (
+    path_mtu,
+    task_timeouts,
+    outages,
+    connection_loss,
+    logins,
+    portals,
+    reinstatement,
+    command_errors,
+    refusals,
+    idle_sessions,
+    alignment,
+)
 """The families whose problems are those of a story: of sessions that took each other's place, and their connections."""
 
 PROBLEMS: Final[dict[str, Problem]] = {

@@ -15,6 +15,10 @@ much as this."""
 WARNING: Final = 0.20
 """Share of the busy time from which a finding is a warning instead of a note: users notice this much."""
 
+CONTRAST: Final = 5
+"""Least factor between medians of latency for one operation or LUN to be slow beside the others: beyond what sizes and
+caches make of the same storage."""
+
 SHOWN_FRAMES: Final = 12
 """Most frames that a finding shows: four frames for each of three commands."""
 

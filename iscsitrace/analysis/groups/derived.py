@@ -1,17 +1,18 @@
-"""The tables computed from those of a pass: mirrored writes, and the streams of jobs."""
+"""The tables computed from those of a pass: events, mirrored writes, and the streams of jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-from iscsitrace.analysis.groups import jobs, mirrors
+from iscsitrace.analysis.groups import events, jobs, mirrors
 from iscsitrace.tables.schema import DERIVED_TABLES
 from iscsitrace.tables.table import Table
 
 Source = Callable[[str], Table]
 
 NEEDED: Final = {
+    "events": events.NEEDED,
     "mirrored_writes": mirrors.NEEDED,
     "mirror_legs": mirrors.NEEDED,
     "streams": (*mirrors.RECOGNISING, *jobs.NEEDED),
@@ -21,6 +22,7 @@ NEEDED: Final = {
 
 def make(name: str, source: Source) -> Table:
     """The table of that name; ``source`` is the method ``table`` of a trace read with the tables NEEDED."""
+    from iscsitrace.analysis.groups.events import tables as event_tables
     from iscsitrace.analysis.groups.jobs import streams
     from iscsitrace.analysis.groups.jobs import tables as job_tables
     from iscsitrace.analysis.groups.mirrors import account, recognition
@@ -28,6 +30,8 @@ def make(name: str, source: Source) -> Table:
 
     if name not in DERIVED_TABLES:
         raise KeyError(f"no derived table {name}")
+    if name == "events":
+        return event_tables.events(source)
     if name == "streams":
         return job_tables.streams(streams.find(source, recognition.find(source)))
     found = [each.found for each in account.of_trace(source)]

@@ -7,16 +7,29 @@ connections without a session that went to a known portal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import ipaddress
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
+
+import numpy as np
 
 from iscsitrace.tables.table import Table
 
 Source = Callable[[str], Table]
+Place = tuple[str, str, int]
+"""Addresses of initiator and target, and the target's port."""
 
 PORTS: Final = (3260, 860)
 """Ports of portals (RFC 7143 section 15): a connection to one of them is a try, even if nothing answered it."""
+
+_LAST_PORT: Final = 65_535
+_TARGET_ADDRESS: Final = re.compile(
+    r"(?:^|\s)TargetAddress=(?:\[(?P<ipv6>[^\]]*)\]|(?P<host>[^:,\s]+))(?::(?P<port>\d{1,5}))?"
+)
 
 _COLUMNS = (
     *("connection", "session", "is_iscsi", "initiator_address", "target_address", "target_port"),
@@ -28,6 +41,7 @@ _COLUMNS = (
         for name, unit in (
             *(("fin", "_ns"), ("fin", "_frame"), ("rst", "_ns"), ("rst", "_frame"), ("time_last", "_ns")),
             *(("data_last", "_ns"), ("retransmitted_packets", ""), ("retransmitted_syns", ""), ("gap_bytes", "")),
+            ("pdu_count", ""),
         )
     ),
 )
@@ -55,76 +69,160 @@ class Story:
 def find(source: Source) -> list[Story]:
     """The stories of a trace that was read with any tables, in order of their first session or connection."""
     connections = list(source("connections").rows(_COLUMNS))
-    sessions = list(source("sessions").rows())
+    sessions = sorted(source("sessions").rows(), key=lambda row: (row["time_first_ns"], row["session"]))
     of_session: dict[int, list[dict[str, Any]]] = {}
     for row in connections:
         if row["session"] is not None:
             of_session.setdefault(row["session"], []).append(row)
-    portals = {(row["target_address"], row["target_port"]) for row in connections if row["is_iscsi"]}
+    portals = Portals.of(source, connections)
     tries = [row for row in connections if row["session"] is None and _is_try(row, portals)]
-    chains = _chains(sessions)
-    places: dict[tuple[str, str, int], list[int]] = {}
-    for number, chain in enumerate(chains):
-        for place in {_place(row) for each in chain for row in of_session.get(each["session"], ())}:
-            places.setdefault(place, []).append(number)
-    added: dict[int, list[dict[str, Any]]] = {}
-    alone: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+    chains = _chains(sessions, of_session)
+    places: dict[Place, list[_Chain]] = {}
+    for chain in chains:
+        for place in dict.fromkeys(
+            _place(row) for each in chain.sessions for row in of_session.get(each["session"], ())
+        ):
+            places.setdefault(place, []).append(chain)
+    alone: dict[Place, list[dict[str, Any]]] = {}
     for row in tries:
-        near = _nearest(row, [(number, chains[number]) for number in places.get(_place(row), ())])
-        if near is None:
-            alone.setdefault(_place(row), []).append(row)
-        else:
-            added.setdefault(near, []).append(row)
+        near = _nearest(row, places.get(_place(row), ()))
+        (alone.setdefault(_place(row), []) if near is None else near.tries).append(row)
     found = [
         Story(
-            tuple(chain),
-            _in_time([*added.get(number, ()), *(row for each in chain for row in of_session.get(each["session"], ()))]),
+            tuple(chain.sessions),
+            _in_time([*chain.tries, *(row for each in chain.sessions for row in of_session.get(each["session"], ()))]),
         )
-        for number, chain in enumerate(chains)
+        for chain in chains
     ]
     found += [Story((), _in_time(rows)) for rows in alone.values()]
     return sorted(
         found,
         key=lambda story: (
-            story.numbers or (len(sessions),),
+            not story.sessions,
+            min(story.numbers, default=0),
             story.connections[0]["connection"] if story.connections else -1,
         ),
     )
 
 
-def _is_try(row: dict[str, Any], portals: set[tuple[str, int]]) -> bool:
-    is_portal = row["target_port"] in PORTS or (row["target_address"], row["target_port"]) in portals
+@dataclass(frozen=True)
+class Portals:
+    """The addresses and ports of portals, as far as the capture shows them."""
+
+    used: frozenset[tuple[str, int]]
+    """Of connections that carried iSCSI."""
+    named: dict[tuple[str, int], int]
+    """By SendTargets or a redirect (TargetAddress): the frame that named it first."""
+    ports_of_names: frozenset[int]
+    """Ports of portals that were named by a host name: their address is not in the capture."""
+
+    @staticmethod
+    def of(source: Source, connections: Iterable[dict[str, Any]]) -> Portals:
+        """The portals of a trace."""
+        used = frozenset((row["target_address"], row["target_port"]) for row in connections if row["is_iscsi"])
+        texts, keys, logins = source("texts"), source("parameters"), source("logins")
+        values = list(zip(texts["response_text"].tolist(), texts["response_frame"].tolist(), strict=True))
+        is_address = np.asarray(keys["key"] == "TargetAddress", dtype=bool)
+        if is_address.any():
+            # the keys of a login have no frame: that of its last response
+            frames = dict(zip(logins["connection"].tolist(), logins["response_frame"].tolist(), strict=True))
+            redirects = keys.select(is_address)
+            values += [
+                (f"TargetAddress={row['target_value']}", frames.get(row["connection"]))
+                for row in redirects.rows(("connection", "target_value"))
+                if row["target_value"]
+            ]
+        named: dict[tuple[str, int], int] = {}
+        ports = set()
+        for text, frame in values:
+            for host, port in target_addresses(text or ""):
+                address = _address(host)
+                if address is None:
+                    ports.add(port)
+                else:
+                    named.setdefault((address, port), frame or 0)
+        return Portals(used, named, frozenset(ports))
+
+
+def target_addresses(text: str) -> Iterator[tuple[str, int]]:
+    """Host and port of each TargetAddress in the keys of a PDU (RFC 7143 section 13.8); the port is 3260 by default."""
+    for found in _TARGET_ADDRESS.finditer(text):
+        port = int(found["port"] or PORTS[0])
+        if port <= _LAST_PORT:
+            yield found["ipv6"] or found["host"], port
+
+
+def _address(host: str) -> str | None:
+    """An IP address as the tables spell it; None for a host name."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return None
+
+
+def _is_try(row: dict[str, Any], portals: Portals) -> bool:
+    place = (row["target_address"], row["target_port"])
+    is_portal = row["target_port"] in PORTS or place in portals.used or place in portals.named
+    is_portal = is_portal or row["target_port"] in portals.ports_of_names
     return bool(row["is_iscsi"] or (is_portal and row["has_syn"]))
 
 
-def _place(row: dict[str, Any]) -> tuple[str, str, int]:
+def _place(row: dict[str, Any]) -> Place:
     return row["initiator_address"], row["target_address"], row["target_port"]
 
 
-def _chains(sessions: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The sessions, each after the one that it replaced."""
-    chain_of: dict[int, list[dict[str, Any]]] = {}
-    found: list[list[dict[str, Any]]] = []
+@dataclass
+class _Chain:
+    """Sessions, each after the one that it replaced, and the connections without a session between them."""
+
+    sessions: list[dict[str, Any]]
+    tries: list[dict[str, Any]] = field(default_factory=list)
+
+    @cached_property
+    def times_ns(self) -> list[int]:
+        """The first packet of each session, ascending."""
+        return [row["time_first_ns"] for row in self.sessions]
+
+
+def _chains(sessions: Sequence[dict[str, Any]], of_session: Mapping[int, Sequence[dict[str, Any]]]) -> list[_Chain]:
+    """The sessions, each after the one that it replaced, in order of time.
+
+    An initiator may try again with another ISID: a login after one that was refused or whose session carried nothing,
+    by the same names and addresses, is of its story, too. Without names (cut by a snaplen) nothing is known of that.
+    """
+    chain_of: dict[int, _Chain] = {}
+    failed: dict[tuple[Any, ...], dict[str, Any]] = {}
+    found: list[_Chain] = []
     for row in sessions:
+        own = of_session.get(row["session"], ())
+        name = (row["session_type"], row["initiator_name"], row["target_name"], *(_place(own[0]) if own else ()))
+        is_named = row["initiator_name"] and (row["target_name"] or row["session_type"] == "discovery")
         chain = chain_of.get(row["replaces"]) if row["replaces"] is not None else None
+        before = failed.pop(name, None)
+        if chain is None and before is not None and before["time_last_ns"] <= row["time_first_ns"]:
+            chain = chain_of[before["session"]]
         if chain is None:
-            chain = []
+            chain = _Chain([])
             found.append(chain)
-        chain.append(row)
+        chain.sessions.append(row)
         chain_of[row["session"]] = chain
+        is_lost = row["end"] in ("closed", "reset", "reinstated") and row["session_type"] == "normal"
+        if own and is_named and (row["end"] == "refused" or (is_lost and not row["cycle_count"])):
+            failed[name] = row
     return found
 
 
-def _nearest(row: dict[str, Any], chains: Iterable[tuple[int, list[dict[str, Any]]]]) -> int | None:
-    """The story in which a session was lost before this try and replaced after it; else the one that ended last before."""
-    best: tuple[int, int] | None = None
-    for number, chain in chains:
-        for before, after in zip([None, *chain], [*chain, None], strict=True):
-            is_after = before is None or before["time_first_ns"] <= row["time_first_ns"]
-            is_before = after is None or row["time_first_ns"] <= after["time_first_ns"]
-            if is_after and is_before:
-                away = abs(row["time_first_ns"] - (before or after or row)["time_last_ns"])
-                best = min(best or (away, number), (away, number))
+def _nearest(row: dict[str, Any], chains: Iterable[_Chain]) -> _Chain | None:
+    """The story whose session before this try ended nearest to it."""
+    best: tuple[int, _Chain] | None = None
+    for chain in chains:
+        place = bisect_right(chain.times_ns, row["time_first_ns"])
+        if place:
+            away = abs(row["time_first_ns"] - chain.sessions[place - 1]["time_last_ns"])
+        else:
+            away = abs(row["time_first_ns"] - chain.sessions[0]["time_last_ns"])
+        if best is None or away < best[0]:
+            best = away, chain
     return best[1] if best else None
 
 

@@ -1,1 +1,1 @@
-"""Measures of the tables that need no model: intervals, the time breakdown, volumes, distributions."""
+"""Measures of the tables that need no model: intervals, the time breakdown, throughput, distributions."""

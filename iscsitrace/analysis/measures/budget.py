@@ -6,6 +6,7 @@ status. All shares, wherever they are shown, are of the busy time among it (``bu
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,6 +79,23 @@ class Budget:
         return max((part for part in PARTS if part != "transfer"), key=self.parts_ns.__getitem__)
 
 
+def added(budgets: Iterable[Budget]) -> Budget | None:
+    """The time breakdown of several sessions together; None of none."""
+    each = list(budgets)
+    if not each:
+        return None
+
+    def sums(parts: Sequence[dict[str, int]]) -> dict[str, int]:
+        names = dict.fromkeys(name for part in parts for name in part)
+        return {name: sum(part.get(name, 0) for part in parts) for name in names}
+
+    return Budget(
+        sums([one.parts_ns for one in each]),
+        sums([one.excluded_ns for one in each]),
+        sums([one.uses_ns for one in each]),
+    )
+
+
 def of_connections(budget: Table) -> dict[int, Budget]:
     """The time breakdown of each connection that has one, by number."""
     return _by_number(budget, "connection", ~_is_session_time(budget))
@@ -85,10 +103,15 @@ def of_connections(budget: Table) -> dict[int, Budget]:
 
 def of_sessions(budget: Table) -> dict[int, Budget]:
     """The time breakdown of each session that has one, by number: its own time, or that of its only connection."""
+    return _by_number(budget, "session", is_of_session(budget))
+
+
+def is_of_session(budget: Table) -> NDArray[np.bool_]:
+    """Which stretches are the time of a session: its own, or that of its only connection."""
     session, is_known = budget.raw("session"), known(budget, "session")
     is_own = _is_session_time(budget)
     has_own = np.isin(session, np.unique(session[is_own & is_known]))
-    return _by_number(budget, "session", is_known & (is_own | ~has_own))
+    return np.asarray(is_known & (is_own | ~has_own))
 
 
 def over_time(budget: Table, edges_ns: NDArray[Any]) -> NDArray[Any]:

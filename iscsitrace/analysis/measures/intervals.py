@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Span = tuple[int, int]
+"""From when until when, in nanoseconds since 1970."""
+
 
 def union_length(starts: NDArray[Any], ends: NDArray[Any]) -> int:
     """Time that at least one interval covers; an interval that ends before it starts covers nothing."""
@@ -57,3 +60,25 @@ def intersection(
         begun = np.searchsorted(first, middle, side="right") - 1
         is_common &= (begun >= 0) & (middle < last[begun.clip(0)]) if len(first) else False
     return edges[:-1][is_common], edges[1:][is_common]
+
+
+def difference(
+    starts: NDArray[Any], ends: NDArray[Any], other_starts: NDArray[Any], other_ends: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The time of the first set that the second does not cover; each set and the result are disjoint and in order.
+
+    An instant, an interval of the second set without length, cuts an interval of the first set in two.
+    """
+    # between the end of each interval of the second set and the start of the next
+    bounds = np.iinfo(np.int64)
+    free_starts = np.concatenate([[bounds.min], other_ends])
+    free_ends = np.concatenate([other_starts, [bounds.max]])
+    first = np.searchsorted(free_ends, starts, side="right")
+    last = np.searchsorted(free_starts, ends, side="left")
+    counts = np.maximum(last - first, 0)
+    place = np.repeat(np.arange(len(starts)), counts)
+    free = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+    found_starts = np.maximum(starts[place], free_starts[free])
+    found_ends = np.minimum(ends[place], free_ends[free])
+    is_real = found_ends > found_starts
+    return found_starts[is_real], found_ends[is_real]

@@ -14,7 +14,6 @@ from iscsitrace.tables.table import Table
 def pick(
     cycles: Table,
     *,
-    slower_ns: int | None = None,
     lun: int | None = None,
     operations: Collection[str] = (),
     block_size_bytes: int | None = None,
@@ -25,16 +24,14 @@ def pick(
 ) -> Table:
     """The rows of ``cycles`` that meet all given conditions; with ``top``, that many of the slowest, slowest first.
 
-    ``slower_ns`` keeps latencies above it; a command without a latency does not count as slow. InputInvalid for an
-    unknown operation.
+    For ``top`` a command without a latency is the fastest: waits.py ranks these, too. InputInvalid for an unknown
+    operation.
     """
     unknown = set(operations) - set(cycles.words("operation"))
     if unknown:
         known = ", ".join(cycles.words("operation"))
         raise InputInvalid(f"unknown operation: {', '.join(sorted(unknown))}; known are {known}")
     keep = np.ones(len(cycles), dtype=bool)
-    if slower_ns is not None:
-        keep &= np.ma.filled(cycles["latency_ns"] > slower_ns, False)
     wanted_values = {"lun": lun, "bytes": block_size_bytes, "connection": connection, "session": session}
     for name, wanted in wanted_values.items():
         if wanted is not None:
@@ -50,15 +47,6 @@ def pick(
     # nulls last; among equals the earlier first
     order = np.lexsort((-np.ma.filled(picked["latency_ns"], 0), is_null))
     return picked.select(order[:top])
-
-
-def slowest(cycles: Table, count: int) -> tuple[Table, Table]:
-    """The ``count`` commands with the largest latency, the largest first, and all commands without a latency.
-
-    A command without a status may be the slowest of all, or one that had just begun when the capture ended.
-    """
-    is_unranked = np.ma.getmaskarray(cycles["latency_ns"])
-    return pick(cycles.select(~is_unranked), top=count), cycles.select(is_unranked)
 
 
 def first_packet_ns(connections: Table) -> int | None:

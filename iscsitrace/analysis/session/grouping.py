@@ -153,7 +153,7 @@ def _session_keys(source: Source, session_of: Array) -> Callable[[str], Array]:
 
     def keys(name: str) -> Array:
         if name == "budget":
-            return _session_of_stretches(source(name))
+            return session_of_stretches(source(name))
         if name == "cycles":
             return _numbers(source(name), "session")
         # connections that are not iSCSI, or none, map to the last place, which holds -1
@@ -163,7 +163,7 @@ def _session_keys(source: Source, session_of: Array) -> Callable[[str], Array]:
     return keys
 
 
-def _session_of_stretches(stretches: Table) -> Array:
+def session_of_stretches(stretches: Table) -> Array:
     """The session whose time each stretch is; -1 for stretches of one of several connections."""
     session, is_own = _numbers(stretches, "session"), ~known(stretches, "connection")
     return np.where(is_own | ~np.isin(session, np.unique(session[is_own])), session, -1)

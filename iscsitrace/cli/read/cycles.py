@@ -61,20 +61,21 @@ def command(
     data to status). Flags: S status in the last Data-In, aborted, missing (bytes missing from the capture), rexmt
     (retransmitted or out-of-order data), incomplete.
 
-    A command without a status has no latency: --slower and --top leave it out. --top prints how many these are,
-    --incomplete lists them.
+    A command without a status is the slowest there is: its latency is shown as > the time until it was aborted, its
+    connection ended, or the capture did. --top begins with those that never got one. Commands of unknown latency, whose
+    packets are missing from the capture, are left out by --slower and --top; --incomplete lists them.
     """
     if is_json and is_csv:
         raise click.UsageError("--json and --csv exclude each other")
     if is_csv and has_filter:
         raise click.UsageError("--csv prints only the columns of the table; use --json for display filters")
-    from iscsitrace.analysis.measures.selection import pick, slowest
+    from iscsitrace.analysis.measures import waits
+    from iscsitrace.analysis.measures.selection import pick
     from iscsitrace.outputs import cycles
 
     trace = capture_input.read()
     picked = pick(
         trace.cycles,
-        slower_ns=slower_ns,
         lun=lun,
         operations=operations,
         block_size_bytes=block_size,
@@ -82,18 +83,24 @@ def command(
         session=session,
         is_incomplete=is_incomplete,
     )
-    unranked = None
+    waited = waits.of(picked, trace.connections, trace.task_management)
+    unranked = 0
+    if slower_ns is not None:
+        is_slow = waited.least_ns > slower_ns
+        picked, waited = picked.select(is_slow), waited.select(is_slow)
     if top is not None:
-        picked, unranked = slowest(picked, top)
+        unranked = int((waited.least_ns == waits.UNKNOWN).sum())
+        ranked = waited.slowest_first()[:top]
+        picked, waited = picked.select(ranked), waited.select(ranked)
     if is_csv:
         from iscsitrace.outputs.csv_writer import write_csv
 
         write_csv(picked, sys.stdout.buffer)
     elif is_json:
-        for line in cycles.json_lines(trace, picked, has_filter=has_filter):
+        for line in cycles.json_lines(trace, picked, waited, has_filter=has_filter):
             click.echo(line, nl=False)
     else:
-        show(cycles.sections(trace, picked, has_filter=has_filter))
+        show(cycles.sections(trace, picked, waited, has_filter=has_filter))
     if unranked:
         # a document is for programs: the line goes to stderr
         click.echo(cycles.unranked(unranked), err=is_csv or is_json)

@@ -19,20 +19,21 @@ from iscsitrace.errors import InputInvalid
     "--output",
     "directory",
     metavar="DIR",
-    type=click.Path(file_okay=False),
-    help="Folder of the files; created if missing. Default for a sidecar: the folder of the capture.",
+    type=click.Path(),
+    help="Folder of the files; created if missing. Default for a sidecar: the folder of the capture. The file of a "
+    "Perfetto trace.",
 )
 @click.option(
     "--format",
     "file_format",
-    type=click.Choice(["csv", "parquet"]),
-    help="File format (csv); Parquet needs pyarrow.",
+    type=click.Choice(["csv", "parquet", "perfetto"]),
+    help="File format (csv). Parquet needs pyarrow; perfetto writes one trace for ui.perfetto.dev and needs perfetto.",
 )
 @click.option(
     "--tables",
     "names",
     metavar="NAMES",
-    help="Tables, separated by commas (those on iSCSI, none on TCP, time, mirrors or streams).",
+    help="Tables, separated by commas (those on iSCSI, none on TCP, time, events, mirrors or streams).",
 )
 @click.option(
     "--sidecar",
@@ -41,6 +42,7 @@ from iscsitrace.errors import InputInvalid
     help="Write CAPTURE.iscsitrace instead of tables: for Wireshark's plugin, the time breakdown, congestion "
     "window and cause of retransmission of each frame.",
 )
+@click.option("--packets", "has_packets", is_flag=True, help="perfetto: with every TCP packet.")
 @click.option("--force", is_flag=True, help="Overwrite files that exist.")
 def command(
     capture_input: CaptureInput,
@@ -48,12 +50,15 @@ def command(
     file_format: str | None,
     names: str | None,
     is_sidecar: bool,
+    has_packets: bool,
     force: bool,
 ) -> None:
-    """Write one file per table with every column (docs/tables.md), or a sidecar for Wireshark.
+    """Write one file per table with every column (docs/tables.md), a sidecar for Wireshark, or a Perfetto trace.
 
     Nulls are empty cells in CSV, times are int64 nanoseconds. Nothing is overwritten without --force.
     """
+    if has_packets and file_format != "perfetto":
+        raise click.UsageError("--packets is for --format perfetto")
     if is_sidecar:
         if names is not None or file_format is not None:
             raise click.UsageError("--sidecar has a fixed format: omit --tables and --format")
@@ -61,13 +66,18 @@ def command(
         return
     if directory is None:
         raise click.UsageError("name the folder of the tables with -o DIR")
+    if file_format == "perfetto":
+        if names is not None:
+            raise click.UsageError("--format perfetto has fixed tables: omit --tables")
+        _export_perfetto(capture_input, Path(directory), has_packets=has_packets, is_forced=force)
+        return
     _export_tables(capture_input, directory, file_format or "csv", names, force)
 
 
 def _export_tables(
     capture_input: CaptureInput, directory: str, file_format: str, names: str | None, force: bool
 ) -> None:
-    from iscsitrace.outputs.export import DEFAULT_TABLES, export, needed, prepare
+    from iscsitrace.outputs.export import DEFAULT_TABLES, export, prepare
     from iscsitrace.tables.schema import DERIVED_TABLES, TABLES
 
     chosen = [name.strip() for name in names.split(",") if name.strip()] if names is not None else list(DEFAULT_TABLES)
@@ -77,9 +87,21 @@ def _export_tables(
         raise InputInvalid(f"no table is called {', '.join(unknown) or '(nothing)'}; there are {', '.join(every)}")
     # an output that cannot be written is refused before a long input is read
     prepare(directory, file_format, chosen, force)
-    trace = capture_input.read(needed(chosen))
+    trace = capture_input.read(chosen)
     for path in export(trace, directory, file_format, chosen, force):
         click.echo(f"{path}: {trace.row_count(path.stem)} rows")
+
+
+def _export_perfetto(capture_input: CaptureInput, path: Path, *, has_packets: bool, is_forced: bool) -> None:
+    from iscsitrace.outputs import files as output_file
+    from iscsitrace.outputs import perfetto, perfetto_packets
+
+    perfetto_packets.require()
+    output_file.check(path, is_forced=is_forced)
+    trace = capture_input.read(perfetto.needed())
+    with output_file.written_aside(path) as partial, partial.open("wb") as stream:
+        count = perfetto.write(trace, stream, has_packets=has_packets)
+    click.echo(f"{path}: {count} packets for ui.perfetto.dev")
 
 
 def _export_sidecar(capture_input: CaptureInput, directory: Path | None, force: bool) -> None:

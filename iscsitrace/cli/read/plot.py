@@ -167,7 +167,7 @@ def _write_picture(path: Path, ending: str, drawing: Drawing, about: Subject) ->
     from iscsitrace.plots import footer, style
 
     with style.applied(), path.open("wb") as stream:
-        figure = style.new_figure()
+        figure = style.new_figure(drawing.height_in)
         drawing.draw(figure)
         footer.write(figure, drawing.title, about, drawing.notes)
         style.write(figure, stream, ending)

@@ -42,7 +42,7 @@ _STANDARD_OUTPUT = "-"
     "--session",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Session of the report. Default: the one that moved most bytes.",
+    help="Session of the report. Default: that of the headline.",
 )
 @click.option("--no-plots", is_flag=True, help="Omit the plots: faster, and a smaller file.")
 def command(

@@ -20,11 +20,10 @@ from iscsitrace.cli.traffic import experiment, run_options
 from iscsitrace.cli.traffic.link_options import LINK, PATHS
 from iscsitrace.cli.traffic.run_options import SEED_LIMIT, world_settings
 from iscsitrace.cli.traffic.setting_options import settings_section
-from iscsitrace.cli.traffic.target_options import DEVICE, TARGET
+from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, faults_of
 from iscsitrace.cli.traffic.tcp_options import HOSTS
 from iscsitrace.cli.traffic.workload_options import KEYS, WORKLOAD, lasting
-from iscsitrace.cli.units import Quantity
-from iscsitrace.errors import InputInvalid
+from iscsitrace.lab.run_files import INITIATOR, targets
 from iscsitrace.lab.settings import structs
 from iscsitrace.lab.settings.table import OPERATIONS
 from iscsitrace.outputs import initiator_results, run_results
@@ -32,12 +31,11 @@ from iscsitrace.outputs.run_progress import Progress
 from iscsitrace.outputs.terminal import show_json
 
 if TYPE_CHECKING:
-    from iscsitrace.lab.guests.fault import Fault
     from iscsitrace.lab.real import World
 
 _WAIT_S = 0.1
 # options that other programs have; the rest of the sections is for ours alone
-_TARGET_OPTIONS = {"--lun", "--name", "--chap"}
+_TARGET_OPTIONS = {"--lun", "--name", "--chap", "--fault"}
 _INITIATOR_OPTIONS = {"--block-size", "--queue-depth", "--seconds", "--random"}
 _CAPTURED = {"both": ("initiator", "target"), "none": ()}
 _BYPASS = option("--bypass", "is_bypassed", is_flag=True, help="Connect the hosts by veth pairs, without links.")
@@ -69,23 +67,8 @@ def _named(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     return found
 
 
-class GuestFault(Quantity):
-    """``NAME[,DETAIL=VALUE...]``: a fault of a run in guests."""
-
-    name = "NAME[,DETAIL=VALUE...]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Fault:
-        """The fault; fails with a line that lists what there is."""
-        from iscsitrace.lab.guests import faults
-
-        try:
-            return faults.parse(value) if isinstance(value, str) else value
-        except InputInvalid as error:
-            self.fail(str(error), param, ctx)
-
-
-def _of_guests(*, guest_faults: tuple[Fault, ...], **values: Any) -> dict[str, Any]:
-    return {"faults": guest_faults, **values}
+def _of_guests(**values: Any) -> dict[str, Any]:
+    return values
 
 
 GUESTS = Section(
@@ -105,14 +88,6 @@ GUESTS = Section(
         metavar="NAME=VALUE",
         callback=_named,
         help="A setting of open-iscsi, like node.session.timeo.replacement_timeout=5. Repeatable.",
-    ),
-    option(
-        "--guest-fault",
-        "guest_faults",
-        type=GuestFault(),
-        multiple=True,
-        help="What happens to the run, like black-out,at=2s,for=12s; docs/guests.md lists all with their details. "
-        "Repeatable.",
     ),
     option(
         "--multipath-setting",
@@ -249,6 +224,8 @@ def run(
     With the name of an experiment instead of an operation it runs the experiment: see `iscsitrace lab list`, and
     `iscsitrace lab run NAME --help`.
     """
+    from iscsitrace.lab import fault_catalogue as catalogue
+
     programs = structs.programs_of(PROGRAMS.take(values))
     target, initiator = programs.get("target", "iscsitrace"), programs.get("initiator", "iscsitrace")
     if world_kind == _GUESTS:
@@ -265,8 +242,14 @@ def run(
             run_options.refuse((PROGRAMS,), {"--target-program", "--initiator-program"}, initiator)
     if values["is_bypassed"]:
         run_options.refuse((LINK, PATHS), {"--targets"}, "a bypass")
-    captures, of_guests = CAPTURES.take(values), GUESTS.take(values)
+    captures, of_guests, faults = CAPTURES.take(values), GUESTS.take(values), faults_of(values)
+    is_ours = target == initiator == "iscsitrace"
+    if faults and world_kind != _GUESTS and not is_ours:
+        raise click.UsageError("--fault of a run is made by our own programs, or in guests")
+    if world_kind == _GUESTS and len(faults) < len(values["faults"]):
+        raise click.UsageError("faults of single commands are those of our target: not in guests")
     settings = run_options.run_settings(operation, seed, values)
+    catalogue.require_in(world_kind, faults, [INITIATOR, *targets(len(settings["portals"]))])
     settings["client"]["workload"] = lasting(settings["client"]["workload"])
     settings["world"] |= structs.fields_of_world(PACKETS.take(values))
     del settings["world"]["limit_ns"]
@@ -282,12 +265,12 @@ def run(
             from iscsitrace.lab.guests import world
 
             own = world.target_program(programs, settings)
-            in_guests = world.Programs(own, capture_at=captures["capture_at"], **of_guests)
+            in_guests = world.Programs(own, capture_at=captures["capture_at"], faults=tuple(faults), **of_guests)
             truth = world.run(settings, directory, watch, _say(is_json), programs=in_guests, is_forced=is_forced)
         else:
             from iscsitrace.lab import real
 
-            in_namespaces = real.Programs(**programs, **captures)
+            in_namespaces = real.Programs(**programs, **captures, faults=tuple(faults))
             truth = real.run(settings, directory, watch, programs=in_namespaces, is_forced=is_forced)
     if is_json:
         show_json(run_results.describe(truth))

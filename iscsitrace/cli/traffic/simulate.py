@@ -10,6 +10,8 @@ import click
 from iscsitrace.cli.read.sections import SectionedCommand
 from iscsitrace.cli.traffic import run_options
 from iscsitrace.cli.traffic.setting_options import settings_section
+from iscsitrace.cli.traffic.target_options import faults_of
+from iscsitrace.lab.run_files import INITIATOR, targets
 from iscsitrace.lab.settings import structs
 from iscsitrace.outputs import initiator_results, run_results
 from iscsitrace.outputs.run_progress import Progress
@@ -33,17 +35,23 @@ def command(
 
     Writes initiator.pcapng and target.pcapng (target-2.pcapng ... of further targets), captured at each host,
     and truth.json: settings, packets that the links carried and dropped, and every SCSI command with its times at both
-    taps. The same options make the same files. Without --bytes and --seconds a workload transfers 16 MiB.
+    taps. The same options make the same files. Without --bytes and --seconds a workload transfers 16 MiB; with timed
+    faults it lasts until 5 s after the last.
 
     socket-read and socket-write transfer bytes over plain TCP between the same hosts. They take
     --bytes, --seconds, --connections, and --block-size, the bytes of a system call.
     """
+    from iscsitrace.lab import fault_catalogue as catalogue
     from iscsitrace.lab import simulation
+    from iscsitrace.lab.faults.settings import SIMULATED, duration_ns
 
+    faults = faults_of(values)
     settings = run_options.run_settings(operation, seed, values)
+    catalogue.require_in(SIMULATED, faults, [INITIATOR, *targets(len(settings["portals"]))])
     workload = settings["client"]["workload"]
     if workload["total_bytes"] is None and workload["duration_ns"] is None:
-        workload["total_bytes"] = _DEFAULT_BYTES
+        workload["duration_ns"] = duration_ns(faults)
+        workload["total_bytes"] = None if workload["duration_ns"] else _DEFAULT_BYTES
     settings["world"] |= {"is_untapped": False} | structs.fields_of_world(WORLD.take(values))
     settings["world"]["limit_ns"] = max(structs.LIMIT_NS, 2 * (workload["duration_ns"] or 0))
     progress = Progress("simulating", is_wanted=not no_progress)
@@ -52,6 +60,7 @@ def command(
             settings,
             directory,
             lambda elapsed_ns, packets: progress.show(elapsed_ns, workload["duration_ns"], f"{packets} packets"),
+            faults=faults,
             is_forced=is_forced,
         )
     finally:

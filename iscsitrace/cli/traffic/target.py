@@ -10,7 +10,7 @@ import click
 
 from iscsitrace.cli.read.sections import SectionedCommand
 from iscsitrace.cli.stop_signals import wishing
-from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, portal_of
+from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, faults_of, portal_of
 from iscsitrace.cli.traffic.tcp_options import SOCKETS
 from iscsitrace.cli.units import Quantity
 from iscsitrace.outputs import target_results
@@ -74,7 +74,15 @@ def command(
     from iscsitrace.lab.tcp_samples import TcpSamples
 
     seed = secrets.randbits(_SEED_BITS) if seed is None else seed
+    faults = faults_of(values)
     portal = portal_of(TARGET.take(values), DEVICE.take(values), 0, seed)
+    if faults:
+        from iscsitrace.lab import fault_catalogue as catalogue
+        from iscsitrace.lab.faults.settings import TARGET as TARGET_ALONE
+        from iscsitrace.lab.faults.settings import with_faults
+
+        catalogue.require_in(TARGET_ALONE, faults, ["target"])
+        (portal,) = with_faults({"portals": [portal]}, faults)["portals"]
     if portal["status"] == "apart_held" and values["is_nagle"] is None:
         values["is_nagle"] = True
     samples = TcpSamples()

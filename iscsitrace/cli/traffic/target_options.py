@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from string import hexdigits
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from iscsitrace.cli.read.sections import Section, option
 from iscsitrace.cli.traffic.setting_options import Named, SettingsOption, Values, of_section, settings_section
 from iscsitrace.cli.units import Quantity
+from iscsitrace.errors import InputInvalid
 from iscsitrace.lab.settings import structs
 from iscsitrace.wording.quantities import SIZES, TIME, parse_count, parse_quantity
+
+if TYPE_CHECKING:
+    from iscsitrace.lab.faults.fault import Fault as FaultOfRun
 
 _MEDIA = {"ram": "ram", "sparse": "sparse", "null": "null_zeros", "address": "null_address"}
 _LUN_SIZES = SIZES | {"T": 1 << 40, "TB": 10**12}
@@ -19,8 +24,17 @@ _FAULTS = (
     *("bad-header-digest", "bad-data-digest", "swallowed-pdu", "late-r2t", "busy", "task-set-full"),
     *("check-condition", "reject", "closed-connection", "delayed-status"),
 )
+FAULTS_OF_A_RUN = (
+    *("black-out", "mtu-hole", "ack-loss", "reordering", "flap", "rst", "small-buffers", "target-restart"),
+    *("program-paused", "snaplen", "capture-drops", "storage-errors", "storage-flaky", "storage-slow", "storage-full"),
+    *("stuck-command", "lun-reset", "lun-removed", "slow-unmap", "wrong-chap", "no-acl", "unknown-target"),
+    *("login-refused", "login-redirected", "key-mismatch", "unreachable-portal", "reservation-held"),
+    *("duplicate-initiator", "busy", "task-set-full"),
+)
+"""The names of `lab.fault_catalogue.KINDS`, which the help lists without importing them."""
 _OPERATIONS = ("any", "read", "write", "other")
 _OF_A_RUN = ("target.program", "target.host-delay", "target.count")
+_TIMES = ("at", "for")
 _REASONS = 100
 _SENSE_PARTS = 3
 
@@ -57,17 +71,29 @@ class Credentials(Quantity):
 
 
 class Fault(Quantity):
-    """``FAULT[,nth=N|every=N][,operation=read][,by=20ms][,sense=3/11/00][,reason=4]``, to a rule."""
+    """A fault of single commands, ``FAULT[,nth=N|every=N][,operation=read][,by=20ms][,sense=3/11/00][,reason=4]``, to a
+    rule of the core; ``NAME[,DETAIL=VALUE...]`` to a fault of the run.
+    """
 
-    name = "RULE"
+    name = "NAME[,DETAIL=VALUE...]"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, Any]:
-        """The rule; fails with a line that lists its details."""
-        if isinstance(value, dict):
-            return value
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, Any] | FaultOfRun:
+        """The rule or the fault; fails with a line that lists its details."""
+        from iscsitrace.lab import fault_catalogue as catalogue
+
+        if not isinstance(value, str):
+            found: dict[str, Any] | FaultOfRun = value
+            return found
         fault, *details = value.split(",")
-        if fault not in _FAULTS:
-            self.fail(f"{fault!r} is not a fault; there are {', '.join(_FAULTS)}", param, ctx)
+        if fault not in (*_FAULTS, *catalogue.KINDS):
+            self.fail(f"{fault!r} is not a fault; there are {', '.join((*_FAULTS, *FAULTS_OF_A_RUN))}", param, ctx)
+        if fault not in _FAULTS or any(detail.partition("=")[0] in _TIMES for detail in details):
+            try:
+                return catalogue.parse(value)
+            except InputInvalid as error:
+                self.fail(str(error), param, ctx)
         rule: dict[str, Any] = {"fault": fault.replace("-", "_")}
         for detail in details:
             found = _detail(*detail.partition("=")[::2])
@@ -105,20 +131,25 @@ def _sense(text: str) -> list[int] | None:
     return [int(part, 16) for part in parts] if is_bytes and len(parts) == _SENSE_PARTS else None
 
 
+def faults_of(values: Mapping[str, Any]) -> list[FaultOfRun]:
+    """The faults of the run among the values of options, without those of single commands."""
+    return [each for each in values["faults"] if not isinstance(each, dict)]
+
+
 def _device(
     *,
     logical_units: tuple[dict[str, Any], ...],
     block_length: str,
     chap: tuple[dict[str, str], ...],
     chap_of_target: dict[str, str] | None,
-    faults: tuple[dict[str, Any], ...],
+    faults: tuple[dict[str, Any] | FaultOfRun, ...],
 ) -> dict[str, Any]:
     if chap_of_target and not chap:
         raise click.UsageError("--mutual-chap needs --chap: the target authenticates only initiators that do so, too")
     return {
         "logical_units": [unit | {"block_bytes": int(block_length)} for unit in logical_units],
         "chap": {"initiators": list(chap), "target": chap_of_target} if chap else None,
-        "faults": list(faults),
+        "faults": [each for each in faults if isinstance(each, dict)],
     }
 
 
@@ -146,10 +177,13 @@ DEVICE = Section(
     option("--mutual-chap", "chap_of_target", type=Credentials(), help="Credentials of the target for mutual CHAP."),
     option(
         "--fault",
+        "--guest-fault",
         "faults",
         type=Fault(),
         multiple=True,
-        help=f"A fault to inject, like bad-data-digest,operation=read,nth=5 or busy,every=3: {', '.join(_FAULTS)}.",
+        help="What happens to the run, like black-out,at=2s,for=12s; docs/lab.md lists details and worlds. "
+        f"{', '.join(FAULTS_OF_A_RUN)}. Faults of single commands, like bad-data-digest,operation=read,nth=5 or "
+        f"busy,every=3: {', '.join(_FAULTS)}. Repeatable.",
     ),
 )
 """What a portal has beside settings."""

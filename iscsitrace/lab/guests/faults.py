@@ -9,14 +9,15 @@ from __future__ import annotations
 import heapq
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from iscsitrace.errors import InputInvalid, ToolMissing
-from iscsitrace.lab.guests import access_faults, fault, network_faults, program_faults, storage_faults
-from iscsitrace.lab.guests.fault import Fault, FaultImpossible
+from iscsitrace.lab.faults import fault
+from iscsitrace.lab.faults.fault import Fault, FaultImpossible, FaultKind
+from iscsitrace.lab.guests import access_faults, network_faults, program_faults, storage_faults
 from iscsitrace.lab.guests.hosts import Hosts
 
 KINDS = {
@@ -27,18 +28,18 @@ _SECOND_NS = 1_000_000_000
 _POLL_S = 0.1
 
 
-def parse(text: str) -> Fault:
+def parse(text: str, kinds: Mapping[str, FaultKind] = KINDS) -> Fault:
     """A fault as it is typed: ``black-out,at=2s,for=12s``. InputInvalid lists what there is."""
     name, *rest = text.split(",")
-    if name not in KINDS:
-        raise InputInvalid(f"no fault is named {name!r}; there are {', '.join(sorted(KINDS))}")
+    if name not in kinds:
+        raise InputInvalid(f"no fault is named {name!r}; there are {', '.join(sorted(kinds))}")
     typed = {}
     for each in rest:
         detail, separator, value = each.partition("=")
         if not separator:
-            raise InputInvalid(f"{name}: {each!r} is not like NAME=VALUE; it has {', '.join(KINDS[name].details)}")
+            raise InputInvalid(f"{name}: {each!r} is not like NAME=VALUE; it has {', '.join(kinds[name].details)}")
         typed[detail] = value
-    return fault.fault(KINDS[name], typed)
+    return fault.fault(kinds[name], typed)
 
 
 def node_settings(faults: Sequence[Fault]) -> dict[str, str]:
@@ -62,6 +63,8 @@ def require_possible(faults: Sequence[Fault], names: Sequence[str], program: str
     for each in faults:
         if each.host not in names:
             raise InputInvalid(f"{each.kind.name}: there is no host {each.host!r}; there are {', '.join(names)}")
+        if each.details.get("direction", "both") != "both":
+            raise InputInvalid(f"{each.kind.name}: a guest's path is interrupted in both directions only")
         if program not in each.kind.programs:
             raise InputInvalid(f"{each.kind.name}: only with {', '.join(each.kind.programs)}, not with {program}")
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from iscsitrace.lab.guests.fault import Detail, Details, FaultImpossible, FaultKind
+from iscsitrace.lab.faults.fault import Detail, Details, FaultImpossible, FaultKind
 from iscsitrace.lab.guests.hosts import Hosts
-from iscsitrace.lab.settings.kinds import SIZE
+from iscsitrace.lab.settings.kinds import SIZE, one_of
 
 _PACKAGE = "iproute2"
 _CARD = "guest0"
@@ -101,9 +101,10 @@ def _small_buffers(hosts: Hosts, details: Details) -> Iterator[None]:
 KINDS = (
     FaultKind(
         "black-out",
-        "The path to a target drops every packet, in both directions.",
+        "The path to a target drops every packet, in both directions or in one.",
         "target",
         _black_out,
+        {"direction": Detail(one_of("both", "to-target", "to-initiator"), "both")},
         lasts="12s",
     ),
     FaultKind(

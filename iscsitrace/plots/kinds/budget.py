@@ -11,7 +11,7 @@ from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.steps import edges
 from iscsitrace.analysis.curves.view import View
 from iscsitrace.plots import style
-from iscsitrace.plots.kind import Kind, whole_session
+from iscsitrace.plots.kind import Kind, whole_session, with_events
 from iscsitrace.plots.scales import TimeAxis, duration, step_note
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording.amounts import percent
@@ -87,7 +87,7 @@ KIND = Kind(
     title=title,
     notes=notes,
     how_to_read="The time breakdown: each colour is one part, over time above, in total below.",
-    tables=("budget",),
+    tables=with_events("budget"),
     pictures=whole_session("Time breakdown"),
     place=2,
 )

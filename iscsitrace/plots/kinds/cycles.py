@@ -14,7 +14,7 @@ from iscsitrace.analysis.curves.cycles import Waterfall
 from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.view import View
 from iscsitrace.plots import style
-from iscsitrace.plots.kind import Kind, view_of_data_commands, whole_session
+from iscsitrace.plots.kind import Kind, view_of_data_commands, whole_session, with_events
 from iscsitrace.plots.scales import DurationAxis, TimeAxis, duration, size
 from iscsitrace.tables.trace import Trace
 
@@ -144,6 +144,7 @@ KIND = Kind(
     view=view_of_data_commands,
     how_to_read="A row is a read or write: when it was in flight on the left, its phases on the right. "
     "Look for the colour that grows.",
+    tables=with_events(),
     pictures=whole_session("Commands"),
     place=5,
 )

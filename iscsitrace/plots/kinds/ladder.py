@@ -323,6 +323,7 @@ KIND = Kind(
     how_to_read="Time runs downwards; packets cross from one host to the other. Shaded spans are idle at the tap; the "
     "column on the right shows the time breakdown.",
     tables=("segments", "pdus", "budget"),
+    has_timeline=False,
     view=_view,
     pictures=_pictures,
     place=3,

@@ -15,7 +15,7 @@ from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.latency import Latency
 from iscsitrace.analysis.curves.view import View
 from iscsitrace.plots import style
-from iscsitrace.plots.kind import Kind, whole_session
+from iscsitrace.plots.kind import Kind, whole_session, with_events
 from iscsitrace.plots.scales import TimeAxis, duration, size
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording.amounts import count
@@ -209,6 +209,7 @@ KIND = Kind(
     title=title,
     notes=notes,
     how_to_read="Every command, top left. A step in the cumulative curve on the right is a second group of commands.",
+    tables=with_events(),
     pictures=whole_session("Latency"),
     place=6,
 )

@@ -16,7 +16,7 @@ from iscsitrace.analysis.curves.marks import Bars, Line
 from iscsitrace.analysis.curves.sequence import Sequence
 from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.plots import command_strip, style, xplot
-from iscsitrace.plots.kind import Kind, view_of_connection
+from iscsitrace.plots.kind import Kind, view_of_connection, with_events
 from iscsitrace.plots.scales import ByteAxis, TimeAxis
 from iscsitrace.tables.trace import Trace
 
@@ -183,7 +183,7 @@ KIND = Kind(
     notes=notes,
     how_to_read="A bar is a segment. The green line shows what the receiver has acknowledged, the dashed line its "
     "receive window. The slope is the throughput; a flat stretch is a pause. R marks a retransmission.",
-    tables=("segments", "sacks"),
+    tables=with_events("segments", "sacks"),
     zoomed_tables=("pdus",),
     view=view_of_connection,
     xplot=xplot.of_sequence,

@@ -16,7 +16,7 @@ from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.analysis.groups.jobs import streams as jobs
 from iscsitrace.analysis.groups.mirrors import recognition
 from iscsitrace.plots import style
-from iscsitrace.plots.kind import Kind
+from iscsitrace.plots.kind import Kind, with_events
 from iscsitrace.plots.scales import ByteAxis, TimeAxis, duration
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording.amounts import count, percent
@@ -156,7 +156,7 @@ KIND = Kind(
     title=title,
     notes=notes,
     how_to_read="Connections that worked at the same time: bytes carried on the left, bytes in flight on the right.",
-    tables=("segments", "window", "budget", "recoveries", "senders", "retransmissions"),
+    tables=with_events("segments", "window", "budget", "recoveries", "senders", "retransmissions"),
     view=_view,
     pictures=_pictures,
     place=8,

@@ -14,7 +14,7 @@ from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.throughput import Throughput
 from iscsitrace.analysis.curves.view import View
 from iscsitrace.plots import style
-from iscsitrace.plots.kind import Kind, whole_session
+from iscsitrace.plots.kind import Kind, whole_session, with_events
 from iscsitrace.plots.scales import ByteAxis, TimeAxis, step_note
 from iscsitrace.tables.trace import Trace
 
@@ -112,7 +112,7 @@ KIND = Kind(
     title=title,
     notes=notes,
     how_to_read="TCP payload per second, the share of time in which no data is on the line, and the queue depth.",
-    tables=("segments", "budget"),
+    tables=with_events("segments", "budget"),
     pictures=whole_session("Throughput"),
     place=1,
 )

@@ -16,7 +16,7 @@ from iscsitrace.analysis.curves.marks import Line
 from iscsitrace.analysis.curves.view import View
 from iscsitrace.analysis.curves.window import Window
 from iscsitrace.plots import command_strip, style, xplot
-from iscsitrace.plots.kind import Kind, view_of_connection, whole_session
+from iscsitrace.plots.kind import Kind, view_of_connection, whole_session, with_events
 from iscsitrace.plots.scales import ByteAxis, TimeAxis
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording.amounts import percent
@@ -141,7 +141,7 @@ KIND = Kind(
     notes=notes,
     how_to_read="Where bytes in flight touch the dashed line, the sender is receive-window-limited. Where they follow "
     "the thick green line, it is cwnd-limited.",
-    tables=("window", "retransmissions", "recoveries"),
+    tables=with_events("window", "retransmissions", "recoveries"),
     view=view_of_connection,
     xplot=xplot.of_window,
     pictures=whole_session("Windows"),

@@ -16,6 +16,7 @@ from typing import Final
 
 from iscsitrace.tables.schema import together
 from iscsitrace.tables.schema.declaration import CATEGORIES, Column, Table
+from iscsitrace.tables.schema.events import EVENTS
 from iscsitrace.tables.schema.phases import DERIVED_CYCLE_COLUMNS
 from iscsitrace.tables.schema.stored import ON_REQUEST, PURPOSES, TABLES
 
@@ -34,6 +35,6 @@ __all__ = [
 SCHEMA_VERSION: Final = 1
 
 DERIVED_TABLES: Final[dict[str, Table]] = {
-    table.name: table for table in (together.MIRRORED_WRITES, together.MIRROR_LEGS, together.STREAMS)
+    table.name: table for table in (EVENTS, together.MIRRORED_WRITES, together.MIRROR_LEGS, together.STREAMS)
 }
 """Tables that are computed from these after the pass (analysis/groups/derived.py), by name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from iscsitrace.wording.event_kinds import EVENT_KINDS
 from iscsitrace.wording.parts import PARTS
 
 
@@ -78,6 +79,7 @@ CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
         "outage",
         "unknown",
     ),
+    "event_kind": tuple(kind.name for kind in EVENT_KINDS),
     "stream_cause": ("slow_start_exit", "timeout", "low_equilibrium", "window"),
     # filled from the core's table of SCSI operations (core/wire/src/cdb.rs), see trace.py
     "operation": (),

@@ -22,6 +22,7 @@ from tests.support.capture_file import read_records, thin, write_pcapng
 from tests.support.conversation import Capture, Conversation, Session
 from tests.support.pdu import Task
 from tests.support.recordings import recorded_captures
+from tests.support.scan import scan
 from tests.support.transport import Path as TransportPath
 
 WAN = "--one-way-delay 4ms --rate 320Mbit --target-host-delay 20us --initiator-host-delay 20us"
@@ -178,6 +179,25 @@ def test_connections_with_uneven_load(tmp_path: Path, blocks: tuple[int, int], i
     assert ("uneven_connections" in found(written(tmp_path / "a.pcapng", conversation.run()))) == is_found
 
 
+@pytest.mark.parametrize(("busy", "is_found"), [(1, True), (0, False)])
+def test_paths_used_against_their_states(tmp_path: Path, busy: int, is_found: bool) -> None:
+    """One logical unit behind two targets, LUN 3 and LUN 5: reads over the non-optimized path, or the optimized one."""
+    conversation = Conversation()
+    naa, states = "naa.6001405c86130259b4c4d2a9b1b0008a", {1: "active_optimized", 2: "active_non_optimized"}
+    for path, lun in enumerate((3, 5)):
+        names = {"InitiatorName": "iqn.2024-01.example.initiator:0", "TargetName": f"iqn.2024-01.example.target:{path}"}
+        actors = conversation.session().login(texts=names).tasks(scan(lun, naa=naa, group=path + 1, states=states))
+        if path == busy:
+            actors.read(count=200, lun=lun)
+        else:
+            actors.pause(500_000_000).tasks([Task("test_unit_ready", lun=lun)])
+        actors.logout()
+    diagnosis = written(tmp_path / "a.pcapng", conversation.run())
+    assert ("path_imbalance" in found(diagnosis)) == is_found
+    (volume,) = diagnosis.volumes
+    assert (volume.luns, len(volume.paths), volume.identity) == ((3, 5), 2, naa)
+
+
 @pytest.mark.parametrize(("share", "is_found"), [(0.05, True), (0.002, False)])
 def test_a_capture_that_lost_packets(tmp_path: Path, share: float, is_found: bool) -> None:
     assert simulate(tmp_path, f"read --bytes 8M {WAN}").exit_code == 0
@@ -196,17 +216,21 @@ def sample(name: str) -> Path:
 
 def test_aborts_of_a_recording() -> None:
     file = sample("task-abort-storage-hang")
-    (finding,) = [each for each in diagnose(file).sessions[0].findings if each.name == "task_aborts"]
+    (finding,) = [each for each in diagnose(file).sessions[0].findings if each.name == "task_timeout"]
     abort_frame = iscsitrace.read(file).task_management["request_frame"][0]
     assert abort_frame in finding.frames
     before = iscsitrace.read(file, tables=NEEDED, packet_limit=int(abort_frame) - 1)
-    assert "task_aborts" not in found(examine(before.table))
+    assert not {"task_aborts", "task_timeout"} & found(examine(before.table))
 
 
 def test_every_problem_has_a_capture() -> None:
     others = {"nop_timeout", "uneven_connections", "capture_poor", "task_aborts", "mirror_waits_for_farthest"}
+    others |= {"path_imbalance"}
     stories = {"io_outage", "connection_lost", "path_mtu"}
-    assert set(CASES) | others | stories == set(PROBLEMS)
+    stories |= {"login_failed", "portal_unreachable", "duplicate_initiator", "discovery_only", "no_io"}
+    commands = {"command_errors", "reservation_conflict", "target_busy", "ats_miscompare", "task_timeout"}
+    commands |= {"slow_operation", "slow_lun", "unaligned_io"}
+    assert set(CASES) | others | stories | commands == set(PROBLEMS)
 
 
 # --- recordings of real hosts
@@ -222,7 +246,7 @@ SAID: dict[str, tuple[set[str], set[str]]] = {
     "loss-1-percent": ({"loss"}, {"r2t_rounds", "digest_errors"}),
     "capture-drops": ({"capture_poor"}, {"loss", "r2t_rounds"}),
     "header-and-data-digests": (set(), {"digest_errors", "capture_poor", "loss"}),
-    "task-abort-storage-hang": ({"task_aborts"}, {"nop_timeout", "loss", "slow_target"}),
+    "task-abort-storage-hang": ({"task_timeout"}, {"task_aborts", "io_outage", "nop_timeout", "loss", "slow_target"}),
     "two-connections-one-session": (set(), {"uneven_connections", "loss", "capture_poor"}),
 }
 

@@ -233,3 +233,13 @@ def test_the_system_call_is_in_the_document_of_a_session() -> None:
     call = {"bytes": 500 * KB, "pieces": list(CUT), "count": 5, "is_at_once": False}
     assert story.opinion().as_dict()["system_call"] == call
     assert Story().tasks(8, ("propagation", 16 * MS)).opinion().as_dict()["system_call"] is None
+
+
+@pytest.mark.parametrize(("rtt_ms", "severity"), [(4.999, "info"), (5.0, "warning")])
+def test_one_command_at_a_time_is_no_problem_on_a_short_path(rtt_ms: float, severity: str) -> None:
+    rtt_ns = round(rtt_ms * MS)
+    story = Story(rtt_to_target_ns=rtt_ns).tasks(10, ("propagation", rtt_ns), ("transfer", MS))
+    found = story.found("queue_depth_low")
+    assert found
+    assert found.severity == severity
+    assert story.opinion().verdict.startswith("No problem found. Session 0 is latency-bound") == (severity == "info")

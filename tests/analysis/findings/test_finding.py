@@ -139,13 +139,13 @@ def test_amounts_in_words() -> None:
 
 
 def test_every_problem_has_condition_evidence_and_advice() -> None:
-    assert len(PROBLEMS) == 28
+    assert len(PROBLEMS) == 42
     for name, problem in PROBLEMS.items():
         assert problem.name == name
         assert re.fullmatch(r"[a-z0-9_]+", name)
         advice = [each.text for each in problem.advice]
         for text in (problem.meaning, problem.condition, problem.evidence, *advice):
-            assert re.fullmatch(r"([A-Z0-9`/]|node\.).*\.", text), text
+            assert re.fullmatch(r"([A-Z0-9`/]|node\.|open-iscsi|multipath).*\.", text), text
         assert len(advice) >= 2
     assert set(NEEDED) < {*TABLES, "write_starts", "retransmissions"}
 
@@ -160,6 +160,16 @@ FAMILIES = (
     "test_finding.py",
     "test_outages.py",
     "test_connection_loss.py",
+    "test_logins.py",
+    "test_portals.py",
+    "test_reinstatement.py",
+    "test_idle_sessions.py",
+    "test_command_errors.py",
+    "test_refusals.py",
+    "test_task_timeouts.py",
+    "test_slow_commands.py",
+    "test_alignment.py",
+    "test_paths.py",
     "test_path_mtu.py",
     "test_reordering.py",
 )

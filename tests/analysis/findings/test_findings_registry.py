@@ -40,7 +40,7 @@ def test_every_family_is_registered() -> None:
     modules = [import_module(f"{findings.__name__}.{each.name}") for each in pkgutil.iter_modules(findings.__path__)]
     families = {each.__name__ for each in modules if each is not registry and hasattr(each, "PROBLEMS")}
     assert {family.__name__ for family in (*FAMILIES, *STORY_FAMILIES)} == families
-    assert len(families) == 15
+    assert len(families) == 25
 
 
 def test_every_problem_of_a_family_is_registered_once() -> None:
@@ -88,7 +88,7 @@ def test_problems_of_sessions_are_not_reported_for_connections(is_session_only: 
 
 def test_the_scopes() -> None:
     assert {name for name, problem in PROBLEMS.items() if problem.is_session_only} == {
-        *("command_window_closed", "uneven_connections", "mirror_waits_for_farthest"),
+        *("command_window_closed", "uneven_connections", "path_imbalance", "mirror_waits_for_farthest", "slow_lun"),
     }
 
 

@@ -57,7 +57,7 @@ def test_missing_bytes_alone_do_not_hide_the_limiter() -> None:
 
 
 def test_without_commands_an_unknown_rtt_matters_to_nothing() -> None:
-    assert names(Story(rtt_to_target_ns=None)) == set()
+    assert names(Story(rtt_to_target_ns=None)) == {"no_io"}
 
 
 def test_a_device_scan_alone_has_no_shares() -> None:
@@ -66,7 +66,7 @@ def test_a_device_scan_alone_has_no_shares() -> None:
     assert opinion.verdict == (
         "Nothing was read or written in session 0: 10 commands of a device scan (INQUIRY, TEST UNIT READY)."
     )
-    assert (opinion.limiter, opinion.idle_fraction, opinion.findings) == (None, None, [])
+    assert (opinion.limiter, opinion.idle_fraction, [each.name for each in opinion.findings]) == (None, None, ["no_io"])
     polls = Story().tasks(2, ("target_service", 16 * MS), operation="test_unit_ready", data_bytes=0, bytes=0)
     assert polls.opinion().verdict == (
         "Nothing was read or written in session 0: 2 commands that move no data (TEST UNIT READY)."
@@ -134,8 +134,8 @@ def test_an_idle_initiator_has_its_headline() -> None:
         story.task(("transfer", 40 * MS)).pause(60 * MS)
     story.task(("transfer", MS))
     assert story.opinion().verdict == (
-        "Session 0 is initiator-bound: 60 % of the time is initiator think time, with no commands in flight. "
-        "The initiator was idle 10 times within its I/O (no commands in flight), median 60.0 ms."
+        "No problem found. Session 0 is initiator-bound: 60 % of the time is initiator think time, with no commands in "
+        "flight. The initiator was idle 10 times within its I/O (no commands in flight), median 60.0 ms."
     )
 
 
@@ -198,7 +198,8 @@ def test_few_commands_are_reported_as_too_few() -> None:
 def test_a_session_without_commands() -> None:
     opinion = Story().opinion()
     assert opinion.verdict == "Session 0 carried no SCSI commands: there is no time to break down."
-    assert (opinion.budget, opinion.idle_fraction, opinion.limiter, opinion.findings) == (None, None, None, [])
+    assert (opinion.budget, opinion.idle_fraction, opinion.limiter) == (None, None, None)
+    assert [each.name for each in opinion.findings] == ["no_io"]
     story = Story()
     story.rows["cycles"].append({"cycle": 0, "session": 0, "connection": 3})
     assert story.opinion().verdict == "Session 0: its 1 read or write has no status: no time to break down."

@@ -91,6 +91,75 @@ def test_commands_in_flight_together_have_no_median_service_time() -> None:
     assert found.cause == "Every command in flight was stalled for 200.0 ms, at most 20.0 ms at a time."
 
 
+@pytest.mark.parametrize(
+    ("stalls_ms", "severity"),
+    [
+        # the service time of healthy storage, and one that is not
+        ([9.9] * 20, "info"),
+        ([10.0] * 20, "warning"),
+        # half of the time in long stalls, or less
+        ([5.0] * 15 + [10.0] * 8, "warning"),
+        ([5.0] * 18 + [10.0] * 8, "info"),
+        # seven are too few to be sure, unless they take a second
+        ([2.0] * 20 + [70.0] * 7, "info"),
+        ([2.0] * 20 + [150.0] * 7, "warning"),
+    ],
+)
+def test_a_target_is_slow_from_ten_milliseconds_on(stalls_ms: list[float], severity: str) -> None:
+    story = Story(rtt_to_target_ns=MS)
+    for stall in stalls_ms:
+        served_ns = MS + round(stall * MS)
+        columns = {"data_first_ns": story.now + served_ns, "data_last_ns": story.now + served_ns}
+        story.task(("propagation", MS), ("target_service", round(stall * MS)), queue_depth=2, **columns)
+    found = story.found("slow_target")
+    assert found
+    # it is only as severe as its share of the time
+    assert found.severity == severity
+    assert found.share == pytest.approx(sum(stalls_ms) / (sum(stalls_ms) + len(stalls_ms)))
+    assert story.opinion().verdict.startswith("No problem found. ") == (severity == "info")
+
+
+def test_a_target_that_serves_none_faster_is_slow_at_any_queue_depth() -> None:
+    """Thirty-two reads of 100 ms at once: the target is never silent for 10 ms, and no read takes less."""
+
+    def story(first_ns: int) -> Story:
+        made = Story()
+        for number in range(64):
+            waited = first_ns if number == 0 else 100 * MS
+            columns = {"data_first_ns": made.now + 16 * MS + waited, "data_last_ns": made.now + 16 * MS + waited}
+            made.task(("target_service", 3 * MS), queue_depth=32, **columns)
+        return made
+
+    slow, queued = story(100 * MS).found("slow_target"), story(3 * MS).found("slow_target")
+    assert slow
+    assert slow.severity == "warning"
+    # the first of a burst came at once: the others waited for each other
+    assert queued
+    assert queued.severity == "info"
+
+
+def test_slow_writes_are_named_where_reads_are_not_slow() -> None:
+    def story(write_ns: int, reads: int = 10) -> Story:
+        made = Story(rtt_to_target_ns=0)
+        for number in range(reads + 10):
+            is_write = number >= reads
+            took_ns = write_ns if is_write else 2 * MS
+            last_ns = made.now + took_ns
+            columns: dict[str, Any] = {"data_first_ns": last_ns, "data_last_ns": last_ns}
+            if is_write:
+                columns = {"operation": "write", "r2t_count": 1, "r2t_first_ns": last_ns, **columns}
+            made.task(("target_service", took_ns), **columns)
+        return made
+
+    found = story(200 * MS).found("slow_target")
+    assert found
+    assert found.cause.endswith(" Writes are slow, reads are not: median 200.0 ms against 2.0 ms.")
+    for other in (story(9 * MS), story(200 * MS, reads=7)):
+        near_miss = other.found("slow_target")
+        assert near_miss
+        assert "are slow" not in near_miss.cause
+
+
 def test_think_time_is_no_idle_gap() -> None:
     def story(pauses: int, length_ns: int) -> Story:
         made = Story()

@@ -10,8 +10,8 @@ import iscsitrace
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import Diagnosis, examine
 from iscsitrace.analysis.findings.finding import Finding
-from tests.support.recordings import captures_folder
 from tests.support.histories import SECOND, Told, at
+from tests.support.recordings import captures_folder
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "guests"
 
@@ -128,11 +128,23 @@ def test_a_loss_that_came_first_is_no_outage_of_its_own() -> None:
     assert diagnosis.headline.name == "connection_lost"
 
 
+def test_an_outage_that_begins_with_the_first_io_of_the_next_session_is_its_own() -> None:
+    told = Told()
+    told.session(0, 0.5, end="reset", rst_to_initiator_ns=0.5)
+    told.reads(0, 0.0, 20)
+    told.session(2.0, 20, replaces=0)
+    told.read(1, 3.0, 3.1)
+    told.read(1, 3.05, 8.0)
+    told.time(1, 3.1, 8.0, "outage")
+    finding = found(told.diagnosis())
+    assert finding
+    assert finding.spans == ((at(3.1), at(8.0)),)
+
+
 RECORDED = [
     # from the scenario: who was out, and for how long at least
     ("black-out-lio", "path", 12),
     ("target-paused-tgt", "target", 4),
-    ("stuck-command-tgt", "target", 13),
     ("mtu-hole-lio", "path", 4),
 ]
 

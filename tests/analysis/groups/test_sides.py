@@ -26,15 +26,6 @@ def two_targets(**columns: Any) -> Hosts:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_pairs_of_sessions_and_luns_against_a_set(seed: int) -> None:
-    drawn = np.random.default_rng(seed)
-    sessions, luns = drawn.integers(0, 4, 12), drawn.choice([0, 3, 1 << 40], 12)
-    expected = sorted(set(zip(sessions.tolist(), luns.tolist(), strict=True)))
-    assert sides._distinct(sessions, luns) == expected
-    assert sides._distinct(sessions, np.full(12, 7)) == [(number, 7) for number in sorted(set(sessions.tolist()))]
-
-
-@pytest.mark.parametrize("seed", range(6))
 def test_requests_in_flight_against_a_loop(seed: int) -> None:
     drawn = np.random.default_rng(seed)
     begins = np.sort(drawn.integers(0, 30, 10))
@@ -101,8 +92,11 @@ def test_sides_without_a_login_have_addresses() -> None:
     hosts.sessions[0] |= {"target_name": None}
     hosts.sessions.pop()
     assert [(side.host, side.target) for side in sides_of(hosts)] == [
-        ("iqn.host", "10.0.1.0"), ("10.0.0.1", "10.0.1.1"),
+        # the only initiator that logged in from that address
+        ("iqn.host", "10.0.1.0"), ("iqn.host", "10.0.1.1"),
     ]  # fmt: skip
+    hosts.sessions.clear()
+    assert [side.host for side in sides_of(hosts)] == ["10.0.0.1", "10.0.0.1"]
 
 
 @pytest.mark.parametrize(
@@ -128,3 +122,18 @@ def test_an_unknown_derived_table_is_an_error() -> None:
         derived.make("mirrors", Hosts().source())
     for name in ("mirrored_writes", "mirror_legs"):
         assert len(derived.make(name, Hosts().source())) == 0
+
+
+def test_two_sessions_of_one_volume_are_one_side_whatever_their_targets_are_called() -> None:
+    hosts = two_targets()
+    disk = {"lun": 0, "peripheral_qualifier": 0, "designator": "naa.60014050000000000000000000000001"}
+    hosts.units = [{"session": session} | disk for session in (0, 1)]
+    hosts.ask(hosts.session("iqn.c"), in_order(3))
+    assert [side.sessions for side in sides_of(hosts)] == [(0, 1), (2,)]
+
+
+def test_a_name_that_other_targets_can_have_joins_no_targets() -> None:
+    hosts = two_targets()
+    disk = {"lun": 0, "peripheral_qualifier": 0, "designator": "naa.60000000000000000e00000000010001"}
+    hosts.units = [{"session": session} | disk for session in (0, 1)]
+    assert [side.sessions for side in sides_of(hosts)] == [(0,), (1,)]

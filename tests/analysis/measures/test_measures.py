@@ -18,7 +18,7 @@ from iscsitrace.analysis.measures import (
     operations,
     parameters,
     selection,
-    volumes,
+    throughput,
 )
 from iscsitrace.analysis.measures import tap_position as tap
 from iscsitrace.errors import InputInvalid
@@ -100,7 +100,7 @@ def test_merged_and_common_time_against_counting_instants(
 
 
 def test_volumes_over_the_active_time() -> None:
-    first, total = volumes.measure(table("cycles", *CYCLES))
+    first, total = throughput.measure(table("cycles", *CYCLES))
     assert (first.session, total.session) == (0, None)
     assert (total.cycle_count, total.complete_cycle_count) == (3, 2)
     assert (total.read_bytes, total.write_bytes) == (65_536, 262_144)
@@ -112,10 +112,10 @@ def test_volumes_over_the_active_time() -> None:
 
 def test_volumes_of_a_bidirectional_command_count_in_both_directions() -> None:
     row = {"is_read": True, "is_write": True, "data_bytes": 1000, "solicited_bytes": 400}
-    (total,) = volumes.measure(table("cycles", row))
+    (total,) = throughput.measure(table("cycles", row))
     assert (total.read_bytes, total.write_bytes) == (600, 400)
     # of data that was sent twice no more than there was
-    (total,) = volumes.measure(table("cycles", row | {"solicited_bytes": 1_200}))
+    (total,) = throughput.measure(table("cycles", row | {"solicited_bytes": 1_200}))
     assert (total.read_bytes, total.write_bytes) == (0, 1_000)
 
 
@@ -124,7 +124,7 @@ def test_commands_without_data_are_neither_reads_nor_writes() -> None:
         {"operation": word, f"is_{word}": True, "data_bytes": moved, "command_first_ns": 0, "status_ns": 4 * MS}
         for word, moved in (("read", 1), ("read", 0), ("write", 1), ("write", 0), ("write", 0))
     ]
-    (total,) = volumes.measure(table("cycles", *rows))
+    (total,) = throughput.measure(table("cycles", *rows))
     assert (total.cycle_count, total.read_cycle_count, total.write_cycle_count) == (5, 1, 1)
     assert (total.read_bytes_per_s, total.write_bytes_per_s) == (1 / 0.004, 1 / 0.004)
     # they still have a command and a status
@@ -132,7 +132,7 @@ def test_commands_without_data_are_neither_reads_nor_writes() -> None:
 
 
 def test_volumes_without_cycles() -> None:
-    (total,) = volumes.measure(table("cycles"))
+    (total,) = throughput.measure(table("cycles"))
     assert (total.active_ns, total.iops, total.queue_depth_max) == (0, None, None)
 
 
@@ -173,13 +173,13 @@ def test_the_commonest_sizes_are_shown_and_the_others_summed() -> None:
 
 def test_queue_depths_are_counted() -> None:
     rows = [{"cycle": number, "queue_depth": depth} for number, depth in enumerate((1, 2, 2, 8))]
-    found = volumes.queue_depths(table("cycles", *rows))
+    found = throughput.queue_depths(table("cycles", *rows))
     assert found == {"n": 4, "p50": 2, "p95": None, "p99": None, "max": 8, "cycles_by_queue_depth": {1: 1, 2: 2, 8: 1}}
 
 
 def test_commands_without_a_session_count_in_the_total_alone() -> None:
     rows = [{"cycle": number, "session": session} for number, session in enumerate((5, None, 2, 5))]
-    found = [(each.session, each.cycle_count) for each in volumes.measure(table("cycles", *rows))]
+    found = [(each.session, each.cycle_count) for each in throughput.measure(table("cycles", *rows))]
     assert found == [(2, 1), (5, 2), (None, 4)]
 
 
@@ -239,8 +239,6 @@ def test_health_ignores_a_counter_of_zero() -> None:
     ("conditions", "expected"),
     [
         ({}, [0, 1, 2]),
-        ({"slower_ns": 6 * MS}, [1]),
-        ({"slower_ns": 6 * MS - 1}, [0, 1]),
         ({"lun": 0}, [2]),
         ({"operations": ["read", "write"]}, [0, 1]),
         ({"block_size_bytes": 65_536}, [0]),
@@ -263,15 +261,6 @@ def test_top_of_times_that_ran_backwards() -> None:
         for number, status_ns in enumerate([7 * MS, None, 9 * MS, 12 * MS])
     ]
     assert selection.pick(table("cycles", *rows), top=9)["cycle"].tolist() == [3, 2, 0, 1]
-
-
-def test_commands_without_a_status_are_listed_beside_the_slowest() -> None:
-    rows = [
-        {"cycle": number, "command_first_ns": 10, "status_ns": status_ns}
-        for number, status_ns in enumerate([70, None, 90, 10, 120])
-    ]
-    slow, unknown = selection.slowest(table("cycles", *rows), 3)
-    assert (slow["cycle"].tolist(), unknown["cycle"].tolist()) == ([4, 2, 0], [1])
 
 
 def test_the_first_packet_is_that_of_any_connection() -> None:

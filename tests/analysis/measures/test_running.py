@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iscsitrace.analysis.measures import operations, volumes
+from iscsitrace.analysis.measures import operations, throughput
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.intervals import union_length
 from iscsitrace.analysis.measures.running import active_time, distribution, totals
@@ -132,7 +132,7 @@ def test_totals_of_parts_equal_those_of_all_cycles() -> None:
     found = Totals()
     for part in (rows[:2], rows[2:4], rows[4:]):
         found.add(table("cycles", *part), part[-1]["command_first_ns"])
-    expected = [asdict(volume) for volume in volumes.measure(table("cycles", *rows))]
+    expected = [asdict(volume) for volume in throughput.measure(table("cycles", *rows))]
     assert found.document()["volumes"] == expected
     assert expected[-1]["queue_depth_max"] == 9
     # 5, 8, 6 and 4 ns with a task; four have a status
@@ -175,9 +175,9 @@ def totals_of(rows: list[dict[str, Any]]) -> Totals:
 def test_a_live_summary_equals_that_of_all_cycles() -> None:
     rows = mixed_rows()
     found, cycles = totals_of(rows).document(), table("cycles", *rows)
-    assert found["volumes"] == [asdict(volume) for volume in volumes.measure(cycles)]
+    assert found["volumes"] == [asdict(volume) for volume in throughput.measure(cycles)]
     assert [(each["session"], each["cycle_count"]) for each in found["volumes"]] == [(0, 3), (1, 3), (None, 7)]
-    assert found["queue_depth"] == volumes.queue_depths(cycles)
+    assert found["queue_depth"] == throughput.queue_depths(cycles)
     assert found["block_sizes"] == operations.block_sizes(cycles)
     for live, whole in zip(found["latency"], operations.latencies(cycles), strict=True):
         for name in ("operation", "cycle_count", "complete_cycle_count", "latency_ns", "request_ns"):

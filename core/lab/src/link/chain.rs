@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use super::impairment::{Dropped, Impairment};
 use super::log::LineLog;
+use crate::occurrence::Hits;
 
 /// Impairments in the order in which packets meet them.
 #[derive(Debug)]
@@ -44,6 +45,16 @@ impl<P: Send> Chain<P> {
     /// Busy times of the first line of the chain.
     pub fn line(&self) -> Option<&LineLog> {
         self.parts.iter().find_map(|part| part.line())
+    }
+
+    /// The workload begins, from which the times of faults count.
+    pub fn workload_begins(&mut self, now_ns: i64) {
+        self.parts.iter_mut().for_each(|part| part.workload_begins(now_ns));
+    }
+
+    /// What the faults among its parts hit.
+    pub fn hits(&self) -> Vec<Hits> {
+        self.parts.iter().filter_map(|part| part.hits()).collect()
     }
 
     fn enter(&mut self, part: usize, now_ns: i64, packet: P) {

@@ -7,6 +7,7 @@ use fastrand::Rng;
 use super::chain::Chain;
 use super::delay::Delay;
 use super::impairment::{Impairment, Packet};
+use super::interruption::Interruption;
 use super::jitter::{Jitter, OrderedJitter};
 use super::log::{Counters, DirectionLog, Fate, LineLog, PacketLog};
 use super::loss::{BurstLoss, Loss};
@@ -46,6 +47,9 @@ impl<P: Packet + Send + Debug + 'static> Direction<P> {
         let mut seeds = Rng::with_seed(seed);
         let (loss, burst_loss, jitter, reorder) = (seeds.u64(..), seeds.u64(..), seeds.u64(..), seeds.u64(..));
         let mut parts: Vec<Box<dyn Impairment<Numbered<P>>>> = Vec::new();
+        for interruption in &settings.interruptions {
+            parts.push(Box::new(Interruption::new(*interruption, seeds.u64(..))));
+        }
         if let Some(rate_bps) = settings.rate_bps {
             let queue = DropTail::new(settings.queue_packets, settings.queue_bytes);
             parts.push(Box::new(Rate::new(rate_bps, settings.overhead_bytes, queue)));
@@ -66,6 +70,9 @@ impl<P: Packet + Send + Debug + 'static> Direction<P> {
         }
         if settings.reorder_probability > 0.0 {
             parts.push(Box::new(Reorder::new(settings.reorder_probability, settings.reorder_by_ns, reorder)));
+        }
+        for settings in &settings.reorderings {
+            parts.push(Box::new(Reorder::for_a_while(*settings, seeds.u64(..))));
         }
         Self {
             chain: Chain::new(parts),
@@ -109,6 +116,11 @@ impl<P: Packet + Send + Debug + 'static> Direction<P> {
         self.chain.next_ready()
     }
 
+    /// The workload begins, from which the times of faults count.
+    pub fn workload_begins(&mut self, now_ns: i64) {
+        self.chain.workload_begins(now_ns);
+    }
+
     /// Counters so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -126,7 +138,8 @@ impl<P: Packet + Send + Debug + 'static> Direction<P> {
 
     /// The log, at the end.
     pub fn into_log(self) -> DirectionLog {
-        DirectionLog { line: self.chain.line().cloned(), counters: self.counters, packets: self.packets }
+        let (line, faults) = (self.chain.line().cloned(), self.chain.hits());
+        DirectionLog { line, faults, counters: self.counters, packets: self.packets }
     }
 
     fn log_dropped(&mut self) {

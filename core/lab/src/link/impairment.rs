@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use super::log::{Cause, LineLog};
+use crate::occurrence::Hits;
 
 /// A packet of a link.
 pub trait Packet {
@@ -54,6 +55,14 @@ pub trait Impairment<P>: Debug + Send {
 
     /// Busy times of its line, if it has one.
     fn line(&self) -> Option<&LineLog> {
+        None
+    }
+
+    /// The workload begins, from which the times of faults count.
+    fn workload_begins(&mut self, _now_ns: i64) {}
+
+    /// What it hit, if it is a fault.
+    fn hits(&self) -> Option<Hits> {
         None
     }
 }

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::occurrence::Hits;
+
 /// Most busy times that are kept, 24 bytes each. Beyond, only their sum is kept.
 const BUSY_TIMES_KEPT: usize = 4 << 20;
 
@@ -35,6 +37,9 @@ pub struct DirectionLog {
     pub line: Option<LineLog>,
     /// Every packet, if packets are logged.
     pub packets: Option<PacketLog>,
+    /// What its faults hit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<Hits>,
 }
 
 /// Packets and their bytes.
@@ -66,6 +71,8 @@ pub struct Counters {
     pub lost: Tally,
     /// Packets lost in bursts.
     pub lost_in_burst: Tally,
+    /// Packets dropped by an interruption.
+    pub interrupted: Tally,
     /// Packets delivered after a packet that had arrived later.
     pub overtaken: Tally,
 }
@@ -76,6 +83,7 @@ impl Counters {
             Fate::QueueFull => self.queue_full.add(bytes),
             Fate::Lost => self.lost.add(bytes),
             Fate::LostInBurst => self.lost_in_burst.add(bytes),
+            Fate::Interrupted => self.interrupted.add(bytes),
             Fate::UnderWay | Fate::Delivered => {}
         }
     }
@@ -95,6 +103,8 @@ pub enum Fate {
     Lost,
     /// Lost in a burst.
     LostInBurst,
+    /// Dropped by an interruption.
+    Interrupted,
 }
 
 /// Why a packet was dropped.
@@ -106,6 +116,8 @@ pub enum Cause {
     Loss,
     /// It was lost in a burst.
     BurstLoss,
+    /// An interruption dropped it.
+    Interruption,
 }
 
 impl From<Cause> for Fate {
@@ -114,6 +126,7 @@ impl From<Cause> for Fate {
             Cause::QueueFull => Self::QueueFull,
             Cause::Loss => Self::Lost,
             Cause::BurstLoss => Self::LostInBurst,
+            Cause::Interruption => Self::Interrupted,
         }
     }
 }

@@ -7,6 +7,7 @@
 //! loss      random loss, independent or in bursts
 //! delay     a fixed delay
 //! jitter    a random delay
+//! interruption  for a while, packets of some lengths are dropped
 //! reorder   a share of the packets is held back, and overtaken
 //! log       counters, packet records, busy times of the line
 //! direction one direction: a chain by its settings, and its log
@@ -22,6 +23,7 @@ pub mod delay;
 pub mod direction;
 pub mod impairment;
 mod in_order;
+pub mod interruption;
 pub mod jitter;
 pub mod log;
 pub mod loss;
@@ -63,6 +65,12 @@ impl<P: Packet + Send + Debug + 'static> Link<P> {
             to_target: Direction::new(&settings.to_target, to_target, settings.is_logging_packets),
             to_initiator: Direction::new(&settings.to_initiator, to_initiator, settings.is_logging_packets),
         })
+    }
+
+    /// The workload begins, from which the times of faults count.
+    pub fn workload_begins(&mut self, now_ns: i64) {
+        self.to_target.workload_begins(now_ns);
+        self.to_initiator.workload_begins(now_ns);
     }
 
     /// When the next packet of either direction leaves.

@@ -3,9 +3,23 @@
 use std::collections::VecDeque;
 
 use fastrand::Rng;
+use serde::{Deserialize, Serialize};
 
 use super::impairment::{Dropped, Impairment};
 use super::loss::Probability;
+use crate::occurrence::{Hits, Occurrence, When};
+
+/// Settings of reordering as a fault.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReorderingSettings {
+    /// When it is there.
+    pub when: When,
+    /// Share of the packets that are held back.
+    pub probability: f64,
+    /// How long they are held back.
+    pub by_ns: u64,
+}
 
 /// Holds some packets back.
 #[derive(Debug)]
@@ -13,6 +27,8 @@ pub struct Reorder<P> {
     probability: Probability,
     by_ns: i64,
     random: Rng,
+    /// When it is there; none for always.
+    occurrence: Option<Occurrence>,
     arrived_count: u64,
     /// Both in the order of departure: departure time, arrival number, packet.
     passing: VecDeque<(i64, u64, P)>,
@@ -26,10 +42,17 @@ impl<P> Reorder<P> {
             probability: Probability::new(probability),
             by_ns: i64::try_from(by_ns).unwrap_or(i64::MAX),
             random: Rng::with_seed(seed),
+            occurrence: None,
             arrived_count: 0,
             passing: VecDeque::new(),
             held_back: VecDeque::new(),
         }
+    }
+
+    /// Holds packets back for a while.
+    pub fn for_a_while(settings: ReorderingSettings, seed: u64) -> Self {
+        let occurrence = Some(Occurrence::new(settings.when));
+        Self { occurrence, ..Self::new(settings.probability, settings.by_ns, seed) }
     }
 
     /// Whether the next packet to leave was held back, and its departure time; at equal times the first to arrive
@@ -49,7 +72,11 @@ impl<P: std::fmt::Debug + Send> Impairment<P> for Reorder<P> {
     fn enqueue(&mut self, now_ns: i64, packet: P) -> Result<(), Dropped<P>> {
         let number = self.arrived_count;
         self.arrived_count += 1;
-        if self.probability.draw(&mut self.random) {
+        let is_there = self.occurrence.is_none_or(|occurrence| occurrence.covers(now_ns));
+        if is_there && self.probability.draw(&mut self.random) {
+            if let Some(occurrence) = &mut self.occurrence {
+                occurrence.hit(now_ns);
+            }
             self.held_back.push_back((now_ns.saturating_add(self.by_ns), number, packet));
         } else {
             self.passing.push_back((now_ns, number, packet));
@@ -72,5 +99,15 @@ impl<P: std::fmt::Debug + Send> Impairment<P> for Reorder<P> {
 
     fn is_keeping_order(&self) -> bool {
         false
+    }
+
+    fn workload_begins(&mut self, now_ns: i64) {
+        if let Some(occurrence) = &mut self.occurrence {
+            occurrence.workload_begins(now_ns);
+        }
+    }
+
+    fn hits(&self) -> Option<Hits> {
+        self.occurrence.as_ref().map(Occurrence::hits)
     }
 }

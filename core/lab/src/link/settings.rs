@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::interruption::InterruptionSettings;
+use super::reorder::ReorderingSettings;
+
 /// Longest delay: a mistaken unit should not look like a dead link.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
@@ -20,7 +23,7 @@ pub struct LinkSettings {
     pub is_logging_packets: bool,
 }
 
-/// One direction of a link. A packet passes the parts in this order: queue, line, loss, delay, jitter, reordering. So a
+/// One direction of a link. A packet passes the parts in this order: interruptions, queue, line, loss, delay, jitter, reordering. So a
 /// lost packet has used the line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -48,6 +51,12 @@ pub struct DirectionSettings {
     pub reorder_probability: f64,
     /// How long they are held back.
     pub reorder_by_ns: u64,
+    /// Faults: packets are dropped for a while.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub interruptions: Vec<InterruptionSettings>,
+    /// Faults: packets are held back for a while.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reorderings: Vec<ReorderingSettings>,
 }
 
 impl Default for DirectionSettings {
@@ -64,6 +73,8 @@ impl Default for DirectionSettings {
             is_jitter_reordering: false,
             reorder_probability: 0.0,
             reorder_by_ns: 0,
+            interruptions: Vec::new(),
+            reorderings: Vec::new(),
         }
     }
 }
@@ -135,6 +146,14 @@ impl DirectionSettings {
             ("burst_loss.loss_in_bad_probability", burst_loss.loss_in_bad_probability),
             ("reorder_probability", self.reorder_probability),
         ] {
+            if !(0.0..=1.0).contains(&probability) {
+                return error(field, probability.to_string(), "from 0 to 1");
+            }
+        }
+        let shares = self.interruptions.iter().map(|fault| ("interruptions.probability", fault.probability));
+        for (field, probability) in
+            shares.chain(self.reorderings.iter().map(|fault| ("reorderings.probability", fault.probability)))
+        {
             if !(0.0..=1.0).contains(&probability) {
                 return error(field, probability.to_string(), "from 0 to 1");
             }

@@ -110,17 +110,18 @@ impl TapLink {
         Ok(Self { initiator: open(initiator)?, target: open(target)? })
     }
 
-    /// Passes frames until `stop` is set, which is checked every 20 ms, or a device is removed. If other programs
+    /// Passes frames until `stop` is set, which is checked every 20 ms, or a device is removed. From the moment on that
+    /// `begun` is set, the times of faults count. If other programs
     /// compete for the CPUs, the calling thread should have a higher priority (SCHED_FIFO).
     ///
     /// # Errors
     /// Settings that are not valid; a failed system call.
-    pub fn run(&self, settings: &LinkSettings, stop: &AtomicBool) -> Result<TapLog, TapError> {
+    pub fn run(&self, settings: &LinkSettings, stop: &AtomicBool, begun: &AtomicBool) -> Result<TapLog, TapError> {
         let link = Link::new(settings)?;
         // the kernel may wake a thread up to 50 us late, to save energy, unless this is set
         let slack = current_timer_slack().ok().and_then(NonZeroU64::new);
         let _ = set_current_timer_slack(NonZeroU64::new(1));
-        let result = Mover::new(self, link).run(stop);
+        let result = Mover::new(self, link).run(stop, begun);
         let _ = set_current_timer_slack(slack);
         result
     }
@@ -200,9 +201,13 @@ impl<'taps> Mover<'taps> {
         }
     }
 
-    fn run(mut self, stop: &AtomicBool) -> Result<TapLog, TapError> {
-        let mut failure = None;
+    fn run(mut self, stop: &AtomicBool, begun: &AtomicBool) -> Result<TapLog, TapError> {
+        let (mut failure, mut has_begun) = (None, false);
         while failure.is_none() && !stop.load(Ordering::Relaxed) {
+            if !has_begun && begun.load(Ordering::Relaxed) {
+                has_begun = true;
+                self.link.workload_begins(self.clock.now_ns());
+            }
             let is_idle = !self.write_ready();
             match self.read_arrived() {
                 Ok(0) if is_idle => self.wait().map_err(TapError::Wait)?,

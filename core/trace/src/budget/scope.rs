@@ -1,6 +1,5 @@
 //! What a breakdown covers: one connection, or all connections of a session; its events in time order.
 
-use iscsitrace_wire::cdb::{Operation, Purpose};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::change::{Change, Event};
@@ -8,8 +7,9 @@ use super::outage::Outages;
 use super::sweep::Sweep;
 use super::waiting::Allowance;
 use crate::dynamics::progress::OUTAGE_MIN_NS;
-use crate::dynamics::timeline::Timeline;
-use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds, budget_part, in_flight};
+use crate::dynamics::timeline::{Limited, Timeline};
+use crate::tables::in_flight::{self, kind};
+use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds, budget_part};
 
 /// A part of the time, instead of the whole from first command to last status.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub struct Between<'a> {
     pub to_ns: i64,
     /// Connections with an earlier command, and their sessions: their breakdown starts at `from_ns`.
     pub begun: &'a FxHashMap<u32, u32>,
+    /// Whether an outage is kept from its beginning, which may be before `from_ns`.
+    pub has_whole_outages: bool,
 }
 
 /// When commands end.
@@ -47,19 +49,6 @@ pub(super) fn rounds_by_cycle(rounds: &Rounds) -> Vec<u32> {
     let mut order: Vec<u32> = (0..rounds.cycle.len() as u32).collect();
     order.sort_by_key(|&round| rounds.cycle[round as usize]);
     order
-}
-
-/// What a command in flight counts as: one that was cut off before its operation is taken for a read or write, and so is
-/// an unknown operation that transfers data.
-pub(super) fn kind(cycles: &Cycles, row: usize) -> u8 {
-    let operation = Operation::ALL.get(usize::from(cycles.operation[row]));
-    let has_data = (cycles.is_read[row] || cycles.is_write[row]) && cycles.bytes[row] != 0;
-    match operation.map_or(Purpose::Data, |operation| operation.purpose()) {
-        Purpose::Data => in_flight::DATA,
-        Purpose::Flush => in_flight::FLUSH,
-        Purpose::Unknown if has_data => in_flight::DATA,
-        Purpose::Control | Purpose::Unknown => in_flight::OTHER,
-    }
 }
 
 /// When a command ends for the initiator, as far as the tap shows: with its status, or when data arrived that had to be
@@ -106,7 +95,9 @@ impl<'a> Scope<'a> {
         };
         let Some((start_ns, end_ns)) = span else { return };
         let mut emit = |mut row: BudgetRow| {
-            if let Some(between) = between {
+            if let Some(between) = between
+                && !(between.has_whole_outages && row.part == budget_part::OUTAGE && row.time_last_ns > between.from_ns)
+            {
                 row.time_first_ns = row.time_first_ns.max(between.from_ns);
             }
             if row.time_last_ns > row.time_first_ns {
@@ -116,7 +107,7 @@ impl<'a> Scope<'a> {
         let mut events = Vec::new();
         self.commands(cycles, ends.cycles_ns, end_ns, &mut events);
         self.bursts(cycles, rounds, rounds_by_cycle, &mut events);
-        self.lines(&mut events);
+        self.lines(&self.queued(cycles), &mut events);
         // each kind is almost sorted already, so this is little more than a merge
         events.sort_by_key(|event| (event.time_ns, event.change));
         let allowances: Vec<(u32, Allowance)> =
@@ -246,13 +237,39 @@ impl<'a> Scope<'a> {
         }
     }
 
-    fn lines(&self, events: &mut Vec<Event>) {
+    /// From when on the senders knew of each command, in order, and the last instant of data of these commands so far.
+    fn queued(&self, cycles: &Cycles) -> Vec<(i64, i64)> {
+        let is_needed = self.timelines.iter().any(|timeline| timeline.limited.iter().any(|wait| wait.needs_queue));
+        if !is_needed {
+            return Vec::new();
+        }
+        let to_target_ns = self.timelines.iter().filter_map(|timeline| timeline.rtt_to_target_ns).max().unwrap_or(0);
+        let rows = self.cycles.iter().map(|&cycle| cycle as usize);
+        let mut queued: Vec<(i64, i64)> = rows
+            .filter(|&row| cycles.data_last_ns[row] != NULL_NS)
+            .map(|row| (cycles.command_first_ns[row].saturating_add(to_target_ns), cycles.data_last_ns[row]))
+            .collect();
+        queued.sort_unstable();
+        let mut last_ns = NULL_NS;
+        for (_, data_ns) in &mut queued {
+            last_ns = last_ns.max(*data_ns);
+            *data_ns = last_ns;
+        }
+        queued
+    }
+
+    fn lines(&self, queued: &[(i64, i64)], events: &mut Vec<Event>) {
+        let has_more = |limited: &Limited| {
+            let known = queued.partition_point(|&(since_ns, _)| since_ns <= limited.from_ns);
+            known.checked_sub(1).and_then(|last| queued.get(last)).is_some_and(|&(_, last_ns)| last_ns >= limited.to_ns)
+        };
         for timeline in &self.timelines {
             for &(from_ns, to_ns) in timeline.line_busy.iter().flatten().filter(|(from_ns, to_ns)| from_ns < to_ns) {
                 events.push(Event { time_ns: from_ns, change: Change::Busy(true), frame: NULL_U64 });
                 events.push(Event { time_ns: to_ns, change: Change::Busy(false), frame: NULL_U64 });
             }
-            for limited in timeline.limited.iter().filter(|limited| limited.from_ns < limited.to_ns) {
+            let waits = timeline.limited.iter().filter(|wait| wait.from_ns < wait.to_ns);
+            for limited in waits.filter(|wait| !wait.needs_queue || has_more(wait)) {
                 events.push(Event {
                     time_ns: limited.from_ns,
                     change: Change::Limited(limited.part, true),

@@ -128,8 +128,8 @@ fn an_r2t_may_have_the_time_of_a_burst() {
 #[test]
 fn a_limited_sender_has_its_pause_but_not_the_busy_time_of_the_line() {
     let limited = vec![
-        Limited { from_ns: 200, to_ns: 300, part: part::RECEIVE_WINDOW, frame: 9 },
-        Limited { from_ns: 250, to_ns: 320, part: part::LOSS_RECOVERY, frame: 9 },
+        Limited { from_ns: 200, to_ns: 300, part: part::RECEIVE_WINDOW, frame: 9, needs_queue: false },
+        Limited { from_ns: 250, to_ns: 320, part: part::LOSS_RECOVERY, frame: 9, needs_queue: false },
     ];
     let mut tables = tables(&[read(0, 400)]);
     let line_busy = [Vec::new(), vec![(160, 210), (320, 400)]];
@@ -287,7 +287,7 @@ proptest! {
         let mut tables = tables(&cycles);
         let line_busy = disjoint(busy);
         let limited: Vec<Limited> =
-            limited.into_iter().map(|((from_ns, to_ns), part)| Limited { from_ns, to_ns, part, frame: 1 }).collect();
+            limited.into_iter().map(|((from_ns, to_ns), part)| Limited { from_ns, to_ns, part, frame: 1, needs_queue: false }).collect();
         fill(&mut tables, &[Timeline { line_busy: [line_busy.clone(), Vec::new()], limited: limited.clone(), ..timeline(0) }], &[]);
         let start_ns = spans.iter().map(|span| span.0).min().unwrap();
         let end_ns = spans.iter().map(|span| span.1).max().unwrap();
@@ -329,7 +329,7 @@ proptest! {
         cuts in prop::collection::vec(0_i64..2_000, 0..5),
     ) {
         let cycles: Vec<CycleRow> = spans.iter().map(|&(from_ns, to_ns)| read(from_ns, to_ns)).collect();
-        let limited = limited.into_iter().map(|((from_ns, to_ns), part)| Limited { from_ns, to_ns, part, frame: 1 }).collect();
+        let limited = limited.into_iter().map(|((from_ns, to_ns), part)| Limited { from_ns, to_ns, part, frame: 1, needs_queue: false }).collect();
         let timelines = [Timeline { line_busy: [disjoint(busy), Vec::new()], limited, ..timeline(0) }];
         let mut whole = tables(&cycles);
         fill(&mut whole, &timelines, &[]);
@@ -343,7 +343,7 @@ proptest! {
             let (from_ns, to_ns) = (pair[0], pair[1]);
             let begun: FxHashMap<u32, u32> = (from_ns >= start_ns).then_some((0, 0)).into_iter().collect();
             let mut part = tables(&cycles);
-            fill_between(&mut part, &timelines, &[], &Between { from_ns, to_ns, begun: &begun });
+            fill_between(&mut part, &timelines, &[], &Between { from_ns, to_ns, begun: &begun, has_whole_outages: false });
             for row in 0..part.budget.part.len() {
                 prop_assert!(part.budget.time_first_ns[row] >= from_ns && part.budget.time_last_ns[row] <= to_ns);
             }
@@ -360,7 +360,12 @@ fn a_used_connection_is_idle_without_a_command() {
     let mut tables = tables(&[]);
     tables.sessions.push(Session::default());
     let begun = FxHashMap::from_iter([(0, 0)]);
-    fill_between(&mut tables, &[timeline(0)], &[], &Between { from_ns: 100, to_ns: 300, begun: &begun });
+    fill_between(
+        &mut tables,
+        &[timeline(0)],
+        &[],
+        &Between { from_ns: 100, to_ns: 300, begun: &begun, has_whole_outages: false },
+    );
     expect(&tables, &[(part::INITIATOR_THINK, 200)]);
     assert_eq!(tables.budget.session, [0]);
 }
@@ -504,7 +509,7 @@ fn a_read_that_hangs_at_the_end_lasts_as_long_as_its_connection() {
 
 #[test]
 fn spans_without_length_change_nothing() {
-    let limited = vec![Limited { from_ns: 50, to_ns: 50, part: part::RECEIVE_WINDOW, frame: 9 }];
+    let limited = vec![Limited { from_ns: 50, to_ns: 50, part: part::RECEIVE_WINDOW, frame: 9, needs_queue: false }];
     let mut tables = tables(&[read(0, 400)]);
     fill(&mut tables, &[Timeline { line_busy: [vec![(60, 60)], vec![(70, 70)]], limited, ..timeline(0) }], &[]);
     expect(&tables, &[(part::PROPAGATION, 160), (part::TARGET_SERVICE, 240)]);
@@ -512,7 +517,7 @@ fn spans_without_length_change_nothing() {
 
 #[test]
 fn of_two_lines_or_limits_each_must_end() {
-    let limited = |from_ns, to_ns, part| Limited { from_ns, to_ns, part, frame: 9 };
+    let limited = |from_ns, to_ns, part| Limited { from_ns, to_ns, part, frame: 9, needs_queue: false };
     let mut tables = tables(&[read(0, 400)]);
     let limited = vec![limited(200, 240, part::ACK_WAIT), limited(220, 260, part::ACK_WAIT)];
     fill(&mut tables, &[Timeline { line_busy: [vec![(300, 340)], vec![(320, 360)]], limited, ..timeline(0) }], &[]);
@@ -534,7 +539,12 @@ fn a_part_of_the_time_has_what_lies_within_it() {
     let between = |from_ns, to_ns, begun: &[(u32, u32)]| {
         let mut tables = tables(&[read(100, 500)]);
         let begun = begun.iter().copied().collect();
-        fill_between(&mut tables, &[timeline(0)], &[], &Between { from_ns, to_ns, begun: &begun });
+        fill_between(
+            &mut tables,
+            &[timeline(0)],
+            &[],
+            &Between { from_ns, to_ns, begun: &begun, has_whole_outages: false },
+        );
         rows(&tables).iter().map(|row| (row.0, row.1, row.2)).collect::<Vec<_>>()
     };
     let (propagation, service, think) = (part::PROPAGATION, part::TARGET_SERVICE, part::INITIATOR_THINK);
@@ -553,7 +563,7 @@ fn idle_connections_of_a_session_have_its_time_too() {
         tables.sessions.push(Session { session, ..Session::default() });
     }
     let begun = FxHashMap::from_iter([(0, 1), (1, 1)]);
-    let between = Between { from_ns: 100, to_ns: 300, begun: &begun };
+    let between = Between { from_ns: 100, to_ns: 300, begun: &begun, has_whole_outages: false };
     fill_between(&mut tables, &[timeline(0), timeline(1), timeline(2)], &[], &between);
     let budget = &tables.budget;
     assert_eq!((&budget.connection[..], &budget.session[..]), (&[0, 1, NULL_U32][..], &[1, 1, 1][..]));

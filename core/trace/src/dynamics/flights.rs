@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use super::busy_line::{BusyLine, is_long_pause, is_pause};
 use super::observation::Observation;
 use super::scoreboard::Scoreboard;
-use super::sender_state::SenderState;
+use super::sender_state::{BESIDE_PARTS, SenderState};
 use super::timeline::Limited;
 use super::window_scale::WindowScale;
 use crate::tables::{Flight, NULL_NS, budget_part as part};
@@ -24,6 +24,8 @@ const TIMER_MIN_NS: i64 = 190_000_000;
 /// After an earlier loss, a pause of two RTTs and at least this time is enough: Linux's tail loss probe (RFC 8985,
 /// section 7.2).
 const PROBE_MIN_NS: i64 = 8_000_000;
+/// A sender defers a burst while less than this part of the window is free.
+const DEFERRED_PARTS: i64 = 3;
 /// Maximum number of payload packets on their way to the sender.
 const REQUESTS_MAX: usize = 1 << 12;
 /// Maximum number of stored ACKs.
@@ -172,8 +174,9 @@ impl Flights {
         let rate = self.seen.recent_rate();
         let is_pause = gap_ns.is_none_or(|gap_ns| is_pause(gap_ns, seen.length, rate));
         let begun = is_pause.then(|| self.begin(seen, sender, has_request, segment_bytes, rtt_ns, rtt_to_sender_ns));
-        if let (Some((_, limited)), Some(gap_ns)) = (&begun, gap_ns) {
-            self.limit(seen, gap_ns, *limited);
+        if let (Some((row, limited)), Some(gap_ns)) = (&begun, gap_ns) {
+            let needs_queue = row.release == release::REQUEST && !row.is_within_pdu;
+            self.limit(seen, gap_ns, *limited, needs_queue);
         }
         match (self.runs.last_mut(), begun) {
             (_, Some((row, _))) if gap_ns.is_none_or(|gap_ns| is_long_pause(gap_ns, seen.length, rate)) => {
@@ -194,23 +197,25 @@ impl Flights {
 
     /// Notes how a pause was limited, if TCP limited it. Pauses with the same cause in a row are one span, because a
     /// busy line takes precedence.
-    fn limit(&mut self, seen: &Observation, gap_ns: i64, part: Option<u8>) {
+    fn limit(&mut self, seen: &Observation, gap_ns: i64, part: Option<u8>, needs_queue: bool) {
         let (to_ns, frame) = (seen.time_ns, seen.frame);
         let scale = self
             .previous
             .and_then(|previous| previous.sender.inferred_scale)
             .filter(|_| part == Some(part::RECEIVE_WINDOW));
         match (self.limited.last_mut(), part) {
-            (Some(wait), Some(part)) if self.is_still_limited && wait.limited.part == part && wait.scale == scale => {
+            (Some(wait), Some(part))
+                if self.is_still_limited && !needs_queue && wait.limited.part == part && wait.scale == scale =>
+            {
                 (wait.limited.to_ns, wait.limited.frame) = (to_ns, frame);
             }
             (_, Some(part)) => {
-                let limited = Limited { from_ns: to_ns.saturating_sub(gap_ns), to_ns, part, frame };
+                let limited = Limited { from_ns: to_ns.saturating_sub(gap_ns), to_ns, part, frame, needs_queue };
                 self.limited.push(Wait { limited, scale });
             }
             (_, None) => {}
         }
-        self.is_still_limited = part.is_some();
+        self.is_still_limited = part.is_some() && !needs_queue;
     }
 
     /// A packet after a pause, or the first: its row, and what limited the sender.
@@ -256,6 +261,10 @@ impl Flights {
         };
         let is_small = i64::from(seen.length) < segment_bytes;
         let is_window_full = before.is_window_full;
+        // a sender waits for room for a burst, up to a part of the window (Linux's tcp_tso_win_divisor). Beside it the
+        // packets show for which window; far from it they pass when ACKs and requests have blurred that
+        let is_far = rtt_to_sender_ns > rtt_ns / BESIDE_PARTS;
+        let is_deferred = is_far && before.rwnd.is_some_and(|rwnd| (rwnd - before.owin) * DEFERRED_PARTS < rwnd);
         // what the sender can have known: the minimum RTT may belong to a packet that was answered late
         let known = self.highest.max(seen.end()).saturating_sub(sender.owin);
         let known =
@@ -292,8 +301,13 @@ impl Flights {
                 Some(part::ACK_WAIT)
             } else {
                 let is_soon = late_ns <= within_ns.max(rtt_ns);
-                ack.filter(|ack| ack.is_advance && is_soon).map(|_| window)
+                let released = ack.filter(|ack| ack.is_advance && is_soon).map(|_| window);
+                released.or(is_deferred.then_some(part::RECEIVE_WINDOW))
             }
+        } else if before.owin > 0 && row.release == release::REQUEST && is_answer {
+            // the request carried the ACK that let it out, if it answers an earlier one: see `Limited::needs_queue`
+            let is_advance = ack.is_some_and(|ack| ack.is_advance) && !is_all_acknowledged;
+            if is_window_full { Some(part::RECEIVE_WINDOW) } else { is_advance.then_some(window) }
         } else if row.release == release::ACKNOWLEDGMENT && before.owin > 0 {
             if is_window_full {
                 Some(part::RECEIVE_WINDOW)
@@ -375,7 +389,7 @@ impl Flights {
                 && hole.missing > 0
             {
                 let Hole { from_ns, to_ns, frame, .. } = hole;
-                self.unknown.push(Limited { from_ns, to_ns, part: part::UNKNOWN, frame });
+                self.unknown.push(Limited { from_ns, to_ns, part: part::UNKNOWN, frame, needs_queue: false });
             }
         }
         bytes

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.groups.mirrors.sides import Source
 from iscsitrace.analysis.groups.mirrors.writes import MirroredWrites
+from iscsitrace.analysis.groups.volumes import Source
 from iscsitrace.analysis.measures import budget as time_budget
 from iscsitrace.analysis.measures.intervals import covered_until, intersection
 from iscsitrace.analysis.session import path

@@ -1,23 +1,22 @@
-"""The possible sides of a mirror: the requests of one host to one logical unit, over all its sessions.
+"""The possible sides of a mirror: the requests of one host to one volume, over all its sessions.
 
-Two paths to one logical unit (multipath) are one side.
+Two paths to one volume (multipath) are one side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.groups import volumes
+from iscsitrace.analysis.groups.volumes import Source, Volume
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
-Source = Callable[[str], Table]
-"""Returns the table of a name, as ``Trace.table`` does."""
 
 BLOCK_BYTES: Final = 512
 """Size of a logical block where no request shows it."""
@@ -63,16 +62,29 @@ class Requests:
 
 @dataclass(frozen=True)
 class MirrorSide:
-    """The requests of one host to one logical unit."""
+    """The requests of one host to one volume."""
 
-    host: str
-    target: str
-    """Name of the target, or its address where the login was not captured."""
-    lun: int
+    volume: Volume
     sessions: tuple[int, ...]
+    """Those with writes."""
     block_bytes: int
     writes: Requests
     reads: Requests
+
+    @property
+    def host(self) -> str:
+        """Name of the initiator, or its address where the login was not captured."""
+        return self.volume.host
+
+    @property
+    def target(self) -> str:
+        """Name of the target, or its address where the login was not captured."""
+        return self.volume.members[0].target
+
+    @property
+    def lun(self) -> int:
+        """The LUN on its first path."""
+        return self.volume.members[0].lun
 
 
 def of_trace(source: Source) -> list[MirrorSide]:
@@ -81,36 +93,20 @@ def of_trace(source: Source) -> list[MirrorSide]:
     written = _requests_of(cycles, "write")
     if len(written) < 2:
         return []
-    session = cycles.raw("session").astype(np.int64)
-    pairs = _distinct(session[written], cycles.raw("lun")[written].astype(np.int64))
-    if len(pairs) < 2:
-        return []
-    ends = _ends(source)
-    groups: dict[tuple[str, str, int], list[int]] = {}
-    for number, lun in pairs:
-        if number in ends:
-            groups.setdefault((*ends[number], lun), []).append(number)
-    if len(groups) < 2:
+    found_volumes = volumes.find(source)
+    number = found_volumes.of_commands(cycles)
+    numbers = np.unique(number[written][number[written] >= 0])
+    if len(numbers) < 2:
         return []
     read = _requests_of(cycles, "read")
     found = []
-    for (host, target, lun), sessions in groups.items():
-        own = [
-            rows[np.isin(session[rows], sessions) & (cycles.raw("lun")[rows].astype(np.int64) == lun)]
-            for rows in (written, read)
-        ]
+    for volume in (found_volumes.all[each] for each in numbers.tolist()):
+        own = [rows[number[rows] == volume.number] for rows in (written, read)]
         block_bytes = _block_bytes(cycles, np.concatenate(own))
         writes, reads = (_requests(cycles, rows, block_bytes) for rows in own)
-        found.append(MirrorSide(host, target, lun, tuple(sessions), block_bytes, writes, reads))
+        sessions = tuple(np.unique(cycles.raw("session")[writes.rows]).tolist())
+        found.append(MirrorSide(volume, sessions, block_bytes, writes, reads))
     return found
-
-
-def _distinct(sessions: Array, luns: Array) -> list[tuple[int, int]]:
-    """Every pair of a session and a logical unit once, in order."""
-    known_luns = luns[:1] if (luns == luns[0]).all() else np.unique(luns)
-    keys = np.unique(sessions * len(known_luns) + np.searchsorted(known_luns, luns))
-    numbers, places = np.divmod(keys, len(known_luns))
-    return list(zip(numbers.tolist(), known_luns[places].tolist(), strict=True))
 
 
 def _requests_of(cycles: Table, operation: str) -> Array:
@@ -122,23 +118,6 @@ def _requests_of(cycles: Table, operation: str) -> Array:
     for name in ("session", "lun", "lba", "block_count"):
         is_wanted = is_wanted & known(cycles, name)
     return np.flatnonzero(is_wanted & (cycles.raw("block_count") > 0))
-
-
-def _ends(source: Source) -> dict[int, tuple[str, str]]:
-    """Host and target of each session: by name, or by address where the login was not captured."""
-    addresses = {
-        row["session"]: (row["initiator_address"], row["target_address"])
-        for row in source("connections").rows(("session", "initiator_address", "target_address"))
-        if row["session"] is not None
-    }
-    names = {
-        row["session"]: (row["initiator_name"], row["target_name"])
-        for row in source("sessions").rows(("session", "initiator_name", "target_name"))
-    }
-    return {
-        number: (names.get(number, (None, None))[0] or host, names.get(number, (None, None))[1] or target)
-        for number, (host, target) in addresses.items()
-    }
 
 
 def _block_bytes(cycles: Table, rows: Array) -> int:

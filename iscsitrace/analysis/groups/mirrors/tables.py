@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.groups.mirrors.sides import Source
 from iscsitrace.analysis.groups.mirrors.writes import NO_END, MirroredWrites
+from iscsitrace.analysis.groups.volumes import Source
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES
 from iscsitrace.tables.table import NO_WORD, Table, null_value
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.groups.mirrors.recognition import Mirror
-from iscsitrace.analysis.groups.mirrors.sides import Source
+from iscsitrace.analysis.groups.volumes import Source
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import NO_WORD
 

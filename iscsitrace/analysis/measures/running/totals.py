@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.measures import volumes
+from iscsitrace.analysis.measures import throughput
 from iscsitrace.analysis.measures.distribution import NO_VALUES, PERCENTILES, named
 from iscsitrace.analysis.measures.running.active_time import ActiveTime
 from iscsitrace.analysis.measures.running.distribution import Distribution, rank
-from iscsitrace.analysis.measures.volumes import NANOSECONDS, Volume
+from iscsitrace.analysis.measures.throughput import NANOSECONDS, Throughput
 from iscsitrace.tables import coverage
 from iscsitrace.tables.coverage import Coverage
 from iscsitrace.tables.phases import LATENCY_PHASES
@@ -80,7 +80,7 @@ class _Session:
         self.queue_depth_max = 0
         self.active = ActiveTime()
 
-    def add(self, volume: Volume, cycles: Table, settled_ns: int) -> None:
+    def add(self, volume: Throughput, cycles: Table, settled_ns: int) -> None:
         self.sums.update({name: getattr(volume, name) for name in _SUMS})
         self.queue_depth_max = max(self.queue_depth_max, volume.queue_depth_max or 0)
         has_status = ~np.ma.getmaskarray(cycles["status_ns"])
@@ -88,14 +88,14 @@ class _Session:
         starts, ends = cycles.raw("command_first_ns")[has_status], cycles.raw("status_ns")[has_status]
         self.active.add(starts, ends, settled_ns)
 
-    def volume(self, number: int | None) -> Volume:
+    def volume(self, number: int | None) -> Throughput:
         active_ns = self.active.total_ns
 
         def per_s(amount: int) -> float | None:
             return amount * NANOSECONDS / active_ns if active_ns else None
 
         sums = {name: self.sums[name] for name in _SUMS}
-        return Volume(
+        return Throughput(
             session=number,
             **sums,
             active_ns=active_ns,
@@ -119,7 +119,7 @@ class Totals:
         self.forgotten_sessions = 0
 
     @property
-    def all(self) -> Volume:
+    def all(self) -> Throughput:
         """All cycles so far."""
         return self._all.volume(None)
 
@@ -128,7 +128,7 @@ class Totals:
         codes = cycles.raw("operation")
         for code in np.unique(codes).tolist():
             self._operation(code, cycles).add(cycles.select(codes == code))
-        *of_sessions, whole = volumes.measure(cycles)
+        *of_sessions, whole = throughput.measure(cycles)
         session = cycles.raw("session")
         for volume in of_sessions:
             if volume.session is not None:

@@ -45,12 +45,32 @@ impl Session {
         // Section 11.5.1: ABORT TASK goes over the connection of the task.
         let (connection, lun) = (usize::from(task.connection), task.command.lun);
         let kind = Kind::AbortTask { referenced: initiator_task_tag };
-        self.add_urgent(now_ns, connection, kind, lun, self.settings.timeouts.task_ns);
+        self.add_urgent(now_ns, connection, kind, lun, self.management_ns());
     }
 
     /// Resets a logical unit; all tasks sent to it before end with [`Outcome::Aborted`].
     pub fn logical_unit_reset(&mut self, now_ns: i64, connection: usize, lun: [u8; 8]) -> Option<u32> {
-        self.add_urgent(now_ns, connection, Kind::LogicalUnitReset, lun, self.settings.timeouts.task_ns)
+        self.add_urgent(now_ns, connection, Kind::LogicalUnitReset, lun, self.management_ns())
+    }
+
+    fn management_ns(&self) -> i64 {
+        let timeouts = self.settings.timeouts;
+        if timeouts.management_ns > 0 { timeouts.management_ns } else { timeouts.task_ns }
+    }
+
+    /// Resets the logical unit of an ABORT TASK without an answer, unless that is under way; other ABORT TASKs for it
+    /// are waited for no longer.
+    fn escalate(&mut self, now_ns: i64, unanswered: u32) {
+        let Some(task) = self.tasks.get(unanswered) else { return };
+        let (connection, lun) = (usize::from(task.connection), task.command.lun);
+        let aborts = self
+            .tasks
+            .active()
+            .filter(|(_, task)| matches!(task.kind, Kind::AbortTask { .. }) && task.command.lun == lun);
+        for tag in aborts.map(|(tag, _)| tag).collect::<Vec<u32>>() {
+            self.complete(tag, Outcome::TimedOut, 0, Vec::new(), true);
+        }
+        self.logical_unit_reset(now_ns, connection, lun);
     }
 
     /// Logs out once the last task has ended.
@@ -342,16 +362,16 @@ impl Session {
     }
 
     fn check_tasks(&mut self, now_ns: i64) -> Result<(), SessionError> {
-        let timeouts = self.settings.timeouts;
-        let mut late = Vec::new();
+        let (timeouts, management_ns) = (self.settings.timeouts, self.management_ns());
+        let (mut late, mut unanswered) = (Vec::new(), Vec::new());
         let mut next: Option<i64> = None;
         for (tag, task) in self.tasks.active() {
             let (awaited, timeout_ns) = match task.kind {
                 Kind::Scsi if task.is_aborting => continue,
                 Kind::Scsi => ("end of a task", timeouts.task_ns),
                 Kind::Ping { .. } => ("answer to a NOP-Out", timeouts.nop_ns),
-                Kind::AbortTask { .. } => ("answer to ABORT TASK", timeouts.task_ns),
-                Kind::LogicalUnitReset => ("answer to LOGICAL UNIT RESET", timeouts.task_ns),
+                Kind::AbortTask { .. } => ("answer to ABORT TASK", management_ns),
+                Kind::LogicalUnitReset => ("answer to LOGICAL UNIT RESET", management_ns),
                 Kind::Text { .. } => ("Text Response", timeouts.task_ns),
                 Kind::Logout { .. } => ("Logout Response", timeouts.login_ns),
                 Kind::Free | Kind::Ended | Kind::Ghost => continue,
@@ -364,6 +384,8 @@ impl Session {
                 next = Some(next.map_or(limit, |next| next.min(limit)));
             } else if task.kind == Kind::Scsi {
                 late.push(tag);
+            } else if matches!(task.kind, Kind::AbortTask { .. }) && timeouts.management_ns > 0 {
+                unanswered.push(tag);
             } else {
                 return Err(SessionError::TimedOut { awaited, timeout_ns });
             }
@@ -376,6 +398,9 @@ impl Session {
                 task.is_timed_out = true;
             }
             self.abort_task(now_ns, tag);
+        }
+        for tag in unanswered {
+            self.escalate(now_ns, tag);
         }
         Ok(())
     }

@@ -16,6 +16,9 @@ pub struct Timeouts {
     pub nop_interval_ns: i64,
     /// Of the answer to a NOP-Out.
     pub nop_ns: i64,
+    /// Of ABORT TASK, after which the logical unit is reset, and of that reset, after which the session ends. 0 for
+    /// that of a task, and no reset.
+    pub management_ns: i64,
 }
 
 impl Default for Timeouts {
@@ -25,6 +28,7 @@ impl Default for Timeouts {
             task_ns: 30_000_000_000,
             nop_interval_ns: 5_000_000_000,
             nop_ns: 5_000_000_000,
+            management_ns: 0,
         }
     }
 }

@@ -11,6 +11,7 @@ use iscsitrace_wire::lun;
 use iscsitrace_wire::reject::RejectReason;
 
 use super::command::{Command, Handle, Stage};
+use super::condition::Candidate;
 use super::ending::Ending;
 use super::fault::{Fault, FaultOperation};
 use super::log::{TaskEnd, TaskRecord};
@@ -26,7 +27,19 @@ fn operation_of(cdb: &[u8]) -> FaultOperation {
     match cdb::decode(cdb, None).operation {
         Operation::Read => FaultOperation::Read,
         Operation::Write | Operation::WriteVerify => FaultOperation::Write,
+        Operation::Unmap => FaultOperation::Unmap,
         _ => FaultOperation::Other,
+    }
+}
+
+/// A command as the conditions of a portal see it.
+fn candidate(command: &Command) -> Candidate {
+    let decoded = cdb::decode(command.cdb(), None);
+    Candidate {
+        operation: operation_of(command.cdb()),
+        lun: lun::single_level(command.lun()),
+        blocks: decoded.lba.zip(decoded.block_count),
+        bytes: command.expected_data_transfer_length(),
     }
 }
 
@@ -146,7 +159,13 @@ impl Portal {
             self.drop_command(tsih, handle, TaskEnd::Aborted);
             return;
         }
-        command.fault = self.faults.next(operation_of(command.cdb()));
+        let candidate = candidate(command);
+        self.conditions.delivered(now_ns, candidate.operation);
+        command.completion = self.conditions.status(now_ns, &candidate).map(|(status, sense)| match sense {
+            Some(sense) => node.device.check_condition(command.lun(), sense),
+            None => Completion::new(status),
+        });
+        command.fault = self.faults.next(candidate.operation);
         if let Some(rule) = command.fault {
             self.log.counters.faults += 1;
             if let Some(record) = self.log.task(command.record) {
@@ -245,12 +264,18 @@ impl Portal {
             _ if command.completion.is_some() => None,
             FaultOperation::Read => Some(self.settings.read_delay),
             FaultOperation::Write => Some(self.settings.write_delay),
-            FaultOperation::Other | FaultOperation::Any => Some(super::delay::ServiceDelay::default()),
+            FaultOperation::Other | FaultOperation::Any | FaultOperation::Unmap => {
+                Some(super::delay::ServiceDelay::default())
+            }
         };
         let end_ns = delay.map_or(now_ns, |delay| {
             let delay_ns = delay.draw(&mut self.random);
             node.service.end_ns(now_ns, command.lun(), delay_ns, self.settings.service_order)
         });
+        let end_ns = match command.completion {
+            None => self.conditions.service_end_ns(now_ns, &candidate(command), end_ns),
+            Some(_) => end_ns,
+        };
         command.stage = Stage::Service;
         if end_ns > now_ns {
             self.wake_command(tsih, handle, end_ns);

@@ -41,6 +41,8 @@ pub enum FaultOperation {
     Read,
     /// Writes of blocks.
     Write,
+    /// UNMAP.
+    Unmap,
     /// All others.
     Other,
 }

@@ -8,6 +8,7 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 use rustc_hash::FxHashMap;
 
+use super::condition::Conditions;
 use super::connection::Phase;
 use super::ending::Ending;
 use super::output::{Credit, Numbers, Outgoing, Then};
@@ -32,6 +33,9 @@ struct Register<'a> {
     joining: Vec<u16>,
     /// The target that was found.
     target: RefCell<Option<usize>>,
+    /// Faults that refuse logins.
+    conditions: RefCell<&'a mut Conditions>,
+    now_ns: i64,
 }
 
 impl Register<'_> {
@@ -69,6 +73,12 @@ impl Directory for Register<'_> {
             }
         };
         let is_discovery = wanted.session_type == SessionType::Discovery;
+        if !is_discovery && let Some((status, target_addresses)) = self.conditions.borrow_mut().refusal(self.now_ns) {
+            return Err(LoginFailure {
+                target_addresses,
+                ..LoginFailure::new(status, "a fault of the run", "11.13.5")
+            });
+        }
         self.target.replace(target.filter(|_| !is_discovery));
         let is_same_port = |session: &Session| {
             session.initiator_name == wanted.initiator_name
@@ -104,14 +114,15 @@ impl Portal {
     pub(super) fn take_login(&mut self, now_ns: i64, number: ConnectionNumber) {
         let Some(tsih) = self.reserve_tsih(number) else { return };
         let joining = self.joining(number);
-        let Portal { connections, sessions, targets, settings, .. } = self;
+        let Portal { connections, sessions, targets, settings, conditions, .. } = self;
         let Some(connection) = connections.get_mut(&number) else { return };
         let header = connection.header;
         let bhs = Bhs::new(&header);
         let cmd_sn = bhs.cmd_sn().unwrap_or_default();
         let data = std::mem::take(&mut connection.data);
         let Phase::Login(login) = &mut connection.phase else { return };
-        let register = Register { settings, targets, sessions, tsih, joining, target: RefCell::new(None) };
+        let (conditions, target) = (RefCell::new(conditions), RefCell::new(None));
+        let register = Register { settings, targets, sessions, tsih, joining, target, conditions, now_ns };
         let answer = match LoginRequest::read(bhs, data) {
             Some(request) => login.receive(&request, &register),
             None => login.refuse(LoginFailure::new(

@@ -16,6 +16,7 @@
 //! a log. [`crate::scsi`] executes commands.
 
 mod command;
+mod condition;
 mod connection;
 mod data_out;
 mod delay;
@@ -38,6 +39,7 @@ mod transfer;
 mod transmit;
 mod window;
 
+pub use condition::{ConditionKind, ConditionSettings};
 pub use delay::{ServiceDelay, ServiceOrder};
 pub use ending::Ending;
 pub use fault::{Fault, FaultOperation, FaultRule};

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use thiserror::Error;
 
 use super::command::Handle;
+use super::condition::Conditions;
 use super::connection::{Connection, Deadline, Phase};
 use super::delay::Service;
 use super::ending::Ending;
@@ -17,6 +18,7 @@ use super::output::{Credit, Numbers, Outgoing};
 use super::session::Session;
 use super::settings::PortalSettings;
 use crate::application::{Application, Closed, ConnectionNumber, Dial};
+use crate::occurrence::Hits;
 use crate::protocol::chap::Challenge;
 use crate::protocol::keys::InvalidOffers;
 use crate::protocol::login::TargetLogin;
@@ -86,6 +88,7 @@ pub struct Portal {
     pub(super) next_tsih: u16,
     pub(super) random: Rng,
     pub(super) faults: Faults,
+    pub(super) conditions: Conditions,
     pub(super) wakes: BTreeSet<(i64, Wake)>,
     pub(super) to_close: VecDeque<ConnectionNumber>,
     pub(super) log: PortalLog,
@@ -134,6 +137,7 @@ impl Portal {
             next_tsih: 0,
             random: Rng::with_seed(settings.seed),
             faults: Faults::new(&settings.faults),
+            conditions: Conditions::new(&settings.conditions),
             wakes: BTreeSet::new(),
             to_close: VecDeque::new(),
             log: PortalLog::new(&settings.limits, settings.has_pdu_log),
@@ -145,6 +149,12 @@ impl Portal {
     #[must_use]
     pub fn log(&self) -> &PortalLog {
         &self.log
+    }
+
+    /// What its conditions hit.
+    #[must_use]
+    pub fn fault_hits(&self) -> Vec<Hits> {
+        self.conditions.hits()
     }
 
     /// Connections that are open, in no order.
@@ -323,7 +333,8 @@ impl Application for Portal {
 
     fn accept(&mut self, now_ns: i64, peer: SocketAddr, local: SocketAddr) -> Option<ConnectionNumber> {
         let limits = &self.settings.limits;
-        if self.connections.len() >= limits.connection_count || self.half_open >= limits.half_open_count {
+        let is_down = !self.conditions.is_accepting(now_ns);
+        if is_down || self.connections.len() >= limits.connection_count || self.half_open >= limits.half_open_count {
             self.log.counters.refused_connections += 1;
             return None;
         }
@@ -365,10 +376,15 @@ impl Application for Portal {
     }
 
     fn poll_timeout(&self) -> Option<i64> {
-        self.wakes.first().map(|(at_ns, _)| *at_ns)
+        self.wakes.first().map(|(at_ns, _)| *at_ns).into_iter().chain(self.conditions.next_ns()).min()
     }
 
     fn handle_timeout(&mut self, now_ns: i64) {
+        while self.conditions.restarts_now(now_ns) {
+            let mut open: Vec<ConnectionNumber> = self.connections.keys().copied().collect();
+            open.sort_unstable();
+            open.into_iter().for_each(|number| self.end_connection(now_ns, number, Ending::OnDemand));
+        }
         while let Some(&(at_ns, wake)) = self.wakes.first() {
             if at_ns > now_ns {
                 break;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::condition::ConditionSettings;
 use super::delay::{ServiceDelay, ServiceOrder};
 use super::fault::FaultRule;
 use crate::protocol::chap::{Algorithm, Credentials};
@@ -127,8 +128,11 @@ pub struct PortalSettings {
     pub write_delay: ServiceDelay,
     /// The order of service.
     pub service_order: ServiceOrder,
-    /// Injected faults.
+    /// Injected faults of single commands.
     pub faults: Vec<FaultRule>,
+    /// Faults that last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<ConditionSettings>,
     /// Seed of all random numbers.
     pub seed: u64,
     /// Idle time before a NOP-In ping; 0 for never.
@@ -161,6 +165,7 @@ impl Default for PortalSettings {
             write_delay: ServiceDelay::default(),
             service_order: ServiceOrder::default(),
             faults: Vec::new(),
+            conditions: Vec::new(),
             seed: 0,
             nop_in_interval_ns: 0,
             nop_in_timeout_ns: 5_000_000_000,

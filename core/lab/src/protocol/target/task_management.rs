@@ -5,6 +5,7 @@
 //! connections of the session are acknowledged (section 4.2.3.3), or after a timeout.
 
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES};
+use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
@@ -52,6 +53,10 @@ impl Portal {
             _ => return self.answer(now_ns, number, header, Response::NotSupported, Then::Nothing),
         };
         let Some(tsih) = self.connections.get(&number).and_then(|connection| connection.tsih()) else { return };
+        let stuck_lun: [u8; 8] = header.get(8..16).and_then(|lun| lun.try_into().ok()).unwrap_or_default();
+        if self.conditions.is_stuck(now_ns, lun::single_level(stuck_lun)) {
+            return;
+        }
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
         // LUN of the task or the logical unit (RFC 7143 section 11.5.3)
         let lun: [u8; 8] = header.get(8..16).and_then(|lun| lun.try_into().ok()).unwrap_or_default();

@@ -102,9 +102,15 @@ impl Application for Client {
                 Wake::Ping(index) => self.ping(now_ns, index),
                 Wake::Retry(retry) => self.retry(now_ns, retry),
                 Wake::Measured(serial) => self.measured(now_ns, serial),
+                Wake::Recovery(index) => self.reopen(index),
+                Wake::Incident(incident) => self.incident(now_ns, incident),
             }
         }
         self.proceed(now_ns);
+    }
+
+    fn has_begun(&self) -> bool {
+        self.run.started_ns.is_some()
     }
 
     fn is_finished(&self) -> bool {

@@ -43,7 +43,7 @@ impl Client {
         let workload = &self.settings.workload;
         let is_over = run.is_over(now_ns);
         let Some(lane) = run.lanes.get_mut(lane_index) else { return false };
-        if is_over || lane.busy_count as usize >= depth {
+        if is_over || self.incidents.is_paused || lane.busy_count as usize >= depth {
             return false;
         }
         let Some(call) = run.sequences.get_mut(lane.sequence).and_then(Sequence::next_call) else { return false };
@@ -81,7 +81,10 @@ impl Client {
                 let purpose = if has_pattern { Purpose::Pattern(byte) } else { Purpose::Any };
                 let length_bytes = length as u32;
                 let pending = Pending { call: number, is_read, byte, length_bytes, submitted_ns: now_ns, tries: 0 };
-                if client_session.submit(now_ns, lun, purpose, pending) {
+                if client_session.lost_ns.is_some() {
+                    client_session.lost_commands.push(pending);
+                    self.run.calls[number].commands_left += 1;
+                } else if client_session.submit(now_ns, lun, purpose, pending) {
                     self.run.calls[number].commands_left += 1;
                 } else {
                     self.run.calls[number].has_failed = true;
@@ -99,12 +102,16 @@ impl Client {
     /// A command of the workload ended.
     pub(super) fn end_command(&mut self, now_ns: i64, index: usize, completion: &Completion) {
         let client_session = &mut self.sessions[index];
-        client_session.dealer.finish(completion.connection);
         let connection = completion.connection;
         let tag = completion.initiator_task_tag;
-        let Some(pending) = client_session.commands.get_mut(tag as usize).and_then(Option::take) else { return };
+        let Some(pending) = client_session.commands.get_mut(tag as usize).and_then(Option::take) else {
+            return self.end_other(now_ns, index, tag);
+        };
+        client_session.dealer.finish(connection);
         let mismatch = client_session.volume.take_mismatch(tag);
-        let is_retried = is_for_now(completion) && pending.tries < MOST_TRIES && !self.run.is_stopping;
+        let is_aborted = matches!(completion.outcome, Outcome::Aborted | Outcome::TimedOut);
+        let is_transient = is_for_now(completion) || is_aborted && self.settings.recovery.is_some();
+        let is_retried = is_transient && pending.tries < MOST_TRIES && !self.run.is_stopping;
         if self.settings.task_log {
             let block_length = client_session.unit.as_ref().map_or(512, |unit| unit.block_length_bytes);
             self.run.task_log.push(TaskRecord {
@@ -146,7 +153,8 @@ impl Client {
                 self.run.calls[pending.call].has_failed = true;
             }
             _ if is_retried => {
-                let is_attention = matches!(completion.outcome, Outcome::Status(2));
+                // after a UNIT ATTENTION or an abort there is nothing to wait for
+                let is_attention = is_aborted || matches!(completion.outcome, Outcome::Status(2));
                 let pending = Pending { tries: pending.tries + 1, ..pending };
                 self.run.retry_count += 1;
                 let free = self.run.retries.iter().position(Option::is_none);
@@ -176,6 +184,15 @@ impl Client {
     /// Retries a command.
     pub(super) fn retry(&mut self, now_ns: i64, retry: usize) {
         let Some((index, pending)) = self.run.retries.get_mut(retry).and_then(Option::take) else { return };
+        self.submit_again(now_ns, index, pending);
+    }
+
+    /// Submits a command again, or keeps it until its session is back.
+    pub(super) fn submit_again(&mut self, now_ns: i64, index: usize, pending: Pending) {
+        if self.sessions[index].lost_ns.is_some() {
+            self.sessions[index].lost_commands.push(pending);
+            return;
+        }
         let workload = &self.settings.workload;
         let has_pattern = if pending.is_read { workload.verify } else { workload.contents == Contents::Pattern };
         let purpose = if has_pattern { Purpose::Pattern(pending.byte) } else { Purpose::Any };
@@ -189,7 +206,8 @@ impl Client {
 
     /// A session ended: its commands in flight are lost.
     pub(super) fn drop_commands(&mut self, now_ns: i64, index: usize) {
-        let lost: Vec<Pending> = self.sessions[index].commands.drain(..).flatten().collect();
+        let mut lost: Vec<Pending> = self.sessions[index].commands.drain(..).flatten().collect();
+        lost.append(&mut self.sessions[index].lost_commands);
         let waiting = self.run.retries.iter_mut().filter(|retry| retry.is_some_and(|retry| retry.0 == index));
         let waiting: Vec<Pending> = waiting.filter_map(Option::take).map(|retry| retry.1).collect();
         for pending in lost.into_iter().chain(waiting) {

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use super::probe::{LogicalUnit, Probe};
+use super::results::ConnectionResults;
 use super::volume::{Purpose, Volume};
 use crate::application::ConnectionNumber;
 use crate::protocol::initiator::{Command, Direction, Session};
@@ -17,6 +18,8 @@ pub(super) enum Stage {
     Probing(Box<Probe>),
     /// The work of the mode.
     Ready,
+    /// Lost: it waits for the next connection.
+    Recovering,
     /// Ended.
     Over,
 }
@@ -54,6 +57,12 @@ pub(super) struct ClientSession {
     pub pings_left: u64,
     pub ping_connection: usize,
     pub ping_sent_ns: i64,
+    /// Since when the session is lost.
+    pub lost_ns: Option<i64>,
+    /// Commands to be submitted again when it is back.
+    pub lost_commands: Vec<Pending>,
+    /// Connections before the session was last recovered.
+    pub past: Vec<ConnectionResults>,
 }
 
 impl ClientSession {

@@ -60,6 +60,10 @@ impl Client {
             self.sessions[index].session.logout(now_ns);
             return;
         }
+        if self.sessions[index].unit.is_some() {
+            self.go_on(now_ns, index);
+            return;
+        }
         let client_session = &mut self.sessions[index];
         match self.settings.mode {
             Mode::Discover => {
@@ -132,6 +136,11 @@ impl Client {
         {
             return;
         }
+        if let Err(error) = &result
+            && self.recover(now_ns, index, error)
+        {
+            return;
+        }
         if was_connecting {
             self.connecting_count = self.connecting_count.saturating_sub(1);
         }
@@ -172,10 +181,15 @@ impl Client {
             Mode::Run => is_idle && (self.run.started_ns.is_some() || self.run.is_stopping),
             Mode::Discover | Mode::Ping => self.run.is_stopping,
         };
-        if !is_done || self.is_leaving {
+        if !is_done || self.is_leaving || self.is_unmapping() && !self.run.is_stopping {
             return;
         }
         self.is_leaving = true;
+        for client_session in &mut self.sessions {
+            if matches!(client_session.stage, Stage::Recovering) {
+                client_session.stage = Stage::Over;
+            }
+        }
         for index in 0..self.sessions.len() {
             self.sessions[index].session.logout(now_ns);
             self.pump(now_ns, index);

@@ -21,6 +21,7 @@ impl Client {
         }
         (self.run.started_ns, self.run.ended_ns) = (Some(now_ns), now_ns);
         self.begin_tuning(now_ns);
+        self.expect_incidents(now_ns);
         // one call per lane in turn, so that blocks are spread over all lanes from the first on
         loop {
             let begun = (0..self.run.lanes.len()).filter(|lane| self.begin_call(now_ns, *lane)).count();

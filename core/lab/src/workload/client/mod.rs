@@ -8,20 +8,24 @@
 //! events        what a session reports, and the next step of the run
 //! lanes, calls  the workload, dealt over the sessions (state: run)
 //! connections   the number of connections while it is tuned (state: tuning_state)
+//! recovery      a session that is lost is opened again
+//! incidents     pauses, resets and UNMAP commands, as faults of a run
 //! outcome       progress, results, logs
 //! ```
 //!
-//! It never does I/O and never reads a clock. It never reopens a session: a session that ends early is an error of the
-//! run.
+//! It never does I/O and never reads a clock. It reopens a session that ends early only where its settings say so (`recovery`);
+//! else that is an error of the run.
 
 mod application;
 mod calls;
 mod client_session;
 mod connections;
 mod events;
+pub mod incidents;
 mod lanes;
 mod outcome;
 pub mod probe;
+pub mod recovery;
 pub mod results;
 mod run;
 pub mod sense;
@@ -41,6 +45,7 @@ use crate::workload::dealing::Dealer;
 use crate::workload::latency::Latencies;
 use crate::workload::pattern::Mismatch;
 use client_session::{ClientSession, Stage};
+use incidents::Incidents;
 use run::Run;
 use settings::{ClientSettings, InvalidClient, Mode, TargetSettings};
 use tuning_state::TuningState;
@@ -59,6 +64,10 @@ enum Wake {
     Retry(usize),
     /// The end of a measurement of the tuning.
     Measured(u64),
+    /// The next connection of a lost session.
+    Recovery(usize),
+    /// An incident.
+    Incident(usize),
 }
 
 /// The reference initiator.
@@ -78,6 +87,7 @@ pub struct Client {
     joining_count: usize,
     run: Run,
     tuning: Option<TuningState>,
+    incidents: Incidents,
     is_leaving: bool,
     discovered: Vec<DiscoveredTarget>,
     pings: Latencies,
@@ -105,6 +115,7 @@ impl Client {
             joining_count: 0,
             run: Run::new(&settings),
             tuning: settings.workload.tuning.as_ref().filter(|_| settings.mode == Mode::Run).map(TuningState::new),
+            incidents: Incidents::new(&settings.incidents),
             is_leaving: false,
             discovered: Vec::new(),
             pings: Latencies::default(),
@@ -134,6 +145,9 @@ impl Client {
                     pings_left: client.settings.ping.count,
                     ping_connection: 0,
                     ping_sent_ns: 0,
+                    lost_ns: None,
+                    lost_commands: Vec::new(),
+                    past: Vec::new(),
                 };
                 client.sessions.push(client_session);
             }

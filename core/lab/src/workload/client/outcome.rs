@@ -28,23 +28,28 @@ impl Client {
         progress
     }
 
+    /// The connections of a session, since it was last recovered.
+    pub(super) fn connection_results(&self, session: usize) -> impl Iterator<Item = ConnectionResults> {
+        let client_session = &self.sessions[session];
+        client_session.numbers.iter().enumerate().map(move |(index, connection)| ConnectionResults {
+            session,
+            target: client_session.target,
+            connection: *connection,
+            cid: index as u16,
+            parameters: client_session.session.parameters(index).cloned(),
+            joined_ns: client_session.spans.get(index).and_then(|span| span.0),
+            left_ns: client_session.spans.get(index).and_then(|span| span.1),
+            commands: client_session.counts.get(index).map_or(0, |counts| counts.0),
+            bytes: client_session.counts.get(index).map_or(0, |counts| counts.1),
+        })
+    }
+
     /// Results so far.
     #[must_use]
     pub fn results(&self) -> Results {
         let run = &self.run;
-        let connections = self.sessions.iter().enumerate().flat_map(|(session, client_session)| {
-            client_session.numbers.iter().enumerate().map(move |(index, connection)| ConnectionResults {
-                session,
-                target: client_session.target,
-                connection: *connection,
-                cid: index as u16,
-                parameters: client_session.session.parameters(index).cloned(),
-                joined_ns: client_session.spans.get(index).and_then(|span| span.0),
-                left_ns: client_session.spans.get(index).and_then(|span| span.1),
-                commands: client_session.counts.get(index).map_or(0, |counts| counts.0),
-                bytes: client_session.counts.get(index).map_or(0, |counts| counts.1),
-            })
-        });
+        let connections = (0..self.sessions.len())
+            .flat_map(|index| self.sessions[index].past.iter().cloned().chain(self.connection_results(index)));
         let targets = self.settings.targets.iter().enumerate().map(|(index, target)| TargetResults {
             address: target.address,
             name: target.name.clone(),

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::incidents::IncidentSettings;
+use super::recovery::RecoverySettings;
 use crate::protocol::initiator::Timeouts;
 use crate::protocol::login::{InitiatorLoginSettings, InvalidSettings, SessionType};
 use crate::workload::settings::{InvalidWorkload, WorkloadSettings};
@@ -80,6 +82,12 @@ pub struct ClientSettings {
     pub slice_ns: i64,
     /// Whether commands are logged.
     pub task_log: bool,
+    /// How lost sessions are recovered; without it, a lost session is an error of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<RecoverySettings>,
+    /// Faults at the initiator.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub incidents: Vec<IncidentSettings>,
     /// Whether PDUs are logged.
     pub pdu_log: bool,
 }
@@ -98,6 +106,8 @@ impl Default for ClientSettings {
             ping: PingSettings::default(),
             slice_ns: 100_000_000,
             task_log: false,
+            recovery: None,
+            incidents: Vec::new(),
             pdu_log: false,
         }
     }
@@ -112,6 +122,9 @@ pub enum InvalidClient {
     /// A LUN out of range.
     #[error("LUN {0} is not from 0 to 16383")]
     Lun(u16),
+    /// Tuning with recovery.
+    #[error("a search for the number of connections cannot recover a session")]
+    Recovery,
     /// Tuning with more than one session.
     #[error("the number of connections can be tuned for one session of one target only, not for {0} sessions")]
     Tuning(usize),
@@ -160,6 +173,9 @@ impl ClientSettings {
         if self.mode == Mode::Run {
             self.workload.validate()?;
             let sessions = self.targets.len() * usize::from(self.workload.sessions);
+            if self.workload.tuning.is_some() && self.recovery.is_some() {
+                return Err(InvalidClient::Recovery);
+            }
             if self.workload.tuning.is_some() && sessions != 1 {
                 return Err(InvalidClient::Tuning(sessions));
             }

@@ -17,6 +17,13 @@ pub enum Purpose {
     Pattern(u64),
     /// An answer for `probe`.
     Answer,
+    /// The parameter list of an UNMAP of these blocks (SBC-3).
+    Unmap {
+        /// First logical block.
+        lba: u64,
+        /// Logical blocks.
+        blocks: u32,
+    },
 }
 
 /// The data of the commands of one session, by Initiator Task Tag.
@@ -94,7 +101,7 @@ impl TaskData for Volume {
                     self.kept[offset as usize..end].copy_from_slice(bytes);
                 }
             }
-            Some(Purpose::Any) | None => {}
+            Some(Purpose::Any | Purpose::Unmap { .. }) | None => {}
         }
     }
 
@@ -103,7 +110,22 @@ impl TaskData for Volume {
         self.moved_bytes += out.len() as u64;
         match self.purposes.get(initiator_task_tag as usize) {
             Some(Purpose::Pattern(first)) => self.pattern.fill(first + u64::from(offset), out),
+            Some(Purpose::Unmap { lba, blocks }) => fill_unmap(*lba, *blocks, offset as usize, out),
             _ => out.fill(0),
         }
     }
+}
+
+/// The parameter list of an UNMAP with one descriptor, from a byte of it on.
+fn fill_unmap(lba: u64, blocks: u32, offset: usize, out: &mut [u8]) {
+    let mut list = [0; 24];
+    // UNMAP DATA LENGTH, UNMAP BLOCK DESCRIPTOR DATA LENGTH
+    list[0..2].copy_from_slice(&22u16.to_be_bytes());
+    list[2..4].copy_from_slice(&16u16.to_be_bytes());
+    list[8..16].copy_from_slice(&lba.to_be_bytes());
+    list[16..20].copy_from_slice(&blocks.to_be_bytes());
+    out.fill(0);
+    let rest = list.get(offset..).unwrap_or_default();
+    let count = rest.len().min(out.len());
+    out[..count].copy_from_slice(&rest[..count]);
 }

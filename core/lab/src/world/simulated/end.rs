@@ -54,6 +54,8 @@ pub(super) struct End {
     pub initiator_port: u16,
     pub is_open: bool,
     pub is_closing: bool,
+    /// This host reset it.
+    pub is_aborted: bool,
     /// Its timer, as registered with the host.
     pub timeout_ns: Option<i64>,
     /// Waits until a third of the send buffer is free, as a blocked writer does.
@@ -70,6 +72,7 @@ impl End {
             initiator_port,
             is_open: false,
             is_closing: false,
+            is_aborted: false,
             timeout_ns: None,
             is_blocked: false,
             out: Vec::new(),
@@ -81,6 +84,9 @@ impl End {
     /// Whether the connection ended, and how. In TIME-WAIT it has ended, and only answers.
     pub fn ending(&self) -> Option<Closed> {
         let endpoint = &self.endpoint;
+        if self.is_aborted {
+            return Some(Closed::Failed("reset by its own host".to_owned()));
+        }
         if let Some(error) = endpoint.error() {
             return Some(Closed::Failed(error.to_string()));
         }

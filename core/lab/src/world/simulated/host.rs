@@ -110,6 +110,20 @@ impl<'a> Host<'a> {
         self.touched.insert(number);
     }
 
+    /// Whether its workload has begun.
+    pub fn has_begun(&self) -> bool {
+        self.application.has_begun()
+    }
+
+    /// Resets all connections, as an administrator of this host may.
+    pub fn reset(&mut self, now_ns: i64) {
+        for (&number, end) in self.ends.iter_mut().filter(|(_, end)| end.is_open && !end.is_closing) {
+            end.endpoint.abort(now_ns);
+            end.is_aborted = true;
+            self.touched.insert(number);
+        }
+    }
+
     /// Handles all timers that are due.
     pub fn handle_timeout(&mut self, now_ns: i64) {
         let is_due = |timeout_ns: Option<i64>| timeout_ns.is_some_and(|timeout_ns| timeout_ns <= now_ns);

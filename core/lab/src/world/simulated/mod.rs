@@ -11,6 +11,7 @@
 
 mod end;
 mod host;
+mod host_fault;
 mod tap;
 
 use std::collections::HashMap;
@@ -23,11 +24,14 @@ use thiserror::Error;
 
 use crate::application::Application;
 use crate::link::{Link, LinkLog, LinkSettings, Packet, SettingsError};
+use crate::occurrence::Hits;
 use crate::tcp::{self, Segment};
 
 pub use end::{EndLog, TcpLog, TcpSample};
 use host::Host;
 pub use host::{FIRST_PORT, TARGET_PORT};
+use host_fault::HostFaults;
+pub use host_fault::{HostFaultKind, HostFaultSettings};
 pub use tap::TapPoint;
 
 /// Events between two calls of the caller's progress function.
@@ -65,6 +69,9 @@ pub struct SimulatedSettings {
     pub is_untapped: bool,
     /// Which changes of their windows the ends log.
     pub tcp_log: TcpLog,
+    /// Faults of hosts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<HostFaultSettings>,
     /// Seed of initial sequence numbers and other random values.
     pub seed: u64,
 }
@@ -84,6 +91,7 @@ impl Default for SimulatedSettings {
             snaplen_bytes: 0,
             is_untapped: false,
             tcp_log: TcpLog::default(),
+            faults: Vec::new(),
             seed: 1,
         }
     }
@@ -136,6 +144,8 @@ pub struct Outcome {
     pub initiator_ends: Vec<EndLog>,
     /// Each target's ends.
     pub target_ends: Vec<Vec<EndLog>>,
+    /// What the faults of hosts hit.
+    pub host_faults: Vec<Hits>,
 }
 
 /// Progress of a simulation.
@@ -232,6 +242,8 @@ pub fn run(
             })
             .collect(),
         due_ns: vec![i64::MAX; target_count],
+        faults: HostFaults::new(&settings.faults),
+        has_begun: false,
         numbers: (0..target_count).map(|target| (target_address(settings.is_ipv6, target).ip(), target)).collect(),
         taps,
     };
@@ -250,6 +262,7 @@ pub fn run(
         paths: world.paths.into_iter().map(log).collect(),
         initiator_ends: world.initiator.finish(),
         target_ends: world.targets.into_iter().map(Host::finish).collect(),
+        host_faults: world.faults.hits().collect(),
     })
 }
 
@@ -261,6 +274,9 @@ struct World<'a, 'b> {
     targets: Vec<Host<'a>>,
     /// Time of the next event on the path to each target, or at the target: few of many have one.
     due_ns: Vec<i64>,
+    faults: HostFaults,
+    /// Whether the workload has begun.
+    has_begun: bool,
     /// The targets by their addresses.
     numbers: HashMap<IpAddr, usize>,
     taps: &'a mut Taps<'b>,
@@ -299,7 +315,7 @@ impl World<'_, '_> {
     fn next_ns(&self) -> Option<i64> {
         let access_ns = self.access.as_ref().and_then(Link::next_ready);
         let others_ns = self.due_ns.iter().copied().min().filter(|&due_ns| due_ns < i64::MAX);
-        [access_ns, others_ns, self.initiator.poll_timeout()].into_iter().flatten().min()
+        [access_ns, others_ns, self.initiator.poll_timeout(), self.faults.next_ns()].into_iter().flatten().min()
     }
 
     /// Updates the next event of a target and its path.
@@ -317,6 +333,7 @@ impl World<'_, '_> {
     /// Handles all events that are due: packets move on, timers go off.
     fn step(&mut self) -> io::Result<()> {
         let now_ns = self.now_ns;
+        self.reset_hosts()?;
         while let Some((_, passing)) = self.access.as_mut().and_then(|access| access.to_target.dequeue_ready(now_ns)) {
             self.enqueue_to_target(passing);
         }
@@ -325,6 +342,9 @@ impl World<'_, '_> {
                 continue;
             }
             while let Some((_, passing)) = self.paths[target].to_target.dequeue_ready(now_ns) {
+                if self.faults.drops(now_ns, Some(target)) {
+                    continue;
+                }
                 self.pass_target(target, true, &passing.segment)?;
                 self.targets[target].receive(now_ns, passing.segment);
                 self.run_target(target)?;
@@ -352,7 +372,29 @@ impl World<'_, '_> {
         Ok(())
     }
 
+    /// Resets the connections of the hosts whose fault it is.
+    fn reset_hosts(&mut self) -> io::Result<()> {
+        while let Some(host) = self.faults.poll_reset(self.now_ns) {
+            match host {
+                Some(target) if target < self.targets.len() => {
+                    self.targets[target].reset(self.now_ns);
+                    self.run_target(target)?;
+                    self.note_due(target);
+                }
+                Some(_) => {}
+                None => {
+                    self.initiator.reset(self.now_ns);
+                    self.run_initiator()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn reach_initiator(&mut self, passing: Passing) -> io::Result<()> {
+        if self.faults.drops(self.now_ns, None) {
+            return Ok(());
+        }
         self.pass_initiator(passing.target, false, &passing.segment)?;
         self.initiator.receive(self.now_ns, passing.segment);
         self.run_initiator()
@@ -360,9 +402,20 @@ impl World<'_, '_> {
 
     fn run_initiator(&mut self) -> io::Result<()> {
         self.initiator.run(self.now_ns);
+        if !self.has_begun && self.initiator.has_begun() {
+            self.has_begun = true;
+            self.faults.workload_begins(self.now_ns);
+            self.access.iter_mut().chain(&mut self.paths).for_each(|link| link.workload_begins(self.now_ns));
+        }
         for segment in std::mem::take(&mut self.initiator.out) {
-            // a packet to an unknown host is dropped
-            let Some(&target) = self.numbers.get(&segment.destination.ip()) else { continue };
+            if self.faults.drops(self.now_ns, None) {
+                continue;
+            }
+            // a packet to an unknown host leaves, and is dropped
+            let Some(&target) = self.numbers.get(&segment.destination.ip()) else {
+                self.pass_initiator(0, true, &segment)?;
+                continue;
+            };
             self.pass_initiator(target, true, &segment)?;
             let passing = Passing { segment, target };
             match &mut self.access {
@@ -376,6 +429,9 @@ impl World<'_, '_> {
     fn run_target(&mut self, target: usize) -> io::Result<()> {
         self.targets[target].run(self.now_ns);
         for segment in std::mem::take(&mut self.targets[target].out) {
+            if self.faults.drops(self.now_ns, Some(target)) {
+                continue;
+            }
             self.pass_target(target, false, &segment)?;
             self.paths[target].to_initiator.enqueue(self.now_ns, Passing { segment, target });
         }

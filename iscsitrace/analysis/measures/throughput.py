@@ -1,4 +1,4 @@
-"""Volumes and rates of reads and writes, per session and in total.
+"""Throughput: bytes, commands and rates of reads and writes, per session and in total.
 
 Rates are over the *active time*, in which at least one command was in flight: the union of command to status over the
 commands that have both. So idle gaps do not reduce them. Task management and NOPs are no commands.
@@ -20,7 +20,7 @@ NANOSECONDS = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class Volume:
+class Throughput:
     """Payload, commands and rates of one session; ``session`` None: of the whole trace."""
 
     session: int | None
@@ -37,12 +37,15 @@ class Volume:
     queue_depth_max: int | None
 
 
-def measure(cycles: Table) -> list[Volume]:
-    """Volumes of each session in order, the total last."""
+def measure(cycles: Table) -> list[Throughput]:
+    """Throughput of each session in order, the total last."""
     session, mask = cycles.raw("session"), cycles.mask("session")
     is_known = np.ones(len(cycles), dtype=bool) if mask is None else ~mask
     each = [int(number) for number in np.unique(session[is_known])]
-    return [*(_volume(cycles.select(is_known & (session == number)), number) for number in each), _volume(cycles, None)]
+    return [
+        *(_throughput(cycles.select(is_known & (session == number)), number) for number in each),
+        _throughput(cycles, None),
+    ]
 
 
 def payload(cycles: Table) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -58,7 +61,7 @@ def payload(cycles: Table) -> tuple[NDArray[Any], NDArray[Any]]:
     return read_bytes, write_bytes
 
 
-def _volume(cycles: Table, session: int | None) -> Volume:
+def _throughput(cycles: Table, session: int | None) -> Throughput:
     has_status = ~np.ma.getmaskarray(cycles["status_ns"])
     is_read, is_write = cycles.raw("is_read"), cycles.raw("is_write")
     data_bytes = cycles.raw("data_bytes")
@@ -70,7 +73,7 @@ def _volume(cycles: Table, session: int | None) -> Volume:
         return amount * NANOSECONDS / active_ns if active_ns else None
 
     read, written = int(read_bytes.sum()), int(write_bytes.sum())
-    return Volume(
+    return Throughput(
         session=session,
         cycle_count=len(cycles),
         complete_cycle_count=int(cycles.raw("is_complete").sum()),

@@ -1,0 +1,233 @@
+"""Slow operations and logical units: commands that take far longer than the others of the same session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.analysis.findings.case import Case, is_worth
+from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem
+from iscsitrace.analysis.findings.hosts import HEALTHY_NS, SLOW_TARGET
+from iscsitrace.analysis.findings.statuses import spoken
+from iscsitrace.analysis.findings.thresholds import CONTRAST, MILLISECOND_NS, WARNING, WORTH
+from iscsitrace.analysis.measures import intervals
+from iscsitrace.analysis.measures.data_commands import is_operation
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.session import Session
+from iscsitrace.analysis.session.workload import MIN_TASKS
+from iscsitrace.wording import amounts as wording
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """The successful commands of a session that read, write, erase or flush."""
+
+    rows: Array
+    starts: Array
+    ends: Array
+
+    @property
+    def latency_ns(self) -> Array:
+        """From command to status."""
+        return np.asarray(self.ends - self.starts)
+
+    def where(self, which: Array) -> _Timed:
+        """Those that a mask picks."""
+        return _Timed(self.rows[which], self.starts[which], self.ends[which])
+
+    def in_words(self) -> str:
+        """``614.0 ms (median of 8), at most 651.0 ms``."""
+        median, most = float(np.median(self.latency_ns)), float(self.latency_ns.max())
+        if len(self.rows) == 1:
+            return wording.time(most)
+        return f"{wording.time(median)} (median of {len(self.rows)}), at most {wording.time(most)}"
+
+
+def _timed(subject: Session) -> _Timed:
+    cycles = subject.cycles
+    is_good = known(cycles, "status_ns") & (cycles.raw("status") == 0)
+    rows = np.flatnonzero(is_good & (subject.is_data | subject.is_flush))
+    return _Timed(rows, cycles.raw("command_first_ns")[rows], cycles.raw("status_ns")[rows])
+
+
+# --- slow_operation
+
+SLOW_NS: Final = 100 * MILLISECOND_NS
+"""Latency from which on another operation than a read or write is slow. They work on many blocks, or wait for the
+medium: what healthy storage promises for reads does not bind them, but a tenth of a second is what users notice."""
+
+
+@dataclass(frozen=True)
+class _SlowOperation:
+    name: str
+    own: _Timed
+    others_ns: float | None
+    """The median of reads and writes apart from them; None where there are none."""
+    held: Array
+    """Latencies of the reads and writes that came in the meantime, and waited."""
+    lost_ns: int
+    """Time in which they were in flight and nothing was served."""
+    is_flush: bool
+
+
+def _operation(case: Case) -> Observation | None:
+    subject = case.subject
+    timed = case.once(_timed)
+    codes = subject.cycles.raw("operation")[timed.rows]
+    is_io = is_operation(subject.cycles, "read", "write")[timed.rows]
+    found = [
+        each for code in np.unique(codes[~is_io]).tolist() if (each := _slow(subject, timed, codes == code, is_io))
+    ]
+    if not found:
+        return None
+    worst = max(found, key=lambda each: each.lost_ns)
+    luns = np.unique(subject.cycles.raw("lun")[worst.own.rows]).tolist()
+    beside = ""
+    if worst.others_ns is not None:
+        beside = f"; reads and writes take {wording.time(worst.others_ns)} (median)"
+    text = f"{worst.name} takes {worst.own.in_words()}{beside}"
+    facts = [f"{text}."]
+    if len(worst.held):
+        count = wording.count(len(worst.held), "read or write", "reads and writes")
+        facts.append(f"{count} that came in the meantime took up to {wording.time(float(worst.held.max()))}.")
+    elif len(timed.rows[is_io]):
+        facts.append("It held up no reads or writes.")
+    # a flush is no busy time: its share is of both
+    whole_ns = subject.jobs_ns + (subject.budget.uses_ns["flush"] if subject.budget and worst.is_flush else 0)
+    share = min(1.0, worst.lost_ns / whole_ns) if whole_ns else 0.0
+    slowest = np.argsort(-worst.own.latency_ns, kind="stable")[:3]
+    return Observation(
+        text,
+        subject.frames_of(worst.own.rows[slowest]),
+        None if worst.is_flush else float(worst.lost_ns),
+        share=share,
+        severity="warning" if share >= WARNING else "info",
+        cause=" ".join(facts),
+        luns=tuple(luns),
+    )
+
+
+def _slow(subject: Session, timed: _Timed, which: Array, is_io: Array) -> _SlowOperation | None:
+    own, io = timed.where(which), timed.where(is_io)
+    median = float(np.median(own.latency_ns))
+    if median < SLOW_NS:
+        return None
+    firsts, lasts = intervals.merged(own.starts, own.ends)
+    place = np.searchsorted(firsts, io.ends, side="left") - 1
+    # a read that was in flight with one of them may have waited for it
+    is_beside = (place >= 0) & (lasts[place.clip(0)] > io.starts)
+    apart = io.latency_ns[~is_beside]
+    others_ns = float(np.median(apart)) if len(apart) else None
+    least_ns = others_ns if others_ns is not None else float(subject.path_ns or 0)
+    if median < CONTRAST * least_ns:
+        return None
+    lost_ns = subject.stretches("target_service", "outage").within_ns(firsts, lasts)
+    is_flush = bool(subject.is_flush[own.rows].any())
+    if is_flush:
+        # no busy time unless reads or writes are in flight, too
+        lost_ns = max(lost_ns, intervals.union_length(own.starts, own.ends))
+    if not is_worth(subject, intervals.union_length(own.starts, own.ends)):
+        return None
+    beside = io.latency_ns[is_beside]
+    name = spoken(str(subject.cycles.select(own.rows[:1])["operation"][0]))
+    held = beside[beside >= max(SLOW_NS, CONTRAST * least_ns)]
+    return _SlowOperation(name, own, others_ns, held, lost_ns, is_flush)
+
+
+SLOW_OPERATION: Final = Problem(
+    name="slow_operation",
+    meaning="One operation (UNMAP, WRITE SAME, EXTENDED COPY, SYNCHRONIZE CACHE, COMPARE AND WRITE, ...) is slow "
+    "beside the reads and writes, which may have to wait for it.",
+    condition=f"The operation, other than a read or write, takes {wording.time(SLOW_NS)} or more (median), and "
+    f"{CONTRAST} times as long as reads and writes apart from it; it is in flight for {WORTH}. Reads against writes "
+    "are compared by slow_target.",
+    evidence="The three slowest such commands. The share is the time in which they were in flight and the target "
+    "served nothing; a SYNCHRONIZE CACHE counts as long as it takes.",
+    explains=Explains("target_service", 2),
+    advice=(
+        Advice(
+            "Move the operation to quiet hours, or make it smaller. UNMAP: fstrim by timer instead of the mount option "
+            "discard, /sys/block/DEVICE/queue/discard_max_bytes. ESXi: esxcli storage vmfs reclaim config set. "
+            "Windows: fsutil behavior set DisableDeleteNotify 1."
+        ),
+        Advice(
+            "Check how the target runs it: LIO runs UNMAP and WRITE SAME in the thread that receives the connection, "
+            "so that reads wait; emulate_tpu and emulate_tpws switch them off. SYNCHRONIZE CACHE waits for the medium: "
+            "a protected write cache (emulate_write_cache=0) makes it short."
+        ),
+    ),
+    observe=_operation,
+    accounts_for=(SLOW_TARGET,),
+)
+
+
+# --- slow_lun
+
+
+def _lun(case: Case) -> Observation | None:
+    subject = case.subject
+    cycles = subject.cycles
+    timed = case.once(_timed)
+    is_io = is_operation(cycles, "read", "write")[timed.rows] & known(cycles, "lun")[timed.rows]
+    io = timed.where(is_io)
+    luns, own = np.unique(cycles.raw("lun")[io.rows], return_inverse=True)
+    if len(luns) < 2:
+        return None
+    order = np.lexsort((io.latency_ns, own))
+    counts = np.bincount(own, minlength=len(luns))
+    medians = io.latency_ns[order][np.cumsum(counts) - counts + counts // 2].astype(np.float64)
+    medians[counts < MIN_TASKS] = np.nan
+    if np.isnan(medians).all():
+        return None
+    slowest = int(np.nanargmax(medians))
+    others = own != slowest
+    if int(others.sum()) < MIN_TASKS:
+        return None
+    others_ns = float(np.median(io.latency_ns[others]))
+    slow = io.where(own == slowest)
+    if medians[slowest] < max(HEALTHY_NS + (subject.path_ns or 0), CONTRAST * others_ns):
+        return None
+    waits = subject.stretches("target_service")
+    is_own = np.zeros(len(cycles), dtype=bool)
+    is_own[slow.rows] = True
+    lost_ns = waits.where(subject.is_of(waits, is_own)).total_ns
+    if not is_worth(subject, lost_ns):
+        return None
+    lun = int(luns[slowest])
+    text = f"LUN {lun} takes {slow.in_words()}; the other LUNs take {wording.time(others_ns)} (median of "
+    text += f"{int(others.sum())} reads and writes)"
+    first = np.argsort(-slow.latency_ns, kind="stable")[:3]
+    return Observation(
+        text, subject.frames_of(slow.rows[first]), lost_ns, cause=f"{text}.", luns=(lun,), sessions=case.sessions
+    )
+
+
+SLOW_LUN: Final = Problem(
+    name="slow_lun",
+    meaning="One logical unit is slow beside the others of the same session: it is its storage, not the path.",
+    condition=f"The median read or write of the LUN takes {wording.time(HEALTHY_NS)} or more beyond the RTT, and "
+    f"{CONTRAST} times as long as those of the other LUNs, with at least {MIN_TASKS} on each side; `target_service` of "
+    f"its commands takes {WORTH}.",
+    evidence="The three slowest commands of the LUN. The share is the service time of its commands with every command "
+    "in flight stalled.",
+    explains=Explains("target_service", 3),
+    advice=(
+        Advice(
+            "Check the storage behind this LUN on the target: its disks, pool, snapshots, rebuild or tier (iostat -x). "
+            "The other LUNs show that target and path are healthy."
+        ),
+        Advice(
+            "Move the busiest volumes apart, or limit their rate: cgroup io.max, ESXi IOPS limits, the array's QoS."
+        ),
+    ),
+    observe=_lun,
+    is_session_only=True,
+    accounts_for=(SLOW_TARGET,),
+)
+
+PROBLEMS: Final = (SLOW_OPERATION, SLOW_LUN)

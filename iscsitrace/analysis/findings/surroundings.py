@@ -1,0 +1,66 @@
+"""The surroundings of a story: the tables of the whole trace, and facts that all of its stories share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.tables.table import Table
+
+Array = NDArray[Any]
+_Fact = TypeVar("_Fact")
+
+
+class Surroundings:
+    """The tables of a trace, called by name, with their rows by connection.
+
+    What every story asks of the whole trace is computed once: ten thousand stories must not cost their square.
+    """
+
+    def __init__(self, source: Callable[[str], Table]) -> None:
+        """``source`` has the tables of the whole trace."""
+        self._source = source
+        self._facts: dict[Callable[[Surroundings], Any], Any] = {}
+        self._orders: dict[str, tuple[Array, Array]] = {}
+
+    def __call__(self, name: str) -> Table:
+        """A table of the trace."""
+        return self._source(name)
+
+    def once(self, compute: Callable[[Surroundings], _Fact]) -> _Fact:
+        """Call a function on these surroundings, once; later calls return the same result."""
+        if compute not in self._facts:
+            self._facts[compute] = compute(self)
+        fact: _Fact = self._facts[compute]
+        return fact
+
+    def rows(self, name: str, connections: Iterable[int]) -> Table:
+        """The rows of these connections in a table that has a column ``connection``, in the table's order."""
+        table = self(name)
+        if name not in self._orders:
+            order = np.argsort(table.raw("connection"), kind="stable")
+            self._orders[name] = order, table.raw("connection")[order]
+        order, ordered = self._orders[name]
+        numbers = np.unique(np.fromiter(connections, dtype=np.int64))
+        firsts, lasts = np.searchsorted(ordered, numbers, "left"), np.searchsorted(ordered, numbers, "right")
+        parts = [order[first:last] for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)]
+        return table.select(np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.intp))
+
+    def start_ns(self) -> int:
+        """The first packet of any connection."""
+        return self.once(_start_ns)
+
+    def end_ns(self) -> int:
+        """The last packet of any connection."""
+        return self.once(_end_ns)
+
+
+def _start_ns(trace: Surroundings) -> int:
+    return int(trace("connections").raw("time_first_ns").min(initial=np.iinfo(np.int64).max))
+
+
+def _end_ns(trace: Surroundings) -> int:
+    return int(trace("connections").raw("time_last_ns").max(initial=np.iinfo(np.int64).min))

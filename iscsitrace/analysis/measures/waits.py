@@ -1,0 +1,97 @@
+"""How long each command waited: its latency, or, without a status, the time for which it was in flight at least.
+
+A command without a status is the slowest there is: until it was aborted or its connection ended nothing came, and
+nothing ever will. One that the end of the capture cut off waited at least until there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.tables.table import Table
+
+Array = NDArray[Any]
+
+UNKNOWN: Final = -1
+_ABORT_TASK: Final = 1
+"""RFC 7143 section 11.5.1; the others have no single command."""
+_ENDS: Final = ("rst_to_target_ns", "rst_to_initiator_ns", "fin_to_target_ns", "fin_to_initiator_ns")
+
+
+@dataclass(frozen=True)
+class Waits:
+    """One value per command."""
+
+    least_ns: Array
+    """The latency; without a status, how long it was in flight at least. UNKNOWN where packets of it are missing."""
+    is_open: Array
+    """Which have no status, so that the time is a lower bound."""
+    is_lost: Array
+    """Which of these never got one: they were aborted, or their connection was closed."""
+
+    def slowest_first(self) -> Array:
+        """Rows: those that never got a status, then by time; those of unknown time are left out."""
+        order = np.lexsort((~self.is_open, -self.least_ns, ~self.is_lost))
+        return np.asarray(order[self.least_ns[order] != UNKNOWN])
+
+    def select(self, rows: Array) -> Waits:
+        """The commands that a mask or row numbers pick."""
+        return Waits(self.least_ns[rows], self.is_open[rows], self.is_lost[rows])
+
+
+def of(cycles: Table, connections: Table, task_management: Table) -> Waits:
+    """The waits of these commands."""
+    starts = cycles.raw("command_first_ns")
+    has_status = known(cycles, "status_ns")
+    latency = np.ma.asarray(cycles["latency_ns"])
+    least_ns = np.where(np.ma.getmaskarray(latency), UNKNOWN, np.ma.getdata(latency)).astype(np.int64)
+    is_open = ~has_status & ~cycles.raw("has_capture_gap")
+    rows = np.flatnonzero(is_open)
+    is_lost = np.zeros(len(cycles), dtype=bool)
+    last, closed = _ends(connections)
+    aborts = _Aborts(task_management)
+    open_rows = cycles.select(rows).rows(("cycle", "connection", "lun", "is_aborted", "command_first_ns"))
+    for row, cycle in zip(rows.tolist(), open_rows, strict=True):
+        end_ns = last.get(cycle["connection"], cycle["command_first_ns"])
+        aborted_ns = aborts.of(cycle)
+        least_ns[row] = max(0, min(end_ns, end_ns if aborted_ns is None else aborted_ns) - int(starts[row]))
+        is_lost[row] = cycle["is_aborted"] or aborted_ns is not None or cycle["connection"] in closed
+    return Waits(least_ns, is_open, is_lost)
+
+
+def _ends(connections: Table) -> tuple[dict[int, int], set[int]]:
+    """The last packet of each connection, and the connections that were closed."""
+    numbers = connections.raw("connection").tolist()
+    is_closed = np.any([known(connections, name) for name in _ENDS], axis=0)
+    last = dict(zip(numbers, connections.raw("time_last_ns").tolist(), strict=True))
+    return last, {number for number, ended in zip(numbers, np.atleast_1d(is_closed).tolist(), strict=True) if ended}
+
+
+class _Aborts:
+    """When the target completed task management requests: ABORT TASK by command, resets by connection."""
+
+    def __init__(self, task_management: Table) -> None:
+        self._of_command: dict[int, int] = {}
+        self._resets: dict[int, list[int]] = {}
+        for row in task_management.rows():
+            if row["response"] != 0 or row["response_ns"] is None:
+                continue
+            if row["referenced_cycle"] is not None:
+                self._of_command.setdefault(row["referenced_cycle"], row["response_ns"])
+            elif row["function"] != _ABORT_TASK:
+                insort(self._resets.setdefault(row["connection"], []), row["response_ns"])
+
+    def of(self, cycle: dict[str, Any]) -> int | None:
+        """When it had aborted a command: the response of its ABORT TASK, or of the first reset after it was sent."""
+        own = self._of_command.get(cycle["cycle"])
+        if own is not None or not cycle["is_aborted"]:
+            return own
+        resets = self._resets.get(cycle["connection"], [])
+        place = bisect_right(resets, cycle["command_first_ns"])
+        return resets[place] if place < len(resets) else None

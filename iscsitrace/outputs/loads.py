@@ -1,0 +1,67 @@
+"""Loads as tables: by LUN, operation, initiator, target, I/O size and volume."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from iscsitrace.outputs.document import Grid, table
+from iscsitrace.wording import cells
+
+if TYPE_CHECKING:
+    from iscsitrace.analysis.groups.loads import Load
+
+HEADINGS: Final = {
+    "lun": ("LUN", "Load by LUN"),
+    "operation": ("operation", "Load by operation"),
+    "initiator": ("initiator", "Load by initiator"),
+    "target": ("target", "Load by target"),
+    "size": ("I/O size", "Load by I/O size"),
+    "volume": ("volume", "Load by volume"),
+}
+"""Of each table: the heading of its first column, and its caption."""
+
+_COLUMNS: Final = (*("commands", "MB", "MB/s", "IOPS", "busy s", "p50", "p95", "p99", "max", "no status", "errors"),)
+
+_VOLUME_COLUMNS: Final = ("paths", "outage s", "size", "known by")
+
+READING: Final = (
+    "Worst first: those with a command that has no status and waited longest, then those with the longest busy time. "
+    "Rates are over the busy time. Latencies are in ms; > is the wait of a command without a status."
+)
+
+
+def grid(name: str, loads: Sequence[Load], *, left_out: int = 0) -> Grid:
+    """The table of loads by ``name``, one of HEADINGS, with a note on how many it omits."""
+    heading, caption = HEADINGS[name]
+    is_of_volumes = name == "volume"
+    columns = (heading, *_COLUMNS, *(_VOLUME_COLUMNS if is_of_volumes else ()))
+    rows = ((load.label, *_figures(load), *(_of_volume(load) if is_of_volumes else ())) for load in loads)
+    notes = (f"{left_out:,} more {'row is' if left_out == 1 else 'rows are'} not shown.",) if left_out else ()
+    return replace(table(columns, rows, caption), notes=notes)
+
+
+def _figures(load: Load) -> tuple[object, ...]:
+    latency = load.latency_ns
+    longest = f"> {cells.milliseconds(load.waiting_ns)}" if load.is_hung else cells.milliseconds(latency["max"])
+    return (
+        load.command_count,
+        cells.megabytes(load.bytes),
+        cells.megabytes(load.bytes_per_s),
+        cells.NOTHING if load.iops is None else f"{load.iops:.1f}",
+        cells.seconds(load.busy_ns),
+        *(cells.milliseconds(latency[name]) for name in ("p50", "p95", "p99")),
+        longest,
+        load.waiting_count,
+        load.error_count,
+    )
+
+
+def _of_volume(load: Load) -> tuple[object, ...]:
+    volume = load.volume
+    if volume is None:
+        return (None,) * 4
+    known_by = volume.identity if volume.known_by in ("designator", "serial") else volume.known_by
+    outage_ns = sum(to_ns - from_ns for from_ns, to_ns in load.outages)
+    return len(volume.paths), cells.seconds(outage_ns), cells.size(volume.capacity_bytes), cells.short(known_by)

@@ -1,0 +1,142 @@
+"""The time line under a plot over time: outages shaded in the plot, and a strip of marks below it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.transforms import Bbox
+
+from iscsitrace.analysis.curves.events import LAYERS, SORTS, Marks, Timeline
+from iscsitrace.analysis.curves.marks import Spans
+from iscsitrace.analysis.curves.view import View
+from iscsitrace.plots import style
+from iscsitrace.plots.scales import TIME, TimeAxis
+from iscsitrace.wording.event_kinds import DATA_LOSS, ERROR, INFO, WARNING
+
+_HEIGHT_IN: Final = 0.62
+_GAP_IN: Final = 0.06
+_MARKERS: Final = dict(
+    zip(
+        (sort.name for sort in SORTS),
+        ("o", "X", "x", "^", "d", ">", "P", "s", "<", "*", "h", "D", "v", "_"),
+        strict=True,
+    )
+)
+COLORS: Final = {INFO: style.GREEN, WARNING: style.ORANGE, DATA_LOSS: style.PURPLE, ERROR: style.VERMILLION}
+OUTAGE: Final = "outage: no I/O completes"
+_MEANINGS: Final = {ERROR: "error", WARNING: "warning", DATA_LOSS: "missing from the capture", INFO: "expected"}
+_THIN: Final = "x_"
+_WIDE, _NARROW = 6, 3
+_ROOM_IN: Final = 1.2
+_SHADE: Final[dict[str, Any]] = {"facecolor": style.VERMILLION, "alpha": 0.16, "linewidth": 0, "zorder": 0.5}
+
+
+def draw(figure: Figure, timeline: Timeline) -> None:
+    """Shades outages in the axes over time, and adds a strip of marks below the first; nothing if all is healthy."""
+    own = [axes for axes in figure.axes if axes.get_label() == TIME]
+    if timeline.is_quiet or not own:
+        return
+    time = TimeAxis(timeline.view)
+    for axes in {id(each): each for one in own for each in (one, *one.get_shared_x_axes().get_siblings(one))}.values():
+        shade(axes, timeline.outages, time)
+    _draw_strip(own[0], timeline, time)
+
+
+def shade(axes: Axes, outages: Spans, time: TimeAxis) -> None:
+    """Shades the time of each outage over the height of the axes."""
+    limits = axes.get_xlim()
+    for start, end in zip(time.of(outages.starts_ns), time.of(outages.ends_ns), strict=True):
+        axes.axvspan(start, end, **_SHADE)
+    axes.set_xlim(limits)
+
+
+def _draw_strip(above: Axes, timeline: Timeline, time: TimeAxis) -> None:
+    strip = above.inset_axes((0, -0.3, 1, 0.2), sharex=above)
+    strip.set_axes_locator(_Below(above))
+    strip.set_xlabel(above.get_xlabel())
+    above.set_xlabel("")
+    above.tick_params(labelbottom=False)
+    strip.set_ylim(len(LAYERS) - 0.4, -0.6)
+    strip.set_yticks(range(len(LAYERS)), LAYERS, fontsize=7)
+    strip.tick_params(axis="y", length=0)
+    strip.grid(visible=False, axis="y")
+    shade(strip, timeline.outages, time)
+    rows = [float(LAYERS.index(marks.sort.layer)) for marks in timeline.marks]
+    draw_marks(strip, timeline.marks, timeline.view, rows)
+    handles, labels = key(timeline.marks, has_outage=len(timeline.outages) > 0)
+    place = above.get_subplotspec()
+    columns = _WIDE if place is None or place.get_gridspec().ncols == 1 else _NARROW
+    strip.legend(
+        handles, labels, loc="upper left", bbox_to_anchor=(0.0, -0.42 / _HEIGHT_IN), ncols=columns,
+        frameon=False, fontsize=7.5, borderaxespad=0, columnspacing=1.2, handletextpad=0.4,
+    )  # fmt: skip
+
+
+def room_in(timeline: Timeline) -> float:
+    """The height that a plot needs more for the strip."""
+    return 0.0 if timeline.is_quiet else _ROOM_IN
+
+
+def draw_marks(axes: Axes, every: tuple[Marks, ...], view: View, rows: list[float]) -> None:
+    """Draws the marks of each sort in a row: a line for as long as it lasted, and its mark where it began."""
+    time = TimeAxis(view)
+    for marks, row in zip(every, rows, strict=True):
+        color, marker = COLORS[marks.severity], _MARKERS[marks.sort.name]
+        order = 3 + list(COLORS).index(marks.severity)
+        starts, ends = np.maximum(marks.times_ns, view.start_ns), np.minimum(marks.ends_ns, view.end_ns)
+        is_long = ends > starts
+        if is_long.any():
+            axes.hlines(
+                np.full(is_long.sum(), row), time.of(starts[is_long]), time.of(ends[is_long]), color=color,
+                linewidth=2.2, alpha=0.55, zorder=2.5,
+            )  # fmt: skip
+        at = time.of(marks.times_ns[marks.times_ns >= view.start_ns])
+        # a mark at the end of the axis is whole
+        axes.plot(
+            at, np.full(len(at), row), linestyle="none", color=color, zorder=order, clip_on=False, **_look(marker)
+        )
+
+
+def key(every: tuple[Marks, ...], *, has_outage: bool) -> tuple[list[Any], list[str]]:
+    """Handles and labels of a legend: the marks by shape, then what the colours mean."""
+    found: dict[str, Any] = {}
+    if has_outage:
+        found[OUTAGE] = Patch(**{**_SHADE, "alpha": 0.3})
+    for marks in every:
+        look = _look(_MARKERS[marks.sort.name])
+        found[marks.sort.name] = Line2D([], [], linestyle="none", color=style.BLACK, **look)
+    shown = {marks.severity for marks in every}
+    for severity, meaning in _MEANINGS.items():
+        if severity in shown:
+            found[meaning] = Line2D([], [], color=COLORS[severity], linewidth=4)
+    return list(found.values()), list(found)
+
+
+def _look(marker: str) -> dict[str, Any]:
+    if marker in _THIN:
+        return {"marker": marker, "markersize": 6.5, "markeredgewidth": 1.8}
+    return {
+        "marker": marker,
+        "markersize": 10 if marker == "*" else 6.5,
+        "markeredgewidth": 0.6,
+        "markeredgecolor": "white",
+    }
+
+
+class _Below:
+    """Places a strip of fixed height below its axes, which is also what the layout makes room for."""
+
+    def __init__(self, above: Axes) -> None:
+        self.above = above
+
+    def __call__(self, axes: Any, renderer: Any) -> Bbox:
+        figure = self.above.get_figure(root=True)
+        height_in = figure.get_size_inches()[1] if figure else 1.0
+        box = self.above.get_position()
+        top = box.y0 - _GAP_IN / height_in
+        return Bbox.from_extents(box.x0, top - _HEIGHT_IN / height_in, box.x1, top)

@@ -1,0 +1,79 @@
+"""The facts of a failure: when it was, what it cost, what it hit, and whose side it points to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from iscsitrace.analysis.curves.view import open_until_ns
+from iscsitrace.analysis.findings.finding import Finding, Span
+from iscsitrace.analysis.findings.history import listed
+from iscsitrace.analysis.findings.outages import commands_in_words
+from iscsitrace.analysis.measures.data_commands import is_data_command
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.report.document import Fact
+from iscsitrace.report.subject import Subject
+from iscsitrace.tables.table import Table
+from iscsitrace.tables.trace import Trace
+from iscsitrace.wording import amounts as wording
+from iscsitrace.wording import cells
+
+NUMBERS_SHOWN = 6
+"""Sessions or logical units that are named; more are counted."""
+
+
+def facts(trace: Trace, subject: Subject) -> tuple[Fact, ...]:
+    """The facts of what broke; nothing where nothing did."""
+    failure = subject.failure
+    return () if failure is None else tuple(_facts(trace, subject, failure))
+
+
+def _facts(trace: Trace, subject: Subject, failure: Finding) -> Iterator[Fact]:
+    if failure.spans:
+        start_ns = int(trace.connections.raw("time_first_ns").min())
+        yield Fact("When", _when(failure.spans, start_ns), f"from {_clock(min(first for first, _ in failure.spans))}")
+    if failure.cost_ns is not None:
+        share = "" if failure.share is None else f"{wording.percent(failure.share)} of the busy time"
+        yield Fact("Time lost", wording.time(failure.cost_ns), share)
+    yield Fact("Hit", _numbers("session", subject.sessions) or subject.label, _numbers("LUN", failure.luns))
+    waiting = in_flight(trace, subject.sessions, failure.spans)
+    if len(waiting):
+        longest_ns = int((open_until_ns(waiting, trace.connections) - waiting.raw("command_first_ns")).max())
+        without = int((~known(waiting, "status_ns")).sum())
+        facts_of = [f"up to {wording.time(longest_ns)} each", f"{without} without a status" if without else ""]
+        yield Fact("In flight meanwhile", commands_in_words(waiting), ", ".join(filter(None, facts_of)))
+    yield Fact("Points to", failure.points_to or "cannot tell from these packets")
+
+
+def _when(spans: tuple[Span, ...], start_ns: int) -> str:
+    first_ns, last_ns = min(first for first, _ in spans), max(last for _, last in spans)
+    times = f"{len(spans)} times, " if len(spans) > 1 else ""
+    if first_ns == last_ns:
+        return f"at {wording.seconds(first_ns - start_ns)}"
+    return f"{times}{wording.seconds(first_ns - start_ns)} to {wording.seconds(last_ns - start_ns)}"
+
+
+def _clock(instant_ns: int) -> str:
+    """The date and time to the millisecond."""
+    return f"{cells.date(instant_ns)[:-7].replace('T', ' ')} UTC"
+
+
+def _numbers(noun: str, numbers: tuple[int, ...]) -> str:
+    """``sessions 0 and 1``; nothing of none."""
+    if len(numbers) > NUMBERS_SHOWN:
+        return f"{len(numbers)} {noun}s"
+    return f"{noun if len(numbers) == 1 else noun + 's'} {listed(numbers)}" if numbers else ""
+
+
+def in_flight(trace: Trace, sessions: tuple[int, ...], spans: tuple[Span, ...]) -> Table:
+    """The reads and writes of these sessions that were in flight in one of these times of some length."""
+    cycles = trace.cycles
+    own = cycles.select(known(cycles, "session") & np.isin(cycles.raw("session"), sessions))
+    own = own.select(is_data_command(own))
+    starts, ends = own.raw("command_first_ns"), open_until_ns(own, trace.connections)
+    keep = np.zeros(len(own), dtype=bool)
+    for first_ns, last_ns in spans:
+        if last_ns > first_ns:
+            keep |= (starts < last_ns) & (ends > first_ns)
+    return own.select(keep)

@@ -1,0 +1,74 @@
+"""What a chapter is about: a session, or the story of sessions that took each other's place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from iscsitrace.analysis.findings.examination import Opinion, StoryOpinion
+from iscsitrace.analysis.findings.finding import Finding, in_order
+from iscsitrace.analysis.findings.headline import Headline
+from iscsitrace.analysis.measures import budget
+from iscsitrace.analysis.measures.budget import Budget
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A session or a story, with its diagnosis."""
+
+    label: str
+    sessions: tuple[int, ...]
+    headline: Headline
+    findings: tuple[Finding, ...]
+    time: Budget | None
+    connections: tuple[int, ...] | None = None
+    """Its connections, where they are not those of its sessions."""
+
+    @property
+    def failure(self) -> Finding | None:
+        """The finding of the headline, where it is about what broke."""
+        return next(
+            (each for each in self.findings if each.name == self.headline.name and each.problem.rank == "failure"),
+            None,
+        )
+
+    def has(self, connection: Mapping[str, Any]) -> bool:
+        """Whether a row of ``connections`` belongs to it."""
+        if self.connections is not None:
+            return connection["connection"] in self.connections
+        return connection["session"] in self.sessions
+
+
+def of_session(opinion: Opinion) -> Subject:
+    """A session on its own."""
+    return Subject(
+        f"session {opinion.number}", (opinion.number,), opinion.headline, tuple(opinion.findings), opinion.time
+    )
+
+
+def of_story(told: StoryOpinion, opinions: Mapping[int, Opinion]) -> Subject:
+    """A story: what was found in it and in each of its sessions; ``opinions`` are those of all sessions."""
+    members = [opinions[number] for number in told.story.numbers if number in opinions]
+    if len(members) == 1:
+        own = of_session(members[0])
+        return own if told.headline.name == own.headline.name else replace(own, headline=told.headline)
+    return Subject(
+        told.label,
+        told.story.numbers,
+        told.headline,
+        tuple(in_order([*told.findings, *_of_members(told, members)])),
+        budget.added(opinion.time for opinion in members if opinion.time is not None),
+        tuple(row["connection"] for row in told.story.connections),
+    )
+
+
+def _of_members(told: StoryOpinion, members: list[Opinion]) -> list[Finding]:
+    """The findings of its sessions, each problem once: where it has the largest share."""
+    shared = {finding.name for finding in told.findings}
+    found: dict[str, Finding] = {}
+    for finding in (each for opinion in members for each in opinion.findings if each.name not in shared):
+        known = found.get(finding.name)
+        if known is None or (finding.share or 0.0) > (known.share or 0.0):
+            found[finding.name] = finding
+    return list(found.values())

@@ -1,0 +1,72 @@
+"""How long commands waited: until their status, their abort, or the end of their connection or of the capture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from iscsitrace.analysis.measures import waits
+from iscsitrace.analysis.measures.waits import Waits
+from tests.support.tables_by_hand import MS, table
+
+ENDED = {"connection": 1, "time_last_ns": 900 * MS, "fin_to_target_ns": 890 * MS}
+OPEN = {"connection": 2, "time_last_ns": 700 * MS}
+
+
+def command(number: int, status_ms: int | None = None, **columns: Any) -> dict[str, Any]:
+    """Sent at 100 ms."""
+    row: dict[str, Any] = {
+        "cycle": number,
+        "connection": 1,
+        "lun": 0,
+        "command_first_ns": 100 * MS,
+        "command_last_ns": 100 * MS,
+    }
+    row |= {"status_ns": None if status_ms is None else status_ms * MS, "is_complete": status_ms is not None}
+    return row | columns
+
+
+def of(*cycles: dict[str, Any], management: tuple[dict[str, Any], ...] = ()) -> Waits:
+    return waits.of(table("cycles", *cycles), table("connections", ENDED, OPEN), table("task_management", *management))
+
+
+def test_a_command_waits_until_its_status_or_the_last_packet_of_its_connection() -> None:
+    found = of(command(0, 150), command(1), command(2, connection=2))
+    assert found.least_ns.tolist() == [50 * MS, 800 * MS, 600 * MS]
+    assert found.is_open.tolist() == [False, True, True]
+    # that of an open connection may still come
+    assert found.is_lost.tolist() == [False, True, False]
+
+
+def test_what_the_capture_misses_is_unknown() -> None:
+    found = of(command(0, has_capture_gap=True), command(1, 150))
+    assert found.least_ns.tolist() == [waits.UNKNOWN, 50 * MS]
+    assert found.slowest_first().tolist() == [1]
+
+
+def test_a_command_waits_until_its_abort() -> None:
+    abort = {"connection": 2, "function": 1, "referenced_cycle": 1, "response": 0, "response_ns": 400 * MS}
+    refused = abort | {"referenced_cycle": 2, "response": 1, "response_ns": 300 * MS}
+    reset = {"connection": 2, "function": 5, "response": 0, "response_ns": 500 * MS}
+    commands = [command(number, connection=2) for number in range(4)]
+    commands[3]["is_aborted"] = True
+    found = of(*commands, management=(abort, refused, reset))
+    assert found.least_ns.tolist() == [600 * MS, 300 * MS, 600 * MS, 400 * MS]
+    assert found.is_lost.tolist() == [False, True, False, True]
+
+
+def test_lost_commands_come_first_then_the_longest() -> None:
+    abort = {"connection": 2, "function": 1, "referenced_cycle": 3, "response": 0, "response_ns": 110 * MS}
+    found = of(
+        command(0, 900),
+        command(1, 400),
+        command(2, connection=2),
+        command(3, connection=2, is_aborted=True),
+        command(4, connection=2, command_first_ns=690 * MS),
+        management=(abort,),
+    )
+    # an abort after 10 ms; 800 ms; more than 600; 300; more than 10 when the capture ended
+    assert found.slowest_first().tolist() == [3, 0, 2, 1, 4]
+
+
+def test_of_no_commands() -> None:
+    assert of().slowest_first().tolist() == []

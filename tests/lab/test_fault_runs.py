@@ -1,0 +1,199 @@
+"""Faults on demand in the simulated world: what the wire shows by tshark, and what the truth says of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from iscsitrace.cli import main
+from iscsitrace.cli.traffic.target_options import FAULTS_OF_A_RUN
+from iscsitrace.lab import fault_catalogue as catalogue
+from iscsitrace.lab.faults.fault import Fault
+from tests.support.fault_runs import FAULTS, NEAR_MISSES, Run
+
+_MS = 1_000_000
+_S = 1000 * _MS
+_NEAR_RTT_NS = 2 * _MS
+_BY_NAME = {run.name: run for run in (*FAULTS, *NEAR_MISSES)}
+# these change the hosts, the accounts or the offers, and hit nothing that is counted
+_UNCOUNTED = {"small-buffers", "wrong-chap", "key-mismatch"}
+
+
+def _simulated(run: Run, folder: Path, setting: str = "near") -> dict[str, Any]:
+    result = CliRunner().invoke(main, [*run.words(setting), "-o", str(folder), "--no-progress"])
+    assert (folder / "truth.json").exists(), result.output
+    return dict(json.loads((folder / "truth.json").read_text()))
+
+
+def _times(capture: Path, display_filter: str) -> list[int]:
+    """The times of the frames that tshark finds, in ns since 1970."""
+    argv = ["tshark", "-r", str(capture), "-Y", display_filter, "-T", "fields", "-e", "frame.time_epoch"]
+    found = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return [int(second) * _S + int(rest.ljust(9, "0")) for second, rest in _parts(found.stdout)]
+
+
+def _parts(lines: str) -> list[list[str]]:
+    return [line.split(".") for line in lines.split()]
+
+
+@pytest.mark.parametrize("name", _BY_NAME)
+def test_a_run_shows_its_fault_on_the_wire_and_in_its_truth(name: str, tmp_path: Path) -> None:
+    run = _BY_NAME[name]
+    truth = _simulated(run, tmp_path / "run")
+    capture = tmp_path / "run" / "initiator.pcapng"
+    for display_filter, least in run.seen.items():
+        assert len(_times(capture, display_filter)) >= least, display_filter
+    for display_filter in run.unseen:
+        assert _times(capture, display_filter) == [], display_filter
+    wanted = [catalogue.parse(each) for each in run.faults if "nth" not in each]
+    assert [(row["name"], row["host"]) for row in truth["faults"]] == [(each.kind.name, each.host) for each in wanted]
+    for row, fault in zip(truth["faults"], wanted, strict=True):
+        _check_times(truth, row, fault)
+    assert (truth["results"]["started_ns"] is None) == run.ends
+    if not run.ends:
+        # after its fault the run goes on to its end, unless the disk is gone
+        assert truth["results"]["bytes"] > 0
+
+
+def _check_times(truth: dict[str, Any], row: dict[str, Any], fault: Fault) -> None:
+    if fault.kind.is_timed:
+        # from the first I/O, as the host sees it that makes the fault
+        began_ns = truth["results"]["started_ns"] + fault.details["at"]
+        assert began_ns <= row["began_ns"] <= began_ns + _NEAR_RTT_NS + 7 * _MS
+    if row["name"] in _UNCOUNTED:
+        return
+    assert row["count"] > 0
+    assert row["began_ns"] <= row["from_ns"] <= row["to_ns"]
+    if fault.details.get("for") and row["name"] != "lun-removed":
+        assert row["to_ns"] <= row["ended_ns"] <= row["began_ns"] + fault.details["for"]
+
+
+def test_no_packet_passes_a_black_out(tmp_path: Path) -> None:
+    truth = _simulated(_BY_NAME["black-out-healed"], tmp_path / "run")
+    (row,) = truth["faults"]
+    for host, peer in (("initiator", "198.18.0.10"), ("target", "198.18.0.1")):
+        arrived = _times(tmp_path / "run" / f"{host}.pcapng", f"ip.src == {peer}")
+        # what was on the line, or in its queue, arrives: a block of 16 KiB takes 7 ms
+        silent = [each for each in arrived if row["began_ns"] + 10 * _MS < each < row["ended_ns"] + _MS]
+        assert silent == [], host
+        assert arrived[-1] > row["ended_ns"]
+    interrupted = [truth["paths"][0][way]["counters"]["interrupted"]["count"] for way in ("to_target", "to_initiator")]
+    assert row["count"] == sum(interrupted)
+    assert row["from_ns"] - row["began_ns"] < 10 * _MS
+
+
+def test_one_direction_of_a_black_out_lets_the_other_pass(tmp_path: Path) -> None:
+    truth = _simulated(_BY_NAME["black-out-to-target"], tmp_path / "run")
+    counters = {way: truth["paths"][0][way]["counters"] for way in ("to_target", "to_initiator")}
+    assert counters["to_target"]["interrupted"]["count"] == truth["faults"][0]["count"] > 0
+    assert counters["to_initiator"]["interrupted"]["count"] == 0
+
+
+def test_an_mtu_hole_passes_small_packets_only(tmp_path: Path) -> None:
+    _simulated(_BY_NAME["mtu-hole"], tmp_path / "run")
+    truth = json.loads((tmp_path / "run" / "truth.json").read_text())
+    (row,) = truth["faults"]
+    during = _times(tmp_path / "run" / "initiator.pcapng", "ip.src == 198.18.0.10 && ip.len > 1400")
+    assert not [each for each in during if row["began_ns"] + 10 * _MS < each < row["ended_ns"]]
+
+
+def test_a_card_that_is_down_hides_packets_from_its_own_host(tmp_path: Path) -> None:
+    truth = _simulated(_BY_NAME["flap"], tmp_path / "run")
+    (row,) = truth["faults"]
+    inside = [
+        each
+        for each in _times(tmp_path / "run" / "initiator.pcapng", "tcp")
+        if row["began_ns"] < each < row["ended_ns"]
+    ]
+    assert inside == []
+    # the target retransmits meanwhile
+    sent = _times(tmp_path / "run" / "target.pcapng", "ip.src == 198.18.0.10")
+    assert [each for each in sent if row["began_ns"] < each < row["ended_ns"]]
+
+
+def test_a_recovered_session_has_the_same_isid(tmp_path: Path) -> None:
+    faults = ("rst", "target-restart,at=4s,for=1s")
+    run = Run("twice", faults, "connection_lost")
+    truth = _simulated(run, tmp_path / "run")
+    argv = ["tshark", "-r", str(tmp_path / "run" / "initiator.pcapng"), "-Y", "iscsi.opcode == 0x03", "-T", "fields"]
+    found = subprocess.run([*argv, "-e", "iscsi.isid"], capture_output=True, text=True, check=True)
+    isids = found.stdout.split()
+    assert len(isids) >= 3
+    assert len(set(isids)) == 1
+    assert [each["connection"] for each in truth["results"]["connections"]][:3] == [0, 1, 2]
+    assert truth["results"]["error_count"] == 0
+
+
+def test_a_stuck_command_escalates_in_order(tmp_path: Path) -> None:
+    _simulated(_BY_NAME["stuck-command"], tmp_path / "run")
+    capture = tmp_path / "run" / "initiator.pcapng"
+    aborts = _times(capture, "iscsi.taskmanfun.function == 1")
+    resets = _times(capture, "iscsi.taskmanfun.function == 5")
+    logins = _times(capture, "iscsi.opcode == 0x03")
+    # 3 s from ABORT TASK to LOGICAL UNIT RESET, 3 s to the end of the session, 2 s to the next connection
+    assert resets[0] - aborts[0] == pytest.approx(3 * _S, abs=20 * _MS)
+    assert logins[-1] - resets[0] >= 5 * _S
+
+
+@pytest.mark.parametrize("name", ["black-out", "reordering", "ack-loss", "stuck-command"])
+def test_the_same_seed_makes_the_same_bytes(name: str, tmp_path: Path) -> None:
+    def digests(folder: str) -> list[str]:
+        _simulated(_BY_NAME[name], tmp_path / folder)
+        return [hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted((tmp_path / folder).iterdir())]
+
+    assert digests("first") == digests("second")
+
+
+# --- the option
+
+
+@pytest.mark.parametrize("command", [("simulate",), ("lab", "run"), ("target",)])
+def test_the_help_lists_every_name(command: tuple[str, ...]) -> None:
+    text = " ".join(CliRunner().invoke(main, [*command, "--help"], terminal_width=400).output.split())
+    assert [name for name in catalogue.KINDS if name not in text] == []
+    assert set(FAULTS_OF_A_RUN) == set(catalogue.KINDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("simulate", "read", "--fault", "flood"), "'flood' is not a fault; there are bad-header-digest"),
+        (("simulate", "read", "--fault", "rst,by=3"), "rst has no detail by; it has on, at, for"),
+        (("simulate", "read", "--fault", "rst,for=long"), "rst: for=long is not"),
+        (("simulate", "read", "--fault", "capture-drops"), "capture-drops: not in simulated; it can be made in guests"),
+        (("simulate", "read", "--fault", "black-out,on=target-2"), "black-out: there is no host 'target-2'"),
+        (("simulate", "read", "--fault", "login-refused,status=1/1"), "status=1/1 is not a class and detail"),
+        (("simulate", "read", "--fault", "program-paused,program=iscsid"), "our initiator has no iscsid"),
+        (("simulate", "read", "--fault", "storage-errors,sectors=9-1"), "sectors=9-1 is neither all nor a range"),
+        (("simulate", "read", "--fault", "storage-errors,disk=1"), "storage-errors: target has 1 disks"),
+        (
+            ("lab", "run", "read", "--fault", "login-redirected"),
+            "login-redirected: not in namespaces; it can be made in simulated",
+        ),
+        (("target", "--fault", "black-out"), "black-out: not in target"),
+    ],
+    ids=str,
+)
+def test_what_a_world_cannot_make_is_a_usage_error(words: tuple[str, ...], line: str, tmp_path: Path) -> None:
+    folder = () if words[0] == "target" else ("-o", str(tmp_path / "run"))
+    result = CliRunner().invoke(main, [*words, *folder])
+    assert result.exit_code == 2
+    assert line in " ".join(result.output.split())
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_docs_say_which_world_makes_what() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "lab.md").read_text()
+    for name in catalogue.KINDS:
+        (line,) = [
+            each
+            for each in page.splitlines()
+            if (each.startswith(f"| `{name}` |") and "simulated" in each) or each == f"| `{name}` | guests |"
+        ]
+        assert line.endswith(f" {', '.join(catalogue.worlds_of(name))} |")

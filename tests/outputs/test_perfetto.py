@@ -1,0 +1,211 @@
+"""Traces for the Perfetto UI, read back with the package's own messages."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import iscsitrace
+from iscsitrace.cli import main
+from iscsitrace.errors import ExtraMissing
+from iscsitrace.outputs import perfetto, perfetto_packets
+from iscsitrace.tables.trace import Trace
+from tests.support.capture_file import write_pcap
+from tests.support.conversation import Conversation, Session
+
+VECTORS = Path(__file__).parents[1] / "vectors" / "guests"
+
+
+class Slice(NamedTuple):
+    track: str
+    name: str
+    start_ns: int
+    end_ns: int
+    values: dict[str, int]
+    depth: int
+
+
+class Read:
+    """A trace as a person sees it: slices, instants and counters by the path of their track."""
+
+    def __init__(self, data: bytes) -> None:
+        messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+        trace = messages.Trace()
+        trace.ParseFromString(data)
+        self.tracks: dict[int, tuple[int, str]] = {}
+        self.units: dict[str, str] = {}
+        self.slices: list[Slice] = []
+        self.instants: list[tuple[str, str, int]] = []
+        self.counters: dict[str, list[tuple[int, int]]] = {}
+        names: dict[int, str] = {}
+        labels: dict[int, str] = {}
+        packets = list(trace.packet)
+        for packet in packets:
+            if packet.HasField("track_descriptor"):
+                track = packet.track_descriptor
+                self.tracks[track.uuid] = track.parent_uuid, track.name or track.process.process_name
+                self.units[self.path(track.uuid)] = track.counter.unit_name
+            names |= {each.iid: each.name for each in packet.interned_data.event_names}
+            labels |= {each.iid: each.name for each in packet.interned_data.debug_annotation_names}
+        kinds = messages.TrackEvent
+        opened: dict[int, list[Any]] = {}
+        # by time; at one time in the order of the file
+        for packet in sorted(
+            (each for each in packets if each.HasField("track_event")), key=lambda each: each.timestamp
+        ):
+            event, path = packet.track_event, self.path(packet.track_event.track_uuid)
+            if event.type == kinds.TYPE_SLICE_BEGIN:
+                opened.setdefault(event.track_uuid, []).append(packet)
+            elif event.type == kinds.TYPE_SLICE_END:
+                begun = opened[event.track_uuid].pop()
+                values = {labels[each.name_iid]: each.int_value for each in begun.track_event.debug_annotations}
+                self.slices.append(
+                    Slice(path, names[begun.track_event.name_iid], begun.timestamp, packet.timestamp, values,
+                          len(opened[event.track_uuid]))
+                )  # fmt: skip
+            elif event.type == kinds.TYPE_INSTANT:
+                self.instants.append((path, names[event.name_iid], packet.timestamp))
+            else:
+                self.counters.setdefault(path, []).append((packet.timestamp, event.counter_value))
+        assert not any(opened.values())
+
+    def path(self, uuid: int) -> str:
+        parts = []
+        while uuid:
+            uuid, name = self.tracks[uuid]
+            parts.append(name)
+        return " / ".join(reversed(parts))
+
+
+def exported(trace: Trace, **options: Any) -> Read:
+    pytest.importorskip("perfetto")
+    stream = io.BytesIO()
+    perfetto.write(trace, stream, **options)
+    return Read(stream.getvalue())
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    conversation = Conversation()
+    conversation.session(Session()).login().read(count=20, queue_depth=4).write(count=3).logout()
+    capture = write_pcap(tmp_path_factory.mktemp("perfetto") / "a.pcap", conversation.run().packets, 1)
+    return iscsitrace.read(capture, tables=perfetto.needed())
+
+
+@pytest.fixture(scope="module")
+def found(trace: Trace) -> Read:
+    return exported(trace, has_packets=True)
+
+
+def commands(found: Read) -> Iterator[Slice]:
+    return (each for each in found.slices if " / slot " in each.track and each.depth == 0)
+
+
+def test_every_command_is_a_slice_from_command_to_status(trace: Trace, found: Read) -> None:
+    rows = {row["cycle"]: row for row in trace.cycles.rows()}
+    shown = {each.values["cycle"]: each for each in commands(found)}
+    assert shown.keys() == rows.keys()
+    for number, row in rows.items():
+        each = shown[number]
+        assert (each.start_ns, each.end_ns) == (row["command_first_ns"], row["status_ns"])
+        assert each.name == row["operation"].replace("_", " ").upper()
+        assert each.values.get("lba") == row["lba"]
+        assert each.values["command_frame"] == row["command_frame"]
+        assert each.track.startswith(
+            f"session 0: {next(trace.sessions.rows())['target_name']} / LUN {row['lun']} / slot "
+        )
+
+
+def test_the_phases_of_a_command_are_within_it_and_add_up_to_it(trace: Trace, found: Read) -> None:
+    inner = [each for each in found.slices if each.depth == 1]
+    for each in commands(found):
+        own = sorted(
+            (one for one in inner if one.track == each.track and each.start_ns <= one.start_ns < each.end_ns),
+            key=lambda one: one.start_ns,
+        )
+        row = next(row for row in trace.cycles.rows() if row["cycle"] == each.values["cycle"])
+        phases = ("request", "grant", "transfer", "service", "status_wait")
+        lengths = {name.replace("_", " "): row[f"{name}_ns"] for name in phases if row[f"{name}_ns"]}
+        assert {one.name: one.end_ns - one.start_ns for one in own} == lengths
+        assert [one.end_ns for one in own[:-1]] == [one.start_ns for one in own[1:]]
+
+
+def test_the_queue_depth_is_the_number_of_commands_in_flight(trace: Trace, found: Read) -> None:
+    (path,) = [path for path in found.counters if path.endswith("/ queue depth")]
+    starts, ends = trace.cycles.raw("command_first_ns"), np.ma.getdata(trace.cycles["status_ns"])
+    for at, value in found.counters[path]:
+        assert value == int(((starts <= at) & (ends > at)).sum())
+    assert max(value for _, value in found.counters[path]) == 4
+
+
+def test_counters_and_packets_of_a_connection(trace: Trace, found: Read) -> None:
+    segments = trace.segments
+    ways = {True: "to target", False: "to initiator"}
+    for to_target, way in ways.items():
+        own = segments.select(segments.raw("to_target") == to_target)
+        (rates,) = [each for path, each in found.counters.items() if path.endswith(f"throughput {way}")]
+        held = sum(value * (later - at) / 1e9 for (at, value), (later, _) in pairwise(rates))
+        assert held == pytest.approx(int(own.raw("payload_bytes").sum()), rel=0.01)
+        times = [at for path, _, at in found.instants if path.endswith(f"packets {way}")]
+        assert times == sorted(own.raw("time_ns").tolist())
+        (flight,) = [each for path, each in found.counters.items() if path.endswith(f"bytes in flight {way}")]
+        window = trace.window.select(trace.window.raw("to_target") == to_target)
+        assert {value for _, value in flight} == set(window.raw("owin_bytes").tolist())
+    assert {unit for path, unit in found.units.items() if "throughput" in path} == {"bytes/s"}
+    without = exported(trace)
+    assert [path for path, _, _ in without.instants if "packets" in path] == []
+
+
+def test_r2t_rounds_have_their_own_tracks(trace: Trace, found: Read) -> None:
+    shown = [each for each in found.slices if " / R2T rounds " in each.track]
+    assert len(shown) == len(trace.rounds)
+    assert {each.values["cycle"] for each in shown} == set(trace.rounds.raw("cycle").tolist())
+
+
+def test_events_are_instants_and_slices_of_their_session() -> None:
+    capture = next((VECTORS / "black-out-lio").glob("initiator.pcapng*"))
+    trace = iscsitrace.read(capture, tables=perfetto.needed())
+    found = exported(trace)
+    rows = list(trace.events.rows())
+    lasting = [row for row in rows if row["end_ns"] is not None and row["end_ns"] > row["time_ns"]]
+    shown = [each for each in found.slices if " / events / " in each.track]
+    assert sorted((each.start_ns, each.end_ns, each.name) for each in shown) == sorted(
+        (row["time_ns"], row["end_ns"], row["text"]) for row in lasting
+    )
+    assert any(each.name.startswith("outage") for each in shown)
+    points = [(name, at) for path, name, at in found.instants if path.endswith("/ events")]
+    assert len(points) + len(shown) == len(rows)
+
+
+def test_numbers_are_written_as_they_are() -> None:
+    numbers = np.array([0, 1, 127, 128, 2**31, 2**56, 2**63 - 1])
+    for row, number in zip(perfetto_packets._varint(numbers), numbers.tolist(), strict=True):
+        assert sum((int(byte) & 0x7F) << (7 * place) for place, byte in enumerate(row)) == number
+        assert [int(byte) >> 7 for byte in row] == [1] * 8 + [0]
+
+
+def test_without_the_package_the_way_to_install_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "perfetto.protos.perfetto.trace", None)
+    with pytest.raises(ExtraMissing, match=r"needs perfetto: pip install 'iscsitrace\[perfetto\]'"):
+        perfetto_packets.require()
+
+
+def test_the_command_writes_one_file_and_refuses_what_does_not_fit(tmp_path: Path) -> None:
+    run = CliRunner()
+    capture = str(next((VECTORS / "black-out-lio").glob("initiator.pcapng*")))
+    out = str(tmp_path / "a.pftrace")
+    for wrong in (["--packets", "-o", out], ["--format", "perfetto", "--tables", "cycles", "-o", out]):
+        assert run.invoke(main, ["export", *wrong, capture]).exit_code == 2
+    pytest.importorskip("perfetto")
+    done = run.invoke(main, ["export", "--format", "perfetto", "-o", out, capture])
+    assert (done.exit_code, done.output.startswith(f"{out}: ")) == (0, True), done.output
+    assert Read(Path(out).read_bytes()).slices
+    assert run.invoke(main, ["export", "--format", "perfetto", "-o", out, capture]).exit_code != 0

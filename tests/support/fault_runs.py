@@ -1,0 +1,164 @@
+"""Simulated runs with one fault each, and near misses: what the wire has to show, and what a diagnosis should say.
+
+Each fault is there in three settings, which differ in distance, rate, I/O size and queue depth. ``seen`` are display
+filters of tshark, which match at least one frame of the initiator's capture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "near": ("--one-way-delay", "1ms", "--rate", "20Mbit", "--block-size", "16K", "--queue-depth", "1"),
+    "far": ("--one-way-delay", "15ms", "--rate", "50Mbit", "--block-size", "64K", "--queue-depth", "4"),
+    "deep": ("--one-way-delay", "4ms", "--rate", "30Mbit", "--block-size", "32K", "--queue-depth", "16"),
+}
+"""Options of ``simulate`` by name."""
+
+HEALTHY = "healthy"
+"""Expected of a near miss: no failure, so ``none`` or a finding of slowness."""
+
+_LOGIN = "iscsi.opcode == 0x03"
+_SENSE = "iscsi.scsiresponse.status == 0x02"
+_READ_FAILS = "scsi.sns.key == 0x3"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run with a fault."""
+
+    name: str
+    faults: tuple[str, ...]
+    """As they are typed."""
+    headline: str
+    """The name of the finding that has to lead, or `HEALTHY`."""
+    operation: str = "read"
+    seen: Mapping[str, int] = field(default_factory=dict)
+    """Display filters with the least number of frames that match."""
+    unseen: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+    """Further options."""
+    ends: bool = False
+    """Whether the run ends with its fault: no command is served."""
+
+    def words(self, setting: str) -> list[str]:
+        """The words of its command line, without the folder."""
+        faults = [word for each in self.faults for word in ("--fault", each)]
+        return ["simulate", self.operation, *SETTINGS[setting], *faults, *self.more]
+
+
+def _relogin(count: int = 2) -> dict[str, int]:
+    return {_LOGIN: count}
+
+
+FAULTS = (
+    Run("black-out", ("black-out,for=12s",), "io_outage", seen={**_relogin(), "tcp.analysis.retransmission": 3}),
+    Run("black-out-to-target", ("black-out,for=12s,direction=to-target",), "io_outage", seen=_relogin()),
+    Run("black-out-to-initiator", ("black-out,for=12s,direction=to-initiator",), "io_outage", seen=_relogin()),
+    Run("black-out-healed", ("black-out,for=3s",), "io_outage", seen={"tcp.analysis.retransmission": 1}),
+    Run("flap", ("flap,for=3s",), "io_outage", seen={"tcp.analysis.retransmission": 1}),
+    Run("rst-initiator", ("rst",), "connection_lost", seen={**_relogin(), "tcp.flags.reset == 1": 1}),
+    Run("rst-target", ("rst,on=target",), "connection_lost", seen={**_relogin(), "tcp.flags.reset == 1": 1}),
+    Run(
+        "target-restart",
+        ("target-restart,for=5s",),
+        "connection_lost",
+        seen={**_relogin(), "tcp.flags.fin == 1": 2, "tcp.flags.reset == 1": 1},
+    ),
+    Run("mtu-hole", ("mtu-hole,for=20s",), "path_mtu", seen={"tcp.analysis.retransmission": 2}),
+    Run("mtu-hole-write", ("mtu-hole,for=20s",), "path_mtu", "write", seen={"tcp.analysis.retransmission": 2}),
+    Run("wrong-chap", ("wrong-chap",), "login_failed", seen={"iscsi.login.status == 0x0201": 1}, ends=True),
+    Run("no-acl", ("no-acl",), "login_failed", seen={"iscsi.login.status == 0x0202": 1}, ends=True),
+    Run("unknown-target", ("unknown-target",), "login_failed", seen={"iscsi.login.status == 0x0203": 1}, ends=True),
+    *(
+        Run(
+            f"login-refused-{detail.replace('/', '-')}",
+            (f"login-refused,status={detail}",),
+            "login_failed",
+            seen={f"iscsi.login.status == 0x{int(detail[0]):02x}{int(detail[2:]):02x}": 1},
+            ends=True,
+        )
+        for detail in (
+            *("2/0", "2/1", "2/2", "2/3", "2/4", "2/5", "2/6", "2/7", "2/8", "2/9", "2/10", "2/11"),
+            *("3/0", "3/1", "3/2"),
+        )
+    ),
+    Run(
+        "key-mismatch", ("key-mismatch",), "login_failed", seen={_LOGIN: 1}, unseen=("iscsi.opcode == 0x01",), ends=True
+    ),
+    Run(
+        "reservation-held",
+        ("reservation-held",),
+        "reservation_conflict",
+        seen={"iscsi.scsiresponse.status == 0x18": 1},
+    ),
+    Run("storage-errors", ("storage-errors,for=3s",), "command_errors", seen={_SENSE: 1, _READ_FAILS: 1}),
+    Run(
+        "storage-errors-range",
+        ("storage-errors,sectors=0-2047,at=0s,for=10s",),
+        "command_errors",
+        seen={_SENSE: 1, _READ_FAILS: 1},
+    ),
+    Run(
+        "storage-errors-write", ("storage-errors,for=3s",), "command_errors", "write", seen={_SENSE: 1, _READ_FAILS: 1}
+    ),
+    Run("lun-removed", ("lun-removed",), "command_errors", seen={_SENSE: 1, "scsi.sns.ascascq == 0x2500": 1}),
+    Run(
+        "storage-full",
+        ("storage-full,for=5s",),
+        "command_errors",
+        "write",
+        seen={_SENSE: 1, "scsi.sns.ascascq == 0x2707": 1},
+    ),
+    Run("busy", ("busy,for=3s",), "target_busy", seen={"iscsi.scsiresponse.status == 0x08": 1}),
+    Run("task-set-full", ("task-set-full,for=3s",), "target_busy", seen={"iscsi.scsiresponse.status == 0x28": 1}),
+    Run(
+        "slow-unmap",
+        ("slow-unmap,by=900ms,count=3",),
+        "slow_operation",
+        seen={"scsi_sbc.opcode == 0x42": 3},
+    ),
+    Run("storage-slow", ("storage-slow,by=300ms,for=10s",), "slow_target"),
+    Run(
+        "stuck-command",
+        ("stuck-command,for=14s,timeout=5s",),
+        "task_timeout",
+        seen={**_relogin(), "iscsi.taskmanfun.function == 1": 1, "iscsi.taskmanfun.function == 5": 1},
+    ),
+    # larger blocks: few commands carry an ACK with their own data
+    Run("ack-loss", ("ack-loss,for=3s",), "ack_loss", more=("--block-size", "2M")),
+    Run("reordering", ("reordering,for=8s,share=5%,by=5ms",), "reordering", seen={"tcp.analysis.duplicate_ack": 1}),
+    Run("lun-reset", ("lun-reset",), "task_aborts", seen={"iscsi.taskmanfun.function == 5": 1}),
+)
+
+NEAR_MISSES = (
+    Run("healthy", (), HEALTHY, more=("--seconds", "5")),
+    Run("healthy-write", (), HEALTHY, "write", more=("--seconds", "5")),
+    Run("black-out-200ms", ("black-out,for=200ms",), HEALTHY, seen={"tcp.analysis.retransmission": 1}),
+    Run("flap-150ms", ("flap,for=150ms",), HEALTHY),
+    Run("program-paused", ("program-paused,for=4s",), HEALTHY),
+    Run(
+        "unit-attention",
+        ("check-condition,operation=other,nth=1,sense=6/29/00",),
+        HEALTHY,
+        seen={_SENSE: 1},
+        more=("--seconds", "5"),
+    ),
+    Run(
+        "optional-command",
+        ("check-condition,operation=other,nth=3,sense=5/20/00",),
+        HEALTHY,
+        seen={_SENSE: 1},
+        more=("--seconds", "5"),
+    ),
+    Run(
+        "login-redirected",
+        ("login-redirected",),
+        HEALTHY,
+        seen={"iscsi.login.status == 0x0101": 1},
+        more=("--seconds", "5"),
+    ),
+    Run("slow-but-working", (), HEALTHY, more=("--seconds", "8", "--service-delay", "400ms")),
+    Run("busy-once", ("busy,nth=20,operation=read",), HEALTHY, more=("--seconds", "5")),
+)
