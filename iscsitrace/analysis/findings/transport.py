@@ -311,6 +311,9 @@ def _loss(case: Case) -> Observation | None:
     if not is_worth(subject, lost_ns, LOSS_SHARE):
         return None
     recoveries = losses(subject.tables["recoveries"])
+    if not len(recoveries) and len(subject.tables["recoveries"]):
+        # nothing was lost; waits among needless recoveries: finding reordering
+        return None
     ends = {row["connection"]: row["time_last_ns"] for row in subject.connections}
     unended_ns = np.array([ends[connection] for connection in recoveries["connection"].tolist()], dtype=np.int64)
     ended_ns = np.where(known(recoveries, "time_last_ns"), recoveries.raw("time_last_ns"), unended_ns)

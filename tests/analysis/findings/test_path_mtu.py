@@ -127,3 +127,14 @@ def test_a_hole_of_four_seconds_may_be_a_black_out(tap: str) -> None:
 @pytest.mark.parametrize("tap", ["target", "initiator"])
 def test_black_outs_and_stopped_targets_are_something_else(name: str, tap: str) -> None:
     assert found(examine(iscsitrace.read(VECTORS / name / f"{tap}.pcapng.gz", tables=NEEDED).table)) is None
+
+
+@pytest.mark.parametrize("tap", ["target", "initiator"])
+def test_the_hung_reads_of_that_link_have_no_status(tap: str) -> None:
+    """One of each of three sessions; at the initiator's tap the header of its Data-In, with a status, arrived."""
+    file = captures_folder() / f"24_path_mtu.{tap}.pcap.gz"
+    if not file.exists():
+        pytest.skip("the recorded captures are not there")
+    rows = [row for row in iscsitrace.read(file).cycles.rows() if row["operation"] == "read" and row["session"] < 3]
+    assert {row["has_capture_gap"] for row in rows} == {False}
+    assert tap == "target" or sum(row["status"] is None for row in rows) == 3

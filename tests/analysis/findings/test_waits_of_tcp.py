@@ -183,6 +183,15 @@ def test_a_recovery_whose_retransmissions_were_all_unnecessary_is_no_loss() -> N
     assert "1 loss (2 retransmissions, " in found.text
 
 
+def test_where_nothing_was_lost_there_is_no_loss() -> None:
+    story = held("loss_recovery")
+    for _ in range(2):
+        story.add("recoveries", time_first_ns=story.now, retransmitted_packets=2, spurious_packets=2)
+    assert story.found("loss") is None
+    story.add("recoveries", time_first_ns=story.now, retransmitted_packets=2, spurious_packets=1)
+    assert story.found("loss")
+
+
 def test_the_three_longest_recoveries_are_shown() -> None:
     story = held("loss_recovery")
     for number, length_ms in enumerate((1, 5, 4, None, 3)):
@@ -263,7 +272,9 @@ def test_a_product_of_half_a_unit_is_rounded_to_the_even_one(line: int, product:
 def test_a_cwnd_limited_sender_is_named_with_its_losses() -> None:
     story = held("congestion_window").add("senders", **SENDER)
     for way, spurious in ((False, 0), (False, 1), (True, 0)):
-        story.add("recoveries", to_target=way, retransmitted_packets=1, spurious_packets=spurious)
+        # the loss is the last of them
+        packets = {"retransmitted_packets": 1, "spurious_packets": spurious}
+        story.add("recoveries", to_target=way, time_first_ns=2 - spurious, **packets)
     found = story.found("congestion_window_small")
     assert found
     facts = "with 1 loss; the bandwidth-delay product is 625 KiB (40.0 MB/s x 16.0 ms)"
