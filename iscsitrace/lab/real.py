@@ -28,9 +28,9 @@ from iscsitrace.lab import actors, real_truth, run_files, truth_file
 from iscsitrace.lab.actors import Watch
 from iscsitrace.lab.faults import settings as fault_settings
 from iscsitrace.lab.faults import truth as fault_truth
+from iscsitrace.lab.faults.fault import Fault
 from iscsitrace.lab.faults.resets import Resets
 from iscsitrace.lab.guard import guarding
-from iscsitrace.lab.guests.fault import Fault
 from iscsitrace.lab.interfaces import Pair, Plan
 from iscsitrace.lab.link_process import RunningLink, linked
 from iscsitrace.lab.namespaces import EndSettings, Namespace, network, require_root

@@ -10,7 +10,7 @@ from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import run_files, traffic, truth_file
 from iscsitrace.lab.faults import settings as fault_settings
 from iscsitrace.lab.faults import truth as fault_truth
-from iscsitrace.lab.guests.fault import Fault
+from iscsitrace.lab.faults.fault import Fault
 from iscsitrace.lab.settings.table import SIMULATED_CONTROLS
 
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from iscsitrace.analysis.curves.view import open_until_ns
-from iscsitrace.analysis.findings.finding import Finding, Span
+from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.history import listed
 from iscsitrace.analysis.findings.outages import commands_in_words
 from iscsitrace.analysis.measures.data_commands import is_data_command
+from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.report.document import Fact
 from iscsitrace.report.subject import Subject

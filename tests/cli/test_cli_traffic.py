@@ -340,7 +340,7 @@ def test_a_world(called_with: dict[str, Any], tmp_path: Path) -> None:
     assert world["access"] == {"to_target": {"rate_bps": 15 * 10**6}, "to_initiator": {"rate_bps": 15 * 10**6}}
     assert (world["is_ipv6"], world["snaplen_bytes"], world["seed"]) == (True, 128, 7)
     assert (world["initiator_host_delay_ns"], world["target_host_delay_ns"]) == (20_000, 0)
-    assert set(world) == fields("SimulatedSettings", "world/simulated/mod.rs") - {"start_ns"}
+    assert set(world) == fields("SimulatedSettings", "world/simulated/mod.rs") - {"start_ns", "faults"}
     names = [portal["targets"][0]["target_name"] for portal in found["portals"]]
     assert len(set(names)) == 2
     assert found["client"]["isid_seed"] == 7

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from iscsitrace.cli import main
 from iscsitrace.cli.traffic.target_options import FAULTS_OF_A_RUN
-from iscsitrace.lab.faults import catalogue
-from iscsitrace.lab.guests.fault import Fault
+from iscsitrace.lab import fault_catalogue as catalogue
+from iscsitrace.lab.faults.fault import Fault
 from tests.support.fault_runs import FAULTS, NEAR_MISSES, Run
 
 _MS = 1_000_000

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from iscsitrace.analysis.findings.examination import Opinion, StoryOpinion
-from iscsitrace.analysis.findings.finding import Finding, Span
+from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.headline import Headline, of_finding
 from iscsitrace.analysis.groups.stories import Story
 from iscsitrace.analysis.measures.budget import PARTS, Budget, added
+from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.report import failure
 from iscsitrace.report.subject import Subject, of_story
 from tests.support.tables_by_hand import MS, table

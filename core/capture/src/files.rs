@@ -225,6 +225,13 @@ impl Files {
         if is_due && current.packet_count > 0 { self.end_file(watch) } else { Ok(()) }
     }
 
+    /// Whether the limits leave room for another packet.
+    pub fn has_room(&self, watch: &Watch<'_>) -> bool {
+        !reached(self.stop.packets, watch.progress.written_count)
+            && !reached(self.stop.bytes, watch.progress.written_bytes)
+            && !reached(self.stop.files, self.ended_count)
+    }
+
     /// Completes the last file.
     pub fn finish(&mut self, watch: &mut Watch<'_>) -> Result<(), End> {
         match self.end_file(watch) {

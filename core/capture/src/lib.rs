@@ -3,6 +3,7 @@
 //! ```text
 //! settings  report       the request as JSON; progress and result
 //! device    dumpcap      packets of an interface: from libpcap, or from dumpcap where only it has the permission
+//! clock                  the time of the capture while no packet comes
 //! portals   portal_search   capture filters for iSCSI; finding portals by content
 //! trigger/  condition, history, observer: keeps only the time around slow commands
 //! output    files        bytes to a file, a pipe or a ring of files
@@ -13,6 +14,7 @@
 //! One thread copies packets from the kernel's buffer into files. Packets that it cannot keep up with are dropped and
 //! counted by the kernel, and every count is reported. Nothing here prints.
 
+mod clock;
 pub mod device;
 mod dumpcap;
 pub mod error;

@@ -9,6 +9,7 @@ use iscsitrace_trace::reader::sequence::{Input, Sequence};
 use iscsitrace_trace::reader::{CaptureError, Packet};
 use iscsitrace_wire::frame::LinkType;
 
+use crate::clock::Clock;
 use crate::device::{self, ArrivedPacket, Counts, Device};
 use crate::dumpcap::{self, Dumpcap};
 use crate::error::RecordingError;
@@ -16,7 +17,7 @@ use crate::files::{Files, InterfaceDescription, Watch};
 use crate::portal_search::PortalSearch;
 use crate::report::{Caller, End, Event, InterfaceCounts, Outcome};
 use crate::settings::{CaptureSettings, InterfaceSettings};
-use crate::trigger::Trigger;
+use crate::trigger::{KeptPacket, Trigger};
 
 /// Packets per read of an interface.
 const BATCH: usize = 1024;
@@ -26,6 +27,10 @@ const PERIOD: Duration = Duration::from_millis(50);
 const COUNTED_EVERY: Duration = Duration::from_millis(500);
 /// Time between two reports of drops.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
+/// A packet is read within this time; twice what libpcap waits, and a look of this loop.
+const HANDED_OVER_AFTER: Duration = Duration::from_millis(130);
+/// The same where dumpcap reads it first and waits up to 250 ms.
+const HANDED_OVER_BY_DUMPCAP_AFTER: Duration = Duration::from_millis(400);
 /// How long to wait at the end for packets already captured.
 const DRAINED_WITHIN: Duration = Duration::from_millis(150);
 
@@ -43,10 +48,16 @@ pub fn run(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Outcom
     }
 }
 
+/// Writes a packet with its comment.
+type Release<'a> = &'a mut dyn FnMut(&KeptPacket, Option<&str>) -> Result<(), End>;
+/// Reports a text.
+type Found<'a> = &'a mut dyn FnMut(&str);
+
 /// Receives packets: passes them through the trigger, or directly into files.
 struct Sink<'a> {
     files: Files,
     trigger: Option<Trigger>,
+    clock: Clock,
     watch: Watch<'a>,
     frame: u64,
     taken: Vec<u64>,
@@ -59,13 +70,15 @@ impl<'a> Sink<'a> {
         settings: &CaptureSettings,
         interfaces: Vec<InterfaceDescription>,
         caller: &'a mut dyn Caller,
+        handed_over_after: Duration,
     ) -> Result<Self, RecordingError> {
         let trigger = settings.trigger.as_ref().map(Trigger::new).transpose()?;
         let mut watch = Watch::new(caller);
         let taken = vec![0; interfaces.len()];
         let files =
             Files::begin(settings.output.clone(), settings.section.clone(), settings.stop, interfaces, &mut watch)?;
-        Ok(Self { files, trigger, watch, frame: 0, taken, end: None, has_told_of_memory: false })
+        let clock = Clock::new(handed_over_after);
+        Ok(Self { files, trigger, clock, watch, frame: 0, taken, end: None, has_told_of_memory: false })
     }
 
     #[inline]
@@ -76,42 +89,63 @@ impl<'a> Sink<'a> {
         if let Some(taken) = self.taken.get_mut(interface) {
             *taken += 1;
         }
-        let result = match &mut self.trigger {
-            None => self.files.write(interface, link_type, packet, None, &mut self.watch),
-            Some(trigger) => {
-                self.frame += 1;
-                let packet = Packet {
-                    frame: self.frame,
-                    time_ns: packet.time_ns,
-                    link_type,
-                    interface: u32::try_from(interface).unwrap_or(u32::MAX),
-                    original_length: packet.original_length,
-                    data: packet.data,
-                };
-                let mut found = Vec::new();
-                let (files, watch) = (&mut self.files, &mut self.watch);
-                let result = trigger.take(
-                    &packet,
-                    |kept, comment| {
-                        let arrived = ArrivedPacket {
-                            time_ns: kept.time_ns,
-                            original_length: kept.original_length,
-                            data: &kept.data,
-                        };
-                        files.write(kept.interface as usize, kept.link_type, &arrived, comment, watch)
-                    },
-                    |text| found.push(text.to_owned()),
-                );
-                watch.progress.slow_count = trigger.found_count;
-                found.into_iter().for_each(|text| watch.report(Event::Slow { text }));
-                if trigger.has_forgotten && !self.has_told_of_memory {
-                    self.has_told_of_memory = true;
-                    let text = "the trigger's memory is too small: packets before a slow command were dropped";
-                    watch.report(Event::Warning { text: text.to_owned() });
-                }
-                result
-            }
+        if self.trigger.is_none() {
+            self.end = self.files.write(interface, link_type, packet, None, &mut self.watch).err();
+            return;
+        }
+        self.frame += 1;
+        self.clock.stamp(packet.time_ns);
+        let packet = Packet {
+            frame: self.frame,
+            time_ns: packet.time_ns,
+            link_type,
+            interface: u32::try_from(interface).unwrap_or(u32::MAX),
+            original_length: packet.original_length,
+            data: packet.data,
         };
+        self.release_by(|trigger, release, found| trigger.take(&packet, release, found));
+    }
+
+    /// The source had no packet when it was asked then.
+    fn note_silence(&mut self, asked: Instant) {
+        if self.end.is_none()
+            && let Some(now_ns) = self.clock.silent_until_ns(asked)
+        {
+            self.release_by(|trigger, release, found| trigger.tick(now_ns, release, found));
+        }
+    }
+
+    /// If the capture ends in a hang, the packets kept so far are written.
+    fn keep_hang(&mut self) {
+        let can_write = !matches!(self.end, Some(End::Output(_) | End::Closed)) && self.files.has_room(&self.watch);
+        let Some(last_ns) = self.clock.last_ns().filter(|_| can_write) else { return };
+        let now_ns = self.clock.silent_until_ns(Instant::now()).unwrap_or(last_ns);
+        let end = self.end.take();
+        self.release_by(|trigger, release, found| trigger.finish(now_ns, release, found));
+        self.end = match self.end.take() {
+            failed @ Some(End::Output(_) | End::Closed) => failed,
+            _ => end,
+        };
+    }
+
+    /// Calls the trigger; writes the packets that it releases, and reports what it finds.
+    fn release_by(&mut self, call: impl FnOnce(&mut Trigger, Release<'_>, Found<'_>) -> Result<(), End>) {
+        let Some(trigger) = &mut self.trigger else { return };
+        let mut texts = Vec::new();
+        let (files, watch) = (&mut self.files, &mut self.watch);
+        let mut release = |kept: &KeptPacket, comment: Option<&str>| {
+            let arrived =
+                ArrivedPacket { time_ns: kept.time_ns, original_length: kept.original_length, data: &kept.data };
+            files.write(kept.interface as usize, kept.link_type, &arrived, comment, watch)
+        };
+        let result = call(trigger, &mut release, &mut |text| texts.push(text.to_owned()));
+        watch.progress.slow_count = trigger.found_count;
+        texts.into_iter().for_each(|text| watch.report(Event::Slow { text }));
+        if trigger.has_forgotten && !self.has_told_of_memory {
+            self.has_told_of_memory = true;
+            let text = "the trigger's memory is too small: packets before a slow command were dropped";
+            watch.report(Event::Warning { text: text.to_owned() });
+        }
         if let Err(end) = result {
             self.end = Some(end);
         }
@@ -138,6 +172,7 @@ impl<'a> Sink<'a> {
     }
 
     fn finish(mut self) -> Outcome {
+        self.keep_hang();
         let completed = self.files.finish(&mut self.watch);
         let end = match (self.end.take(), completed) {
             (Some(end @ (End::Interface(_) | End::Output(_) | End::Closed)), _) => end,
@@ -208,20 +243,30 @@ fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Ou
         }
     }
     let described = devices.iter().zip(&settings.interfaces).map(|(device, settings)| describe(device, settings));
-    let mut sink = Sink::begin(settings, described.collect(), caller)?;
+    let mut sink = Sink::begin(settings, described.collect(), caller, HANDED_OVER_AFTER)?;
     let mut drops = DropReporter { reported: vec![0; devices.len()], reported_at: None };
     let mut counted = Instant::now();
     while sink.end.is_none() {
         let mut is_busy = false;
+        let asked = Instant::now();
+        let mut has_heard = false;
         for (place, device) in devices.iter_mut().enumerate() {
             let link_type = device.link_type;
             match device.dispatch(BATCH, |arrived| sink.take(place, link_type, &arrived)) {
-                Ok(count) => is_busy |= count >= BATCH,
+                Ok(count) => {
+                    is_busy |= count >= BATCH;
+                    has_heard |= count > 0;
+                }
                 Err(message) => {
                     let message = format!("{}: {message}", device.name);
                     sink.end.get_or_insert(End::Interface(message));
                 }
             }
+        }
+        if has_heard {
+            sink.clock.hear(Instant::now());
+        } else {
+            sink.note_silence(asked);
         }
         for (place, look) in looks.iter_mut().enumerate() {
             continue_portal_search(look, place, &mut devices, &mut sink);
@@ -320,7 +365,7 @@ fn run_dumpcap(
     });
     let described: Vec<InterfaceDescription> = described.collect();
     let mut dumpcap = Dumpcap::start(program, &settings.interfaces)?;
-    let mut sink = match Sink::begin(settings, described, caller) {
+    let mut sink = match Sink::begin(settings, described, caller, HANDED_OVER_BY_DUMPCAP_AFTER) {
         Ok(sink) => sink,
         Err(error) => {
             dumpcap.stop();
@@ -330,9 +375,13 @@ fn run_dumpcap(
     };
     let mut has_gone = false;
     while sink.end.is_none() {
+        let asked = Instant::now();
         match dumpcap.next(PERIOD) {
-            Ok(Some(passed)) => take_captured(&mut sink, &passed),
-            Ok(None) => {}
+            Ok(Some(passed)) => {
+                take_captured(&mut sink, &passed);
+                sink.clock.hear(Instant::now());
+            }
+            Ok(None) => sink.note_silence(asked),
             Err(()) => {
                 has_gone = true;
                 break;
@@ -389,7 +438,7 @@ pub enum ReplayError {
 pub fn replay(inputs: Vec<Input>, settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Outcome, ReplayError> {
     let mut counters = Counters::default();
     let mut sequence = Sequence::open(inputs, &mut counters)?;
-    let mut sink = Sink::begin(settings, Vec::new(), caller)?;
+    let mut sink = Sink::begin(settings, Vec::new(), caller, Duration::ZERO)?;
     while sink.end.is_none() {
         let Some(packet) = sequence.next_packet(&mut counters)? else { break };
         let interface = packet.interface as usize;

@@ -10,6 +10,7 @@ use crate::budget;
 use crate::content::Content;
 use crate::counters::{Counter, Counters};
 use crate::dynamics::line;
+use crate::iscsi::connection::in_flight::InFlight;
 use crate::iscsi::context::Context;
 use crate::iscsi::session::succession;
 use crate::queue;
@@ -88,6 +89,18 @@ impl Pipeline {
     /// All cycles so far, open ones included, and when each ended: `i64::MAX` while it is open.
     pub fn cycles(&self) -> (&Cycles, &[i64]) {
         (&self.context.tables.cycles, &self.context.cycle_ends_ns)
+    }
+
+    /// What is in flight in each session; rows of `cycles` name the same sessions.
+    pub fn in_flight(&self) -> FxHashMap<u32, InFlight> {
+        let mut found: FxHashMap<u32, InFlight> = FxHashMap::default();
+        for connection in self.connections() {
+            let Content::Iscsi(iscsi) = &connection.content else { continue };
+            let Some(session) = iscsi.connection.session else { continue };
+            let in_flight = found.entry(session).or_default();
+            *in_flight = in_flight.with(iscsi.connection.in_flight(&self.context));
+        }
+        found
     }
 
     /// Rows of the tables that grow with every command: a measure of memory use.

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from iscsitrace.analysis.findings.finding import Span
 from iscsitrace.analysis.findings.thresholds import WORTH_A_CHANGE
 from iscsitrace.analysis.groups.jobs.streams import Job
 from iscsitrace.analysis.groups.mirrors.account import Account
 from iscsitrace.analysis.groups.paths import PathsUse
+from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import system_calls
 from iscsitrace.analysis.session.session import Session

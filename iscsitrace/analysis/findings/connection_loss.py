@@ -10,10 +10,11 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from iscsitrace.analysis.findings import login_advice
-from iscsitrace.analysis.findings.finding import Advice, Observation, Problem, Span
+from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.login_attempts import Attempt, End, attempts, end_of
 from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
+from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from iscsitrace.analysis.findings.thresholds import SHOWN_FRAMES, WARNING
+from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.selection import frames_filter
 from iscsitrace.analysis.session.workload import MOST
 from iscsitrace.wording.sentences import sentence
@@ -30,9 +31,6 @@ LEAST_COST_NS: Final = 1_000_000_000
 
 LEAST_SHARE: Final = 0.05
 """The same as a share of the busy time."""
-
-Span = tuple[int, int]
-"""From when until when, in nanoseconds since 1970."""
 
 
 class Examined(Protocol):

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from iscsitrace.analysis.findings import capture
 from iscsitrace.analysis.findings.case import Case, is_worth
-from iscsitrace.analysis.findings.finding import Finding, Span
+from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.idle_sessions import is_scan, nothing_done, operations_in_words, other_operations
 from iscsitrace.analysis.findings.thresholds import WARNING
 from iscsitrace.analysis.measures.busy import THINK_MAX_NS
+from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import line
 from iscsitrace.analysis.session.session import WAITS, Session

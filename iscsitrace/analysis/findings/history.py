@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -10,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.case import luns_of
-from iscsitrace.analysis.findings.finding import Span
 from iscsitrace.analysis.findings.surroundings import Surroundings
 from iscsitrace.analysis.groups.outages import Outage, progress, until_progress
 from iscsitrace.analysis.groups.stories import Story
 from iscsitrace.analysis.measures.budget import PARTS
+from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.tables.table import Table
@@ -22,6 +23,29 @@ from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]
 _Fact = TypeVar("_Fact")
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """A segment that did not arrive while smaller packets did (docs/method.md, section 5)."""
+
+    connection: int
+    to_target: bool
+    bytes: int
+    """Its smallest size; where it never reached the tap, the bytes that are missing."""
+    retransmissions: int
+    from_ns: int
+    to_ns: int
+    frame: int
+    is_by_size: bool
+    """Whether only its size explains it; a black-out may look the same else."""
+    arrived_bytes: int
+    """The largest segment of its connection and direction that arrived."""
+
+    @property
+    def is_retransmitted(self) -> bool:
+        """Whether the tap saw it."""
+        return self.retransmissions > 0
 
 
 class History:
@@ -106,6 +130,27 @@ class History:
     def rows(self, name: str) -> Table:
         """The rows of its connections in a table that has a column ``connection``."""
         return self.source.rows(name, (row["connection"] for row in self.story.connections))
+
+    @cached_property
+    def blocked(self) -> tuple[Blocked, ...]:
+        """Segments that did not arrive while smaller packets did, in order."""
+        senders = self.rows("senders")
+        rows = senders.select(known(senders, "blocked_bytes")).rows()
+        found = (
+            Blocked(
+                row["connection"],
+                row["to_target"],
+                row["blocked_bytes"],
+                row["blocked_retransmissions"],
+                row["blocked_first_ns"],
+                row["blocked_last_ns"],
+                row["blocked_frame"],
+                row["is_blocked_by_size"],
+                row["arrived_segment_bytes"],
+            )
+            for row in rows
+        )
+        return tuple(sorted(found, key=lambda each: each.from_ns))
 
     @cached_property
     def cycles(self) -> Table:

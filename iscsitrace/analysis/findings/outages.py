@@ -135,6 +135,12 @@ class _Evidence:
             yield f"TCP retransmitted {count} to the {side} without an ACK: the path or the {side} was down."
         else:
             yield "TCP retransmitted nothing: the target acknowledged the commands and did not answer them."
+        outage = self.outage
+        small = [
+            one.bytes for one in self.history.blocked if one.from_ns <= outage.to_ns and outage.from_ns <= one.to_ns
+        ]
+        if small:
+            yield f"Packets of less than {min(small):,} bytes passed: a path MTU that is too small may look the same."
         pings = self.history.rows("nops")
         silent = pings.raw("is_ping") & known(pings, "request_ns")
         silent &= (pings.raw("request_ns") >= self.outage.from_ns) & (pings.raw("request_ns") <= self.outage.to_ns)

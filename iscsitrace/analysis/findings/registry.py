@@ -21,10 +21,12 @@ from iscsitrace.analysis.findings import (
     mirrored,
     outages,
     parallel,
+    path_mtu,
     paths,
     portals,
     refusals,
     reinstatement,
+    reordering,
     slow_commands,
     task_timeouts,
     transport,
@@ -39,6 +41,7 @@ FAMILIES: Final = (
     acknowledgments,
     writes,
     transport,
+    reordering,
     line,
     parallel,
     paths,
@@ -51,6 +54,7 @@ FAMILIES: Final = (
 )
 
 STORY_FAMILIES: Final = (
+    path_mtu,
     task_timeouts,
     outages,
     connection_loss,

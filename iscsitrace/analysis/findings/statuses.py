@@ -13,11 +13,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.findings.finding import Span
 from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS
 from iscsitrace.analysis.measures import intervals
 from iscsitrace.analysis.measures.data_commands import is_for
+from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording

@@ -33,7 +33,7 @@ _OF_A_TARGET: Final = (6, 7)
 """TARGET WARM RESET, TARGET COLD RESET."""
 _NAMED: Final = 4
 _RETRANSMISSIONS: Final = 2
-"""Fewer may be chance."""
+"""Fewer are too few to be sure."""
 
 
 @dataclass(frozen=True)

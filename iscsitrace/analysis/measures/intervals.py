@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Span = tuple[int, int]
+"""From when until when, in nanoseconds since 1970."""
+
 
 def union_length(starts: NDArray[Any], ends: NDArray[Any]) -> int:
     """Time that at least one interval covers; an interval that ends before it starts covers nothing."""

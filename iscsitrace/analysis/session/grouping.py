@@ -33,6 +33,7 @@ _CONNECTION_COLUMNS = (
             "missing_pdu_count",
             "packets",
             "retransmitted_packets",
+            "reordered_packets",
         )
         for direction in ("to_target", "to_initiator")
     ),

@@ -224,7 +224,7 @@ def run(
     With the name of an experiment instead of an operation it runs the experiment: see `iscsitrace lab list`, and
     `iscsitrace lab run NAME --help`.
     """
-    from iscsitrace.lab.faults import catalogue
+    from iscsitrace.lab import fault_catalogue as catalogue
 
     programs = structs.programs_of(PROGRAMS.take(values))
     target, initiator = programs.get("target", "iscsitrace"), programs.get("initiator", "iscsitrace")

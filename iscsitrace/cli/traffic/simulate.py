@@ -41,8 +41,8 @@ def command(
     socket-read and socket-write transfer bytes over plain TCP between the same hosts. They take
     --bytes, --seconds, --connections, and --block-size, the bytes of a system call.
     """
+    from iscsitrace.lab import fault_catalogue as catalogue
     from iscsitrace.lab import simulation
-    from iscsitrace.lab.faults import catalogue
     from iscsitrace.lab.faults.settings import SIMULATED, duration_ns
 
     faults = faults_of(values)

@@ -77,7 +77,7 @@ def command(
     faults = faults_of(values)
     portal = portal_of(TARGET.take(values), DEVICE.take(values), 0, seed)
     if faults:
-        from iscsitrace.lab.faults import catalogue
+        from iscsitrace.lab import fault_catalogue as catalogue
         from iscsitrace.lab.faults.settings import TARGET as TARGET_ALONE
         from iscsitrace.lab.faults.settings import with_faults
 

@@ -16,7 +16,7 @@ from iscsitrace.lab.settings import structs
 from iscsitrace.wording.quantities import SIZES, TIME, parse_count, parse_quantity
 
 if TYPE_CHECKING:
-    from iscsitrace.lab.guests.fault import Fault as FaultOfRun
+    from iscsitrace.lab.faults.fault import Fault as FaultOfRun
 
 _MEDIA = {"ram": "ram", "sparse": "sparse", "null": "null_zeros", "address": "null_address"}
 _LUN_SIZES = SIZES | {"T": 1 << 40, "TB": 10**12}
@@ -31,7 +31,7 @@ FAULTS_OF_A_RUN = (
     *("login-refused", "login-redirected", "key-mismatch", "unreachable-portal", "reservation-held"),
     *("duplicate-initiator", "busy", "task-set-full"),
 )
-"""The names of `lab.faults.catalogue.KINDS`, which the help lists without importing them."""
+"""The names of `lab.fault_catalogue.KINDS`, which the help lists without importing them."""
 _OPERATIONS = ("any", "read", "write", "other")
 _OF_A_RUN = ("target.program", "target.host-delay", "target.count")
 _TIMES = ("at", "for")
@@ -81,7 +81,7 @@ class Fault(Quantity):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> dict[str, Any] | FaultOfRun:
         """The rule or the fault; fails with a line that lists its details."""
-        from iscsitrace.lab.faults import catalogue
+        from iscsitrace.lab import fault_catalogue as catalogue
 
         if not isinstance(value, str):
             found: dict[str, Any] | FaultOfRun = value

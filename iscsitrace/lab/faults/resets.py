@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from iscsitrace.lab.guests.fault import Fault
+from iscsitrace.lab.faults.fault import Fault
 from iscsitrace.lab.namespaces import Namespace
 
 _NAME = "rst"

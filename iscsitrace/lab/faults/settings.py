@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.lab.guests.fault import Fault
+from iscsitrace.lab.faults.fault import Fault
 from iscsitrace.lab.run_files import INITIATOR, targets
 
 SIMULATED, NAMESPACES, TARGET = "simulated", "namespaces", "target"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from iscsitrace.lab.guests.fault import Fault
+from iscsitrace.lab.faults.fault import Fault
 
 Hits = dict[str, Any]
 """``fault began_ns ended_ns count from_ns to_ns``, as the core logs them."""

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from iscsitrace.errors import ToolMissing
 from iscsitrace.lab import peers, places
+from iscsitrace.lab.faults.fault import Detail, Details, FaultImpossible, FaultKind
 from iscsitrace.lab.guests import initiator, second_machine, targets
-from iscsitrace.lab.guests.fault import Detail, Details, FaultImpossible, FaultKind
 from iscsitrace.lab.guests.hosts import Hosts
 from iscsitrace.lab.run_files import INITIATOR
 from iscsitrace.lab.settings.kinds import COUNT, TEXT, TIME, one_of

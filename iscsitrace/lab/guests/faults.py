@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from iscsitrace.errors import InputInvalid, ToolMissing
-from iscsitrace.lab.guests import access_faults, fault, network_faults, program_faults, storage_faults
-from iscsitrace.lab.guests.fault import Fault, FaultImpossible, FaultKind
+from iscsitrace.lab.faults import fault
+from iscsitrace.lab.faults.fault import Fault, FaultImpossible, FaultKind
+from iscsitrace.lab.guests import access_faults, network_faults, program_faults, storage_faults
 from iscsitrace.lab.guests.hosts import Hosts
 
 KINDS = {

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from iscsitrace.lab.guests.fault import Detail, Details, FaultImpossible, FaultKind
+from iscsitrace.lab.faults.fault import Detail, Details, FaultImpossible, FaultKind
 from iscsitrace.lab.guests.hosts import Hosts
 from iscsitrace.lab.settings.kinds import SIZE, one_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from iscsitrace.lab.faults.fault import Detail, Details, FaultImpossible, FaultKind
 from iscsitrace.lab.guests import storage, targets
-from iscsitrace.lab.guests.fault import Detail, Details, FaultImpossible, FaultKind
 from iscsitrace.lab.guests.hosts import Hosts
 from iscsitrace.lab.settings.kinds import COUNT, SIZE, TEXT, TIME, one_of
 

@@ -21,9 +21,9 @@ from typing import Any
 from iscsitrace.errors import InputInvalid, ToolMissing, TrafficImpossible
 from iscsitrace.lab import actors, namespaces, peers, real, real_truth, run_files, truth_file
 from iscsitrace.lab.actors import RunningTarget, Watch
+from iscsitrace.lab.faults.fault import Fault, FaultImpossible
 from iscsitrace.lab.guests import faults, image, initiator, machine, targets
 from iscsitrace.lab.guests.evidence import recording
-from iscsitrace.lab.guests.fault import Fault, FaultImpossible
 from iscsitrace.lab.guests.hosts import Hosts
 from iscsitrace.lab.guests.machine import Guest
 from iscsitrace.lab.namespaces import require_root

@@ -92,6 +92,11 @@ CASES: dict[str, tuple[str, str]] = {
         f"read --block-size 128K --bytes 8M --queue-depth 4 --to-initiator-loss 1% {WAN}",
         f"read --block-size 128K --bytes 8M --queue-depth 4 --reorder 1%,0.2ms {WAN}",
     ),
+    # one packet in twenty 3 ms late, or lost
+    "reordering": (
+        f"read --block-size 256K --bytes 16M --queue-depth 4 --reorder 5%,3ms {WAN}",
+        f"read --block-size 256K --bytes 16M --queue-depth 4 --to-initiator-loss 1% {WAN}",
+    ),
     # eight reads of 256 KiB take 52 ms on the line, one of 128 KiB takes 3.3 ms; the RTT is 8 ms
     "line_saturated": (
         f"read --block-size 256K --bytes 16M --queue-depth 8 {WAN}",
@@ -221,7 +226,7 @@ def test_aborts_of_a_recording() -> None:
 def test_every_problem_has_a_capture() -> None:
     others = {"nop_timeout", "uneven_connections", "capture_poor", "task_aborts", "mirror_waits_for_farthest"}
     others |= {"path_imbalance"}
-    stories = {"io_outage", "connection_lost"}
+    stories = {"io_outage", "connection_lost", "path_mtu"}
     stories |= {"login_failed", "portal_unreachable", "duplicate_initiator", "discovery_only", "no_io"}
     commands = {"command_errors", "reservation_conflict", "target_busy", "ats_miscompare", "task_timeout"}
     commands |= {"slow_operation", "slow_lun", "unaligned_io"}

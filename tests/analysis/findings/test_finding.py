@@ -139,7 +139,7 @@ def test_amounts_in_words() -> None:
 
 
 def test_every_problem_has_condition_evidence_and_advice() -> None:
-    assert len(PROBLEMS) == 40
+    assert len(PROBLEMS) == 42
     for name, problem in PROBLEMS.items():
         assert problem.name == name
         assert re.fullmatch(r"[a-z0-9_]+", name)
@@ -170,6 +170,8 @@ FAMILIES = (
     "test_slow_commands.py",
     "test_alignment.py",
     "test_paths.py",
+    "test_path_mtu.py",
+    "test_reordering.py",
 )
 """The files that test each finding on stories."""
 

@@ -100,7 +100,7 @@ def test_commands_in_flight_together_have_no_median_service_time() -> None:
         # half of the time in long stalls, or less
         ([5.0] * 15 + [10.0] * 8, "warning"),
         ([5.0] * 18 + [10.0] * 8, "info"),
-        # seven may be chance, unless they take a second
+        # seven are too few to be sure, unless they take a second
         ([2.0] * 20 + [70.0] * 7, "info"),
         ([2.0] * 20 + [150.0] * 7, "warning"),
     ],

@@ -13,7 +13,7 @@ from tests.support.histories import Told, at
 def read_with(**columns: Any) -> Told:
     told = Told()
     told.session(0, 5)
-    told.read(0, 1.0, 1.5, **columns)
+    told.read(0, 1.0, 1.5, **{"status_frame": 31} | columns)
     return told
 
 
@@ -62,8 +62,8 @@ def test_a_status_in_words(columns: dict[str, Any], kind: str, severity: str, te
     (row,) = events(read_with(**columns), *STATUSES)
     assert (row["kind"], row["severity"], row["text"]) == (kind, severity, text)
     assert (row["time_ns"], row["lun"], row["cycle"], row["session"]) == (at(1.5), 0, 0, 0)
-    # the frame after that of the command
-    assert row["frame"] == 4
+
+    assert row["frame"] == 31
 
 
 @pytest.mark.parametrize("columns", [{"status": 0}, {"status": 0x04}, {"status": None, "has_capture_gap": True}])
@@ -123,6 +123,7 @@ def test_a_session_in_its_place_ends_a_command() -> None:
         # the status may be missing from the capture
         ({"gap_bytes_to_initiator": 1}, 0),
         ({"missing_pdu_count_to_initiator": 1}, 0),
+        ({"cut_bytes_to_initiator": 1}, 0),
         # a hole that was never acknowledged: nothing is missing
         ({}, 1),
     ],
@@ -132,6 +133,13 @@ def test_a_status_that_may_be_missing_from_the_capture(columns: dict[str, Any], 
     told.session(0, 30, **columns)
     told.read(0, 1.0, None, has_capture_gap=True)
     assert len(events(told, "no_status")) == count
+
+
+def test_a_status_whose_pdu_the_snaplen_cut_is_one() -> None:
+    told = Told()
+    told.session(0, 30, cut_bytes_to_initiator=1)
+    told.read(0, 1.0, None, status=0)
+    assert events(told, "no_status") == []
 
 
 @pytest.mark.parametrize(("last", "kind"), [(1.999, "capture_end"), (2.0, "no_status")])

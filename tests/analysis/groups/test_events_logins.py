@@ -117,7 +117,12 @@ def test_keys_without_a_common_value_are_named_with_both_offers_and_are_no_login
         "parameters", connection=0, session=0, key="DataDigest", initiator_value="None,CRC32C", target_value="None"
     )
     (row,) = events(told, *KINDS)
-    assert (row["kind"], row["severity"], row["time_ns"], row["frame"]) == ("key_mismatch", "error", at(0.01), 2)
+    assert (row["kind"], row["severity"], row["time_ns"], row["frame"]) == (
+        "key_mismatch",
+        "error",
+        at(0.01),
+        told.rows["logins"][0]["response_frame"],
+    )
     assert row["text"] == "no common HeaderDigest: the initiator offers CRC32C, the target None"
 
 
@@ -180,8 +185,8 @@ def test_a_refused_login_takes_no_place() -> None:
     ]
 
 
-def discovered(response: str, request: str = "SendTargets=All") -> list[dict[str, Any]]:
-    told = logged_in(session_type="discovery")
+def discovered(response: str, request: str = "SendTargets=All", **columns: Any) -> list[dict[str, Any]]:
+    told = logged_in(session_type="discovery", **columns)
     told.add("texts", connection=0, response_ns=1.0, response_frame=9, request_text=request, response_text=response)
     return events(told, "discovery")
 
@@ -202,6 +207,14 @@ def test_discovery_of_nothing_and_of_many() -> None:
     assert row["text"].startswith("SendTargets: 12 targets: iqn.1 at 10.0.0.1:3260,1; ")
     assert row["text"].endswith("iqn.8 at 10.0.0.8:3260,1 and 4 more")
     assert discovered("X-example=1", "X-example=?") == []
+
+
+@pytest.mark.parametrize("name", ["cut_bytes_to_initiator", "gap_bytes_to_initiator"])
+def test_an_answer_to_discovery_that_was_not_captured_whole(name: str) -> None:
+    (row,) = discovered("", "SendTargets=All", **{name: 1})
+    assert (row["severity"], row["text"]) == ("info", "SendTargets: the answer is not in the capture")
+    (row,) = discovered("TargetName=iqn.a", "SendTargets=All", **{name: 1})
+    assert row["text"] == "SendTargets: 1 target, as far as captured: iqn.a"
 
 
 @pytest.mark.parametrize(

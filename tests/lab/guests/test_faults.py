@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from iscsitrace.errors import InputInvalid, ToolMissing
+from iscsitrace.lab.faults.fault import Details, Fault, FaultImpossible, FaultKind, fault
 from iscsitrace.lab.guests import faults
-from iscsitrace.lab.guests.fault import Details, Fault, FaultImpossible, FaultKind, fault
 from iscsitrace.lab.guests.faults import Occurrence, capture_limits, parse
 from iscsitrace.lab.guests.hosts import Hosts
 from iscsitrace.lab.guests.scenarios import scenarios
@@ -57,7 +57,8 @@ def _noting(notes: list[str], name: str, lasts: str | None = "50ms", error: Exce
 def test_the_details_that_are_not_typed_have_their_defaults() -> None:
     found = parse("black-out,for=3s,on=target-2")
 
-    assert found.as_dict() == {"name": "black-out", "host": "target-2", "details": {"at": _S, "for": 3 * _S}}
+    details = {"at": _S, "for": 3 * _S, "direction": "both"}
+    assert found.as_dict() == {"name": "black-out", "host": "target-2", "details": details}
     assert parse("storage-slow,by=20ms").details["by"] == 20_000_000
     assert parse("snaplen").host == "initiator"
 

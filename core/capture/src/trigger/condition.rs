@@ -3,6 +3,7 @@
 //! ```text
 //! condition   = all { "or" all }          all = comparison { "and" comparison }
 //! comparison  = "latency" ( ">" | ">=" ) TIME         TIME: a number and ns, us, ms or s
+//!             | "no_progress" ( ">" | ">=" ) TIME
 //!             | "status" ( "=" | "!=" ) STATUS        STATUS: good, check_condition, busy ... or a number
 //!             | "operation" ( "=" | "!=" ) NAME       NAME: read, write ...
 //! ```
@@ -34,17 +35,21 @@ pub fn status_in_words(status: u8) -> String {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Comparison {
     LatencyOver { limit_ns: i64, is_limit_met: bool },
+    NoProgressOver { limit_ns: i64, is_limit_met: bool },
     Status { code: u8, is_equal: bool },
     Operation { operation: Operation, is_equal: bool },
 }
 
 impl Comparison {
     fn holds(self, command: &EndedCommand) -> bool {
+        let is_over = |time_ns: i64, limit_ns: i64, is_limit_met: bool| {
+            time_ns > limit_ns || (is_limit_met && time_ns == limit_ns)
+        };
         match self {
             Self::LatencyOver { limit_ns, is_limit_met } => {
-                let latency_ns = command.end_ns.saturating_sub(command.command_ns);
-                latency_ns > limit_ns || (is_limit_met && latency_ns == limit_ns)
+                is_over(command.end_ns.saturating_sub(command.command_ns), limit_ns, is_limit_met)
             }
+            Self::NoProgressOver { limit_ns, is_limit_met } => is_over(command.no_progress_ns, limit_ns, is_limit_met),
             Self::Status { code, is_equal } => (command.status.unwrap_or(u8::MAX) == code) == is_equal,
             Self::Operation { operation, is_equal } => (command.operation == operation.as_str()) == is_equal,
         }
@@ -91,17 +96,28 @@ impl Condition {
         Ok(Self { alternatives })
     }
 
-    /// Whether a command in flight meets the condition now: it has no status, and its latency grows.
+    /// Whether a command in flight meets the condition now: it has no status, and its times grow.
     pub fn is_met_while_open(&self, command: &EndedCommand) -> bool {
-        let is_about_time = |comparison: &Comparison| matches!(comparison, Comparison::LatencyOver { .. });
+        let is_about_time = |comparison: &Comparison| {
+            matches!(comparison, Comparison::LatencyOver { .. } | Comparison::NoProgressOver { .. })
+        };
         let mut about_time = self.alternatives.iter().filter(|all| all.iter().any(is_about_time));
         about_time.any(|all| all.iter().all(|comparison| comparison.holds(command)))
     }
 
-    /// The smallest latency limit of all alternatives.
-    pub fn least_latency_ns(&self) -> Option<i64> {
+    /// The smallest time limit of all alternatives.
+    pub fn least_time_ns(&self) -> Option<i64> {
         let limit = |comparison: &Comparison| match comparison {
-            Comparison::LatencyOver { limit_ns, .. } => Some(*limit_ns),
+            Comparison::LatencyOver { limit_ns, .. } | Comparison::NoProgressOver { limit_ns, .. } => Some(*limit_ns),
+            _ => None,
+        };
+        self.alternatives.iter().flatten().filter_map(limit).min()
+    }
+
+    /// The smallest limit of a time without progress.
+    pub fn least_no_progress_ns(&self) -> Option<i64> {
+        let limit = |comparison: &Comparison| match comparison {
+            Comparison::NoProgressOver { limit_ns, .. } => Some(*limit_ns),
             _ => None,
         };
         self.alternatives.iter().flatten().filter_map(limit).min()
@@ -142,17 +158,21 @@ fn next<'a>(rest: &mut &[Token<'a>], end: usize, wanted: &str) -> Result<Token<'
 }
 
 fn comparison(rest: &mut &[Token<'_>], end: usize) -> Result<Comparison, (usize, String)> {
-    const FIELDS: &str = "latency, status or operation";
+    const FIELDS: &str = "latency, no_progress, status or operation";
     let field = next(rest, end, FIELDS)?;
     match field.text {
-        "latency" => {
+        "latency" | "no_progress" => {
             let sign = next(rest, end, "> or >=")?;
             let is_limit_met = match sign.text {
                 ">" => false,
                 ">=" => true,
-                _ => return Err((sign.at, "latency takes > or >=".to_owned())),
+                _ => return Err((sign.at, format!("{} takes > or >=", field.text))),
             };
-            Ok(Comparison::LatencyOver { limit_ns: time(rest, end)?, is_limit_met })
+            let limit_ns = time(rest, end)?;
+            Ok(match field.text {
+                "latency" => Comparison::LatencyOver { limit_ns, is_limit_met },
+                _ => Comparison::NoProgressOver { limit_ns, is_limit_met },
+            })
         }
         "status" => {
             let is_equal = equality(rest, end)?;
@@ -252,11 +272,31 @@ mod tests {
     }
 
     #[test]
+    fn a_time_without_progress_grows_with_the_command_in_flight() {
+        let stalled = EndedCommand { no_progress_ns: 2_000_000_000, ..command(5_000_000_000, None, "write") };
+        for (text, is_met) in [
+            ("no_progress>=2s", true),
+            ("no_progress > 2 s", false),
+            ("no_progress>1s and operation=write", true),
+            ("no_progress>1s and operation=read", false),
+            ("no_progress>3s or latency>4s", true),
+        ] {
+            let condition = Condition::parse(text).expect(text);
+            assert_eq!((condition.is_met_while_open(&stalled), condition.is_met(&stalled)), (is_met, is_met), "{text}");
+        }
+        let both =
+            Condition::parse("latency>500ms or no_progress>2s and status=none or no_progress>1s").expect("valid");
+        assert_eq!((both.least_time_ns(), both.least_no_progress_ns()), (Some(500_000_000), Some(1_000_000_000)));
+        assert_eq!(Condition::parse("latency>1s").expect("valid").least_no_progress_ns(), None);
+    }
+
+    #[test]
     fn syntax_errors_have_their_position() {
         let refused = |text: &str| Condition::parse(text).expect_err(text).0;
         assert_eq!(refused(""), 0);
         assert_eq!(refused("latncy>50ms"), 0);
         assert_eq!(refused("latency<50ms"), 7);
+        assert_eq!(refused("no_progress=2s"), 11);
         assert_eq!(refused("latency>50"), 10);
         assert_eq!(refused("latency>50min"), 8);
         assert_eq!(refused("latency>50ms status!=good"), 13);

@@ -94,6 +94,11 @@ impl History {
         self.forgotten_ns >= from_ns
     }
 
+    /// Number of the newest packet.
+    pub(super) fn last_frame(&self) -> Option<u64> {
+        self.packets.back().map(|newest| newest.frame)
+    }
+
     /// Number of the oldest packet.
     pub(super) fn first_frame(&self) -> Option<u64> {
         self.packets.front().map(|oldest| oldest.frame)

@@ -6,8 +6,8 @@
 //! history    the last packets, and the first ones of each connection
 //! ```
 //!
-//! A command is known to be slow only when it ends; the packets before it are in the history then. Overlapping windows
-//! are merged.
+//! A command is known to be slow when it ends, or when the clock passes its limit; the packets before it are in the history
+//! then. Overlapping windows are merged.
 
 pub mod condition;
 mod history;
@@ -15,6 +15,7 @@ mod observer;
 
 use std::collections::BTreeMap;
 
+use iscsitrace_trace::dynamics::progress::OUTAGE_MIN_NS;
 use iscsitrace_trace::reader::Packet;
 use iscsitrace_wire::frame::segment;
 
@@ -28,6 +29,12 @@ use crate::settings::TriggerSettings;
 
 /// Extra time of a window for commands to end.
 const QUIET_WITHIN_NS: i64 = 1_000_000_000;
+/// The clock was set back if a packet is this much earlier than the one before it.
+const STEP_BACK_NS: i64 = 10_000_000_000;
+/// Commands that are described at once; of further ones the number is given.
+const NAMED_AT_ONCE: usize = 16;
+/// Maximum bytes of a comment.
+const COMMENT_MAX: usize = 8000;
 /// Part of the memory for the first packets of connections.
 const BEGINNINGS_SHARE: usize = 8;
 
@@ -48,6 +55,9 @@ pub struct Trigger {
     comments: BTreeMap<u64, String>,
     /// The last released frame.
     released: u64,
+    /// The last frame, and its time.
+    last_frame: u64,
+    last_ns: i64,
     /// Commands found.
     pub found_count: u64,
     /// Whether a window began later than wanted, because the memory was full.
@@ -66,24 +76,26 @@ impl Trigger {
         })?;
         let beginnings_bytes = settings.memory_bytes / BEGINNINGS_SHARE;
         Ok(Self {
+            observer: Observer::new(condition.least_no_progress_ns()),
             condition,
             text: settings.condition.clone(),
             before_ns: settings.before_ns,
             after_ns: settings.after_ns,
-            observer: Observer::new(),
             history: History::new(settings.memory_bytes - beginnings_bytes),
             beginnings: Beginnings::new(beginnings_bytes),
             open_until_ns: None,
             was_busy: false,
             comments: BTreeMap::new(),
             released: 0,
+            last_frame: 0,
+            last_ns: i64::MIN,
             found_count: 0,
             has_forgotten: false,
             ended: Vec::new(),
         })
     }
 
-    /// Takes the next packet. `release` gets packets that are wanted, in order, with what is to be pcap_message of them;
+    /// Takes the next packet. `release` gets packets that are wanted, in order, with what is to be said of them;
     /// `found` gets each command that meets the condition, in words.
     ///
     /// # Errors
@@ -99,22 +111,14 @@ impl Trigger {
             self.beginnings.take(&kept, &segment);
         }
         self.history.push(kept);
+        self.follow_clock(packet.time_ns);
+        self.last_frame = packet.frame;
         let mut ended = std::mem::take(&mut self.ended);
-        self.observer.packet(packet, &mut ended);
-        let mut first_ns = i64::MAX;
+        let has_looked = self.observer.packet(packet, &mut ended);
         ended.retain(|command| self.condition.is_met(command));
-        for command in ended.drain(..) {
-            self.found_count += 1;
-            let took = format!("took {:.3} ms", milliseconds(&command));
-            first_ns = first_ns.min(self.note(&command, &took, packet, &mut found));
-        }
-        if let Some(least_ns) = self.condition.least_latency_ns() {
-            self.observer.add_open(least_ns, packet, &mut ended);
-            ended.retain(|command| self.condition.is_met_while_open(command));
-            for command in ended.drain(..) {
-                let took = format!("has not ended after {:.3} ms", milliseconds(&command));
-                first_ns = first_ns.min(self.note(&command, &took, packet, &mut found));
-            }
+        let mut first_ns = self.note(&mut ended, packet.time_ns, "took", &mut found);
+        if has_looked {
+            first_ns = first_ns.min(self.note_open(&mut ended, packet.time_ns, &mut found));
         }
         self.ended = ended;
         if first_ns < i64::MAX {
@@ -128,20 +132,103 @@ impl Trigger {
         Ok(())
     }
 
-    /// Reports a command and keeps its window open; returns when it began.
-    fn note(&mut self, command: &EndedCommand, took: &str, packet: &Packet<'_>, found: &mut impl FnMut(&str)) -> i64 {
-        let text = self.describe(command, took);
-        found(&text);
-        let until_ns = command.end_ns.max(packet.time_ns).saturating_add(self.after_ns);
-        self.open_until_ns = Some(self.open_until_ns.map_or(until_ns, |open_ns| open_ns.max(until_ns)));
-        // the packet that completed it, unless it was released already
-        let frame = if command.end_frame > self.released { command.end_frame } else { packet.frame };
-        let comment = self.comments.entry(frame).or_default();
-        if !comment.is_empty() {
-            comment.push('\n');
+    /// The clock advanced to `now_ns` without a packet: a command in flight may meet the condition by that.
+    ///
+    /// # Errors
+    /// The error of `release`.
+    pub fn tick<E>(
+        &mut self,
+        now_ns: i64,
+        mut release: impl FnMut(&KeptPacket, Option<&str>) -> Result<(), E>,
+        mut found: impl FnMut(&str),
+    ) -> Result<(), E> {
+        if !self.observer.look(now_ns) {
+            return Ok(());
         }
-        comment.push_str(&text);
-        command.command_ns
+        let mut open = std::mem::take(&mut self.ended);
+        let first_ns = self.note_open(&mut open, now_ns, &mut found);
+        self.ended = open;
+        if first_ns == i64::MAX {
+            return Ok(());
+        }
+        self.open(first_ns.saturating_sub(self.before_ns), &mut release)?;
+        self.release_all(&mut release)
+    }
+
+    /// At the end of the capture: if it ends in a hang, the packets of the commands in flight are wanted, too. `found`
+    /// gets the hang in words.
+    ///
+    /// # Errors
+    /// The error of `release`.
+    pub fn finish<E>(
+        &mut self,
+        now_ns: i64,
+        mut release: impl FnMut(&KeptPacket, Option<&str>) -> Result<(), E>,
+        mut found: impl FnMut(&str),
+    ) -> Result<(), E> {
+        self.observer.look(now_ns);
+        let Some((count, oldest_ns)) = self.observer.open_for(OUTAGE_MIN_NS, now_ns) else { return Ok(()) };
+        let commands = if count == 1 { "command has" } else { "commands have" };
+        let oldest_ms = milliseconds(now_ns.saturating_sub(oldest_ns));
+        let text = format!("{count} {commands} not ended when the capture ended, the oldest after {oldest_ms:.3} ms");
+        found(&text);
+        self.comment(self.last_frame, &text);
+        self.open(oldest_ns.saturating_sub(self.before_ns), &mut release)?;
+        self.release_all(&mut release)
+    }
+
+    /// Moves an open window with the clock, if that was set back.
+    fn follow_clock(&mut self, now_ns: i64) {
+        let step_ns = now_ns.saturating_sub(self.last_ns);
+        if step_ns < -STEP_BACK_NS && self.last_ns != i64::MIN {
+            self.open_until_ns = self.open_until_ns.map(|until_ns| until_ns.saturating_add(step_ns));
+        }
+        self.last_ns = now_ns;
+    }
+
+    /// Reports the commands in flight that meet the condition by now, each once.
+    fn note_open(&mut self, open: &mut Vec<EndedCommand>, now_ns: i64, found: &mut impl FnMut(&str)) -> i64 {
+        let Some(least_ns) = self.condition.least_time_ns() else { return i64::MAX };
+        let condition = &self.condition;
+        let is_met = |command: &EndedCommand| condition.is_met_while_open(command);
+        self.observer.add_open(least_ns, now_ns, self.last_frame, is_met, open);
+        self.note(open, now_ns, "has not ended after", found)
+    }
+
+    /// Reports commands and keeps their window open; returns when the first began.
+    fn note(&mut self, commands: &mut Vec<EndedCommand>, now_ns: i64, took: &str, found: &mut impl FnMut(&str)) -> i64 {
+        let mut first_ns = i64::MAX;
+        let unnamed = commands.len().saturating_sub(NAMED_AT_ONCE);
+        for (place, command) in commands.drain(..).enumerate() {
+            self.found_count += 1;
+            first_ns = first_ns.min(command.command_ns);
+            let until_ns = command.end_ns.max(now_ns).saturating_add(self.after_ns);
+            self.open_until_ns = Some(self.open_until_ns.map_or(until_ns, |open_ns| open_ns.max(until_ns)));
+            if place < NAMED_AT_ONCE {
+                let text = self.describe(&command, took);
+                found(&text);
+                self.comment(command.end_frame, &text);
+            }
+        }
+        if unnamed > 0 {
+            let text = format!("{}: {unnamed} more at the same time", self.text);
+            found(&text);
+            self.comment(self.last_frame, &text);
+        }
+        first_ns
+    }
+
+    /// Adds to the comment of a packet; if that was released already, to the last one's, else to the next one's.
+    fn comment(&mut self, frame: u64, text: &str) {
+        let kept = self.history.last_frame().filter(|&last| last > self.released).unwrap_or(self.last_frame + 1);
+        let frame = if frame > self.released { frame } else { kept };
+        let comment = self.comments.entry(frame).or_default();
+        if comment.len() + text.len() < COMMENT_MAX {
+            if !comment.is_empty() {
+                comment.push('\n');
+            }
+            comment.push_str(text);
+        }
     }
 
     /// Whether a window is open. It closes when no command is in flight, if that happens soon: a reader of the file
@@ -193,6 +280,7 @@ impl Trigger {
     }
 
     fn describe(&self, command: &EndedCommand, took: &str) -> String {
+        let took = format!("{took} {:.3} ms", milliseconds(command.end_ns - command.command_ns));
         let status = match command.status {
             Some(0) => String::new(),
             Some(status) => format!(", status {}", condition::status_in_words(status)),
@@ -203,12 +291,16 @@ impl Trigger {
             (_, Some(bytes)) => format!(" of {bytes} bytes"),
             _ => String::new(),
         };
-        format!("{}: {}{blocks} {took}{status}, tag 0x{:08x}", self.text, command.operation, command.tag)
+        let stall = match command.no_progress_ns {
+            0 => String::new(),
+            stall_ns => format!(", no progress for {:.3} ms", milliseconds(stall_ns)),
+        };
+        format!("{}: {}{blocks} {took}{status}{stall}, tag 0x{:08x}", self.text, command.operation, command.tag)
     }
 }
 
-fn milliseconds(command: &EndedCommand) -> f64 {
-    (command.end_ns - command.command_ns) as f64 / 1e6
+fn milliseconds(time_ns: i64) -> f64 {
+    time_ns as f64 / 1e6
 }
 
 #[cfg(test)]

@@ -8,20 +8,18 @@ use std::collections::VecDeque;
 
 use iscsitrace_trace::pipeline::Pipeline;
 use iscsitrace_trace::reader::Packet;
-use iscsitrace_trace::tables::{Cycles, NULL_U8, NULL_U32, NULL_U64, Wanted};
+use iscsitrace_trace::tables::{Cycles, NULL_U8, NULL_U32, NULL_U64, Wanted, in_flight};
 use iscsitrace_wire::cdb::Operation;
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
 /// Commands and R2Ts after which a new pass starts: about 30 MB.
 const ROWS_MAX: usize = 1 << 17;
 /// How long two passes run in parallel before the second takes over.
-const TAKEN_OVER_AFTER_NS: i64 = 1_000_000_000;
+const TAKEN_OVER_AFTER_NS: u64 = 1_000_000_000;
 /// How long a pass continues for commands that do not end.
 const OPEN_AT_MOST_NS: i64 = 120_000_000_000;
-/// Maximum commands in flight noted as reported.
-const TOLD_MAX: usize = 1 << 16;
 /// Time between two searches for the oldest command in flight.
-const LOOK_EVERY_NS: i64 = 100_000_000;
+const LOOK_EVERY_NS: u64 = 100_000_000;
 
 /// A command that ended, by status or by abort.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,6 +40,16 @@ pub struct EndedCommand {
     pub bytes: Option<u32>,
     /// Initiator Task Tag.
     pub tag: u32,
+    /// How long its session made no progress while it was in flight; 0 for other commands than reads, writes and
+    /// flushes. Known where a trigger needs it.
+    pub no_progress_ns: i64,
+}
+
+/// The last time without progress of a session.
+#[derive(Debug, Clone, Copy)]
+struct Stall {
+    since_ns: i64,
+    until_ns: i64,
 }
 
 struct Generation {
@@ -53,13 +61,47 @@ struct Generation {
     to_frame: u64,
     /// Commands before this row have ended.
     settled: usize,
+    /// By session.
+    stalls: FxHashMap<u32, Stall>,
+    /// Rows of commands that were reported while in flight.
+    told: Vec<bool>,
 }
 
 impl Generation {
     fn new(begun_ns: i64, from_frame: u64) -> Self {
         let mut pipeline = Pipeline::new(Wanted::default());
         pipeline.note_ended();
-        Self { pipeline, begun_ns, from_frame, to_frame: u64::MAX, settled: 0 }
+        Self {
+            pipeline,
+            begun_ns,
+            from_frame,
+            to_frame: u64::MAX,
+            settled: 0,
+            stalls: FxHashMap::default(),
+            told: Vec::new(),
+        }
+    }
+
+    /// Notes the sessions that made no progress for that long.
+    fn note_stalls(&mut self, now_ns: i64, least_ns: i64) {
+        for (session, in_flight) in self.pipeline.in_flight() {
+            if let Some(since_ns) = in_flight.stalled_since_ns(now_ns)
+                && now_ns.saturating_sub(since_ns) >= least_ns
+            {
+                self.stalls.insert(session, Stall { since_ns, until_ns: now_ns });
+            }
+        }
+    }
+
+    /// A command from its row; `frame` is the end if the row has none.
+    fn command(&self, row: usize, end_ns: i64, frame: u64) -> EndedCommand {
+        let (cycles, _) = self.pipeline.cycles();
+        let stall = self.stalls.get(&cycles.session[row]).filter(|_| in_flight::kind(cycles, row) >= in_flight::FLUSH);
+        let no_progress_ns = stall.map_or(0, |stall| {
+            let since_ns = stall.since_ns.max(cycles.command_first_ns[row]);
+            stall.until_ns.min(end_ns).saturating_sub(since_ns).max(0)
+        });
+        EndedCommand { no_progress_ns, ..command(cycles, row, end_ns, frame) }
     }
 
     /// When its oldest command in flight began.
@@ -84,6 +126,7 @@ fn command(cycles: &Cycles, row: usize, end_ns: i64, frame: u64) -> EndedCommand
         lba: known(cycles.lba[row]),
         bytes: Some(cycles.bytes[row]).filter(|&bytes| bytes != NULL_U32 && bytes > 0),
         tag: cycles.initiator_task_tag[row],
+        no_progress_ns: 0,
     }
 }
 
@@ -95,13 +138,13 @@ pub(super) struct Observer {
     looked_ns: i64,
     oldest_open_ns: Option<i64>,
     rows: Vec<u32>,
-    /// Commands that were reported while in flight.
-    told_open: FxHashSet<(i64, u32)>,
+    /// The shortest time without progress that is looked for.
+    least_no_progress_ns: Option<i64>,
 }
 
 impl Observer {
-    pub(super) fn new() -> Self {
-        Self::with_generations_of(ROWS_MAX)
+    pub(super) fn new(least_no_progress_ns: Option<i64>) -> Self {
+        Self { least_no_progress_ns, ..Self::with_generations_of(ROWS_MAX) }
     }
 
     pub(super) fn with_generations_of(rows_max: usize) -> Self {
@@ -111,12 +154,17 @@ impl Observer {
             looked_ns: i64::MIN,
             oldest_open_ns: None,
             rows: Vec::new(),
-            told_open: FxHashSet::default(),
+            least_no_progress_ns: None,
         }
     }
 
-    /// Processes a packet; adds the commands that ended with it.
-    pub(super) fn packet(&mut self, packet: &Packet<'_>, ended: &mut Vec<EndedCommand>) {
+    /// Processes a packet; adds the commands that ended with it. True if the commands in flight were looked at.
+    pub(super) fn packet(&mut self, packet: &Packet<'_>, ended: &mut Vec<EndedCommand>) -> bool {
+        let is_due = self.is_due(packet.time_ns);
+        if is_due {
+            // it may end a time without progress
+            self.note_stalls(packet.time_ns);
+        }
         for generation in &mut self.generations {
             generation.pipeline.packet(packet);
             generation.pipeline.take_ended(&mut self.rows);
@@ -126,12 +174,41 @@ impl Observer {
                 if command_frame < generation.from_frame || command_frame >= generation.to_frame {
                     continue;
                 }
-                ended.push(command(cycles, row, ends_ns[row], packet.frame));
+                ended.push(generation.command(row, ends_ns[row], packet.frame));
             }
         }
-        if packet.time_ns.saturating_sub(self.looked_ns) >= LOOK_EVERY_NS {
+        if is_due {
             self.looked_ns = packet.time_ns;
             self.renew(packet);
+        }
+        is_due
+    }
+
+    /// Whether it is time for the next look; also after the clock was set back.
+    fn is_due(&self, now_ns: i64) -> bool {
+        now_ns.abs_diff(self.looked_ns) >= LOOK_EVERY_NS
+    }
+
+    /// Looks at the commands in flight without a packet. False if it is too early.
+    pub(super) fn look(&mut self, now_ns: i64) -> bool {
+        let is_due = self.is_due(now_ns);
+        if is_due {
+            self.looked_ns = now_ns;
+            self.oldest_open_ns = self.generations.iter_mut().filter_map(Generation::oldest_open_ns).min();
+            self.note_stalls(now_ns);
+        }
+        is_due
+    }
+
+    fn note_stalls(&mut self, now_ns: i64) {
+        let Some(least_ns) = self.least_no_progress_ns else { return };
+        let oldest_ns = self.oldest_open_ns;
+        for generation in &mut self.generations {
+            generation.stalls.retain(|_, stall| oldest_ns.is_some_and(|oldest_ns| stall.until_ns >= oldest_ns));
+            // as of the last look: later commands are younger
+            if oldest_ns.is_some_and(|oldest_ns| now_ns.saturating_sub(oldest_ns) >= least_ns) {
+                generation.note_stalls(now_ns, least_ns);
+            }
         }
     }
 
@@ -140,30 +217,51 @@ impl Observer {
         self.generations.iter_mut().any(|generation| generation.oldest_open_ns().is_some())
     }
 
-    /// Adds commands that have been in flight for longer, each once; checked periodically.
-    pub(super) fn add_open(&mut self, longer_than_ns: i64, packet: &Packet<'_>, open: &mut Vec<EndedCommand>) {
-        let begun_before_ns = packet.time_ns.saturating_sub(longer_than_ns);
+    /// Adds the commands in flight for that long that are wanted, each once. `frame` is the last packet.
+    pub(super) fn add_open(
+        &mut self,
+        least_ns: i64,
+        now_ns: i64,
+        frame: u64,
+        is_wanted: impl Fn(&EndedCommand) -> bool,
+        open: &mut Vec<EndedCommand>,
+    ) {
+        let begun_before_ns = now_ns.saturating_sub(least_ns);
         // as of the last look: no command can be overdue that was not in flight then
-        if self.looked_ns != packet.time_ns || self.oldest_open_ns.is_none_or(|oldest_ns| oldest_ns > begun_before_ns) {
+        if self.oldest_open_ns.is_none_or(|oldest_ns| oldest_ns > begun_before_ns) {
             return;
         }
-        if self.told_open.len() > TOLD_MAX {
-            self.told_open.clear();
-        }
-        for generation in &self.generations {
+        for generation in &mut self.generations {
+            let mut told = std::mem::take(&mut generation.told);
             let (cycles, ends_ns) = generation.pipeline.cycles();
+            told.resize(ends_ns.len(), false);
             for (row, &end_ns) in ends_ns.iter().enumerate().skip(generation.settled) {
                 let is_own = (generation.from_frame..generation.to_frame).contains(&cycles.command_frame[row]);
-                let begun_ns = cycles.command_first_ns[row];
-                if is_own
-                    && end_ns == i64::MAX
-                    && begun_ns < begun_before_ns
-                    && self.told_open.insert((begun_ns, cycles.initiator_task_tag[row]))
-                {
-                    open.push(command(cycles, row, packet.time_ns, packet.frame));
+                let is_old = cycles.command_first_ns[row] <= begun_before_ns;
+                if is_own && end_ns == i64::MAX && is_old && !told[row] {
+                    let command = generation.command(row, now_ns, frame);
+                    if is_wanted(&command) {
+                        told[row] = true;
+                        open.push(command);
+                    }
                 }
             }
+            generation.told = told;
         }
+    }
+
+    /// The commands in flight for that long: their number, and the start of the oldest.
+    pub(super) fn open_for(&self, least_ns: i64, now_ns: i64) -> Option<(usize, i64)> {
+        let begun_before_ns = now_ns.saturating_sub(least_ns);
+        let mut begun_ns = Vec::new();
+        for generation in &self.generations {
+            let (cycles, ends_ns) = generation.pipeline.cycles();
+            let own = generation.from_frame..generation.to_frame;
+            let rows = (generation.settled..ends_ns.len()).filter(|&row| ends_ns[row] == i64::MAX);
+            let rows = rows.filter(|&row| own.contains(&cycles.command_frame[row]));
+            begun_ns.extend(rows.map(|row| cycles.command_first_ns[row]).filter(|&ns| ns <= begun_before_ns));
+        }
+        begun_ns.iter().copied().min().map(|oldest_ns| (begun_ns.len(), oldest_ns))
     }
 
     /// No command in flight began before: as of the last look; later ones began later.
@@ -176,7 +274,7 @@ impl Observer {
         let now_ns = packet.time_ns;
         if let [.., before, last] = self.generations.make_contiguous()
             && before.to_frame == u64::MAX
-            && now_ns.saturating_sub(last.begun_ns) >= TAKEN_OVER_AFTER_NS
+            && now_ns.abs_diff(last.begun_ns) >= TAKEN_OVER_AFTER_NS
         {
             before.to_frame = packet.frame;
             last.from_frame = packet.frame;

@@ -71,6 +71,53 @@ impl Wire {
         self.send(time_ns, From::Initiator, 0x18, &header);
     }
 
+    /// A READ(10) of one block.
+    fn read(&mut self, time_ns: i64, tag: u32) {
+        let mut cdb = [0; 16];
+        (cdb[0], cdb[8]) = (0x28, 1);
+        let header = BhsBuilder::new(Opcode::ScsiCommand)
+            .is_final(true)
+            .is_read(true)
+            .cdb(cdb)
+            .expected_data_transfer_length(512)
+            .initiator_task_tag(tag)
+            .cmd_sn(SerialNumber(self.command_number))
+            .exp_stat_sn(SerialNumber(self.status_number))
+            .build();
+        self.command_number += 1;
+        self.send(time_ns, From::Initiator, 0x18, &header);
+    }
+
+    /// A part of its data.
+    fn data(&mut self, time_ns: i64, tag: u32, number: u32) {
+        let header = BhsBuilder::new(Opcode::DataIn)
+            .initiator_task_tag(tag)
+            .data_sn(SerialNumber(number))
+            .buffer_offset(64 * number)
+            .data_segment_length(64)
+            .exp_cmd_sn(SerialNumber(self.command_number))
+            .max_cmd_sn(SerialNumber(self.command_number + 64));
+        self.send(time_ns, From::Target, 0x18, &[&header.build()[..], &[0; 64]].concat());
+    }
+
+    /// A NOP-Out of the initiator and its NOP-In.
+    fn ping(&mut self, time_ns: i64, tag: u32) {
+        let header = BhsBuilder::new(Opcode::NopOut)
+            .initiator_task_tag(tag)
+            .target_transfer_tag(u32::MAX)
+            .cmd_sn(SerialNumber(self.command_number))
+            .exp_stat_sn(SerialNumber(self.status_number));
+        self.send(time_ns, From::Initiator, 0x18, &header.is_immediate(true).build());
+        let header = BhsBuilder::new(Opcode::NopIn)
+            .initiator_task_tag(tag)
+            .target_transfer_tag(u32::MAX)
+            .stat_sn(SerialNumber(self.status_number))
+            .exp_cmd_sn(SerialNumber(self.command_number))
+            .max_cmd_sn(SerialNumber(self.command_number + 64));
+        self.status_number += 1;
+        self.send(time_ns + MS, From::Target, 0x18, &header.build());
+    }
+
     fn response(&mut self, time_ns: i64, tag: u32) {
         let header = BhsBuilder::new(Opcode::ScsiResponse)
             .initiator_task_tag(tag)
@@ -110,6 +157,37 @@ fn released(wire: &Wire, trigger: &mut Trigger) -> Vec<(u64, Option<String>)> {
         assert_eq!(trigger.take(&packet, each, |_| {}), Ok(()));
     }
     released
+}
+
+/// The trigger over these packets and then a silent clock to `until_ns`, every 50 ms: when it reports, what it reports,
+/// and the frames that it has released by then.
+fn reports(wire: &Wire, trigger: &mut Trigger, until_ns: i64) -> (Vec<(i64, String)>, Vec<u64>) {
+    let (mut texts, mut frames) = (Vec::new(), Vec::new());
+    let mut release = |kept: &KeptPacket, _: Option<&str>| {
+        frames.push(kept.frame);
+        Ok::<(), ()>(())
+    };
+    let mut now_ns = 0;
+    for packet in wire.frames() {
+        now_ns = packet.time_ns;
+        assert_eq!(trigger.take(&packet, &mut release, |text| texts.push((now_ns, text.to_owned()))), Ok(()));
+    }
+    while now_ns < until_ns {
+        now_ns += 50 * MS;
+        assert_eq!(trigger.tick(now_ns, &mut release, |text| texts.push((now_ns, text.to_owned()))), Ok(()));
+    }
+    (texts, frames)
+}
+
+/// What it writes and says at the end of the capture.
+fn at_end(trigger: &mut Trigger, now_ns: i64) -> (Vec<String>, Vec<u64>) {
+    let (mut texts, mut frames) = (Vec::new(), Vec::new());
+    let release = |kept: &KeptPacket, _: Option<&str>| {
+        frames.push(kept.frame);
+        Ok::<(), ()>(())
+    };
+    assert_eq!(trigger.finish(now_ns, release, |text| texts.push(text.to_owned())), Ok(()));
+    (texts, frames)
 }
 
 /// A command of 1 ms every 100 ms; the one with that number takes 80 ms.
@@ -265,4 +343,148 @@ fn a_command_that_began_after_the_last_check_is_kept_whole() {
     let frames: Vec<u64> = released(&wire, &mut trigger).into_iter().map(|(frame, _)| frame).collect();
     // from 10 ms before the command on
     assert!(frames.ends_with(&[first - 2, first - 1, first, first + 1, first + 2]), "{frames:?}");
+}
+
+#[test]
+fn a_silent_hang_is_found_by_the_clock_and_written_at_once() {
+    for (condition, stall) in [("no_progress>2s", ", no progress for "), ("latency>2s", "")] {
+        let mut wire = Wire::connected(0);
+        wire.read(1000 * MS, 1);
+        let mut trigger = trigger(condition, 5000 * MS, 1000 * MS, 1 << 20);
+        let (texts, frames) = reports(&wire, &mut trigger, 60_000 * MS);
+        let [(found_ns, text)] = &texts[..] else { panic!("{texts:?}") };
+        assert!((3000 * MS + 1..=3150 * MS).contains(found_ns), "{found_ns}");
+        assert!(text.contains("read of 512 bytes at LBA 0 has not ended after 2") && text.contains(stall), "{text}");
+        assert_eq!(frames, [1, 2, 3, 4, 5]);
+    }
+}
+
+#[test]
+fn without_a_read_or_write_in_flight_there_is_no_hang() {
+    let mut idle = Wire::connected(0);
+    idle.read(1000 * MS, 1);
+    idle.response(1001 * MS, 1);
+    idle.ping(5000 * MS, 2);
+    let mut looking = Wire::connected(0);
+    // a path checker that waits: latency finds it
+    looking.command(1000 * MS, 1);
+    for wire in [idle, looking] {
+        let mut trigger = trigger("no_progress>2s", 1000 * MS, 1000 * MS, 1 << 20);
+        assert_eq!(reports(&wire, &mut trigger, 100_000 * MS), (vec![], vec![]));
+    }
+}
+
+#[test]
+fn pings_are_no_progress_and_data_is() {
+    let mut pinged = Wire::connected(0);
+    pinged.read(1000 * MS, 1);
+    (2..20).for_each(|number| pinged.ping(i64::from(number) * 500 * MS + 500 * MS, number));
+    let found = reports(&pinged, &mut trigger("no_progress>2s", MS, MS, 1 << 20), 0).0;
+    let [(found_ns, _)] = &found[..] else { panic!("{found:?}") };
+    // the next packet after the limit, at 3.5 s: the one at 3 s is at the limit
+    assert!((3000 * MS..=3501 * MS).contains(found_ns), "{found_ns}");
+    let mut slow = Wire::connected(0);
+    slow.read(1000 * MS, 1);
+    (0..8).for_each(|number| slow.data(i64::from(number) * 1900 * MS + 2000 * MS, 1, number));
+    assert_eq!(reports(&slow, &mut trigger("no_progress>2s", MS, MS, 1 << 20), 0).0, []);
+    assert_eq!(reports(&slow, &mut trigger("latency>2s", MS, MS, 1 << 20), 0).0.len(), 1);
+}
+
+#[test]
+fn a_hang_that_a_packet_ends_is_known_by_its_length() {
+    let mut wire = Wire::connected(0);
+    wire.read(1000 * MS, 1);
+    // issued in the hang, less than 2 s before its end
+    wire.read(10_000 * MS, 2);
+    wire.response(11_000 * MS, 1);
+    wire.response(11_001 * MS, 2);
+    let (texts, frames) = reports(&wire, &mut trigger("no_progress>2s", MS, MS, 1 << 20), 0);
+    // at the packet of 10 s, which is the first after the limit, and at its end
+    let [(open_ns, open), (end_ns, end)] = &texts[..] else { panic!("{texts:?}") };
+    assert_eq!((*open_ns, *end_ns), (10_000 * MS, 11_000 * MS));
+    assert!(open.contains("has not ended after 9000.000 ms, no status, no progress for 9000.000 ms"), "{open}");
+    assert!(end.contains("took 10000.000 ms, no progress for 10000.000 ms"), "{end}");
+    assert_eq!(frames, [1, 2, 3, 4, 5, 6, 7, 8]);
+}
+
+#[test]
+fn a_capture_that_ends_in_a_hang_keeps_its_packets() {
+    let mut wire = Wire::connected(0);
+    wire.read(1000 * MS, 1);
+    let run = |now_ns: i64, wire: &Wire| {
+        let mut trigger = trigger("no_progress>5s", 100 * MS, MS, 1 << 20);
+        assert_eq!(reports(wire, &mut trigger, now_ns), (vec![], vec![]));
+        at_end(&mut trigger, now_ns)
+    };
+    let (texts, frames) = run(4000 * MS, &wire);
+    assert_eq!(texts, ["1 command has not ended when the capture ended, the oldest after 3000.000 ms"]);
+    assert_eq!(frames, [1, 2, 3, 4, 5]);
+    // a command in flight for less than a second is no hang
+    assert_eq!(run(1950 * MS, &wire), (vec![], vec![]));
+    wire.response(1001 * MS, 1);
+    assert_eq!(run(4000 * MS, &wire), (vec![], vec![]));
+}
+
+#[test]
+fn a_hang_after_its_window_is_written_up_to_the_end() {
+    let mut wire = Wire::connected(0);
+    wire.read(1000 * MS, 1);
+    (2..30).for_each(|number| wire.ping(i64::from(number) * 1000 * MS, number));
+    let mut trigger = trigger("no_progress>2s", MS, MS, 1 << 20);
+    let (_, mut frames) = reports(&wire, &mut trigger, 40_000 * MS);
+    assert!(frames.len() < wire.packets.len(), "the window has ended");
+    frames.extend(at_end(&mut trigger, 40_000 * MS).1);
+    assert_eq!(frames, (1..=wire.packets.len() as u64).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_clock_may_be_set_back_before_a_hang() {
+    let hour_ns = 3600 * 1000 * MS;
+    let mut wire = Wire::connected(2 * hour_ns);
+    wire.read(2 * hour_ns + 1000 * MS, 1);
+    wire.response(2 * hour_ns + 1001 * MS, 1);
+    wire.read(hour_ns, 2);
+    let mut trigger = trigger("no_progress>2s", MS, 1000 * MS, 1 << 20);
+    let (texts, _) = reports(&wire, &mut trigger, hour_ns + 10_000 * MS);
+    let [(found_ns, _)] = &texts[..] else { panic!("{texts:?}") };
+    assert!((hour_ns + 2000 * MS..=hour_ns + 2150 * MS).contains(found_ns), "{found_ns}");
+}
+
+#[test]
+fn ten_thousand_sessions_that_hang_are_few_words() {
+    let mut wire = Wire::connected(0);
+    let one = wire.packets.len();
+    wire.read(1000 * MS, 1);
+    let mut packets = Vec::new();
+    for session in 0..10_000_u16 {
+        for (place, (time_ns, packet)) in wire.packets.iter().enumerate() {
+            let mut packet = packet.clone();
+            // the initiator's port: the source of its packets, the destination of the target's
+            let port = if place == 1 || place == 3 { 22 } else { 20 };
+            packet[port..port + 2].copy_from_slice(&(1024 + session).to_be_bytes());
+            packets.push((*time_ns, packet));
+        }
+    }
+    assert_eq!(one, 4);
+    packets.sort_by_key(|(time_ns, _)| *time_ns);
+    wire.packets = packets;
+    let mut trigger = trigger("no_progress>2s or latency>2s", 5000 * MS, 1000 * MS, 1 << 26);
+    let mut comments = Vec::new();
+    for packet in wire.frames() {
+        assert_eq!(trigger.take(&packet, |_, _| Ok::<(), ()>(()), |text| panic!("{text}")), Ok(()));
+    }
+    let mut texts = Vec::new();
+    let mut released = 0;
+    for now_ns in (1..100).map(|step| 1000 * MS + step * 50 * MS) {
+        let release = |_: &KeptPacket, comment: Option<&str>| {
+            released += 1;
+            comments.extend(comment.map(str::to_owned));
+            Ok::<(), ()>(())
+        };
+        assert_eq!(trigger.tick(now_ns, release, |text| texts.push(text.to_owned())), Ok(()));
+    }
+    assert_eq!((released, trigger.found_count), (50_000, 10_000));
+    assert_eq!(texts.len(), 17);
+    assert!(texts[16].ends_with("9984 more at the same time"), "{}", texts[16]);
+    assert!(comments.len() == 1 && comments[0].len() < 8001, "{}", comments.len());
 }

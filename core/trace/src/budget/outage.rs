@@ -5,10 +5,11 @@
 
 use std::mem;
 
-use super::scope::{answered_ns, kind};
+use super::scope::answered_ns;
 use crate::dynamics::progress::{OUTAGE_MIN_NS, Progress};
 use crate::dynamics::timeline::{Timeline, join};
-use crate::tables::{BudgetRow, Cycles, NULL_NS, budget_part, in_flight};
+use crate::tables::in_flight::{self, kind};
+use crate::tables::{BudgetRow, Cycles, NULL_NS, budget_part};
 use iscsitrace_wire::cdb::Operation;
 
 /// A target that works takes no longer than this multiple of the time in which it completes a quarter of its commands.

@@ -1,6 +1,5 @@
 //! What a breakdown covers: one connection, or all connections of a session; its events in time order.
 
-use iscsitrace_wire::cdb::{Operation, Purpose};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::change::{Change, Event};
@@ -9,7 +8,8 @@ use super::sweep::Sweep;
 use super::waiting::Allowance;
 use crate::dynamics::progress::OUTAGE_MIN_NS;
 use crate::dynamics::timeline::{Limited, Timeline};
-use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds, budget_part, in_flight};
+use crate::tables::in_flight::{self, kind};
+use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds, budget_part};
 
 /// A part of the time, instead of the whole from first command to last status.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub struct Between<'a> {
     pub to_ns: i64,
     /// Connections with an earlier command, and their sessions: their breakdown starts at `from_ns`.
     pub begun: &'a FxHashMap<u32, u32>,
+    /// Whether an outage is kept from its beginning, which may be before `from_ns`.
+    pub has_whole_outages: bool,
 }
 
 /// When commands end.
@@ -47,19 +49,6 @@ pub(super) fn rounds_by_cycle(rounds: &Rounds) -> Vec<u32> {
     let mut order: Vec<u32> = (0..rounds.cycle.len() as u32).collect();
     order.sort_by_key(|&round| rounds.cycle[round as usize]);
     order
-}
-
-/// What a command in flight counts as: one that was cut off before its operation is taken for a read or write, and so is
-/// an unknown operation that transfers data.
-pub(super) fn kind(cycles: &Cycles, row: usize) -> u8 {
-    let operation = Operation::ALL.get(usize::from(cycles.operation[row]));
-    let has_data = (cycles.is_read[row] || cycles.is_write[row]) && cycles.bytes[row] != 0;
-    match operation.map_or(Purpose::Data, |operation| operation.purpose()) {
-        Purpose::Data => in_flight::DATA,
-        Purpose::Flush => in_flight::FLUSH,
-        Purpose::Unknown if has_data => in_flight::DATA,
-        Purpose::Control | Purpose::Unknown => in_flight::OTHER,
-    }
 }
 
 /// When a command ends for the initiator, as far as the tap shows: with its status, or when data arrived that had to be
@@ -106,7 +95,9 @@ impl<'a> Scope<'a> {
         };
         let Some((start_ns, end_ns)) = span else { return };
         let mut emit = |mut row: BudgetRow| {
-            if let Some(between) = between {
+            if let Some(between) = between
+                && !(between.has_whole_outages && row.part == budget_part::OUTAGE && row.time_last_ns > between.from_ns)
+            {
                 row.time_first_ns = row.time_first_ns.max(between.from_ns);
             }
             if row.time_last_ns > row.time_first_ns {

@@ -2,9 +2,10 @@
 
 use rustc_hash::FxHashMap;
 
-use super::scope::{answered_ns, kind};
+use super::scope::answered_ns;
 use crate::dynamics::progress::OUTAGE_MIN_NS;
-use crate::tables::{Connections, Cycles, NULL_NS, NULL_U32, Sessions, in_flight};
+use crate::tables::in_flight::{self, kind};
+use crate::tables::{Connections, Cycles, NULL_NS, NULL_U32, Sessions};
 
 /// What was found.
 #[derive(Debug, Default)]

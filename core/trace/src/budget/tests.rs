@@ -343,7 +343,7 @@ proptest! {
             let (from_ns, to_ns) = (pair[0], pair[1]);
             let begun: FxHashMap<u32, u32> = (from_ns >= start_ns).then_some((0, 0)).into_iter().collect();
             let mut part = tables(&cycles);
-            fill_between(&mut part, &timelines, &[], &Between { from_ns, to_ns, begun: &begun });
+            fill_between(&mut part, &timelines, &[], &Between { from_ns, to_ns, begun: &begun, has_whole_outages: false });
             for row in 0..part.budget.part.len() {
                 prop_assert!(part.budget.time_first_ns[row] >= from_ns && part.budget.time_last_ns[row] <= to_ns);
             }
@@ -360,7 +360,12 @@ fn a_used_connection_is_idle_without_a_command() {
     let mut tables = tables(&[]);
     tables.sessions.push(Session::default());
     let begun = FxHashMap::from_iter([(0, 0)]);
-    fill_between(&mut tables, &[timeline(0)], &[], &Between { from_ns: 100, to_ns: 300, begun: &begun });
+    fill_between(
+        &mut tables,
+        &[timeline(0)],
+        &[],
+        &Between { from_ns: 100, to_ns: 300, begun: &begun, has_whole_outages: false },
+    );
     expect(&tables, &[(part::INITIATOR_THINK, 200)]);
     assert_eq!(tables.budget.session, [0]);
 }
@@ -534,7 +539,12 @@ fn a_part_of_the_time_has_what_lies_within_it() {
     let between = |from_ns, to_ns, begun: &[(u32, u32)]| {
         let mut tables = tables(&[read(100, 500)]);
         let begun = begun.iter().copied().collect();
-        fill_between(&mut tables, &[timeline(0)], &[], &Between { from_ns, to_ns, begun: &begun });
+        fill_between(
+            &mut tables,
+            &[timeline(0)],
+            &[],
+            &Between { from_ns, to_ns, begun: &begun, has_whole_outages: false },
+        );
         rows(&tables).iter().map(|row| (row.0, row.1, row.2)).collect::<Vec<_>>()
     };
     let (propagation, service, think) = (part::PROPAGATION, part::TARGET_SERVICE, part::INITIATOR_THINK);
@@ -553,7 +563,7 @@ fn idle_connections_of_a_session_have_its_time_too() {
         tables.sessions.push(Session { session, ..Session::default() });
     }
     let begun = FxHashMap::from_iter([(0, 1), (1, 1)]);
-    let between = Between { from_ns: 100, to_ns: 300, begun: &begun };
+    let between = Between { from_ns: 100, to_ns: 300, begun: &begun, has_whole_outages: false };
     fill_between(&mut tables, &[timeline(0), timeline(1), timeline(2)], &[], &between);
     let budget = &tables.budget;
     assert_eq!((&budget.connection[..], &budget.session[..]), (&[0, 1, NULL_U32][..], &[1, 1, 1][..]));

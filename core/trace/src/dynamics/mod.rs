@@ -6,6 +6,7 @@
 //! sender       one direction as its sender sees it: bytes in flight, window, losses, congestion window (parts: see there)
 //! flights      one direction at the tap: runs of packets, the pauses between them, what limited the sender
 //! busy_line    when the line was busy with the bytes of a direction
+//! black_hole   segments that never arrive while smaller packets do
 //! pace         nanoseconds per byte between packets that follow each other
 //! deliveries   the bytes of a direction as they came out of the line, and how long they were in a queue
 //! timeline     input of the time breakdown
@@ -20,6 +21,7 @@
 
 pub mod ack_clock;
 pub mod acknowledgments;
+mod black_hole;
 pub mod buffer_level;
 pub mod burst;
 mod busy_line;
@@ -58,6 +60,7 @@ mod tests;
 
 use crate::tables::{SenderRow, Tables, Wanted};
 
+use black_hole::BlackHole;
 use deliveries::Deliveries;
 use flights::Flights;
 use observation::Observation;
@@ -82,6 +85,7 @@ pub struct Dynamics {
     rtts: [RttSamples; 2],
     senders: [Sender; 2],
     flights: [Flights; 2],
+    black_holes: [BlackHole; 2],
     deliveries: [Deliveries; 2],
     progress: Progress,
 }
@@ -104,6 +108,7 @@ impl Dynamics {
             rtts: [0, 1].map(|direction| RttSamples::new(connection, direction == 0)),
             senders: [0, 1].map(|direction| Sender::new(connection, direction == 0)),
             flights: [0, 1].map(|direction| Flights::new(connection, direction == 0)),
+            black_holes: Default::default(),
             deliveries: Default::default(),
             progress: Progress::default(),
         }
@@ -118,6 +123,10 @@ impl Dynamics {
     /// Processes a packet. Captured copies and packets of other streams are not passed in.
     pub fn observe(&mut self, seen: &Observation) {
         let (own, opposite) = (seen.direction, 1 - seen.direction);
+        if self.wanted.senders {
+            self.black_holes[own].sent(seen);
+            self.black_holes[opposite].answered(seen);
+        }
         self.rtts[own].transmit(seen);
         let rtt_ns = self.rtts[opposite].acknowledge(seen, self.senders[opposite].segment_bytes(), &mut self.rows);
         // the sender of the data gets an ACK half an RTT after the tap, and its answer passes the tap half an RTT later
@@ -200,6 +209,7 @@ impl Dynamics {
     fn sender_row(&self, direction: usize) -> SenderRow {
         let mut row = self.senders[direction].describe();
         self.rtts[direction].describe(self.rtts[1 - direction].is_reordered(), &mut row);
+        self.black_holes[direction].describe(&mut row);
         row
     }
 

@@ -36,10 +36,10 @@ impl Progress {
         &self.spans
     }
 
-    /// Removes spans from before, except the last.
+    /// Removes spans from before, except the last of them: an outage may have begun with it.
     pub fn forget(&mut self, before_ns: i64) {
         let count = self.spans.iter().take_while(|span| span.1 < before_ns).count();
-        self.spans.drain(..count.min(self.spans.len().saturating_sub(1)));
+        self.spans.drain(..count.saturating_sub(1));
     }
 }
 
@@ -65,13 +65,15 @@ mod tests {
     }
 
     #[test]
-    fn the_last_span_is_never_forgotten() {
+    fn the_last_span_before_is_never_forgotten() {
         let mut progress = Progress::default();
         for time_ns in [0, 2 * OUTAGE_MIN_NS, 4 * OUTAGE_MIN_NS] {
             progress.note(time_ns);
         }
         progress.forget(3 * OUTAGE_MIN_NS);
-        assert_eq!(progress.spans().len(), 1);
+        assert_eq!(progress.spans().first(), Some(&(2 * OUTAGE_MIN_NS, 2 * OUTAGE_MIN_NS)));
+        progress.forget(3 * OUTAGE_MIN_NS);
+        assert_eq!(progress.spans().len(), 2);
         progress.forget(i64::MAX);
         assert_eq!(progress.spans().len(), 1);
     }

@@ -37,6 +37,8 @@ pub struct Pdu<'a> {
     pub latest: Stamp,
     /// Whether some of its bytes are missing from the capture.
     pub has_capture_gap: bool,
+    /// Whether its last bytes were neither captured nor acknowledged: it never arrived.
+    pub is_unfinished: bool,
     /// Whether some of its bytes came late, or again.
     pub is_late: bool,
     /// Whether its header digest matches; none without a digest, or without the bytes to verify it.

@@ -1,5 +1,7 @@
 //! The result of a look at a live pass: what became complete since the last look, and the current state.
 
+use rustc_hash::FxHashSet;
+
 use super::Live;
 use super::ledger::Turnaround;
 use crate::budget::{self, Between};
@@ -7,10 +9,11 @@ use crate::content::Content;
 use crate::dynamics::line;
 use crate::dynamics::snapshot::SenderSnapshot;
 use crate::dynamics::timeline::Timeline;
+use crate::iscsi::connection::in_flight::InFlight;
 use crate::iscsi::session::succession;
 use crate::pass::Outcome;
 use crate::pipeline::{counter_rows, turn};
-use crate::tables::{Columns, Connections, NULL_U32, Tables, session_type};
+use crate::tables::{Columns, Connections, NULL_U32, Sessions, Tables, session_type};
 use crate::tcp::connection::TcpConnection;
 
 /// Maximum rows of connections whose SYN has no answer.
@@ -25,6 +28,8 @@ pub struct ConnectionNow {
     pub session: Option<u32>,
     /// Commands in flight.
     pub open_task_count: usize,
+    /// Since when they are in flight, and the last progress; nothing once another session took the place of its own.
+    pub in_flight: InFlight,
     /// Its senders, to the target first; none if they are not analysed.
     pub senders: Option<[SenderSnapshot; 2]>,
 }
@@ -59,7 +64,7 @@ impl Live {
         self.note_times();
         let mut tables = self.standing();
         if self.pipeline.context.tables.wanted.budget {
-            tables.budget = self.budget_between(from_ns, to_ns, &mut tables);
+            tables.budget = self.budget_between(from_ns, to_ns, false, &mut tables);
         }
         let reached = self.reached(to_ns);
         let awaited = self.awaited();
@@ -67,8 +72,8 @@ impl Live {
         let (cycles, turnarounds) = self.ledger.take(&mut self.pipeline.context, to_ns, reached_ns, &awaited);
         let settled_ns = reached.values().copied().min().unwrap_or(i64::MAX).min(self.ledger.settled_ns);
         tables.cycles = cycles;
+        let now = self.connections_now(&tables.sessions);
         tables.sessions = self.pipeline.context.sessions.rows.clone();
-        let now = self.connections_now();
         let outcome = self.outcome(tables);
         let forgotten = self.forget(to_ns);
         self.turn_clock();
@@ -82,12 +87,12 @@ impl Live {
         self.pipeline.read_waiting(i64::MAX);
         let mut tables = self.standing();
         let budget = if self.pipeline.context.tables.wanted.budget {
-            self.budget_between(from_ns, to_ns, &mut tables)
+            self.budget_between(from_ns, to_ns, false, &mut tables)
         } else {
             Default::default()
         };
         let senders = std::mem::take(&mut tables.senders);
-        let now = self.connections_now();
+        let now = self.connections_now(&tables.sessions);
         self.pipeline.close_all();
         self.pipeline.add_missing_commands();
         let (cycles, turnarounds) =
@@ -133,7 +138,8 @@ impl Live {
         }
         let to_ns = self.interval.map_or(0, |(from_ns, _)| from_ns);
         if kept.wanted.budget {
-            tables.budget = self.budget_between(to_ns.saturating_sub(self.settings.keep_ns), to_ns, &mut tables);
+            let from_ns = to_ns.saturating_sub(self.settings.keep_ns);
+            tables.budget = self.budget_between(from_ns, to_ns, true, &mut tables);
         }
         self.outcome(tables)
     }
@@ -197,8 +203,15 @@ impl Live {
         tables
     }
 
-    /// The time breakdown of a part of the time; fills `senders`, `recoveries` and `retransmissions`, too.
-    fn budget_between(&self, from_ns: i64, to_ns: i64, tables: &mut Tables) -> crate::tables::Budget {
+    /// The time breakdown of a part of the time; fills `senders`, `recoveries` and `retransmissions`, too. An outage may
+    /// have begun before that time.
+    fn budget_between(
+        &self,
+        from_ns: i64,
+        to_ns: i64,
+        has_whole_outages: bool,
+        tables: &mut Tables,
+    ) -> crate::tables::Budget {
         (tables.senders, tables.recoveries, tables.retransmissions) = Default::default();
         let mut timelines: Vec<Timeline> = self
             .pipeline
@@ -227,7 +240,7 @@ impl Live {
         part.rounds.cycle.iter_mut().for_each(|cycle| *cycle = number_of(&number, *cycle).unwrap_or(NULL_U32));
         part.sessions = context.sessions.rows.clone();
         let ends_ns: Vec<i64> = rows.iter().map(|&row| context.cycle_ends_ns[row]).collect();
-        let between = Between { from_ns, to_ns, begun: &self.ledger.begun };
+        let between = Between { from_ns, to_ns, begun: &self.ledger.begun, has_whole_outages };
         budget::fill_between(&mut part, &timelines, &ends_ns, &between);
         for cycle in part.budget.cycle.iter_mut().filter(|cycle| **cycle != NULL_U32) {
             *cycle = rows.get(*cycle as usize).map_or(NULL_U32, |&row| row as u32);
@@ -235,17 +248,22 @@ impl Live {
         part.budget
     }
 
-    fn connections_now(&mut self) -> Vec<ConnectionNow> {
-        let numbers = &self.pipeline.context.sessions.rows.session;
+    fn connections_now(&mut self, sessions: &Sessions) -> Vec<ConnectionNow> {
+        let context = &self.pipeline.context;
+        let numbers = &context.sessions.rows.session;
+        let replaced: FxHashSet<u32> = sessions.replaces.iter().copied().filter(|&number| number != NULL_U32).collect();
         let slots = self.pipeline.slots.iter_mut().flatten();
         let mut now: Vec<ConnectionNow> = slots
             .filter_map(|connection| {
                 let is_client_initiator = !connection.is_flipped();
                 let Content::Iscsi(iscsi) = &connection.content else { return None };
+                let session = iscsi.connection.session.and_then(|place| numbers.get(place as usize).copied());
+                let is_replaced = session.is_some_and(|session| replaced.contains(&session));
                 Some(ConnectionNow {
                     connection: connection.number,
-                    session: iscsi.connection.session.and_then(|place| numbers.get(place as usize).copied()),
+                    session,
                     open_task_count: iscsi.connection.open_task_count(),
+                    in_flight: if is_replaced { InFlight::default() } else { iscsi.connection.in_flight(context) },
                     senders: connection.dynamics.as_mut().map(|dynamics| dynamics.snapshots(is_client_initiator)),
                 })
             })

@@ -244,6 +244,20 @@ table! {
         ssthresh_guess_bytes: i64 [bytes] = null;
         /// restarts with a small window after an idle time
         restart_after_idle_count: u32, "RFC 5681 section 4.1";
+        /// largest payload of a packet that was acknowledged without a retransmission; at most the MSS, if it is known
+        arrived_segment_bytes: u32 [bytes];
+        /// a segment that did not arrive for a second or more while smaller packets did: its bytes; null without one
+        blocked_bytes: i64 [bytes] = null, "method 5";
+        /// its retransmissions; 0 where its bytes never reached the tap
+        blocked_retransmissions: u32 [packets];
+        /// its first retransmission; where its bytes never reached the tap, the packet before them
+        blocked_first_ns: i64 [ns] = null;
+        /// when it arrived at last, or its receiver's last packet
+        blocked_last_ns: i64 [ns] = null;
+        /// the frame of its first retransmission, or of the smaller packet that passed
+        blocked_frame: u64 = null;
+        /// whether only its size explains it; a black-out may look the same else
+        is_blocked_by_size: bool;
         /// longest delay of an ACK beyond the minimum RTT
         delayed_ack_max_ns: i64 [ns] = null;
         /// median payload covered by one ACK

@@ -47,6 +47,10 @@ table! {
 
 /// Codes of `budget.in_flight`, the weakest first.
 pub mod in_flight {
+    use iscsitrace_wire::cdb::{Operation, Purpose};
+
+    use super::super::Cycles;
+
     /// No command.
     pub const NONE: u8 = 0;
     /// Commands that inspect or set up the device, as a scan does.
@@ -55,6 +59,19 @@ pub mod in_flight {
     pub const FLUSH: u8 = 2;
     /// A command that reads, writes or erases user data.
     pub const DATA: u8 = 3;
+
+    /// What a command counts as: one that was cut off before its operation is taken for a read or write, and so is an
+    /// unknown operation that transfers data.
+    pub fn kind(cycles: &Cycles, row: usize) -> u8 {
+        let operation = Operation::ALL.get(usize::from(cycles.operation[row]));
+        let has_data = (cycles.is_read[row] || cycles.is_write[row]) && cycles.bytes[row] != 0;
+        match operation.map_or(Purpose::Data, |operation| operation.purpose()) {
+            Purpose::Data => DATA,
+            Purpose::Flush => FLUSH,
+            Purpose::Unknown if has_data => DATA,
+            Purpose::Control | Purpose::Unknown => OTHER,
+        }
+    }
 }
 
 /// Codes of `budget.part`.

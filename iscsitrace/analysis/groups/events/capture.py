@@ -76,15 +76,17 @@ class Capture:
 
     @cached_property
     def is_open(self) -> Array:
-        """Which rows of ``cycles`` have no status, and none is missing from the capture.
+        """Which rows of ``cycles`` never had a status, not even one that is missing from the capture.
 
-        A hole that the initiator never acknowledged was lost by the network, and so was the status in it.
+        A status whose PDU was not complete counts as none if the network lost the rest: where the capture has all bytes
+        that the initiator acknowledged.
         """
         cycles, rows = self.table("cycles"), self.connections
-        is_whole = (rows.raw("gap_bytes_to_initiator") == 0) & (rows.raw("missing_pdu_count_to_initiator") == 0)
-        has_status = known(cycles, "status_ns")
-        is_open = ~has_status & ~cycles.raw("has_capture_gap")
-        unsure = np.flatnonzero(~has_status & cycles.raw("has_capture_gap"))
+        lacking = [rows.raw(f"{name}_to_initiator") for name in ("gap_bytes", "cut_bytes", "missing_pdu_count")]
+        is_whole = np.logical_and.reduce([each == 0 for each in lacking])
+        has_gap = cycles.raw("has_capture_gap")
+        is_open = ~known(cycles, "status_ns") & ~known(cycles, "status") & ~has_gap
+        unsure = np.flatnonzero(~known(cycles, "status_ns") & has_gap)
         is_open[unsure] = is_whole[self.row_of(cycles.raw("connection")[unsure])]
         return is_open
 

@@ -286,33 +286,35 @@ def _discovered(capture: Capture) -> Batch:
         dtype=bool,
     )
     rows = exchanges.select(has_answer & is_list)
-    severities = np.array(
-        ["info" if "Target" in text else "warning" for text in rows.raw("response_text")], dtype=object
-    )
+    connections = rows.raw("connection")
+    lacking = [capture.of_connection(f"{name}_bytes_to_initiator", connections) for name in ("cut", "gap")]
+    is_cut = (lacking[0] > 0) | (lacking[1] > 0)
+    is_empty = np.array(["Target" not in text for text in rows.raw("response_text")], dtype=bool)
     return Batch(
         "discovery",
         rows.raw("response_ns"),
-        texts(_listed, rows.raw("response_text")),
+        texts(_listed, rows.raw("response_text"), is_cut),
         frame=rows.raw("response_frame"),
-        severity=severities,
+        severity=np.where(is_empty & ~is_cut, "warning", "info"),
         **_own(capture, rows),
     )
 
 
-def _listed(response: str) -> str:
+def _listed(response: str, is_cut: bool) -> str:
     targets = portals.targets(response)
     if not targets:
-        return "SendTargets: the target names no target"
+        return "SendTargets: the answer is not in the capture" if is_cut else "SendTargets: the target names no target"
     shown, left = [], _PORTALS_SHOWN
     for name, addresses in targets:
         if not left:
             break
         own = addresses[:left]
-        left -= max(1, len(own)) if left > len(own) else left
+        left -= max(1, len(own))
         shown.append(f"{name or 'more portals'} at {' and '.join(own)}" if own else name)
     all_portals = sum(max(1, len(addresses)) for _, addresses in targets)
     more = f" and {all_portals - _PORTALS_SHOWN} more" if all_portals > _PORTALS_SHOWN else ""
-    return f"SendTargets: {amounts.count(len(targets), 'target')}: {'; '.join(shown)}{more}"
+    so_far = ", as far as captured" if is_cut else ""
+    return f"SendTargets: {amounts.count(len(targets), 'target')}{so_far}: {'; '.join(shown)}{more}"
 
 
 _REASONS: Final = ("closes the session", "closes the connection", "removes the connection for recovery")

@@ -2,6 +2,7 @@
 
 mod acknowledgments;
 mod any;
+mod black_hole;
 mod flights;
 mod limits;
 mod line;

@@ -5,7 +5,9 @@ use std::fmt::Debug;
 use super::*;
 use crate::dynamics::deliveries::{Deliveries, Delivery};
 use crate::dynamics::timeline::{Limited, Timeline};
-use crate::tables::{Flight, NULL_NS, NULL_U8, NULL_U32, Recovery, Retransmission, RoundTrip, Sack, SenderRow, Window};
+use crate::tables::{
+    Flight, NULL_NS, NULL_U8, NULL_U32, NULL_U64, Recovery, Retransmission, RoundTrip, Sack, SenderRow, Window,
+};
 
 /// One recovered loss; frame 20 continues.
 fn one_loss() -> Conversation {
@@ -228,6 +230,13 @@ fn senders(is_client_initiator: bool) -> [SenderRow; 2] {
         recovery_ns: 22 * MS,
         ssthresh_guess_bytes: NULL_NS,
         restart_after_idle_count: 0,
+        arrived_segment_bytes: 1000,
+        blocked_bytes: NULL_NS,
+        blocked_retransmissions: 0,
+        blocked_first_ns: NULL_NS,
+        blocked_last_ns: NULL_NS,
+        blocked_frame: NULL_U64,
+        is_blocked_by_size: false,
         delayed_ack_max_ns: NULL_NS,
         // the median of 2000 and 8000
         bytes_per_ack: 2000,

@@ -6,6 +6,7 @@
 mod cut_header;
 mod descriptions;
 mod fit;
+pub mod in_flight;
 mod kept_data;
 pub mod listener;
 mod lost_status;
@@ -35,7 +36,7 @@ use super::session::missing_commands::TaskTotals;
 use super::spans::Spans;
 use super::task::Task;
 use crate::counters::Counter;
-use crate::tables::WriteStart;
+use crate::tables::{NULL_NS, WriteStart};
 use descriptions::Descriptions;
 use kept_data::{WRITE_START_BYTES_MAX, begins_write};
 
@@ -64,6 +65,8 @@ pub struct IscsiConnection {
     pub missing: [u64; 2],
     /// Whether bytes are missing from the capture.
     pub has_gap: bool,
+    /// The last progress of its reads, writes and flushes: new data, an R2T or a status.
+    progress_ns: i64,
     /// MaxRecvDataSegmentLength of the receiver, by direction, after the login.
     longest_data: [Option<u32>; 2],
     /// Whether its target sends the status of a read with the last Data-In; none before the first.
@@ -96,6 +99,7 @@ impl IscsiConnection {
             pdu_count: [0; 2],
             missing: [0; 2],
             has_gap: false,
+            progress_ns: NULL_NS,
             longest_data: [None; 2],
             is_status_in_data: None,
             totals: TaskTotals::default(),

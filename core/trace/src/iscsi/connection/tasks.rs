@@ -11,7 +11,7 @@ use crate::iscsi::context::Context;
 use crate::iscsi::cycle_row;
 use crate::iscsi::pdu::{Pdu, Stamp};
 use crate::iscsi::task::{Missing, Task};
-use crate::tables::{Columns, Cycles};
+use crate::tables::{Columns, Cycles, in_flight};
 
 /// Maximum open tasks of one connection that are tracked; no command window is larger in practice.
 const TASKS_MAX: usize = 1 << 16;
@@ -142,7 +142,14 @@ impl IscsiConnection {
             }
             _ => Missing::default(),
         };
-        if opcode == Opcode::ScsiResponse || bhs.has_status() == Some(true) {
+        // a status counts when its PDU has arrived
+        let has_status = (opcode == Opcode::ScsiResponse || bhs.has_status() == Some(true)) && !pdu.is_unfinished;
+        if (has_status || opcode == Opcode::ReadyToTransfer)
+            && in_flight::kind(&context.tables.cycles, cycle as usize) >= in_flight::FLUSH
+        {
+            self.note_progress(pdu.completion().time_ns);
+        }
+        if has_status {
             context.end_cycle(cycle, pdu.completion().time_ns);
             if bhs.status() == Some(CHECK_CONDITION) {
                 context.counters.add(Counter::CheckCondition, Some(self.number), frame);

@@ -270,6 +270,7 @@ fn take(connection: &mut IscsiConnection, context: &mut Context, frame: u64, hea
         last: Some(first),
         latest: first,
         has_capture_gap: false,
+        is_unfinished: false,
         is_late: false,
         header_digest_ok: None,
         data_digest_ok: None,

@@ -217,7 +217,6 @@ impl Framer {
         self.replay = None;
         listener.discard();
         if self.state == State::Walking && self.pdu.position >= LENGTH_BYTES as u64 && !self.pdu.is_assumed {
-            self.pdu.has_capture_gap = true;
             let end = self.pdu.start + self.pdu.end as i64;
             self.emit(end, listener);
             self.pdu.begin(end);

@@ -259,6 +259,7 @@ impl Framer {
             last,
             latest: pdu.last.unwrap_or(pdu.first),
             has_capture_gap: pdu.has_capture_gap,
+            is_unfinished: pdu.position < pdu.end,
             is_late: pdu.is_late,
             header_digest_ok: pdu.header_digest_ok,
             data_digest_ok: pdu.data_digest_ok,

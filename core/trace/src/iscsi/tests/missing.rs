@@ -361,3 +361,25 @@ fn sense_data_have_two_formats() {
     assert_eq!(sense(&[0, 13, 0x70, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x24, 1]), None);
     assert_eq!(sense(&[0]), None);
 }
+
+#[test]
+fn data_that_never_arrives_brings_no_status() {
+    // the rest of the only Data-In is lost on the path; or it is missing from the capture, and acknowledged
+    for is_acknowledged in [false, true] {
+        let mut talk = Talk::login();
+        talk.send(true, read(0x30, 100), &[]);
+        let header = numbered(data_in(0x30, 0, 0).is_final(true).has_status(true), Some(501), 101);
+        talk.packet(false, 0x18, &header.data_segment_length(4096).build());
+        if is_acknowledged {
+            talk.is_losing = true;
+            talk.packet(false, 0x18, &[1; 4096]);
+            talk.is_losing = false;
+        }
+        talk.packet(true, 0x11, &[]);
+        let tables = talk.finish();
+        let cycles = &tables.cycles;
+        assert_eq!((cycles.status[0], cycles.status_ns[0]), (if is_acknowledged { 0 } else { NULL_U8 }, NULL_NS));
+        assert_eq!((cycles.has_capture_gap[0], cycles.is_complete[0]), (is_acknowledged, is_acknowledged));
+        assert_eq!(tables.pdus.has_capture_gap.last(), Some(&is_acknowledged));
+    }
+}

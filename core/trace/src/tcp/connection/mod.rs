@@ -437,11 +437,14 @@ impl TcpConnection {
     /// Notes new payload that ends at `end`, if it has data of a command: a login's is none.
     #[inline]
     fn note_progress(&mut self, direction: usize, end: i64, length: u32, time_ns: i64) {
-        let (Some(dynamics), Content::Iscsi(iscsi)) = (&mut self.dynamics, &self.content) else { return };
+        let Content::Iscsi(iscsi) = &mut self.content else { return };
         let login = &iscsi.connection.login;
         let is_within_pdu = iscsi.framers[iscsi.direction(direction)].left_of_pdu(end).is_some();
         if (login.is_complete || !login.is_captured) && Progress::is_data(length, is_within_pdu) {
-            dynamics.note_progress(time_ns);
+            iscsi.connection.note_progress(time_ns);
+            if let Some(dynamics) = &mut self.dynamics {
+                dynamics.note_progress(time_ns);
+            }
         }
     }
 

@@ -39,6 +39,7 @@ struct Row {
     first: Stamp,
     last: Option<Stamp>,
     has_capture_gap: bool,
+    is_unfinished: bool,
     is_late: bool,
     digests_ok: [Option<bool>; 2],
 }
@@ -54,6 +55,7 @@ fn row(tag: u32, data: &[u8], place: (i64, i64), frames: (u64, u64)) -> Row {
         first: at(frames.0),
         last: Some(at(frames.1)),
         has_capture_gap: false,
+        is_unfinished: false,
         is_late: false,
         digests_ok: [None; 2],
     }
@@ -104,6 +106,7 @@ impl Listener for Heard {
             first: pdu.first,
             last: pdu.last,
             has_capture_gap: pdu.has_capture_gap,
+            is_unfinished: pdu.is_unfinished,
             is_late: pdu.is_late,
             digests_ok: [pdu.header_digest_ok, pdu.data_digest_ok],
         });

@@ -252,7 +252,7 @@ fn at_the_end_a_pdu_with_a_whole_header_is_handed_over() {
         assert_eq!(stream.heard.rows.len(), 1 + count, "{known} bytes");
         if let [_, found] = &stream.heard.rows[..] {
             let data = &[0xff; 8][..known - 48];
-            let expected = Row { last: None, has_capture_gap: true, ..row(POSSIBLE, data, (56, 112), (2, 2)) };
+            let expected = Row { last: None, is_unfinished: true, ..row(POSSIBLE, data, (56, 112), (2, 2)) };
             assert_eq!((found, stream.framer.explained_bytes), (&expected, 56 + known as u64));
             // once
             stream.finish();

@@ -1,4 +1,4 @@
-"""A fault of a run in guests: its kind, its details, and what begins and ends it."""
+"""A fault of a run: its kind, its details, and what begins and ends it in guests."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from iscsitrace.errors import InputInvalid, ToolMissing
-from iscsitrace.lab.guests.hosts import Hosts
 from iscsitrace.lab.settings.kinds import TEXT, TIME, Kind, Value
 
 Details = Mapping[str, Any]
 """Values by name: times in ns, sizes in bytes."""
-Effect = Callable[[Hosts, Details], AbstractContextManager[object]]
-"""Begins a fault when it is entered, and ends it when it is left."""
+Effect = Callable[[Any, Details], AbstractContextManager[object]]
+"""Begins a fault at the `Hosts` of a run in guests when it is entered, and ends it when it is left."""
 
 
 class FaultImpossible(ToolMissing):
@@ -30,7 +29,7 @@ class Detail:
     """As it is typed."""
 
 
-def _no_effect(_: Hosts, __: Details) -> AbstractContextManager[object]:
+def _no_effect(_: Any, __: Details) -> AbstractContextManager[object]:
     return nullcontext()
 
 
@@ -44,7 +43,7 @@ class FaultKind:
     on: str
     """The host that it acts on, unless it says otherwise: ``initiator`` or ``target``."""
     effect: Effect = _no_effect
-    """None in a fault of the capture alone."""
+    """In guests; none in a fault of the capture alone, and in one that guests do not have."""
     own: Mapping[str, Detail] = field(default_factory=dict)
     lasts: str | None = None
     """How long it lasts, in one that is timed during the I/O, as it is typed. None: it begins before the login, and

@@ -1,0 +1,257 @@
+//! Segments that never arrive while smaller packets do: a path whose MTU is too small, and no ICMP that reports it.
+//!
+//! Beyond the tap: the first unacknowledged segment is retransmitted for a second or more. A smaller packet passed in
+//! between: SACK reports it, or the peer's data needed no retransmission, so that its ACK arrived. A retransmission after
+//! that was lost again: a black-out would have been over. No segment as large was SACKed.
+//!
+//! Before the tap: the sender's sequence numbers go on behind bytes that never pass, and the receiver's ACK stays before
+//! them. That alone may be a black-out that is over, until the next retransmission is due: a timeout doubles, so it waits
+//! no longer than the time since the bytes were sent.
+
+use super::observation::Observation;
+use crate::tables::{NULL_NS, NULL_U64, SenderRow};
+use crate::tcp::half::SegmentClass;
+
+/// The least time that a segment is blocked, and the time within which a peer retransmits what was not acknowledged.
+const LEAST_NS: i64 = 1_000_000_000;
+/// Retransmissions of a blocked segment.
+const LEAST_COUNT: u32 = 3;
+/// Every host takes IP packets of 576 bytes (RFC 1122, section 3.3.2): smaller segments are not blocked by their size.
+const LEAST_BYTES: i64 = 536;
+
+/// A blocked segment.
+#[derive(Debug, Clone, Copy)]
+struct Blocked {
+    /// Its offset.
+    place: i64,
+    /// The smallest size in which it was sent; before the tap, the bytes that are missing.
+    bytes: i64,
+    count: u32,
+    frame: u64,
+    first_ns: i64,
+    last_ns: i64,
+    /// When a smaller packet passed.
+    passed_ns: Option<i64>,
+    /// The first retransmission after that.
+    again_ns: Option<i64>,
+    is_before_tap: bool,
+}
+
+impl Blocked {
+    /// Whether it was lost while smaller packets passed, for so long that its size explains it.
+    fn is_by_size(&self) -> bool {
+        let Some(passed_ns) = self.passed_ns else { return false };
+        let due_ns = match self.again_ns {
+            Some(again_ns) => again_ns,
+            None if self.is_before_tap => passed_ns.saturating_add(passed_ns.saturating_sub(self.first_ns)),
+            None => return false,
+        };
+        self.last_ns.saturating_sub(due_ns) >= LEAST_NS
+    }
+
+    /// Whether it was blocked for long while a smaller packet passed.
+    fn is_worth(&self) -> bool {
+        let Some(passed_ns) = self.passed_ns else { return false };
+        // before the tap: the receiver would have acknowledged what is only missing from the capture
+        let from_ns = if self.is_before_tap { passed_ns } else { self.first_ns };
+        self.bytes >= LEAST_BYTES
+            && (self.is_before_tap || self.count >= LEAST_COUNT)
+            && self.last_ns.saturating_sub(from_ns) >= LEAST_NS
+    }
+
+    /// The one to report of two: the one that its size explains, then the longer one.
+    fn weight(&self) -> (bool, i64) {
+        (self.is_by_size(), self.last_ns.saturating_sub(self.first_ns))
+    }
+}
+
+/// The blocked segments of one direction.
+#[derive(Debug, Default)]
+pub struct BlackHole {
+    una: Option<i64>,
+    highest: Option<i64>,
+    /// The longest SACKed range since the last progress, and the highest offset SACKed.
+    sacked_bytes: i64,
+    sacked: i64,
+    /// The last packet of the sender that was no later than others.
+    in_order_ns: i64,
+    /// The largest payload of a packet that arrived, and a larger one in flight: its range.
+    arrived_bytes: i64,
+    larger: Option<(i64, i64)>,
+    current: Option<Blocked>,
+    found: Option<Blocked>,
+    /// The end of the peer's data that waits for an ACK, and when a packet acknowledged it.
+    peer_end: Option<i64>,
+    answered_ns: Option<i64>,
+}
+
+impl BlackHole {
+    /// A packet of the sender.
+    #[inline]
+    pub fn sent(&mut self, seen: &Observation) {
+        if matches!(seen.class, SegmentClass::Copy | SegmentClass::Probe | SegmentClass::Outside) {
+            return;
+        }
+        self.confirm(seen.time_ns);
+        let answered_ns = self.answered_ns;
+        let (una, highest) = (self.una.unwrap_or(seen.offset), self.highest.unwrap_or(seen.offset));
+        let bytes = i64::from(seen.length);
+        if let Some(blocked) = &mut self.current {
+            let covers = seen.offset <= blocked.place && blocked.place < seen.end();
+            if blocked.is_before_tap && covers {
+                // it passes at last
+                blocked.last_ns = seen.time_ns;
+                self.end();
+            } else if covers {
+                blocked.count += 1;
+                blocked.bytes = blocked.bytes.min(bytes);
+                blocked.last_ns = seen.time_ns;
+                if blocked.passed_ns.or(answered_ns).is_some_and(|passed_ns| seen.time_ns > passed_ns) {
+                    blocked.again_ns.get_or_insert(seen.time_ns);
+                }
+            } else if bytes >= blocked.bytes && blocked.is_before_tap {
+                // as large, and it passed
+                self.current = None;
+            }
+        } else if seen.class == SegmentClass::Retransmission && seen.offset <= una && una < seen.end() {
+            self.answered_ns = None;
+            self.current = Some(blocked(seen, una, bytes, seen.time_ns)).filter(|_| self.sacked_bytes < bytes);
+        } else if seen.offset > highest && highest >= una && bytes < seen.offset - highest {
+            let first_ns = self.in_order_ns;
+            let missing = seen.offset - highest;
+            let hole = blocked(seen, highest, missing, first_ns);
+            self.current = Some(Blocked {
+                count: 0,
+                last_ns: first_ns,
+                passed_ns: Some(seen.time_ns),
+                is_before_tap: true,
+                ..hole
+            });
+        }
+        if seen.acknowledged.is_some_and(|acknowledged| self.peer_end.is_some_and(|end| acknowledged >= end)) {
+            self.peer_end = None;
+            if self.current.is_some_and(|blocked| bytes < blocked.bytes) {
+                self.answered_ns.get_or_insert(seen.time_ns);
+            }
+        }
+        if bytes > 0 {
+            self.note_size(seen, bytes);
+        }
+        if seen.end() >= highest {
+            self.highest = Some(seen.end());
+            self.in_order_ns = seen.time_ns;
+        }
+    }
+
+    /// A packet of the receiver.
+    #[inline]
+    pub fn answered(&mut self, seen: &Observation) {
+        self.confirm(seen.time_ns);
+        if seen.length > 0 {
+            match seen.class {
+                SegmentClass::New => self.peer_end = Some(seen.end()),
+                // it hears nothing
+                SegmentClass::Retransmission => {
+                    (self.peer_end, self.answered_ns) = (Some(seen.end()), None);
+                    if let Some(blocked) = self.current.as_mut().filter(|blocked| blocked.passed_ns.is_none()) {
+                        blocked.again_ns = None;
+                    }
+                }
+                _ => {}
+            }
+        }
+        let Some(acknowledged) = seen.acknowledged else { return };
+        if let Some((_, end)) = self.larger
+            && end <= acknowledged
+            && let Some((start, end)) = self.larger.take()
+        {
+            self.arrived_bytes = self.arrived_bytes.max(end - start);
+        }
+        if self.una.is_none_or(|una| acknowledged > una) {
+            self.una = Some(acknowledged);
+            (self.sacked_bytes, self.sacked) = (0, i64::MIN);
+        }
+        if let Some(blocked) = self.current.as_mut().filter(|blocked| acknowledged > blocked.place) {
+            blocked.last_ns = seen.time_ns;
+            if blocked.is_before_tap {
+                // it arrived, and is missing from the capture
+                self.current = None;
+            } else {
+                self.end();
+            }
+        }
+        let una = self.una.unwrap_or(acknowledged);
+        let mut is_news = false;
+        for &(left, right) in seen.sacks().iter().filter(|&&(left, _)| left > una) {
+            self.sacked_bytes = self.sacked_bytes.max(right - left);
+            is_news |= right > self.sacked;
+            self.sacked = self.sacked.max(right);
+        }
+        let Some(blocked) = &mut self.current else { return };
+        blocked.last_ns = seen.time_ns;
+        if is_news && blocked.passed_ns.is_none() {
+            (blocked.passed_ns, blocked.again_ns) = (Some(seen.time_ns), None);
+        }
+        if seen.window == 0 || self.sacked_bytes >= blocked.bytes {
+            self.current = None;
+        }
+    }
+
+    /// The rest of its row.
+    pub fn describe(&self, row: &mut SenderRow) {
+        let ended = self.current.filter(Blocked::is_worth);
+        let found = ended.into_iter().chain(self.found).max_by_key(Blocked::weight);
+        row.arrived_segment_bytes = self.arrived_bytes.try_into().unwrap_or(u32::MAX);
+        row.blocked_bytes = found.map_or(NULL_NS, |blocked| blocked.bytes);
+        row.blocked_retransmissions = found.map_or(0, |blocked| blocked.count);
+        row.blocked_first_ns = found.map_or(NULL_NS, |blocked| blocked.first_ns);
+        row.blocked_last_ns = found.map_or(NULL_NS, |blocked| blocked.last_ns);
+        row.blocked_frame = found.map_or(NULL_U64, |blocked| blocked.frame);
+        row.is_blocked_by_size = found.is_some_and(|blocked| blocked.is_by_size());
+    }
+
+    /// The largest packet in flight arrived if it is acknowledged and was sent once.
+    fn note_size(&mut self, seen: &Observation, bytes: i64) {
+        if seen.class == SegmentClass::Retransmission {
+            self.larger = self.larger.filter(|&(start, end)| seen.end() <= start || end <= seen.offset);
+        } else if bytes > self.arrived_bytes && self.larger.is_none() {
+            let largest = seen.segment_max.map_or(bytes, i64::from).min(bytes);
+            if largest > self.arrived_bytes {
+                self.larger = Some((seen.end() - largest, seen.end()));
+            }
+        }
+    }
+
+    /// The peer did not repeat what was acknowledged: that ACK arrived.
+    #[inline]
+    fn confirm(&mut self, time_ns: i64) {
+        if let Some(blocked) = &mut self.current
+            && let Some(answered_ns) = self.answered_ns
+            && time_ns.saturating_sub(answered_ns) >= LEAST_NS
+        {
+            blocked.passed_ns.get_or_insert(answered_ns);
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(blocked) = self.current.take().filter(Blocked::is_worth)
+            && self.found.is_none_or(|found| blocked.weight() > found.weight())
+        {
+            self.found = Some(blocked);
+        }
+    }
+}
+
+fn blocked(seen: &Observation, place: i64, bytes: i64, first_ns: i64) -> Blocked {
+    Blocked {
+        place,
+        bytes,
+        count: 1,
+        frame: seen.frame,
+        first_ns,
+        last_ns: seen.time_ns,
+        passed_ns: None,
+        again_ns: None,
+        is_before_tap: false,
+    }
+}

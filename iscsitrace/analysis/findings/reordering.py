@@ -1,0 +1,120 @@
+"""Reordering: packets that overtake each other, and what TCP did about it for nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.analysis.findings.case import Case
+from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem
+from iscsitrace.analysis.findings.transport import CONGESTION_WINDOW_SMALL
+from iscsitrace.analysis.session.session import Session, frames_in
+from iscsitrace.analysis.session.stretches import Stretches
+from iscsitrace.tables.table import Table
+from iscsitrace.wording import amounts as wording
+
+Array = NDArray[Any]
+
+REORDERED_SHARE: Final = 0.01
+"""Least share of a direction's packets out of order. Below, and without a cost, reordering does no harm."""
+
+REORDERED_COUNT: Final = 20
+"""Least number of them: a share of fewer is chance."""
+
+
+def _needless(recoveries: Table) -> Array:
+    """Which recoveries reordering caused: duplicate ACKs began them, and nothing was lost.
+
+    After a timer the packets were late, not out of order.
+    """
+    is_timer = np.isin(recoveries["cause"].astype(str), ("timeout", "tail_probe"))
+    packets = recoveries.raw("retransmitted_packets")
+    return np.asarray(~is_timer & (packets > 0) & (recoveries.raw("spurious_packets") >= packets))
+
+
+def _waits(subject: Session, recoveries: Table, is_needless: Array) -> Stretches:
+    """The waits for a congestion window whose last reduction was needless."""
+    waits = subject.stretches("congestion_window")
+    if not len(waits.starts) or not is_needless.any():
+        return waits.where(np.zeros(len(waits.starts), dtype=bool))
+    order = np.argsort(recoveries.raw("time_first_ns"), kind="stable")
+    before = np.searchsorted(recoveries.raw("time_first_ns")[order], waits.ends) - 1
+    return waits.where((before >= 0) & is_needless[order][before.clip(min=0)])
+
+
+def _reordered(case: Case) -> Observation | None:
+    subject = case.subject
+    to_target = max((True, False), key=lambda each: _sign(subject, to_target=each))
+    way = "target" if to_target else "initiator"
+    late = sum(row[f"reordered_packets_to_{way}"] for row in subject.connections)
+    packets = sum(row[f"packets_to_{way}"] for row in subject.connections)
+    recoveries = subject.tables["recoveries"]
+    recoveries = recoveries.select(recoveries.raw("to_target") == to_target)
+    is_needless = _needless(recoveries)
+    waits = _waits(subject, recoveries, is_needless)
+    count = int(is_needless.sum())
+    is_many = late >= max(REORDERED_COUNT, REORDERED_SHARE * packets)
+    if not is_many and not count:
+        return None
+    repeated = int(recoveries.raw("retransmitted_packets")[is_needless].sum())
+    if late:
+        parts = [f"the path reorders packets: {late:,} of {packets:,} to the {way} arrived out of order"]
+    else:
+        parts = [f"the path to the {way} reorders packets beyond the tap"]
+    if count:
+        again = wording.count(repeated, "packet")
+        parts.append(f"TCP retransmitted {again} for nothing, and took that for a loss {_times(count)}")
+    else:
+        parts.append("TCP retransmitted nothing for it")
+    longest = np.flatnonzero(is_needless)[:3]
+    return Observation(
+        "; ".join(parts),
+        frames_in(recoveries, longest, "frame_first", "frame_last") if count else subject.evidence(waits),
+        waits.total_ns,
+        cause=". ".join(part[:1].upper() + part[1:] for part in parts) + ".",
+    )
+
+
+def _sign(subject: Session, *, to_target: bool) -> tuple[int, int]:
+    """How much reordering a direction has: needless recoveries, then packets out of order."""
+    recoveries = subject.tables["recoveries"]
+    needless = int((_needless(recoveries) & (recoveries.raw("to_target") == to_target)).sum())
+    way = "target" if to_target else "initiator"
+    return needless, sum(row[f"reordered_packets_to_{way}"] for row in subject.connections)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+REORDERING: Final = Problem(
+    name="reordering",
+    meaning="Packets overtake each other on the path. TCP takes three later packets for a loss: it retransmits "
+    "what was "
+    "only late, and reduces its congestion window.",
+    condition=f"Recoveries after duplicate ACKs in which every retransmission was unnecessary (D-SACK or Eifel), or at "
+    f"least {wording.percent(REORDERED_SHARE)} of the packets of a direction, and {REORDERED_COUNT}, out "
+    f"of order at the "
+    "tap.",
+    evidence="First and last frames of needless recoveries. The share is the time spent waiting for a congestion "
+    "window "
+    "whose last reduction was needless.",
+    explains=Explains("congestion_window", specificity=1),
+    accounts_for=(CONGESTION_WINDOW_SMALL,),
+    advice=(
+        Advice(
+            "Find where packets take several ways: a bond in mode balance-rr (use 802.3ad with layer3+4), "
+            "per-packet load "
+            "balancing of a router or switch, several VPN tunnels, a link with a radio."
+        ),
+        Advice(
+            "On the sender keep net.ipv4.tcp_sack, tcp_dsack and tcp_timestamps at 1, so that Linux undoes needless "
+            "reductions, and let net.ipv4.tcp_max_reordering be 300 or more."
+        ),
+    ),
+    observe=_reordered,
+)
+
+PROBLEMS: Final = (REORDERING,)

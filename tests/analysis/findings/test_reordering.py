@@ -1,0 +1,97 @@
+"""The finding reordering: on traces by hand, and on recordings of kernels whose cwnd is known."""
+
+from __future__ import annotations
+
+import pytest
+
+import iscsitrace
+from iscsitrace.analysis.findings import NEEDED
+from iscsitrace.analysis.findings.examination import Diagnosis, examine
+from iscsitrace.analysis.findings.finding import Finding
+from tests.support.recordings import captures_folder
+from tests.support.story import SENDER, Story, names
+from tests.support.tables_by_hand import MS
+
+START_NS = Story().now
+
+
+def limited(*, late: int = 0) -> Story:
+    """Ten reads of 10 ms, half of which is waiting for the target's congestion window; 1000 packets, some late."""
+    story = Story().tasks(10, ("transfer", 5 * MS), ("congestion_window", 5 * MS)).add("senders", **SENDER)
+    story.connection |= {"reordered_packets_to_initiator": late}
+    return story
+
+
+def recovery(story: Story, at_ms: int, *, packets: int = 3, spurious: int = 3, cause: str = "fast") -> Story:
+    times = {"time_first_ns": START_NS + at_ms * MS, "frame_first": 100 + at_ms, "frame_last": 101 + at_ms}
+    counts = {"retransmitted_packets": packets, "spurious_packets": spurious}
+    return story.add("recoveries", to_target=False, cause=cause, **times, **counts)
+
+
+def reordering(story: Story) -> Finding | None:
+    return story.found("reordering")
+
+
+def test_waits_after_a_needless_reduction_are_its_cost() -> None:
+    # waits end at 10, 20 ... 100 ms: those from the third on follow it
+    found = reordering(recovery(limited(late=200), 25))
+    assert found
+    assert found.cost_ns == 8 * 5 * MS
+    assert found.share == pytest.approx(0.4)
+    assert found.frames == (125, 126)
+    assert found.text == (
+        "the path reorders packets: 200 of 1,000 to the initiator arrived out of order; TCP retransmitted 3 "
+        "packets for "
+        "nothing, and took that for a loss once"
+    )
+    headline = recovery(limited(late=200), 25).opinion().headline
+    assert headline.name == "reordering"
+
+
+def test_waits_after_a_loss_are_those_of_the_loss() -> None:
+    found = reordering(recovery(recovery(limited(), 25), 45, spurious=2))
+    assert found
+    # 30 and 40 ms
+    assert found.cost_ns == 2 * 5 * MS
+    assert found.text.startswith(
+        "the path to the initiator reorders packets beyond the tap; TCP retransmitted 3 packets"
+    )
+
+
+def test_it_replaces_the_small_window_that_it_causes() -> None:
+    assert names(recovery(limited(late=200), 25)) == {"reordering"}
+    assert names(recovery(limited(late=200), 85)) == {"reordering", "congestion_window_small"}
+
+
+@pytest.mark.parametrize("cause", ["timeout", "tail_probe"])
+def test_packets_later_than_a_timer_were_not_overtaken(cause: str) -> None:
+    assert reordering(recovery(limited(), 25, cause=cause)) is None
+
+
+def test_a_loss_among_spurious_retransmissions_is_a_loss() -> None:
+    assert reordering(recovery(limited(), 25, spurious=2)) is None
+
+
+@pytest.mark.parametrize(("late", "packets", "is_found"), [(19, 1_000, False), (20, 1_000, True), (20, 2_001, False)])
+def test_a_handful_of_packets_out_of_order_is_nothing(late: int, packets: int, is_found: bool) -> None:
+    story = limited(late=late)
+    story.connection |= {"packets_to_initiator": packets}
+    found = reordering(story)
+    assert (found is not None) == is_found
+    if found:
+        assert (found.severity, found.cost_ns) == ("info", 0)
+        assert found.text.endswith("TCP retransmitted nothing for it")
+
+
+# --- recordings
+
+
+def diagnosis(name: str) -> Diagnosis:
+    file = captures_folder() / name
+    if not file.exists():
+        pytest.skip("the recorded captures are not there")
+    return examine(iscsitrace.read(file, tables=NEEDED).table)
+
+
+def of_recording(name: str) -> Finding | None:
+    return next((each for each in diagnosis(name).sessions[0].findings if each.name == "reordering"), None)
