@@ -33,6 +33,8 @@ NAMES = (
     "write-r2t-rounds",
 )
 NAMED_IN_PLACE = {
+    # a lane: its session is named beside it
+    "events": {style.PALE},
     # the uprights of hosts and tap have their names on top, the heat map has a scale
     "ladder": {style.BLACK},
     # the strip of commands without a status
@@ -89,9 +91,14 @@ def is_seen(artist: Any, axes: Axes) -> bool:
     return bool(artist.get_datalim(axes.transData).transformed(axes.transData).overlaps(axes.bbox))
 
 
+def axes_of(figure: Figure) -> list[Axes]:
+    """All axes, and the strips of events below them."""
+    return [*figure.axes, *(each for axes in figure.axes for each in axes.child_axes if isinstance(each, Axes))]
+
+
 def seen_colors(figure: Figure) -> set[str]:
     found: set[str] = set()
-    for axes in figure.axes:
+    for axes in axes_of(figure):
         marks = [*axes.lines, *axes.patches, *(each for each in axes.collections if not isinstance(each, QuadMesh))]
         for artist in marks:
             if artist.get_visible() and is_seen(artist, axes):
@@ -100,7 +107,7 @@ def seen_colors(figure: Figure) -> set[str]:
 
 
 def legend_colors(figure: Figure) -> set[str]:
-    made = [legend for axes in figure.axes if (legend := axes.get_legend()) is not None]
+    made = [legend for axes in axes_of(figure) if (legend := axes.get_legend()) is not None]
     return {color for legend in made for handle in legend.legend_handles for color in colors_of(handle)}
 
 
@@ -109,8 +116,9 @@ def test_legends_have_the_colors_that_are_drawn(kind: str, name: str) -> None:
     figure = drawn(kind, name)
     in_place = {color.lower() for color in NAMED_IN_PLACE.get(kind, set())}
     assert seen_colors(figure) - in_place <= legend_colors(figure)
-    # percentiles of any operation are explained in black
-    neutral = {style.BLACK.lower()} if kind == "latency" else set()
+    # percentiles of any operation are explained in black, and so are the shapes of events
+    has_shapes = kind in ("latency", "events") or len(axes_of(figure)) > len(figure.axes)
+    neutral = {style.BLACK.lower()} if has_shapes else set()
     assert legend_colors(figure) - neutral <= seen_colors(figure)
 
 

@@ -189,6 +189,7 @@ def test_of_many_sessions_those_with_the_worst_events_are_shown() -> None:
     tables = {
         "sessions": table("sessions", *sessions),
         "connections": table("connections", *connections),
+        **{name: table(name) for name in ("texts", "parameters", "logins")},
         "events": events(event("login_refused", "error", 3, session=count - 1, connection=count - 1)),
     }
     shown = lanes.prepare(tables.__getitem__, lanes.view(tables.__getitem__, Zoom(), 0))

@@ -98,5 +98,5 @@ KIND = Kind(
     pictures=whole_session("Events"),
     height_in=height_in,
     has_timeline=False,
-    place=0,
+    place=9,
 )
