@@ -128,8 +128,8 @@ fn an_r2t_may_have_the_time_of_a_burst() {
 #[test]
 fn a_limited_sender_has_its_pause_but_not_the_busy_time_of_the_line() {
     let limited = vec![
-        Limited { from_ns: 200, to_ns: 300, part: part::RECEIVE_WINDOW, frame: 9, needs_queue: false },
-        Limited { from_ns: 250, to_ns: 320, part: part::LOSS_RECOVERY, frame: 9, needs_queue: false },
+        Limited { from_ns: 200, to_ns: 300, part: part::RECEIVE_WINDOW, frame: 9, least_queue: 0 },
+        Limited { from_ns: 250, to_ns: 320, part: part::LOSS_RECOVERY, frame: 9, least_queue: 0 },
     ];
     let mut tables = tables(&[read(0, 400)]);
     let line_busy = [Vec::new(), vec![(160, 210), (320, 400)]];
@@ -287,7 +287,7 @@ proptest! {
         let mut tables = tables(&cycles);
         let line_busy = disjoint(busy);
         let limited: Vec<Limited> =
-            limited.into_iter().map(|((from_ns, to_ns), part)| Limited { from_ns, to_ns, part, frame: 1, needs_queue: false }).collect();
+            limited.into_iter().map(|((from_ns, to_ns), part)| Limited { from_ns, to_ns, part, frame: 1, least_queue: 0 }).collect();
         fill(&mut tables, &[Timeline { line_busy: [line_busy.clone(), Vec::new()], limited: limited.clone(), ..timeline(0) }], &[]);
         let start_ns = spans.iter().map(|span| span.0).min().unwrap();
         let end_ns = spans.iter().map(|span| span.1).max().unwrap();
@@ -329,7 +329,7 @@ proptest! {
         cuts in prop::collection::vec(0_i64..2_000, 0..5),
     ) {
         let cycles: Vec<CycleRow> = spans.iter().map(|&(from_ns, to_ns)| read(from_ns, to_ns)).collect();
-        let limited = limited.into_iter().map(|((from_ns, to_ns), part)| Limited { from_ns, to_ns, part, frame: 1, needs_queue: false }).collect();
+        let limited = limited.into_iter().map(|((from_ns, to_ns), part)| Limited { from_ns, to_ns, part, frame: 1, least_queue: 0 }).collect();
         let timelines = [Timeline { line_busy: [disjoint(busy), Vec::new()], limited, ..timeline(0) }];
         let mut whole = tables(&cycles);
         fill(&mut whole, &timelines, &[]);
@@ -509,7 +509,7 @@ fn a_read_that_hangs_at_the_end_lasts_as_long_as_its_connection() {
 
 #[test]
 fn spans_without_length_change_nothing() {
-    let limited = vec![Limited { from_ns: 50, to_ns: 50, part: part::RECEIVE_WINDOW, frame: 9, needs_queue: false }];
+    let limited = vec![Limited { from_ns: 50, to_ns: 50, part: part::RECEIVE_WINDOW, frame: 9, least_queue: 0 }];
     let mut tables = tables(&[read(0, 400)]);
     fill(&mut tables, &[Timeline { line_busy: [vec![(60, 60)], vec![(70, 70)]], limited, ..timeline(0) }], &[]);
     expect(&tables, &[(part::PROPAGATION, 160), (part::TARGET_SERVICE, 240)]);
@@ -517,7 +517,7 @@ fn spans_without_length_change_nothing() {
 
 #[test]
 fn of_two_lines_or_limits_each_must_end() {
-    let limited = |from_ns, to_ns, part| Limited { from_ns, to_ns, part, frame: 9, needs_queue: false };
+    let limited = |from_ns, to_ns, part| Limited { from_ns, to_ns, part, frame: 9, least_queue: 0 };
     let mut tables = tables(&[read(0, 400)]);
     let limited = vec![limited(200, 240, part::ACK_WAIT), limited(220, 260, part::ACK_WAIT)];
     fill(&mut tables, &[Timeline { line_busy: [vec![(300, 340)], vec![(320, 360)]], limited, ..timeline(0) }], &[]);

@@ -174,9 +174,9 @@ impl Flights {
         let rate = self.seen.recent_rate();
         let is_pause = gap_ns.is_none_or(|gap_ns| is_pause(gap_ns, seen.length, rate));
         let begun = is_pause.then(|| self.begin(seen, sender, has_request, segment_bytes, rtt_ns, rtt_to_sender_ns));
-        if let (Some((row, limited)), Some(gap_ns)) = (&begun, gap_ns) {
-            let needs_queue = row.release == release::REQUEST && !row.is_within_pdu;
-            self.limit(seen, gap_ns, *limited, needs_queue);
+        if let (Some((_, limited)), Some(gap_ns)) = (&begun, gap_ns) {
+            let (part, least_queue) = limited.map_or((None, 0), |(part, least_queue)| (Some(part), least_queue));
+            self.limit(seen, gap_ns, part, least_queue);
         }
         match (self.runs.last_mut(), begun) {
             (_, Some((row, _))) if gap_ns.is_none_or(|gap_ns| is_long_pause(gap_ns, seen.length, rate)) => {
@@ -197,7 +197,7 @@ impl Flights {
 
     /// Notes how a pause was limited, if TCP limited it. Pauses with the same cause in a row are one span, because a
     /// busy line takes precedence.
-    fn limit(&mut self, seen: &Observation, gap_ns: i64, part: Option<u8>, needs_queue: bool) {
+    fn limit(&mut self, seen: &Observation, gap_ns: i64, part: Option<u8>, least_queue: u8) {
         let (to_ns, frame) = (seen.time_ns, seen.frame);
         let scale = self
             .previous
@@ -205,20 +205,23 @@ impl Flights {
             .filter(|_| part == Some(part::RECEIVE_WINDOW));
         match (self.limited.last_mut(), part) {
             (Some(wait), Some(part))
-                if self.is_still_limited && !needs_queue && wait.limited.part == part && wait.scale == scale =>
+                if self.is_still_limited
+                    && least_queue == wait.limited.least_queue
+                    && wait.limited.part == part
+                    && wait.scale == scale =>
             {
                 (wait.limited.to_ns, wait.limited.frame) = (to_ns, frame);
             }
             (_, Some(part)) => {
-                let limited = Limited { from_ns: to_ns.saturating_sub(gap_ns), to_ns, part, frame, needs_queue };
+                let limited = Limited { from_ns: to_ns.saturating_sub(gap_ns), to_ns, part, frame, least_queue };
                 self.limited.push(Wait { limited, scale });
             }
             (_, None) => {}
         }
-        self.is_still_limited = part.is_some() && !needs_queue;
+        self.is_still_limited = part.is_some() && least_queue == 0;
     }
 
-    /// A packet after a pause, or the first: its row, and what limited the sender.
+    /// A packet after a pause, or the first: its row, and what limited the sender, with `Limited::least_queue`.
     fn begin(
         &self,
         seen: &Observation,
@@ -227,7 +230,7 @@ impl Flights {
         segment_bytes: i64,
         rtt_ns: i64,
         rtt_to_sender_ns: i64,
-    ) -> (Flight, Option<u8>) {
+    ) -> (Flight, Option<(u8, u8)>) {
         let is_retransmission = seen.class == SegmentClass::Retransmission;
         let mut row = Flight {
             connection: self.connection,
@@ -278,6 +281,7 @@ impl Flights {
         let is_filled = is_nagle && has_request && left.is_some_and(|left| i64::from(seen.length) > left);
         // what ACKs let out, if the sender has more
         let window = if before.is_window_smaller { part::RECEIVE_WINDOW } else { part::CONGESTION_WINDOW };
+        let mut least_queue = 0;
         let limited = if is_retransmission && is_window_full && !before.is_in_recovery {
             // a probe of a full window, or of a slow receiver
             Some(part::RECEIVE_WINDOW)
@@ -302,12 +306,18 @@ impl Flights {
             } else {
                 let is_soon = late_ns <= within_ns.max(rtt_ns);
                 let released = ack.filter(|ack| ack.is_advance && is_soon).map(|_| window);
-                released.or(is_deferred.then_some(part::RECEIVE_WINDOW))
+                if released.is_none() && is_deferred {
+                    // the PDU's own command, and another one
+                    least_queue = 2;
+                    Some(part::RECEIVE_WINDOW)
+                } else {
+                    released
+                }
             }
         } else if before.owin > 0 && row.release == release::REQUEST && is_answer {
-            // the request carried the ACK that let it out, if it answers an earlier one: see `Limited::needs_queue`
-            let is_advance = ack.is_some_and(|ack| ack.is_advance) && !is_all_acknowledged;
-            if is_window_full { Some(part::RECEIVE_WINDOW) } else { is_advance.then_some(window) }
+            // the request carried the ACK that opened the window, if there was more to send
+            least_queue = 1;
+            is_window_full.then_some(part::RECEIVE_WINDOW)
         } else if row.release == release::ACKNOWLEDGMENT && before.owin > 0 {
             if is_window_full {
                 Some(part::RECEIVE_WINDOW)
@@ -319,7 +329,7 @@ impl Flights {
         } else {
             None
         };
-        (row, limited)
+        (row, limited.map(|part| (part, least_queue)))
     }
 
     /// Notes a payload packet of the other direction, which reaches the sender `rtt_to_sender_ns` before its answer
@@ -389,7 +399,7 @@ impl Flights {
                 && hole.missing > 0
             {
                 let Hole { from_ns, to_ns, frame, .. } = hole;
-                self.unknown.push(Limited { from_ns, to_ns, part: part::UNKNOWN, frame, needs_queue: false });
+                self.unknown.push(Limited { from_ns, to_ns, part: part::UNKNOWN, frame, least_queue: 0 });
             }
         }
         bytes

@@ -15,8 +15,8 @@ pub struct Limited {
     pub part: u8,
     /// The frame that ended it.
     pub frame: u64,
-    /// Whether it is one only if the sender had more to send: a command of before whose data came after.
-    pub needs_queue: bool,
+    /// It is one only if the sender had more to send: data of at least as many commands, each of before, came after.
+    pub least_queue: u8,
 }
 
 /// Two hosts; each end of a connection is one.
