@@ -274,7 +274,14 @@ def test_the_advised_snaplen_keeps_every_header_and_one_byte_less_does_not(
     advice = _advice(file)
     snaplen = advice["headers_snaplen"]
     true, cut = iscsitrace.read(file, tables=("pdus",)), _cut(file, snaplen, tmp_path)
-    assert list(cut.cycles.rows()) == list(true.cycles.rows())
+    began = None
+    for whole, short in zip(true.cycles.rows(), cut.cycles.rows(), strict=True):
+        if began is None and whole["data_pdu_count"]:
+            began = whole["cycle"]
+        differing = {name for name in whole if whole[name] != short[name]}
+        # where the login's text is cut, a digest may follow the first data, so that its end is unknown
+        assert not differing or whole["cycle"] == began
+        assert all(short[name] is None for name in differing - {"is_complete"})
     assert [row["opcode"] for row in cut.pdus.rows()] == [row["opcode"] for row in true.pdus.rows()]
     assert _counter(cut, "pdu_header_cut") == _counter(cut, "header_assumed") == _counter(cut, "sync_lost") == 0
     less = _cut(file, snaplen - 1, tmp_path)

@@ -108,7 +108,7 @@ def test_the_document(diagnose: Diagnose) -> None:
     document = json.loads(result.stdout)
     assert list(document) == [
         *("schema", "tool", "input", "options", "packet_count", "tcp_packet_count", "sessions", "connections"),
-        *("mirrors", "jobs", "stories", "headline", "budget", "counters", "fail_on", "failed"),
+        *("mirrors", "jobs", "stories", "volumes", "headline", "budget", "counters", "fail_on", "failed"),
     ]
     assert document["schema"] == SCHEMA_VERSION
     (session,), (connection,) = document["sessions"], document["connections"]

@@ -365,7 +365,8 @@ def test_memory_stays_flat_over_many_cycles() -> None:
     assert abs(latency["latency_ns"]["p50"] - LATENCY_NS) <= LATENCY_NS / 2000
     assert abs(latency["turnaround_ns"]["p50"] - THINK_NS) <= THINK_NS / 2000
     assert latency["turnaround_ns"]["max"] == THINK_NS
-    assert document["volumes"][-1]["active_ns"] == cycle_count * LATENCY_NS
+    # without a login, and cut by a snaplen, a digest may follow the first data: when it ended is unknown
+    assert document["volumes"][-1]["active_ns"] == (cycle_count - 1) * LATENCY_NS
     assert document["queue_depth"]["cycles_by_queue_depth"] == {1: cycle_count}
 
 

@@ -11,7 +11,6 @@ from iscsitrace.cli.read.sections import SectionedCommand
 from iscsitrace.cli.traffic import run_options
 from iscsitrace.cli.traffic.setting_options import settings_section
 from iscsitrace.cli.traffic.target_options import faults_of
-from iscsitrace.lab.run_files import INITIATOR, targets
 from iscsitrace.lab.settings import structs
 from iscsitrace.outputs import initiator_results, run_results
 from iscsitrace.outputs.run_progress import Progress
@@ -44,6 +43,7 @@ def command(
     from iscsitrace.lab import fault_catalogue as catalogue
     from iscsitrace.lab import simulation
     from iscsitrace.lab.faults.settings import SIMULATED, duration_ns
+    from iscsitrace.lab.run_files import INITIATOR, targets
 
     faults = faults_of(values)
     settings = run_options.run_settings(operation, seed, values)

@@ -16,7 +16,7 @@ use crate::tcp::half::SegmentClass;
 const LEAST_NS: i64 = 1_000_000_000;
 /// Retransmissions of a blocked segment.
 const LEAST_COUNT: u32 = 3;
-/// Every host takes IP packets of 576 bytes (RFC 1122, section 3.3.2): smaller segments are not blocked by their size.
+/// Every host takes IP packets of 576 bytes (RFC 1122): smaller segments are not blocked by their size.
 const LEAST_BYTES: i64 = 536;
 
 /// A blocked segment.
