@@ -51,10 +51,7 @@ def test_the_headline_comes_first_then_the_breakdown_then_findings(diagnose: Dia
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0].startswith("a.pcap: pcap, 9 packets")
-    assert lines[2] == (
-        "Session 0 is latency-bound: 78 % of the time is network RTT (16.0 ms). "
-        "It issues one 128 KiB read at a time (queue depth 1)."
-    )
+    assert lines[2] == "The initiator aborted commands: ABORT TASK (1)."
     assert lines[4] == "Time breakdown of session 0: 0.205000 s of busy time"
     assert [line.split() for line in lines[5:8]] == [
         ["part", "ms", "%"],
@@ -116,7 +113,7 @@ def test_the_document(diagnose: Diagnose) -> None:
         assert tuple(row["budget"]) == CATEGORIES["budget_part"]
         assert row["budget"]["propagation"] == 160 * MS
         assert (row["idle_fraction"], row["limiter"]) == (pytest.approx(160 / 205), "propagation")
-        assert row["verdict"].endswith("It issues one 128 KiB read at a time (queue depth 1).")
+        assert row["verdict"] == "The initiator aborted commands: ABORT TASK (1)."
         assert [each["name"] for each in row["findings"]][:2] == ["task_aborts", "queue_depth_low"]
         for finding in row["findings"]:
             assert {"name", "severity", "share", "frames", "advice", "gain"} <= set(finding)

@@ -23,7 +23,6 @@ from iscsitrace.cli.traffic.setting_options import settings_section
 from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, faults_of
 from iscsitrace.cli.traffic.tcp_options import HOSTS
 from iscsitrace.cli.traffic.workload_options import KEYS, WORKLOAD, lasting
-from iscsitrace.lab.run_files import INITIATOR, targets
 from iscsitrace.lab.settings import structs
 from iscsitrace.lab.settings.table import OPERATIONS
 from iscsitrace.outputs import initiator_results, run_results
@@ -225,6 +224,7 @@ def run(
     `iscsitrace lab run NAME --help`.
     """
     from iscsitrace.lab import fault_catalogue as catalogue
+    from iscsitrace.lab.run_files import INITIATOR, targets
 
     programs = structs.programs_of(PROGRAMS.take(values))
     target, initiator = programs.get("target", "iscsitrace"), programs.get("initiator", "iscsitrace")
@@ -244,8 +244,9 @@ def run(
         run_options.refuse((LINK, PATHS), {"--targets"}, "a bypass")
     captures, of_guests, faults = CAPTURES.take(values), GUESTS.take(values), faults_of(values)
     is_ours = target == initiator == "iscsitrace"
-    if faults and world_kind != _GUESTS and not is_ours:
-        raise click.UsageError("--fault of a run is made by our own programs, or in guests")
+    if values["faults"] and world_kind != _GUESTS and not is_ours:
+        foreign = target if target != "iscsitrace" else initiator
+        raise click.UsageError(f"--fault does not work with {foreign}: our own programs make it, or guests")
     if world_kind == _GUESTS and len(faults) < len(values["faults"]):
         raise click.UsageError("faults of single commands are those of our target: not in guests")
     settings = run_options.run_settings(operation, seed, values)

@@ -458,14 +458,15 @@ impl Flights {
     }
 
     /// When the sender was limited, and when the cause is unknown. A window that seemed full was not if its inferred scale
-    /// has grown since; it may not have been if nothing proves the scale.
+    /// has grown since; it may not have been if nothing proves the scale. What depends on a queue, too, is then no wait.
     pub fn limited<'a>(&'a self, scale: &'a WindowScale) -> impl Iterator<Item = Limited> + 'a {
         let judged = |wait: &Wait| match wait.scale {
             Some(shift) if shift != scale.inferred() => Limited { part: part::CONGESTION_WINDOW, ..wait.limited },
             Some(_) if !scale.is_proven() => Limited { part: part::UNKNOWN, ..wait.limited },
             _ => wait.limited,
         };
-        self.limited.iter().map(judged).chain(self.unknown.iter().copied())
+        let is_likely = |wait: &Limited| wait.least_queue == 0 || wait.part == part::RECEIVE_WINDOW;
+        self.limited.iter().map(judged).filter(is_likely).chain(self.unknown.iter().copied())
     }
 
     /// Whether the bottleneck lies beyond the tap, so that the ACKs show its rate: they are slower than the data, and
