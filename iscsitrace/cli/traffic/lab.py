@@ -245,8 +245,7 @@ def run(
     captures, of_guests, faults = CAPTURES.take(values), GUESTS.take(values), faults_of(values)
     is_ours = target == initiator == "iscsitrace"
     if values["faults"] and world_kind != _GUESTS and not is_ours:
-        foreign = target if target != "iscsitrace" else initiator
-        raise click.UsageError(f"--fault does not work with {foreign}: our own programs make it, or guests")
+        raise click.UsageError(f"--fault does not work with {target}, only with our own programs, or in guests")
     if world_kind == _GUESTS and len(faults) < len(values["faults"]):
         raise click.UsageError("faults of single commands are those of our target: not in guests")
     settings = run_options.run_settings(operation, seed, values)
