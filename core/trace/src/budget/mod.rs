@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! scope    one connection, or all connections of a session: its commands -> events in time order
+//! answers  when commands end for the initiator
 //! change   what an event changes
 //! waiting  the commands in flight: who must act, and since when
 //! sweep    events -> spans, one part each
@@ -13,6 +14,7 @@
 //! Computed after the pass, when RTTs, line rates and the order in time are known. The rules are in docs/method.md,
 //! section 4.
 
+mod answers;
 mod change;
 mod outage;
 mod scope;

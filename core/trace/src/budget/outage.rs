@@ -5,7 +5,7 @@
 
 use std::mem;
 
-use super::scope::answered_ns;
+use super::answers::answered_ns;
 use crate::dynamics::progress::{OUTAGE_MIN_NS, Progress};
 use crate::dynamics::timeline::{Timeline, join};
 use crate::tables::in_flight::{self, kind};

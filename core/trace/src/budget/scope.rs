@@ -2,11 +2,11 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::answers::{answered_ns, ended_ns};
 use super::change::{Change, Event};
 use super::outage::Outages;
 use super::sweep::Sweep;
 use super::waiting::Allowance;
-use crate::dynamics::progress::OUTAGE_MIN_NS;
 use crate::dynamics::timeline::{Limited, Timeline};
 use crate::tables::in_flight::{self, kind};
 use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds, budget_part};
@@ -49,28 +49,6 @@ pub(super) fn rounds_by_cycle(rounds: &Rounds) -> Vec<u32> {
     let mut order: Vec<u32> = (0..rounds.cycle.len() as u32).collect();
     order.sort_by_key(|&round| rounds.cycle[round as usize]);
     order
-}
-
-/// When a command ends for the initiator, as far as the tap shows: with its status, or when data arrived that had to be
-/// retransmitted for long. None if neither is known.
-pub(super) fn answered_ns(cycles: &Cycles, row: usize) -> Option<i64> {
-    let status_ns = cycles.status_ns[row];
-    let acked_ns = cycles.data_acked_ns[row];
-    let is_stuck = cycles.is_read[row] && cycles.has_retransmission[row];
-    match status_ns {
-        NULL_NS => None,
-        // beside the target a status is seen when it is sent, and an outage when the data before it is not acknowledged
-        _ if is_stuck && acked_ns == NULL_NS => None,
-        _ if is_stuck && acked_ns.saturating_sub(status_ns) >= OUTAGE_MIN_NS => Some(acked_ns),
-        _ => Some(status_ns),
-    }
-}
-
-/// When a command ends, at the latest at `end_ns` if it has no answer.
-fn ended_ns(cycles: &Cycles, ends_ns: &[i64], row: usize, end_ns: i64) -> i64 {
-    answered_ns(cycles, row).unwrap_or_else(|| {
-        ends_ns.get(row).copied().filter(|&ended_ns| ended_ns != NULL_NS).unwrap_or(end_ns).min(end_ns)
-    })
 }
 
 impl<'a> Scope<'a> {

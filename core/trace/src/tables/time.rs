@@ -49,7 +49,7 @@ table! {
 pub mod in_flight {
     use iscsitrace_wire::cdb::{Operation, Purpose};
 
-    use super::super::Cycles;
+    use super::super::commands::Cycles;
 
     /// No command.
     pub const NONE: u8 = 0;
