@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::impairment::{Dropped, Impairment, Packet};
 use super::in_order::InOrder;
 use super::log::Cause;
-use super::loss::Probability;
+use super::probability::Probability;
 use crate::occurrence::{Hits, Occurrence, When};
 
 /// Settings of an interruption.

@@ -27,6 +27,7 @@ pub mod interruption;
 pub mod jitter;
 pub mod log;
 pub mod loss;
+pub mod probability;
 pub mod queue;
 pub mod rate;
 pub mod reorder;

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
 use super::impairment::{Dropped, Impairment};
-use super::loss::Probability;
+use super::probability::Probability;
 use crate::occurrence::{Hits, Occurrence, When};
 
 /// Settings of reordering as a fault.

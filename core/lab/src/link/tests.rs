@@ -286,7 +286,7 @@ fn is_likely(happened: u64, count: u64, probability: f64) -> bool {
 
 #[test]
 fn a_probability_counts_outcomes_exactly() {
-    use loss::Probability;
+    use probability::Probability;
     let debug = |probability: f64| format!("{:?}", Probability::new(probability));
     assert_eq!(debug(1.0 / 65536.0), format!("Probability {{ outcomes: {} }}", 1u64 << 37));
     assert_eq!(debug(3.0 / 65536.0), format!("Probability {{ outcomes: {} }}", 3u64 << 37));
