@@ -5,10 +5,9 @@
 //! are read first, with the times that they have; their own ACK counts in its place. Nothing is kept while no ACK is ahead
 //! of its bytes.
 
-use std::collections::VecDeque;
-
 use iscsitrace_wire::frame::Segment;
 
+use super::waiting_packets::{AWAITED_NS, Waiting};
 use super::{TcpConnection, payload_sequence_number};
 use crate::content::Content;
 use crate::iscsi::context::Context;
@@ -17,81 +16,11 @@ use crate::tcp::reassembly::HoldBudget;
 
 /// Packets of the connection that are awaited: as many as a network card hands over at once (NAPI).
 const AWAITED_PACKETS: usize = 64;
-/// They come within this time.
-pub(crate) const AWAITED_NS: i64 = 1_000_000_000;
-
-/// A packet that waits, with a copy of its bytes.
-#[derive(Debug)]
-struct Waiting {
-    direction: usize,
-    packet: Packet<'static>,
-    segment: Segment<'static>,
-    /// Options and payload.
-    bytes: Box<[u8]>,
-    options_length: usize,
-    /// Whether it was read before others, and only its ACK is left.
-    is_read: bool,
-}
-
-impl Waiting {
-    fn new(direction: usize, packet: &Packet<'_>, segment: &Segment<'_>) -> Self {
-        let Packet { frame, time_ns, link_type, interface, original_length, data: _ } = *packet;
-        Self {
-            direction,
-            packet: Packet { frame, time_ns, link_type, interface, original_length, data: &[] },
-            segment: without_bytes(segment),
-            bytes: [segment.options, segment.payload].concat().into(),
-            options_length: segment.options.len(),
-            is_read: false,
-        }
-    }
-
-    fn segment(&self) -> Segment<'_> {
-        let (options, payload) = self.bytes.split_at(self.options_length);
-        Segment { options, payload, ..self.segment }
-    }
-}
-
-fn without_bytes(segment: &Segment<'_>) -> Segment<'static> {
-    let Segment { source, destination, source_port, destination_port, sequence_number, acknowledgment_number, .. } =
-        *segment;
-    let Segment { flags, window, payload_length, identification, is_dont_fragment, is_ip_length_zero, .. } = *segment;
-    Segment {
-        source,
-        destination,
-        source_port,
-        destination_port,
-        sequence_number,
-        acknowledgment_number,
-        flags,
-        window,
-        options: &[],
-        payload: &[],
-        payload_length,
-        identification,
-        is_dont_fragment,
-        is_ip_length_zero,
-    }
-}
-
 /// What a packet shows to be missing so far: bytes of a direction below an offset.
 #[derive(Debug, Clone, Copy)]
 struct Lacking {
     direction: usize,
     below: i64,
-}
-
-/// The packets of a connection that wait.
-#[derive(Debug, Default)]
-pub(crate) struct CaptureOrder {
-    waiting: VecDeque<Waiting>,
-}
-
-impl CaptureOrder {
-    /// The capture time of the first that waits.
-    pub(crate) fn waiting_since_ns(&self) -> Option<i64> {
-        self.waiting.front().map(|first| first.packet.time_ns)
-    }
 }
 
 impl TcpConnection {

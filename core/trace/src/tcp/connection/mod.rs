@@ -6,6 +6,7 @@ mod capture_order;
 mod row;
 #[cfg(test)]
 mod tests;
+mod waiting_packets;
 
 use iscsitrace_wire::frame::{Segment, tcp_options};
 
@@ -22,8 +23,8 @@ use crate::tcp::half::{Half, SegmentClass};
 use crate::tcp::reassembly::{Chunk, HoldBudget};
 use crate::tcp::send_order::Sent;
 use crate::tcp::table::Endpoint;
-pub(crate) use capture_order::AWAITED_NS;
-use capture_order::CaptureOrder;
+pub(crate) use waiting_packets::AWAITED_NS;
+use waiting_packets::CaptureOrder;
 
 /// An open connection.
 #[derive(Debug)]
