@@ -1,76 +1,17 @@
 //! Incidents of a run at the initiator: its program pauses, an administrator resets the logical unit or unmaps blocks.
 
-use iscsitrace_wire::lun;
-use serde::{Deserialize, Serialize};
-
 use super::client_session::Stage;
+use super::incident_state::{IncidentKind, Unmapping};
 use super::volume::Purpose;
 use super::{Client, Wake};
-use crate::occurrence::{Hits, Occurrence, When};
+use crate::occurrence::Hits;
 use crate::protocol::initiator::{Command, Direction};
+use iscsitrace_wire::lun;
 
 /// UNMAP's parameter list: a header of 8 bytes, and one descriptor of 16.
 const UNMAP_LIST_BYTES: u32 = 24;
 /// The session that they happen in.
 const SESSION: usize = 0;
-
-/// What happens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum IncidentKind {
-    /// No system call is started.
-    Pause,
-    /// LOGICAL UNIT RESET.
-    LogicalUnitReset,
-    /// UNMAP commands, one after another.
-    Unmap {
-        /// First logical block.
-        lba: u64,
-        /// Logical blocks of each.
-        blocks: u32,
-        /// Number of commands.
-        count: u32,
-    },
-}
-
-/// An incident.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct IncidentSettings {
-    /// What happens.
-    pub kind: IncidentKind,
-    /// When.
-    pub when: When,
-}
-
-/// UNMAP commands that are not done.
-#[derive(Debug, Clone, Copy)]
-struct Unmapping {
-    lba: u64,
-    blocks: u32,
-    left: u32,
-    /// Initiator Task Tag of the one in flight.
-    tag: Option<u32>,
-}
-
-/// The incidents of a run.
-#[derive(Debug)]
-pub(super) struct Incidents {
-    all: Vec<(IncidentKind, Occurrence)>,
-    unmapping: Option<Unmapping>,
-    pub is_paused: bool,
-}
-
-impl Incidents {
-    pub(super) fn new(settings: &[IncidentSettings]) -> Self {
-        let all = settings.iter().map(|incident| (incident.kind, Occurrence::new(incident.when))).collect();
-        Self { all, unmapping: None, is_paused: false }
-    }
-
-    pub(super) fn hits(&self) -> impl Iterator<Item = Hits> {
-        self.all.iter().map(|(_, occurrence)| occurrence.hits())
-    }
-}
 
 impl Client {
     /// What the incidents hit.

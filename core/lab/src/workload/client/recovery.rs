@@ -6,30 +6,12 @@
 //!            ^-- failed, before the time is over
 //! ```
 
-use serde::{Deserialize, Serialize};
-
 use super::client_session::{Pending, Stage};
 use super::results::ConnectionResults;
 use super::settings::Mode;
 use super::{Client, Wake};
 use crate::protocol::initiator::{Session, SessionError};
 use crate::workload::dealing::Dealer;
-
-/// How an initiator recovers lost sessions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RecoverySettings {
-    /// From the loss of a connection, or a failed login, to the next connection: DefaultTime2Wait.
-    pub wait_ns: i64,
-    /// From the loss of a session until its commands fail: open-iscsi's replacement_timeout.
-    pub replacement_ns: i64,
-}
-
-impl Default for RecoverySettings {
-    fn default() -> Self {
-        Self { wait_ns: 2_000_000_000, replacement_ns: 120_000_000_000 }
-    }
-}
 
 impl Client {
     /// Begins to recover a session that ended; false for one that is not recovered.

@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::incidents::IncidentSettings;
-use super::recovery::RecoverySettings;
+use super::incident_state::IncidentSettings;
 use crate::protocol::initiator::Timeouts;
 use crate::protocol::login::{InitiatorLoginSettings, InvalidSettings, SessionType};
 use crate::workload::settings::{InvalidWorkload, WorkloadSettings};
@@ -181,5 +180,21 @@ impl ClientSettings {
             }
         }
         Ok(())
+    }
+}
+
+/// How an initiator recovers lost sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RecoverySettings {
+    /// From the loss of a connection, or a failed login, to the next connection: DefaultTime2Wait.
+    pub wait_ns: i64,
+    /// From the loss of a session until its commands fail: open-iscsi's replacement_timeout.
+    pub replacement_ns: i64,
+}
+
+impl Default for RecoverySettings {
+    fn default() -> Self {
+        Self { wait_ns: 2_000_000_000, replacement_ns: 120_000_000_000 }
     }
 }
