@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.groups import volume_outages, volumes
-from iscsitrace.analysis.groups.service import Service, Span
+from iscsitrace.analysis.groups.service import Service
 from iscsitrace.analysis.groups.volumes import Source, Volume
 from iscsitrace.analysis.measures.data_commands import is_data_command, is_operation
 from iscsitrace.analysis.measures.distribution import percentiles
-from iscsitrace.analysis.measures.intervals import union_length
+from iscsitrace.analysis.measures.intervals import Span, union_length
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.measures.throughput import NANOSECONDS
 from iscsitrace.tables.table import Table

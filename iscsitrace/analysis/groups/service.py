@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.groups.volumes import Source
 from iscsitrace.analysis.measures.budget import PARTS
-from iscsitrace.analysis.measures.intervals import difference, merged
+from iscsitrace.analysis.measures.intervals import Span, difference, merged
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.grouping import session_of_stretches
 
 Array = NDArray[Any]
 Intervals = tuple[Array, Array]
 """Starts and ends, disjoint and in order."""
-Span = tuple[int, int]
 
 
 class Service:

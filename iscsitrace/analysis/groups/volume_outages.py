@@ -13,10 +13,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.groups.service import Intervals, Service, Span, joined
+from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
+from iscsitrace.analysis.groups.service import Intervals, Service, joined
 from iscsitrace.analysis.groups.volumes import Source, Volume, Volumes
 from iscsitrace.analysis.measures.data_commands import is_data_command, is_for, is_operation
-from iscsitrace.analysis.measures.intervals import difference, intersection, merged
+from iscsitrace.analysis.measures.intervals import Span, difference, intersection, merged
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Table
 
@@ -24,9 +25,6 @@ Array = NDArray[Any]
 
 NEEDED: Final = ("budget",)
 """Tables filled on request that this reads."""
-
-OUTAGE_MIN_NS: Final = 1_000_000_000
-"""The shortest outage (docs/method.md, section 4)."""
 
 USUAL_TIMES: Final = 4
 """A logical unit that takes no longer than this multiple of the time in which a quarter of its reads and writes
