@@ -59,6 +59,7 @@ def _errors(history: History) -> Observation | None:
         luns=_luns(groups),
         is_final=bool(is_lost.any()),
         advice=_advice(groups),
+        points_to=first.status.status_class.points_to,
     )
 
 
@@ -101,13 +102,15 @@ def _severity(found: Statuses, rows: Array, is_lost: Array, outcome: Outcome) ->
 def _retried(outcome: Outcome, *, is_final: bool) -> str:
     """What became of the commands."""
     count, recovered = len(outcome.is_recovered), int(outcome.is_recovered.sum())
+    over = f" over another path ({outcome.other_path})" if outcome.other_path else ""
     if recovered == count:
-        return "It succeeded when it was retried." if count == 1 else "All succeeded when they were retried."
+        they, were = ("It", "it was") if count == 1 else ("All", "they were")
+        return f"{they} succeeded when {were} retried{over}."
     if not is_final:
-        return f"{recovered} of {count} succeeded when they were retried, in this capture."
+        return f"{recovered} of {count} succeeded when they were retried{over}, in this capture."
     if not recovered:
         return f"No retry succeeded: {'this is an I/O error' if count == 1 else 'these are I/O errors'}."
-    return f"{recovered} of {count} succeeded when they were retried; the others are I/O errors."
+    return f"{recovered} of {count} succeeded when they were retried{over}; the others are I/O errors."
 
 
 def _noise(found: Statuses) -> list[str]:
@@ -128,7 +131,6 @@ def _advice(groups: Sequence[Group]) -> tuple[Advice, ...]:
 
 COMMAND_ERRORS: Final = Problem(
     name="command_errors",
-    points_to="the target or its storage",
     meaning="The target ended reads, writes or other data commands with an error: CHECK CONDITION with sense data, or "
     "another status.",
     condition="At least one such command; a note where only commands that move no data failed. UNIT ATTENTION, and the "

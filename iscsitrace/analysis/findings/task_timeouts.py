@@ -185,7 +185,8 @@ def _timeouts(history: History) -> Observation | None:
         f"{history.label} had commands time out{times}: {commands_in_words(stuck)}{where} had no answer for "
         f"{wording.time(worst.longest_ns)} from {history.since_start(worst.from_ns)} on"
     )
-    facts = [f"{capital(text)}.", _asked(history, worst), *_ending(history, worst), _alive(history, worst, luns)]
+    alive, side = _alive(history, worst, luns)
+    facts = [f"{capital(text)}.", _asked(history, worst), *_ending(history, worst), alive]
     frames = [row["command_frame"] for row in stuck.select(slice(0, 3)).rows(("command_frame",))]
     frames += [each.row[name] for each in worst.requests for name in ("request_frame", "response_frame")]
     return Observation(
@@ -196,6 +197,7 @@ def _timeouts(history: History) -> Observation | None:
         spans=tuple((each.from_ns, each.until_ns) for each in found),
         luns=luns,
         is_final=not worst.is_over,
+        points_to=side,
     )
 
 
@@ -220,8 +222,8 @@ def _ending(history: History, episode: Episode) -> Iterator[str]:
         yield f"I/O resumed at {history.since_start(episode.until_ns)}."
 
 
-def _alive(history: History, episode: Episode, luns: tuple[int, ...]) -> str:
-    """Whether the target lived in the meantime, and what that points to."""
+def _alive(history: History, episode: Episode, luns: tuple[int, ...]) -> tuple[str, str]:
+    """Whether the target lived in the meantime, as a sentence, and whose side that points to."""
     nops = history.rows("nops")
     is_answered = nops.raw("is_ping") & nops.raw("is_from_initiator") & known(nops, "response_ns")
     is_answered &= known(nops, "request_ns") & (nops.raw("request_ns") > episode.from_ns)
@@ -238,13 +240,13 @@ def _alive(history: History, episode: Episode, luns: tuple[int, ...]) -> str:
     behind = f"the storage behind LUN {', '.join(map(str, luns))}" if luns else "its storage"
     if did:
         words = " and ".join(filter(None, (", ".join(did[:-1]), did[-1])))
-        return f"In the meantime the target answered {words}: this points to {behind}."
-    return f"TCP retransmitted too little for a fault of the path: this points to the target, or to {behind}."
+        return f"In the meantime the target answered {words}: this points to {behind}.", behind
+    side = f"the target, or {behind}"
+    return f"TCP retransmitted too little for a fault of the path: this points to {side}.", side
 
 
 TASK_TIMEOUT: Final = Problem(
     name="task_timeout",
-    points_to="the target or its storage",
     meaning="Commands had no answer until the initiator's time-out: it aborted them, reset the logical unit or the "
     "target, or logged in again.",
     condition="ABORT TASK or a reset of the logical unit or target, about a command that had waited for "
