@@ -15,13 +15,12 @@ from click.testing import CliRunner, Result
 
 import iscsitrace
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.examination import Diagnosis, Opinion, examine
+from iscsitrace.analysis.findings.examination import Diagnosis, examine
 from iscsitrace.analysis.findings.registry import PROBLEMS
 from iscsitrace.cli import main
 from tests.support.capture_file import read_records, thin, write_pcapng
 from tests.support.conversation import Capture, Conversation, Session
 from tests.support.pdu import Task
-from tests.support.recordings import recorded_captures
 from tests.support.scan import scan
 from tests.support.transport import Path as TransportPath
 
@@ -257,30 +256,6 @@ def test_recordings_have_the_findings_of_their_recipes(name: str) -> None:
     names = found(diagnose(sample(name)))
     assert present <= names
     assert not absent & names
-
-
-FILES = [*recorded_captures(), *sorted(SAMPLES.glob("*/capture.*"))]
-
-
-@pytest.mark.parametrize("file", FILES, ids=[f"{file.parent.name}/{file.name}" for file in FILES])
-def test_every_recording_gets_a_headline(file: Path) -> None:
-    """No error; frames exist in the capture, shares are from 0 to 1, and every session has a headline."""
-    trace = iscsitrace.read(file, tables=NEEDED)
-    diagnosis = examine(trace.table)
-    assert set(diagnosis.sessions) == set(trace.sessions["session"].tolist())
-    for opinion in (*diagnosis.sessions.values(), *diagnosis.connections.values()):
-        assert opinion.verdict.endswith(".")
-        assert "  " not in opinion.verdict
-        _check(opinion, trace.packet_count)
-
-
-def _check(opinion: Opinion, packet_count: int) -> None:
-    for finding in opinion.findings:
-        assert finding.text
-        assert not finding.frames or 1 <= finding.frames[0] <= finding.frames[-1] <= packet_count
-        assert finding.share is None or 0 <= finding.share <= 1
-    names = [finding.name for finding in opinion.findings]
-    assert len(names) == len(set(names))
 
 
 # --- the command, end to end

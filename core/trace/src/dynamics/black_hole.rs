@@ -14,6 +14,8 @@ use crate::tcp::half::SegmentClass;
 
 /// The least time that a segment is blocked, and the time within which a peer retransmits what was not acknowledged.
 const LEAST_NS: i64 = 1_000_000_000;
+/// The next retransmission comes after less than this multiple of the time since the one before.
+const BACKOFF: i64 = 3;
 /// Retransmissions of a blocked segment.
 const LEAST_COUNT: u32 = 3;
 /// Every host takes IP packets of 576 bytes (RFC 1122): smaller segments are not blocked by their size.
@@ -83,6 +85,9 @@ pub struct BlackHole {
     /// The end of the peer's data that waits for an ACK, and when a packet acknowledged it.
     peer_end: Option<i64>,
     answered_ns: Option<i64>,
+    /// The last retransmission of the peer, and the time until the next one is due: it doubles.
+    repeated_ns: Option<i64>,
+    due_after_ns: i64,
 }
 
 impl BlackHole {
@@ -149,9 +154,14 @@ impl BlackHole {
         self.confirm(seen.time_ns);
         if seen.length > 0 {
             match seen.class {
-                SegmentClass::New => self.peer_end = Some(seen.end()),
+                SegmentClass::New => {
+                    self.peer_end = Some(seen.end());
+                    (self.repeated_ns, self.due_after_ns) = (None, 0);
+                }
                 // it hears nothing
                 SegmentClass::Retransmission => {
+                    let since_ns = self.repeated_ns.replace(seen.time_ns).map_or(0, |last_ns| seen.time_ns - last_ns);
+                    self.due_after_ns = since_ns.saturating_mul(BACKOFF);
                     (self.peer_end, self.answered_ns) = (Some(seen.end()), None);
                     if let Some(blocked) = self.current.as_mut().filter(|blocked| blocked.passed_ns.is_none()) {
                         blocked.again_ns = None;
@@ -227,7 +237,7 @@ impl BlackHole {
     fn confirm(&mut self, time_ns: i64) {
         if let Some(blocked) = &mut self.current
             && let Some(answered_ns) = self.answered_ns
-            && time_ns.saturating_sub(answered_ns) >= LEAST_NS
+            && time_ns.saturating_sub(answered_ns) >= self.due_after_ns.max(LEAST_NS)
         {
             blocked.passed_ns.get_or_insert(answered_ns);
         }

@@ -76,6 +76,22 @@ fn in_a_black_out_nothing_passes() {
 }
 
 #[test]
+fn a_peer_whose_timer_has_doubled_beyond_a_second_still_retransmits() {
+    let mut talk = blocked();
+    for (number, time_ns) in [1600, 1800, 2200, 3000, 4600, 7800].into_iter().enumerate() {
+        let seen = talk.packet(time_ns * MS, 1, 0, 48, Some(0));
+        let class = if number == 0 { SegmentClass::New } else { SegmentClass::Retransmission };
+        talk.see(Observation { class, ..seen });
+        bare(&mut talk, (time_ns + 1) * MS, 48);
+        if time_ns > 3000 {
+            talk.again((time_ns + 100) * MS, 0);
+        }
+    }
+    talk.again(9900 * MS, 0);
+    assert_eq!(found(talk), None);
+}
+
+#[test]
 fn a_lost_segment_among_others_of_its_size_is_a_loss() {
     // SACKed before the first retransmission, or after it
     for sacked_ns in [120 * MS, 720 * MS] {
