@@ -11,9 +11,11 @@ from iscsitrace.analysis.findings import statuses
 from iscsitrace.analysis.findings.finding import LEAST_COST_NS, Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.statuses import Array, Group, Outcome, Statuses
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import status_classes as classes
 from iscsitrace.wording.command_status import CommandStatus
+from iscsitrace.wording.scsi_names import CHECK_CONDITION
 from iscsitrace.wording.sentences import capital
 
 _OWN_FINDINGS: Final = (classes.RESERVATION_CONFLICT, classes.BUSY, classes.TASK_SET_FULL, classes.MISCOMPARE)
@@ -38,7 +40,7 @@ def _errors(history: History) -> Observation | None:
         return _of_others(history, others)
     groups = found.groups(rows)
     outcome = statuses.outcome(found, rows)
-    is_lost = _is_severe(found, rows) & ~outcome.is_recovered
+    is_lost = (_is_severe(found, rows) | _is_settled(found, rows)) & ~outcome.is_recovered
     first = groups[0]
     blocks = first.blocks()
     text = (
@@ -90,6 +92,15 @@ def _luns(groups: Sequence[Group]) -> tuple[int, ...]:
 def _is_severe(found: Statuses, rows: Array) -> Array:
     is_severe = np.array([each.severity == classes.ERROR for each in found.found], dtype=bool)
     return np.asarray(is_severe[found.places[rows]])
+
+
+def _is_settled(found: Statuses, rows: Array) -> Array:
+    """Which commands ended without sense data in the capture, and were not retried within a second.
+
+    A short snaplen cuts the sense data. It could be a UNIT ATTENTION, but then the initiator retries at once.
+    """
+    is_cut = ~known(found.cycles, "sense_key")[rows] & (found.cycles.raw("status")[rows] == CHECK_CONDITION)
+    return np.asarray(is_cut & (found.history.source.end_ns() - found.cycles.raw("status_ns")[rows] >= LEAST_COST_NS))
 
 
 def _severity(found: Statuses, rows: Array, is_lost: Array, outcome: Outcome) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings import login_advice
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
-from iscsitrace.analysis.findings.history import History
+from iscsitrace.analysis.findings.history import History, carries_io
 from iscsitrace.analysis.findings.login_attempts import Attempt, End, attempts, end_of
 from iscsitrace.analysis.findings.other_paths import retried
 from iscsitrace.analysis.findings.partial_losses import partial_losses
@@ -73,6 +73,12 @@ class Loss:
     def is_recovered(self) -> bool:
         """Whether another session took its place, or another path all of its commands."""
         return self.next_session is not None or (self.failover is not None and self.failover.count == self.in_flight)
+
+    @property
+    def is_like_an_end(self) -> bool:
+        """Whether it may be how a program ends: by the initiator, without anything in flight or a login after it."""
+        is_by_target = self.end is not None and self.end.by == "target"
+        return not (self.in_flight or self.is_recovered or is_by_target or self.ping_ns is not None)
 
     def how(self, history: History) -> str:
         """Who closed the connection, when and why, as a sentence."""
@@ -152,7 +158,7 @@ def _losses(history: History) -> tuple[Loss, ...]:
     for row, after in zip_longest(sessions, sessions[1:]):
         own = history.connections_of[row["session"]]
         is_lost = row["end"] in ("closed", "reset", "reinstated") or (after is not None and row["end"] == "open")
-        if row["session_type"] != "normal" or not own or not is_lost:
+        if not carries_io(row) or not own or not is_lost:
             continue
         # a session that carried nothing and that no login of its ISID replaced was not missed
         if after is not None and after["replaces"] is None and not row["cycle_count"]:
@@ -239,7 +245,8 @@ def _lost(history: History) -> Observation | None:
     spans = tuple((each.from_ns, each.until_ns) for each in found)
     cost_ns = covered_ns(spans)
     in_vain = [each for each in found if not each.is_recovered and each.rebuilding.last_ns is not None]
-    is_harmless = all(each.in_flight == 0 and not each.is_recovered for each in found) and not in_vain
+    is_harmless = all(each.is_like_an_end for each in found) and not in_vain
+    ended = [each for each in found if not each.is_recovered and not each.is_like_an_end]
     times = f" {len(found)} times" if len(found) > 1 else ""
     whose = "its" if len(history.sessions) == 1 else "their"
     parts = [f"{capital(history.label)} lost {whose} connection{times}.", worst.how(history)]
@@ -272,7 +279,7 @@ def _lost(history: History) -> Observation | None:
         cause=text,
         spans=spans,
         sessions=history.sessions,
-        is_final=any(each.in_flight and not each.is_recovered for each in found) or bool(in_vain),
+        is_final=bool(ended or in_vain),
         advice=(*CONNECTION_LOST.advice, *login_advice.of(refused)) if refused else None,
         points_to=worst.side,
     )
@@ -328,9 +335,9 @@ def covered_ns(spans: Iterable[Span]) -> int:
 CONNECTION_LOST: Final = Problem(
     name="connection_lost",
     meaning="A session's connection ended without a logout: a RST, a close, or a new login in its place.",
-    condition="A normal session that ended without a logout. It is only a note where nothing was in flight and no "
-    "login followed: many programs end like this. Also a connection of a session that went on over another one (MC/S), "
-    "where neither was logged out.",
+    condition="A normal session that ended without a logout. It is only a note where the initiator closed it with "
+    "nothing in flight, and no login followed: many programs end like this. Also a connection of a session that went "
+    "on over another one (MC/S), where neither was logged out.",
     evidence="The RST or FIN of each, and the first connect and login that failed after it. The cost is the time to "
     "the first I/O of the next session, or to the last try: from the loss on, or from a NOP that had no answer. Where "
     "the session went on, it is the time until the commands of the lost connection had ended on another one; with "

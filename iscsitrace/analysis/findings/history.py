@@ -204,6 +204,13 @@ def _ended(cycles: Table, before_ns: int, history: History) -> Array:
     return np.asarray(~known(cycles, "status_ns") & np.isin(cycles.raw("connection"), over))
 
 
+def carries_io(session: Mapping[str, Any]) -> bool:
+    """Whether a session is one for I/O: by its login, or by its commands where the login is not in the capture."""
+    if session["session_type"] == "unknown":
+        return bool(session["cycle_count"])
+    return bool(session["session_type"] == "normal")
+
+
 def listed(numbers: Iterable[int | str]) -> str:
     """``0``, ``0 and 1``, ``0, 1 and 2``."""
     words = [str(number) for number in numbers]

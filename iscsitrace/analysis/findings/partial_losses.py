@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.findings.history import History
+from iscsitrace.analysis.findings.history import History, carries_io
 from iscsitrace.analysis.findings.login_attempts import Attempt, End, attempts, end_of
 from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.analysis.measures.nulls import known
@@ -85,7 +85,7 @@ def _partial_losses(history: History) -> tuple[PartialLoss, ...]:
     found = []
     for row in history.story.sessions:
         own = history.connections_of[row["session"]]
-        if len(own) > 1 and row["session_type"] == "normal":
+        if len(own) > 1 and carries_io(row):
             found += list(_of_session(history, row["session"], own))
     return tuple(sorted(found, key=lambda each: each.end.at_ns))
 

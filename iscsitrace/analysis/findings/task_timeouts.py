@@ -78,7 +78,7 @@ class Episode:
 def _episodes(history: History) -> list[Episode]:
     cycles = history.cycles
     ends = _ends(history)
-    waited = np.flatnonzero((ends - cycles.raw("command_first_ns") >= STUCK_NS) & ~cycles.raw("has_capture_gap"))
+    waited = np.flatnonzero((ends - cycles.raw("command_first_ns") >= STUCK_NS) & ~_may_have_ended(history))
     requests = [found for row in _management(history) if len((found := _about(row, cycles, ends, waited)).about)]
     groups: list[list[Request]] = []
     for request in sorted(requests, key=lambda each: int(cycles.raw("command_first_ns")[each.about].min())):
@@ -109,6 +109,16 @@ def _ends(history: History) -> Array:
     for row, number in zip(rows.tolist(), cycles.raw("cycle")[rows].tolist(), strict=True):
         ends[row] = min(int(ends[row]), aborted[number]["response_ns"] or int(ends[row]))
     return np.asarray(ends)
+
+
+def _may_have_ended(history: History) -> Array:
+    """The commands whose status may only be missing from the capture: an ABORT TASK shows that it did not come."""
+    cycles = history.cycles
+    lacking = [row["connection"] for row in history.story.connections if row["missing_pdu_count_to_initiator"]]
+    aborted = [row["referenced_cycle"] for row in _management(history) if row["function"] == _ABORT_TASK]
+    is_unsure = ~known(cycles, "status_ns") & np.isin(cycles.raw("connection"), lacking)
+    is_unsure &= ~np.isin(cycles.raw("cycle"), [number for number in aborted if number is not None])
+    return np.asarray(cycles.raw("has_capture_gap") | is_unsure)
 
 
 def _about(row: dict[str, Any], cycles: Table, ends: Array, waited: Array) -> Request:

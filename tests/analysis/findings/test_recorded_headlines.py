@@ -13,7 +13,7 @@ from iscsitrace.analysis.findings.examination import Opinion, examine
 from tests.support.recordings import description_of, recorded_captures
 
 KNOWN: dict[str, tuple[str, str]] = {
-    # recording -> the headline, and what it follows from: the settings, and how long the sender was busy and limited by a
+    # recording -> the headline, and what it follows from: the settings, and how long the sender was busy and held by a
     # window that was full (tcp_info for rwnd, tcp_probe for cwnd)
     "01_seqread_qd1_delay00ms_tso-off": (
         "none",
