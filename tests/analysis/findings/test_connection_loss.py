@@ -109,7 +109,7 @@ def test_a_program_that_ends_without_a_logout_is_a_note() -> None:
 
 
 @pytest.mark.parametrize("how", [{"rst_to_initiator_ns": 0.5}, {"fin_to_initiator_ns": 0.5}, {"fin_to_target_ns": 0.5}])
-def test_no_program_ends_like_this(how: dict[str, float]) -> None:
+def test_no_program_ends_like_this(how: dict[str, Any]) -> None:
     """The target closes an idle session; or the initiator does, after a NOP without an answer."""
     told = Told()
     told.session(0, 0.5, end="closed", **how)

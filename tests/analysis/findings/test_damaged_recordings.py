@@ -68,7 +68,7 @@ CHANGES: dict[tuple[str, str], tuple[str, str]] = {
 
 def _headline(file: Path) -> str | None:
     headline = examine(iscsitrace.read(file, tables=NEEDED).table).headline
-    return headline and headline.name
+    return headline.name if headline else None
 
 
 @pytest.mark.parametrize("name", RECORDINGS)

@@ -16,6 +16,8 @@ use crate::tcp::half::SegmentClass;
 const LEAST_NS: i64 = 1_000_000_000;
 /// The next retransmission comes after less than this multiple of the time since the one before.
 const BACKOFF: i64 = 3;
+/// Segments that are lost together before a smaller one that passes: one alone may be a loss before a black-out.
+const LOST_AT_ONCE: i64 = 3;
 /// Retransmissions of a blocked segment.
 const LEAST_COUNT: u32 = 3;
 /// Every host takes IP packets of 576 bytes (RFC 1122): smaller segments are not blocked by their size.
@@ -72,9 +74,11 @@ impl Blocked {
 pub struct BlackHole {
     una: Option<i64>,
     highest: Option<i64>,
-    /// The longest SACKed range since the last progress, and the highest offset SACKed.
+    /// The longest SACKed range since the last progress, the highest offset SACKed, and the end of the hole before the
+    /// first one.
     sacked_bytes: i64,
     sacked: i64,
+    hole_end: Option<i64>,
     /// The last packet of the sender that was no later than others.
     in_order_ns: i64,
     /// The largest payload of a packet that arrived, and a larger one in flight: its range.
@@ -120,7 +124,11 @@ impl BlackHole {
             }
         } else if seen.class == SegmentClass::Retransmission && seen.offset <= una && una < seen.end() {
             self.answered_ns = None;
-            self.current = Some(blocked(seen, una, bytes, seen.time_ns)).filter(|_| self.sacked_bytes < bytes);
+            // several of its size were lost, and the smaller one behind them was not
+            let has_passed = self.hole_end.is_some_and(|end| end - una >= LOST_AT_ONCE * bytes);
+            let passed_ns = has_passed.then_some(seen.time_ns);
+            let opened = Blocked { passed_ns, ..blocked(seen, una, bytes, seen.time_ns) };
+            self.current = Some(opened).filter(|_| self.sacked_bytes < bytes);
         } else if seen.offset > highest && highest >= una && bytes < seen.offset - highest {
             let first_ns = self.in_order_ns;
             let missing = seen.offset - highest;
@@ -179,7 +187,7 @@ impl BlackHole {
         }
         if self.una.is_none_or(|una| acknowledged > una) {
             self.una = Some(acknowledged);
-            (self.sacked_bytes, self.sacked) = (0, i64::MIN);
+            (self.sacked_bytes, self.sacked, self.hole_end) = (0, i64::MIN, None);
         }
         if let Some(blocked) = self.current.as_mut().filter(|blocked| acknowledged > blocked.place) {
             blocked.last_ns = seen.time_ns;
@@ -196,6 +204,7 @@ impl BlackHole {
             self.sacked_bytes = self.sacked_bytes.max(right - left);
             is_news |= right > self.sacked;
             self.sacked = self.sacked.max(right);
+            self.hole_end = Some(self.hole_end.map_or(left, |end| end.min(left)));
         }
         let Some(blocked) = &mut self.current else { return };
         blocked.last_ns = seen.time_ns;

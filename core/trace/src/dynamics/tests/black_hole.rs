@@ -126,6 +126,25 @@ fn a_smaller_segment_that_is_sacked_passed() {
 }
 
 #[test]
+fn several_lost_segments_before_a_smaller_one_that_is_sacked() {
+    for (lost, is_by_size) in [(3, true), (2, false)] {
+        let mut talk = Conversation::begin();
+        talk.data(100 * MS, lost);
+        let start = talk.highest;
+        let small = talk.packet(101 * MS, 0, start, 500, Some(0));
+        talk.see(small);
+        talk.highest = start + 500;
+        // it passed before the first retransmission
+        let seen = talk.packet(110 * MS, 1, 0, 0, Some(0));
+        talk.see(Observation { sacks: [(start, start + 500), (0, 0), (0, 0), (0, 0)], sack_count: 1, ..seen });
+        for time_ns in [121, 321, 721, 1521, 3121] {
+            talk.again(time_ns * MS, 0);
+        }
+        assert_eq!(found(talk).is_some_and(|found| found.4), is_by_size, "{lost}");
+    }
+}
+
+#[test]
 fn a_closed_window_and_a_tiny_segment_are_something_else() {
     let mut talk = blocked();
     talk.window = 0;
