@@ -29,7 +29,7 @@ Array = NDArray[Any]
 _END_OF_TIME: Final = (1 << 63) - 1
 
 FAILOVER_NS: Final = 150_000_000_000
-"""Longest time until a command is sent again over another path: open-iscsi's replacement_timeout is 120 s without
+"""Longest time until a command is issued again over another path: open-iscsi's replacement_timeout is 120 s without
 multipath's short one, and it may begin after a NOP without an answer."""
 
 

@@ -196,8 +196,8 @@ def _initiator(case: Case) -> Observation | None:
     took = np.where(is_known, rounds.raw("data_first_ns") - rounds.raw("r2t_ns"), 0)
     latest = np.argsort(-took, kind="stable")[:3]
     median = wording.time(float(np.median(took[is_known]))) if is_known.any() else ""
-    lengths = np.sort(waits.lengths)
-    half_ns = lengths[np.searchsorted(np.cumsum(lengths), lengths.sum() / 2)]
+    beyond = took[is_known] - (subject.rtt_ns("initiator") or 0)
+    is_prompt = bool(is_known.any()) and float(np.median(beyond)) < PROMPT_NS
     frames = frames_in(rounds, latest, "r2t_frame", "data_first_frame")
     return Observation(
         "the initiator answered R2Ts late"
@@ -208,7 +208,7 @@ def _initiator(case: Case) -> Observation | None:
         ),
         frames or subject.evidence(waits),
         waits.total_ns,
-        severity=None if half_ns >= PROMPT_NS else "info",
+        severity="info" if is_prompt else None,
     )
 
 
@@ -219,8 +219,8 @@ def _no_initiator_service(basis: Basis) -> Iterator[Change]:
 SLOW_INITIATOR: Final = Problem(
     name="slow_initiator",
     meaning="The initiator sends solicited data late: the time from R2T to first Data-Out.",
-    condition=f"`initiator_service` takes {WORTH}. A warning only where half of it passed in waits of "
-    f"{wording.time(PROMPT_NS)} or more.",
+    condition=f"`initiator_service` takes {WORTH}. A warning only where the median time from R2T to first "
+    f"Data-Out is {wording.time(PROMPT_NS)} or more beyond the RTT.",
     evidence="R2T and first data of the three latest bursts. The share is the time waited.",
     explains=Explains("initiator_service"),
     advice=(

@@ -24,7 +24,7 @@ _CLOSES_SESSION: Final = 0
 """Reason of a Logout Request (RFC 7143 section 11.14.1). The others close one connection, or remove a lost one."""
 _CLOSES_CONNECTION: Final = 1
 _ADDRESS: Final = ("operation", "lun", "lba", "block_count")
-"""By which a command that is sent again is known: its tag may be new."""
+"""By which a command that is issued again is known: its tag may be new."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class PartialLoss:
 
     @property
     def until_ns(self) -> int:
-        """When I/O had gone on, and the last command that was sent again had ended."""
+        """When I/O had gone on, and the last command that was issued again had ended."""
         return max(self.resumed_ns, self.retried_ns or 0)
 
     def sentences(self, history: History) -> Iterator[str]:
@@ -60,7 +60,7 @@ class PartialLoss:
             lacking = self.in_flight - self.retried
             rest = f"; {lacking} of them did not end in the capture" if lacking else ""
             yield (
-                f"{capital(count)} had no status; sent again on another connection, {self.retried} ended "
+                f"{capital(count)} had no status; issued again on another connection, {self.retried} ended "
                 f"{wording.time(self.retried_ns - self.end.at_ns)} later{rest}."
             )
         elif self.in_flight:
@@ -137,7 +137,7 @@ def _is_logged_out(connection: Row, end_ns: int, logouts: Sequence[Row]) -> bool
 
 
 def _retries(commands: Table, connection: int, end_ns: int) -> tuple[int, Array]:
-    """How many commands of a connection had no status, and when those that were sent again on another one ended."""
+    """How many commands of a connection had no status, and when those that were issued again on another one ended."""
     is_own = commands.raw("connection") == connection
     is_open = is_own & is_data_command(commands) & ~known(commands, "status_ns") & ~commands.raw("has_capture_gap")
     is_done = ~is_own & (commands.raw("command_first_ns") > end_ns) & known(commands, "status_ns")

@@ -33,7 +33,7 @@ def read(told: Told, connection: int, first: float, status: float | None, lba: i
     told.rows["cycles"][-1]["connection"] = connection
 
 
-def test_a_command_that_was_sent_again_on_another_connection() -> None:
+def test_a_command_that_was_issued_again_on_another_connection() -> None:
     told = sharing(rst_to_initiator_ns=5.0)
     read(told, 1, 4.95, None, lba=640)
     read(told, 0, 7.0, 7.1, lba=640)
@@ -43,7 +43,7 @@ def test_a_command_that_was_sent_again_on_another_connection() -> None:
     assert finding
     assert finding.cause == (
         "Session 0 lost connection 1 (CID 1) and went on over 1 other connection. The target reset it at 5.00 s, "
-        "without a logout. 1 command had no status; sent again on another connection, 1 ended 2.1 s later. The "
+        "without a logout. 1 command had no status; issued again on another connection, 1 ended 2.1 s later. The "
         "initiator added a connection at 8.01 s, 3.0 s later."
     )
     assert (finding.cost_ns, finding.spans) == (2.1 * SECOND, ((at(5.0), at(7.1)),))
@@ -54,7 +54,7 @@ def test_a_command_that_was_sent_again_on_another_connection() -> None:
     assert (headline.name, headline.sessions) == ("connection_lost", (0,))
 
 
-def test_a_command_that_nobody_sent_again_is_an_error() -> None:
+def test_a_command_that_nobody_issued_again_is_an_error() -> None:
     told = sharing(fin_to_initiator_ns=5.0)
     read(told, 1, 4.95, None, lba=640)
     finding = found(told)
