@@ -61,8 +61,25 @@ def _errors(history: History) -> Observation | None:
         luns=_luns(groups),
         is_final=bool(is_lost.any()),
         advice=_advice(groups),
-        points_to=first.status.status_class.points_to,
+        points_to=_side(history, first),
     )
+
+
+def _side(history: History, group: Group) -> str | None:
+    """Whose side it points to. Blocks out of range are the target's matter where it had reported them."""
+    status_class = group.status.status_class
+    if status_class is not classes.OUT_OF_RANGE:
+        return status_class.points_to
+    units = history.source("logical_units").rows(("session", "lun", "block_count"))
+    counts = [row["block_count"] for row in units if row["session"] in history.sessions and row["lun"] == group.lun]
+    cycles = group.cycles
+    ends = cycles.raw("lba").astype(np.int64) + cycles.raw("block_count").astype(np.int64)
+    is_known = known(cycles, "lba") & known(cycles, "block_count")
+    if not is_known.all() or not counts or None in counts:
+        return status_class.points_to
+    if ends.max() <= min(counts):
+        return "the target, which had reported these blocks"
+    return "the initiator, which asked for blocks beyond the end" if ends.min() > max(counts) else None
 
 
 def _of_others(history: History, groups: Sequence[Group]) -> Observation | None:

@@ -286,3 +286,23 @@ def test_what_is_no_retry_over_another_path(change: str) -> None:
     finding = found(told.diagnosis())
     assert finding
     assert finding.is_final
+
+
+OUT_OF_RANGE = {"status": 2, "sense_key": 5, "asc": 0x21, "ascq": 0}
+
+
+@pytest.mark.parametrize(
+    ("block_count", "side"),
+    [
+        (672, "the target, which had reported these blocks"),
+        (671, "the initiator, which asked for blocks beyond the end"),
+        (None, "the initiator, or a logical unit that changed its size"),
+    ],
+)
+def test_blocks_out_of_range_point_to_who_was_wrong_about_the_capacity(block_count: int | None, side: str) -> None:
+    told = reading()
+    told.add("logical_units", session=0, lun=0, peripheral_qualifier=0, device_type=0, block_count=block_count)
+    told.read(0, 1.0, 1.004, **at_block(640, **OUT_OF_RANGE))
+    finding = found(told.diagnosis())
+    assert finding
+    assert finding.points_to == side

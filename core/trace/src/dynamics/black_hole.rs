@@ -125,7 +125,7 @@ impl BlackHole {
         } else if seen.class == SegmentClass::Retransmission && seen.offset <= una && una < seen.end() {
             self.answered_ns = None;
             // several of its size were lost, and the smaller one behind them was not
-            let has_passed = self.hole_end.is_some_and(|end| end - una >= LOST_AT_ONCE * bytes);
+            let has_passed = self.hole_end.is_some_and(|end| end.saturating_sub(una) >= LOST_AT_ONCE * bytes);
             let passed_ns = has_passed.then_some(seen.time_ns);
             let opened = Blocked { passed_ns, ..blocked(seen, una, bytes, seen.time_ns) };
             self.current = Some(opened).filter(|_| self.sacked_bytes < bytes);
@@ -168,7 +168,8 @@ impl BlackHole {
                 }
                 // it hears nothing
                 SegmentClass::Retransmission => {
-                    let since_ns = self.repeated_ns.replace(seen.time_ns).map_or(0, |last_ns| seen.time_ns - last_ns);
+                    let last_ns = self.repeated_ns.replace(seen.time_ns);
+                    let since_ns = last_ns.map_or(0, |last_ns| seen.time_ns.saturating_sub(last_ns));
                     self.due_after_ns = since_ns.saturating_mul(BACKOFF);
                     (self.peer_end, self.answered_ns) = (Some(seen.end()), None);
                     if let Some(blocked) = self.current.as_mut().filter(|blocked| blocked.passed_ns.is_none()) {
