@@ -9,6 +9,7 @@ from iscsitrace.analysis.curves import examples
 from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.view import Zoom
 from iscsitrace.analysis.groups.jobs.streams import Job
+from iscsitrace.analysis.measures import waits
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import inline, kinds, style
 from iscsitrace.report.document import Picture
@@ -82,7 +83,7 @@ def wanted(
 ) -> Iterator[tuple[str, str, Zoom]]:
     """Name, kind and zoom of each picture, in the order of the page."""
     connection_count = sum(row["session"] == session for row in trace.connections.rows())
-    found = examples.find(trace.cycles, session, connection_count, jobs, story)
+    found = examples.find(trace.cycles, waits.of_trace(trace.table), session, connection_count, jobs, story)
     for kind_name in sorted(kinds.NAMES, key=lambda each: kinds.load(each).place):
         for name, zoom in kinds.load(kind_name).pictures(found):
             yield name, kind_name, zoom

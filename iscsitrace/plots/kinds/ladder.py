@@ -17,6 +17,7 @@ from iscsitrace.analysis.curves.examples import Examples
 from iscsitrace.analysis.curves.ladder import Ladder, Middle, Packets, Pdu
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View, Zoom
+from iscsitrace.analysis.measures import waits
 from iscsitrace.plots import style
 from iscsitrace.plots.kind import Kind, view_of_connection
 from iscsitrace.plots.scales import TimeAxis, duration, size
@@ -304,7 +305,7 @@ def _view(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
     view = view_of_connection(trace, zoom, origin_ns)
     if view.cycles is not None:
         return view
-    number = curves.slowest(trace.cycles, view)
+    number = curves.slowest(trace.cycles, waits.of_trace(trace.table), view)
     return view_of_connection(trace, replace(zoom, cycles=range(number, number + 1)), origin_ns)
 
 

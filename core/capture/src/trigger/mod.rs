@@ -200,7 +200,8 @@ impl Trigger {
         let mut first_ns = i64::MAX;
         let unnamed = commands.len().saturating_sub(NAMED_AT_ONCE);
         for (place, command) in commands.drain(..).enumerate() {
-            self.found_count += 1;
+            // a hang is reported while it lasts and at its end: one command
+            self.found_count += u64::from(!command.was_found);
             first_ns = first_ns.min(command.command_ns);
             let until_ns = command.end_ns.max(now_ns).saturating_add(self.after_ns);
             self.open_until_ns = Some(self.open_until_ns.map_or(until_ns, |open_ns| open_ns.max(until_ns)));
