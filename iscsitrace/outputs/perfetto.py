@@ -157,11 +157,12 @@ class _Export:
         times = np.concatenate([starts, ends])
         steps = np.concatenate([np.ones(len(starts)), -np.ones(len(ends))]).astype(np.int64)
         order = np.lexsort((steps, times))
-        times, depth = times[order], np.cumsum(steps[order])
-        is_last = np.append(np.diff(times) > 0, True)[: len(times)]
-        self._counter(track, "queue depth", "commands", times[is_last], depth[is_last])
+        self._counter(track, "queue depth", "commands", times[order], np.cumsum(steps[order]))
 
     def _counter(self, parent: int, name: str, unit: str, times: Array, values: Array) -> None:
+        """A counter from the values from each time on, in order of time: of one time, the last one counts."""
+        is_last = np.append(np.diff(times) > 0, True)[: len(times)]
+        times, values = times[is_last], values[is_last]
         is_new = np.append(True, np.diff(values) != 0)[: len(values)]
         times, values = times[is_new], values[is_new]
         if len(times):
