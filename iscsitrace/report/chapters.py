@@ -67,7 +67,7 @@ def _chapter(
         notes=" ".join(subject.headline.notes),
         facts=tuple(_facts(trace, connections, cycles, subject.time)),
         parts=parts,
-        findings=tuple(_finding(finding, label, remedies) for finding in subject.findings),
+        findings=tuple(_finding(finding, label, remedies, _base(finding, subject)) for finding in subject.findings),
         budget=_budget(label, parts),
         failure=failure.facts(trace, subject),
     )
@@ -97,7 +97,13 @@ def _budget(label: str, parts: tuple[Part, ...]) -> Grid | None:
     return Grid(f"Time breakdown of {label}", ("part", "meaning", "ms", "% of busy time"), rows)
 
 
-def _finding(finding: Finding, label: str, remedies: Remedies) -> FoundProblem:
+def _base(finding: Finding, subject: Subject) -> str:
+    """What a share is of: the busy time of its one session, where the subject is a story of several."""
+    is_of_one = len(subject.sessions) > 1 and finding.problem.rank != "failure" and len(finding.sessions) == 1
+    return f"the time of session {finding.sessions[0]}" if is_of_one else "the time"
+
+
+def _finding(finding: Finding, label: str, remedies: Remedies, base: str = "the time") -> FoundProblem:
     return FoundProblem(
         name=finding.name,
         severity=finding.severity.replace("_", " "),
@@ -106,6 +112,7 @@ def _finding(finding: Finding, label: str, remedies: Remedies) -> FoundProblem:
         steps=tuple(Step(*each) for each in remedies.steps(finding, label)),
         display_filter=finding.display_filter or "",
         is_failure=finding.problem.rank == "failure",
+        base=base,
     )
 
 

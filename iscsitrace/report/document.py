@@ -64,6 +64,8 @@ class FoundProblem:
     display_filter: str = ""
     is_failure: bool = False
     """Whether something broke."""
+    base: str = "the time"
+    """What the share is of."""
 
     @property
     def title(self) -> str:

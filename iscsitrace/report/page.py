@@ -17,6 +17,8 @@ from iscsitrace.plots.inline import FOLLOWING
 from iscsitrace.report.document import Document
 
 _TEMPLATES: Final = "templates"
+_LONG: Final = re.compile(r"(\S{24,})")
+_PART: Final = re.compile(r"[^._/]*[._/]|[^._/]+")
 _UNIT: Final = re.compile(r"(?<=\d) (?=(?:s|ms|µs|ns|%|bytes|[KMG]i?B)(?![\w]))")
 
 
@@ -64,7 +66,17 @@ def prose(text: str) -> Markup:
     """A sentence; words between backticks become code."""
     pieces = text.split("`")
     return Markup("").join(
-        Markup("<code>{}</code>").format(piece) if place % 2 else escape(piece) for place, piece in enumerate(pieces)
+        Markup("<code>{}</code>").format(piece) if place % 2 else _breakable(piece)
+        for place, piece in enumerate(pieces)
+    )
+
+
+def _breakable(text: str) -> Markup:
+    """A text whose long names, such as paths, may be broken after a dot, a slash or an underscore."""
+    parts = _LONG.split(text)
+    return Markup("").join(
+        Markup("<wbr>").join(escape(each) for each in _PART.findall(part)) if place % 2 else escape(part)
+        for place, part in enumerate(parts)
     )
 
 

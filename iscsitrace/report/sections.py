@@ -34,9 +34,9 @@ _FLAGS: Final = {
 def of_trace(trace: Trace, subject: Subject | None, accounts: Sequence[Account] = ()) -> tuple[Section, ...]:
     """Every section; ``subject`` is what the report is about, ``accounts`` are the mirrors."""
     found = []
-    if subject is not None and subject.sessions:
+    if subject is not None and len(subject.commands(trace)):
         found += [_slowest(trace, subject), _traffic(trace, subject)]
-    found += [_loads(trace), *mirrors.of_trace(trace, accounts)]
+    found += [*([_loads(trace)] if len(trace.cycles) else ()), *mirrors.of_trace(trace, accounts)]
     sessions = subject.sessions if subject else ()
     return (*found, _parameters(trace, sessions), _connections(trace, sessions), _health(trace), _making(trace))
 

@@ -117,7 +117,7 @@ def _draw_open(axes: Axes, places: NDArray[Any], open_ns: NDArray[Any], amounts:
     """Draws commands without a status as frames, each with the time that it was in flight: it may be off the axis."""
     axes.barh(
         places, amounts.of(open_ns), height=0.8, facecolor="none", edgecolor=style.VERMILLION, linestyle="dashed",
-        linewidth=0.9, label="no status: in flight until its abort or the last packet", zorder=3,
+        linewidth=0.9, label="no status: in flight", zorder=3,
     )  # fmt: skip
     for place, length_ns in zip(places.tolist(), open_ns.tolist(), strict=True):
         axes.text(
