@@ -31,7 +31,9 @@ def command(number: int, latency_ms: int | None, **columns: Any) -> dict[str, An
     status_ns = None if latency_ms is None else start + latency_ms * MS
     frames = {"command_frame": 10 * number, "status_frame": None if latency_ms is None else 10 * number + 1}
     times = {"command_first_ns": start, "command_last_ns": start, "status_ns": status_ns}
-    own = {"cycle": number, "session": 0, "connection": 1, "operation": "read", "is_complete": True}
+    own = {"cycle": number, "session": 0, "connection": 1, "operation": "read"} | {
+        "is_complete": latency_ms is not None
+    }
     return own | times | frames | columns
 
 

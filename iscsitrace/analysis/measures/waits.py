@@ -97,7 +97,8 @@ def of(cycles: Table, connections: Table, task_management: Table) -> Waits:
     has_status = known(cycles, "status_ns")
     latency = np.ma.asarray(cycles["latency_ns"])
     least_ns = np.where(np.ma.getmaskarray(latency), UNKNOWN, np.ma.getdata(latency)).astype(np.int64)
-    is_open = ~has_status & ~cycles.raw("has_capture_gap")
+    # where a digest may follow the last data, a status is there whose time is unknown
+    is_open = ~has_status & ~cycles.raw("is_complete") & ~known(cycles, "status") & ~cycles.raw("has_capture_gap")
     rows = np.flatnonzero(is_open)
     is_lost = np.zeros(len(cycles), dtype=bool)
     last, closed = _ends(connections)
