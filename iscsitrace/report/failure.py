@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.history import listed
 from iscsitrace.analysis.findings.outages import commands_in_words
+from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
 from iscsitrace.analysis.measures import waits
 from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.analysis.measures.intervals import Span
@@ -72,22 +73,22 @@ def _numbers(noun: str, numbers: tuple[int, ...]) -> str:
 
 
 def in_flight(trace: Trace, sessions: tuple[int, ...], spans: tuple[Span, ...]) -> Table:
-    """The reads and writes of these sessions that were in flight in one of these times of some length: also those
-    without a status whose connection ended when it began, and not those of a session that was rebuilt in it.
+    """The reads and writes of these sessions that were in flight in one of these times of some length, also those
+    without a status whose connection ended when it began.
+
+    Where some had no status or took a second, others in flight did not wait: they are those that ended it.
     """
     cycles = trace.cycles
     own = cycles.select(known(cycles, "session") & np.isin(cycles.raw("session"), sessions))
     own = own.select(is_data_command(own))
     starts, ends = own.raw("command_first_ns"), _ends_ns(trace, own)
     is_open = ~known(own, "status_ns")
-    begun = {row["session"]: row["time_first_ns"] for row in trace.sessions.rows(("session", "time_first_ns"))}
-    since = np.array([begun.get(number, 0) for number in own.raw("session").tolist()], dtype=np.int64)
     keep = np.zeros(len(own), dtype=bool)
     for first_ns, last_ns in spans:
         if last_ns > first_ns:
-            is_rebuilt = (since > first_ns) & (since < last_ns) & ~is_open
-            keep |= (starts < last_ns) & ((ends > first_ns) | (is_open & (ends == first_ns))) & ~is_rebuilt
-    return own.select(keep)
+            keep |= (starts < last_ns) & ((ends > first_ns) | (is_open & (ends == first_ns)))
+    waited = keep & (is_open | (ends - starts >= OUTAGE_MIN_NS))
+    return own.select(waited if waited.any() else keep)
 
 
 def _ends_ns(trace: Trace, cycles: Table) -> NDArray[np.int64]:

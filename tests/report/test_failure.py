@@ -30,9 +30,9 @@ def subject_of(found: Finding, *sessions: int) -> Subject:
     return Subject("sessions 0 and 1", sessions or (0, 1), of_finding(found), (found,), None)
 
 
-def trace(second_ns: int = 2_500 * MS) -> Any:
+def trace(write_ns: int = SECOND) -> Any:
     """Session 0 has a read of 1 s to 3 s and one without a status until 4 s, session 1 a write of 3.5 s to 4.5 s;
-    ``second_ns`` is when that session began.
+    ``write_ns`` is how long that took.
     """
     read = {"operation": "read", "is_read": True, "session": 0, "connection": 0, "bytes": 512}
     cycles = [
@@ -40,18 +40,16 @@ def trace(second_ns: int = 2_500 * MS) -> Any:
         read | {"cycle": 1, "command_first_ns": START + 2 * SECOND, "status_ns": None},
         {
             "cycle": 2, "operation": "write", "is_write": True, "session": 1, "connection": 1, "bytes": 512,
-            "command_first_ns": START + 3_500 * MS, "status_ns": START + 4_500 * MS,
+            "command_first_ns": START + 3_500 * MS, "status_ns": START + 3_500 * MS + write_ns,
         },
     ]  # fmt: skip
     connections = [
         {"connection": 0, "session": 0, "time_first_ns": START, "time_last_ns": START + 4 * SECOND},
         {"connection": 1, "session": 1, "time_first_ns": START + 3 * SECOND, "time_last_ns": START + 9 * SECOND},
     ]
-    sessions = [{"session": number, "time_first_ns": START + number * second_ns} for number in (0, 1)]
     return SimpleNamespace(
         cycles=table("cycles", *cycles),
         connections=table("connections", *connections),
-        sessions=table("sessions", *sessions),
         task_management=table("task_management"),
     )
 
@@ -86,10 +84,12 @@ def test_an_instant_and_several_times(spans: tuple[Span, ...], shown: str) -> No
 def test_what_is_not_known_is_not_said() -> None:
     found = facts(finding("gone"), 1)
     assert found == {"Hit": ("session 1", ""), "Points to": ("cannot tell from these packets", "")}
-    # nor a command of a session that was rebuilt in that time; one without a status was, as its connection ended
-    rebuilt = subject_of(finding("gone", spans=((START + 2_500 * MS, START + 3_600 * MS),)))
-    assert len(failure.in_flight(trace(2_501 * MS), (0, 1), rebuilt.findings[0].spans)) == 2
-    assert len(failure.in_flight(trace(), (0, 1), rebuilt.findings[0].spans)) == 3
+    # where others waited, one of less than a second did not
+    around = ((START + 2_500 * MS, START + 3_600 * MS),)
+    counts = [len(failure.in_flight(trace(length_ns), (0, 1), around)) for length_ns in (SECOND - 1, SECOND)]
+    assert counts == [2, 3]
+    assert len(failure.in_flight(trace(SECOND - 1), (1,), around)) == 1
+    # one without a status was in flight as its connection ended
     assert len(failure.in_flight(trace(), (0,), ((START + 4 * SECOND, START + 5 * SECOND),))) == 1
     # a command that ended as the time began, or began as it ended, was not in flight in it
     span = (START + 3 * SECOND, START + 3_500 * MS)

@@ -253,9 +253,12 @@ def _times(cycles: Table, zoom: Zoom, start_ns: int, end_ns: int, in_flight_unti
         open_ns = end_ns
         if in_flight_until_ns is not None:
             open_ns = int(in_flight_until_ns[np.isin(cycles.raw("cycle"), picked.raw("cycle"))].max())
-        margin_ns = int((max(end_ns, open_ns) - start_ns) * _CYCLE_MARGIN) + 1
-        # what follows a hang is another matter, and in a part of its time there is much of it
-        start_ns, end_ns = start_ns - margin_ns, open_ns if open_ns > end_ns else end_ns + margin_ns
+        if open_ns > end_ns:
+            # what comes before and after a hang is another matter, and in a part of its time there is much of it
+            end_ns = open_ns
+        else:
+            margin_ns = int((end_ns - start_ns) * _CYCLE_MARGIN) + 1
+            start_ns, end_ns = start_ns - margin_ns, end_ns + margin_ns
     if zoom.time_from_ns is not None:
         start_ns = zoom.time_from_ns if zoom.cycles is None else max(start_ns, zoom.time_from_ns)
     if zoom.time_to_ns is not None:
