@@ -15,6 +15,8 @@ use crate::tables::{Columns, Cycles, in_flight};
 
 /// Maximum open tasks of one connection that are tracked; no command window is larger in practice.
 const TASKS_MAX: usize = 1 << 16;
+/// Statuses without a task that are kept: their commands may be read later, where the start of a stream is unknown.
+const STATUSES_WITHOUT_TASK_MAX: usize = 64;
 /// SCSI status CHECK CONDITION.
 const CHECK_CONDITION: u8 = 0x02;
 
@@ -53,6 +55,7 @@ impl IscsiConnection {
             context.counters.add(Counter::TasksNotTracked, Some(self.number), first.frame);
         } else {
             let task = Task::open(bhs, cycle, decoded.as_ref(), is_data_in_any_order);
+            self.tasks_opened += 1;
             if let Some(earlier) = self.tasks.insert(tag, task) {
                 context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
                 self.end_without_status(earlier, first, context);
@@ -60,7 +63,22 @@ impl IscsiConnection {
         }
         // after the task was stored: moving a new value would wait for the writes to every column
         cycle_row::open_row(bhs, tag, first, self.number, session, decoded.as_ref(), &mut context.tables.cycles);
+        if !self.statuses_without_task.is_empty() {
+            self.end_answered(tag, first, context);
+        }
         Some(cycle)
+    }
+
+    /// Ends the task of a command that was read after its status, which belongs to no task by now.
+    #[cold]
+    fn end_answered(&mut self, tag: u32, first: Stamp, context: &mut Context) {
+        let is_its_own = |&(other, time_ns): &(u32, i64)| other == tag && time_ns > first.time_ns;
+        let Some(place) = self.statuses_without_task.iter().position(is_its_own) else { return };
+        let Some((_, time_ns)) = self.statuses_without_task.remove(place) else { return };
+        if let Some(task) = self.tasks.remove(&tag) {
+            context.tables.cycles.has_capture_gap[task.cycle as usize] = true;
+            self.end_without_status(task, Stamp { frame: first.frame, time_ns }, context);
+        }
     }
 
     /// Bytes in [start, end) of a direction came after they were given up: the instants of their cycles may be wrong.
@@ -90,12 +108,12 @@ impl IscsiConnection {
         self.close_outlived(bhs, first, context);
         let Some(task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.get_mut(&tag)) else {
             context.counters.add(Counter::PduWithoutTask, Some(self.number), first.frame);
-            self.totals.orphans[0] += 1;
             return Begun::Nothing;
         };
         let cycle = task.cycle;
         let (burst, missing) = task.data_out(bhs, first, &mut context.tables.cycles, &mut context.tables.rounds);
-        self.note_missing(missing, first.frame, context);
+        let size = task.missing_size(&context.tables.cycles);
+        self.note_missing(missing, size, first.frame, context);
         Begun::DataOut { cycle, burst }
     }
 
@@ -121,8 +139,12 @@ impl IscsiConnection {
         self.close_outlived(bhs, pdu.first, context);
         let Some(task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.get_mut(&tag)) else {
             context.counters.add(Counter::PduWithoutTask, Some(self.number), frame);
-            if opcode != Opcode::ScsiResponse && bhs.has_status() != Some(true) {
-                self.totals.orphans[1] += 1;
+            self.totals.orphan_r2ts += u64::from(opcode == Opcode::ReadyToTransfer);
+            if let Some(tag) = bhs.initiator_task_tag()
+                && (opcode == Opcode::ScsiResponse || bhs.has_status() == Some(true))
+            {
+                self.statuses_without_task.truncate(STATUSES_WITHOUT_TASK_MAX - 1);
+                self.statuses_without_task.push_front((tag, pdu.completion().time_ns));
             }
             return None;
         };
@@ -142,6 +164,7 @@ impl IscsiConnection {
             }
             _ => Missing::default(),
         };
+        let size = task.missing_size(&tables.cycles);
         // a status counts when its PDU has arrived
         let has_status = (opcode == Opcode::ScsiResponse || bhs.has_status() == Some(true)) && !pdu.is_unfinished;
         if (has_status || opcode == Opcode::ReadyToTransfer)
@@ -156,22 +179,27 @@ impl IscsiConnection {
             }
             if let Some(mut task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.remove(&tag)) {
                 let at_status = task.status(pdu, &mut context.tables.cycles);
-                self.note_missing(Missing { is_out_of_order: false, ..at_status }, frame, context);
+                self.note_missing(Missing { is_out_of_order: false, ..at_status }, size, frame, context);
                 missing.is_out_of_order |= at_status.is_out_of_order;
-                if task.is_read && context.tables.cycles.is_complete[cycle as usize] {
+                if task.is_read && !task.has_missing_pdus {
                     self.is_status_in_data = Some(opcode == Opcode::DataIn);
                 }
+                self.missing.add_data_bytes(usize::from(!task.is_write), task.lacking_bytes(&context.tables.cycles));
                 self.note_taken(&task, context);
             }
         }
-        self.note_missing(missing, frame, context);
+        self.note_missing(missing, size, frame, context);
         Some(cycle)
     }
 
-    fn note_missing(&mut self, missing: Missing, frame: u64, context: &mut Context) {
+    /// Counts missing PDUs; `size` are the data bytes of each.
+    fn note_missing(&mut self, missing: Missing, size: u64, frame: u64, context: &mut Context) {
         let data = missing.data_out + missing.data_in;
-        self.missing[0] += missing.data_out;
-        self.missing[1] += missing.data_in + missing.r2t;
+        self.missing.add_data(0, missing.data_out);
+        self.missing.add_data(1, missing.data_in);
+        self.missing.add_bare(1, missing.r2t);
+        self.missing.add_data_bytes(0, missing.data_out * size);
+        self.missing.add_data_bytes(1, missing.data_in * size);
         context.counters.add_many(Counter::DataMissing, Some(self.number), frame, data);
         context.counters.add_many(Counter::R2tMissing, Some(self.number), frame, missing.r2t);
         if missing.is_out_of_order {
@@ -192,27 +220,40 @@ impl IscsiConnection {
         if !context.tables.cycles.is_aborted[task.cycle as usize] {
             context.counters.add(Counter::CycleIncomplete, Some(self.number), frame);
         }
-        self.note_missing(task.missing_numbers(), frame, context);
+        let size = task.missing_size(&context.tables.cycles);
+        self.note_missing(task.missing_numbers(), size, frame, context);
         let lacking = task.abandon(&mut context.tables.cycles);
         if self.has_gap {
             // the last Data-In of a read may already count as a missing status
             let is_told = self.is_status_in_data == Some(true) && task.is_read;
-            self.missing[usize::from(!task.is_write)] += lacking.saturating_sub(u64::from(is_told));
+            let direction = usize::from(!task.is_write);
+            self.missing.add_data(direction, lacking.saturating_sub(u64::from(is_told)));
+            self.missing.add_data_bytes(direction, task.lacking_bytes(&context.tables.cycles));
         }
         self.note_taken(&task, context);
     }
 
     /// Adds an ended task to the totals.
     fn note_taken(&mut self, task: &Task, context: &Context) {
-        let cycles = &context.tables.cycles;
-        let row = task.cycle as usize;
         self.totals.tasks += 1;
-        let data = task.data_pdu_count(cycles);
-        if task.is_write {
-            self.totals.pdus[0] += data;
-            self.totals.pdus[1] += u64::from(cycles.r2t_count[row]);
-        } else {
-            self.totals.pdus[1] += data.saturating_sub(u64::from(self.is_status_in_data == Some(true)));
+        self.totals.r2ts += u64::from(context.tables.cycles.r2t_count[task.cycle as usize]);
+    }
+
+    /// Adds a PDU with data to the totals.
+    #[inline]
+    pub(super) fn note_carrier(&mut self, bhs: Bhs<'_>, opcode: Opcode) {
+        let (direction, is_counted) = match opcode {
+            Opcode::ScsiCommand => (0, true),
+            Opcode::DataOut => (0, false),
+            Opcode::DataIn => (1, bhs.has_status() == Some(true)),
+            _ => return,
+        };
+        let bytes = u64::from(bhs.data_segment_length().unwrap_or(0));
+        if bytes > 0 {
+            let carriers = &mut self.totals.carriers[direction];
+            carriers.count += 1;
+            carriers.bytes += bytes;
+            carriers.uncounted += u64::from(!is_counted);
         }
     }
 
