@@ -75,7 +75,9 @@ impl MissingPdus {
             self.add_data_bytes(direction, at_end.saturating_sub(HEADER_BYTES).min(usual));
         }
         let data = self.data[direction];
-        let missing = DataCarriers { count: data, bytes: self.data_bytes[direction], uncounted: data };
+        let lacking = self.data_bytes[direction];
+        let usual = lacking.checked_div(data).unwrap_or(0);
+        let missing = DataCarriers { count: data, bytes: lacking, longest_bytes: usual, uncounted: data };
         let known = self.unread[direction] * HEADER_BYTES + missing.bytes;
         self.count[direction] -= missing.uncounted_in(known.saturating_sub(bytes)).min(data);
         let left = bytes.saturating_sub(known);
@@ -93,7 +95,7 @@ mod tests {
     use super::*;
 
     /// Data-In of 1000 bytes, of which every other one had the status.
-    const CARRIERS: DataCarriers = DataCarriers { count: 10, bytes: 10_000, uncounted: 5 };
+    const CARRIERS: DataCarriers = DataCarriers { count: 10, bytes: 10_000, longest_bytes: 1000, uncounted: 5 };
 
     fn unread(bytes: u64) -> UnreadBytes {
         UnreadBytes { bytes, ..UnreadBytes::default() }

@@ -15,6 +15,7 @@ mod table_rows;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod unclaimed;
 
 use std::collections::VecDeque;
 
@@ -42,6 +43,7 @@ use crate::counters::Counter;
 use crate::tables::{NULL_NS, WriteStart};
 use descriptions::Descriptions;
 use kept_data::{WRITE_START_BYTES_MAX, begins_write};
+use unclaimed::Unclaimed;
 
 /// What the last header from the initiator started.
 #[derive(Debug, Clone, Copy)]
@@ -82,8 +84,7 @@ pub struct IscsiConnection {
     /// before its own last bytes.
     begun: Begun,
     exchanges: Exchanges,
-    /// The last statuses without a task: tag, and when they came.
-    statuses_without_task: VecDeque<(u32, i64)>,
+    unclaimed: VecDeque<Unclaimed>,
     descriptions: Descriptions,
     lost_statuses: LostStatuses,
     /// What must come next, by direction.
@@ -114,7 +115,7 @@ impl IscsiConnection {
             tasks_opened: 0,
             begun: Begun::Nothing,
             exchanges: Exchanges::default(),
-            statuses_without_task: VecDeque::new(),
+            unclaimed: VecDeque::new(),
             descriptions: Descriptions::default(),
             lost_statuses: LostStatuses::default(),
             assumptions: Default::default(),

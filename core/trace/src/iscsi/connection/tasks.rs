@@ -15,8 +15,6 @@ use crate::tables::{Columns, Cycles, in_flight};
 
 /// Maximum open tasks of one connection that are tracked; no command window is larger in practice.
 const TASKS_MAX: usize = 1 << 16;
-/// Statuses without a task that are kept: their commands may be read later, where the start of a stream is unknown.
-const STATUSES_WITHOUT_TASK_MAX: usize = 64;
 /// SCSI status CHECK CONDITION.
 const CHECK_CONDITION: u8 = 0x02;
 
@@ -63,22 +61,10 @@ impl IscsiConnection {
         }
         // after the task was stored: moving a new value would wait for the writes to every column
         cycle_row::open_row(bhs, tag, first, self.number, session, decoded.as_ref(), &mut context.tables.cycles);
-        if !self.statuses_without_task.is_empty() {
-            self.end_answered(tag, first, context);
+        if !self.unclaimed.is_empty() {
+            self.claim(tag, first, context);
         }
         Some(cycle)
-    }
-
-    /// Ends the task of a command that was read after its status, which belongs to no task by now.
-    #[cold]
-    fn end_answered(&mut self, tag: u32, first: Stamp, context: &mut Context) {
-        let is_its_own = |&(other, time_ns): &(u32, i64)| other == tag && time_ns > first.time_ns;
-        let Some(place) = self.statuses_without_task.iter().position(is_its_own) else { return };
-        let Some((_, time_ns)) = self.statuses_without_task.remove(place) else { return };
-        if let Some(task) = self.tasks.remove(&tag) {
-            context.tables.cycles.has_capture_gap[task.cycle as usize] = true;
-            self.end_without_status(task, Stamp { frame: first.frame, time_ns }, context);
-        }
     }
 
     /// Bytes in [start, end) of a direction came after they were given up: the instants of their cycles may be wrong.
@@ -134,20 +120,22 @@ impl IscsiConnection {
 
     /// Processes a PDU of an open task.
     pub(super) fn of_task(&mut self, pdu: &Pdu<'_>, opcode: Opcode, context: &mut Context) -> Option<u32> {
+        self.close_outlived(pdu.bhs(), pdu.first, context);
+        let cycle = self.answer(pdu, opcode, context);
+        if cycle.is_none() {
+            context.counters.add(Counter::PduWithoutTask, Some(self.number), pdu.first.frame);
+            self.totals.orphan_r2ts += u64::from(opcode == Opcode::ReadyToTransfer);
+            self.keep_unclaimed(pdu);
+        }
+        cycle
+    }
+
+    /// Processes a PDU of the open task with its tag, and returns its cycle.
+    #[inline]
+    pub(super) fn answer(&mut self, pdu: &Pdu<'_>, opcode: Opcode, context: &mut Context) -> Option<u32> {
         let bhs = pdu.bhs();
         let frame = pdu.first.frame;
-        self.close_outlived(bhs, pdu.first, context);
-        let Some(task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.get_mut(&tag)) else {
-            context.counters.add(Counter::PduWithoutTask, Some(self.number), frame);
-            self.totals.orphan_r2ts += u64::from(opcode == Opcode::ReadyToTransfer);
-            if let Some(tag) = bhs.initiator_task_tag()
-                && (opcode == Opcode::ScsiResponse || bhs.has_status() == Some(true))
-            {
-                self.statuses_without_task.truncate(STATUSES_WITHOUT_TASK_MAX - 1);
-                self.statuses_without_task.push_front((tag, pdu.completion().time_ns));
-            }
-            return None;
-        };
+        let task = bhs.initiator_task_tag().and_then(|tag| self.tasks.get_mut(&tag))?;
         let cycle = task.cycle;
         let tables = &mut context.tables;
         let mut missing = match opcode {
@@ -253,6 +241,7 @@ impl IscsiConnection {
             let carriers = &mut self.totals.carriers[direction];
             carriers.count += 1;
             carriers.bytes += bytes;
+            carriers.longest_bytes = carriers.longest_bytes.max(bytes);
             carriers.uncounted += u64::from(!is_counted);
         }
     }

@@ -299,7 +299,7 @@ fn an_r2t_without_its_command_is_an_orphan() {
 fn pdus_with_data_and_the_r2ts_of_ended_commands_are_counted() {
     let first = data_in(READ, 0, 2048);
     let second = data_in(READ, 2048, 2048).data_sn(SerialNumber(1)).is_final(true);
-    let carriers = |count, bytes, uncounted| DataCarriers { count, bytes, uncounted };
+    let carriers = |count, bytes, uncounted| DataCarriers { count, bytes, longest_bytes: bytes / count, uncounted };
     let apart = [first, second, response(READ).exp_data_sn(SerialNumber(2))];
     let none = DataCarriers::default();
     assert_eq!(totals(&apart), PduTotals { tasks: 1, carriers: [none, carriers(2, 4096, 2)], ..PduTotals::default() });

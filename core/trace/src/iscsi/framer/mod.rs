@@ -52,6 +52,8 @@ pub struct Framer {
     state: State,
     /// Stream offset of the next byte.
     offset: i64,
+    /// Stream offset of the first byte that was captured.
+    first_offset: i64,
     /// PDUs start at offsets with this remainder modulo 4, once known.
     alignment: Option<i64>,
     /// While searching: where the header should have been; and whether the PDU before it carried data.
@@ -99,6 +101,7 @@ impl Framer {
             explained_bytes: 0,
             state: if is_stream_start { State::Walking } else { State::Searching },
             offset,
+            first_offset: offset,
             alignment: is_stream_start.then_some(offset.rem_euclid(4)),
             lost_at: offset,
             is_lost_place_known: false,
@@ -130,9 +133,9 @@ impl Framer {
         bytes.filter(|_| self.state == State::Searching)
     }
 
-    /// Bytes so far that are of no PDU with a decoded header.
+    /// Bytes from the first captured one on that are of no PDU with a decoded header.
     pub fn unexplained_bytes(&self) -> u64 {
-        u64::try_from(self.offset).unwrap_or(0).saturating_sub(self.explained_bytes)
+        u64::try_from(self.offset - self.first_offset).unwrap_or(0).saturating_sub(self.explained_bytes)
     }
 
     /// The first header is at `offset`: what is before it is missing.
@@ -199,6 +202,10 @@ impl Framer {
     /// Processes a gap in the stream.
     pub fn gap(&mut self, offset: i64, length: u64, listener: &mut impl Listener) {
         let gap_end = offset + length as i64;
+        if self.state == State::Searching && self.offset == self.first_offset {
+            // acknowledged bytes from before the capture
+            (self.first_offset, self.lost_at) = (gap_end, gap_end);
+        }
         self.offset = gap_end;
         if self.state == State::Searching {
             self.clear_carry();

@@ -15,6 +15,8 @@ pub struct DataCarriers {
     pub count: u64,
     /// Their data bytes.
     pub bytes: u64,
+    /// The data bytes of the longest.
+    pub longest_bytes: u64,
     /// Those that no other number counts: Data-Out, and Data-In without a status; not commands with immediate data.
     pub uncounted: u64,
 }
@@ -28,9 +30,9 @@ impl DataCarriers {
         }
     }
 
-    /// How many PDUs those bytes are that may begin and end within a PDU.
+    /// At least how many PDUs those bytes are, if they may begin and end within a PDU; 0 if none was read.
     pub fn parts_in(&self, bytes: u64) -> u64 {
-        self.pdus_in(bytes).ceil() as u64
+        if self.count == 0 { 0 } else { bytes.div_ceil(self.longest_bytes + HEADER_BYTES) }
     }
 
     /// About how many PDUs that no other number counts those bytes are.
@@ -43,6 +45,7 @@ impl DataCarriers {
         DataCarriers {
             count: self.count + other.count,
             bytes: self.bytes + other.bytes,
+            longest_bytes: self.longest_bytes.max(other.longest_bytes),
             uncounted: self.uncounted + other.uncounted,
         }
     }
