@@ -8,6 +8,7 @@ use crate::iscsi::exchange::Dropped;
 use crate::iscsi::framer::listener::{Fit, Listener};
 use crate::iscsi::pdu::Stamp;
 use crate::iscsi::session::missing_commands::DataCarriers;
+use crate::tables::NULL_U64;
 
 const READ: u32 = 0x30;
 const WRITE: u32 = 0x31;
@@ -321,6 +322,57 @@ fn pdus_with_data_and_the_r2ts_of_ended_commands_are_counted() {
     assert_eq!(totals(&write), expected);
     let both = totals(&[&write[..], &apart].concat());
     assert_eq!(both, expected.with(&totals(&apart)));
+}
+
+#[test]
+fn answers_that_were_read_before_their_command_count() {
+    // the status of an earlier command with the same tag comes before, that of its own after it
+    for (frame, status_frame) in [(2, NULL_U64), (7, 7)] {
+        let (mut connection, mut context) = opened(&[]);
+        take(&mut connection, &mut context, frame - 1, data_in(READ, 0, BYTES).data_sn(SerialNumber(0)));
+        take(&mut connection, &mut context, frame, response(READ).exp_data_sn(SerialNumber(1)));
+        let header = command(READ, true).cdb([0x28, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0]).build();
+        connection.begin(Bhs::new(&header), Stamp { frame: 5, time_ns: 5000 }, &mut context);
+        let cycles = &context.tables.cycles;
+        assert_eq!((cycles.status_frame[0], cycles.is_complete[0]), (status_frame, frame > 5));
+        assert_eq!(cycles.data_bytes[0], if frame > 5 { BYTES } else { 0 });
+        assert_eq!(connection.tasks.len(), usize::from(frame < 5));
+    }
+    // as many as fit, the newest
+    let (mut connection, mut context) = opened(&[]);
+    (1..=65).for_each(|tag| take(&mut connection, &mut context, 9, response(tag)));
+    for (tag, open_count) in [(1, 1), (2, 1), (65, 1)] {
+        let header = command(tag, true).build();
+        connection.begin(Bhs::new(&header), Stamp { frame: 5, time_ns: 5000 }, &mut context);
+        assert_eq!(connection.tasks.len(), open_count, "tag {tag}");
+    }
+}
+
+#[test]
+fn an_r2t_that_was_captured_after_its_data_is_not_missing() {
+    let out = |place: u32| data_out(WRITE, place * 2048, 2048).data_sn(SerialNumber(place));
+    let asked = r2t(WRITE, 0, BYTES);
+    let answered = response(WRITE);
+    // before, between and after its data
+    for (place, missing) in [(0, 0), (1, 0), (2, 0), (3, 1)] {
+        let mut pdus = vec![out(0), out(1), answered];
+        if place < 3 {
+            pdus.insert(place, asked);
+        }
+        let (mut connection, mut context) = opened(&[(WRITE, 0x2a)]);
+        for (frame, &header) in (2..).zip(&pdus) {
+            take(&mut connection, &mut context, frame, header);
+        }
+        assert_eq!(connection.missing.count, [0, missing], "R2T at {place}");
+        assert_eq!(context.tables.cycles.is_complete, [place == 0]);
+    }
+    // the next R2T with the same tag is another one
+    let (mut connection, mut context) = opened(&[(WRITE, 0x2a)]);
+    let next = r2t(WRITE, 2048, 2048).r2t_sn(SerialNumber(1));
+    for (frame, header) in (2..).zip([out(0), next, data_out(WRITE, 2048, 2048), answered]) {
+        take(&mut connection, &mut context, frame, header);
+    }
+    assert_eq!(connection.missing.count, [0, 1]);
 }
 
 #[test]

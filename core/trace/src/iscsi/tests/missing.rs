@@ -399,3 +399,21 @@ fn data_that_never_arrives_brings_no_status() {
         assert_eq!(tables.pdus.has_capture_gap.last(), Some(&is_acknowledged));
     }
 }
+
+#[test]
+fn a_stream_whose_syn_is_missing_begins_where_its_answer_says() {
+    let mut talk = Talk::new();
+    talk.is_losing = true;
+    talk.packet(true, 0x02, &[]);
+    talk.is_losing = false;
+    talk.packet(false, 0x12, &[]);
+    talk.packet(true, 0x10, &[]);
+    // its header has two packets: it is found only where it is expected
+    talk.send(true, login_request(1, 3), REQUESTED.as_bytes());
+    talk.lose(true, read(0x30, 100), &[]);
+    talk.send(true, read(0x31, 101), &[]);
+    talk.packet(false, 0x10, &[]);
+    let tables = talk.finish();
+    assert_eq!(tables.sessions.initiator_name, ["iqn.i"]);
+    assert_eq!((missing(&tables)[0], counted(&tables, "command_missing")), (1, 1));
+}
