@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem
 from iscsitrace.analysis.findings.transport import CONGESTION_WINDOW_SMALL
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.tables.table import Table
@@ -31,6 +32,8 @@ def _needless(recoveries: Table) -> Array:
     """
     is_timer = np.isin(recoveries["cause"].astype(str), ("timeout", "tail_probe"))
     packets = recoveries.raw("retransmitted_packets")
+    # where ACKs were lost a timer fired, too, whatever began the recovery
+    is_timer |= known(recoveries, "ack_loss")
     return np.asarray(~is_timer & (packets > 0) & (recoveries.raw("spurious_packets") >= packets))
 
 
@@ -49,6 +52,7 @@ def _reordered(case: Case) -> Observation | None:
     to_target = max((True, False), key=lambda each: _sign(subject, to_target=each))
     way = "target" if to_target else "initiator"
     late = sum(row[f"reordered_packets_to_{way}"] for row in subject.connections)
+    late_ns = max((row[f"reordered_late_max_ns_to_{way}"] or 0 for row in subject.connections), default=0)
     packets = sum(row[f"packets_to_{way}"] for row in subject.connections)
     recoveries = subject.tables["recoveries"]
     recoveries = recoveries.select(recoveries.raw("to_target") == to_target)
@@ -60,7 +64,8 @@ def _reordered(case: Case) -> Observation | None:
         return None
     repeated = int(recoveries.raw("retransmitted_packets")[is_needless].sum())
     if late:
-        parts = [f"the path reorders packets: {late:,} of {packets:,} to the {way} arrived out of order"]
+        by = f", at most {wording.time(late_ns)} late" if late_ns else ""
+        parts = [f"the path reorders packets: {late:,} of {packets:,} to the {way} arrived out of order{by}"]
     else:
         parts = [f"the path to the {way} reorders packets beyond the tap"]
     if count:
