@@ -177,7 +177,7 @@ def _of_story(history: History, found: list[Finding], opinions: dict[int, Opinio
     """The headline of a story: of what broke, else of its session with the longest busy time."""
     members = [opinions[number] for number in history.sessions if number in opinions]
     ordered = registry.ordered(found)
-    lead = next((finding for finding in ordered if finding.problem.rank == "failure" and finding.leads), None)
+    lead = next((finding for finding in ordered if finding.rank == "failure" and finding.leads), None)
     if lead:
         return StoryOpinion(history.story, history.label, headline.of_finding(lead), ordered)
     busy = headline.foremost([(each.headline, float(each.jobs_ns)) for each in members])

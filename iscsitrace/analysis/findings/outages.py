@@ -201,9 +201,10 @@ class _Evidence:
         """Of the first commands that waited, the first retransmissions, and the end."""
         yield from self.waiting.raw("command_frame")[:3].tolist()
         yield from self._again.raw("frame")[:3].tolist()
-        resumed = self.history.cycles
-        for row in np.flatnonzero(resumed.raw("status_ns") == self.outage.to_ns)[:1].tolist():
-            yield int(resumed.raw("status_frame")[row])
+        cycles = self.history.cycles
+        ended = cycles.select(known(cycles, "status_ns") & (cycles.raw("status_ns") >= self.outage.to_ns))
+        if self.outage.is_over and len(ended):
+            yield int(ended.raw("status_frame")[ended.raw("status_ns").argmin()])
 
 
 def _is_beside_initiator(session: Session) -> bool:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem
 from iscsitrace.analysis.findings.transport import CONGESTION_WINDOW_SMALL
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.tables.table import Table
@@ -34,8 +35,9 @@ def _needless(subject: Session, *, to_target: bool) -> tuple[Table, Array]:
     recoveries = recoveries.select(recoveries.raw("to_target") == to_target)
     causes = ("fast", "unknown") if _late(subject, to_target=to_target) else ("fast",)
     packets = recoveries.raw("retransmitted_packets")
-    is_for_nothing = (packets > 0) & (recoveries.raw("spurious_packets") >= packets)
-    return recoveries, np.asarray(is_for_nothing & np.isin(recoveries["cause"].astype(str), causes))
+    # where ACKs were lost a timer fired, too, whatever began the recovery
+    is_late = np.isin(recoveries["cause"].astype(str), causes) & ~known(recoveries, "ack_loss")
+    return recoveries, np.asarray(is_late & (packets > 0) & (recoveries.raw("spurious_packets") >= packets))
 
 
 def _late(subject: Session, *, to_target: bool) -> int:
@@ -59,6 +61,7 @@ def _reordered(case: Case) -> Observation | None:
     to_target = max((True, False), key=lambda each: _sign(subject, to_target=each))
     way = "target" if to_target else "initiator"
     late = _late(subject, to_target=to_target)
+    late_ns = max((row[f"reordered_late_max_ns_to_{way}"] or 0 for row in subject.connections), default=0)
     packets = sum(row[f"packets_to_{way}"] for row in subject.connections)
     recoveries, is_needless = _needless(subject, to_target=to_target)
     waits = _waits(subject, recoveries, is_needless)
@@ -68,7 +71,8 @@ def _reordered(case: Case) -> Observation | None:
         return None
     repeated = int(recoveries.raw("retransmitted_packets")[is_needless].sum())
     if late:
-        parts = [f"the path reorders packets: {late:,} of {packets:,} to the {way} arrived out of order"]
+        by = f", at most {wording.time(late_ns)} late" if late_ns else ""
+        parts = [f"the path reorders packets: {late:,} of {packets:,} to the {way} arrived out of order{by}"]
     else:
         parts = [f"the path to the {way} reorders packets beyond the tap"]
     if count:

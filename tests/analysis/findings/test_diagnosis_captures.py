@@ -91,6 +91,17 @@ CASES: dict[str, tuple[str, str]] = {
         f"read --block-size 256K --bytes 16M --queue-depth 4 --reorder 5%,3ms {WAN}",
         f"read --block-size 256K --bytes 16M --queue-depth 4 --to-initiator-loss 1% {WAN}",
     ),
+    # ACKs to the target dropped for 700 ms, or data to the initiator
+    "ack_loss": (
+        f"read --block-size 2M --queue-depth 2 --seconds 3 --fault ack-loss,for=700ms {WAN}",
+        f"read --block-size 2M --queue-depth 2 --seconds 3 --fault black-out,for=300ms,direction=to-initiator {WAN}",
+    ),
+    # a whole flight lost, so that an RTO sends one segment, whose ACK is held back for 40 ms or not at all
+    "delayed_ack_in_recovery": (
+        f"read --block-size 256K --seconds 1.5 --fault black-out,at=0.5s,for=150ms,direction=to-initiator {WAN}",
+        f"read --block-size 256K --seconds 1.5 --fault black-out,at=0.5s,for=150ms,direction=to-initiator "
+        f"--no-delayed-ack {WAN}",
+    ),
     # eight reads of 256 KiB take 52 ms on the line, one of 128 KiB takes 3.3 ms; the RTT is 8 ms
     "line_saturated": (
         f"read --block-size 256K --bytes 16M --queue-depth 8 {WAN}",

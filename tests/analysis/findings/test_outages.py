@@ -147,6 +147,8 @@ def test_an_outage_goes_on_until_the_next_session_reads() -> None:
     assert finding
     # the next progress is the answer to the first read
     assert finding.spans == ((at(0.1), at(9.2)),)
+    # the read of the next session ended the outage
+    assert ": 1 READ command waited." in finding.cause
     assert finding.cause.endswith(
         "The initiator closed the connection at 5.10 s. A new session was logged in at 8.01 s."
     )
@@ -216,3 +218,4 @@ def test_the_black_hole_of_a_kernel() -> None:
     ((first, last),) = finding.spans
     assert abs((first - start) / 1e9 - 4.80) < 0.05
     assert abs((last - start) / 1e9 - 18.9) < 0.05
+    assert ": 1 READ command waited." in finding.cause
