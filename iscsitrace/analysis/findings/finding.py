@@ -54,6 +54,10 @@ class Examined(Protocol):
     def luns(self) -> tuple[int, ...]:
         """The logical units that it reads or writes."""
 
+    @property
+    def jobs_ns(self) -> int:
+        """Busy time."""
+
     def share(self, amount_ns: float) -> float:
         """Share of the busy time."""
 
@@ -164,7 +168,8 @@ class Problem:
             return None
         share = seen.share
         if seen.cost_ns is not None:
-            share = case.share(seen.cost_ns)
+            # without busy time there is nothing to be a share of
+            share = case.share(seen.cost_ns) if case.jobs_ns else None
         return Finding(
             self,
             seen.severity or self.severity or ("warning" if (share or 0) >= WARNING else "info"),

@@ -80,7 +80,8 @@ def _outage(outage: outages.Outage) -> str:
     if not outage.is_over:
         return f"outage: no I/O completes for {amounts.time(outage.length_ns)}, nor until the end of the capture"
     others = [str(number) for number in outage.sessions[1:]]
-    return "outage: no I/O completes" + (f", nor in session {' and '.join(others)}" if others else "")
+    noun = "session" if len(others) == 1 else "sessions"
+    return "outage: no I/O completes" + (f", nor in {noun} {' and '.join(others)}" if others else "")
 
 
 def _recoveries(capture: Capture) -> Batch:

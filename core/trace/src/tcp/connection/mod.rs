@@ -139,6 +139,10 @@ impl TcpConnection {
         let opposite = &mut self.halves[1 - direction];
         if opposite.initial_sequence_number.is_none() && acknowledges(segment) {
             opposite.set_base(segment.acknowledgment_number);
+            if flags.is_syn() {
+                // the SYN was not captured, but its answer acknowledges it
+                self.content.note_start(1 - direction);
+            }
         }
         let acknowledged = self.acknowledged_offset(direction, segment);
         if self.is_suspect(direction, segment, end, acknowledged)

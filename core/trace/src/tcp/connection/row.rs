@@ -154,7 +154,7 @@ fn describe(iscsi: &IscsiContent, row: &mut Connection) {
     row.explained_bytes_to_target = iscsi.framers[0].explained_bytes;
     row.explained_bytes_to_initiator = iscsi.framers[1].explained_bytes;
     [row.pdu_count_to_target, row.pdu_count_to_initiator] = connection.pdu_count;
-    [row.missing_pdu_count_to_target, row.missing_pdu_count_to_initiator] = connection.missing;
+    [row.missing_pdu_count_to_target, row.missing_pdu_count_to_initiator] = connection.missing.count;
     let [header, data]: [fn(&Framer) -> DigestUse; 2] = [|framer| framer.header_digest, |framer| framer.data_digest];
     row.header_digest = digest_code(iscsi.framers.each_ref().map(header));
     row.data_digest = digest_code(iscsi.framers.each_ref().map(data));

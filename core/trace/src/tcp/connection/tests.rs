@@ -233,7 +233,7 @@ fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
     let mut talk = eventful();
     let iscsi = talk.iscsi();
     iscsi.connection.login.cid = Some(9);
-    (iscsi.connection.pdu_count, iscsi.connection.missing) = ([3, 4], [5, 6]);
+    (iscsi.connection.pdu_count, iscsi.connection.missing.count) = ([3, 4], [5, 6]);
     for (framer, explained_bytes) in iscsi.framers.iter_mut().zip([11, 22]) {
         framer.explained_bytes = explained_bytes;
         (framer.header_digest, framer.data_digest) = (DigestUse::Known(true), DigestUse::Known(false));
