@@ -54,6 +54,10 @@ impl MissingPdus {
 
     /// A PDU that an ended task lacks turns out to be one whose header is missing, while its bytes count as decoded.
     pub fn explain(&mut self, direction: usize, data_bytes: Option<u32>) {
+        if self.unread[direction] == 0 {
+            self.add_explained(direction);
+            return;
+        }
         let less = |value: &mut u64, by: u64| *value = value.saturating_sub(by);
         less(&mut self.unread[direction], 1);
         less(&mut self.data[direction], u64::from(data_bytes.is_some()));
@@ -64,6 +68,7 @@ impl MissingPdus {
     /// into the bytes that were not decoded. Returns the bytes of other PDUs among these.
     pub fn settle(&mut self, direction: usize, unread: UnreadBytes, carriers: &DataCarriers) -> u64 {
         let mut bytes = unread.bytes;
+        let explained = self.count[direction] - self.unread[direction];
         // at least one PDU each
         if let Some(at_start) = unread.at_start {
             self.count[direction] += carriers.parts_in(at_start).max(1);
@@ -84,6 +89,12 @@ impl MissingPdus {
         if unread.is_all && carriers.count == 0 {
             // no header of this direction was read: only the tasks tell how long its PDUs are
             self.count[direction] += missing.parts_in(left);
+            return 0;
+        }
+        // no PDU is longer than the longest
+        let least = explained + unread.at_start.map_or(0, |_| 1) + carriers.parts_in(bytes);
+        if self.count[direction] < least {
+            self.count[direction] = least;
             return 0;
         }
         left
@@ -111,6 +122,36 @@ mod tests {
         // three headers, two Data-In, and one more of each
         assert_eq!(missing.settle(1, unread(3 * 48 + 2 * 1048 + 1096), &CARRIERS), 1096);
         assert_eq!(missing.count, [0, 6]);
+    }
+
+    #[test]
+    fn bytes_are_of_at_least_as_many_pdus_as_the_longest_need() {
+        // all Data-In have a status, and nothing that was read later skips its number
+        let carriers = DataCarriers { uncounted: 0, ..CARRIERS };
+        for (bytes, count) in [(0, 0), (48, 1), (1048, 1), (1049, 2), (5 * 1048, 5)] {
+            let mut missing = MissingPdus::default();
+            assert_eq!(missing.settle(1, unread(bytes), &carriers), 0);
+            assert_eq!(missing.count, [0, count], "{bytes} bytes");
+        }
+        // those whose bytes count as decoded are others
+        let mut missing = MissingPdus::default();
+        missing.add_explained(1);
+        missing.settle(1, unread(1049), &carriers);
+        assert_eq!(missing.count, [0, 3]);
+    }
+
+    #[test]
+    fn a_pdu_whose_header_is_missing_counts_once() {
+        for was_counted in [true, false] {
+            let mut missing = MissingPdus::default();
+            if was_counted {
+                missing.add_data(0, 1);
+                missing.add_data_bytes(0, 1000);
+            }
+            missing.explain(0, Some(1000));
+            missing.settle(0, unread(0), &CARRIERS);
+            assert_eq!(missing.count, [1, 0]);
+        }
     }
 
     #[test]
