@@ -30,11 +30,6 @@ impl DataCarriers {
         }
     }
 
-    /// At least how many PDUs those bytes are, if they may begin and end within a PDU; 0 if none was read.
-    pub fn parts_in(&self, bytes: u64) -> u64 {
-        if self.count == 0 || bytes < HEADER_BYTES { 0 } else { bytes.div_ceil(self.longest_bytes + HEADER_BYTES) }
-    }
-
     /// About how many PDUs that no other number counts those bytes are.
     pub fn uncounted_in(&self, bytes: u64) -> u64 {
         let pdus = self.pdus_in(bytes).round();
