@@ -28,7 +28,7 @@ WORKERS := $(shell expr $$(nproc) + 1)
 CARGO := cargo
 WORKSPACE := --manifest-path core/Cargo.toml --locked
 
-RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
+RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name '*.tsv' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
 .PHONY: help setup build plugin demo quick test test-rust test-python test-guests lint lint-rust lint-python check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-watch bench-capture guests fuzz mutants docs screenshots samples wheel clean
 

@@ -3,6 +3,7 @@
 use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::cdb::Cdb;
 use iscsitrace_wire::lun;
+use iscsitrace_wire::sense::SenseCodes;
 
 use super::pdu::{Pdu, Stamp};
 use crate::tables::{Columns, CycleRow, Cycles, NULL_NS, NULL_U64, Rounds};
@@ -112,9 +113,6 @@ pub(super) fn sense(data: &[u8]) -> Option<(u8, u8, u8)> {
     let length = u16::from_be_bytes([*data.first()?, *data.get(1)?]);
     let sense = data.get(2..)?;
     let sense = sense.get(..usize::from(length)).unwrap_or(sense);
-    match sense.first()? & 0x7f {
-        0x70 | 0x71 => Some((sense.get(2)? & 0x0f, *sense.get(12)?, *sense.get(13)?)),
-        0x72 | 0x73 => Some((sense.get(1)? & 0x0f, *sense.get(2)?, *sense.get(3)?)),
-        _ => None,
-    }
+    let codes = SenseCodes::read(sense)?;
+    Some((codes.key as u8, codes.code?, codes.qualifier?))
 }
