@@ -251,6 +251,10 @@ class Table:
         return pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields))
 
 
+Source = Callable[[str], Table]
+"""Returns the table of a name, as ``Trace.table`` does."""
+
+
 def _as_array(table: str, column: Column, values: Array | Sequence[str]) -> Array:
     if column.dtype == "str":
         array = np.empty(len(values), dtype=object)

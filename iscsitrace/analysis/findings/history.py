@@ -18,7 +18,7 @@ from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import Session
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source, Table
 from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]
@@ -51,7 +51,7 @@ class Blocked:
 class History:
     """One story, with the tables of the trace and the sessions as measured."""
 
-    def __init__(self, story: Story, sessions: Mapping[int, Session], source: Callable[[str], Table]) -> None:
+    def __init__(self, story: Story, sessions: Mapping[int, Session], source: Source) -> None:
         """``sessions`` are those of the whole trace, ``source`` its tables (stories share their ``Surroundings``)."""
         self.story = story
         self.members = {number: sessions[number] for number in story.numbers if number in sessions}

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from iscsitrace.analysis.session.grouping import Source
     from iscsitrace.analysis.session.session import Session
+    from iscsitrace.tables.table import Source
 
 
 @dataclass(frozen=True)

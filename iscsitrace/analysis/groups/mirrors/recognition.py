@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.groups.mirrors import sides
 from iscsitrace.analysis.groups.mirrors.pairing import Pairing, pair
 from iscsitrace.analysis.groups.mirrors.sides import MirrorSide, Requests
-from iscsitrace.analysis.groups.volumes import Source
 from iscsitrace.analysis.measures.intervals import merged
 from iscsitrace.errors import InputInvalid
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
 

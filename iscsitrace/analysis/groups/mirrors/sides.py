@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.groups import volumes
-from iscsitrace.analysis.groups.volumes import Source, Volume
+from iscsitrace.analysis.groups.volumes import Volume
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
 
