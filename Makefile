@@ -69,6 +69,7 @@ test-rust: build/setup.stamp
 test-python: build/build.stamp build/peers.stamp
 	@mkdir -p build
 	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m needs_root --durations=10 --basetemp=build/real-time \
+		$$(grep -rl --include='test_*.py' needs_root tests) \
 		> build/real-time.log 2>&1 & real_time=$$!; failed=0; \
 	chrt --rr 1 true 2>&- || wait $$real_time || true; \
 	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m "not needs_root" --numprocesses=$(WORKERS) --dist=worksteal \

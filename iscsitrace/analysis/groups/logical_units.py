@@ -97,10 +97,11 @@ def _used(cycles: Table) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
 
 def _distinct(cycles: Table, which: Array) -> set[tuple[int, int]]:
     sessions, luns = cycles.raw("session")[which], cycles.raw("lun")[which]
-    # most commands go where the one before went
-    is_new = np.ones(len(sessions), dtype=bool)
-    is_new[1:] = (sessions[1:] != sessions[:-1]) | (luns[1:] != luns[:-1])
-    return set(zip(sessions[is_new].tolist(), luns[is_new].tolist(), strict=True))
+    every = np.unique(luns)
+    places = np.unique(sessions.astype(np.int64) * len(every) + np.searchsorted(every, luns))
+    if not len(places):
+        return set()
+    return set(zip((places // len(every)).tolist(), every[places % len(every)].tolist(), strict=True))
 
 
 def ends(source: Source) -> dict[int, dict[str, Any]]:
