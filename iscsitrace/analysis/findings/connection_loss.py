@@ -8,6 +8,7 @@ from typing import Final
 from iscsitrace.analysis.findings import login_advice
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
+from iscsitrace.analysis.findings.partial_losses import partial_losses
 from iscsitrace.analysis.findings.session_loss import Loss, losses
 from iscsitrace.analysis.measures.intervals import covered_ns
 from iscsitrace.wording import amounts as wording
@@ -17,17 +18,25 @@ from iscsitrace.wording.sentences import capital
 def _lost(history: History) -> Observation | None:
     found = losses(history)
     if not found:
-        return None
+        return _lost_in_part(history)
     worst = max(found, key=lambda each: each.until_ns - each.from_ns)
     spans = tuple((each.from_ns, each.until_ns) for each in found)
     cost_ns = covered_ns(spans)
     in_vain = [each for each in found if not each.is_recovered and each.rebuilding.last_ns is not None]
-    is_harmless = all(each.in_flight == 0 and not each.is_recovered for each in found) and not in_vain
+    is_harmless = all(each.is_like_an_end for each in found) and not in_vain
+    ended = [each for each in found if not each.is_recovered and not each.is_like_an_end]
     times = f" {len(found)} times" if len(found) > 1 else ""
     whose = "its" if len(history.sessions) == 1 else "their"
     parts = [f"{capital(history.label)} lost {whose} connection{times}.", worst.how(history)]
     if worst.in_flight:
         parts.append(f"{capital(wording.count(worst.in_flight, 'command'))} had no status.")
+    if worst.failover:
+        over = worst.failover
+        them = "it" if worst.in_flight == over.count == 1 else f"{over.count} of them" if worst.in_flight > 1 else "it"
+        parts.append(
+            f"The initiator ran {them} over another path ({over.label}); the last ended "
+            f"{wording.time(over.until_ns - worst.from_ns)} after the loss."
+        )
     parts.extend(worst.rebuilding.sentences())
     if worst.login_ns is not None:
         # counted from the NOP that had no answer, if there is one: the connection was dead from then on
@@ -48,9 +57,40 @@ def _lost(history: History) -> Observation | None:
         cause=text,
         spans=spans,
         sessions=history.sessions,
-        is_final=any(each.in_flight and not each.is_recovered for each in found) or bool(in_vain),
+        is_final=bool(ended or in_vain),
         advice=(*CONNECTION_LOST.advice, *login_advice.of(refused)) if refused else None,
         points_to=worst.side,
+    )
+
+
+def _lost_in_part(history: History) -> Observation | None:
+    """Of connections whose session went on over another one (MC/S)."""
+    found = partial_losses(history)
+    if not found:
+        return None
+    worst = max(found, key=lambda each: (each.in_flight - each.retried, each.until_ns - each.end.at_ns))
+    spans = tuple((each.end.at_ns, each.until_ns) for each in found)
+    cost_ns = covered_ns(spans)
+    number = f"connection {worst.connection}" + ("" if worst.cid is None else f" (CID {worst.cid})")
+    times = f"; it lost connections {len(found)} times in all" if len(found) > 1 else ""
+    others = wording.count(worst.left, "other connection") if worst.left else "a new connection"
+    text = " ".join(
+        (
+            f"Session {worst.session} lost {number} and went on over {others}{times}.",
+            f"The {worst.end.by} {worst.end.verb} it at {history.since_start(worst.end.at_ns)}, without a logout.",
+            *worst.sentences(history),
+        )
+    )
+    return Observation(
+        text[:1].lower() + text[1:].rstrip("."),
+        [each.end.frame for each in found],
+        float(cost_ns) if cost_ns else None,
+        severity=None if any(each.in_flight for each in found) else "warning",
+        cause=text,
+        spans=spans,
+        sessions=tuple(dict.fromkeys(each.session for each in found)),
+        is_final=any(each.in_flight > each.retried for each in found),
+        points_to=worst.end.side,
     )
 
 
@@ -64,10 +104,13 @@ def _frames(found: Iterable[Loss]) -> Iterator[int | None]:
 CONNECTION_LOST: Final = Problem(
     name="connection_lost",
     meaning="A session's connection ended without a logout: a RST, a close, or a new login in its place.",
-    condition="A normal session that ended without a logout. It is only a note where nothing was in flight and no "
-    "login followed: many programs end like this.",
+    condition="A normal session that ended without a logout. It is only a note where the initiator closed it with "
+    "nothing in flight, and no login followed: many programs end like this. Also a connection of a session that went "
+    "on over another one (MC/S), where neither was logged out.",
     evidence="The RST or FIN of each, and the first connect and login that failed after it. The cost is the time to "
-    "the first I/O of the next session, or to the last try: from the loss on, or from a NOP that had no answer.",
+    "the first I/O of the next session, or to the last try: from the loss on, or from a NOP that had no answer. Where "
+    "the session went on, it is the time until the commands of the lost connection had ended on another one; with "
+    "another path to the volume, until they had ended there.",
     severity="error",
     rank="failure",
     advice=(

@@ -9,13 +9,23 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Final
 
-from iscsitrace.analysis.findings.history import History
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.analysis.findings.history import History, carries_io
 from iscsitrace.analysis.findings.login_attempts import Attempt, End, attempts, end_of
+from iscsitrace.analysis.findings.other_paths import retried
 from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.wording import amounts as wording
 
+Array = NDArray[Any]
+
 _END_OF_TIME: Final = (1 << 63) - 1
+
+FAILOVER_NS: Final = 150_000_000_000
+"""Longest time until a command is issued again over another path: open-iscsi's replacement_timeout is 120 s without
+multipath's short one, and it may begin after a NOP without an answer."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,8 @@ class Loss:
     """The first NOP that had no answer when the connection was closed."""
     rebuilding: Rebuilding
     """What failed until then."""
+    failover: Failover | None
+    """What became of its commands over another path; None where there is none, or it ran none of them."""
 
     @property
     def from_ns(self) -> int:
@@ -47,13 +59,21 @@ class Loss:
 
     @property
     def until_ns(self) -> int:
-        """The first I/O after it; else the new login, else the last try."""
+        """The first I/O after it; else the new login, else the last try. With another path, when its commands ended."""
+        if self.failover is not None and self.failover.count == self.in_flight:
+            return self.failover.until_ns
         return self.resumed_ns or self.login_ns or max(self.rebuilding.last_ns or 0, self.lost_ns)
 
     @property
     def is_recovered(self) -> bool:
-        """Whether another session took its place."""
-        return self.next_session is not None
+        """Whether another session took its place, or another path all of its commands."""
+        return self.next_session is not None or (self.failover is not None and self.failover.count == self.in_flight)
+
+    @property
+    def is_like_an_end(self) -> bool:
+        """Whether it may be how a program ends: by the initiator, without anything in flight or a login after it."""
+        is_by_target = self.end is not None and self.end.by == "target"
+        return not (self.in_flight or self.is_recovered or is_by_target or self.ping_ns is not None)
 
     def how(self, history: History) -> str:
         """Who closed the connection, when and why, as a sentence."""
@@ -71,7 +91,18 @@ class Loss:
             return "the path or the target"
         if self.end is None:
             return None
-        return f"the {self.end.by} or a firewall" if self.end.verb == "reset" else f"the {self.end.by}"
+        return self.end.side
+
+
+@dataclass(frozen=True)
+class Failover:
+    """Commands of a lost session that ended well over another path to their volume."""
+
+    count: int
+    until_ns: int
+    """The last of their statuses."""
+    label: str
+    """The session of that path."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +153,7 @@ def _losses(history: History) -> tuple[Loss, ...]:
     for row, after in zip_longest(sessions, sessions[1:]):
         own = history.connections_of[row["session"]]
         is_lost = row["end"] in ("closed", "reset", "reinstated") or (after is not None and row["end"] == "open")
-        if row["session_type"] != "normal" or not own or not is_lost:
+        if not carries_io(row) or not own or not is_lost:
             continue
         # a session that carried nothing and that no login of its ISID replaced was not missed
         if after is not None and after["replaces"] is None and not row["cycle_count"]:
@@ -132,17 +163,19 @@ def _losses(history: History) -> tuple[Loss, ...]:
         lost_ns, end = max((_end(each, until_ns) for each in own), key=lambda each: each[0])
         limit_ns = _END_OF_TIME if until_ns is None else until_ns
         between = [bisect_left(times, edge) for times in (connect_times, login_times) for edge in (lost_ns, limit_ns)]
+        open_rows = _open_rows(history, row["session"])
         found.append(
             Loss(
                 row["session"],
                 lost_ns,
                 end,
-                _open_count(history, row["session"]),
+                len(open_rows),
                 None if after is None else after["session"],
                 login_ns,
                 None if until_ns is None else history.progress_after(until_ns),
                 _silent_since(history, [pings.get(each["connection"], ()) for each in own], lost_ns),
                 Rebuilding(tuple(connects[between[0] : between[1]]), tuple(logins[between[2] : between[3]])),
+                _failover(history, open_rows),
             )
         )
     return tuple(found)
@@ -158,12 +191,24 @@ def _end(connection: dict[str, Any], until_ns: int | None) -> tuple[int, End | N
     return min((connection["time_last_ns"], *known_lasts)), None
 
 
-def _open_count(history: History, session: int) -> int:
-    member = history.members.get(session)
-    if member is None:
-        return 0
-    cycles = member.cycles
-    return int((member.is_data & ~known(cycles, "status_ns") & ~cycles.raw("has_capture_gap")).sum())
+def _open_rows(history: History, session: int) -> Array:
+    """The reads and writes of a session without a status, as rows of the story's commands."""
+    rows, sessions = history.once(_open)
+    return np.asarray(rows[np.searchsorted(sessions, session) : np.searchsorted(sessions, session, "right")])
+
+
+def _open(history: History) -> tuple[Array, Array]:
+    """All of them by session, and the session of each."""
+    cycles = history.cycles
+    rows = np.flatnonzero(history.is_data & ~known(cycles, "status_ns") & ~cycles.raw("has_capture_gap"))
+    order = np.argsort(cycles.raw("session")[rows], kind="stable")
+    return rows[order], cycles.raw("session")[rows][order]
+
+
+def _failover(history: History, rows: Array) -> Failover | None:
+    over = retried(history, rows, history.cycles.raw("command_first_ns")[rows], FAILOVER_NS)
+    done = over.status_ns[over.status_ns >= 0]
+    return Failover(len(done), int(done.max()), over.label) if len(done) else None
 
 
 def _pings(history: History) -> dict[int, list[tuple[int, int | None]]]:

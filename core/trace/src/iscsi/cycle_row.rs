@@ -6,7 +6,7 @@ use iscsitrace_wire::lun;
 use iscsitrace_wire::sense::SenseCodes;
 
 use super::pdu::{Pdu, Stamp};
-use crate::tables::{Columns, CycleRow, Cycles, NULL_NS, NULL_U64, Rounds};
+use crate::tables::{Columns, CycleRow, Cycles, NULL_NS, NULL_U8, NULL_U64, Rounds};
 
 /// The burst of a Data-Out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,11 +108,12 @@ pub(super) fn set_some<T>(place: &mut T, value: Option<T>) {
 }
 
 /// Sense key, additional sense code and qualifier from the data of a SCSI Response: SenseLength, then fixed or
-/// descriptor format (RFC 7143 section 11.4.7.2, SPC-4 section 4.5).
+/// descriptor format (RFC 7143 section 11.4.7.2, SPC-4 section 4.5). Code and qualifier are null where the sense data, or
+/// what was captured of it, ends before them.
 pub(super) fn sense(data: &[u8]) -> Option<(u8, u8, u8)> {
     let length = u16::from_be_bytes([*data.first()?, *data.get(1)?]);
     let sense = data.get(2..)?;
     let sense = sense.get(..usize::from(length)).unwrap_or(sense);
     let codes = SenseCodes::read(sense)?;
-    Some((codes.key as u8, codes.code?, codes.qualifier?))
+    Some((codes.key as u8, codes.code.unwrap_or(NULL_U8), codes.qualifier.unwrap_or(NULL_U8)))
 }
