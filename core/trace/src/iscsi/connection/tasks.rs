@@ -5,6 +5,7 @@ use iscsitrace_wire::cdb;
 use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
 
+use super::unclaimed::{UNCLAIMED_MAX, Unclaimed};
 use super::{Begun, IscsiConnection};
 use crate::counters::Counter;
 use crate::iscsi::context::Context;
@@ -128,6 +129,32 @@ impl IscsiConnection {
             self.keep_unclaimed(pdu);
         }
         cycle
+    }
+
+    /// Keeps a PDU without a task.
+    fn keep_unclaimed(&mut self, pdu: &Pdu<'_>) {
+        let Some(tag) = pdu.bhs().initiator_task_tag() else { return };
+        if self.unclaimed.len() == UNCLAIMED_MAX {
+            self.unclaimed.pop_front();
+        }
+        self.unclaimed.push_back(Unclaimed {
+            tag,
+            header: pdu.header.to_vec(),
+            data: pdu.data.to_vec(),
+            pdu: Pdu { header: &[], data: &[], ..*pdu },
+        });
+    }
+
+    /// The command of a task was read: takes the answers that were read before it.
+    #[cold]
+    fn claim(&mut self, tag: u32, command: Stamp, context: &mut Context) {
+        let is_answer = |kept: &Unclaimed| kept.tag == tag && kept.pdu.first.frame > command.frame;
+        while let Some(place) = self.unclaimed.iter().position(is_answer) {
+            let Some(Unclaimed { header, data, pdu, .. }) = self.unclaimed.remove(place) else { return };
+            if let Some(opcode) = Bhs::new(&header).opcode() {
+                self.answer(&Pdu { header: &header, data: &data, ..pdu }, opcode, context);
+            }
+        }
     }
 
     /// Processes a PDU of the open task with its tag, and returns its cycle.
