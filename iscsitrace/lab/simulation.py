@@ -31,7 +31,7 @@ def run(
     one of the files exists and ``is_forced`` is not set; TrafficImpossible for invalid settings, and for a run that
     exceeds its time limit. A failed run leaves no files.
     """
-    settings = fault_settings.with_faults(settings, faults)
+    settings = fault_settings.with_faults(settings, faults, fault_settings.SIMULATED)
     for host in ("initiator", "target"):
         control = settings["world"].get(f"{host}_tcp", {}).get("congestion_control")
         if control not in (None, *SIMULATED_CONTROLS):

@@ -1,10 +1,13 @@
-"""Faults on demand in the simulated world: what the wire shows by tshark, and what the truth says of it."""
+"""Faults on demand in the simulated world: what a diagnosis says of them, what the wire shows by tshark, and what the
+truth says.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +18,14 @@ from iscsitrace.cli import main
 from iscsitrace.cli.traffic.target_options import FAULTS_OF_A_RUN
 from iscsitrace.lab import fault_catalogue as catalogue
 from iscsitrace.lab.faults.fault import Fault
-from tests.support.fault_runs import FAULTS, NEAR_MISSES, Run
+from tests.support.capture_file import read_records
+from tests.support.fault_runs import FAULTS, HEALTHY, NEAR_MISSES, SETTINGS, Run
 
 _MS = 1_000_000
 _S = 1000 * _MS
 _NEAR_RTT_NS = 2 * _MS
+_FULL_FRAME_BYTES = 1514
+BLACK_OUTS = {"black-out", "black-out-to-target", "black-out-to-initiator", "black-out-healed"}
 _BY_NAME = {run.name: run for run in (*FAULTS, *NEAR_MISSES)}
 # these change the hosts, the accounts or the offers, and hit nothing that is counted
 _UNCOUNTED = {"small-buffers", "wrong-chap", "key-mismatch"}
@@ -42,11 +48,83 @@ def _parts(lines: str) -> list[list[str]]:
     return [line.split(".") for line in lines.split()]
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """For the files of a run; its captures do not stay."""
+    yield tmp_path / "run"
+    for capture in (tmp_path / "run").glob("*.pcapng"):
+        capture.unlink()
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("name", _BY_NAME)
-def test_a_run_shows_its_fault_on_the_wire_and_in_its_truth(name: str, tmp_path: Path) -> None:
+def test_the_headline_is_the_fault_and_the_wire_shows_it(name: str, setting: str, folder: Path) -> None:
     run = _BY_NAME[name]
-    truth = _simulated(run, tmp_path / "run")
-    capture = tmp_path / "run" / "initiator.pcapng"
+    truth = _simulated(run, folder, setting)
+    for tap in ("initiator", "target"):
+        _check_headline(run, truth, folder / f"{tap}.pcapng")
+    # the wire and the truth do not depend on the setting
+    if setting == "near":
+        _check_wire(run, truth, folder / "initiator.pcapng")
+
+
+def _check_headline(run: Run, truth: dict[str, Any], capture: Path) -> None:
+    result = CliRunner().invoke(main, ["diagnose", "--json", str(capture)], catch_exceptions=False)
+    document = json.loads(result.stdout)
+    headline, findings = document["headline"], document["findings"]
+    if run.headline == HEALTHY:
+        assert headline["name"] in {"none", "line_saturated", "slow_target"}, headline["text"]
+        leading = [each["text"] for each in findings if each["severity"] in {"error", "data_loss"}]
+        assert not leading
+        return
+    assert headline["name"] == run.headline, headline["text"]
+    if run.name in BLACK_OUTS and capture.stem == "initiator":
+        _check_outage(truth, capture, document)
+    hits = [row for row in truth["faults"] if row["from_ns"] is not None]
+    # a time of which the fault is a part
+    assert all(headline["from_ns"] <= row["to_ns"] and row["from_ns"] <= headline["to_ns"] for row in hits)
+
+
+def _check_outage(truth: dict[str, Any], capture: Path, document: dict[str, Any]) -> None:
+    """An outage lasts from the last new data to the first after the black-out."""
+    (fault,) = truth["faults"]
+    middle_ns = (fault["began_ns"] + fault["ended_ns"]) // 2
+    arrived = _new_data_ns(capture)
+    last_ns = max(time_ns for time_ns in arrived if time_ns < middle_ns)
+    first_ns = min(time_ns for time_ns in arrived if time_ns > middle_ns)
+    direction = fault["details"]["direction"]
+    if direction != "to_target":
+        # the link carried nothing to the initiator meanwhile
+        way = truth["settings"]["world"]["paths"][0]["to_initiator"]
+        busy = truth["paths"][0]["to_initiator"]["line"]["busy_times"]
+        on_line_ns = max(end_ns for end_ns in busy["to_ns"] if end_ns < middle_ns)
+        assert last_ns == pytest.approx(on_line_ns + way["delay_ns"], abs=_MS)
+    headline = document["headline"]
+    assert headline["from_ns"] == pytest.approx(last_ns, abs=10 * _MS)
+    assert headline["to_ns"] == pytest.approx(first_ns, abs=10 * _MS)
+    # the breakdown of the session that had it: until its data, or the first command of the session that replaced it
+    commands = truth["cycles"]["initiator"]["command_first_ns"]
+    end_ns = min(first_ns, *(time_ns for time_ns in commands if time_ns and time_ns > middle_ns))
+    if direction != "to_initiator":
+        part_ns = document["sessions"][0]["budget"]["outage"]
+        assert part_ns == pytest.approx(end_ns - last_ns, abs=10 * _MS)
+
+
+def _new_data_ns(capture: Path) -> list[int]:
+    """When full segments brought bytes of the target's that had not passed, by their sequence numbers."""
+    highest: dict[bytes, int] = {}
+    times = []
+    for record in read_records(capture)[0]:
+        ports, sequence = record.data[34:38], int.from_bytes(record.data[38:42], "big")
+        if record.original_length < _FULL_FRAME_BYTES or ports[:2] != b"\x0c\xbc":
+            continue
+        if 0 < (sequence - highest.get(ports, sequence - 1)) % (1 << 32) < 1 << 31:
+            highest[ports] = sequence
+            times.append(record.time_ns)
+    return times
+
+
+def _check_wire(run: Run, truth: dict[str, Any], capture: Path) -> None:
     for display_filter, least in run.seen.items():
         assert len(_times(capture, display_filter)) >= least, display_filter
     for display_filter in run.unseen:

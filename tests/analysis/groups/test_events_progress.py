@@ -42,6 +42,33 @@ def test_an_outage_of_two_sessions_is_one() -> None:
     )
 
 
+def test_an_outage_of_a_story_ends_when_its_next_session_works() -> None:
+    """A command of the first session is answered late, by a target that has not noticed the new login."""
+    told = Told()
+    told.session(0, 15, end="reinstated")
+    told.read(0, 1.0, 14.0)
+    told.time(0, 1.0, 14.0, "outage")
+    told.session(12, 20, replaces=0)
+    for tenth in range(130, 150, 5):
+        told.read(1, tenth / 10, tenth / 10 + 0.1)
+    (row,) = events(told, "outage")
+    assert (row["time_ns"], row["end_ns"]) == (at(1.0), at(13.1))
+
+
+def test_a_story_that_halts_again_has_two_outages() -> None:
+    told = Told()
+    told.session(0, 15, end="reinstated")
+    told.time(0, 1.0, 9.0, "outage")
+    told.session(4, 20, replaces=0)
+    told.read(1, 4.0, 5.0)
+    told.read(1, 5.1, 5.2)
+    told.read(1, 8.0, 8.5)
+    assert [(row["time_ns"], row["end_ns"]) for row in events(told, "outage")] == [
+        (at(1.0), at(5.0)),
+        (at(5.2), at(8.5)),
+    ]
+
+
 def test_an_outage_that_does_not_end() -> None:
     told = Told()
     told.session(0, 8)

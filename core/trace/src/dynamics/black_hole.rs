@@ -2,7 +2,8 @@
 //!
 //! Beyond the tap: the first unacknowledged segment is retransmitted for a second or more. A smaller packet passed in
 //! between: SACK reports it, or the peer's data needed no retransmission, so that its ACK arrived. A retransmission after
-//! that was lost again: a black-out would have been over. No segment as large was SACKed.
+//! that was lost again: a black-out would have been over. No segment as large was SACKed. Before the first retransmission
+//! the smaller packet counts if two such segments or more were lost ahead of it: one may be a loss.
 //!
 //! Before the tap: the sender's sequence numbers go on behind bytes that never pass, and the receiver's ACK stays before
 //! them. That alone may be a black-out that is over, until the next retransmission is due: a timeout doubles, so it waits
@@ -14,10 +15,14 @@ use crate::tcp::half::SegmentClass;
 
 /// The least time that a segment is blocked, and the time within which a peer retransmits what was not acknowledged.
 const LEAST_NS: i64 = 1_000_000_000;
+/// The next retransmission comes after less than this multiple of the time since the one before.
+const BACKOFF: i64 = 3;
 /// Retransmissions of a blocked segment.
 const LEAST_COUNT: u32 = 3;
 /// Every host takes IP packets of 576 bytes (RFC 1122): smaller segments are not blocked by their size.
 const LEAST_BYTES: i64 = 536;
+/// Segments lost ahead of a smaller one that arrived.
+const LOST_AHEAD: i64 = 2;
 
 /// A blocked segment.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +78,8 @@ pub struct BlackHole {
     /// The longest SACKed range since the last progress, and the highest offset SACKed.
     sacked_bytes: i64,
     sacked: i64,
+    /// When SACK first reported a packet behind a hole, and the length of the hole.
+    sacked_first: Option<(i64, i64)>,
     /// The last packet of the sender that was no later than others.
     in_order_ns: i64,
     /// The largest payload of a packet that arrived, and a larger one in flight: its range.
@@ -83,6 +90,9 @@ pub struct BlackHole {
     /// The end of the peer's data that waits for an ACK, and when a packet acknowledged it.
     peer_end: Option<i64>,
     answered_ns: Option<i64>,
+    /// The last retransmission of the peer, and the time until the next one is due: it doubles.
+    repeated_ns: Option<i64>,
+    due_after_ns: i64,
 }
 
 impl BlackHole {
@@ -115,7 +125,11 @@ impl BlackHole {
             }
         } else if seen.class == SegmentClass::Retransmission && seen.offset <= una && una < seen.end() {
             self.answered_ns = None;
-            self.current = Some(blocked(seen, una, bytes, seen.time_ns)).filter(|_| self.sacked_bytes < bytes);
+            let early = self.sacked_first.filter(|&(_, hole_bytes)| hole_bytes >= LOST_AHEAD * bytes);
+            let passed_ns = early.map(|(passed_ns, _)| passed_ns);
+            let again_ns = passed_ns.map(|_| seen.time_ns);
+            let hole = Blocked { passed_ns, again_ns, ..blocked(seen, una, bytes, seen.time_ns) };
+            self.current = Some(hole).filter(|_| self.sacked_bytes < bytes);
         } else if seen.offset > highest && highest >= una && bytes < seen.offset - highest {
             let first_ns = self.in_order_ns;
             let missing = seen.offset - highest;
@@ -149,9 +163,14 @@ impl BlackHole {
         self.confirm(seen.time_ns);
         if seen.length > 0 {
             match seen.class {
-                SegmentClass::New => self.peer_end = Some(seen.end()),
+                SegmentClass::New => {
+                    self.peer_end = Some(seen.end());
+                    (self.repeated_ns, self.due_after_ns) = (None, 0);
+                }
                 // it hears nothing
                 SegmentClass::Retransmission => {
+                    let since_ns = self.repeated_ns.replace(seen.time_ns).map_or(0, |last_ns| seen.time_ns - last_ns);
+                    self.due_after_ns = since_ns.saturating_mul(BACKOFF);
                     (self.peer_end, self.answered_ns) = (Some(seen.end()), None);
                     if let Some(blocked) = self.current.as_mut().filter(|blocked| blocked.passed_ns.is_none()) {
                         blocked.again_ns = None;
@@ -169,7 +188,7 @@ impl BlackHole {
         }
         if self.una.is_none_or(|una| acknowledged > una) {
             self.una = Some(acknowledged);
-            (self.sacked_bytes, self.sacked) = (0, i64::MIN);
+            (self.sacked_bytes, self.sacked, self.sacked_first) = (0, i64::MIN, None);
         }
         if let Some(blocked) = self.current.as_mut().filter(|blocked| acknowledged > blocked.place) {
             blocked.last_ns = seen.time_ns;
@@ -186,6 +205,7 @@ impl BlackHole {
             self.sacked_bytes = self.sacked_bytes.max(right - left);
             is_news |= right > self.sacked;
             self.sacked = self.sacked.max(right);
+            self.sacked_first.get_or_insert((seen.time_ns, left - una));
         }
         let Some(blocked) = &mut self.current else { return };
         blocked.last_ns = seen.time_ns;
@@ -227,7 +247,7 @@ impl BlackHole {
     fn confirm(&mut self, time_ns: i64) {
         if let Some(blocked) = &mut self.current
             && let Some(answered_ns) = self.answered_ns
-            && time_ns.saturating_sub(answered_ns) >= LEAST_NS
+            && time_ns.saturating_sub(answered_ns) >= self.due_after_ns.max(LEAST_NS)
         {
             blocked.passed_ns.get_or_insert(answered_ns);
         }

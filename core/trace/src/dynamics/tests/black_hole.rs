@@ -76,6 +76,22 @@ fn in_a_black_out_nothing_passes() {
 }
 
 #[test]
+fn a_peer_whose_timer_has_doubled_beyond_a_second_still_retransmits() {
+    let mut talk = blocked();
+    for (number, time_ns) in [1600, 1800, 2200, 3000, 4600, 7800].into_iter().enumerate() {
+        let seen = talk.packet(time_ns * MS, 1, 0, 48, Some(0));
+        let class = if number == 0 { SegmentClass::New } else { SegmentClass::Retransmission };
+        talk.see(Observation { class, ..seen });
+        bare(&mut talk, (time_ns + 1) * MS, 48);
+        if time_ns > 3000 {
+            talk.again((time_ns + 100) * MS, 0);
+        }
+    }
+    talk.again(9900 * MS, 0);
+    assert_eq!(found(talk), None);
+}
+
+#[test]
 fn a_lost_segment_among_others_of_its_size_is_a_loss() {
     // SACKed before the first retransmission, or after it
     for sacked_ns in [120 * MS, 720 * MS] {
@@ -107,6 +123,25 @@ fn a_smaller_segment_that_is_sacked_passed() {
     let seen = talk.packet(4100 * MS, 1, 0, 0, Some(0));
     talk.see(seen);
     assert_eq!(found(talk), Some((1000, 4, 300, 4100, true)));
+}
+
+#[test]
+fn the_end_of_a_block_is_sacked_before_the_first_retransmission() {
+    for (segments, expected) in [(2, Some((1000, 4, 300, 4100, true))), (1, None)] {
+        let mut talk = Conversation::begin();
+        talk.data(100 * MS, segments);
+        let end = segments * 1000;
+        talk.piece(100 * MS, 48, None, 0);
+        let mut seen = talk.packet(120 * MS, 1, 0, 0, Some(0));
+        (seen.sacks[0], seen.sack_count) = ((end, end + 48), 1);
+        talk.see(seen);
+        for time_ns in [300 * MS, 700 * MS, 1500 * MS, 3100 * MS] {
+            talk.again(time_ns, 0);
+        }
+        let seen = talk.packet(4100 * MS, 1, 0, 0, Some(0));
+        talk.see(seen);
+        assert_eq!(found(talk), expected);
+    }
 }
 
 #[test]
