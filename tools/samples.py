@@ -77,9 +77,9 @@ SAMPLES = {
 
 
 SIMULATED = {
-    "black-out-and-relogin": "read --one-way-delay 5ms --rate 20Mbit --block-size 16K --queue-depth 2 --think-time 40ms "
-    "--seconds 17 --fault black-out,for=12s",
-    "login-refused-digests": "read --one-way-delay 1ms --block-size 16K --fault key-mismatch,key=DataDigest",
+    "black-out-and-relogin": "read --one-way-delay 5ms --rate 20Mbit --block-size 16K --queue-depth 2 "
+    "--think-time 40ms --seconds 17 --fault black-out,for=12s",
+    "login-not-authorized": "read --one-way-delay 1ms --block-size 16K --fault no-acl",
     "medium-error": "read --one-way-delay 1ms --rate 100Mbit --block-size 8K --think-time 20ms --seconds 4 "
     "--fault storage-errors,sectors=512-1023,at=0s,for=4s",
     "reordering": "read --one-way-delay 8ms --rate 20Mbit --block-size 64K --queue-depth 4 --seconds 4 "

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from iscsitrace.lab import fault_catalogue as catalogue
 from iscsitrace.lab.faults.fault import Fault
 from tests.support.capture_file import read_records
 from tests.support.fault_runs import FAULTS, HEALTHY, NEAR_MISSES, SETTINGS, Run
+from tests.support.lab import needs_root
 
 _MS = 1_000_000
 _S = 1000 * _MS
@@ -228,6 +230,51 @@ def test_the_same_seed_makes_the_same_bytes(name: str, tmp_path: Path) -> None:
     assert digests("first") == digests("second")
 
 
+# --- over the kernel's TCP
+
+_NAMESPACES = {
+    "flap": ("3", "flap,at=300ms,for=1200ms", "io_outage"),
+    "target-restart": ("6", "target-restart,at=300ms,for=3s", "connection_lost"),
+    "duplicate-initiator": ("4", "duplicate-initiator,at=300ms,for=2500ms,every=1s", "duplicate_initiator"),
+    "unreachable-portal": ("1", "unreachable-portal", "portal_unreachable"),
+    "login-redirected": ("1", "login-redirected", "none"),
+}
+"""Seconds of the workload, the fault and the headline by name."""
+
+
+@needs_root
+def test_faults_of_hosts_and_logins_in_namespaces(tmp_path: Path) -> None:
+    """At the same time: they mostly wait."""
+    command = (sys.executable, "-m", "iscsitrace", "lab", "run", "read", "--one-way-delay", "2ms", "--rate", "20Mbit")
+    workload = ("--block-size", "16K", "--think-time", "20ms")
+    runs = {
+        name: subprocess.Popen(
+            [*command, *workload, "--seconds", seconds, "--fault", fault, "-o", str(tmp_path / name)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        for name, (seconds, fault, _) in _NAMESPACES.items()
+    }
+    said = {name: run.communicate(timeout=60)[0].decode() for name, run in runs.items()}
+    assert {name: said[name] for name, run in runs.items() if run.returncode} == {}
+    for name, (_, _, wanted) in _NAMESPACES.items():
+        truth = json.loads((tmp_path / name / "truth.json").read_text())
+        (row,) = truth["faults"]
+        assert (row["name"], row["count"] > 0) == (name, True)
+        assert truth["results"]["error_count"] == 0
+        for tap in ("initiator", "target"):
+            result = CliRunner().invoke(main, ["diagnose", "--json", str(tmp_path / name / f"{tap}.pcapng")])
+            headline = json.loads(result.stdout)["headline"]
+            assert headline["name"] == wanted, (name, tap, headline["text"])
+    # a program that is down has no listener
+    assert _times(tmp_path / "target-restart" / "initiator.pcapng", "tcp.srcport == 3260 && tcp.flags.reset == 1")
+    # a card without carrier hides what its host sends
+    flap = json.loads((tmp_path / "flap" / "truth.json").read_text())["faults"][0]
+    sent = _times(tmp_path / "flap" / "initiator.pcapng", "ip.src == 10.71.0.1")
+    # the times are those of the link, which has begun a moment apart
+    assert not [each for each in sent if flap["began_ns"] + 100 * _MS < each < flap["ended_ns"] - 100 * _MS]
+
+
 # --- the option
 
 
@@ -251,8 +298,8 @@ def test_the_help_lists_every_name(command: tuple[str, ...]) -> None:
         (("simulate", "read", "--fault", "storage-errors,sectors=9-1"), "sectors=9-1 is neither all nor a range"),
         (("simulate", "read", "--fault", "storage-errors,disk=1"), "storage-errors: target has 1 disks"),
         (
-            ("lab", "run", "read", "--fault", "login-redirected"),
-            "login-redirected: not in namespaces; it can be made in simulated",
+            ("lab", "run", "read", "--fault", "snaplen"),
+            "snaplen: not in namespaces; it can be made in guests",
         ),
         (("target", "--fault", "black-out"), "black-out: not in target"),
     ],

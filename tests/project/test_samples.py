@@ -88,8 +88,8 @@ def test_every_sample_is_known_and_complete() -> None:
 # the headline of each simulated sample, and whom it names
 HEADLINES = {
     "black-out-and-relogin": ("io_outage", "A new session was logged in"),
-    "login-refused-digests": ("login_failed", "DataDigest"),
-    "medium-error": ("command_errors", "UNRECOVERED READ ERROR"),
+    "login-not-authorized": ("login_failed", "0x0202"),
+    "medium-error": ("command_errors", "unrecovered read error"),
     "reordering": ("reordering", "The path reorders packets"),
 }
 
@@ -103,7 +103,10 @@ def test_a_simulated_sample_is_made_by_its_recipe(name: str, tmp_path: Path) -> 
     # the header of the file names the version that wrote it
     assert read_records(tmp_path / "initiator.pcapng") == read_records(capture_of(name))
     assert truth["faults"] == truth_of(name)["faults"]
-    assert (truth["packet_counts"][0], truth["ended_ns"]) == (truth_of(name)["packet_count"], truth_of(name)["ended_ns"])
+    assert (truth["packet_counts"][0], truth["ended_ns"]) == (
+        truth_of(name)["packet_count"],
+        truth_of(name)["ended_ns"],
+    )
 
 
 @pytest.mark.parametrize("name", SIMULATED)

@@ -70,8 +70,8 @@ LINE_SHARED: Final = Problem(
     name="line_shared",
     meaning="Several sessions share a line, and together fill it: each gets a part of its rate, however fast its "
     "target is.",
-    condition=f"{LEAST}; other sessions between the same hosts, or of one host, read or write over the same line at the "
-    "same time.",
+    condition=f"{LEAST}; other sessions between the same hosts, or of one host, read or write over the same line at "
+    "the same time.",
     evidence="The frames that ended the longest transfers. The share is that of `transfer`.",
     explains=Explains("transfer"),
     advice=(

@@ -69,9 +69,10 @@ impl<P> Loss<P> {
 
 impl<P: Packet + std::fmt::Debug + Send> Impairment<P> for Loss<P> {
     fn enqueue(&mut self, now_ns: i64, packet: P) -> Result<(), Dropped<P>> {
-        let is_meant = self.fault.as_ref().is_none_or(|(settings, occurrence)| {
-            occurrence.covers(now_ns) && settings.covers(packet.frame_bytes())
-        });
+        let is_meant = self
+            .fault
+            .as_ref()
+            .is_none_or(|(settings, occurrence)| occurrence.covers(now_ns) && settings.covers(packet.frame_bytes()));
         // no draw for a packet that is not meant: the fates of the others do not depend on it
         if !is_meant || !self.probability.draw(&mut self.random) {
             self.passed.push(now_ns, packet);

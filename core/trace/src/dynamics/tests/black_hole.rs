@@ -126,6 +126,27 @@ fn a_smaller_segment_that_is_sacked_passed() {
 }
 
 #[test]
+fn a_fin_of_the_peer_needs_no_retransmission() {
+    let fin = |talk: &mut Conversation, time_ns: i64| {
+        let seen = talk.packet(time_ns, 1, 0, 0, Some(0));
+        talk.see(Observation { flags: TcpFlags(ACK | FIN), ..seen });
+        bare(talk, time_ns + MS, 1);
+    };
+    let mut talk = blocked();
+    fin(&mut talk, 1600 * MS);
+    talk.again(3100 * MS, 0);
+    talk.again(6300 * MS, 0);
+    assert_eq!(found(talk), Some((1000, 5, 300, 6300, true)));
+    // the ACKs of the client are lost, too
+    let mut talk = blocked();
+    [1600, 1900, 2500].into_iter().for_each(|time_ns| fin(&mut talk, time_ns * MS));
+    talk.again(3100 * MS, 0);
+    [3700, 6100].into_iter().for_each(|time_ns| fin(&mut talk, time_ns * MS));
+    talk.again(6300 * MS, 0);
+    assert_eq!(found(talk), None);
+}
+
+#[test]
 fn the_end_of_a_block_is_sacked_before_the_first_retransmission() {
     for (segments, expected) in [(2, Some((1000, 4, 300, 4100, true))), (1, None)] {
         let mut talk = Conversation::begin();
