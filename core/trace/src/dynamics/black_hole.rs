@@ -165,8 +165,8 @@ impl BlackHole {
         self.confirm(seen.time_ns);
         let is_fin = seen.flags.is_fin();
         if seen.length > 0 || is_fin {
-            // a FIN is acknowledged and repeated as data is
-            let end = seen.end() + i64::from(is_fin);
+            // a FIN is acknowledged and repeated as data is; offsets do not count it
+            let end = seen.end();
             let is_repeated = is_fin && self.peer_fin.replace(end) == Some(end);
             match seen.class {
                 SegmentClass::New | SegmentClass::Empty if !is_repeated => {

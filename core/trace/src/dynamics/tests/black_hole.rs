@@ -130,7 +130,7 @@ fn a_fin_of_the_peer_needs_no_retransmission() {
     let fin = |talk: &mut Conversation, time_ns: i64| {
         let seen = talk.packet(time_ns, 1, 0, 0, Some(0));
         talk.see(Observation { flags: TcpFlags(ACK | FIN), ..seen });
-        bare(talk, time_ns + MS, 1);
+        bare(talk, time_ns + MS, 0);
     };
     let mut talk = blocked();
     fin(&mut talk, 1600 * MS);
