@@ -116,7 +116,7 @@ def _check_outage(truth: dict[str, Any], capture: Path, document: dict[str, Any]
 
 
 def _new_data_ns(capture: Path) -> list[tuple[int, bytes]]:
-    """When full segments brought bytes of the target's that had not passed, by their sequence numbers; and the ports."""
+    """When full segments brought new bytes of the target, by their sequence numbers; with the ports of each."""
     highest: dict[bytes, int] = {}
     times = []
     for record in read_records(capture)[0]:

@@ -11,14 +11,16 @@ from dataclasses import dataclass, field
 
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "near": ("--one-way-delay", "1ms", "--rate", "20Mbit", "--block-size", "16K", "--queue-depth", "1"),
-    "far": ("--one-way-delay", "15ms", "--rate", "50Mbit", "--block-size", "64K", "--queue-depth", "4"),
-    "deep": ("--one-way-delay", "4ms", "--rate", "30Mbit", "--block-size", "32K", "--queue-depth", "16"),
+    "far": ("--one-way-delay", "15ms", "--rate", "25Mbit", "--block-size", "64K", "--queue-depth", "4"),
+    "deep": ("--one-way-delay", "4ms", "--rate", "15Mbit", "--block-size", "32K", "--queue-depth", "16"),
 }
 """Options of ``simulate`` by name."""
 
 HEALTHY = "healthy"
 """Expected of a near miss: no failure, so ``none`` or a finding of slowness."""
 
+# a line that is no limit
+_FAST = ("--rate", "40Mbit")
 _LOGIN = "iscsi.opcode == 0x03"
 _SENSE = "iscsi.scsiresponse.status == 0x02"
 _READ_FAILS = "scsi.sns.key == 0x3"
@@ -123,9 +125,9 @@ FAULTS = (
         "slow_operation",
         seen={"scsi_sbc.opcode == 0x42": 8},
         # a disk that does nothing else meanwhile
-        more=("--serial", "--seconds", "8"),
+        more=("--serial", "--seconds", "8", *_FAST),
     ),
-    Run("storage-slow", ("storage-slow,by=800ms,for=10s",), "slow_target"),
+    Run("storage-slow", ("storage-slow,by=800ms,for=10s",), "slow_target", more=_FAST),
     Run(
         "stuck-command",
         ("stuck-command,for=14s,timeout=5s",),
@@ -133,9 +135,15 @@ FAULTS = (
         seen={**_relogin(), "iscsi.taskmanfun.function == 1": 1, "iscsi.taskmanfun.function == 5": 1},
     ),
     # larger blocks: few commands carry an ACK with their own data
-    Run("ack-loss", ("ack-loss,for=3s",), "ack_loss", more=("--block-size", "2M")),
+    Run("ack-loss", ("ack-loss,for=3s",), "ack_loss", more=("--block-size", "2M", *_FAST)),
     # held back for long enough that TCP takes it for a loss
-    Run("reordering", ("reordering,for=8s,share=20%,by=60ms",), "reordering", seen={"tcp.analysis.duplicate_ack": 1}),
+    Run(
+        "reordering",
+        ("reordering,for=8s,share=20%,by=60ms",),
+        "reordering",
+        seen={"tcp.analysis.duplicate_ack": 1},
+        more=_FAST,
+    ),
     Run(
         "unreachable-portal",
         ("unreachable-portal",),
