@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from iscsitrace.outputs.document import Section
-from iscsitrace.wording.amounts import percent
+from iscsitrace.wording.amounts import count, percent
 from iscsitrace.wording.cells import megabytes
 
 _MOST: Final = 0.9
@@ -19,10 +19,10 @@ def end(outcome: Mapping[str, Any]) -> str:
     """The packets seen, written and dropped, and the commands that met the trigger."""
     progress = outcome["progress"]
     seen = sum(interface["seen_count"] for interface in outcome["interfaces"])
-    slow = progress["slow_count"]
+    found = progress["slow_count"]
     return (
         f"{seen} packets seen, {progress['written_count']} written ({progress['written_bytes']} bytes), "
-        f"{progress['dropped_count']} dropped" + (f"; {slow} slow commands" if slow else "")
+        f"{progress['dropped_count']} dropped" + (f"; {count(found, 'command')} met the trigger" if found else "")
     )
 
 

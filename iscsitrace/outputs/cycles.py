@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.analysis.measures.selection import display_filter, first_packet_ns
-from iscsitrace.analysis.measures.waits import UNKNOWN
+from iscsitrace.outputs import latencies
 from iscsitrace.outputs.document import Section, table
 from iscsitrace.wording import cells, scsi_names
 
@@ -49,8 +49,8 @@ def sections(trace: Trace, cycles: Table, waited: Waits, *, has_filter: bool) ->
         *("service", "status wait", "QD", "PDUs", "R2Ts", "status", "frame", "flags"),
     )
     rows = list(cycles.rows())
-    latencies = latency_cells(waited)
-    grid = table(columns, (_line(row, each, start_ns or 0) for row, each in zip(rows, latencies, strict=True)))
+    lines = (_line(row, latency, start_ns or 0) for row, latency in zip(rows, latencies.each(waited), strict=True))
+    grid = table(columns, lines)
     yield Section("", (f"time: s after the first TCP packet, {cells.date(start_ns)}; phases: ms",), (grid,))
     if has_filter:
         yield Section("Display filters", tuple(f"cycle {row['cycle']}: {display_filter(row)}" for row in rows))
@@ -59,14 +59,6 @@ def sections(trace: Trace, cycles: Table, waited: Waits, *, has_filter: bool) ->
 def unranked(count: int) -> str:
     """The number of commands that ``--top`` leaves out."""
     return f"commands of unknown latency (packets missing from the capture): {count}; --incomplete lists them"
-
-
-def latency_cells(waited: Waits) -> list[str]:
-    """Latencies in ms; ``>`` before the least time of a command without a status."""
-    return [
-        cells.NOTHING if least_ns == UNKNOWN else f"{'>' if is_open else ''}{cells.milliseconds(least_ns)}"
-        for least_ns, is_open in zip(waited.least_ns.tolist(), waited.is_open.tolist(), strict=True)
-    ]
 
 
 def _line(row: dict[str, Any], latency: str, start_ns: int) -> tuple[object, ...]:

@@ -99,8 +99,9 @@ def _breakdown(label: str, opinion: Opinion) -> Iterator[Section]:
 def _findings(label: str, findings: Sequence[Finding], remedies: Remedies) -> Section:
     if not findings:
         return Section(f"No problem found in {label}")
+    has_shares = any(each.share for each in findings)
     return Section(
-        f"Findings of {label}, shares of the busy time",
+        f"Findings of {label}" + (", shares of the busy time" if has_shares else ""),
         tuple(line for each in findings for line in _lines(each, label, remedies)),
     )
 

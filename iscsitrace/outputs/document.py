@@ -54,14 +54,8 @@ def limited(caption: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ..
 
 
 def _is_number(cell: str) -> bool:
-    """A plain number, a bound (``> 5``), a percentage, or a size (``64K``)."""
+    """A plain number, a bound (``>5``), a percentage, or a size (``64K``)."""
     digits = (
-        cell.removeprefix("> ")
-        .removesuffix("%")
-        .strip()
-        .rstrip("KMG")
-        .lstrip("-+")
-        .replace(",", "")
-        .replace(".", "", 1)
+        cell.removeprefix(">").removesuffix("%").strip().rstrip("KMG").lstrip("-+").replace(",", "").replace(".", "", 1)
     )
     return cell == "-" or digits.isdecimal()

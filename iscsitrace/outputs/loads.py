@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from iscsitrace.outputs import latencies
 from iscsitrace.outputs.document import Grid, table
 from iscsitrace.wording import cells
 
@@ -43,16 +44,13 @@ def grid(name: str, loads: Sequence[Load], *, left_out: int = 0) -> Grid:
 
 
 def _figures(load: Load) -> tuple[object, ...]:
-    latency = load.latency_ns
-    longest = f"> {cells.milliseconds(load.waiting_ns)}" if load.is_hung else cells.milliseconds(latency["max"])
     return (
         load.command_count,
         cells.megabytes(load.bytes),
         cells.megabytes(load.bytes_per_s),
         cells.NOTHING if load.iops is None else f"{load.iops:.1f}",
         cells.seconds(load.busy_ns),
-        *(cells.milliseconds(latency[name]) for name in ("p50", "p95", "p99")),
-        longest,
+        *(latencies.percentile(load.latency_ns, name) for name in ("p50", "p95", "p99", "max")),
         load.waiting_count,
         load.error_count,
     )

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.curves.events import ends_ns
 from iscsitrace.analysis.curves.steps import grouped
-from iscsitrace.analysis.curves.view import open_until_ns
 from iscsitrace.analysis.groups import events
+from iscsitrace.analysis.measures import waits
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.measures.queue_slots import slots
 from iscsitrace.outputs.perfetto_packets import Writer
@@ -115,7 +115,7 @@ class _Export:
         # earlier first: at one instant the command before ends before the next begins
         cycles = cycles.select(np.argsort(cycles.raw("command_first_ns"), kind="stable"))
         starts = cycles.raw("command_first_ns")
-        ends = open_until_ns(cycles, self.trace.connections)
+        ends = self._ends_ns(cycles)
         reached, phases = starts, []
         for phase in _PHASES:
             column = f"{phase}_ns"
@@ -129,6 +129,9 @@ class _Export:
         own = own.select(np.argsort(own.raw("r2t_ns"), kind="stable"))
         names = np.full(len(own), self.writer.names(["R2T round"])[0])
         self._slices(track, "R2T rounds", own, own.raw("r2t_ns"), own.raw("data_last_ns"), names, [])
+
+    def _ends_ns(self, cycles: Table) -> Array:
+        return waits.of(cycles, self.trace.connections, self.trace.task_management).ends_ns(cycles)
 
     def _command_names(self, cycles: Table) -> Array:
         """Operation, and what became of it where it did not succeed."""
@@ -150,15 +153,16 @@ class _Export:
 
     def _queue_depth(self, track: int, cycles: Table) -> None:
         starts = cycles.raw("command_first_ns")
-        ends = np.maximum(open_until_ns(cycles, self.trace.connections), starts)
+        ends = np.maximum(self._ends_ns(cycles), starts)
         times = np.concatenate([starts, ends])
         steps = np.concatenate([np.ones(len(starts)), -np.ones(len(ends))]).astype(np.int64)
         order = np.lexsort((steps, times))
-        times, depth = times[order], np.cumsum(steps[order])
-        is_last = np.append(np.diff(times) > 0, True)[: len(times)]
-        self._counter(track, "queue depth", "commands", times[is_last], depth[is_last])
+        self._counter(track, "queue depth", "commands", times[order], np.cumsum(steps[order]))
 
     def _counter(self, parent: int, name: str, unit: str, times: Array, values: Array) -> None:
+        """A counter from the values from each time on, in order of time: of one time, the last one counts."""
+        is_last = np.append(np.diff(times) > 0, True)[: len(times)]
+        times, values = times[is_last], values[is_last]
         is_new = np.append(True, np.diff(values) != 0)[: len(values)]
         times, values = times[is_new], values[is_new]
         if len(times):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from iscsitrace.analysis.groups.loads import Loads
 from iscsitrace.analysis.groups.mirrors import recognition
 from iscsitrace.analysis.groups.mirrors.account import doubt, name
-from iscsitrace.analysis.measures import capture_health, operations, parameters, throughput
-from iscsitrace.outputs import health, inputs, loads
+from iscsitrace.analysis.measures import capture_health, operations, parameters, throughput, waits
+from iscsitrace.outputs import health, inputs, latencies, loads
 from iscsitrace.outputs.document import Section, table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
@@ -46,7 +46,7 @@ def totals(trace: Trace) -> dict[str, Any]:
         "volumes": [asdict(volume) for volume in throughput.measure(trace.cycles)],
         "queue_depth": throughput.queue_depths(trace.cycles),
         "block_sizes": operations.block_sizes(trace.cycles),
-        "latency": operations.latencies(trace.cycles),
+        "latency": operations.latencies(trace.cycles, waits.of_trace(trace.table)),
         "coverage": [part.as_dict() for part in trace.coverage],
         "counters": capture_health.by_name(trace.counters),
     }
@@ -195,7 +195,7 @@ def _latencies(rows: Sequence[Mapping[str, Any]]) -> Section:
             row["operation"],
             row["cycle_count"],
             row["latency_ns"]["n"],
-            *(cells.milliseconds(row["latency_ns"][name]) for name in _PERCENTILES),
+            *(latencies.percentile(row["latency_ns"], name) for name in _PERCENTILES),
             cells.milliseconds(row["request_ns"]["p50"]),
             cells.milliseconds(row["grant_ns"]["p50"]),
             cells.milliseconds(row["transfer_ns"]["p50"]),

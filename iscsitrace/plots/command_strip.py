@@ -20,7 +20,8 @@ def draw(axes: Axes, tasks: Tasks, time: TimeAxis) -> None:
     axes.tick_params(axis="x", bottom=False, labelbottom=False)
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
-    axes.set_ylabel("commands", rotation=0, ha="right", va="center")
+    if tasks.count:
+        axes.set_ylabel("commands", rotation=0, ha="right", va="center")
     lane_count = max(tasks.lanes, default=0) + 1
     axes.set_ylim(min(lane_count, LANES), 0)
     if len(tasks.outstanding):

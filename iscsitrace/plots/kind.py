@@ -12,7 +12,9 @@ from iscsitrace.analysis.curves import events, view
 from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.events import Timeline
 from iscsitrace.analysis.curves.examples import Examples
+from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View, Zoom
+from iscsitrace.analysis.measures import waits
 from iscsitrace.plots import style, timeline
 from iscsitrace.plots.scales import duration
 from iscsitrace.tables.trace import Trace
@@ -22,17 +24,22 @@ _Curves = TypeVar("_Curves")
 
 def view_of_commands(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
     """The view of commands: from the first command to the last status."""
-    return view.of_tasks(trace.connections, trace.cycles, zoom, origin_ns)
+    return view.of_tasks(trace.connections, trace.cycles, zoom, origin_ns, _in_flight_until_ns(trace))
 
 
 def view_of_data_commands(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
     """The view of data commands: from the first one to the last status."""
-    return view.of_tasks(trace.connections, trace.cycles, zoom, origin_ns, is_of_data=True)
+    until_ns = _in_flight_until_ns(trace)
+    return view.of_tasks(trace.connections, trace.cycles, zoom, origin_ns, until_ns, is_of_data=True)
 
 
 def view_of_connection(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
     """The view of one connection."""
-    return view.of_connection(trace.connections, trace.cycles, zoom, origin_ns)
+    return view.of_connection(trace.connections, trace.cycles, zoom, origin_ns, _in_flight_until_ns(trace))
+
+
+def _in_flight_until_ns(trace: Trace) -> Array:
+    return waits.of_trace(trace.table).ends_ns(trace.cycles)
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = T
         chapters=tuple(chapters.of_subject(trace, each, remedies) for each in rest[:IN_FULL] if _is_worth(each)),
         pictures=pictures,
         pictures_left_out=missing,
-        sections=sections.of_trace(trace, main, diagnosis.mirrors),
+        sections=sections.of_trace(trace, lead, diagnosis.mirrors),
         model=model,
         model_missing=model_missing,
         timeline=timeline,
@@ -125,7 +125,7 @@ def _title(trace: Trace) -> str:
 
 def _subtitle(trace: Trace) -> str:
     times = [each for source in trace.inputs for each in (source["time_first_ns"], source["time_last_ns"]) if each]
-    span = f"{(max(times) - min(times)) / 1e9:.1f} s from {cells.date(min(times))}" if times else "no packet"
+    span = f"{(max(times) - min(times)) / 1e9:.1f} s from {cells.clock(min(times))}" if times else "no packet"
     sessions, commands = len(trace.sessions), len(trace.cycles)
     return (
         f"{span}; {cells.count(trace.packet_count)} packets, {_counted(sessions, 'iSCSI session')}, "

@@ -9,9 +9,9 @@ import numpy as np
 from iscsitrace.analysis.findings.examination import Opinion
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.measures import tap_position as tap
+from iscsitrace.analysis.measures import waits
 from iscsitrace.analysis.measures.budget import Budget
-from iscsitrace.analysis.measures.distribution import percentiles
-from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.measures.distribution import PERCENTILES, is_bound
 from iscsitrace.analysis.measures.throughput import measure
 from iscsitrace.analysis.session import line, workload
 from iscsitrace.outputs.document import Grid
@@ -35,10 +35,8 @@ def of_session(trace: Trace, opinion: Opinion, remedies: Remedies) -> Chapter:
 
 def of_subject(trace: Trace, subject: Subject, remedies: Remedies) -> Chapter:
     """The chapter on a session or story."""
-    cycles = trace.cycles
     rows = [row for row in trace.connections.rows() if subject.has(row)]
-    own = cycles.select(known(cycles, "session") & np.isin(cycles.raw("session"), subject.sessions))
-    return _chapter(trace, _names(trace, subject), rows, own, subject, remedies)
+    return _chapter(trace, _names(trace, subject), rows, subject.commands(trace), subject, remedies)
 
 
 def _names(trace: Trace, subject: Subject) -> str:
@@ -69,7 +67,7 @@ def _chapter(
         notes=" ".join(subject.headline.notes),
         facts=tuple(_facts(trace, connections, cycles, subject.time)),
         parts=parts,
-        findings=tuple(_finding(finding, label, remedies) for finding in subject.findings),
+        findings=tuple(_finding(finding, label, remedies, _base(finding, subject)) for finding in subject.findings),
         budget=_budget(label, parts),
         failure=failure.facts(trace, subject),
     )
@@ -99,7 +97,13 @@ def _budget(label: str, parts: tuple[Part, ...]) -> Grid | None:
     return Grid(f"Time breakdown of {label}", ("part", "meaning", "ms", "% of busy time"), rows)
 
 
-def _finding(finding: Finding, label: str, remedies: Remedies) -> FoundProblem:
+def _base(finding: Finding, subject: Subject) -> str:
+    """What a share is of: the busy time of its one session, where the subject is a story of several."""
+    is_of_one = len(subject.sessions) > 1 and finding.problem.rank != "failure" and len(finding.sessions) == 1
+    return f"the time of session {finding.sessions[0]}" if is_of_one else "the time"
+
+
+def _finding(finding: Finding, label: str, remedies: Remedies, base: str = "the time") -> FoundProblem:
     return FoundProblem(
         name=finding.name,
         severity=finding.severity.replace("_", " "),
@@ -107,6 +111,8 @@ def _finding(finding: Finding, label: str, remedies: Remedies) -> FoundProblem:
         text=sentence(finding.text),
         steps=tuple(Step(*each) for each in remedies.steps(finding, label)),
         display_filter=finding.display_filter or "",
+        is_failure=finding.problem.rank == "failure",
+        base=base,
     )
 
 
@@ -131,18 +137,24 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, time:
     operations = cycles.words_by_code("operation")
     codes = [place for place, word in enumerate(operations) if word in ("read", "write")]
     moved_data = cycles.select(np.isin(cycles.raw("operation"), codes))
-    transfers = moved_data.select((moved_data.raw("data_bytes") > 0) & moved_data.raw("is_complete"))
-    asked = workload.of(transfers)
+    is_whole = (moved_data.raw("data_bytes") > 0) & moved_data.raw("is_complete")
+    asked = workload.of(moved_data.select(is_whole))
     if asked is not None:
         depth = f"queue depth {asked.queue_depth}"
         commands = wording.count(asked.task_count, "command")
         found.append(Fact("Workload", f"{wording.size(asked.block_bytes)} {asked.word}s", f"{depth}, {commands}"))
-        latency = percentiles(transfers["latency_ns"])
-        if latency["p50"] is not None:
-            n, tail = latency["n"] or 0, {name: latency[name] for name in ("p95", "p99", "max")}
-            rest = ", ".join(f"{name} {wording.time(value)}" for name, value in tail.items() if value is not None)
-            of = wording.part_of(n, len(moved_data), "reads and writes", "are not complete") or f"n {n:,}"
-            found.append(Fact("Latency", f"{wording.time(latency['p50'])} p50", f"{rest}; {of}"))
+    waited = waits.of(moved_data, trace.connections, trace.task_management)
+    latency = waited.select(is_whole | waited.is_open).percentiles
+    if latency["p50"] is not None:
+        shown = {
+            name: f"{'> ' if is_bound(latency, name) else ''}{wording.time(value)}"
+            for name in PERCENTILES
+            if (value := latency[name]) is not None
+        }
+        rest = ", ".join(f"{name} {text}" for name, text in shown.items() if name != "p50")
+        n = latency["n"] or 0
+        of = wording.part_of(n, len(moved_data), "reads and writes", "are not complete") or f"n {n:,}"
+        found.append(Fact("Latency", f"{shown['p50']} p50", f"{rest}; {of}"))
     again = sum(row[f"retransmitted_packets_{way}"] for row in connections for way in ("to_target", "to_initiator"))
     if again:
         packets = sum(row[f"packets_{way}"] for row in connections for way in ("to_target", "to_initiator"))

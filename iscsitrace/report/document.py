@@ -5,7 +5,6 @@ Any text may come from a capture; the renderings escape it.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from iscsitrace.outputs.document import Grid, Section
 from iscsitrace.wording import amounts
 from iscsitrace.wording.sentences import capital
 
+_SPELLED: Final = {"io": "I/O", "r2t": "R2T", "nop": "NOP", "mtu": "MTU", "lun": "LUN", "ack": "ACK", "ats": "ATS"}
 FIRST_FINDINGS: Final = 3
 """Findings shown beside the headline; the others follow later."""
 
@@ -62,12 +62,15 @@ class FoundProblem:
     text: str
     steps: tuple[Step, ...]
     display_filter: str = ""
+    is_failure: bool = False
+    """Whether something broke."""
+    base: str = "the time"
+    """What the share is of."""
 
     @property
     def title(self) -> str:
         """The name as words: ``Queue depth low``, ``I/O outage``."""
-        words = self.name.replace("_", " ").replace("r2t", "R2T").replace("nop", "NOP")
-        return capital(re.sub(r"\bio\b", "I/O", words))
+        return capital(" ".join(_SPELLED.get(word, word) for word in self.name.split("_")))
 
 
 @dataclass(frozen=True)
@@ -106,8 +109,9 @@ class Chapter:
 
     @property
     def first_findings(self) -> tuple[FoundProblem, ...]:
-        """The first findings: failures, then the largest shares."""
-        return self.findings[:FIRST_FINDINGS]
+        """The first findings: what broke, if something did; else the largest shares."""
+        found = [each for each in self.findings if each.is_failure] if self.failure else self.findings
+        return tuple(found[:FIRST_FINDINGS])
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
-from iscsitrace.analysis.curves.view import open_until_ns
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.history import listed
 from iscsitrace.analysis.findings.outages import commands_in_words
+from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
+from iscsitrace.analysis.measures import waits
 from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
@@ -33,18 +35,26 @@ def facts(trace: Trace, subject: Subject) -> tuple[Fact, ...]:
 def _facts(trace: Trace, subject: Subject, failure: Finding) -> Iterator[Fact]:
     if failure.spans:
         start_ns = int(trace.connections.raw("time_first_ns").min())
-        yield Fact("When", _when(failure.spans, start_ns), f"from {_clock(min(first for first, _ in failure.spans))}")
+        yield Fact(
+            "When", _when(failure.spans, start_ns), f"from {cells.clock(min(first for first, _ in failure.spans))}"
+        )
     if failure.cost_ns is not None:
         share = "" if failure.share is None else f"{wording.percent(failure.share)} of the busy time"
         yield Fact("Time lost", wording.time(failure.cost_ns), share)
     yield Fact("Hit", _numbers("session", subject.sessions) or subject.label, _numbers("LUN", failure.luns))
     waiting = in_flight(trace, subject.sessions, failure.spans)
     if len(waiting):
-        longest_ns = int((open_until_ns(waiting, trace.connections) - waiting.raw("command_first_ns")).max())
-        without = int((~known(waiting, "status_ns")).sum())
-        facts_of = [f"up to {wording.time(longest_ns)} each", f"{without} without a status" if without else ""]
-        yield Fact("In flight meanwhile", commands_in_words(waiting), ", ".join(filter(None, facts_of)))
+        yield Fact("In flight meanwhile", commands_in_words(waiting), _waited(trace, waiting))
     yield Fact("Points to", failure.points_to or "cannot tell from these packets")
+
+
+def _waited(trace: Trace, waiting: Table) -> str:
+    """How long these commands took, or were in flight without a status."""
+    longest = wording.time(int((_ends_ns(trace, waiting) - waiting.raw("command_first_ns")).max()))
+    without = int((~known(waiting, "status_ns")).sum())
+    if len(waiting) == 1:
+        return f"no status for {longest}" if without else f"took {longest}"
+    return f"up to {longest} each" + (f", {without} without a status" if without else "")
 
 
 def _when(spans: tuple[Span, ...], start_ns: int) -> str:
@@ -55,11 +65,6 @@ def _when(spans: tuple[Span, ...], start_ns: int) -> str:
     return f"{times}{wording.seconds(first_ns - start_ns)} to {wording.seconds(last_ns - start_ns)}"
 
 
-def _clock(instant_ns: int) -> str:
-    """The date and time to the millisecond."""
-    return f"{cells.date(instant_ns)[:-7].replace('T', ' ')} UTC"
-
-
 def _numbers(noun: str, numbers: tuple[int, ...]) -> str:
     """``sessions 0 and 1``; nothing of none."""
     if len(numbers) > NUMBERS_SHOWN:
@@ -68,13 +73,23 @@ def _numbers(noun: str, numbers: tuple[int, ...]) -> str:
 
 
 def in_flight(trace: Trace, sessions: tuple[int, ...], spans: tuple[Span, ...]) -> Table:
-    """The reads and writes of these sessions that were in flight in one of these times of some length."""
+    """The reads and writes of these sessions that were in flight in one of these times of some length, also those
+    without a status whose connection ended when it began.
+
+    Where some had no status or took a second, others in flight did not wait: they are those that ended it.
+    """
     cycles = trace.cycles
     own = cycles.select(known(cycles, "session") & np.isin(cycles.raw("session"), sessions))
     own = own.select(is_data_command(own))
-    starts, ends = own.raw("command_first_ns"), open_until_ns(own, trace.connections)
+    starts, ends = own.raw("command_first_ns"), _ends_ns(trace, own)
+    is_open = ~known(own, "status_ns")
     keep = np.zeros(len(own), dtype=bool)
     for first_ns, last_ns in spans:
         if last_ns > first_ns:
-            keep |= (starts < last_ns) & (ends > first_ns)
-    return own.select(keep)
+            keep |= (starts < last_ns) & ((ends > first_ns) | (is_open & (ends == first_ns)))
+    waited = keep & (is_open | (ends - starts >= OUTAGE_MIN_NS))
+    return own.select(waited if waited.any() else keep)
+
+
+def _ends_ns(trace: Trace, cycles: Table) -> NDArray[np.int64]:
+    return waits.of(cycles, trace.connections, trace.task_management).ends_ns(cycles)

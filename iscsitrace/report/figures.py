@@ -9,6 +9,7 @@ from iscsitrace.analysis.curves import examples
 from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.view import Zoom
 from iscsitrace.analysis.groups.jobs.streams import Job
+from iscsitrace.analysis.measures import waits
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import inline, kinds, style
 from iscsitrace.report.document import Picture
@@ -36,23 +37,24 @@ def draw(
     """
     origin_ns = _origin_ns(trace)
     pictures: list[Picture] = []
-    missing = []
+    missing: dict[str, list[str]] = {}
     for name, kind_name, zoom in wanted(trace, session, jobs, story):
         kind = kinds.load(kind_name)
         if not set(kind.tables) <= set(trace.options["tables"]):
-            missing.append(f"{name}: the input is too large; `iscsitrace plot {kind_name}` draws a part of it")
+            why = f"the input is too large; `iscsitrace plot {kind_name}` draws a part of it"
+            missing.setdefault(why, []).append(name)
             continue
         try:
             drawing = kind.drawing(trace, zoom, origin_ns, _DETAIL)
         except InputInvalid as error:
-            missing.append(f"{name}: {error}")
+            missing.setdefault(str(error), []).append(name)
             continue
         with style.applied():
             figure = style.new_figure(drawing.height_in)
             drawing.draw(figure)
         picture = inline.draw(figure, f"{kind_name}{len(pictures)}-", looks)
         pictures.append(Picture(name, drawing.title, kind.how_to_read, tuple(drawing.notes), picture.svg, picture.axes))
-    return tuple(pictures), tuple(missing)
+    return tuple(pictures), tuple(f"{', '.join(names)}: {why}" for why, names in missing.items())
 
 
 def timeline(trace: Trace, session: int | None, looks: inline.Looks) -> tuple[Picture, ...]:
@@ -82,7 +84,7 @@ def wanted(
 ) -> Iterator[tuple[str, str, Zoom]]:
     """Name, kind and zoom of each picture, in the order of the page."""
     connection_count = sum(row["session"] == session for row in trace.connections.rows())
-    found = examples.find(trace.cycles, session, connection_count, jobs, story)
+    found = examples.find(trace.cycles, waits.of_trace(trace.table), session, connection_count, jobs, story)
     for kind_name in sorted(kinds.NAMES, key=lambda each: kinds.load(each).place):
         for name, zoom in kinds.load(kind_name).pictures(found):
             yield name, kind_name, zoom

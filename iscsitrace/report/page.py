@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from importlib.resources import files
 from typing import Any, Final
@@ -16,6 +17,9 @@ from iscsitrace.plots.inline import FOLLOWING
 from iscsitrace.report.document import Document
 
 _TEMPLATES: Final = "templates"
+_LONG: Final = re.compile(r"(\S{24,})")
+_PART: Final = re.compile(r"[^._/]*[._/]|[^._/]+")
+_UNIT: Final = re.compile(r"(?<=\d) (?=(?:s|ms|µs|ns|%|bytes|[KMG]i?B)(?![\w]))")
 
 
 def render(document: Document, version: str) -> str:
@@ -30,6 +34,7 @@ def render(document: Document, version: str) -> str:
     environment.filters["number"] = lambda value: f"{value:.4f}".rstrip("0").rstrip(".")
     environment.filters["attribute_json"] = _json
     environment.filters["prose"] = prose
+    environment.filters["unbroken"] = unbroken
     script = _read("report.js")
     # the browser runs only this script and loads nothing, even if some text were taken for markup
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -61,8 +66,23 @@ def prose(text: str) -> Markup:
     """A sentence; words between backticks become code."""
     pieces = text.split("`")
     return Markup("").join(
-        Markup("<code>{}</code>").format(piece) if place % 2 else escape(piece) for place, piece in enumerate(pieces)
+        Markup("<code>{}</code>").format(piece) if place % 2 else _breakable(piece)
+        for place, piece in enumerate(pieces)
     )
+
+
+def _breakable(text: str) -> Markup:
+    """A text whose long names, such as paths, may be broken after a dot, a slash or an underscore."""
+    parts = _LONG.split(text)
+    return Markup("").join(
+        Markup("<wbr>").join(escape(each) for each in _PART.findall(part)) if place % 2 else escape(part)
+        for place, part in enumerate(parts)
+    )
+
+
+def unbroken(text: str) -> str:
+    """A text in which no line ends between a number and its unit."""
+    return _UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
 def _json(value: Any) -> str:

@@ -10,11 +10,11 @@ from iscsitrace.analysis.groups.mirrors.account import Account
 from iscsitrace.analysis.measures import capture_health as health
 from iscsitrace.analysis.measures import operations, waits
 from iscsitrace.analysis.measures.parameters import negotiated
-from iscsitrace.analysis.measures.selection import display_filter, pick
-from iscsitrace.outputs import loads
-from iscsitrace.outputs.cycles import latency_cells
+from iscsitrace.analysis.measures.selection import display_filter
+from iscsitrace.outputs import latencies, loads
 from iscsitrace.outputs.document import Grid, Section, limited
 from iscsitrace.report import mirrors
+from iscsitrace.report.subject import Subject
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import cells
 
@@ -31,21 +31,22 @@ _FLAGS: Final = {
 }
 
 
-def of_trace(trace: Trace, session: int | None, accounts: Sequence[Account] = ()) -> tuple[Section, ...]:
-    """Every section; ``session`` is the main session, ``accounts`` are the mirrors."""
+def of_trace(trace: Trace, subject: Subject | None, accounts: Sequence[Account] = ()) -> tuple[Section, ...]:
+    """Every section; ``subject`` is what the report is about, ``accounts`` are the mirrors."""
     found = []
-    if session is not None:
-        found += [_slowest(trace, session), _traffic(trace, session)]
-    found += [_loads(trace), *mirrors.of_trace(trace, accounts)]
-    return (*found, _parameters(trace, session), _connections(trace, session), _health(trace), _making(trace))
+    if subject is not None and len(subject.commands(trace)):
+        found += [_slowest(trace, subject), _traffic(trace, subject)]
+    found += [*([_loads(trace)] if len(trace.cycles) else ()), *mirrors.of_trace(trace, accounts)]
+    sessions = subject.sessions if subject else ()
+    return (*found, _parameters(trace, sessions), _connections(trace, sessions), _health(trace), _making(trace))
 
 
-def _slowest(trace: Trace, session: int) -> Section:
-    cycles = pick(trace.cycles, session=session)
+def _slowest(trace: Trace, subject: Subject) -> Section:
+    cycles = subject.commands(trace)
     waited = waits.of(cycles, trace.connections, trace.task_management)
     ranked = waited.slowest_first()
     rows = list(cycles.select(ranked[:SLOWEST]).rows())
-    latencies = latency_cells(waited.select(ranked[:SLOWEST]))
+    shown = latencies.each(waited.select(ranked[:SLOWEST]))
     times = trace.connections.raw("time_first_ns")
     origin_ns = int(times.min()) if len(times) else 0
     columns = (
@@ -68,7 +69,7 @@ def _slowest(trace: Trace, session: int) -> Section:
             Grid(
                 f"Slowest {len(rows)} of {len(ranked):,} commands",
                 columns,
-                tuple(_command(row, each, origin_ns) for row, each in zip(rows, latencies, strict=True)),
+                tuple(_command(row, each, origin_ns) for row, each in zip(rows, shown, strict=True)),
             ),
             Grid(
                 "Display filters for Wireshark",
@@ -101,16 +102,16 @@ def _command(row: dict[str, Any], latency: str, origin_ns: int) -> tuple[str, ..
     )
 
 
-def _traffic(trace: Trace, session: int) -> Section:
-    cycles = pick(trace.cycles, session=session)
+def _traffic(trace: Trace, subject: Subject) -> Section:
+    cycles = subject.commands(trace)
     names = ("p50", "p95", "p99", "max")
-    measured = operations.latencies(cycles)
-    latencies = [
+    measured = operations.latencies(cycles, waits.of(cycles, trace.connections, trace.task_management))
+    rows = [
         (
             row["operation"],
             cells.count(row["cycle_count"]),
             cells.count(row["latency_ns"]["n"]),
-            *(cells.milliseconds(row["latency_ns"][name]) for name in names),
+            *(latencies.percentile(row["latency_ns"], name) for name in names),
             *(
                 cells.milliseconds(row[f"{phase}_ns"]["p50"])
                 for phase in ("request", "grant", "transfer", "service", "status_wait")
@@ -133,11 +134,11 @@ def _traffic(trace: Trace, session: int) -> Section:
     return Section(
         "Workload",
         (
-            f"Commands of session {session}. Latencies are in ms, from command to status; percentiles by nearest rank.",
+            f"Commands of {subject.label}. Latencies are in ms, from command to status; percentiles by nearest rank.",
             *operations.without_status(measured),
         ),
         (
-            limited("Latency by operation, ms", columns, latencies, ROWS),
+            limited("Latency by operation, ms", columns, rows, ROWS),
             limited(
                 "I/O sizes (Expected Data Transfer Length)",
                 ("operation", "I/O size", "commands"),
@@ -161,10 +162,10 @@ def _loads(trace: Trace) -> Section:
     return Section("Load", (loads.READING,), tuple(grids), "load")
 
 
-def _parameters(trace: Trace, session: int | None) -> Section:
+def _parameters(trace: Trace, sessions: tuple[int, ...]) -> Section:
     found: dict[tuple[str, ...], list[int]] = {}
     for row in trace.parameters.rows():
-        if row["session"] == session and row["source"] != "offered":
+        if row["session"] in sessions and row["source"] != "offered":
             values = [row["key"], negotiated(row), row["initiator_value"], row["target_value"], row["source"]]
             found.setdefault(tuple(cells.short(value) for value in values), []).append(row["connection"])
     rows = [(*values, _numbers(connections)) for values, connections in found.items()]
@@ -180,9 +181,9 @@ def _numbers(connections: list[int]) -> str:
     return f"{shown} and {len(connections) - 8} more" if len(connections) > 8 else shown
 
 
-def _connections(trace: Trace, session: int | None) -> Section:
-    # connections of the main session first
-    rows = sorted(trace.connections.rows(), key=lambda row: (row["session"] != session, row["connection"]))
+def _connections(trace: Trace, sessions: tuple[int, ...]) -> Section:
+    # those of the report's subject first
+    rows = sorted(trace.connections.rows(), key=lambda row: (row["session"] not in sessions, row["connection"]))
     columns = (
         *("tcp.stream", "session", "initiator", "target", "header digest", "data digest", "RTT to target ms"),
         *(

@@ -6,11 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from iscsitrace.analysis.findings.examination import Opinion, StoryOpinion
 from iscsitrace.analysis.findings.finding import Finding, in_order
 from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.analysis.measures import budget
 from iscsitrace.analysis.measures.budget import Budget
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.tables.table import Table
+from iscsitrace.tables.trace import Trace
 
 
 @dataclass(frozen=True)
@@ -29,9 +34,14 @@ class Subject:
     def failure(self) -> Finding | None:
         """The finding of the headline, where it is about what broke."""
         return next(
-            (each for each in self.findings if each.name == self.headline.name and each.problem.rank == "failure"),
+            (each for each in self.findings if each.name == self.headline.name and each.rank == "failure"),
             None,
         )
+
+    def commands(self, trace: Trace) -> Table:
+        """The commands of its sessions."""
+        cycles = trace.cycles
+        return cycles.select(known(cycles, "session") & np.isin(cycles.raw("session"), self.sessions))
 
     def has(self, connection: Mapping[str, Any]) -> bool:
         """Whether a row of ``connections`` belongs to it."""

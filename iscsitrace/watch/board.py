@@ -14,7 +14,7 @@ from rich.text import Text
 from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.watch.choice import Choice, sorted_lines
-from iscsitrace.watch.columns import COLUMNS, clock, count, latency, milliseconds, rate, size
+from iscsitrace.watch.columns import COLUMNS, clock, count, latency, milliseconds, percentile, rate, size
 from iscsitrace.watch.figures import CAUSES, Line
 from iscsitrace.watch.hangs import sentence
 from iscsitrace.watch.watcher import Report
@@ -102,7 +102,7 @@ def _head(report: Report, choice: Choice, width: int) -> list[Text]:
     whole.append(latency(now))
     lines.append(whole)
     since = Text("since the start  ", style=DIM)
-    since.append("  ".join(f"{name} {milliseconds(total[name])}" for name in ("p50", "p95", "p99", "max")))
+    since.append("  ".join(f"{name} {percentile(total, name)}" for name in ("p50", "p95", "p99", "max")))
     since.append(f" ms (n {total['n']})")
     lines.append(since)
     if choice.quiet_s > _QUIET_S and not choice.is_over:

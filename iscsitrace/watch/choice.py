@@ -37,7 +37,7 @@ def sorted_lines(report: Report, choice: Choice) -> list[Line]:
         "number": lambda line: line.number,
         "throughput": lambda line: -(line.load.read_bytes + line.load.write_bytes),
         "IOPS": lambda line: -line.load.task_count,
-        "p99": lambda line: -(tail(line.load.latency_ns)[1] or 0),
+        "p99": lambda line: -(line.load.latency_ns[tail(line.load.latency_ns)] or 0),
         "queue depth": lambda line: -(line.load.queue_depth_max or 0),
         "idle": lambda line: -((line.budget.idle_fraction or 0) if line.budget else 0),
         "retransmissions": lambda line: -line.retransmitted,

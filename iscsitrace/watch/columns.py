@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from iscsitrace.analysis.measures.distribution import is_bound
 from iscsitrace.wording.cells import percent
 
 
@@ -35,14 +36,18 @@ def milliseconds(time_ns: int | None) -> str:
 
 def latency(found: Mapping[str, int | None]) -> str:
     """Median and tail in milliseconds, and their n."""
-    name, value = tail(found)
-    return f"p50 {milliseconds(found['p50'])} ms, {name} {milliseconds(value)} ms (n {found['n']})"
+    name = tail(found)
+    return f"p50 {percentile(found, 'p50')} ms, {name} {percentile(found, name)} ms (n {found['n']})"
 
 
-def tail(found: Mapping[str, int | None]) -> tuple[str, int | None]:
+def tail(found: Mapping[str, int | None]) -> str:
     """The p99, or the maximum where there are too few commands for one."""
-    name = "max" if found["p99"] is None else "p99"
-    return name, found[name]
+    return "max" if found["p99"] is None else "p99"
+
+
+def percentile(found: Mapping[str, int | None], name: str) -> str:
+    """One of ``p50 p95 p99 max`` in milliseconds; ``>`` before one that a command without a status leaves open."""
+    return f"{'>' if is_bound(found, name) else ''}{milliseconds(found[name])}"
 
 
 def size(amount: float | None) -> str:
@@ -71,10 +76,10 @@ COLUMNS: Final = (
     Column("MB/s R", 7, lambda line: rate(line.load.read_bytes_per_s)),
     Column("MB/s W", 7, lambda line: rate(line.load.write_bytes_per_s)),
     Column("IOPS", 7, lambda line: count(line.load.iops)),
-    Column("p50 ms", 7, lambda line: milliseconds(line.load.latency_ns["p50"])),
-    Column("p95", 7, lambda line: milliseconds(line.load.latency_ns["p95"]), 92),
-    Column("p99", 7, lambda line: milliseconds(line.load.latency_ns["p99"])),
-    Column("max", 7, lambda line: milliseconds(line.load.latency_ns["max"]), 100),
+    Column("p50 ms", 7, lambda line: percentile(line.load.latency_ns, "p50")),
+    Column("p95", 7, lambda line: percentile(line.load.latency_ns, "p95"), 92),
+    Column("p99", 7, lambda line: percentile(line.load.latency_ns, "p99")),
+    Column("max", 7, lambda line: percentile(line.load.latency_ns, "max"), 100),
     Column("QD", 4, lambda line: "-" if line.load.queue_depth_max is None else str(line.load.queue_depth_max)),
     Column("idle%", 5, lambda line: percent(line.budget.idle_fraction if line.budget else None)),
     Column("rtx", 4, lambda line: str(line.retransmitted) if line.transports else "-"),

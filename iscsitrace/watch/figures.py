@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import throughput
 from iscsitrace.analysis.measures.budget import Budget
-from iscsitrace.analysis.measures.distribution import NO_VALUES, PERCENTILES, named
-from iscsitrace.analysis.measures.running.distribution import rank
+from iscsitrace.analysis.measures.distribution import NO_VALUES, PERCENTILES, named, percentiles, rank
 from iscsitrace.analysis.measures.throughput import NANOSECONDS
+from iscsitrace.analysis.measures.waits import UNKNOWN, Waits, slowest
 from iscsitrace.tables.table import Table
 from iscsitrace.watch.hangs import NO_HANG, Hang
 
@@ -32,7 +32,7 @@ class Load:
     write_bytes: int
     length_ns: int
     latency_ns: dict[str, int | None]
-    """``n p50 p95 p99 max`` of the commands with a status, from command to status."""
+    """``n p50 p95 p99 max`` from command to status; ``open_count`` of these have none (waits.py)."""
     queue_depth_mean: float | None
     """At issue."""
     queue_depth_max: int | None
@@ -157,11 +157,21 @@ class Line:
         return document | {"transport": transport.as_dict() if transport else None}
 
 
+NOTHING: Final = np.zeros(0, dtype=np.int64)
 NO_LOAD: Final = Load(0, 0, 0, 0, NO_VALUES, None, None, [])
 
 
-def loads_of(cycles: Table, groups: NDArray[Any], length_ns: int) -> dict[int, Load]:
-    """The loads of an interval of this length, by group."""
+def loads_of(
+    cycles: Table,
+    waited: Waits,
+    groups: NDArray[Any],
+    length_ns: int,
+    in_flight: Mapping[int, NDArray[Any]] | None = None,
+) -> dict[int, Load]:
+    """The loads of an interval of this length, by group; ``in_flight`` are times for which commands have hung.
+
+    A group has a load if commands of it ended, or one hangs.
+    """
     numbers, place = np.unique(groups, return_inverse=True)
     count = len(numbers)
     read, written = throughput.payload(cycles)
@@ -176,8 +186,8 @@ def loads_of(cycles: Table, groups: NDArray[Any], length_ns: int) -> dict[int, L
 
     counts = sums(np.ones(len(cycles), dtype=np.int64))
     columns = zip(numbers.tolist(), counts, sums(read), sums(written), sums(depths), most.tolist(), strict=True)
-    latencies, sizes = _latencies(cycles, place, count), _sizes(cycles, place, count)
-    return {
+    latencies, sizes = _latencies(waited, place, count), _sizes(cycles, place, count)
+    found = {
         number: Load(
             task_count=task_count,
             read_bytes=read_bytes,
@@ -192,13 +202,20 @@ def loads_of(cycles: Table, groups: NDArray[Any], length_ns: int) -> dict[int, L
             columns, latencies, sizes, strict=True
         )
     }
+    # few groups have commands without a status
+    hung = in_flight or {}
+    for number in {*hung, *groups[waited.is_lost].tolist()}:
+        own = waited.select(groups == number)
+        tail = slowest(own.latencies_ns, own.lost_ns, hung.get(number, NOTHING))
+        load = found.get(number, replace(NO_LOAD, length_ns=length_ns))
+        found[number] = replace(load, latency_ns=percentiles(own.latencies_ns, tail))
+    return found
 
 
-def _latencies(cycles: Table, place: NDArray[Any], count: int) -> list[dict[str, int | None]]:
-    """Percentiles of each group, by nearest rank."""
-    latency = cycles["latency_ns"]
-    is_known = ~np.ma.getmaskarray(latency)
-    values, of = np.ma.getdata(latency)[is_known], place[is_known]
+def _latencies(waited: Waits, place: NDArray[Any], count: int) -> list[dict[str, int | None]]:
+    """Percentiles of each group with a status, by nearest rank."""
+    is_known = ~waited.is_open & (waited.least_ns != UNKNOWN)
+    values, of = waited.least_ns[is_known], place[is_known]
     values = values[np.lexsort((values, of))]
     ends = np.cumsum(np.bincount(of, minlength=count)).tolist()
     found = []
@@ -222,9 +239,10 @@ def _sizes(cycles: Table, place: NDArray[Any], count: int) -> list[list[dict[str
     return found
 
 
-def load_of(cycles: Table, length_ns: int) -> Load:
+def load_of(cycles: Table, waited: Waits, length_ns: int, in_flight: NDArray[Any] = NOTHING) -> Load:
     """The load of all commands of an interval."""
-    found = loads_of(cycles, np.zeros(len(cycles), dtype=np.int64), length_ns)
+    hung = {0: in_flight} if len(in_flight) else {}
+    found = loads_of(cycles, waited, np.zeros(len(cycles), dtype=np.int64), length_ns, hung)
     return found.get(0, replace(NO_LOAD, length_ns=length_ns))
 
 

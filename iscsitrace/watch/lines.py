@@ -17,7 +17,7 @@ def lines_of(report: Report) -> list[str]:
     lines = [
         f"{clock(report.to_ns)} all: read {rate(load.read_bytes_per_s)} MB/s, "
         f"write {rate(load.write_bytes_per_s)} MB/s, "
-        f"{count(load.iops)} IOPS, {latency(load.latency_ns)}, {report.new_packets} packets"
+        f"{count(load.iops)} IOPS, {latency(load.latency_ns)}, {wording.count(report.new_packets, 'packet')}"
     ]
     if pace.lag_ns > 10**9 or pace.is_reduced or pace.left_out_packets:
         reduced = ", no time breakdown, RTT and owin" if pace.is_reduced else ""

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.headline import Headline
-from iscsitrace.analysis.measures import budget
+from iscsitrace.analysis.measures import budget, waits
 from iscsitrace.analysis.measures import capture_health as health
 from iscsitrace.analysis.measures.running.distribution import Distribution
 from iscsitrace.analysis.measures.running.totals import Totals
+from iscsitrace.analysis.measures.waits import Waits
 from iscsitrace.tables.live_pass import Live, Pace, View
 from iscsitrace.tables.schema import SCHEMA_VERSION
 from iscsitrace.tables.table import Table
-from iscsitrace.watch.figures import NO_LOAD, Line, Load, Transport, load_of, loads_of, transports_of
+from iscsitrace.tables.trace import Trace
+from iscsitrace.watch.figures import NO_LOAD, NOTHING, Line, Load, Transport, load_of, loads_of, transports_of
 from iscsitrace.watch.findings import Findings, Found
-from iscsitrace.watch.hangs import hang_of
+from iscsitrace.watch.hangs import NO_HANG, Hang, hang_of
 from iscsitrace.wording.cells import endpoint
 
 PATIENCE_S = 0.2
@@ -146,8 +149,8 @@ class Watcher:
 
     def _report(self, view: View, *, is_last: bool) -> Report:
         trace = view.trace
-        cycles = trace.cycles
-        self.totals.add(cycles, view.settled_ns)
+        cycles, waited = trace.cycles, self._waits(trace)
+        self.totals.add(cycles, waited, view.settled_ns)
         self.totals.add_turnarounds(cycles, view.turnaround_operation, view.turnaround_ns)
         forgotten = view.forgotten.connections
         self.totals.forget(forgotten)
@@ -157,9 +160,11 @@ class Watcher:
             self.totals.forget_sessions(set(trace.sessions.raw("session").tolist()))
         length_ns = view.to_ns - view.from_ns
         transports = transports_of(view.now, trace.senders, self._counts)
-        self._latencies[None].add(cycles["latency_ns"])
-        connections = self._connections(view, transports, length_ns)
-        sessions = self._sessions(view, connections, length_ns)
+        _add(self._latencies[None], waited)
+        hangs = {row["connection"]: hang_of([row], view.to_ns) for row in view.now}
+        connections = self._connections(view, waited, transports, hangs, length_ns)
+        sessions = self._sessions(view, waited, connections, length_ns)
+        in_flight = _oldest(hangs.values())
         if self._has_findings and not is_last and self.findings.is_due(view.to_ns):
             if self.live.pace.is_reduced:
                 self.findings.forget()
@@ -171,8 +176,8 @@ class Watcher:
             to_ns=view.to_ns,
             packet_count=trace.packet_count,
             new_packets=new_packets,
-            whole=load_of(cycles, length_ns),
-            whole_total_latency_ns=self._latencies[None].percentiles(),
+            whole=load_of(cycles, waited, length_ns, in_flight),
+            whole_total_latency_ns=self._latencies[None].percentiles(in_flight),
             sessions=sessions,
             connections=connections,
             findings=self.findings.current,
@@ -186,13 +191,29 @@ class Watcher:
         )
         return self.last
 
-    def _connections(self, view: View, transports: dict[int, Transport], length_ns: int) -> list[Line]:
+    def _waits(self, trace: Trace) -> Waits:
+        """The waits of the commands of an interval; when one was aborted is in the recent past alone."""
+        waited = waits.of_trace(trace.table)
+        is_aborted = waited.is_open & trace.cycles.raw("is_aborted")
+        if not is_aborted.any():
+            return waited
+        recent = self.live.recent()
+        known = dict(zip(_keys(recent.cycles), waits.of_trace(recent.table).least_ns.tolist(), strict=True))
+        least_ns = waited.least_ns.copy()
+        for row, key in zip(np.flatnonzero(is_aborted), _keys(trace.cycles.select(is_aborted)), strict=True):
+            least_ns[row] = known.get(key, least_ns[row])
+        return replace(waited, least_ns=least_ns)
+
+    def _connections(
+        self, view: View, waited: Waits, transports: dict[int, Transport], hangs: dict[int, Hang], length_ns: int
+    ) -> list[Line]:
         trace = view.trace
         budgets = budget.of_connections(trace.budget)
         now = {row["connection"]: row for row in view.now}
         nothing = replace(NO_LOAD, length_ns=length_ns)
-        loads = loads_of(trace.cycles, trace.cycles.raw("connection"), length_ns)
-        latencies = _parts(trace.cycles, "connection")
+        old = {number: _oldest([hang]) for number, hang in hangs.items() if hang.is_old}
+        loads = loads_of(trace.cycles, waited, trace.cycles.raw("connection"), length_ns, old)
+        latencies = _parts(waited, trace.cycles.raw("connection"))
         lines = []
         # a closed connection is shown only while it has new commands
         shown = np.isin(trace.connections.raw("connection"), [*now, *loads]) & trace.connections.raw("is_iscsi")
@@ -201,7 +222,7 @@ class Watcher:
             number = row["connection"]
             latency = self._of_connections[number]
             if number in latencies:
-                latency.add(latencies[number])
+                _add(latency, latencies[number])
             transport = transports.get(number)
             lines.append(
                 Line(
@@ -210,7 +231,7 @@ class Watcher:
                     loads.get(number, nothing),
                     budgets.get(number),
                     now[number]["open_task_count"] if number in now else 0,
-                    latency.percentiles(),
+                    latency.percentiles(old.get(number, NOTHING)),
                     {
                         "session": row["session"],
                         "initiator": endpoint(row, "initiator"),
@@ -219,22 +240,27 @@ class Watcher:
                     (number,),
                     {number: transport} if transport else {},
                     number in now,
-                    hang_of([now[number]] if number in now else [], view.to_ns),
+                    hangs.get(number, NO_HANG),
                 )
             )
         return lines
 
-    def _sessions(self, view: View, connections: list[Line], length_ns: int) -> list[Line]:
+    def _sessions(self, view: View, waited: Waits, connections: list[Line], length_ns: int) -> list[Line]:
         trace = view.trace
         budgets = budget.of_sessions(trace.budget)
-        loads = loads_of(trace.cycles, trace.cycles.raw("session"), length_ns)
-        latencies = _parts(trace.cycles, "session")
         now = {row["connection"]: row for row in view.now}
         nothing = replace(NO_LOAD, length_ns=length_ns)
         lines = []
         of_session: dict[int | None, list[Line]] = defaultdict(list)
         for line in connections:
             of_session[line.names["session"]].append(line)
+        old = {
+            number: _oldest(line.hang for line in members)
+            for number, members in of_session.items()
+            if number is not None and any(line.hang.is_old for line in members)
+        }
+        loads = loads_of(trace.cycles, waited, trace.cycles.raw("session"), length_ns, old)
+        latencies = _parts(waited, trace.cycles.raw("session"))
         for gone in self._latencies.keys() - of_session.keys() - {None}:
             del self._latencies[gone]
         shown = np.isin(trace.sessions.raw("session"), [number for number in of_session if number is not None])
@@ -244,7 +270,7 @@ class Watcher:
             members = of_session[number]
             latency = self._latencies[number]
             if number in latencies:
-                latency.add(latencies[number])
+                _add(latency, latencies[number])
             lines.append(
                 Line(
                     "session",
@@ -252,7 +278,7 @@ class Watcher:
                     loads.get(number, nothing),
                     budgets.get(number),
                     sum(line.open_task_count for line in members),
-                    latency.percentiles(),
+                    latency.percentiles(old.get(number, NOTHING)),
                     {name: row[name] for name in ("session_type", "initiator_name", "target_name")},
                     tuple(line.number for line in members),
                     {number: each for line in members for number, each in line.transports.items()},
@@ -275,14 +301,32 @@ def _for_display() -> Distribution:
     return Distribution(exact=1024)
 
 
-def _parts(cycles: Table, column: str) -> dict[int, Any]:
-    """The known latencies, by session or connection."""
-    latency = cycles["latency_ns"]
-    is_known = ~np.ma.getmaskarray(latency)
-    groups, values = cycles.raw(column)[is_known], np.ma.getdata(latency)[is_known]
+def _keys(cycles: Table) -> list[tuple[int, ...]]:
+    """Commands apart from each other: rows are numbered anew in a live pass."""
+    names = ("connection", "initiator_task_tag", "command_first_ns")
+    return list(zip(*(cycles.raw(name).tolist() for name in names), strict=True))
+
+
+def _add(latency: Distribution, waited: Waits) -> None:
+    """Adds the latencies of commands, and the waits of those that never got a status."""
+    latency.add(waited.latencies_ns)
+    if waited.is_lost.any():
+        latency.add_bounds(waited.lost_ns)
+
+
+def _parts(waited: Waits, groups: NDArray[Any]) -> dict[int, Waits]:
+    """The waits, by session or connection."""
     order = np.argsort(groups, kind="stable")
     numbers, starts = np.unique(groups[order], return_index=True)
-    return dict(zip(numbers.tolist(), np.split(values[order], starts[1:]), strict=True)) if len(numbers) else {}
+    if not len(numbers):
+        return {}
+    rows = np.split(order, starts[1:])
+    return {number: waited.select(own) for number, own in zip(numbers.tolist(), rows, strict=True)}
+
+
+def _oldest(hangs: Iterable[Hang]) -> NDArray[Any]:
+    """The time for which the oldest command of each has been in flight, where that is as long as an outage."""
+    return np.array([each.oldest_ns for each in hangs if each.is_old], dtype=np.int64)
 
 
 def _dropped(inputs: list[dict[str, Any]]) -> int | None:

@@ -76,6 +76,11 @@ def date(time_ns: int | None) -> str:
     return f"{(_EPOCH + timedelta(seconds=whole)).strftime('%Y-%m-%dT%H:%M:%S')}.{part:09d}Z"
 
 
+def clock(time_ns: int) -> str:
+    """Absolute nanoseconds as date and time in UTC, to the millisecond."""
+    return f"{date(time_ns)[:-7].replace('T', ' ')} UTC"
+
+
 def endpoint(row: Mapping[str, Any], side: str) -> str:
     """Address and port of ``initiator`` or ``target`` in a row of connections."""
     address = text(row[f"{side}_address"])

@@ -199,7 +199,7 @@ def test_of_slow_commands_five_a_second_are_told(
 def test_the_status_of_a_capture() -> None:
     progress = {"elapsed_ns": 9_500_000_001, "written_count": 7, "written_bytes": 1_260_000, "dropped_count": 2}
     assert _status(progress | {"slow_count": 0}) == "10 s  7 packets  1.3 MB  2 dropped"
-    assert _status(progress | {"slow_count": 3}) == "10 s  7 packets  1.3 MB  2 dropped  3 slow commands"
+    assert _status(progress | {"slow_count": 3}) == "10 s  7 packets  1.3 MB  2 dropped  3 commands met the trigger"
 
 
 # --- what ends a command

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -17,11 +19,14 @@ import iscsitrace
 from iscsitrace.cli import main
 from iscsitrace.errors import ExtraMissing
 from iscsitrace.outputs import perfetto, perfetto_packets
+from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 from tests.support.capture_file import write_pcap
 from tests.support.conversation import Conversation, Session
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "guests"
+PHASES = ("request", "grant", "transfer", "service", "status wait")
+SAMPLES = Path(__file__).parents[2] / "samples"
 
 
 class Slice(NamedTuple):
@@ -83,6 +88,121 @@ class Read:
             uuid, name = self.tracks[uuid]
             parts.append(name)
         return " / ".join(reversed(parts))
+
+
+def check(data: bytes) -> Counter[str]:
+    """Checks what Perfetto's importer relies on, packet by packet in the order of the file; returns what there is.
+
+    docs: perfetto.dev/docs/reference/synthetic-track-event, and track_descriptor.proto.
+    """
+    messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    kinds, clocks = messages.TrackEvent, messages.TracePacket
+    packets = messages.Trace.FromString(data).packet
+    parents: dict[int, int] = {0: 0}
+    siblings: set[tuple[int, str]] = set()
+    counters: set[int] = set()
+    pids: set[int] = set()
+    words: dict[tuple[str, int], str] = {}
+    events: list[tuple[int, Any]] = []
+    for place, packet in enumerate(packets):
+        assert packet.trusted_packet_sequence_id == 1
+        # names by number are known from the first packet on
+        assert packet.sequence_flags == (
+            clocks.SEQ_INCREMENTAL_STATE_CLEARED if place == 0 else clocks.SEQ_NEEDS_INCREMENTAL_STATE
+        )
+        for field in ("event_names", "debug_annotation_names"):
+            for each in getattr(packet.interned_data, field):
+                assert each.iid, "0 is no number"
+                assert each.name.isprintable()
+                assert words.setdefault((field, each.iid), each.name) == each.name
+        if packet.HasField("track_descriptor"):
+            track = packet.track_descriptor
+            name = track.process.process_name or track.name
+            assert track.uuid not in parents, "declared once"
+            assert track.parent_uuid in parents, "after its parent"
+            # the UI shows siblings of one name as one track
+            assert name.isprintable()
+            assert name
+            assert (track.parent_uuid, name) not in siblings
+            parents[track.uuid] = track.parent_uuid
+            siblings.add((track.parent_uuid, name))
+            assert track.HasField("process") == (not track.parent_uuid)
+            if track.HasField("process"):
+                assert 0 < track.process.pid < 2**31
+                assert track.process.pid not in pids
+                pids.add(track.process.pid)
+            if track.HasField("counter"):
+                assert track.counter.unit_name
+                counters.add(track.uuid)
+        elif packet.HasField("track_event"):
+            event = packet.track_event
+            assert packet.timestamp >= packets[0].timestamp, "no time before the first packet of the capture"
+            assert event.track_uuid in parents
+            assert event.track_uuid != 0
+            assert (event.type == kinds.TYPE_COUNTER) == (event.track_uuid in counters)
+            if event.type in (kinds.TYPE_SLICE_BEGIN, kinds.TYPE_INSTANT):
+                assert ("event_names", event.name_iid) in words
+            assert all(("debug_annotation_names", each.name_iid) in words for each in event.debug_annotations)
+            events.append((packet.timestamp, event))
+    assert all(words[key] for key in words)
+    return Counter(tracks=len(parents) - 1) + replayed(
+        messages.TrackEvent, events, {number for (_, number), word in words.items() if word in PHASES}
+    )
+
+
+def replayed(kinds: Any, events: list[tuple[int, Any]], phases: set[int]) -> Counter[str]:
+    """Checks slices and counters as the importer takes them; returns their numbers. ``phases`` are names of slices
+    within others.
+    """
+    opened: dict[int, list[int]] = {}
+    counted: dict[int, int] = {}
+    found: Counter[str] = Counter()
+    # the importer sorts by time, and keeps the order of the file within one time
+    for time_ns, event in sorted(events, key=lambda each: each[0]):
+        own = opened.setdefault(event.track_uuid, [])
+        if event.type == kinds.TYPE_SLICE_BEGIN:
+            # commands, R2T rounds and events do not overlap; phases are within a command, one after another
+            assert len(own) == (event.name_iid in phases), time_ns
+            own.append(time_ns)
+        elif event.type == kinds.TYPE_SLICE_END:
+            assert own.pop() <= time_ns
+            found["slices"] += 1
+        elif event.type == kinds.TYPE_COUNTER:
+            assert counted.get(event.track_uuid, -1) < time_ns, "one value at a time"
+            assert event.counter_value >= 0
+            counted[event.track_uuid] = time_ns
+            found["values"] += 1
+        else:
+            found["instants"] += 1
+    assert not any(opened.values()), "every slice ends"
+    return found
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        VECTORS / "target-restart-lio",
+        VECTORS / "stuck-command-tgt",
+        *(SAMPLES / name for name in ("loss-1-percent", "write-r2t-rounds")),
+    ],
+    ids=lambda folder: folder.name,
+)
+def test_a_trace_holds_what_the_importer_relies_on(folder: Path) -> None:
+    capture = next(each for each in sorted(folder.iterdir()) if re.match(r"(initiator|capture)\.pcap", each.name))
+    trace = iscsitrace.read(capture, tables=perfetto.needed())
+    pytest.importorskip("perfetto")
+    stream = io.BytesIO()
+    written = perfetto.write(trace, stream, has_packets=True)
+    found = check(stream.getvalue())
+    assert found["slices"] >= len(trace.cycles) + len(trace.rounds)
+    assert found["instants"] >= len(trace.segments.select(iscsi(trace, trace.segments)))
+    assert found["values"] > 0
+    assert written > found["slices"] * 2 + found["values"] + found["instants"] + found["tracks"]
+
+
+def iscsi(trace: Trace, segments: Table) -> Any:
+    own = [row["connection"] for row in trace.connections.rows() if row["is_iscsi"]]
+    return np.isin(segments.raw("connection"), own)
 
 
 def exported(trace: Trace, **options: Any) -> Read:
@@ -158,7 +278,10 @@ def test_counters_and_packets_of_a_connection(trace: Trace, found: Read) -> None
         assert times == sorted(own.raw("time_ns").tolist())
         (flight,) = [each for path, each in found.counters.items() if path.endswith(f"bytes in flight {way}")]
         window = trace.window.select(trace.window.raw("to_target") == to_target)
-        assert {value for _, value in flight} == set(window.raw("owin_bytes").tolist())
+        # of the changes at one time the last one
+        assert {value for _, value in flight} == set(
+            dict(zip(window.raw("time_ns").tolist(), window.raw("owin_bytes").tolist(), strict=True)).values()
+        )
     assert {unit for path, unit in found.units.items() if "throughput" in path} == {"bytes/s"}
     without = exported(trace)
     assert [path for path, _, _ in without.instants if "packets" in path] == []

@@ -16,6 +16,7 @@ from pathlib import Path as FilePath
 import pytest
 
 import iscsitrace
+from iscsitrace.analysis.measures import waits
 from iscsitrace.analysis.measures.operations import latencies
 from iscsitrace.analysis.measures.throughput import measure
 from tests.support import wireshark_plugin
@@ -211,7 +212,8 @@ def test_statistics(name: str) -> None:
     complete = cycles if mask is None else cycles.select(~mask)
     # the first table, in which a long name has a separate line
     rows = dict(re.findall(r"^([a-z_]+)\s+(\d+ .*)$", text.partition("medians ms")[0], re.MULTILINE))
-    for right in latencies(complete):
+    trace = read(file)
+    for right in latencies(complete, waits.of(complete, trace.connections, trace.task_management)):
         words = rows[right["operation"]].split()
         times = [right["latency_ns"][name] for name in ("p50", "p95", "p99", "max")]
         given = ["-" if time_ns is None else f"{time_ns / 1e6:.3f}" for time_ns in times]

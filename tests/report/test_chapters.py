@@ -21,7 +21,7 @@ NAMES = {"initiator_name": "host", "target_name": "disk"}
 
 def test_a_finding_has_a_step_for_each_advice_with_its_gains() -> None:
     first, second = Advice("Do this."), Advice("Do that.")
-    problem: Any = SimpleNamespace(name="odd", advice=(first, second))
+    problem: Any = SimpleNamespace(name="odd", rank="failure", advice=(first, second))
     gains = (Gain(second, "queue depth 8", 2.0, 2.0, 2.4), Gain(second, "queue depth 9", 5.0, 2.0, 2.41))
     said = Remedies()
     found = _finding(Finding(problem, "data_loss", 0.25, "bytes are missing", (4, 9), gains=gains), "session 2", said)
@@ -30,7 +30,7 @@ def test_a_finding_has_a_step_for_each_advice_with_its_gains() -> None:
         ("Do this.", ""),
         ("Do that.", "model: up to 2.0x with queue depth 8, about 5.0x (2.0x to 2.4x) with queue depth 9"),
     ]
-    assert found.display_filter == "frame.number in {4, 9}"
+    assert (found.display_filter, found.is_failure) == ("frame.number in {4, 9}", True)
     bare = _finding(Finding(problem, "info", None, "text", ()), "session 3", said)
     assert (bare.share, bare.display_filter) == ("", "")
     assert [step.advice for step in bare.steps] == ["As for odd of session 2."]
@@ -52,6 +52,7 @@ def chapter(
         sessions=table("sessions", {"session": 9}, {"session": number} | (NAMES if names is None else names)),
         cycles=table("cycles", *({"session": 2, "connection": 3} | row for row in cycles or [])),
         senders=table("senders", *senders or []),
+        task_management=table("task_management"),
     )
     return of_session(trace, Opinion(number, Headline("Slow.", ("One.", "Two.")), time, None, []), Remedies())
 
@@ -152,6 +153,10 @@ def test_what_was_asked_for_is_that_of_complete_transfers() -> None:
         "10.0 ms p50",
         "p95 19.0 ms, max 20.0 ms; 20 of 22 reads and writes: the others are not complete in the capture",
     )  # fmt: skip
+    # one without a status, sent at 3 s, when the connection was closed at 4 s
+    closed = {"connection": 3, "time_last_ns": 4_000 * MS, "fin_to_target_ns": 4_000 * MS}
+    hung = facts([closed], [*TWENTY, read(100, 0, status_ns=None, is_complete=False, data_bytes=0)])
+    assert hung["Latency"] == ("11.0 ms p50", "p95 20.0 ms, max > 1.0 s; n 21")
 
 
 def test_retransmissions_of_both_directions_are_a_share_of_all_packets() -> None:

@@ -30,22 +30,28 @@ def subject_of(found: Finding, *sessions: int) -> Subject:
     return Subject("sessions 0 and 1", sessions or (0, 1), of_finding(found), (found,), None)
 
 
-def trace() -> Any:
-    """Session 0 has a read of 1 s to 3 s and one without a status until 4 s, session 1 a write of 3.5 s to 4.5 s."""
+def trace(write_ns: int = SECOND) -> Any:
+    """Session 0 has a read of 1 s to 3 s and one without a status until 4 s, session 1 a write of 3.5 s to 4.5 s;
+    ``write_ns`` is how long that took.
+    """
     read = {"operation": "read", "is_read": True, "session": 0, "connection": 0, "bytes": 512}
     cycles = [
         read | {"cycle": 0, "command_first_ns": START + SECOND, "status_ns": START + 3 * SECOND},
         read | {"cycle": 1, "command_first_ns": START + 2 * SECOND, "status_ns": None},
         {
             "cycle": 2, "operation": "write", "is_write": True, "session": 1, "connection": 1, "bytes": 512,
-            "command_first_ns": START + 3_500 * MS, "status_ns": START + 4_500 * MS,
+            "command_first_ns": START + 3_500 * MS, "status_ns": START + 3_500 * MS + write_ns,
         },
     ]  # fmt: skip
     connections = [
         {"connection": 0, "session": 0, "time_first_ns": START, "time_last_ns": START + 4 * SECOND},
         {"connection": 1, "session": 1, "time_first_ns": START + 3 * SECOND, "time_last_ns": START + 9 * SECOND},
     ]
-    return SimpleNamespace(cycles=table("cycles", *cycles), connections=table("connections", *connections))
+    return SimpleNamespace(
+        cycles=table("cycles", *cycles),
+        connections=table("connections", *connections),
+        task_management=table("task_management"),
+    )
 
 
 def facts(found: Finding, *sessions: int) -> dict[str, tuple[str, str]]:
@@ -78,6 +84,13 @@ def test_an_instant_and_several_times(spans: tuple[Span, ...], shown: str) -> No
 def test_what_is_not_known_is_not_said() -> None:
     found = facts(finding("gone"), 1)
     assert found == {"Hit": ("session 1", ""), "Points to": ("cannot tell from these packets", "")}
+    # where others waited, one of less than a second did not
+    around = ((START + 2_500 * MS, START + 3_600 * MS),)
+    counts = [len(failure.in_flight(trace(length_ns), (0, 1), around)) for length_ns in (SECOND - 1, SECOND)]
+    assert counts == [2, 3]
+    assert len(failure.in_flight(trace(SECOND - 1), (1,), around)) == 1
+    # one without a status was in flight as its connection ended
+    assert len(failure.in_flight(trace(), (0,), ((START + 4 * SECOND, START + 5 * SECOND),))) == 1
     # a command that ended as the time began, or began as it ended, was not in flight in it
     span = (START + 3 * SECOND, START + 3_500 * MS)
     assert facts(finding("gone", spans=(span,)))["In flight meanwhile"][0] == "1 READ command"

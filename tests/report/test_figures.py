@@ -40,8 +40,10 @@ def _by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     monkeypatch.setattr(kinds, "NAMES", tuple(sorted(known)))
     monkeypatch.setattr(kinds, "load", known.__getitem__)
+    monkeypatch.setattr("iscsitrace.analysis.measures.waits.of_trace", lambda source: None)
     monkeypatch.setattr(
-        "iscsitrace.analysis.curves.examples.find", lambda cycles, session, count, jobs, story: f"{session}, {count}"
+        "iscsitrace.analysis.curves.examples.find",
+        lambda cycles, waited, session, count, jobs, story: f"{session}, {count}",
     )
     monkeypatch.setattr(inline, "draw", lambda figure, prefix, looks: SimpleNamespace(svg=prefix, axes=[]))
 
@@ -50,7 +52,7 @@ def trace(*tables: str) -> Any:
     rows = [{"session": 7}, {"session": 7}, {"session": 8}]
     connections = SimpleNamespace(rows=lambda: rows)
     return SimpleNamespace(
-        inputs=[{"time_first_ns": None}], connections=connections, cycles=None, options={"tables": tables}
+        inputs=[{"time_first_ns": None}], connections=connections, cycles=None, table=None, options={"tables": tables}
     )
 
 

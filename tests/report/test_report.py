@@ -29,7 +29,7 @@ from tests.support.transport import Path
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>|`*_[a](http://evil.example)\u202e"
 """A name that would be markup in HTML and in Markdown, and reverses the direction of text."""
-VOID = {"meta", "img", "br", "input", "link", "hr"}
+VOID = {"meta", "img", "br", "input", "link", "hr", "wbr"}
 MS = 1_000_000
 
 

@@ -31,14 +31,18 @@ def command(number: int, latency_ms: int | None, **columns: Any) -> dict[str, An
     status_ns = None if latency_ms is None else start + latency_ms * MS
     frames = {"command_frame": 10 * number, "status_frame": None if latency_ms is None else 10 * number + 1}
     times = {"command_first_ns": start, "command_last_ns": start, "status_ns": status_ns}
-    own = {"cycle": number, "session": 0, "connection": 1, "operation": "read", "is_complete": True}
+    own = {"cycle": number, "session": 0, "connection": 1, "operation": "read"} | {
+        "is_complete": latency_ms is not None
+    }
     return own | times | frames | columns
 
 
 def slowest(*cycles: dict[str, Any]) -> Section:
     connections = [{"connection": 0, "time_first_ns": 90 * MS}, {"connection": 1, "time_first_ns": 95 * MS}]
     connections[1]["time_last_ns"] = 5_000 * MS
-    return _slowest(trace(connections=connections, cycles=list(cycles)), 0)
+    return _slowest(
+        trace(connections=connections, cycles=list(cycles)), Subject("session 0", (0,), Headline(""), (), None)
+    )
 
 
 def test_times_count_from_the_first_connection_and_flags_follow_the_frames() -> None:
@@ -91,19 +95,20 @@ def parameter(connection: int, **columns: Any) -> dict[str, Any]:
 def test_connections_with_the_same_parameters_share_a_row(count: int, shown: str) -> None:
     rows = [parameter(number) for number in range(count)]
     others = [parameter(20, session=1), parameter(21, source="offered")]
-    found = _parameters(trace(parameters=rows + others), 0)
+    assert len(_parameters(trace(parameters=[*rows, parameter(20, session=1, key="X")]), (0, 1)).grids[0].rows) == 2
+    found = _parameters(trace(parameters=rows + others), (0,))
     assert found.grids[0].rows == (("MaxConnections", "4", "8", "4", "negotiated", shown),)
     assert found.lines == ()
 
 
 def test_without_a_login_there_are_no_parameters() -> None:
-    found = _parameters(trace(parameters=[parameter(0, source="offered")]), 0)
+    found = _parameters(trace(parameters=[parameter(0, source="offered")]), (0,))
     assert (found.lines, found.grids) == (("The capture has no login, so the parameters are unknown.",), ())
 
 
 def test_sixty_parameters_are_listed() -> None:
     rows = [parameter(0, key=f"X-{number}") for number in range(61)]
-    (grid,) = _parameters(trace(parameters=rows), 0).grids
+    (grid,) = _parameters(trace(parameters=rows), (0,)).grids
     assert (len(grid.rows), grid.notes) == (60, ("1 more row is not shown.",))
 
 
@@ -112,12 +117,12 @@ def test_connections_of_the_session_come_first() -> None:
         {"connection": 1, "session": 1, "is_iscsi": True}, {"connection": 2, "session": 0, "is_iscsi": True},
         {"connection": 3, "is_iscsi": False}, {"connection": 0, "session": 0, "is_iscsi": True},
     ]  # fmt: skip
-    found = _connections(trace(connections=rows), 0)
+    found = _connections(trace(connections=rows), (0,))
     assert [row[:2] for row in found.grids[0].rows] == [("0", "0"), ("2", "0"), ("1", "1")]
     assert found.lines == ("1 TCP connections are not iSCSI.",)
-    assert _connections(trace(connections=rows[:2]), 0).lines == ()
+    assert _connections(trace(connections=rows[:2]), (0,)).lines == ()
     many = [{"connection": number, "is_iscsi": True} for number in range(25)]
-    assert _connections(trace(connections=many), 0).grids[0].notes == ("1 more row is not shown.",)
+    assert _connections(trace(connections=many), (0,)).grids[0].notes == ("1 more row is not shown.",)
 
 
 # --- how it was made
@@ -181,11 +186,11 @@ def test_title_and_subtitle() -> None:
     one = {"name": "/captures/a.pcap", "time_first_ns": 2 * 10**9, "time_last_ns": 4_500_000_000}
     two = {"name": "b.pcap", "time_first_ns": 10**9, "time_last_ns": 2 * 10**9}
     empty = {"name": "c.pcap", "time_first_ns": None, "time_last_ns": None}
-    start = "2.5 s from 1970-01-01T00:00:02.000000000Z; 1,234 packets"
+    start = "2.5 s from 1970-01-01 00:00:02.000 UTC; 1,234 packets"
     assert headed(one, sessions=1, commands=2) == ("a.pcap", f"{start}, 1 iSCSI session, 2 SCSI commands")
     title, subtitle = headed(one, two, empty, sessions=2, commands=1)
     assert title == "a.pcap and 2 more"
-    start = "3.5 s from 1970-01-01T00:00:01.000000000Z; 1,234 packets"
+    start = "3.5 s from 1970-01-01 00:00:01.000 UTC; 1,234 packets"
     assert subtitle == f"{start}, 2 iSCSI sessions, 1 SCSI command"
     assert headed(empty)[1] == "no packet; 1,234 packets, 0 iSCSI sessions, 0 SCSI commands"
     assert headed()[0] == "capture"

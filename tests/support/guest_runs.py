@@ -7,10 +7,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import iscsitrace
 from bench.guests import first_io_s, wire
-from iscsitrace.lab.guests.scenarios import Scenario
+from iscsitrace.analysis.findings import NEEDED
+from iscsitrace.analysis.findings.examination import examine
+from iscsitrace.lab.guests.scenarios import HEALTHY, Scenario
 from iscsitrace.lab.run_files import TRUTH, capture_name
 from tests.support import tshark
+
+ASKED_FOR = {
+    *("none", "queue_depth_low", "block_size_small", "r2t_rounds", "unsolicited_data_unused"),
+    "congestion_window_small",
+}
+"""What may lead where nothing is wrong: what the settings ask for, such as one small command at a time over an RTT of
+5 ms, and the slow start of a connection that has just begun."""
 
 
 def judge(scenario: Scenario, folder: Path) -> None:
@@ -29,9 +39,18 @@ def judge(scenario: Scenario, folder: Path) -> None:
             assert not tshark.frame_numbers(folder / capture_name(host), display_filter), (host, display_filter)
     for host, least_s in scenario.gap.items():
         assert wire(folder / capture_name(host), since_s=first_io_s(folder)).silence_s >= least_s
+    for host, wanted in scenario.headline.items():
+        assert leading(folder / capture_name(host)) in (ASKED_FOR if wanted == HEALTHY else {wanted}), host
     for host in ("initiator", "target"):
         found = differences(folder / capture_name(host), folder / TRUTH)
         assert bool(found) == (host in scenario.incomplete), found
+
+
+def leading(capture: Path) -> str:
+    """The name of the headline of a capture."""
+    headline = examine(iscsitrace.read(capture, tables=NEEDED).table).headline
+    assert headline
+    return headline.name
 
 
 def differences(capture: Path, truth: Path) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from iscsitrace.analysis.measures import waits
+from iscsitrace.analysis.measures.waits import Waits
 from iscsitrace.tables.phases import DERIVED
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES, TABLES, Column
 from iscsitrace.tables.table import Table
@@ -297,3 +299,9 @@ TRACE: dict[str, Sequence[dict[str, Any]]] = {
     ],
 }
 """A trace of one session: a read, a write with R2T, and a command without status."""
+
+
+def with_waits(rows: Sequence[dict[str, Any]], *connections: dict[str, Any]) -> tuple[Table, Waits]:
+    """Commands and their waits, without task management."""
+    cycles = table("cycles", *rows)
+    return cycles, waits.of(cycles, table("connections", *connections), table("task_management"))

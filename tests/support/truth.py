@@ -244,7 +244,9 @@ def _cycle(
             "data_first_frame": data[0].frame_first if data else None,
             "data_last_frame": last.frame_last if last else None,
             "status_frame": status.frame_last if status else None,
-            "is_complete": status is not None and all(seen.has_header for seen in pdus),
+            "is_complete": status is not None
+            and status.time_last_ns is not None
+            and all(seen.has_header for seen in pdus),
             "is_status_in_data": status is not None and status.pdu.opcode != SCSI_RESPONSE,
             "is_aborted": False,
             "has_capture_gap": has_gap,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from iscsitrace.watch.figures import NO_LOAD, load_of, loads_of, transports_of
-from tests.support.tables_by_hand import MS, table
+from tests.support.tables_by_hand import MS, table, with_waits
 
 NOTHING = {"n": 0, "p50": None, "p95": None, "p99": None, "max": None}
 
@@ -20,15 +20,16 @@ def command(connection: int, latency_ms: int | None, **columns: Any) -> dict[str
 
 def test_loads_of_groups() -> None:
     """Two commands of connection 5, three of connection 9, of which one has no status and one no size."""
-    cycles = table(
-        "cycles",
-        command(9, 8, queue_depth=2, operation="read", is_read=True, data_bytes=4_096, is_complete=True),
-        command(5, 3, queue_depth=6, bytes=8_192),
-        command(9, None, bytes=512),
-        command(5, 1, queue_depth=3, bytes=8_192),
-        command(9, 2, bytes=None, operation="write", is_write=True, data_bytes=512, is_complete=True),
+    cycles, waited = with_waits(
+        [
+            command(9, 8, queue_depth=2, operation="read", is_read=True, data_bytes=4_096, is_complete=True),
+            command(5, 3, queue_depth=6, bytes=8_192),
+            command(9, None, bytes=512),
+            command(5, 1, queue_depth=3, bytes=8_192),
+            command(9, 2, bytes=None, operation="write", is_write=True, data_bytes=512, is_complete=True),
+        ]
     )
-    found = loads_of(cycles, cycles.raw("connection"), 2_000_000_000)
+    found = loads_of(cycles, waited, cycles.raw("connection"), 2_000_000_000)
     assert list(found) == [5, 9]
     five, nine = found[5], found[9]
     assert (five.task_count, five.iops, five.queue_depth_mean, five.queue_depth_max) == (2, 1.0, 4.5, 6)
@@ -40,9 +41,26 @@ def test_loads_of_groups() -> None:
     assert (nine.read_bytes_per_s, nine.write_bytes_per_s) == (2_048, 256)
 
 
+def test_commands_that_hang_or_were_lost_are_the_slowest() -> None:
+    # the second was in flight for 50 ms when its connection was closed
+    lost = {"connection": 9, "time_last_ns": 50 * MS, "rst_to_target_ns": 50 * MS}
+    cycles, waited = with_waits([command(9, 8), command(9, None), command(5, 3)], lost)
+    hung = {5: np.array([4 * MS]), 7: np.array([9 * MS]), 9: np.array([2 * MS])}
+    found = loads_of(cycles, waited, cycles.raw("connection"), 1, hung)
+    assert {number: load.latency_ns for number, load in found.items()} == {
+        5: {"n": 2, "p50": 3 * MS, "p95": None, "p99": None, "max": 4 * MS, "open_count": 1},
+        # nothing ended there
+        7: {"n": 1, "p50": 9 * MS, "p95": None, "p99": None, "max": 9 * MS, "open_count": 1},
+        # one that has waited for less than another took says nothing yet
+        9: {"n": 2, "p50": 8 * MS, "p95": None, "p99": None, "max": 50 * MS, "open_count": 1},
+    }
+    assert (found[7].task_count, found[7].queue_depth_max) == (0, None)
+    assert load_of(*with_waits([]), 1, np.array([6 * MS])).latency_ns["max"] == 6 * MS
+
+
 def test_a_percentile_takes_as_many_commands_as_one_has_above_it() -> None:
     cycles = [command(count, latency + 1) for count in (19, 20, 99, 100) for latency in range(count)]
-    found = loads_of(table("cycles", *cycles), np.array([row["connection"] for row in cycles]), 1)
+    found = loads_of(*with_waits(cycles), np.array([row["connection"] for row in cycles]), 1)
     assert [(number, load.latency_ns["n"]) for number, load in found.items()] == [(n, n) for n in (19, 20, 99, 100)]
     tails = [[load.latency_ns[name] for name in ("p95", "p99", "max")] for load in found.values()]
     # by nearest rank the 19th of 20, the 95th of 99 and 100, the 99th of 100
@@ -51,17 +69,17 @@ def test_a_percentile_takes_as_many_commands_as_one_has_above_it() -> None:
 
 
 def test_an_interval_without_commands_or_length() -> None:
-    nothing = load_of(table("cycles"), 7)
+    nothing = load_of(*with_waits([]), 7)
     assert (nothing.task_count, nothing.length_ns, nothing.latency_ns, nothing.block_sizes) == (0, 7, NOTHING, [])
     assert (NO_LOAD.iops, NO_LOAD.queue_depth_mean, NO_LOAD.queue_depth_max) == (0, None, None)
 
 
 def test_three_sizes_are_shown() -> None:
     sizes = [512] * 2 + [1_024] * 3 + [2_048] + [4_096] * 4
-    cycles = table("cycles", *(command(0, 1, bytes=size) for size in sizes))
-    found = load_of(cycles, 1).block_sizes
+    commands = with_waits([command(0, 1, bytes=size) for size in sizes])
+    found = load_of(*commands, 1).block_sizes
     assert [(each["bytes"], each["task_count"]) for each in found] == [(4_096, 4), (1_024, 3), (512, 2)]
-    assert np.isclose(load_of(cycles, 1_000_000_000).iops, 10)
+    assert np.isclose(load_of(*commands, 1_000_000_000).iops, 10)
 
 
 def side(owin: int, rtt_ms: int | None) -> dict[str, Any]:

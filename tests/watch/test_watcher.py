@@ -11,7 +11,7 @@ import pytest
 from iscsitrace.analysis.measures import capture_health
 from iscsitrace.watch import watcher
 from iscsitrace.watch.watcher import Report, Watcher, _dropped, _for_display, _parts
-from tests.support.tables_by_hand import table
+from tests.support.tables_by_hand import table, with_waits
 
 
 class Live:
@@ -69,16 +69,16 @@ def test_packets_dropped_are_unknown_unless_an_interface_reports_them() -> None:
 
 def test_known_latencies_by_session() -> None:
     rows = [(1, 5), (0, 7), (1, None), (1, 3), (2, None)]
-    cycles = table(
-        "cycles",
-        *(
+    cycles, waited = with_waits(
+        [
             {"session": number, "command_first_ns": 100, "status_ns": None if latency is None else 100 + latency}
             for number, latency in rows
-        ),
+        ]
     )
-    found = {number: values.tolist() for number, values in _parts(cycles, "session").items()}
-    assert found == {0: [7], 1: [5, 3]}
-    assert _parts(cycles.select([]), "session") == {}
+    sessions = cycles.raw("session")
+    found = {number: own.latencies_ns.tolist() for number, own in _parts(waited, sessions).items()}
+    assert found == {0: [7], 1: [5, 3], 2: []}
+    assert _parts(waited.select(sessions < 0), sessions[:0]) == {}
 
 
 def test_percentiles_of_a_display_are_exact_up_to_a_thousand() -> None:
@@ -97,7 +97,7 @@ class Reported:
         for name in ("_connections", "_sessions", "_health"):
             monkeypatch.setattr(self.own, name, lambda *_: [])
         monkeypatch.setattr(watcher, "transports_of", lambda *_: {})
-        monkeypatch.setattr(watcher, "load_of", lambda cycles, length_ns: length_ns)
+        monkeypatch.setattr(watcher, "load_of", lambda cycles, waited, length_ns, in_flight: length_ns)
         self.own.totals = self.note("add", "add_turnarounds", "forget", "forget_sessions")
         self.own.findings = self.note(
             "update", "forget", current=(), headline=None, stories=(), is_due=lambda now_ns: now_ns >= 5
@@ -108,8 +108,8 @@ class Reported:
 
     def report(self, to_ns: int, packet_count: int, *, forgotten: int = 0, is_last: bool = False) -> Report:
         trace = SimpleNamespace(
-            cycles=table("cycles"), sessions=table("sessions"), senders=None, counters=None, packet_count=packet_count,
-            inputs=[],
+            table=table, cycles=table("cycles"), sessions=table("sessions"), senders=None, counters=None,
+            packet_count=packet_count, inputs=[],
         )  # fmt: skip
         gone = table("connections", *({"connection": number} for number in range(forgotten)))
         view: Any = SimpleNamespace(

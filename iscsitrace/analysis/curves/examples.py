@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import Zoom
 from iscsitrace.analysis.groups.jobs.streams import Job
 from iscsitrace.analysis.measures.data_commands import is_data_command
-from iscsitrace.analysis.measures.selection import pick
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.measures.waits import Waits
 from iscsitrace.tables.table import Table
 
 _AROUND: Final = 0.6
@@ -27,7 +29,7 @@ class Examples:
     typical: int | None = None
     """Number of a command."""
     slowest: int | None = None
-    """Number of a data command, or of another if there is none."""
+    """Number of a data command, or of another if there is none; of the whole story. It may have no status."""
     around_slowest: Zoom | None = None
     """The connection of the slowest command, shortly before to shortly after it."""
     job: Zoom | None = None
@@ -36,44 +38,53 @@ class Examples:
     """Sessions that took its place, or whose place it took."""
 
     def command(self, number: int) -> Zoom:
-        """One command of the session."""
-        return Zoom(session=self.session, cycles=range(number, number + 1))
+        """One command of the story."""
+        return Zoom(session=self.session, cycles=range(number, number + 1), story=self.story)
 
 
 def find(
-    cycles: Table, session: int, connection_count: int, jobs: Sequence[Job], story: tuple[int, ...] = ()
+    cycles: Table,
+    waited: Waits,
+    session: int,
+    connection_count: int,
+    jobs: Sequence[Job],
+    story: tuple[int, ...] = (),
 ) -> Examples:
-    """The examples of a session; ``cycles`` and ``jobs`` are those of the trace, ``story`` are the other sessions of
-    its story.
+    """The examples of a session; ``cycles``, their waits and ``jobs`` are those of the trace, ``story`` are the other
+    sessions of its story.
     """
-    own = pick(cycles, session=session)
-    known = own.select(~np.ma.getmaskarray(own["latency_ns"]))
-    data = known.select(is_data_command(known))
-    slowest = next(pick(data if len(data) else known, top=1).rows(), None)
+    is_measured = (cycles.raw("session") == session) & known(cycles, "session") & known(cycles, "latency_ns")
+    slowest, around = _slowest(cycles, waited, np.isin(cycles.raw("session"), (session, *story)))
     return Examples(
         session=session,
         connection_count=connection_count,
-        typical=_typical(known),
-        slowest=None if slowest is None else int(slowest["cycle"]),
-        around_slowest=None if slowest is None else _around(slowest, session),
+        typical=_typical(cycles.select(is_measured)),
+        slowest=slowest,
+        around_slowest=around,
         job=_shared(jobs, session),
         story=story,
     )
 
 
-def _around(row: dict[str, Any], session: int) -> Zoom:
-    margin_ns = int(_AROUND * row["latency_ns"])
-    return Zoom(
-        session,
-        row["connection"],
-        time_from_ns=row["command_first_ns"] - margin_ns,
-        time_to_ns=row["status_ns"] + margin_ns,
-    )
+def _slowest(cycles: Table, waited: Waits, which: Array) -> tuple[int | None, Zoom | None]:
+    """The slowest data command among these, or of others if there is none; and the time around it."""
+    rows = np.flatnonzero(which)
+    ranked = rows[waited.select(rows).slowest_first()]
+    is_data = is_data_command(cycles.select(ranked))
+    ranked = ranked[is_data] if is_data.any() else ranked
+    if not len(ranked):
+        return None, None
+    chosen = ranked[:1]
+    (row,) = cycles.select(chosen).rows(("cycle", "session", "connection", "command_first_ns"))
+    (end_ns,) = waited.select(chosen).ends_ns(cycles.select(chosen)).tolist()
+    margin_ns = int(_AROUND * (end_ns - row["command_first_ns"]))
+    first_ns, last_ns = row["command_first_ns"] - margin_ns, end_ns + margin_ns
+    return row["cycle"], Zoom(row["session"], row["connection"], time_from_ns=first_ns, time_to_ns=last_ns)
 
 
-def _typical(known: Table) -> int | None:
+def _typical(cycles: Table) -> int | None:
     """Of the commands of the operation and size that moved most bytes, the one with the median latency."""
-    moved = known.select(known.raw("data_bytes") > 0)
+    moved = cycles.select(cycles.raw("data_bytes") > 0)
     if not len(moved):
         return None
     sorts, place = np.unique(

@@ -15,6 +15,7 @@ from iscsitrace.analysis.curves.view import View, seen_cycles
 from iscsitrace.analysis.measures import tap_position as tap
 from iscsitrace.analysis.measures.budget import PARTS, over_time, rows_of
 from iscsitrace.analysis.measures.data_commands import is_data_command
+from iscsitrace.analysis.measures.waits import Waits
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table, null_value
@@ -117,7 +118,7 @@ def prepare(
     here = segments.select(is_here & (segments.raw("segment_class") != CATEGORIES["segment_class"].index("copy")))
     if not len(here):
         raise InputInvalid(f"nothing to draw: connection {view.connection} has no packets in the view")
-    seen = seen_cycles(cycles, view)
+    seen = cycles.select(seen_cycles(cycles, view))
     ends = _ends(here.raw("time_ns"), sum(round_trips) // 4)
     times = here.raw("time_ns")
     is_middle = np.zeros(len(here), dtype=bool) if ends is None else (times >= ends[0]) & (times <= ends[1])
@@ -221,12 +222,14 @@ def _stretches(budget: Table, view: View, middle: tuple[int, int] | None) -> tup
     return tuple(found), parts_ns
 
 
-def slowest(cycles: Table, view: View) -> int:
-    """The number of the slowest command with a latency: a data command if there is one; InputInvalid without any."""
-    seen = seen_cycles(cycles, view)
-    is_known = ~np.ma.getmaskarray(np.ma.asarray(seen["latency_ns"]))
-    if not is_known.any():
-        raise InputInvalid("nothing to draw: no SCSI command of the view has a status")
-    is_wanted = is_known & is_data_command(seen)
-    ranked = seen.select(is_wanted if is_wanted.any() else is_known)
-    return int(ranked.raw("cycle")[np.ma.getdata(ranked["latency_ns"]).argmax()])
+def slowest(cycles: Table, waited: Waits, view: View) -> int:
+    """The number of the slowest command, which may have no status: a data command if there is one; InputInvalid without
+    any. ``waited`` are the waits of all cycles.
+    """
+    is_seen = seen_cycles(cycles, view, waited.ends_ns(cycles))
+    seen, waited = cycles.select(is_seen), waited.select(is_seen)
+    ranked = waited.slowest_first()
+    if not len(ranked):
+        raise InputInvalid("nothing to draw: the latency of no SCSI command of the view is known")
+    is_data = is_data_command(seen)[ranked]
+    return int(seen.raw("cycle")[ranked[is_data] if is_data.any() else ranked][0])

@@ -32,7 +32,7 @@ class Tasks:
 
 def of_view(cycles: Table, view: View) -> Tasks:
     """The commands in flight in a view; one without a status lasts until the end of the view."""
-    seen = seen_cycles(cycles, view)
+    seen = cycles.select(seen_cycles(cycles, view))
     starts = seen.raw("command_first_ns")
     status = np.ma.asarray(seen["status_ns"])
     ends = np.where(np.ma.getmaskarray(status), view.end_ns, np.ma.getdata(status))

@@ -14,6 +14,7 @@ from iscsitrace.analysis.curves.budget import idle_share
 from iscsitrace.analysis.curves.decimation import chunks
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View, picked_cycles
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
@@ -37,14 +38,19 @@ class Throughput:
     """Share of the busy time without transfer, NaN without busy time; None: no time breakdown."""
 
 
-def prepare(segments: Table, cycles: Table, budget: Table, edges_ns: Array, view: View) -> Throughput:
-    """The steps of a view; InputInvalid where it has no payload."""
+def prepare(
+    segments: Table, cycles: Table, budget: Table, edges_ns: Array, view: View, ends_ns: Array | None = None
+) -> Throughput:
+    """The steps of a view; InputInvalid where it has no payload.
+
+    ``ends_ns`` is when each command was last in flight; else those without a status are not counted.
+    """
     boundaries = steps.of_connections(cycles, budget, view.connections, edges_ns)
     sent = _bytes(segments, boundaries, edges_ns)
     if not any(each.any() for each in sent.values()):
         raise InputInvalid("nothing to draw: no payload passed the tap in the view")
     lengths_ns = np.diff(edges_ns)
-    mean, greatest = _queue_depths(cycles, boundaries, edges_ns, view)
+    mean, greatest = _queue_depths(cycles, boundaries, edges_ns, view, ends_ns)
     return Throughput(
         view=view,
         edges_ns=edges_ns,
@@ -84,15 +90,18 @@ def _add_bytes(sums: Array, segments: Table, places: Array, boundaries_ns: Array
         np.add(sum_of, np.bincount(bins, weights=lengths, minlength=len(sum_of)), out=sum_of)
 
 
-def _queue_depths(cycles: Table, boundaries: dict[int, Array], edges_ns: Array, view: View) -> tuple[Array, Array]:
-    """Commands in flight, from command to status, per step: mean over time, and maximum."""
-    picked = cycles.select(picked_cycles(cycles, view))
-    status = np.ma.asarray(picked["status_ns"])
-    is_known = ~np.ma.getmaskarray(status)
-    starts, ends = picked.raw("command_first_ns")[is_known], np.ma.getdata(status)[is_known]
-    starts = np.minimum(starts, ends)
+def _queue_depths(
+    cycles: Table, boundaries: dict[int, Array], edges_ns: Array, view: View, ends_ns: Array | None
+) -> tuple[Array, Array]:
+    """Commands in flight per step: mean over time, and maximum."""
+    is_picked = picked_cycles(cycles, view)
+    if ends_ns is None:
+        is_picked &= known(cycles, "status_ns")
+        ends_ns = cycles.raw("status_ns")
+    picked, ends = cycles.select(is_picked), ends_ns[is_picked]
+    starts = np.minimum(picked.raw("command_first_ns"), ends)
     in_flight_ns = np.zeros(len(edges_ns) - 1)
-    for number, places in steps.grouped(picked.raw("connection")[is_known]).items():
+    for number, places in steps.grouped(picked.raw("connection")).items():
         instants = boundaries[number]
         mean, _ = mean_and_max(starts[places], ends[places], instants)
         in_flight_ns += steps.spread(mean * np.diff(instants), instants, edges_ns)

@@ -75,15 +75,21 @@ class View:
         return (times_ns >= self.start_ns) & (times_ns <= self.end_ns)
 
 
-def of_connection(connections: Table, cycles: Table, zoom: Zoom, origin_ns: int) -> View:
-    """The view of one connection: the requested one, else that of the requested commands, else the busiest."""
+def of_connection(
+    connections: Table, cycles: Table, zoom: Zoom, origin_ns: int, in_flight_until_ns: Array | None = None
+) -> View:
+    """The view of one connection: the requested one, else that of the requested commands, else the busiest.
+
+    ``in_flight_until_ns`` is for each command its status, or the end of its wait for one; without it a command without
+    a status ends with its last packet.
+    """
     rows = _connections(connections, zoom)
     if zoom.cycles is not None and zoom.connection is None:
         first = int(_of_numbers(cycles, zoom.cycles).raw("connection")[0])
         rows = [row for row in rows if row["connection"] == first] or rows
     row = max(rows, key=lambda each: _carried(each, True) + _carried(each, False))
     first_ns, last_ns = sorted((row["time_first_ns"], row["time_last_ns"]))
-    start_ns, end_ns = _times(cycles, zoom, first_ns, last_ns)
+    start_ns, end_ns = _times(cycles, zoom, first_ns, last_ns, in_flight_until_ns)
     if not zoom.has_times and not zoom.is_whole:
         own = cycles.select(cycles.raw("connection") == row["connection"])
         start_ns, end_ns = _around_data(own, first_ns, end_ns)
@@ -93,20 +99,34 @@ def of_connection(connections: Table, cycles: Table, zoom: Zoom, origin_ns: int)
     )  # fmt: skip
 
 
-def of_tasks(connections: Table, cycles: Table, zoom: Zoom, origin_ns: int, *, is_of_data: bool = False) -> View:
+def of_tasks(
+    connections: Table,
+    cycles: Table,
+    zoom: Zoom,
+    origin_ns: int,
+    in_flight_until_ns: Array | None = None,
+    *,
+    is_of_data: bool = False,
+) -> View:
     """The view from the first command to the last status: of a connection, of a session, or of the capture.
 
-    ``is_of_data``: of data commands, if there are some and none are requested by number.
+    ``in_flight_until_ns`` as above. ``is_of_data``: of data commands, if there are some and none are requested by
+    number.
     """
     rows = _connections(connections, zoom)
     numbers = tuple(row["connection"] for row in rows)
-    picked = cycles.select(picked_cycles(cycles, View(origin_ns, 0, 0, numbers, cycles=zoom.cycles)))
+    keep = np.flatnonzero(picked_cycles(cycles, View(origin_ns, 0, 0, numbers, cycles=zoom.cycles)))
+    picked = cycles.select(keep)
     if not len(picked):
         raise InputInvalid(f"nothing to draw: {_described(zoom)} has no SCSI commands")
     is_data = is_data_command(picked)
     if is_of_data and zoom.cycles is None and is_data.any():
         picked = picked.select(is_data)
-    start_ns, end_ns = _times(cycles, zoom, int(picked.raw("command_first_ns").min()), int(ends_ns(picked).max()))
+        keep = keep[is_data]
+    start_ns, end_ns = int(picked.raw("command_first_ns").min()), int(ends_ns(picked).max())
+    if in_flight_until_ns is not None:
+        end_ns = max(end_ns, int(in_flight_until_ns[keep].max()))
+    start_ns, end_ns = _times(cycles, zoom, start_ns, end_ns, in_flight_until_ns)
     return View(origin_ns, start_ns, end_ns, numbers, zoom.session, _direction(rows, zoom), zoom.cycles)
 
 
@@ -118,16 +138,6 @@ def of_streams(connections: Table, cycles: Table, zoom: Zoom, origin_ns: int) ->
     start_ns, end_ns = _around_data(cycles.select(picked_cycles(cycles, found)), found.start_ns, found.end_ns)
     left_out_ns = start_ns - found.start_ns, found.end_ns - end_ns
     return replace(found, start_ns=start_ns, end_ns=end_ns, left_out_ns=left_out_ns)
-
-
-def open_until_ns(cycles: Table, connections: Table) -> Array:
-    """When each command was last in flight: its status, or else the last packet of its connection."""
-    ends = dict(zip(connections.raw("connection").tolist(), connections.raw("time_last_ns").tolist(), strict=True))
-    starts = cycles.raw("command_first_ns")
-    last = np.array([ends.get(number, 0) for number in cycles.raw("connection").tolist()], dtype=np.int64)
-    status = np.ma.asarray(cycles["status_ns"])
-    found: Array = np.where(np.ma.getmaskarray(status), np.maximum(starts, last), np.ma.getdata(status))
-    return found
 
 
 def _around_data(cycles: Table, start_ns: int, end_ns: int) -> tuple[int, int]:
@@ -176,12 +186,16 @@ def picked_cycles(cycles: Table, view: View) -> Array:
     return keep
 
 
-def seen_cycles(cycles: Table, view: View) -> Table:
-    """The commands in flight in the view; those without a status count at the time of the command."""
-    status = np.ma.asarray(cycles["status_ns"])
+def seen_cycles(cycles: Table, view: View, ends_ns: Array | None = None) -> Array:
+    """Which commands were in flight in the view; ``ends_ns`` is when each was last, else those without a status count
+    at the time of the command.
+    """
     start = cycles.raw("command_first_ns")
-    end = np.where(np.ma.getmaskarray(status), start, np.ma.getdata(status))
-    return cycles.select(picked_cycles(cycles, view) & (start <= view.end_ns) & (end >= view.start_ns))
+    if ends_ns is None:
+        status = np.ma.asarray(cycles["status_ns"])
+        ends_ns = np.where(np.ma.getmaskarray(status), start, np.ma.getdata(status))
+    found: Array = picked_cycles(cycles, view) & (start <= view.end_ns) & (ends_ns >= view.start_ns)
+    return found
 
 
 def _described(zoom: Zoom) -> str:
@@ -227,7 +241,7 @@ def _of_numbers(cycles: Table, numbers: range) -> Table:
     return cycles.select((cycles.raw("cycle") >= numbers.start) & (cycles.raw("cycle") < numbers.stop))
 
 
-def _times(cycles: Table, zoom: Zoom, start_ns: int, end_ns: int) -> tuple[int, int]:
+def _times(cycles: Table, zoom: Zoom, start_ns: int, end_ns: int, in_flight_until_ns: Array | None) -> tuple[int, int]:
     """The stretch of time: that of the requested commands with a margin, else all; within the requested times."""
     if zoom.cycles is not None:
         picked = _of_numbers(cycles, zoom.cycles)
@@ -236,8 +250,15 @@ def _times(cycles: Table, zoom: Zoom, start_ns: int, end_ns: int) -> tuple[int, 
             np.ma.compressed(np.ma.asarray(picked[name])) for name in ("status_ns", "next_command_ns", "data_acked_ns")
         )
         end_ns = max(start_ns + 1, *(int(each.max(initial=start_ns)) for each in instants))
-        margin_ns = int((end_ns - start_ns) * _CYCLE_MARGIN) + 1
-        start_ns, end_ns = start_ns - margin_ns, end_ns + margin_ns
+        open_ns = end_ns
+        if in_flight_until_ns is not None:
+            open_ns = int(in_flight_until_ns[np.isin(cycles.raw("cycle"), picked.raw("cycle"))].max())
+        if open_ns > end_ns:
+            # what comes before and after a hang is another matter, and in a part of its time there is much of it
+            end_ns = open_ns
+        else:
+            margin_ns = int((end_ns - start_ns) * _CYCLE_MARGIN) + 1
+            start_ns, end_ns = start_ns - margin_ns, end_ns + margin_ns
     if zoom.time_from_ns is not None:
         start_ns = zoom.time_from_ns if zoom.cycles is None else max(start_ns, zoom.time_from_ns)
     if zoom.time_to_ns is not None:

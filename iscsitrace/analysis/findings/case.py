@@ -66,6 +66,11 @@ class Case:
         """The logical units that it reads or writes."""
         return luns_of(self.subject.cycles.select(self.subject.is_data))
 
+    @property
+    def jobs_ns(self) -> int:
+        """Busy time."""
+        return self.subject.jobs_ns
+
     def share(self, amount_ns: float) -> float:
         """Share of the busy time."""
         return self.subject.share(amount_ns)

@@ -9,17 +9,28 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from iscsitrace.analysis.findings import login_advice
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
-from iscsitrace.analysis.findings.history import History
+from iscsitrace.analysis.findings.history import History, carries_io
 from iscsitrace.analysis.findings.login_attempts import Attempt, End, attempts, end_of
+from iscsitrace.analysis.findings.other_paths import retried
+from iscsitrace.analysis.findings.partial_losses import partial_losses
 from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
 from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
 
+Array = NDArray[Any]
+
 _END_OF_TIME: Final = (1 << 63) - 1
+
+FAILOVER_NS: Final = 150_000_000_000
+"""Longest time until a command is issued again over another path: open-iscsi's replacement_timeout is 120 s without
+multipath's short one, and it may begin after a NOP without an answer."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,8 @@ class Loss:
     """The first NOP that had no answer when the connection was closed."""
     rebuilding: Rebuilding
     """What failed until then."""
+    failover: Failover | None
+    """What became of its commands over another path; None where there is none, or it ran none of them."""
 
     @property
     def from_ns(self) -> int:
@@ -51,13 +64,21 @@ class Loss:
 
     @property
     def until_ns(self) -> int:
-        """The first I/O after it; else the new login, else the last try."""
+        """The first I/O after it; else the new login, else the last try. With another path, when its commands ended."""
+        if self.failover is not None and self.failover.count == self.in_flight:
+            return self.failover.until_ns
         return self.resumed_ns or self.login_ns or max(self.rebuilding.last_ns or 0, self.lost_ns)
 
     @property
     def is_recovered(self) -> bool:
-        """Whether another session took its place."""
-        return self.next_session is not None
+        """Whether another session took its place, or another path all of its commands."""
+        return self.next_session is not None or (self.failover is not None and self.failover.count == self.in_flight)
+
+    @property
+    def is_like_an_end(self) -> bool:
+        """Whether it may be how a program ends: by the initiator, without anything in flight or a login after it."""
+        is_by_target = self.end is not None and self.end.by == "target"
+        return not (self.in_flight or self.is_recovered or is_by_target or self.ping_ns is not None)
 
     def how(self, history: History) -> str:
         """Who closed the connection, when and why, as a sentence."""
@@ -75,7 +96,18 @@ class Loss:
             return "the path or the target"
         if self.end is None:
             return None
-        return f"the {self.end.by} or a firewall" if self.end.verb == "reset" else f"the {self.end.by}"
+        return self.end.side
+
+
+@dataclass(frozen=True)
+class Failover:
+    """Commands of a lost session that ended well over another path to their volume."""
+
+    count: int
+    until_ns: int
+    """The last of their statuses."""
+    label: str
+    """The session of that path."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +158,7 @@ def _losses(history: History) -> tuple[Loss, ...]:
     for row, after in zip_longest(sessions, sessions[1:]):
         own = history.connections_of[row["session"]]
         is_lost = row["end"] in ("closed", "reset", "reinstated") or (after is not None and row["end"] == "open")
-        if row["session_type"] != "normal" or not own or not is_lost:
+        if not carries_io(row) or not own or not is_lost:
             continue
         # a session that carried nothing and that no login of its ISID replaced was not missed
         if after is not None and after["replaces"] is None and not row["cycle_count"]:
@@ -136,17 +168,19 @@ def _losses(history: History) -> tuple[Loss, ...]:
         lost_ns, end = max((_end(each, until_ns) for each in own), key=lambda each: each[0])
         limit_ns = _END_OF_TIME if until_ns is None else until_ns
         between = [bisect_left(times, edge) for times in (connect_times, login_times) for edge in (lost_ns, limit_ns)]
+        open_rows = _open_rows(history, row["session"])
         found.append(
             Loss(
                 row["session"],
                 lost_ns,
                 end,
-                _open_count(history, row["session"]),
+                len(open_rows),
                 None if after is None else after["session"],
                 login_ns,
                 None if until_ns is None else history.progress_beside(row["session"], until_ns),
                 _silent_since(history, [pings.get(each["connection"], ()) for each in own], lost_ns),
                 Rebuilding(tuple(connects[between[0] : between[1]]), tuple(logins[between[2] : between[3]])),
+                _failover(history, open_rows),
             )
         )
     return tuple(found)
@@ -162,12 +196,24 @@ def _end(connection: dict[str, Any], until_ns: int | None) -> tuple[int, End | N
     return min((connection["time_last_ns"], *known_lasts)), None
 
 
-def _open_count(history: History, session: int) -> int:
-    member = history.members.get(session)
-    if member is None:
-        return 0
-    cycles = member.cycles
-    return int((member.is_data & ~known(cycles, "status_ns") & ~cycles.raw("has_capture_gap")).sum())
+def _open_rows(history: History, session: int) -> Array:
+    """The reads and writes of a session without a status, as rows of the story's commands."""
+    rows, sessions = history.once(_open)
+    return np.asarray(rows[np.searchsorted(sessions, session) : np.searchsorted(sessions, session, "right")])
+
+
+def _open(history: History) -> tuple[Array, Array]:
+    """All of them by session, and the session of each."""
+    cycles = history.cycles
+    rows = np.flatnonzero(history.is_data & ~known(cycles, "status_ns") & ~cycles.raw("has_capture_gap"))
+    order = np.argsort(cycles.raw("session")[rows], kind="stable")
+    return rows[order], cycles.raw("session")[rows][order]
+
+
+def _failover(history: History, rows: Array) -> Failover | None:
+    over = retried(history, rows, history.cycles.raw("command_first_ns")[rows], FAILOVER_NS)
+    done = over.status_ns[over.status_ns >= 0]
+    return Failover(len(done), int(done.max()), over.label) if len(done) else None
 
 
 def _pings(history: History) -> dict[int, list[tuple[int, int | None]]]:
@@ -194,17 +240,25 @@ def _silent_since(history: History, pings: Iterable[Iterable[tuple[int, int | No
 def _lost(history: History) -> Observation | None:
     found = losses(history)
     if not found:
-        return None
+        return _lost_in_part(history)
     worst = max(found, key=lambda each: each.until_ns - each.from_ns)
     spans = tuple((each.from_ns, each.until_ns) for each in found)
     cost_ns = covered_ns(spans)
     in_vain = [each for each in found if not each.is_recovered and each.rebuilding.last_ns is not None]
-    is_harmless = all(each.in_flight == 0 and not each.is_recovered for each in found) and not in_vain
+    is_harmless = all(each.is_like_an_end for each in found) and not in_vain
+    ended = [each for each in found if not each.is_recovered and not each.is_like_an_end]
     times = f" {len(found)} times" if len(found) > 1 else ""
     whose = "its" if len(history.sessions) == 1 else "their"
     parts = [f"{capital(history.label)} lost {whose} connection{times}.", worst.how(history)]
     if worst.in_flight:
         parts.append(f"{capital(wording.count(worst.in_flight, 'command'))} had no status.")
+    if worst.failover:
+        over = worst.failover
+        them = "it" if worst.in_flight == over.count == 1 else f"{over.count} of them" if worst.in_flight > 1 else "it"
+        parts.append(
+            f"The initiator ran {them} over another path ({over.label}); the last ended "
+            f"{wording.time(over.until_ns - worst.from_ns)} after the loss."
+        )
     parts.extend(worst.rebuilding.sentences())
     if worst.login_ns is not None:
         # counted from the NOP that had no answer, if there is one: the connection was dead from then on
@@ -225,9 +279,40 @@ def _lost(history: History) -> Observation | None:
         cause=text,
         spans=spans,
         sessions=history.sessions,
-        is_final=any(each.in_flight and not each.is_recovered for each in found) or bool(in_vain),
+        is_final=bool(ended or in_vain),
         advice=(*CONNECTION_LOST.advice, *login_advice.of(refused)) if refused else None,
         points_to=worst.side,
+    )
+
+
+def _lost_in_part(history: History) -> Observation | None:
+    """Of connections whose session went on over another one (MC/S)."""
+    found = partial_losses(history)
+    if not found:
+        return None
+    worst = max(found, key=lambda each: (each.in_flight - each.retried, each.until_ns - each.end.at_ns))
+    spans = tuple((each.end.at_ns, each.until_ns) for each in found)
+    cost_ns = covered_ns(spans)
+    number = f"connection {worst.connection}" + ("" if worst.cid is None else f" (CID {worst.cid})")
+    times = f"; it lost connections {len(found)} times in all" if len(found) > 1 else ""
+    others = wording.count(worst.left, "other connection") if worst.left else "a new connection"
+    text = " ".join(
+        (
+            f"Session {worst.session} lost {number} and went on over {others}{times}.",
+            f"The {worst.end.by} {worst.end.verb} it at {history.since_start(worst.end.at_ns)}, without a logout.",
+            *worst.sentences(history),
+        )
+    )
+    return Observation(
+        text[:1].lower() + text[1:].rstrip("."),
+        [each.end.frame for each in found],
+        float(cost_ns) if cost_ns else None,
+        severity=None if any(each.in_flight for each in found) else "warning",
+        cause=text,
+        spans=spans,
+        sessions=tuple(dict.fromkeys(each.session for each in found)),
+        is_final=any(each.in_flight > each.retried for each in found),
+        points_to=worst.end.side,
     )
 
 
@@ -250,10 +335,13 @@ def covered_ns(spans: Iterable[Span]) -> int:
 CONNECTION_LOST: Final = Problem(
     name="connection_lost",
     meaning="A session's connection ended without a logout: a RST, a close, or a new login in its place.",
-    condition="A normal session that ended without a logout. It is only a note where nothing was in flight and no "
-    "login followed: many programs end like this.",
+    condition="A normal session that ended without a logout. It is only a note where the initiator closed it with "
+    "nothing in flight, and no login followed: many programs end like this. Also a connection of a session that went "
+    "on over another one (MC/S), where neither was logged out.",
     evidence="The RST or FIN of each, and the first connect and login that failed after it. The cost is the time to "
-    "the first I/O of the next session, or to the last try: from the loss on, or from a NOP that had no answer.",
+    "the first I/O of the next session, or to the last try: from the loss on, or from a NOP that had no answer. Where "
+    "the session went on, it is the time until the commands of the lost connection had ended on another one; with "
+    "another path to the volume, until they had ended there.",
     severity="error",
     rank="failure",
     advice=(

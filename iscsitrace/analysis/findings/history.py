@@ -210,10 +210,14 @@ class History:
         return int(earlier[-1]) if len(earlier) else None
 
     def in_flight(self, from_ns: int, to_ns: int) -> Table:
-        """The reads and writes in flight at the start of a time, or issued within it, that it held up."""
+        """The reads and writes in flight at the start of a time, or issued within it, that it held up.
+
+        Those of a session that was rebuilt within it did not wait, unless they had no status either.
+        """
         cycles = self.cycles.select(self.is_data)
         has_status = known(cycles, "status_ns")
-        is_open = ~has_status | (cycles.raw("status_ns") >= to_ns)
+        rebuilt = [row["session"] for row in self.story.sessions if from_ns < row["time_first_ns"] < to_ns]
+        is_open = ~has_status | ((cycles.raw("status_ns") >= to_ns) & ~np.isin(cycles.raw("session"), rebuilt))
         return cycles.select(is_open & (cycles.raw("command_first_ns") < to_ns) & ~_ended(cycles, from_ns, self))
 
 
@@ -221,6 +225,13 @@ def _ended(cycles: Table, before_ns: int, history: History) -> Array:
     """Which commands without a status were over before: those of connections that had ended."""
     over = [row["connection"] for row in history.story.connections if row["time_last_ns"] < before_ns]
     return np.asarray(~known(cycles, "status_ns") & np.isin(cycles.raw("connection"), over))
+
+
+def carries_io(session: Mapping[str, Any]) -> bool:
+    """Whether a session is one for I/O: by its login, or by its commands where the login is not in the capture."""
+    if session["session_type"] == "unknown":
+        return bool(session["cycle_count"])
+    return bool(session["session_type"] == "normal")
 
 
 def listed(numbers: Iterable[int | str]) -> str:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.groups import volume_outages, volumes
 from iscsitrace.analysis.groups.service import Service
 from iscsitrace.analysis.groups.volumes import Source, Volume
+from iscsitrace.analysis.measures import waits
 from iscsitrace.analysis.measures.data_commands import is_data_command, is_operation
-from iscsitrace.analysis.measures.distribution import percentiles
+from iscsitrace.analysis.measures.distribution import is_bound
 from iscsitrace.analysis.measures.intervals import Span, union_length
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.measures.throughput import NANOSECONDS
@@ -40,11 +41,11 @@ class Load:
     iops: float | None
     bytes_per_s: float | None
     latency_ns: dict[str, int | None]
-    """``n p50 p95 p99 max`` of those with a status."""
+    """``n p50 p95 p99 max``, and ``open_count`` where commands without a status are among them (waits.py)."""
     waiting_count: int
     """Commands without a status, unless the capture missed it."""
     waiting_ns: int
-    """The longest time that one of these waited: its latency is more."""
+    """The longest time that one of these waited; 0 without one."""
     error_count: int
     """Commands with a status other than GOOD that is not expected of a healthy device."""
     volume: Volume | None = None
@@ -53,7 +54,7 @@ class Load:
     @property
     def is_hung(self) -> bool:
         """Whether the slowest command is one without a status."""
-        return self.waiting_ns > (self.latency_ns["max"] or 0)
+        return is_bound(self.latency_ns, "max")
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -89,6 +90,7 @@ class Loads:
         self._cycles = source("cycles")
         self._source = source
         self._service = Service(source)
+        self._waits = waits.of_trace(source)
         self._is_data = is_data_command(self._cycles)
         self._is_error = _is_error(self._cycles)
         self._ends = volumes.ends(source)
@@ -114,7 +116,7 @@ class Loads:
         own = self._cycles.select(rows)
         begun_ns, ended_ns = own.raw("command_first_ns"), self._service.ends_ns[rows]
         has_status = known(own, "status_ns")
-        waited_ns = (ended_ns - begun_ns)[~has_status & ~own.raw("has_capture_gap")]
+        waited = self._waits.select(rows)
         busy_ns = union_length(begun_ns, ended_ns)
         moved = int(own.raw("data_bytes").sum(dtype=np.int64))
         return Load(
@@ -124,9 +126,9 @@ class Loads:
             busy_ns=busy_ns,
             iops=int(has_status.sum()) * NANOSECONDS / busy_ns if busy_ns else None,
             bytes_per_s=moved * NANOSECONDS / busy_ns if busy_ns else None,
-            latency_ns=percentiles(own["latency_ns"]),
-            waiting_count=len(waited_ns),
-            waiting_ns=int(waited_ns.max(initial=0)),
+            latency_ns=waited.percentiles,
+            waiting_count=int(waited.is_open.sum()),
+            waiting_ns=int(waited.least_ns[waited.is_open].max(initial=0)),
             error_count=int(self._is_error[rows].sum()),
             **more,
         )

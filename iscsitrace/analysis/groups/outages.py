@@ -50,16 +50,13 @@ def until_progress(stretches: Iterable[tuple[int, int, int]], progress_ns: NDArr
     """
     found = []
     for from_ns, to_ns, session in stretches:
-        # the first command after the loss of a session is issued, and then answered
-        first, later = (
-            int(np.searchsorted(progress_ns, at_ns, side)) for at_ns, side in ((from_ns, "right"), (to_ns, "left"))
-        )
+        # the first command after the loss of a session is issued, and then answered; the next session may work while a
+        # command of the lost one still waits
+        later = int(np.searchsorted(progress_ns, from_ns, "right"))
         is_over = later < len(progress_ns)
-        # another session of the story may work while a command of this one waits
-        edges = np.concatenate([[from_ns], progress_ns[first:later], [progress_ns[later] if is_over else to_ns]])
-        for place in np.flatnonzero(np.diff(edges) >= OUTAGE_MIN_NS).tolist():
-            is_last = place == len(edges) - 2
-            found.append(Outage(int(edges[place]), int(edges[place + 1]), (session,), is_over or not is_last))
+        until_ns = int(progress_ns[later]) if is_over else to_ns
+        if until_ns - from_ns >= OUTAGE_MIN_NS:
+            found.append(Outage(from_ns, until_ns, (session,), is_over))
     return tuple(_joined(sorted(found, key=lambda each: each.from_ns)))
 
 

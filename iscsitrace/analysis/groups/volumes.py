@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.groups.stories import PORTS
+from iscsitrace.analysis.groups.portals import PORTS
 from iscsitrace.analysis.measures.data_commands import is_data_command, is_for, is_operation
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Table

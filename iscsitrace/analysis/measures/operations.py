@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.distribution import counts, percentiles
+from iscsitrace.analysis.measures.waits import Waits
 from iscsitrace.tables.phases import LATENCY_PHASES
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts
@@ -16,32 +18,43 @@ from iscsitrace.wording import amounts
 
 def by_operation(cycles: Table) -> Iterator[tuple[str, Table]]:
     """The cycles of each operation that occurs, the most frequent operation first."""
+    return ((operation, part) for operation, part, _ in _operations(cycles))
+
+
+def _operations(cycles: Table) -> Iterator[tuple[str, Table, NDArray[np.intp]]]:
+    """The same, with their rows."""
     _, where, count = np.unique(cycles.raw("operation"), return_inverse=True, return_counts=True)
     for place in np.argsort(-count, kind="stable").tolist():
-        part = cycles.select(where == place)
-        yield str(part["operation"][0] or "unknown"), part
+        rows = np.flatnonzero(where == place)
+        part = cycles.select(rows)
+        yield str(part["operation"][0] or "unknown"), part, rows
 
 
-def latencies(cycles: Table) -> list[dict[str, Any]]:
-    """Per operation: number of commands, and ``n p50 p95 p99 max`` of latency and phases in nanoseconds."""
+def latencies(cycles: Table, waited: Waits) -> list[dict[str, Any]]:
+    """Per operation: number of commands, and ``n p50 p95 p99 max`` of latency and phases in nanoseconds.
+
+    ``waited`` are the waits of the cycles: a command without a status ranks above all with one.
+    """
     return [
         {
             "operation": operation,
             "cycle_count": len(part),
             "complete_cycle_count": int(part.raw("is_complete").sum()),
-            "latency_ns": percentiles(part["latency_ns"]),
+            "latency_ns": waited.select(rows).percentiles,
             **{phase: percentiles(part[phase]) for phase in (*LATENCY_PHASES, "ack_ns", "turnaround_ns")},
         }
-        for operation, part in by_operation(cycles)
+        for operation, part, rows in _operations(cycles)
     ]
 
 
 def without_status(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """For rows of :func:`latencies`: which percentiles are not of all commands."""
     for row in rows:
-        n, noun = row["latency_ns"]["n"], f"{row['operation']} commands"
-        if of := amounts.part_of(n, row["cycle_count"], noun, "have no status"):
+        found, noun = row["latency_ns"], f"{row['operation']} command"
+        if of := amounts.part_of(found["n"], row["cycle_count"], f"{noun}s", "have no status"):
             yield f"Percentiles of {of}."
+        if open_count := found.get("open_count"):
+            yield f"{amounts.count(open_count, noun)} without a status: > is how long it waited."
 
 
 def block_sizes(cycles: Table) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Selection of commands by latency, size and the like, and the display filter that shows one in Wireshark."""
+"""Selection of commands by session, size and the like, and the display filter that shows one in Wireshark."""
 
 from __future__ import annotations
 
@@ -20,13 +20,8 @@ def pick(
     connection: int | None = None,
     session: int | None = None,
     is_incomplete: bool = False,
-    top: int | None = None,
 ) -> Table:
-    """The rows of ``cycles`` that meet all given conditions; with ``top``, that many of the slowest, slowest first.
-
-    For ``top`` a command without a latency is the fastest: waits.py ranks these, too. InputInvalid for an unknown
-    operation.
-    """
+    """The rows of ``cycles`` that meet all given conditions. InputInvalid for an unknown operation."""
     unknown = set(operations) - set(cycles.words("operation"))
     if unknown:
         known = ", ".join(cycles.words("operation"))
@@ -40,13 +35,7 @@ def pick(
         keep &= np.isin(cycles.raw("operation"), [cycles.words("operation").index(word) for word in operations])
     if is_incomplete:
         keep &= ~cycles.raw("is_complete")
-    picked = cycles.select(keep)
-    if top is None:
-        return picked
-    is_null = np.ma.getmaskarray(picked["latency_ns"])
-    # nulls last; among equals the earlier first
-    order = np.lexsort((-np.ma.filled(picked["latency_ns"], 0), is_null))
-    return picked.select(order[:top])
+    return cycles.select(keep)
 
 
 def first_packet_ns(connections: Table) -> int | None:

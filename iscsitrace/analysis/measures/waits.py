@@ -1,18 +1,21 @@
 """How long each command waited: its latency, or, without a status, the time for which it was in flight at least.
 
 A command without a status is the slowest there is: until it was aborted or its connection ended nothing came, and
-nothing ever will. One that the end of the capture cut off waited at least until there.
+nothing ever will. One that the end of the capture cut off waited at least until there. This is the one place that says
+so: tables, percentiles, plots and traces read it from here.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Table
 
@@ -35,14 +38,57 @@ class Waits:
     is_lost: Array
     """Which of these never got one: they were aborted, or their connection was closed."""
 
+    def ends_ns(self, cycles: Table) -> Array:
+        """When each of these commands was last in flight: its status, or the end of its wait; its start, where that is
+        unknown.
+        """
+        status = np.ma.asarray(cycles["status_ns"])
+        ends = cycles.raw("command_first_ns") + np.maximum(self.least_ns, 0)
+        found: Array = np.where(np.ma.getmaskarray(status), ends, np.ma.getdata(status))
+        return found
+
     def slowest_first(self) -> Array:
         """Rows: those that never got a status, then by time; those of unknown time are left out."""
         order = np.lexsort((~self.is_open, -self.least_ns, ~self.is_lost))
         return np.asarray(order[self.least_ns[order] != UNKNOWN])
 
+    @property
+    def slowest_ns(self) -> Array:
+        """The waits of the commands without a status that rank above all with one, ascending."""
+        return slowest(self.latencies_ns, self.lost_ns, self.cut_off_ns)
+
+    @property
+    def latencies_ns(self) -> Array:
+        """The latencies that are known."""
+        is_known: Array = ~self.is_open & (self.least_ns != UNKNOWN)
+        return self.least_ns[is_known]
+
+    @property
+    def lost_ns(self) -> Array:
+        """The waits of the commands that never got a status."""
+        return self.least_ns[self.is_open & self.is_lost]
+
+    @property
+    def cut_off_ns(self) -> Array:
+        """The waits of the commands that were in flight when the capture ended."""
+        return self.least_ns[self.is_open & ~self.is_lost]
+
+    @property
+    def percentiles(self) -> dict[str, int | None]:
+        """``n p50 p95 p99 max`` of the latencies and of :attr:`slowest_ns`."""
+        return percentiles(self.latencies_ns, self.slowest_ns)
+
     def select(self, rows: Array) -> Waits:
         """The commands that a mask or row numbers pick."""
         return Waits(self.least_ns[rows], self.is_open[rows], self.is_lost[rows])
+
+
+def slowest(latencies_ns: Array, lost_ns: Array, cut_off_ns: Array) -> Array:
+    """The waits that rank above all latencies, ascending: of commands that never got a status, and of those in flight
+    that have waited longer than any with a status took. Others in flight have just begun: they say nothing yet.
+    """
+    longer = cut_off_ns[cut_off_ns > latencies_ns.max(initial=0)]
+    return np.sort(np.concatenate([lost_ns, longer]))
 
 
 def of(cycles: Table, connections: Table, task_management: Table) -> Waits:
@@ -51,7 +97,8 @@ def of(cycles: Table, connections: Table, task_management: Table) -> Waits:
     has_status = known(cycles, "status_ns")
     latency = np.ma.asarray(cycles["latency_ns"])
     least_ns = np.where(np.ma.getmaskarray(latency), UNKNOWN, np.ma.getdata(latency)).astype(np.int64)
-    is_open = ~has_status & ~cycles.raw("has_capture_gap")
+    # where a digest may follow the last data, a status is there whose time is unknown
+    is_open = ~has_status & ~cycles.raw("is_complete") & ~known(cycles, "status") & ~cycles.raw("has_capture_gap")
     rows = np.flatnonzero(is_open)
     is_lost = np.zeros(len(cycles), dtype=bool)
     last, closed = _ends(connections)
@@ -63,6 +110,11 @@ def of(cycles: Table, connections: Table, task_management: Table) -> Waits:
         least_ns[row] = max(0, min(end_ns, end_ns if aborted_ns is None else aborted_ns) - int(starts[row]))
         is_lost[row] = cycle["is_aborted"] or aborted_ns is not None or cycle["connection"] in closed
     return Waits(least_ns, is_open, is_lost)
+
+
+def of_trace(source: Callable[[str], Table]) -> Waits:
+    """The waits of all commands of a trace; ``source`` is its method ``table``."""
+    return of(source("cycles"), source("connections"), source("task_management"))
 
 
 def _ends(connections: Table) -> tuple[dict[int, int], set[int]]:

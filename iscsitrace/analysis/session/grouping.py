@@ -34,6 +34,7 @@ _CONNECTION_COLUMNS = (
             "packets",
             "retransmitted_packets",
             "reordered_packets",
+            "reordered_late_max_ns",
         )
         for direction in ("to_target", "to_initiator")
     ),

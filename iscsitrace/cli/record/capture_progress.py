@@ -12,6 +12,7 @@ import click
 
 from iscsitrace.cli.stop_signals import StopWish
 from iscsitrace.recording.file_names import numbered
+from iscsitrace.wording.amounts import count
 from iscsitrace.wording.cells import text as printable
 from iscsitrace.wording.quantities import SIZES
 
@@ -94,4 +95,5 @@ def _status(progress: dict[str, Any]) -> str:
         f"{progress['elapsed_ns'] / 1e9:.0f} s  {progress['written_count']} packets  "
         f"{progress['written_bytes'] / SIZES['MB']:.1f} MB  {progress['dropped_count']} dropped"
     )
-    return text + (f"  {progress['slow_count']} slow commands" if progress["slow_count"] else "")
+    found = progress["slow_count"]
+    return text + (f"  {count(found, 'command')} met the trigger" if found else "")

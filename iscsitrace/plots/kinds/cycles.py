@@ -13,6 +13,7 @@ from iscsitrace.analysis.curves import cycles as curves
 from iscsitrace.analysis.curves.cycles import Waterfall
 from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.view import View
+from iscsitrace.analysis.measures import waits
 from iscsitrace.plots import style
 from iscsitrace.plots.kind import Kind, view_of_data_commands, whole_session, with_events
 from iscsitrace.plots.scales import DurationAxis, TimeAxis, duration, size
@@ -71,7 +72,7 @@ def notes(waterfall: Waterfall) -> list[str]:
     if not waterfall.has_status.all():
         found.append(
             f"{int((~waterfall.has_status).sum())} of the commands shown have no status: "
-            "they are drawn until the last packet of their connection"
+            "they are drawn until their abort or the last packet of their connection"
         )
     if waterfall.left_out:
         most = list(waterfall.left_out.items())[:_NAMED_LIMIT]
@@ -116,7 +117,7 @@ def _draw_open(axes: Axes, places: NDArray[Any], open_ns: NDArray[Any], amounts:
     """Draws commands without a status as frames, each with the time that it was in flight: it may be off the axis."""
     axes.barh(
         places, amounts.of(open_ns), height=0.8, facecolor="none", edgecolor=style.VERMILLION, linestyle="dashed",
-        linewidth=0.9, label="no status: in flight until its connection's last packet", zorder=3,
+        linewidth=0.9, label="no status: in flight", zorder=3,
     )  # fmt: skip
     for place, length_ns in zip(places.tolist(), open_ns.tolist(), strict=True):
         axes.text(
@@ -133,7 +134,7 @@ def _size(waterfall: Waterfall, row: int) -> str:
 
 def prepare(trace: Trace, view: View, detail: Detail) -> Waterfall:
     """The rows of a view; ``detail`` has no effect."""
-    return curves.prepare(trace.cycles, trace.connections, view)
+    return curves.prepare(trace.cycles, waits.of_trace(trace.table), view)
 
 
 KIND = Kind(

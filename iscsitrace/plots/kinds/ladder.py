@@ -17,8 +17,9 @@ from iscsitrace.analysis.curves.examples import Examples
 from iscsitrace.analysis.curves.ladder import Ladder, Middle, Packets, Pdu
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View, Zoom
+from iscsitrace.analysis.measures import waits
 from iscsitrace.plots import style
-from iscsitrace.plots.kind import Kind, view_of_connection
+from iscsitrace.plots.kind import Kind, view_of_commands, view_of_connection
 from iscsitrace.plots.scales import TimeAxis, duration, size
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording.amounts import count
@@ -300,11 +301,10 @@ def prepare(trace: Trace, view: View, detail: Detail) -> Ladder:
 
 
 def _view(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
-    """One connection during the requested commands, else during its slowest command."""
-    view = view_of_connection(trace, zoom, origin_ns)
-    if view.cycles is not None:
-        return view
-    number = curves.slowest(trace.cycles, view)
+    """One connection during the requested commands, else during the slowest command."""
+    if zoom.cycles is not None:
+        return view_of_connection(trace, zoom, origin_ns)
+    number = curves.slowest(trace.cycles, waits.of_trace(trace.table), view_of_commands(trace, zoom, origin_ns))
     return view_of_connection(trace, replace(zoom, cycles=range(number, number + 1)), origin_ns)
 
 

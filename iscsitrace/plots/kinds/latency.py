@@ -14,6 +14,7 @@ from iscsitrace.analysis.curves import latency as curves
 from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.latency import Latency
 from iscsitrace.analysis.curves.view import View
+from iscsitrace.analysis.measures import waits
 from iscsitrace.plots import style
 from iscsitrace.plots.kind import Kind, whole_session, with_events
 from iscsitrace.plots.scales import TimeAxis, duration, size
@@ -38,6 +39,10 @@ _STRIP_SHARE = 0.16
 """Height of the strip of commands without a status, as a share of that of the latencies."""
 _LABEL_ROOM = 0.2
 """Least distance of two labels in that strip, as a share of the width."""
+_NO_STATUS: dict[str, Any] = {
+    "linestyle": "none", "marker": "X", "markersize": 7, "color": style.BLACK, "markeredgecolor": "white",
+    "markeredgewidth": 0.5, "zorder": 5,
+}  # fmt: skip
 _PERCENTILES = {"p50": ("o", 6), "p95": ("^", 6), "p99": ("D", 5), "max": ("_", 10)}
 
 
@@ -60,7 +65,7 @@ def notes(latency: Latency) -> list[str]:
     if len(latency.without_status):
         found.append(
             f"{count(len(latency.without_status), 'command')} without a status: in the strip at the top left with the "
-            "time until the last packet of the connection, and in no other panel"
+            "time until the abort or the last packet of the connection; above all others in the curves and percentiles"
         )
     if latency.unsure_count:
         found.append(f"{count(latency.unsure_count, 'command')} of unsure latency: not drawn")
@@ -69,7 +74,8 @@ def notes(latency: Latency) -> list[str]:
 
 def title(latency: Latency) -> str:
     """Names what the panels show."""
-    return f"Latency of {latency.task_count:,} SCSI commands, from command to status"
+    noun = "command" if latency.task_count == 1 else "commands"
+    return f"Latency of {latency.task_count:,} SCSI {noun}, from command to status"
 
 
 def _scale(axes: Axes, which: str) -> None:
@@ -105,8 +111,8 @@ def _draw_without_status(axes: Axes, latency: Latency, time: TimeAxis) -> None:
     marks = latency.without_status
     at = time.of(marks.times_ns)
     axes.plot(
-        at, np.full(len(at), middle), transform=axes.get_xaxis_transform(), linestyle="none", marker="X", markersize=7,
-        color=style.BLACK, markeredgecolor="white", markeredgewidth=0.5, label="no status (time in flight)", zorder=5,
+        at, np.full(len(at), middle), transform=axes.get_xaxis_transform(), label="no status (time in flight)",
+        **_NO_STATUS,
     )  # fmt: skip
     left, right = axes.get_xlim()
     named: list[float] = []
@@ -187,6 +193,14 @@ def _draw_block_sizes(axes: Axes, latency: Latency, looks: dict[str, Look]) -> N
                 markersize=mark_size, color=color, markeredgecolor=color if marker == "_" else "white",
                 markeredgewidth=1.5 if marker == "_" else 0.5,
             )  # fmt: skip
+    open_ones = [
+        (sizes.index(each) + 0.25 * (number - (len(names) - 1) / 2), found["max"])
+        for number, name in enumerate(names)
+        for each, found in latency.block_sizes[name].items()
+        if found.get("open_count")
+    ]
+    if open_ones:
+        axes.plot(*zip(*open_ones, strict=True), label="no status", **_NO_STATUS)
     for key, (marker, mark_size) in _PERCENTILES.items():
         if key in drawn:
             axes.plot([], [], linestyle="none", marker=marker, markersize=mark_size, color=style.BLACK, label=key)
@@ -200,7 +214,7 @@ def _draw_block_sizes(axes: Axes, latency: Latency, looks: dict[str, Look]) -> N
 
 def prepare(trace: Trace, view: View, detail: Detail) -> Latency:
     """The latencies of a view."""
-    return curves.prepare(trace.cycles, trace.connections, view, detail)
+    return curves.prepare(trace.cycles, waits.of_trace(trace.table), view, detail)
 
 
 KIND = Kind(

@@ -13,6 +13,7 @@ from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.throughput import Throughput
 from iscsitrace.analysis.curves.view import View
+from iscsitrace.analysis.measures import waits
 from iscsitrace.plots import style
 from iscsitrace.plots.kind import Kind, whole_session, with_events
 from iscsitrace.plots.scales import ByteAxis, TimeAxis, step_note
@@ -103,7 +104,8 @@ def title(throughput: Throughput) -> str:
 
 def prepare(trace: Trace, view: View, detail: Detail) -> Throughput:
     """The curves of a view; ``detail`` has no effect."""
-    return curves.prepare(trace.segments, trace.cycles, trace.budget, steps.edges(view), view)
+    ends_ns = waits.of_trace(trace.table).ends_ns(trace.cycles)
+    return curves.prepare(trace.segments, trace.cycles, trace.budget, steps.edges(view), view, ends_ns)
 
 
 KIND = Kind(

@@ -62,6 +62,7 @@ CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
     "budget_part": tuple(part.name for part in PARTS),
     "in_flight": ("none", "other", "flush", "data"),
     "retransmission_cause": ("fast", "timeout", "tail_probe", "unknown"),
+    "ack_loss": ("before_tap", "beyond_tap"),
     "congestion_control": ("reno", "cubic"),
     "release": ("acknowledgment", "window_update", "request", "own_time", "unknown"),
     "mirror_cause": (

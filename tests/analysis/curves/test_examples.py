@@ -8,7 +8,7 @@ from iscsitrace.analysis.curves import examples
 from iscsitrace.analysis.curves.view import Zoom
 from iscsitrace.analysis.groups.jobs.streams import Job
 from tests.support.streams_by_hand import SECOND, Work
-from tests.support.tables_by_hand import table
+from tests.support.tables_by_hand import with_waits
 
 
 def command(number: int, latency: int | None, moved: int = 512, **columns: Any) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def command(number: int, latency: int | None, moved: int = 512, **columns: Any) 
 
 
 def found(*rows: dict[str, Any]) -> examples.Examples:
-    return examples.find(table("cycles", *rows), 4, 3, [])
+    return examples.find(*with_waits(rows, {"connection": 2, "time_last_ns": 9_000}), 4, 3, [])
 
 
 def test_the_typical_command_has_the_median_latency_of_those_that_moved_most() -> None:
@@ -34,11 +34,15 @@ def test_the_typical_command_has_the_median_latency_of_those_that_moved_most() -
 
 
 def test_the_slowest_command_is_shown_with_three_fifths_of_its_latency_on_either_side() -> None:
-    result = found(command(0, 10), command(1, 100), command(2, None), command(3, 900, session=5))
+    result = found(command(0, 10), command(1, 100), command(2, 50), command(3, 900, session=5))
     assert (result.session, result.connection_count, result.slowest) == (4, 3, 1)
     assert result.around_slowest == Zoom(4, 2, time_from_ns=1_000 - 60, time_to_ns=1_100 + 60)
     assert result.command(1) == Zoom(session=4, cycles=range(1, 2))
-    none = found(command(0, None))
+    # without a status: until the last packet of its connection, at 9000
+    hung = found(command(0, 10), command(1, 100), command(2, None))
+    assert (hung.slowest, hung.typical) == (2, 0)
+    assert hung.around_slowest == Zoom(4, 2, time_from_ns=2_000 - 4_200, time_to_ns=9_000 + 4_200)
+    none = found(command(0, None, has_capture_gap=True))
     assert (none.slowest, none.around_slowest, none.typical, none.job) == (None, None, None, None)
 
 
@@ -55,7 +59,7 @@ def test_the_largest_job_shared_with_other_sessions_is_shown() -> None:
     assert [{run.session for run in job.runs} for job in jobs] == [{0, 1}, {0, 1}, {0}]
 
     def shown(session: int, *of: Job) -> Zoom | None:
-        return examples.find(table("cycles"), session, 1, of).job
+        return examples.find(*with_waits([]), session, 1, of).job
 
     first, second = (
         Zoom(time_from_ns=start * SECOND, time_to_ns=(start + 1) * SECOND, to_target=False) for start in (1, 5)

@@ -10,11 +10,11 @@ import pytest
 from iscsitrace.analysis.curves import latency
 from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.view import View
-from tests.support.tables_by_hand import table
+from tests.support.tables_by_hand import with_waits
 
 VIEW = View(origin_ns=0, start_ns=1_000, end_ns=1_999, connections=(0,))
 
-CONNECTIONS = table("connections", {"connection": 0, "time_last_ns": 2_500}, {"connection": 1, "time_last_ns": 9_000})
+CONNECTIONS = {"connection": 0, "time_last_ns": 2_500}, {"connection": 1, "time_last_ns": 9_000}
 
 
 def command(number: int, start_ns: int = 1_000, lasted_ns: int | None = 64, **columns: Any) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def command(number: int, start_ns: int = 1_000, lasted_ns: int | None = 64, **co
 
 
 def curves(*rows: dict[str, Any], detail: Detail | None = None) -> latency.Latency:
-    return latency.prepare(table("cycles", *rows), CONNECTIONS, VIEW, detail)
+    return latency.prepare(*with_waits(rows, *CONNECTIONS), VIEW, detail)
 
 
 @pytest.mark.parametrize(("count", "latencies", "times"), [(29, 10, 10), (72, 12, 24), (300, 40, 80)])

@@ -12,11 +12,11 @@ from iscsitrace.analysis.curves.view import View
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.schema import CATEGORIES
 from tests.support.streams_by_hand import SECOND, Work
-from tests.support.tables_by_hand import MS, table
+from tests.support.tables_by_hand import MS, table, with_waits
 
 VIEW = View(origin_ns=0, start_ns=0, end_ns=10 * SECOND, connections=(0,))
 
-CONNECTIONS = table("connections", {"connection": 0, "time_last_ns": 9 * MS})
+CONNECTION = {"connection": 0, "time_last_ns": 9 * MS}
 
 
 def commands(latencies_ms: list[int | None]) -> list[dict[str, Any]]:
@@ -112,23 +112,30 @@ def test_a_pdu_ends_with_its_last_byte_or_where_its_end_is_missing_with_its_firs
     assert [(each.first_ns, each.last_ns) for each in drawn.pdus] == [(3 * MS, 9 * MS), (10 * MS, 10 * MS)]
 
 
-def test_the_slowest_command_has_a_status() -> None:
-    assert ladder.slowest(table("cycles", *commands([3, None, 9, 4])), VIEW) == 2
-    assert ladder.slowest(table("cycles", *commands([None, 0])), VIEW) == 1
+def slowest(*rows: dict[str, Any]) -> int:
+    return ladder.slowest(*with_waits(rows, CONNECTION), VIEW)
+
+
+def test_the_slowest_command_may_have_no_status() -> None:
+    # until the last packet of the connection, at 9 ms: 8.9 ms
+    assert slowest(*commands([3, None, 9, 4])) == 2
+    assert slowest(*commands([3, None, 8, 4])) == 1
+    assert slowest(*commands([None, 0])) == 0
     # a read or write before a slower INQUIRY, and that where there is no other
     inquiry = commands([9])[0] | {"cycle": 7, "operation": "inquiry"}
-    assert ladder.slowest(table("cycles", *commands([3, 4]), inquiry), VIEW) == 1
-    assert ladder.slowest(table("cycles", inquiry, *commands([None])), VIEW) == 7
-    with pytest.raises(InputInvalid, match="no SCSI command of the view has a status"):
-        ladder.slowest(table("cycles", *commands([None, None])), VIEW)
+    assert slowest(*commands([3, 4]), inquiry) == 1
+    assert slowest(inquiry) == 7
+    missing = commands([None])[0] | {"has_capture_gap": True}
+    with pytest.raises(InputInvalid, match="the latency of no SCSI command of the view is known"):
+        slowest(missing)
 
 
 # --- waterfall
 
 
 def test_beyond_80_commands_each_row_is_the_slowest_of_its_neighbors() -> None:
-    assert cycles.prepare(table("cycles", *commands([1] * 80)), CONNECTIONS, VIEW).cycles.tolist() == list(range(80))
-    drawn = cycles.prepare(table("cycles", *commands([1, 2] * 80)), CONNECTIONS, VIEW)
+    assert cycles.prepare(*with_waits(commands([1] * 80), CONNECTION), VIEW).cycles.tolist() == list(range(80))
+    drawn = cycles.prepare(*with_waits(commands([1, 2] * 80), CONNECTION), VIEW)
     assert drawn.cycles.tolist() == list(range(1, 160, 2))
     assert (drawn.cycle_count, set(drawn.latencies_ns.tolist())) == (160, {2 * MS})
 
@@ -137,7 +144,7 @@ def test_what_is_unknown_of_a_command_has_no_length() -> None:
     # a command that was cut off counts as a data command
     unnamed = commands([None])[0] | {"cycle": 1, "operation": None, "bytes": None, "command_first_ns": 2 * MS}
     known = commands([3])[0]
-    drawn = cycles.prepare(table("cycles", known, unnamed), CONNECTIONS, VIEW)
+    drawn = cycles.prepare(*with_waits([known, unnamed], CONNECTION), VIEW)
     assert (drawn.latencies_ns.tolist(), drawn.has_status.tolist()) == ([3 * MS, 0], [True, False])
     assert (drawn.operations, drawn.sizes) == (("read", "unknown"), (4096, None))
     # without data the whole latency is the request
@@ -151,14 +158,14 @@ def test_what_is_unknown_of_a_command_has_no_length() -> None:
 def test_data_commands_alone_have_rows_unless_there_are_none() -> None:
     operations = ["inquiry", "read", "inquiry", "test_unit_ready", "write", "read"]
     rows = [row | {"operation": word} for row, word in zip(commands([1] * 6), operations, strict=True)]
-    drawn = cycles.prepare(table("cycles", *rows), CONNECTIONS, VIEW)
+    drawn = cycles.prepare(*with_waits(rows, CONNECTION), VIEW)
     assert (drawn.operations, drawn.cycle_count) == (("read", "write", "read"), 3)
     assert drawn.left_out == {"inquiry": 2, "test_unit_ready": 1}
-    drawn = cycles.prepare(table("cycles", rows[0], rows[2], rows[3]), CONNECTIONS, VIEW)
+    drawn = cycles.prepare(*with_waits([rows[0], rows[2], rows[3]], CONNECTION), VIEW)
     assert (drawn.operations, drawn.left_out) == (("inquiry", "inquiry", "test_unit_ready"), {})
     # requested by number
     requested = View(origin_ns=0, start_ns=0, end_ns=10 * MS, connections=(0,), cycles=range(3))
-    drawn = cycles.prepare(table("cycles", *rows), CONNECTIONS, requested)
+    drawn = cycles.prepare(*with_waits(rows, CONNECTION), requested)
     assert (drawn.operations, drawn.left_out) == (("inquiry", "read", "inquiry"), {})
 
 

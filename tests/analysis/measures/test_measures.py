@@ -22,7 +22,7 @@ from iscsitrace.analysis.measures import (
 )
 from iscsitrace.analysis.measures import tap_position as tap
 from iscsitrace.errors import InputInvalid
-from tests.support.tables_by_hand import MS, TRACE, table
+from tests.support.tables_by_hand import MS, TRACE, table, with_waits
 
 CYCLES = TRACE["cycles"]
 
@@ -51,12 +51,23 @@ def test_percentiles_leave_nulls_out() -> None:
 
 def test_percentiles_of_commands_without_a_status_say_so() -> None:
     rows = [{"operation": "read", "status_ns": 4 * MS if number < 146 else None} for number in range(38_293)]
-    (latency,) = operations.latencies(table("cycles", *rows, {"operation": "read", "status_ns": None}))
+    (latency,) = operations.latencies(*with_waits([*rows, {"operation": "read", "status_ns": None}]))
     assert (latency["cycle_count"], latency["latency_ns"]["n"]) == (38_294, 146)
     assert list(operations.without_status([latency])) == [
         "Percentiles of 146 of 38,294 read commands: the others have no status in the capture."
     ]
     assert list(operations.without_status([latency | {"cycle_count": 146}])) == []
+
+
+def test_what_never_got_a_status_ranks_above_all() -> None:
+    # of 100 values the p99 is the 99th: the first of two without a status
+    found = distribution.percentiles(np.arange(1, 99), np.array([7, 500]))
+    assert found == {"n": 100, "p50": 50, "p95": 95, "p99": 98, "max": 500, "open_count": 2}
+    # the one that was aborted after 7 would have taken longer than 98
+    assert [distribution.is_bound(found, name) for name in ("p50", "p95", "p99", "max")] == [False, False, True, True]
+    alone = distribution.percentiles(np.array([], dtype=np.int64), np.array([9]))
+    assert alone == {"n": 1, "p50": 9, "p95": None, "p99": None, "max": 9, "open_count": 1}
+    assert [distribution.is_bound(alone, name) for name in ("p50", "p95", "max")] == [True, False, True]
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8))
@@ -137,7 +148,7 @@ def test_volumes_without_cycles() -> None:
 
 
 def test_latencies_by_operation() -> None:
-    found = {row["operation"]: row for row in operations.latencies(table("cycles", *CYCLES, *CYCLES[1:2]))}
+    found = {row["operation"]: row for row in operations.latencies(*with_waits([*CYCLES, *CYCLES[1:2]]))}
     assert next(iter(found)) == "write"
     assert found["write"]["cycle_count"] == 2
     assert found["write"]["latency_ns"] == {"n": 2, "p50": 43 * MS, "p95": None, "p99": None, "max": 43 * MS}
@@ -246,21 +257,10 @@ def test_health_ignores_a_counter_of_zero() -> None:
         ({"connection": 0}, []),
         ({"session": 1}, []),
         ({"is_incomplete": True}, [2]),
-        ({"top": 2}, [1, 0]),
-        ({"top": 9}, [1, 0, 2]),
-        ({"top": 1, "operations": ["read"]}, [0]),
     ],
 )
 def test_selection(conditions: dict[str, Any], expected: list[int]) -> None:
     assert selection.pick(table("cycles", *CYCLES), **conditions)["cycle"].tolist() == expected
-
-
-def test_top_of_times_that_ran_backwards() -> None:
-    rows = [
-        {"cycle": number, "command_first_ns": 10 * MS, "status_ns": status_ns}
-        for number, status_ns in enumerate([7 * MS, None, 9 * MS, 12 * MS])
-    ]
-    assert selection.pick(table("cycles", *rows), top=9)["cycle"].tolist() == [3, 2, 0, 1]
 
 
 def test_the_first_packet_is_that_of_any_connection() -> None:

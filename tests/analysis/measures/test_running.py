@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iscsitrace.analysis.measures import operations, throughput
-from iscsitrace.analysis.measures.distribution import percentiles
+from iscsitrace.analysis.measures.distribution import percentiles, rank
 from iscsitrace.analysis.measures.intervals import union_length
-from iscsitrace.analysis.measures.running import active_time, distribution, totals
+from iscsitrace.analysis.measures.running import active_time, totals
 from iscsitrace.analysis.measures.running.active_time import ActiveTime
 from iscsitrace.analysis.measures.running.distribution import EXACT, Distribution
 from iscsitrace.analysis.measures.running.totals import Totals
-from tests.support.tables_by_hand import table
+from tests.support.tables_by_hand import table, with_waits
 
 parts = st.lists(st.lists(st.integers(-1000, 1 << 45), max_size=40), max_size=8)
 
@@ -131,7 +131,7 @@ def test_totals_of_parts_equal_those_of_all_cycles() -> None:
     ]
     found = Totals()
     for part in (rows[:2], rows[2:4], rows[4:]):
-        found.add(table("cycles", *part), part[-1]["command_first_ns"])
+        found.add(*with_waits(part), part[-1]["command_first_ns"])
     expected = [asdict(volume) for volume in throughput.measure(table("cycles", *rows))]
     assert found.document()["volumes"] == expected
     assert expected[-1]["queue_depth_max"] == 9
@@ -165,24 +165,29 @@ def mixed_rows() -> list[dict[str, Any]]:
     return rows
 
 
-def totals_of(rows: list[dict[str, Any]]) -> Totals:
+def totals_of(rows: list[dict[str, Any]], *connections: dict[str, Any]) -> Totals:
     found = Totals()
     for begin in range(0, len(rows), 2):
-        found.add(table("cycles", *rows[begin : begin + 2]), 10 * begin)
+        found.add(*with_waits(rows[begin : begin + 2], *connections), 10 * begin)
     return found
 
 
 def test_a_live_summary_equals_that_of_all_cycles() -> None:
     rows = mixed_rows()
-    found, cycles = totals_of(rows).document(), table("cycles", *rows)
+    # the read without a status was in flight for 950 ns when its connection was closed
+    closed = {"connection": 0, "time_last_ns": 1_000, "fin_to_target_ns": 1_000}
+    found, (cycles, waited) = totals_of(rows, closed).document(), with_waits(rows, closed)
     assert found["volumes"] == [asdict(volume) for volume in throughput.measure(cycles)]
     assert [(each["session"], each["cycle_count"]) for each in found["volumes"]] == [(0, 3), (1, 3), (None, 7)]
     assert found["queue_depth"] == throughput.queue_depths(cycles)
     assert found["block_sizes"] == operations.block_sizes(cycles)
-    for live, whole in zip(found["latency"], operations.latencies(cycles), strict=True):
+    for live, whole in zip(found["latency"], operations.latencies(cycles, waited), strict=True):
         for name in ("operation", "cycle_count", "complete_cycle_count", "latency_ns", "request_ns"):
             assert live[name] == whole[name]
     assert [each["operation"] for each in found["latency"]] == ["read", "write", "inquiry"]
+    assert found["latency"][0]["latency_ns"] == {
+        "n": 4, "p50": 9, "p95": None, "p99": None, "max": 950, "open_count": 1,
+    }  # fmt: skip
     assert Totals().document()["queue_depth"]["max"] is None
 
 
@@ -229,4 +234,4 @@ def test_ranks_equal_those_of_numpy() -> None:
         values = np.arange(count)
         for percent in (50.0, 95.0, 99.0, 100.0):
             expected = np.percentile(values, percent, method="inverted_cdf")
-            assert distribution.rank(count, percent) == expected
+            assert rank(count, percent) == expected

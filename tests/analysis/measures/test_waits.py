@@ -43,6 +43,25 @@ def test_what_the_capture_misses_is_unknown() -> None:
     assert found.slowest_first().tolist() == [1]
 
 
+def test_a_status_whose_time_is_unknown_is_a_status() -> None:
+    found = of(command(0, is_complete=True, status=0), command(1, status=2), command(2))
+    assert found.is_open.tolist() == [False, False, True]
+    assert found.least_ns.tolist() == [waits.UNKNOWN, waits.UNKNOWN, 800 * MS]
+
+
+def test_percentiles_with_those_that_never_got_a_status() -> None:
+    """50 ms; 800 ms without a status when its connection was closed; just begun when the capture ended."""
+    begun = {"connection": 2, "command_first_ns": 690 * MS}
+    found = of(command(0, 150), command(1), command(2, **begun))
+    assert found.percentiles == {"n": 2, "p50": 50 * MS, "p95": None, "p99": None, "max": 800 * MS, "open_count": 1}
+    # in flight for longer than any took
+    longer = of(command(0, 150), command(2, connection=2))
+    assert (longer.percentiles["max"], longer.percentiles["open_count"]) == (600 * MS, 1)
+    assert found.ends_ns(table("cycles", command(0, 150), command(1), command(2, **begun))).tolist() == [
+        150 * MS, 900 * MS, 700 * MS,
+    ]  # fmt: skip
+
+
 def test_a_command_waits_until_its_abort() -> None:
     abort = {"connection": 2, "function": 1, "referenced_cycle": 1, "response": 0, "response_ns": 400 * MS}
     refused = abort | {"referenced_cycle": 2, "response": 1, "response_ns": 300 * MS}

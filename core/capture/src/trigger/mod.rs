@@ -35,6 +35,8 @@ const STEP_BACK_NS: i64 = 10_000_000_000;
 const NAMED_AT_ONCE: usize = 16;
 /// Maximum bytes of a comment.
 const COMMENT_MAX: usize = 8000;
+/// Of a command that ended, before its time.
+const TOOK: &str = "took";
 /// Part of the memory for the first packets of connections.
 const BEGINNINGS_SHARE: usize = 8;
 
@@ -116,7 +118,7 @@ impl Trigger {
         let mut ended = std::mem::take(&mut self.ended);
         let has_looked = self.observer.packet(packet, &mut ended);
         ended.retain(|command| self.condition.is_met(command));
-        let mut first_ns = self.note(&mut ended, packet.time_ns, "took", &mut found);
+        let mut first_ns = self.note(&mut ended, packet.time_ns, TOOK, &mut found);
         if has_looked {
             first_ns = first_ns.min(self.note_open(&mut ended, packet.time_ns, &mut found));
         }
@@ -200,12 +202,14 @@ impl Trigger {
         let mut first_ns = i64::MAX;
         let unnamed = commands.len().saturating_sub(NAMED_AT_ONCE);
         for (place, command) in commands.drain(..).enumerate() {
-            self.found_count += 1;
+            // a hang is reported while it lasts and at its end: one command
+            self.found_count += u64::from(!command.was_found);
             first_ns = first_ns.min(command.command_ns);
             let until_ns = command.end_ns.max(now_ns).saturating_add(self.after_ns);
             self.open_until_ns = Some(self.open_until_ns.map_or(until_ns, |open_ns| open_ns.max(until_ns)));
             if place < NAMED_AT_ONCE {
-                let text = self.describe(&command, took);
+                let has_ended = took == TOOK && command.status.is_none();
+                let text = self.describe(&command, if has_ended { "ended without a status after" } else { took });
                 found(&text);
                 self.comment(command.end_frame, &text);
             }
@@ -282,9 +286,8 @@ impl Trigger {
     fn describe(&self, command: &EndedCommand, took: &str) -> String {
         let took = format!("{took} {:.3} ms", milliseconds(command.end_ns - command.command_ns));
         let status = match command.status {
-            Some(0) => String::new(),
+            Some(0) | None => String::new(),
             Some(status) => format!(", status {}", condition::status_in_words(status)),
-            None => ", no status".to_owned(),
         };
         let blocks = match (command.lba, command.bytes) {
             (Some(lba), Some(bytes)) => format!(" of {bytes} bytes at LBA {lba}"),

@@ -43,6 +43,8 @@ pub struct EndedCommand {
     /// How long its session made no progress while it was in flight; 0 for other commands than reads, writes and
     /// flushes. Known where a trigger needs it.
     pub no_progress_ns: i64,
+    /// Whether it was found while it was in flight.
+    pub was_found: bool,
 }
 
 /// The last time without progress of a session.
@@ -101,7 +103,8 @@ impl Generation {
             let since_ns = stall.since_ns.max(cycles.command_first_ns[row]);
             stall.until_ns.min(end_ns).saturating_sub(since_ns).max(0)
         });
-        EndedCommand { no_progress_ns, ..command(cycles, row, end_ns, frame) }
+        let was_found = self.told.get(row).copied().unwrap_or(false);
+        EndedCommand { no_progress_ns, was_found, ..command(cycles, row, end_ns, frame) }
     }
 
     /// When its oldest command in flight began.
@@ -127,6 +130,7 @@ fn command(cycles: &Cycles, row: usize, end_ns: i64, frame: u64) -> EndedCommand
         bytes: Some(cycles.bytes[row]).filter(|&bytes| bytes != NULL_U32 && bytes > 0),
         tag: cycles.initiator_task_tag[row],
         no_progress_ns: 0,
+        was_found: false,
     }
 }
 

@@ -2,8 +2,7 @@
 //!
 //! Beyond the tap: the first unacknowledged segment is retransmitted for a second or more. A smaller packet passed in
 //! between: SACK reports it, or the peer's data or FIN needed no retransmission, so that its ACK arrived. A retransmission after
-//! that was lost again: a black-out would have been over. No segment as large was SACKed. Before the first retransmission
-//! the smaller packet counts if two such segments or more were lost ahead of it: one may be a loss.
+//! that was lost again: a black-out would have been over. No segment as large was SACKed.
 //!
 //! Before the tap: the sender's sequence numbers go on behind bytes that never pass, and the receiver's ACK stays before
 //! them. That alone may be a black-out that is over, until the next retransmission is due: a timeout doubles, so it waits
@@ -17,12 +16,12 @@ use crate::tcp::half::SegmentClass;
 const LEAST_NS: i64 = 1_000_000_000;
 /// The next retransmission comes after less than this multiple of the time since the one before.
 const BACKOFF: i64 = 3;
+/// Segments that are lost together before a smaller one that passes: one alone may be a loss before a black-out.
+const LOST_AT_ONCE: i64 = 3;
 /// Retransmissions of a blocked segment.
 const LEAST_COUNT: u32 = 3;
 /// Every host takes IP packets of 576 bytes (RFC 1122): smaller segments are not blocked by their size.
 const LEAST_BYTES: i64 = 536;
-/// Segments lost ahead of a smaller one that arrived.
-const LOST_AHEAD: i64 = 2;
 
 /// A blocked segment.
 #[derive(Debug, Clone, Copy)]
@@ -75,11 +74,11 @@ impl Blocked {
 pub struct BlackHole {
     una: Option<i64>,
     highest: Option<i64>,
-    /// The longest SACKed range since the last progress, and the highest offset SACKed.
+    /// The longest SACKed range since the last progress, the highest offset SACKed, and the end of the hole before the
+    /// first one.
     sacked_bytes: i64,
     sacked: i64,
-    /// When SACK first reported a packet behind a hole, and the length of the hole.
-    sacked_first: Option<(i64, i64)>,
+    hole_end: Option<i64>,
     /// The last packet of the sender that was no later than others.
     in_order_ns: i64,
     /// The largest payload of a packet that arrived, and a larger one in flight: its range.
@@ -127,11 +126,11 @@ impl BlackHole {
             }
         } else if seen.class == SegmentClass::Retransmission && seen.offset <= una && una < seen.end() {
             self.answered_ns = None;
-            let early = self.sacked_first.filter(|&(_, hole_bytes)| hole_bytes >= LOST_AHEAD * bytes);
-            let passed_ns = early.map(|(passed_ns, _)| passed_ns);
-            let again_ns = passed_ns.map(|_| seen.time_ns);
-            let hole = Blocked { passed_ns, again_ns, ..blocked(seen, una, bytes, seen.time_ns) };
-            self.current = Some(hole).filter(|_| self.sacked_bytes < bytes);
+            // several of its size were lost, and the smaller one behind them was not
+            let has_passed = self.hole_end.is_some_and(|end| end.saturating_sub(una) >= LOST_AT_ONCE * bytes);
+            let passed_ns = has_passed.then_some(seen.time_ns);
+            let opened = Blocked { passed_ns, ..blocked(seen, una, bytes, seen.time_ns) };
+            self.current = Some(opened).filter(|_| self.sacked_bytes < bytes);
         } else if seen.offset > highest && highest >= una && bytes < seen.offset - highest {
             let first_ns = self.in_order_ns;
             let missing = seen.offset - highest;
@@ -175,7 +174,8 @@ impl BlackHole {
                 }
                 // it hears nothing
                 SegmentClass::Retransmission | SegmentClass::Empty => {
-                    let since_ns = self.repeated_ns.replace(seen.time_ns).map_or(0, |last_ns| seen.time_ns - last_ns);
+                    let last_ns = self.repeated_ns.replace(seen.time_ns);
+                    let since_ns = last_ns.map_or(0, |last_ns| seen.time_ns.saturating_sub(last_ns));
                     self.due_after_ns = since_ns.saturating_mul(BACKOFF);
                     (self.peer_end, self.answered_ns) = (Some(end), None);
                     if let Some(blocked) = self.current.as_mut().filter(|blocked| blocked.passed_ns.is_none()) {
@@ -194,7 +194,7 @@ impl BlackHole {
         }
         if self.una.is_none_or(|una| acknowledged > una) {
             self.una = Some(acknowledged);
-            (self.sacked_bytes, self.sacked, self.sacked_first) = (0, i64::MIN, None);
+            (self.sacked_bytes, self.sacked, self.hole_end) = (0, i64::MIN, None);
         }
         if let Some(blocked) = self.current.as_mut().filter(|blocked| acknowledged > blocked.place) {
             blocked.last_ns = seen.time_ns;
@@ -211,7 +211,7 @@ impl BlackHole {
             self.sacked_bytes = self.sacked_bytes.max(right - left);
             is_news |= right > self.sacked;
             self.sacked = self.sacked.max(right);
-            self.sacked_first.get_or_insert((seen.time_ns, left - una));
+            self.hole_end = Some(self.hole_end.map_or(left, |end| end.min(left)));
         }
         let Some(blocked) = &mut self.current else { return };
         blocked.last_ns = seen.time_ns;

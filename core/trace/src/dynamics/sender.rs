@@ -6,6 +6,7 @@
 //! window_scale        the shift of the window field         recovery            recovery from a loss
 //! window_time         how long the window was full          originals           which packet carried a byte first
 //! short_segments      bytes that segments lack to be full   sender_state        the state after a packet
+//! lost_acks           retransmissions for lost ACKs         delayed_acks        ACKs that were held back
 //!
 //! pauses              what the pauses of a sender show:
 //!   burst             packets sent without an ACK between them, and the stop at their end (stop)
@@ -21,7 +22,9 @@
 use super::Rows;
 use super::ack_clock::Flight;
 use super::acknowledgments::{Acknowledgment, Acknowledgments};
-use super::observation::Observation;
+use super::delayed_acks::{DelayedAcks, Held};
+use super::lost_acks::{Again, LostAcks, Place};
+use super::observation::{Observation, is_duplicate};
 use super::originals::Originals;
 use super::pauses::{Now, Pauses};
 use super::recovery::{self, Recovery, Sign};
@@ -34,7 +37,7 @@ use super::short_segments::ShortSegments;
 use super::stop::Stop;
 use super::window_scale::{WINDOW_PARTS, WindowScale};
 use super::window_time::WindowTime;
-use crate::tables::{NULL_NS, NULL_U8, Sack, SenderRow, Window};
+use crate::tables::{NULL_NS, NULL_U8, NULL_U64, Sack, SenderRow, Window};
 use crate::tcp::half::SegmentClass;
 
 /// Duplicate ACKs, or SACKed segments, that show a loss (RFC 5681, section 3.2; RFC 6675, section 4).
@@ -57,6 +60,8 @@ pub struct Sender {
     recovery: Recovery,
     pauses: Pauses,
     short: ShortSegments,
+    lost_acks: LostAcks,
+    delayed: DelayedAcks,
     /// The window field of the last ACK that arrived.
     last_window: u16,
     /// Time of the last progress, and whether that ended a recovery.
@@ -103,10 +108,17 @@ impl Sender {
         }
         self.size.note(seen.length, seen.segment_max, seen.timestamps.is_some());
         self.acks.note_packet(seen, delays.to_sender_ns);
+        if let Some((count, heard)) = self.lost_acks.send(seen) {
+            self.lose_acks(count, heard, rows);
+        }
         while let Some((ack, answer_ns, blocks)) = self.acks.next_due(seen.time_ns) {
             self.take(&ack, answer_ns, &blocks, delays, rows);
         }
         self.begin(seen.offset);
+        let has_more = self.pauses.burst.stop.is_within_pdu || !self.pauses.burst.has_request();
+        let segment = self.size.bytes();
+        let mut where_to = recovery_rows(self.connection, self.is_from_client, rows);
+        self.delayed.send(seen, has_more, segment, delays.round_trip_ns, &mut where_to);
         let last_ns = self.pauses.burst.last_ns();
         // an overtaken packet was sent before others, not now
         if seen.class != SegmentClass::Reordered {
@@ -189,12 +201,27 @@ impl Sender {
             self.list_sacks(seen, acknowledged, rows);
         }
         self.times.note(i64::from(seen.window) << seen.window_scale.unwrap_or(0), seen.flags.is_syn());
+        if let Some(count) = self.lost_acks.acknowledge(seen, acknowledged, self.size.bytes()) {
+            self.remembered.follow_lost_acks(count, Place::BeforeTap, rows);
+        }
         self.acks.push(seen, acknowledged, delays.to_sender_ns);
         if self.acks.is_full()
             && let Some((ack, blocks)) = self.acks.take_oldest()
         {
             self.take(&ack, ack.time_ns.saturating_add(delays.to_sender_ns), &blocks, delays, rows);
         }
+    }
+
+    /// ACKs from before this timestamp never reached the sender, which retransmitted so many packets for that.
+    #[cold]
+    fn lose_acks(&mut self, count: u32, heard: u32, rows: &mut Rows) {
+        while let Some((ack, blocks)) = self.acks.take_before(heard) {
+            let blocks = blocks.get(..ack.block_count()).unwrap_or_default();
+            if let Some(&(left, right)) = blocks.first().filter(|_| is_duplicate(blocks, ack.acknowledged)) {
+                self.remembered.duplicate_arrived(left, right, rows);
+            }
+        }
+        self.remembered.follow_lost_acks(count, Place::BeyondTap, rows);
     }
 
     fn begin(&mut self, place: i64) {
@@ -212,6 +239,7 @@ impl Sender {
         self.last_window = ack.window;
         let una_before = self.board.una();
         let is_advance = ack.acknowledged > una_before;
+        self.note_delay(ack, answer_ns, delays);
         let has_news = self.take_blocks(ack, blocks, rows);
         if is_advance {
             self.board.acknowledge(ack.acknowledged);
@@ -257,13 +285,24 @@ impl Sender {
         self.state.last_ack = Some(LastAck { answer_ns, is_advance, has_opened_window, owin: self.state.owin });
     }
 
-    fn recovery_rows<'a>(&self, rows: &'a mut Rows) -> recovery::Rows<'a> {
-        recovery::Rows {
-            table: &mut rows.recoveries,
-            wanted: rows.wanted.recoveries,
-            connection: self.connection,
-            is_from_client: self.is_from_client,
+    /// An ACK reaches the sender: whether it was held back while the sender waited for it.
+    #[inline]
+    fn note_delay(&mut self, ack: &Acknowledgment, answer_ns: i64, delays: Delays) {
+        if ack.length > 0 {
+            self.delayed.request();
+        } else if (1..2 * self.size.bytes()).contains(&(ack.acknowledged - self.board.una()))
+            && self.state.pipe < 2 * self.size.bytes()
+            && !self.state.is_window_full
+            && let (Some(sent_ns), Some(prompt)) = (self.pauses.burst.last_ns(), delays.prompt)
+        {
+            let (is_in_recovery, row) = (self.recovery.cause().is_some(), self.recovery.row());
+            let held = Held { frame: ack.frame, time_ns: ack.time_ns, answer_ns, is_in_recovery, row };
+            self.delayed.acknowledge(held, sent_ns, prompt);
         }
+    }
+
+    fn recovery_rows<'a>(&self, rows: &'a mut Rows) -> recovery::Rows<'a> {
+        recovery_rows(self.connection, self.is_from_client, rows)
     }
 
     /// Whether the scoreboard shows a loss (RFC 6675, section 4, IsLost; during a recovery RFC 8985).
@@ -337,6 +376,10 @@ impl Sender {
             has_sack: seen.is_sack_permitted,
             has_timestamps: seen.timestamps.is_some(),
         };
+        // an ACK that passed the tap before then would have arrived, even twice as late as usual
+        let heard_ns = seen.time_ns.saturating_sub(delays.to_sender_ns).saturating_sub(delays.round_trip_ns);
+        let passed =
+            self.acks.arrived_by(heard_ns).map_or(self.board.una(), |(passed, _)| passed.max(self.board.una()));
         let (cause, is_timer) = retransmission::cause(seen.offset, seen.end(), &circumstances);
         let is_timeout = cause == Cause::Timeout && is_timer;
         let sign = self.sign(seen.frame, seen.time_ns);
@@ -371,7 +414,9 @@ impl Sender {
             rows.retransmissions.push(retransmission::row(seen, self.connection, self.is_from_client, cause, original))
         });
         let recovery = (self.recovery.count(), self.recovery.row());
-        self.remembered.push(seen, seen.offset <= self.board.una(), row, recovery);
+        self.remembered.push(seen, seen.offset <= self.board.una(), row, recovery, rows);
+        let has_sacks = self.board.sacked_bytes() > 0;
+        self.lost_acks.retransmit(seen, Again { cause, is_timer, has_sacks, passed });
         if rows.wanted.retransmissions {
             self.originals.push(seen.offset, seen.end(), seen.frame, seen.time_ns, self.board.una());
         }
@@ -443,6 +488,7 @@ impl Sender {
     pub fn forget_rows(&mut self, retransmissions: usize, recoveries: usize) {
         self.remembered.forget_rows(retransmissions, recoveries);
         self.recovery.forget_rows(recoveries);
+        self.delayed.forget_rows(recoveries);
     }
 
     /// Removes spans from before.
@@ -477,6 +523,9 @@ impl Sender {
             recovery_ns: self.recovery.time_ns(),
             ssthresh_guess_bytes: self.ssthresh_guess.unwrap_or(NULL_NS),
             restart_after_idle_count: self.pauses.restart_count(),
+            delayed_ack_wait_count: self.delayed.count,
+            delayed_ack_wait_ns: self.delayed.time_ns,
+            delayed_ack_wait_frame: self.delayed.longest.map_or(NULL_U64, |(_, frame)| frame),
             ..SenderRow::default()
         };
         if let Some(bytes) = self.size.known() {
@@ -489,32 +538,7 @@ impl Sender {
     }
 }
 
-/// Whether the first block reports bytes that arrived twice (RFC 2883, section 4).
-fn is_duplicate(blocks: &[(i64, i64)], acknowledged: i64) -> bool {
-    match *blocks {
-        [first, ..] if first.0 < acknowledged => true,
-        [first, second, ..] => first.0 >= second.0 && first.1 <= second.1,
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_duplicate;
-
-    #[test]
-    fn a_first_block_below_the_ack_or_within_the_second_is_a_duplicate() {
-        for (blocks, is) in [
-            (&[][..], false),
-            (&[(99, 200)], true),
-            (&[(100, 200)], false),
-            (&[(300, 400), (300, 400)], true),
-            (&[(300, 400), (299, 401)], true),
-            (&[(300, 400), (301, 500)], false),
-            (&[(300, 400), (200, 399)], false),
-            (&[(300, 400), (500, 600), (200, 700)], false),
-        ] {
-            assert_eq!(is_duplicate(blocks, 100), is, "{blocks:?}");
-        }
-    }
+/// Where the rows of recoveries are written.
+fn recovery_rows(connection: u32, is_from_client: bool, rows: &mut Rows) -> recovery::Rows<'_> {
+    recovery::Rows { table: &mut rows.recoveries, wanted: rows.wanted.recoveries, connection, is_from_client }
 }

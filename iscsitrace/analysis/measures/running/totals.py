@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import throughput
-from iscsitrace.analysis.measures.distribution import NO_VALUES, PERCENTILES, named
+from iscsitrace.analysis.measures.distribution import NO_VALUES, PERCENTILES, named, rank
 from iscsitrace.analysis.measures.running.active_time import ActiveTime
-from iscsitrace.analysis.measures.running.distribution import Distribution, rank
+from iscsitrace.analysis.measures.running.distribution import Distribution
 from iscsitrace.analysis.measures.throughput import NANOSECONDS, Throughput
+from iscsitrace.analysis.measures.waits import Waits
 from iscsitrace.tables import coverage
 from iscsitrace.tables.coverage import Coverage
 from iscsitrace.tables.phases import LATENCY_PHASES
@@ -48,12 +49,16 @@ class _Operation:
         self.phases: dict[str, Distribution] = defaultdict(Distribution)
         self.sizes: Counter[int] = Counter()
         self.other_sizes = 0
+        self.cut_off_ns: Array = np.zeros(0, dtype=np.int64)
 
-    def add(self, cycles: Table) -> None:
+    def add(self, cycles: Table, waited: Waits) -> None:
         self.cycle_count += len(cycles)
         self.complete_cycle_count += int(cycles.raw("is_complete").sum())
         for phase in PHASES:
             self.phases[phase].add(cycles[phase])
+        self.phases["latency_ns"].add_bounds(waited.lost_ns)
+        # at the end of the capture
+        self.cut_off_ns = np.concatenate([self.cut_off_ns, waited.cut_off_ns])
         size, mask = cycles.raw("bytes"), cycles.mask("bytes")
         known = size if mask is None else size[~mask]
         for each, count in zip(*np.unique(known[known > 0], return_counts=True), strict=True):
@@ -68,6 +73,7 @@ class _Operation:
             "cycle_count": self.cycle_count,
             "complete_cycle_count": self.complete_cycle_count,
             **{phase: self.phases[phase].percentiles() for phase in (*PHASES, "turnaround_ns")},
+            "latency_ns": self.phases["latency_ns"].percentiles(self.cut_off_ns),
         }
 
 
@@ -123,11 +129,12 @@ class Totals:
         """All cycles so far."""
         return self._all.volume(None)
 
-    def add(self, cycles: Table, settled_ns: int) -> None:
-        """Adds cycles, each of which comes once; later ones begin at ``settled_ns`` or after."""
+    def add(self, cycles: Table, waited: Waits, settled_ns: int) -> None:
+        """Adds cycles, each of which comes once, with their waits; later ones begin at ``settled_ns`` or after."""
         codes = cycles.raw("operation")
         for code in np.unique(codes).tolist():
-            self._operation(code, cycles).add(cycles.select(codes == code))
+            own = codes == code
+            self._operation(code, cycles).add(cycles.select(own), waited.select(own))
         *of_sessions, whole = throughput.measure(cycles)
         session = cycles.raw("session")
         for volume in of_sessions:

@@ -126,6 +126,25 @@ fn a_smaller_segment_that_is_sacked_passed() {
 }
 
 #[test]
+fn several_lost_segments_before_a_smaller_one_that_is_sacked() {
+    for (lost, is_by_size) in [(3, true), (2, false)] {
+        let mut talk = Conversation::begin();
+        talk.data(100 * MS, lost);
+        let start = talk.highest;
+        let small = talk.packet(101 * MS, 0, start, 500, Some(0));
+        talk.see(small);
+        talk.highest = start + 500;
+        // it passed before the first retransmission
+        let seen = talk.packet(110 * MS, 1, 0, 0, Some(0));
+        talk.see(Observation { sacks: [(start, start + 500), (0, 0), (0, 0), (0, 0)], sack_count: 1, ..seen });
+        for time_ns in [121, 321, 721, 1521, 3121] {
+            talk.again(time_ns * MS, 0);
+        }
+        assert_eq!(found(talk).is_some_and(|found| found.4), is_by_size, "{lost}");
+    }
+}
+
+#[test]
 fn a_fin_of_the_peer_needs_no_retransmission() {
     let fin = |talk: &mut Conversation, time_ns: i64| {
         let seen = talk.packet(time_ns, 1, 0, 0, Some(0));
@@ -144,25 +163,6 @@ fn a_fin_of_the_peer_needs_no_retransmission() {
     [3700, 6100].into_iter().for_each(|time_ns| fin(&mut talk, time_ns * MS));
     talk.again(6300 * MS, 0);
     assert_eq!(found(talk), None);
-}
-
-#[test]
-fn the_end_of_a_block_is_sacked_before_the_first_retransmission() {
-    for (segments, expected) in [(2, Some((1000, 4, 300, 4100, true))), (1, None)] {
-        let mut talk = Conversation::begin();
-        talk.data(100 * MS, segments);
-        let end = segments * 1000;
-        talk.piece(100 * MS, 48, None, 0);
-        let mut seen = talk.packet(120 * MS, 1, 0, 0, Some(0));
-        (seen.sacks[0], seen.sack_count) = ((end, end + 48), 1);
-        talk.see(seen);
-        for time_ns in [300 * MS, 700 * MS, 1500 * MS, 3100 * MS] {
-            talk.again(time_ns, 0);
-        }
-        let seen = talk.packet(4100 * MS, 1, 0, 0, Some(0));
-        talk.see(seen);
-        assert_eq!(found(talk), expected);
-    }
 }
 
 #[test]

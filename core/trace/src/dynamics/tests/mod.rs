@@ -3,10 +3,12 @@
 mod acknowledgments;
 mod any;
 mod black_hole;
+mod delayed_acks;
 mod flights;
 mod limits;
 mod line;
 mod loss;
+mod lost_acks;
 mod remembered;
 mod rows;
 mod rtt;

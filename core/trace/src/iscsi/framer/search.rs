@@ -2,6 +2,7 @@
 //!
 //! A header is accepted if its tags or numbers are the expected ones; or, at the start of a segment, if nothing
 //! contradicts it and it leads to the segment's end or to another header. Headers may extend over the end of a packet.
+//! At the start of a stream, PDUs that lead to the first header are read as well.
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::digest;
@@ -17,6 +18,9 @@ impl Framer {
     /// Searches a chunk for a header; returns how much of it is used then.
     #[cold]
     pub(super) fn search(&mut self, chunk: &Chunk<'_>, used: u32, stamp: Stamp, listener: &mut impl Listener) -> u32 {
+        if used == 0 {
+            self.keep_unread(chunk);
+        }
         let captured = chunk.captured.get(used as usize..).unwrap_or_default();
         let carried = self.carry.len();
         let base = chunk.offset + i64::from(used) - carried as i64;
@@ -140,10 +144,14 @@ impl Framer {
         used: u32,
         listener: &mut impl Listener,
     ) -> u32 {
-        self.state = State::Walking;
         self.had_data = false;
+        if self.unread.is_some() && self.read_before(offset, header, listener) {
+            // the chunk was the last of those that were kept
+            return chunk.length;
+        }
+        self.state = State::Walking;
         self.clear_carry();
-        self.has_lost_start |= self.explained_bytes == 0 && offset > self.lost_at;
+        self.note_lost_start(offset);
         if self.is_lost_place_known {
             self.reconsider_digests(offset - self.lost_at);
         }
