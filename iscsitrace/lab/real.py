@@ -28,6 +28,7 @@ from iscsitrace.lab import actors, real_truth, run_files, truth_file
 from iscsitrace.lab.actors import Watch
 from iscsitrace.lab.faults import settings as fault_settings
 from iscsitrace.lab.faults import truth as fault_truth
+from iscsitrace.lab.faults.addresses import NAMESPACES
 from iscsitrace.lab.faults.fault import Fault
 from iscsitrace.lab.faults.hosts import HostFaults
 from iscsitrace.lab.guard import guarding
@@ -193,7 +194,7 @@ def run(
 def _run_in_world(
     settings: Mapping[str, Any], files: Mapping[str, Path], watch: Watch, programs: Programs
 ) -> dict[str, Any]:
-    settings = fault_settings.with_faults(settings, programs.faults, fault_settings.NAMESPACES)
+    settings = fault_settings.with_faults(settings, programs.faults, NAMESPACES)
     world_settings = settings["world"]
     with ExitStack() as stack:
         world = stack.enter_context(up(world_settings, is_bypassed=programs.is_bypassed))

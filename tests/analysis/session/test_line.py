@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from iscsitrace.analysis.session import line
-from tests.support.story import MS, Story
+from tests.support.story import Story
+from tests.support.tables_by_hand import MS
 
 SENDER = {
     "line": 4,
