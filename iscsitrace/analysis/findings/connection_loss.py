@@ -90,7 +90,7 @@ def _lost_in_part(history: History) -> Observation | None:
         spans=spans,
         sessions=tuple(dict.fromkeys(each.session for each in found)),
         is_final=any(each.in_flight > each.retried for each in found),
-        points_to=worst.end.side,
+        points_to=worst.side,
     )
 
 

@@ -15,7 +15,7 @@ fn duplicate(talk: &mut Conversation, time_ns: i64, segment: i64, steps: Option<
     talk.see(seen);
 }
 
-/// Segments in silence, of which a timer repeats the first `timers` times; the receiver numbered two ACKs in turn.
+/// These segments in silence, of which timers repeat the first; the receiver numbered two ACKs in turn.
 fn silence(segments: i64, timers: i64) -> Conversation {
     let mut talk = Conversation::begin();
     for _ in 0..2 {

@@ -257,18 +257,18 @@ impl IscsiConnection {
     /// Adds a PDU with data to the totals.
     #[inline]
     pub(super) fn note_carrier(&mut self, bhs: Bhs<'_>, opcode: Opcode) {
-        let (direction, is_counted) = match opcode {
-            Opcode::ScsiCommand => (0, true),
-            Opcode::DataOut => (0, false),
-            Opcode::DataIn => (1, bhs.has_status() == Some(true)),
+        let bytes = u64::from(bhs.data_segment_length().unwrap_or(0));
+        let carriers = &mut self.totals.carriers[usize::from(!opcode.is_initiator())];
+        carriers.longest_bytes = carriers.longest_bytes.max(bytes);
+        let is_counted = match opcode {
+            Opcode::ScsiCommand => true,
+            Opcode::DataOut => false,
+            Opcode::DataIn => bhs.has_status() == Some(true),
             _ => return,
         };
-        let bytes = u64::from(bhs.data_segment_length().unwrap_or(0));
         if bytes > 0 {
-            let carriers = &mut self.totals.carriers[direction];
             carriers.count += 1;
             carriers.bytes += bytes;
-            carriers.longest_bytes = carriers.longest_bytes.max(bytes);
             carriers.uncounted += u64::from(!is_counted);
         }
     }
