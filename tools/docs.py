@@ -20,6 +20,7 @@ import click
 
 from iscsitrace.analysis.findings import concurrency, gains
 from iscsitrace.analysis.findings import thresholds as shared_thresholds
+from iscsitrace.analysis.findings.examples import EXAMPLES
 from iscsitrace.analysis.findings.finding import GAIN_MAX, Problem
 from iscsitrace.analysis.findings.registry import FAMILIES, PROBLEMS
 from iscsitrace.analysis.groups.jobs import streams
@@ -260,6 +261,7 @@ def _problem(problem: Problem) -> list[str]:
         *(f"### {problem.name}", "", problem.meaning, ""),
         f"- **Condition**: {problem.condition}",
         f"- **Evidence**: {problem.evidence}",
+        f"- **Example**: {EXAMPLES[problem.name]}",
         *([f"- **Explains**: `{problem.explains.part}`"] if problem.explains else []),
         *(["- **Scope**: sessions only"] if problem.is_session_only else []),
         "- **Advice**:",

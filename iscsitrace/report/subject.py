@@ -34,7 +34,7 @@ class Subject:
     def failure(self) -> Finding | None:
         """The finding of the headline, where it is about what broke."""
         return next(
-            (each for each in self.findings if each.name == self.headline.name and each.problem.rank == "failure"),
+            (each for each in self.findings if each.name == self.headline.name and each.rank == "failure"),
             None,
         )
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.wording import status_classes as classes
 from iscsitrace.wording.scsi_names import CHECK_CONDITION, GOOD, SERVICE_RESPONSES, STATUSES, name
-from iscsitrace.wording.sense import sense_text
+from iscsitrace.wording.sense import SENSE_KEYS, sense_text
 from iscsitrace.wording.status_classes import INFO, WARNING, StatusClass
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ _BY_STATUS: Final = {
     0x40: classes.ABORTED,
 }
 
+_SEVERITIES_OF_UNKNOWN: Final = (WARNING, INFO)
+"""Without sense data, or with a key whose codes decide: what it would say cannot be known."""
 _ALL: Final = range(256)
 
 
@@ -110,8 +112,8 @@ def command_status(
     """The status of a command with these codes, None for null; None if it succeeded, or has no status.
 
     ``response`` is the iSCSI service response. ``is_read_or_write`` is false for commands that a target need not
-    support, such as UNMAP and WRITE SAME: a refusal is how the initiator learns it. A sense key without code or
-    qualifier has FFh there, which columns cannot tell from null.
+    support, such as UNMAP and WRITE SAME: a refusal is how the initiator learns it. A code of FFh is null: no target
+    sends it, and columns cannot tell the two apart.
     """
     if response:
         text = f"{name(SERVICE_RESPONSES, response)} (iSCSI service response)"
@@ -123,12 +125,17 @@ def command_status(
         text = STATUSES.get(status, f"status {status:02X}h")
         return CommandStatus(status_class, _severity(status_class, None, is_read_or_write), text)
     if sense_key is None:
-        # no sense data, or not captured: what it would say cannot be known
         text = "CHECK CONDITION, no sense data in the capture"
-        return CommandStatus(classes.OTHER, _severity(classes.OTHER, (WARNING, INFO), is_read_or_write), text)
+        return CommandStatus(classes.OTHER, _severity(classes.OTHER, _SEVERITIES_OF_UNKNOWN, is_read_or_write), text)
     codes = (sense_key & 0xF, _NULL if asc is None else asc, _NULL if ascq is None else ascq)
     status_class, severities = _class_of_sense(*codes)
-    return CommandStatus(status_class, _severity(status_class, severities, is_read_or_write), sense_text(*codes))
+    text = sense_text(*codes)
+    if codes[1] == _NULL:
+        # the sense data, or its captured part, ends before the code
+        text = f"{SENSE_KEYS[codes[0]]}, no additional sense code in the capture"
+        if status_class is classes.OTHER:
+            severities = _SEVERITIES_OF_UNKNOWN
+    return CommandStatus(status_class, _severity(status_class, severities, is_read_or_write), text)
 
 
 def _class_of_sense(sense_key: int, asc: int, ascq: int) -> tuple[StatusClass, tuple[str, str] | None]:

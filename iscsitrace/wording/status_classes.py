@@ -27,6 +27,8 @@ class StatusClass:
     """Of all other commands: many only probe what the target supports."""
     advice: tuple[str, ...]
     """First for any system, then for those that have a setting, command or message for it."""
+    points_to: str | None = "the target or its storage"
+    """Whose side it points to; None where the status cannot tell."""
 
 
 UNIT_ATTENTION: Final = StatusClass(
@@ -54,6 +56,7 @@ UNSUPPORTED: Final = StatusClass(
         "Linux stops using WRITE SAME and UNMAP after the first refusal: see write_zeroes_max_bytes and "
         "discard_max_bytes in /sys/block/DEVICE/queue. ESXi: esxcli storage core device vaai status get.",
     ),
+    "the initiator, which sent what the target does not support",
 )
 NO_SUCH_LUN: Final = StatusClass(
     "no_such_lun",
@@ -68,6 +71,7 @@ NO_SUCH_LUN: Final = StatusClass(
         "Linux: echo 1 > /sys/block/DEVICE/device/delete removes a stale device. ESXi treats it as permanent device "
         "loss (PDL).",
     ),
+    "the target, which has no such LUN for this initiator",
 )
 MEDIUM_ERROR: Final = StatusClass(
     "medium_error",
@@ -119,6 +123,7 @@ WRITE_PROTECTED: Final = StatusClass(
         "LIO: write_protect of the mapped LUN in the ACL; without ACLs, targetcli /iscsi/IQN/tpg1 set attribute "
         "demo_mode_write_protect=0. tgt: tgtadm --mode logicalunit --op update --params readonly=0.",
     ),
+    "the settings of the target",
 )
 SPACE_FULL: Final = StatusClass(
     "space_full",
@@ -156,6 +161,7 @@ ABORTED: Final = StatusClass(
         "Initiators retry the command. If there are many, read the target's log at that time and look for resets from "
         "other initiators.",
     ),
+    None,
 )
 MISCOMPARE: Final = StatusClass(
     "miscompare",
@@ -169,6 +175,7 @@ MISCOMPARE: Final = StatusClass(
         "ESXi: 'ATS Miscompare detected' in vmkernel.log; heartbeats can go without ATS: esxcli system settings "
         "advanced set -i 0 -o /VMFS3/UseATSForHBOnVMFS5.",
     ),
+    "another initiator",
 )
 RESERVATION_CONFLICT: Final = StatusClass(
     "reservation_conflict",
@@ -182,6 +189,7 @@ RESERVATION_CONFLICT: Final = StatusClass(
         "multipath.conf, mpathpersist; fence_scsi and fence_mpath reserve on purpose.",
         "ESXi: vmkfstools -L lunreset /vmfs/devices/disks/DEVICE. Windows: Clear-ClusterDiskReservation.",
     ),
+    "another initiator, or the cluster software",
 )
 BUSY: Final = StatusClass(
     "busy",
@@ -194,6 +202,7 @@ BUSY: Final = StatusClass(
         "open-iscsi: node.session.queue_depth, node.session.cmds_max. ESXi: esxcli storage core device set "
         "--sched-num-req-outstanding.",
     ),
+    "the target",
 )
 TASK_SET_FULL: Final = StatusClass(
     "task_set_full",
@@ -206,6 +215,7 @@ TASK_SET_FULL: Final = StatusClass(
         "Linux lowers /sys/block/DEVICE/device/queue_depth by itself; the start is node.session.queue_depth. ESXi: "
         "esxcli storage core device set --queue-full-sample-size and --queue-full-threshold.",
     ),
+    "the queue of the target, or too many commands in flight",
 )
 OUT_OF_RANGE: Final = StatusClass(
     "out_of_range",
@@ -219,6 +229,7 @@ OUT_OF_RANGE: Final = StatusClass(
         "Linux: echo 1 > /sys/block/DEVICE/device/rescan, multipathd resize map NAME. Windows: "
         "Update-HostStorageCache.",
     ),
+    "the initiator, or a logical unit that changed its size",
 )
 PROTECTION: Final = StatusClass(
     "protection",
@@ -230,6 +241,7 @@ PROTECTION: Final = StatusClass(
         "Find what changes the data: compare initiator, target and disk. multipath tries no other path.",
         "Linux: /sys/block/DEVICE/integrity. LIO: pi_prot_type and pi_prot_verify of the backstore.",
     ),
+    None,
 )
 RECOVERED: Final = StatusClass(
     "recovered",

@@ -452,7 +452,8 @@ class Actors:
         def received() -> None:
             self._exp_cmd_sn = max(self._exp_cmd_sn, cmd_sn + 1)
             if not task.is_write:
-                self.clock.after(settings.service_ns, lambda: self._answer_read(connection, record, end))
+                service_ns = settings.service_ns if task.service_ns is None else task.service_ns
+                self.clock.after(service_ns, lambda: self._answer_read(connection, record, end))
             elif not has_unsolicited:
                 self.clock.after(settings.service_ns, lambda: self._want_data(connection, record, immediate, 0, end))
 

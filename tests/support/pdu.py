@@ -40,6 +40,8 @@ class Task:
     block_count: int = 128
     lun: int = 0
     status: int = 0
+    service_ns: int | None = None
+    """What the target takes for it, if it reads; as the settings say where nothing is given."""
 
     @property
     def cdb(self) -> bytes:

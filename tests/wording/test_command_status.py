@@ -153,7 +153,9 @@ def test_method_md_has_each_class_with_its_severities() -> None:
     ("codes", "response", "text"),
     [
         ((2, 3, 0x11, 0x00), 0, "MEDIUM ERROR, unrecovered read error (3/11/00)"),
-        ((2, 9, 0xFF, None), None, "VENDOR SPECIFIC, vendor specific (9/FF/FF)"),
+        ((2, 3, None, None), None, "MEDIUM ERROR, no additional sense code in the capture"),
+        # FFh in a column is null
+        ((2, 9, 0xFF, None), None, "VENDOR SPECIFIC, no additional sense code in the capture"),
         ((2, None, None, None), 0, "CHECK CONDITION, no sense data in the capture"),
         ((0x28, None, None, None), 0, "TASK SET FULL"),
         ((0x23, None, None, None), 0, "status 23h"),
@@ -166,6 +168,19 @@ def test_text(codes: Codes, response: int | None, text: str) -> None:
     found = command_status(*codes, response=response)
     assert found is not None
     assert found.text == text
+
+
+@pytest.mark.parametrize(
+    ("sense_key", "name", "of_data", "of_others"),
+    [(6, "unit_attention", "info", "info"), (3, "medium_error", "error", "error"), (5, "other", "warning", "info")],
+)
+def test_a_sense_key_without_its_code_has_a_class_only_where_the_key_decides(
+    sense_key: int, name: str, of_data: str, of_others: str
+) -> None:
+    for is_read_or_write, severity in ((True, of_data), (False, of_others)):
+        found = command_status(2, sense_key, is_read_or_write=is_read_or_write)
+        assert found is not None
+        assert (found.status_class.name, found.severity) == (name, severity)
 
 
 @pytest.mark.parametrize("status", [None, 0x00, 0x04, 0x10, 0x14])

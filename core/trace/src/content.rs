@@ -10,6 +10,7 @@ use crate::iscsi::context::Context;
 use crate::iscsi::detect::{Detector, Event, Verdict};
 use crate::iscsi::digest_use::{DigestUse, Digests};
 use crate::iscsi::framer::Framer;
+use crate::iscsi::missing_pdus::UnreadBytes;
 use crate::tcp::reassembly::{Chunk, StreamSink};
 
 /// The content of one connection.
@@ -78,16 +79,20 @@ impl IscsiContent {
     fn finish(&mut self, time_ns: i64, context: &mut Context) {
         let has_open_tasks = self.connection.has_open_tasks();
         for (direction, framer) in self.framers.iter_mut().enumerate() {
-            // missing PDUs of open tasks are counted with the tasks
-            let has_lost_end = self.connection.has_gap && framer.has_lost_end() && !has_open_tasks;
-            self.connection.missing[direction] += u64::from(framer.has_lost_start()) + u64::from(has_lost_end);
             framer.finish(&mut ConnectionListener {
                 connection: &mut self.connection,
                 context,
                 to_target: direction == 0,
             });
         }
-        self.connection.finish(time_ns, context);
+        let has_gap = self.connection.has_gap;
+        let unread = self.framers.each_ref().map(|framer| UnreadBytes {
+            bytes: framer.unexplained_bytes(),
+            at_start: framer.lost_start_bytes(),
+            // missing PDUs of open tasks are counted with the tasks
+            at_end: framer.lost_end_bytes().filter(|_| has_gap && !has_open_tasks),
+        });
+        self.connection.finish(time_ns, unread, context);
         let number = Some(self.connection.number);
         if !self.connection.login.is_captured {
             context.counters.add(Counter::LoginNotCaptured, number, 0);

@@ -8,7 +8,10 @@ use std::time::Duration;
 use conversation::{Conversation, Frame, Script, Settings as ScriptSettings, frame};
 use iscsitrace_trace::live::view::View;
 use iscsitrace_trace::live::{Live, Origin, Settings, Step};
+use iscsitrace_trace::pass::{self, Selection};
+use iscsitrace_trace::reader::sequence::Input;
 use iscsitrace_trace::tables::budget_part as part;
+use iscsitrace_trace::tables::{Budget, NULL_U32, Tables, Wanted};
 use iscsitrace_wire::capture_writer::PcapngWriter;
 use iscsitrace_wire::frame::LinkType;
 
@@ -146,6 +149,87 @@ fn a_removed_connection_keeps_its_missing_commands() {
     let rows = forgotten.first().expect("rows that are no longer kept");
     assert_eq!((rows.connection[0], rows.is_iscsi[0]), (0, true));
     assert_eq!((rows.missing_pdu_count_to_target[0], rows.missing_pdu_count_to_initiator[0]), (1, 3));
+}
+
+/// The columns of a table as text, so that they can be compared.
+fn columns(tables: &mut Tables, name: &str) -> Vec<String> {
+    let columns = tables.take_columns(name).expect("a table of that name");
+    columns.into_iter().map(|(name, column)| format!("{name}: {column:?}")).collect()
+}
+
+#[test]
+fn a_look_after_all_packets_shows_what_the_end_of_a_pass_shows() {
+    let mut script = logged_in();
+    script.read(0, 4, 2, 1000, false);
+    script.write(0, 2, 0);
+    let again = script.reconnect(0);
+    script.read(again, 1, 2, 1000, true);
+    let conversation = script.finish();
+    let mut packets = frames(&conversation);
+    // no TCP: the clock goes on
+    packets.push((2 * SECOND_NS, &[0; 60]));
+    let file = pcapng(packets.iter().copied());
+    let wanted = Wanted { senders: true, budget: true, recoveries: true, retransmissions: true, ..Wanted::default() };
+    let input = Input::Reader { name: "test".to_owned(), reader: Box::new(Cursor::new(file.clone())) };
+    let pass = pass::run::<()>(vec![input], &Selection::default(), wanted, |_| Ok(()));
+    let mut pass = pass.unwrap_or_else(|_| panic!("a capture")).tables;
+    let (views, mut live) = views(start(file));
+    let mut look = views.into_iter().next().expect("an interval").outcome.tables;
+    let mut end = live.finish().outcome.tables;
+    assert_eq!(look.sessions.replaces, [NULL_U32, 0]);
+    for name in [
+        "connections",
+        "sessions",
+        "logical_units",
+        "alua_states",
+        "icmp_errors",
+        "cycles",
+        "senders",
+        "recoveries",
+        "retransmissions",
+        "counters",
+    ] {
+        let expected = columns(&mut pass, name);
+        assert_eq!(columns(&mut look, name), expected, "{name}");
+        // the last interval has no command
+        assert!(name == "cycles" || columns(&mut end, name) == expected, "{name} at the end");
+    }
+    // the breakdown of an interval lasts until its end, that of a pass until the last status
+    let parts = |budget: &Budget| -> Vec<_> {
+        let times = budget.time_first_ns.iter().zip(&budget.time_last_ns).zip(&budget.part);
+        times.map(|((&first_ns, &last_ns), &part)| (first_ns, last_ns, part)).collect()
+    };
+    let (of_look, of_pass) = (parts(&look.budget), parts(&pass.budget));
+    assert!(!of_pass.is_empty() && of_pass.iter().all(|part| of_look.contains(part)), "{of_look:?}, {of_pass:?}");
+}
+
+#[test]
+fn sessions_without_a_login_are_replaced_also_after_others_were_removed() {
+    let conversation = |script: Script| script.finish();
+    let first = conversation(logged_in());
+    let mut script = logged_in();
+    let login = script.packet_count();
+    script.read(0, 1, 2, 1000, false);
+    script.reconnect(0);
+    let second = conversation(script);
+    let reset = |client_port: u16| {
+        let (identification, sequence_number, acknowledgment_number) = (1, 1, 1);
+        let (to_target, flags, payload) = (true, 0x14, &[][..]);
+        frame(&Frame { to_target, client_port, identification, sequence_number, acknowledgment_number, flags, payload })
+    };
+    // the first session ends, and is removed with its connection behind more others than are kept
+    let ends: Vec<Vec<u8>> = (0..1100).map(|number| reset(if number == 0 { 50_000 } else { 1000 + number })).collect();
+    let mut packets = frames(&first);
+    packets.extend(ends.iter().map(|end| (SECOND_NS, &end[..])));
+    packets.push((200 * SECOND_NS, &[0; 60]));
+    packets.push((300 * SECOND_NS, &[0; 60]));
+    packets.extend(
+        frames(&second).split_off(login).into_iter().map(|(time_ns, packet)| (time_ns + 400 * SECOND_NS, packet)),
+    );
+    packets.push((410 * SECOND_NS, &[0; 60]));
+    let (views, _) = views(start(pcapng(packets.into_iter())));
+    let sessions = &views.last().expect("intervals").outcome.tables.sessions;
+    assert_eq!((&sessions.session[..], &sessions.replaces[..]), (&[1, 2][..], &[NULL_U32, 1][..]));
 }
 
 #[test]

@@ -1,4 +1,6 @@
-"""Delayed acknowledgments: TCP holds a status or data back until the preceding data is acknowledged."""
+"""Delayed acknowledgments: TCP holds a status or data back until the preceding data is acknowledged, or a recovery or
+slow start waits for the ACK of its only segment.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,10 @@ import numpy as np
 
 from iscsitrace.analysis.findings.case import Case, is_worth
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
-from iscsitrace.analysis.findings.thresholds import WORTH
+from iscsitrace.analysis.findings.thresholds import LOSS_SHARE, WORTH
 from iscsitrace.analysis.session.session import frames_in
 from iscsitrace.analysis.session.workload import MIN_TASKS
+from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
 
@@ -68,4 +71,55 @@ HELD_FOR_ACK: Final = Problem(
     observe=_held,
 )
 
-PROBLEMS: Final = (HELD_FOR_ACK,)
+# --- delayed_ack_in_recovery
+
+
+def _delayed(case: Case) -> Observation | None:
+    subject = case.subject
+    senders = subject.tables["senders"]
+    both = (_waited(senders, to_target=each) for each in (True, False))
+    waited, cost_ns, to_target = max(both, key=lambda each: each[1])
+    count = int(waited.raw("delayed_ack_wait_count").sum())
+    if not count or not is_worth(subject, cost_ns, LOSS_SHARE):
+        return None
+    recoveries = subject.tables["recoveries"]
+    recoveries = recoveries.select((recoveries.raw("to_target") == to_target) & (recoveries.raw("delayed_ack_ns") > 0))
+    longest = np.argsort(-recoveries.raw("delayed_ack_ns"), kind="stable")[:3]
+    receiver, sender = ("target", "initiator") if to_target else ("initiator", "target")
+    return Observation(
+        f"the {receiver} held back {wording.count(count, 'ACK')} while the {sender} waited with one segment in flight, "
+        f"in a recovery or slow start: {wording.time(cost_ns / count)} on average, {wording.time(cost_ns)} in all",
+        [*waited.raw("delayed_ack_wait_frame").tolist(), *frames_in(recoveries, longest, "frame_first", "frame_last")],
+        cost_ns,
+    )
+
+
+def _waited(senders: Table, *, to_target: bool) -> tuple[Table, int, bool]:
+    """The senders of a direction that waited for delayed ACKs, how long, and the direction."""
+    rows = senders.select((senders.raw("to_target") == to_target) & (senders.raw("delayed_ack_wait_count") > 0))
+    return rows, int(rows.raw("delayed_ack_wait_ns").sum()), to_target
+
+
+DELAYED_ACK_IN_RECOVERY: Final = Problem(
+    name="delayed_ack_in_recovery",
+    meaning="After a retransmission timeout, and in a slow start with a small initial window, TCP has one segment in "
+    "flight and waits for its ACK. A receiver that delays ACKs holds this one back (40 ms on Linux, up to 200 ms on "
+    "Windows and ESXi), so that each step of the recovery takes as long.",
+    condition="ACKs that were held back while a recovery or slow start waited for them (docs/method.md, section 5) "
+    f"cost at least {wording.percent(LOSS_SHARE)} of the busy time.",
+    evidence="The ACK that was held back longest, and first and last frames of such recoveries. The share is the time "
+    "for which the ACKs were held back.",
+    explains=Explains("loss_recovery", specificity=1),
+    advice=(
+        Advice(
+            "Disable delayed ACKs on the receiver. ESXi: DelayedAck in the advanced options of the iSCSI adapter. "
+            "Windows: TcpAckFrequency = 1 of the interface (registry, Tcpip\\Parameters\\Interfaces). Linux: `ip route "
+            "change ... quickack 1` for the sender's network."
+        ),
+        Advice("If packets are lost (finding loss), fix that first: a recovery without a timeout does not wait so."),
+        Advice("If the sender's initial window is a segment or two, raise it: `ip route change ... initcwnd 10`."),
+    ),
+    observe=_delayed,
+)
+
+PROBLEMS: Final = (HELD_FOR_ACK, DELAYED_ACK_IN_RECOVERY)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem
+from iscsitrace.analysis.findings.thresholds import WARNING
 from iscsitrace.analysis.session.session import WAITS, Session
 from iscsitrace.wording import amounts as wording
 
@@ -26,28 +28,43 @@ def reasons(subject: Session) -> list[str]:
     unknown = subject.share(subject.part_ns("unknown"))
     if unknown >= UNKNOWN:
         found.append(f"{wording.percent(unknown)} of the time cannot be attributed")
-    for part, whole, what in (
-        ("explained_bytes", "stream_bytes", "stream bytes are decoded"),
-        ("pdu_count", None, "PDUs were captured"),
+    for share, what in (
+        (decoded_share(subject.connections), "stream bytes are decoded"),
+        (captured_share(subject.connections), "PDUs were captured"),
     ):
-        have = sum(row[f"{part}_{direction}"] for row in subject.connections for direction in _DIRECTIONS)
-        lost = sum(row[f"missing_pdu_count_{direction}"] for row in subject.connections for direction in _DIRECTIONS)
-        of = (
-            sum(row[f"{whole}_{direction}"] for row in subject.connections for direction in _DIRECTIONS)
-            if whole
-            else have + lost
-        )
-        if of and have / of < COVERAGE:
-            found.append(f"only {wording.percent(have / of)} of the {what}")
+        if share < COVERAGE:
+            found.append(f"only {wording.percent(share)} of the {what}")
     if subject.jobs_ns and subject.path_ns is None:
         found.append("the RTT to one side or both was not measured")
     return found
 
 
+def decoded_share(connections: Sequence[Mapping[str, Any]]) -> float:
+    """The share of the stream bytes of connections that is decoded; 1 of none."""
+    have, of = (
+        sum(row[f"{part}_{direction}"] for row in connections for direction in _DIRECTIONS)
+        for part in ("explained_bytes", "stream_bytes")
+    )
+    return have / of if of else 1.0
+
+
+def captured_share(connections: Sequence[Mapping[str, Any]]) -> float:
+    """The share of the PDUs of connections that is in the capture; 1 of none."""
+    have, lost = (
+        sum(row[f"{name}_{direction}"] for row in connections for direction in _DIRECTIONS)
+        for name in ("pdu_count", "missing_pdu_count")
+    )
+    return have / (have + lost) if have + lost else 1.0
+
+
 def forbids_verdict(subject: Session) -> bool:
-    """Whether the limiter is unknown: the unattributed time is the largest wait, or the RTT is unknown."""
+    """Whether the limiter is unknown: the unattributed time is the largest wait, the RTT is unknown, or so many PDUs
+    are missing as make a warning.
+    """
     if subject.budget is None or not reasons(subject):
         return False
+    if captured_share(subject.connections) < 1 - WARNING:
+        return True
     most = max(subject.part_ns(part) for part in WAITS if part != "unknown")
     return subject.path_ns is None or 0 < subject.part_ns("unknown") >= most
 

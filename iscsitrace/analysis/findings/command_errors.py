@@ -11,9 +11,11 @@ from iscsitrace.analysis.findings import statuses
 from iscsitrace.analysis.findings.finding import LEAST_COST_NS, Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.statuses import Array, Group, Outcome, Statuses
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import status_classes as classes
 from iscsitrace.wording.command_status import CommandStatus
+from iscsitrace.wording.scsi_names import CHECK_CONDITION
 from iscsitrace.wording.sentences import capital
 
 _OWN_FINDINGS: Final = (classes.RESERVATION_CONFLICT, classes.BUSY, classes.TASK_SET_FULL, classes.MISCOMPARE)
@@ -38,7 +40,7 @@ def _errors(history: History) -> Observation | None:
         return _of_others(history, others)
     groups = found.groups(rows)
     outcome = statuses.outcome(found, rows)
-    is_lost = _is_severe(found, rows) & ~outcome.is_recovered
+    is_lost = (_is_severe(found, rows) | _is_settled(found, rows)) & ~outcome.is_recovered
     first = groups[0]
     blocks = first.blocks()
     text = (
@@ -59,7 +61,25 @@ def _errors(history: History) -> Observation | None:
         luns=_luns(groups),
         is_final=bool(is_lost.any()),
         advice=_advice(groups),
+        points_to=_side(history, first),
     )
+
+
+def _side(history: History, group: Group) -> str | None:
+    """Whose side it points to. Blocks out of range are the target's matter where it had reported them."""
+    status_class = group.status.status_class
+    if status_class is not classes.OUT_OF_RANGE:
+        return status_class.points_to
+    units = history.source("logical_units").rows(("session", "lun", "block_count"))
+    counts = [row["block_count"] for row in units if row["session"] in history.sessions and row["lun"] == group.lun]
+    cycles = group.cycles
+    ends = cycles.raw("lba").astype(np.int64) + cycles.raw("block_count").astype(np.int64)
+    is_known = known(cycles, "lba") & known(cycles, "block_count")
+    if not is_known.all() or not counts or None in counts:
+        return status_class.points_to
+    if ends.max() <= min(counts):
+        return "the target, which had reported these blocks"
+    return "the initiator, which asked for blocks beyond the end" if ends.min() > max(counts) else None
 
 
 def _of_others(history: History, groups: Sequence[Group]) -> Observation | None:
@@ -91,6 +111,15 @@ def _is_severe(found: Statuses, rows: Array) -> Array:
     return np.asarray(is_severe[found.places[rows]])
 
 
+def _is_settled(found: Statuses, rows: Array) -> Array:
+    """Which commands ended without sense data in the capture, and were not retried within a second.
+
+    A short snaplen cuts the sense data. It could be a UNIT ATTENTION, but then the initiator retries at once.
+    """
+    is_cut = ~known(found.cycles, "sense_key")[rows] & (found.cycles.raw("status")[rows] == CHECK_CONDITION)
+    return np.asarray(is_cut & (found.history.source.end_ns() - found.cycles.raw("status_ns")[rows] >= LEAST_COST_NS))
+
+
 def _severity(found: Statuses, rows: Array, is_lost: Array, outcome: Outcome) -> str:
     """An I/O error; a nuisance that retries hid; or a note."""
     if is_lost.any():
@@ -101,13 +130,15 @@ def _severity(found: Statuses, rows: Array, is_lost: Array, outcome: Outcome) ->
 def _retried(outcome: Outcome, *, is_final: bool) -> str:
     """What became of the commands."""
     count, recovered = len(outcome.is_recovered), int(outcome.is_recovered.sum())
+    over = f" over another path ({outcome.other_path})" if outcome.other_path else ""
     if recovered == count:
-        return "It succeeded when it was retried." if count == 1 else "All succeeded when they were retried."
+        they, were = ("It", "it was") if count == 1 else ("All", "they were")
+        return f"{they} succeeded when {were} retried{over}."
     if not is_final:
-        return f"{recovered} of {count} succeeded when they were retried, in this capture."
+        return f"{recovered} of {count} succeeded when they were retried{over}, in this capture."
     if not recovered:
         return f"No retry succeeded: {'this is an I/O error' if count == 1 else 'these are I/O errors'}."
-    return f"{recovered} of {count} succeeded when they were retried; the others are I/O errors."
+    return f"{recovered} of {count} succeeded when they were retried{over}; the others are I/O errors."
 
 
 def _noise(found: Statuses) -> list[str]:
@@ -128,7 +159,6 @@ def _advice(groups: Sequence[Group]) -> tuple[Advice, ...]:
 
 COMMAND_ERRORS: Final = Problem(
     name="command_errors",
-    points_to="the target or its storage",
     meaning="The target ended reads, writes or other data commands with an error: CHECK CONDITION with sense data, or "
     "another status.",
     condition="At least one such command; a note where only commands that move no data failed. UNIT ATTENTION, and the "

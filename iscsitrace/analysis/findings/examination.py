@@ -24,10 +24,11 @@ from iscsitrace.analysis.groups.mirrors.account import Account
 from iscsitrace.analysis.groups.stories import Story
 from iscsitrace.analysis.groups.volumes import Volume
 from iscsitrace.analysis.measures.budget import PARTS, Budget
-from iscsitrace.analysis.session.grouping import Source, sessions_and_connections_of
-from iscsitrace.analysis.session.line import sessions_by_line
+from iscsitrace.analysis.session.grouping import sessions_and_connections_of
+from iscsitrace.analysis.session.line import times_by_line
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.system_calls import SystemCall
+from iscsitrace.tables.table import Source
 from iscsitrace.wording.sentences import capital
 
 
@@ -159,10 +160,10 @@ def examine(source: Source, *, has_mirrors: bool = True) -> Diagnosis:
     accounts = tuple(account.of_trace(source)) if has_mirrors else ()
     found = streams.find(source, [each.mirror for each in accounts])
     jobs = tuple(job for job in found if has_mirrors or job.is_certain)
-    found_volumes = volumes.find(source)
-    uses = tuple(paths.of_trace(source, found_volumes))
-    groups = Groups(accounts, jobs, source("cycles"), sessions_by_line(source), uses)
     surroundings = Surroundings(source)
+    found_volumes = surroundings.once(volumes.find)
+    uses = tuple(paths.of_trace(source, found_volumes))
+    groups = Groups(accounts, jobs, source("cycles"), times_by_line(source), uses)
     histories = [History(story, sessions, surroundings) for story in stories.find(source)]
     of_story = [registry.findings_of_story(history) for history in histories]
     shared = {number: found for history, found in zip(histories, of_story, strict=True) for number in history.sessions}
@@ -177,7 +178,7 @@ def _of_story(history: History, found: list[Finding], opinions: dict[int, Opinio
     """The headline of a story: of what broke, else of its session with the longest busy time."""
     members = [opinions[number] for number in history.sessions if number in opinions]
     ordered = registry.ordered(found)
-    lead = next((finding for finding in ordered if finding.problem.rank == "failure" and finding.leads), None)
+    lead = next((finding for finding in ordered if finding.rank == "failure" and finding.leads), None)
     if lead:
         return StoryOpinion(history.story, history.label, headline.of_finding(lead), ordered)
     busy = headline.foremost([(each.headline, float(each.jobs_ns)) for each in members])

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from iscsitrace.analysis.session.measurement import Measured
     from iscsitrace.analysis.session.situation import Situation
 
+Rank = Literal["failure", "slowness", "note"]
+
 SEVERITIES: Final = ("info", "warning", "data_loss", "error")
 """As for counters: a note; costs much time; missing from the capture; a failure."""
 
@@ -113,6 +115,8 @@ class Observation:
     """Instead of the cost, where it is not a share of the busy time."""
     severity: str | None = None
     """Instead of the problem's severity."""
+    rank: Rank | None = None
+    """Instead of the problem's rank."""
     cause: str | None = None
     """The sentence for the headline, where it is not the text."""
     spans: tuple[Span, ...] = ()
@@ -142,7 +146,7 @@ class Problem:
     advice: tuple[Advice, ...]
     observe: Callable[[Any], Observation | None]
     """Called with a ``Case``, or a ``History`` if it is of a story."""
-    rank: Literal["failure", "slowness", "note"] = "slowness"
+    rank: Rank = "slowness"
     """What broke comes before what is slow; notes never lead."""
     explains: Explains | None = None
     """None where it explains no part."""
@@ -180,6 +184,7 @@ class Problem:
             is_final=seen.is_final,
             own_advice=seen.advice,
             points_to=seen.points_to or self.points_to,
+            own_rank=seen.rank,
         )
 
 
@@ -234,6 +239,13 @@ class Finding:
     """Instead of the problem's advice."""
     points_to: str | None = None
     """Whose side it points to; None where the packets cannot tell."""
+    own_rank: Rank | None = None
+    """Instead of the problem's rank."""
+
+    @property
+    def rank(self) -> Rank:
+        """What broke comes before what is slow; notes never lead."""
+        return self.own_rank or self.problem.rank
 
     @property
     def name(self) -> str:
@@ -257,9 +269,9 @@ class Finding:
         """
         if self.severity == "info":
             return False
-        if self.problem.rank == "failure":
+        if self.rank == "failure":
             return self.is_final or (self.cost_ns or 0) >= LEAST_COST_NS or (self.share or 0.0) >= LEAST_SHARE
-        return self.problem.rank == "slowness"
+        return self.rank == "slowness"
 
     def gains_by_advice(self) -> list[tuple[Advice, list[Gain]]]:
         """Each advice with its gains."""
@@ -326,7 +338,7 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
     ranks = ("failure", "slowness", "note")
 
     def weight(finding: Finding) -> tuple[int, bool, float, float]:
-        rank = finding.problem.rank
+        rank = finding.rank
         is_failure = rank == "failure"
         cost = -(finding.cost_ns or 0.0) if is_failure else 0.0
         return ranks.index(rank), is_failure and not finding.leads, cost, -(finding.share or 0.0)

@@ -89,7 +89,7 @@ def of(case: Case, findings: Sequence[Finding]) -> Headline:
         missing = "; ".join(capture.reasons(subject))
         poor = next(finding for finding in findings if finding.problem is capture.CAPTURE_POOR)
         return of_finding(poor, f"{name}: limiter unknown, the capture is too poor: {missing}.")
-    lead = next((finding for finding in findings if finding.problem.rank == "failure" and finding.leads), None)
+    lead = next((finding for finding in findings if finding.rank == "failure" and finding.leads), None)
     if lead:
         return of_finding(lead)
     if subject.budget is None or not subject.jobs_ns:
@@ -115,7 +115,7 @@ def of(case: Case, findings: Sequence[Finding]) -> Headline:
 
 def _without_time(case: Case, findings: Sequence[Finding], sentence: str) -> Headline:
     """Of a session without busy time: discovery, a scan, or nothing at all."""
-    note = next((finding for finding in findings if finding.problem.rank == "note"), None)
+    note = next((finding for finding in findings if finding.rank == "note"), None)
     if note and note.problem is not capture.CAPTURE_POOR:
         return of_finding(note)
     return Headline(sentence, (), NONE, "info", case.sessions, case.luns, case.spans)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -45,20 +45,21 @@ def _target(case: Case) -> Observation | None:
     if int((by_cycle > 0).sum()) < MIN_TASKS or not is_worth(subject, waits.total_ns):
         return None
     total, longest = wording.time(waits.total_ns), wording.time(float(waits.lengths.max()))
-    median = _median_service(subject)
+    served = {word: _service_ns(subject, word) for word in ("read", "write")}
+    median = _median_service(subject, served)
     return Observation(
         f"service time {total} with every command in flight stalled, at most {longest} at a time"
         + (f"; median {median}" if median else ""),
         subject.frames_of(subject.longest_rows(waits)),
         waits.total_ns,
-        severity=None if _is_slow(subject, waits) else "info",
+        severity=None if _is_slow(waits, served) else "info",
         cause=f"Every command in flight was stalled for {total}, at most {longest} at a time"
         + (f"; the median service time is {median}." if median else ".")
-        + _contrast(subject),
+        + _contrast(served),
     )
 
 
-def _is_slow(subject: Session, waits: Stretches) -> bool:
+def _is_slow(waits: Stretches, served: Mapping[str, Array]) -> bool:
     """Whether half of the time passed in stalls of HEALTHY_NS or more, and not by chance; or no command was faster.
 
     At a queue depth above 1 the latency alone cannot tell: a healthy target has a queue. In a stall it serves nothing.
@@ -68,8 +69,8 @@ def _is_slow(subject: Session, waits: Stretches) -> bool:
     slow = lengths[lengths >= HEALTHY_NS]
     if half_ns >= HEALTHY_NS and (len(slow) >= MIN_TASKS or slow.sum() >= LEAST_COST_NS):
         return True
-    served = np.concatenate([_service_ns(subject, word) for word in ("read", "write")])
-    return len(served) >= MIN_TASKS and bool(served.min() >= HEALTHY_NS)
+    every = np.concatenate(list(served.values()))
+    return len(every) >= MIN_TASKS and bool(every.min() >= HEALTHY_NS)
 
 
 def _service_ns(subject: Session, word: str) -> Array:
@@ -83,12 +84,11 @@ def _service_ns(subject: Session, word: str) -> Array:
     return np.asarray(beyond)
 
 
-def _median_service(subject: Session) -> str:
+def _median_service(subject: Session, served: Mapping[str, Array]) -> str:
     """``3.4 ms (11 reads)``; empty at a queue depth above 1, where commands wait for each other."""
     asked = subject.workload
     if asked is None or asked.queue_depth > 1:
         return ""
-    served = {word: _service_ns(subject, word) for word in ("read", "write")}
     return " and ".join(
         f"{wording.time(float(np.median(each)))} ({wording.count(len(each), word)})"
         for word, each in served.items()
@@ -96,9 +96,8 @@ def _median_service(subject: Session) -> str:
     )
 
 
-def _contrast(subject: Session) -> str:
+def _contrast(served: Mapping[str, Array]) -> str:
     """That only the reads, or only the writes, are slow; empty where both are, or none."""
-    served = {word: _service_ns(subject, word) for word in ("read", "write")}
     if min(len(each) for each in served.values()) < MIN_TASKS:
         return ""
     (fast, fast_ns), (slow, slow_ns) = sorted(
@@ -181,6 +180,11 @@ INITIATOR_THINK_TIME: Final = Problem(
 # --- slow_initiator
 
 
+PROMPT_NS: Final = 4 * MILLISECOND_NS
+"""Time below which an initiator answers R2Ts promptly, also where it is the limiter: the answer needs only CPU, and a
+scheduler lets another task of a busy CPU finish its time slice of 3 to 4 ms first."""
+
+
 def _initiator(case: Case) -> Observation | None:
     subject = case.subject
     waits = subject.stretches("initiator_service")
@@ -191,6 +195,8 @@ def _initiator(case: Case) -> Observation | None:
     took = np.where(is_known, rounds.raw("data_first_ns") - rounds.raw("r2t_ns"), 0)
     latest = np.argsort(-took, kind="stable")[:3]
     median = wording.time(float(np.median(took[is_known]))) if is_known.any() else ""
+    beyond = took[is_known] - (subject.rtt_ns("initiator") or 0)
+    is_prompt = bool(is_known.any()) and float(np.median(beyond)) < PROMPT_NS
     frames = frames_in(rounds, latest, "r2t_frame", "data_first_frame")
     return Observation(
         "the initiator answered R2Ts late"
@@ -201,6 +207,7 @@ def _initiator(case: Case) -> Observation | None:
         ),
         frames or subject.evidence(waits),
         waits.total_ns,
+        severity="info" if is_prompt else None,
     )
 
 
@@ -211,7 +218,8 @@ def _no_initiator_service(basis: Basis) -> Iterator[Change]:
 SLOW_INITIATOR: Final = Problem(
     name="slow_initiator",
     meaning="The initiator sends solicited data late: the time from R2T to first Data-Out.",
-    condition=f"`initiator_service` takes {WORTH}.",
+    condition=f"`initiator_service` takes {WORTH}. A warning only where the median time from R2T to first "
+    f"Data-Out is {wording.time(PROMPT_NS)} or more beyond the RTT.",
     evidence="R2T and first data of the three latest bursts. The share is the time waited.",
     explains=Explains("initiator_service"),
     advice=(

@@ -10,7 +10,7 @@ from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History, listed
 from iscsitrace.analysis.findings.login_attempts import attempts, end_of
 from iscsitrace.analysis.findings.surroundings import Surroundings
-from iscsitrace.analysis.groups.stories import target_addresses
+from iscsitrace.analysis.groups import portals
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.wording import amounts as wording
@@ -53,14 +53,13 @@ def _listing(texts: Sequence[dict[str, Any]]) -> str:
     answers = [row["response_text"] for row in texts if row["response_frame"] is not None]
     if not answers:
         return "SendTargets had no answer"
-    names = dict.fromkeys(
-        key.removeprefix("TargetName=") for text in answers for key in text.split() if key.startswith("TargetName=")
-    )
+    targets = [target for text in answers for target in portals.targets(text)]
+    names = dict.fromkeys(name for name, _ in targets if name)
     if not names:
         return "SendTargets listed no target (none lets this initiator in, or none is enabled)"
-    portals = {portal for text in answers for portal in target_addresses(text)}
+    places = {portals.portal(address) for _, addresses in targets for address in addresses} - {None}
     shown = ", ".join(list(names)[:_TARGETS]) + (", ..." if len(names) > _TARGETS else "")
-    with_portals = f" with {wording.count(len(portals), 'portal')}" if portals else ""
+    with_portals = f" with {wording.count(len(places), 'portal')}" if places else ""
     return f"SendTargets listed {wording.count(len(names), 'target')}{with_portals} ({shown})"
 
 

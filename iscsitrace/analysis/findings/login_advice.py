@@ -65,6 +65,18 @@ _BY_STATUS: Final = {
     (3, 2): _RESOURCES,
 }
 
+_SIDES: Final = {
+    _CREDENTIALS: "the CHAP names and secrets of the two sides",
+    _ACL: "the target's access list, or the initiator's name",
+    _NAME: "the target name that the initiator uses, or the target",
+    _RELEASE: "what the two sides support",
+    _SESSIONS: "the limits of the target, or too many logins of the initiator",
+    _TARGET_STATE: "the target",
+    _RESOURCES: "the target",
+    _KEYS: "the settings of the two sides",
+}
+"""Whose side a failed login points to."""
+
 ALL: Final = (_CREDENTIALS, _ACL, _NAME, _KEYS, _TARGET_STATE, _RESOURCES, _SESSIONS, _RELEASE, _SILENCE, LOG)
 """Every advice, the most frequent reasons first."""
 
@@ -77,12 +89,15 @@ def of(statuses: Iterable[tuple[int, int]]) -> tuple[Advice, ...]:
 
 def of_outcomes(outcomes: Iterable[tuple[str, tuple[int, int] | None]]) -> tuple[Advice, ...]:
     """The advice for outcomes of login attempts with their statuses, each once."""
-    found: list[Advice] = []
-    for outcome, status in outcomes:
-        if outcome == "disagreed":
-            found.append(_KEYS)
-        elif outcome == "refused" and status:
-            found.append(of([status])[0])
-        else:
-            found.append(_SILENCE)
-    return tuple(dict.fromkeys((*found, LOG)))
+    return tuple(dict.fromkeys((*(_of_outcome(*each) for each in outcomes), LOG)))
+
+
+def side(outcome: str, status: tuple[int, int] | None) -> str | None:
+    """Whose side a login attempt points to; None where the packets cannot tell."""
+    return _SIDES.get(_of_outcome(outcome, status))
+
+
+def _of_outcome(outcome: str, status: tuple[int, int] | None) -> Advice:
+    if outcome == "disagreed":
+        return _KEYS
+    return of([status])[0] if outcome == "refused" and status else _SILENCE

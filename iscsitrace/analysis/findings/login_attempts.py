@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 
 from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.surroundings import Surroundings
+from iscsitrace.analysis.groups.offers import do_not_agree
 from iscsitrace.wording import amounts as wording
-from iscsitrace.wording.login_keys import LIST, LOGIN_KEYS
 
 Row = Mapping[str, Any]
 
@@ -27,9 +27,6 @@ LOGIN_SILENCE_NS: Final = 5_000_000_000
 round trips, and initiators give up after 15 s (node.conn[0].timeo.login_timeout)."""
 
 _FULL_FEATURE_PHASE: Final = 3
-_LISTS: Final = ("AuthMethod", *(key for key, (_, kind) in LOGIN_KEYS.items() if kind == LIST))
-"""Keys whose answer is one of the values offered (RFC 7143 section 6.2.1)."""
-_NO_ANSWERS: Final = {"notunderstood", "irrelevant"}
 
 Outcome = Literal["accepted", "redirected", "refused", "disagreed", "unanswered", "unknown"]
 
@@ -51,6 +48,8 @@ class Attempt:
     """Why it failed, in words."""
     details: str
     """What else the packets show of the failure, as sentences."""
+    closed_by: str | None
+    """initiator or target, where a close within the login ended it."""
     frames: tuple[int | None, ...]
 
     @property
@@ -86,9 +85,10 @@ def _attempt(history: History, session: Row, connection: Row, logins: list[Row])
     times = [row[name] for row in logins for name in ("request_ns", "response_ns") if row[name] is not None]
     said_ns = max(times, default=connection["time_first_ns"])
 
-    def made(outcome: Outcome, last_ns: int, reason: str = "", details: str = "", *more: int | None) -> Attempt:
-        first_ns = connection["time_first_ns"]
-        return Attempt(session, connection, outcome, first_ns, last_ns, status, reason, details, (*frames, *more))
+    def made(outcome: Outcome, last_ns: int, reason: str = "", details: str = "", end: End | None = None) -> Attempt:
+        first_ns, more = connection["time_first_ns"], (end.frame,) if end else ()
+        by = end.by if end else None
+        return Attempt(session, connection, outcome, first_ns, last_ns, status, reason, details, by, (*frames, *more))
 
     if status and status[0] == 1:
         return made("redirected", said_ns, _of_status(answers[-1]))
@@ -103,7 +103,7 @@ def _attempt(history: History, session: Row, connection: Row, logins: list[Row])
         if keys:
             how = f"The {end.by} {end.verb} the connection {wording.time(end.at_ns - said_ns)} after the "
             how += "Login Response." if last["response_ns"] is not None else "Login Request, without a Login Response."
-            return made("disagreed", end.at_ns, f"the two sides cannot agree on {_in_words(keys)}", how, end.frame)
+            return made("disagreed", end.at_ns, f"the two sides cannot agree on {_in_words(keys)}", how, end)
     if last["response_ns"] is not None and last["is_transit"] and last["next_stage"] in (_FULL_FEATURE_PHASE, None):
         return made("accepted", said_ns)
     has_gap = connection["gap_bytes_to_target"] or connection["gap_bytes_to_initiator"]
@@ -120,7 +120,7 @@ def _attempt(history: History, session: Row, connection: Row, logins: list[Row])
         reason = f"the target {how} {after} after the Login Request, without a Login Response"
     else:
         reason = f"no Login Response for {after}, then the initiator {how}"
-    return made("unanswered", end.at_ns, reason, "", end.frame)
+    return made("unanswered", end.at_ns, reason, "", end)
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,12 @@ class End:
     by: str
     """initiator or target."""
     verb: str
+    """reset or closed."""
+
+    @property
+    def side(self) -> str:
+        """Whose side it points to: a RST may come from a hop between them."""
+        return f"the {self.by} or a firewall" if self.verb == "reset" else f"the {self.by}"
 
 
 def end_of(connection: Row, until_ns: int | None = None) -> End | None:
@@ -150,18 +156,9 @@ def _of_status(row: Row) -> str:
 
 def _disagreements(source: Surroundings, connection: Row) -> list[tuple[str, str, str]]:
     """Each key that the two sides cannot agree on, with the values of initiator and target."""
-    found = []
-    for row in source.rows("parameters", [connection["connection"]]).rows(("key", "initiator_value", "target_value")):
-        ours, theirs = _values(row["initiator_value"]), _values(row["target_value"])
-        if not ours or not theirs or (ours | theirs) & _NO_ANSWERS:
-            continue
-        if "reject" in ours | theirs or (row["key"] in _LISTS and not ours & theirs):
-            found.append((row["key"], row["initiator_value"], row["target_value"]))
-    return found
-
-
-def _values(text: str | None) -> set[str]:
-    return {value.strip().lower() for value in (text or "").split(",")} - {""}
+    rows = source.rows("parameters", [connection["connection"]]).rows(("key", "initiator_value", "target_value"))
+    offers = [(row["key"], row["initiator_value"], row["target_value"]) for row in rows]
+    return [each for each in offers if do_not_agree(*each)]
 
 
 def _in_words(keys: Sequence[tuple[str, str, str]]) -> str:

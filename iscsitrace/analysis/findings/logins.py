@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from iscsitrace.analysis.findings import login_advice
-from iscsitrace.analysis.findings.connection_loss import losses
 from iscsitrace.analysis.findings.finding import Observation, Problem
 from iscsitrace.analysis.findings.history import History, listed
 from iscsitrace.analysis.findings.login_attempts import LOGIN_SILENCE_NS, Attempt, attempts
+from iscsitrace.analysis.findings.session_loss import losses
 from iscsitrace.analysis.findings.surroundings import Surroundings
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.wording import amounts as wording
@@ -90,7 +90,23 @@ def _failed(history: History) -> Observation | None:
         sessions=tuple(names) if later is None else tuple(sorted({*names, later.session["session"]})),
         is_final=True,
         advice=login_advice.of_outcomes((each.outcome, each.status) for each in found),
+        points_to=_side(found),
     )
+
+
+def _side(found: Sequence[Attempt]) -> str | None:
+    """Whose side they point to, if all point to the same one."""
+    sides = {_of_attempt(each) for each in found}
+    return sides.pop() if len(sides) == 1 else None
+
+
+def _of_attempt(attempt: Attempt) -> str | None:
+    if attempt.outcome == "redirected":
+        return "the target, which redirected the login"
+    if attempt.outcome == "unanswered":
+        # an initiator that closes has waited in vain
+        return "the target" if attempt.closed_by == "target" else "the path or the target"
+    return login_advice.side(attempt.outcome, attempt.status)
 
 
 def _sessions(numbers: Sequence[int]) -> str:
@@ -110,7 +126,6 @@ def _where(attempt: Attempt) -> str:
 
 LOGIN_FAILED: Final = Problem(
     name="login_failed",
-    points_to="the settings of both sides",
     meaning="An initiator could not log in: the target refused it with a status, the two sides could not agree on a "
     "key, or the connection ended or fell silent within the login.",
     condition="A last Login Response whose status class is not 0 (a redirect that was followed by a login is no "

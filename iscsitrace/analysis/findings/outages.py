@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from iscsitrace.analysis.findings.connection_loss import losses
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
+from iscsitrace.analysis.findings.session_loss import losses
 from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS, Outage
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.session import Session
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
+
+BESIDE: Final = 8
+"""A tap is beside a host if the RTT to it is less than this part of the path's (docs/method.md, section 4)."""
 
 _TOLERANT: Final = (
     Advice(
@@ -112,14 +117,35 @@ class _Evidence:
         return len(self._again) > 0
 
     @property
-    def side(self) -> str:
-        """Whose side it points to."""
+    def side(self) -> str | None:
+        """Whose side it points to; None where the packets cannot tell."""
         to_target, to_initiator = self._retransmitted(to_target=True), self._retransmitted(to_target=False)
         if to_target and to_initiator:
             return "the path"
         if to_target or to_initiator:
             return f"the path or the {'target' if to_target else 'initiator'}"
-        return "the target"
+        if not len(self.waiting):
+            return None
+        return "the target, or the link of the initiator" if self._may_be_initiator else "the target"
+
+    @cached_property
+    def _may_be_initiator(self) -> bool:
+        """Whether the initiator may have been down itself: beside it, a tap sees none of what it could not send.
+
+        If it sends anything within the first half, a command without an ACK is retransmitted in the second: the timer
+        doubles.
+        """
+        members = [self.history.members[number] for number in self.outage.sessions if number in self.history.members]
+        if not any(_is_beside_initiator(member) for member in members):
+            return False
+        nops, from_ns = self.history.rows("nops"), self.outage.from_ns + OUTAGE_MIN_NS
+        sent = (
+            self.history.cycles.raw("command_first_ns"),
+            nops.raw("request_ns")[nops.raw("is_from_initiator") & known(nops, "request_ns")],
+            self.history.rows("task_management").raw("request_ns"),
+        )
+        half_ns = (self.outage.from_ns + self.outage.to_ns) // 2
+        return not any(((times >= from_ns) & (times <= half_ns)).any() for times in sent)
 
     def facts(self) -> Iterator[str]:
         """What TCP and the NOPs show, as sentences."""
@@ -133,11 +159,19 @@ class _Evidence:
             side = "target" if to_target else "initiator"
             count = wording.count(to_target or to_initiator, "packet")
             yield f"TCP retransmitted {count} to the {side} without an ACK: the path or the {side} was down."
+        elif not len(self.waiting):
+            yield "TCP retransmitted nothing, and no command passed the tap: who was down does not show."
         else:
-            yield "TCP retransmitted nothing: the target acknowledged the commands and did not answer them."
+            but = ", unless the link of the initiator, beside the tap, was down" if self._may_be_initiator else ""
+            yield f"TCP retransmitted nothing: the target acknowledged the commands and did not answer them{but}."
         outage = self.outage
         small = [
-            one.bytes for one in self.history.blocked if one.from_ns <= outage.to_ns and outage.from_ns <= one.to_ns
+            one.bytes
+            for one in self.history.blocked
+            # small packets the other way were lost as well
+            if not self._retransmitted(to_target=not one.to_target)
+            and one.from_ns <= outage.to_ns
+            and outage.from_ns <= one.to_ns
         ]
         if small:
             yield f"Packets of less than {min(small):,} bytes passed: a path MTU that is too small may look the same."
@@ -171,6 +205,11 @@ class _Evidence:
         ended = cycles.select(known(cycles, "status_ns") & (cycles.raw("status_ns") >= self.outage.to_ns))
         if self.outage.is_over and len(ended):
             yield int(ended.raw("status_frame")[ended.raw("status_ns").argmin()])
+
+
+def _is_beside_initiator(session: Session) -> bool:
+    to_initiator_ns, path_ns = session.rtt_ns("initiator"), session.path_ns
+    return path_ns is None or to_initiator_ns is None or to_initiator_ns * BESIDE < path_ns
 
 
 def commands_in_words(cycles: Table) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from iscsitrace.analysis.findings import capture
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.groups.jobs.streams import Job
@@ -17,7 +18,9 @@ this value one of two carries twice as much as the other; round-robin stays far 
 
 
 def _uneven(case: Case) -> Observation | None:
-    """The worst of the jobs that the session's connections belong to."""
+    """The worst of the jobs that the session's connections belong to; None where their bytes are not known."""
+    if capture.decoded_share(case.subject.connections) < capture.COVERAGE:
+        return None
     own = {row["connection"] for row in case.subject.connections}
     jobs = [job for job in case.groups.jobs if own & {run.connection for run in job.runs}]
     worst = max(jobs, key=_lost, default=None)

@@ -39,7 +39,16 @@ def _blocked(history: History) -> Observation | None:
         cause=" ".join((f"{capital(text)}: the path MTU is too small, or a hop drops long packets.", *facts)),
         spans=spans,
         is_final=any(not each.is_over for each in ends),
+        points_to=_side(reports, to_target=to_target),
     )
+
+
+def _side(reports: Sequence[dict[str, Any]], *, to_target: bool) -> str:
+    """Whose side it points to: smaller packets passed both hosts."""
+    for row in reports:
+        if row["kind"] == "too_big" and row["to_target"] == to_target:
+            return f"the path: {row['reporter_address']} reports it"
+    return "the path"
 
 
 def _by_size(history: History, reports: Sequence[dict[str, Any]]) -> list[Blocked]:

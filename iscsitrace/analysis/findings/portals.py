@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from iscsitrace.analysis.findings.connection_loss import losses
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
+from iscsitrace.analysis.findings.session_loss import losses
 from iscsitrace.analysis.findings.surroundings import Surroundings
-from iscsitrace.analysis.groups.stories import Portals
+from iscsitrace.analysis.groups.portals import Portal, Portals, written
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
@@ -19,34 +20,57 @@ SYN_SILENCE_NS: Final = 1_000_000_000
 Row = Mapping[str, Any]
 
 
-def failed_connects(history: History) -> Sequence[Row]:
-    """The connects to a portal that failed, without those to rebuild a lost session, and without those after which one
-    worked.
-    """
+@dataclass(frozen=True)
+class Failure:
+    """Connects to one portal, one after another, that failed."""
+
+    connects: tuple[Row, ...]
+    worked_ns: int | None
+    """When a later connect of this initiator to it worked; None if none did in the capture."""
+
+    @property
+    def portal(self) -> Portal:
+        """Its address and port."""
+        return _portal(self.connects[0])
+
+    @property
+    def from_ns(self) -> int:
+        """The first SYN."""
+        return int(self.connects[0]["syn_ns"])
+
+    @property
+    def until_ns(self) -> int:
+        """The connect that worked, else the last packet."""
+        return self.worked_ns or max(row["time_last_ns"] for row in self.connects)
+
+
+def failures(history: History) -> list[Failure]:
+    """The failures of a story, without connects to rebuild a lost session: that loss has them."""
     end_ns = history.source.end_ns()
     rebuilding = {row["connection"] for loss in losses(history) for row in loss.rebuilding.connects}
     reported = set(history.rows("icmp_errors").raw("connection").tolist())
-    worked_ns = {
-        _portal(row): row["time_first_ns"]
-        for row in history.story.connections
-        if row["syn_ack_ns"] is not None or _has_data(row)
-    }
-    return [
-        row
-        for row in history.story.connections
-        if row["session"] is None
-        and row["connection"] not in rebuilding
-        and _has_failed(row, end_ns, is_reported=row["connection"] in reported)
-        and row["time_first_ns"] > worked_ns.get(_portal(row), -1)
-    ]
+    failed: dict[tuple[str, Portal], list[Row]] = {}
+    found = []
+    for row in history.story.connections:
+        place = row["initiator_address"], _portal(row)
+        if row["syn_ack_ns"] is not None or _has_data(row):
+            if place in failed:
+                found.append(Failure(tuple(failed.pop(place)), row["syn_ack_ns"] or row["time_first_ns"]))
+        elif (
+            row["session"] is None
+            and row["connection"] not in rebuilding
+            and _has_failed(row, end_ns, is_reported=row["connection"] in reported)
+        ):
+            failed.setdefault(place, []).append(row)
+    return [*found, *(Failure(tuple(rows), None) for rows in failed.values())]
 
 
-def _portal(row: Row) -> tuple[str, int]:
+def _portal(row: Row) -> Portal:
     return row["target_address"], row["target_port"]
 
 
 def _has_failed(row: Row, end_ns: int, *, is_reported: bool) -> bool:
-    if row["syn_ns"] is None or row["syn_ack_ns"] is not None or _has_data(row):
+    if row["syn_ns"] is None:
         return False
     if row["is_refused"] or is_reported:
         return True
@@ -59,54 +83,65 @@ def _has_data(row: Row) -> bool:
 
 
 def _unreachable(history: History) -> Observation | None:
-    found = failed_connects(history)
+    found = failures(history)
     if not found:
         return None
-    first = found[0]
-    portal = _portal(first)
-    found = [row for row in found if _portal(row) == portal]
-    errors = history.source.rows("icmp_errors", (row["connection"] for row in found))
-    refused = sum(row["is_refused"] for row in found)
-    syns = sum(1 + row["retransmitted_syns_to_target"] for row in found)
-    last_ns = max(row["time_last_ns"] for row in found)
-    start = history.since_start(first["syn_ns"])
-    when = f"at {start}" if last_ns == first["syn_ns"] else f"from {start} to {history.since_start(last_ns)}"
-    connects = wording.count(len(found), "connect")
-    if refused == len(found):
+    # one that lasts, else the longest
+    worst = max(found, key=lambda each: (each.worked_ns is None, each.until_ns - each.from_ns))
+    portal, connects = worst.portal, worst.connects
+    errors = history.source.rows("icmp_errors", (row["connection"] for row in connects))
+    refused = sum(row["is_refused"] for row in connects)
+    syns = sum(1 + row["retransmitted_syns_to_target"] for row in connects)
+    last_ns = max(row["time_last_ns"] for row in connects)
+    start = history.since_start(worst.from_ns)
+    when = f"at {start}" if last_ns == worst.from_ns else f"from {start} to {history.since_start(last_ns)}"
+    count = wording.count(len(connects), "connect")
+    if refused == len(connects):
         was = "was" if refused == 1 else "were"
-        what = f"{connects} {when} {was} refused (RST): nothing listens there, or a firewall refuses it."
+        what = f"{count} {when} {was} refused (RST): nothing listens there, or a firewall refuses it."
     else:
         also = f", {refused} refused by a RST" if refused else ""
-        what = f"{connects} ({wording.count(syns, 'SYN')}) {when}: no answer{also}."
+        what = f"{count} ({wording.count(syns, 'SYN')}) {when}: no answer{also}."
+    cannot = "cannot" if worst.worked_ns is None else "could not"
     text = " ".join(
         filter(
             None,
             (
-                f"{first['initiator_address']} cannot reach the portal {_in_words(portal)}: {what}",
+                f"{connects[0]['initiator_address']} {cannot} reach the portal {written(*portal)}: {what}",
                 _reported(errors, is_ipv6=":" in portal[0]),
                 _named(history, portal),
                 _others(history, portal),
+                "" if worst.worked_ns is None else f"The connect at {history.since_start(worst.worked_ns)} worked.",
             ),
         )
     )
-    named_by = history.source.once(_portals).named.get(portal)
+    lasted_ns = worst.until_ns - worst.from_ns
     return Observation(
         text.rstrip("."),
         (
-            named_by or None,
+            history.source.once(_portals).named.get(portal),
             *errors.raw("frame")[:2].tolist(),
-            *(frame for row in found for frame in (row["syn_frame"], row["rst_to_initiator_frame"])),
+            *(frame for row in connects for frame in (row["syn_frame"], row["rst_to_initiator_frame"])),
         ),
-        float(last_ns - first["syn_ns"]),
+        float(lasted_ns),
+        # a first try that is too early for a host that starts is no fault
+        severity="info" if worst.worked_ns is not None and lasted_ns < SYN_SILENCE_NS else None,
         cause=text,
-        spans=((first["syn_ns"], last_ns),),
-        is_final=True,
+        spans=((worst.from_ns, worst.until_ns),),
+        is_final=worst.worked_ns is None,
+        points_to=_side(connects, errors, has_other=bool(_others(history, portal))),
     )
 
 
-def _in_words(portal: tuple[str, int]) -> str:
-    address, port = portal
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+def _side(connects: Sequence[Row], errors: Table, *, has_other: bool) -> str | None:
+    """Whose side it points to."""
+    if len(errors):
+        return f"the path: {errors['reporter_address'][0]} reports it"
+    if all(row["is_refused"] for row in connects):
+        return "the target, or a firewall that answers for it"
+    if has_other:
+        return "the path of this initiator, or a firewall"
+    return None
 
 
 _UNREACHABLE: Final = {
@@ -130,13 +165,13 @@ def _reported(errors: Table, *, is_ipv6: bool) -> str:
     return ""
 
 
-def _named(history: History, portal: tuple[str, int]) -> str:
+def _named(history: History, portal: Portal) -> str:
     if portal in history.source.once(_portals).named:
         return "SendTargets or a redirect named this portal."
     return "The portal was in use before." if portal in history.source.once(_portals).used else ""
 
 
-def _others(history: History, portal: tuple[str, int]) -> str:
+def _others(history: History, portal: Portal) -> str:
     """Whether other initiators reach it: then it is the path or a filter, not the portal."""
     own = history.story.connections[0]["initiator_address"]
     others = sorted(history.source.once(_reached).get(portal, set()) - {own})
@@ -144,12 +179,12 @@ def _others(history: History, portal: tuple[str, int]) -> str:
 
 
 def _portals(trace: Surroundings) -> Portals:
-    return Portals.of(trace, list(trace("connections").rows(("is_iscsi", "target_address", "target_port"))))
+    return Portals.of(trace)
 
 
-def _reached(trace: Surroundings) -> dict[tuple[str, int], set[str]]:
+def _reached(trace: Surroundings) -> dict[Portal, set[str]]:
     columns = ("target_address", "target_port", "initiator_address", "syn_ack_ns")
-    found: dict[tuple[str, int], set[str]] = {}
+    found: dict[Portal, set[str]] = {}
     for row in trace("connections").rows(columns):
         if row["syn_ack_ns"] is not None:
             found.setdefault((row["target_address"], row["target_port"]), set()).add(row["initiator_address"])
@@ -158,14 +193,13 @@ def _reached(trace: Surroundings) -> dict[tuple[str, int], set[str]]:
 
 PORTAL_UNREACHABLE: Final = Problem(
     name="portal_unreachable",
-    points_to="the path, a firewall or the target",
-    meaning="An initiator tried to connect to a portal and never could: no SYN-ACK, or a RST instead of it.",
+    meaning="An initiator tried to connect to a portal and could not: no SYN-ACK, or a RST instead of it.",
     condition="A connect to port 3260 or 860, to a portal of another connection, or to one named by SendTargets or "
     f"a redirect; without a SYN-ACK {SYN_SILENCE_NS / 1e9:g} s after the SYN, refused by a RST, or reported by "
-    "ICMP; and no later connect of this initiator to it worked. Connects between the loss of a session and the "
-    "next one belong to `connection_lost`. A portal that nobody tried is not reported.",
+    f"ICMP. A note where a later connect of this initiator worked within {SYN_SILENCE_NS / 1e9:g} s. Connects between "
+    "the loss of a session and the next one belong to `connection_lost`. A portal that nobody tried is not reported.",
     evidence="The PDU that named the portal, the ICMP errors, and the first SYNs with the RSTs that answered them. "
-    "The cost is the time from the first SYN to the last packet.",
+    "The cost is the time from the first SYN to the connect that worked, else to the last packet.",
     severity="error",
     rank="failure",
     advice=(

@@ -59,7 +59,8 @@ def _conflicts(history: History) -> Observation | None:
     result = outcome(found, rows if len(rows) else others)
     first = groups[0]
     text = f"{history.label}: {_refused(groups)}, ended in RESERVATION CONFLICT"
-    facts = [f"{capital(text)}.", *_served(found, groups), _holder(history, first)]
+    holder, side = _holder(history, first)
+    facts = [f"{capital(text)}.", *_served(found, groups), holder]
     return Observation(
         text,
         _frames(groups),
@@ -70,6 +71,7 @@ def _conflicts(history: History) -> Observation | None:
         spans=result.spans,
         luns=_luns(groups),
         is_final=bool(len(rows)),
+        points_to=side,
     )
 
 
@@ -90,8 +92,8 @@ def _served(found: Statuses, groups: Sequence[Group]) -> list[str]:
     return [f"In the meantime the target served {served} commands on this LUN."]
 
 
-def _holder(history: History, refused: Group) -> str:
-    """Who reserved the LUN, as far as the capture shows it."""
+def _holder(history: History, refused: Group) -> tuple[str, str | None]:
+    """Who reserved the LUN, as far as the capture shows it: as a sentence, and as a side."""
     lun, last_ns = refused.lun, int(refused.cycles.raw("status_ns").max())
     cycles = history.source("cycles")
     is_taken = is_operation(cycles, "persistent_reserve_out", "reserve") & (cycles.raw("status") == 0)
@@ -106,12 +108,13 @@ def _holder(history: History, refused: Group) -> str:
         if row["lun"] == lun and _takes(row) and sessions.get(row["session"], {}).get("target_name") in targets
     ]
     if not takers:
-        return "The capture does not show who holds the reservation."
+        return "The capture does not show who holds the reservation.", classes.RESERVATION_CONFLICT.points_to
     taker = max(takers, key=lambda row: row["status_ns"])
     name = sessions[taker["session"]]["initiator_name"]
     return (
         f"Session {taker['session']}{f' ({name})' if name else ''} took the reservation at "
-        f"{history.since_start(taker['status_ns'])} (frame {taker['command_frame']})."
+        f"{history.since_start(taker['status_ns'])} (frame {taker['command_frame']}).",
+        f"the initiator {name}" if name else f"the initiator of session {taker['session']}",
     )
 
 
@@ -123,7 +126,6 @@ def _takes(row: dict[str, Any]) -> bool:
 
 RESERVATION_CONFLICT: Final = Problem(
     name="reservation_conflict",
-    points_to="another initiator, or the cluster software",
     meaning="The target refused commands with RESERVATION CONFLICT: another initiator holds a reservation of the "
     "logical unit.",
     condition="At least one read, write or other data command with status 18h; a note where only other commands were "
@@ -149,7 +151,7 @@ def _busy(history: History) -> Observation | None:
     groups = found.groups(rows)
     if not groups:
         return None
-    result = outcome(found, rows)
+    first, result = groups[0], outcome(found, rows)
     depths = found.cycles.raw("queue_depth")[rows]
     names = " and ".join(dict.fromkeys(each.status.text for each in groups))
     text = f"{history.label}: {_refused(groups)}, ended in {names}"
@@ -172,12 +174,12 @@ def _busy(history: History) -> Observation | None:
         luns=_luns(groups),
         is_final=is_often,
         advice=_advice(*dict.fromkeys(each.status.status_class for each in groups)),
+        points_to=first.status.status_class.points_to,
     )
 
 
 TARGET_BUSY: Final = Problem(
     name="target_busy",
-    points_to="the target",
     meaning="The target refused commands with BUSY or TASK SET FULL: it cannot take more of them now.",
     condition="At least one read, write or other data command with such a status. It matters from "
     f"{wording.percent(_OFTEN)} of the commands of an operation on a LUN on: single ones are how an initiator finds "
@@ -224,6 +226,7 @@ def _miscompares(history: History) -> Observation | None:
         spans=result.spans,
         luns=_luns(groups),
         is_final=bool(lost or unanswered),
+        points_to="the retry of a command whose status was lost" if unanswered else first.status.status_class.points_to,
     )
 
 
@@ -239,7 +242,6 @@ def _unanswered_before(found: Statuses, rows: Any) -> int:
 
 ATS_MISCOMPARE: Final = Problem(
     name="ats_miscompare",
-    points_to="another initiator",
     meaning="COMPARE AND WRITE (ATS) or VERIFY ended in MISCOMPARE: the block had other data than the initiator "
     "expected.",
     condition="At least one. A note where each was followed by a success on the same block within "

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from iscsitrace.analysis.findings import (
+    ack_loss,
     acknowledgments,
     alignment,
     capture,
@@ -55,6 +56,7 @@ FAMILIES: Final = (
 
 STORY_FAMILIES: Final = (
     path_mtu,
+    ack_loss,
     task_timeouts,
     outages,
     connection_loss,

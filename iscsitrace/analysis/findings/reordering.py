@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem
 from iscsitrace.analysis.findings.transport import CONGESTION_WINDOW_SMALL
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.tables.table import Table
@@ -24,14 +25,25 @@ REORDERED_COUNT: Final = 20
 """Least number of them: a share of fewer is chance."""
 
 
-def _needless(recoveries: Table) -> Array:
-    """Which recoveries reordering caused: duplicate ACKs began them, and nothing was lost.
+def _needless(subject: Session, *, to_target: bool) -> tuple[Table, Array]:
+    """The recoveries of a direction, and which of them reordering caused: duplicate ACKs began them, nothing was lost.
 
-    After a timer the packets were late, not out of order.
+    After a timer the packets were late, not out of order. Where the cause is unknown, late packets would look the same,
+    unless the tap saw some out of order.
     """
-    is_timer = np.isin(recoveries["cause"].astype(str), ("timeout", "tail_probe"))
+    recoveries = subject.tables["recoveries"]
+    recoveries = recoveries.select(recoveries.raw("to_target") == to_target)
+    causes = ("fast", "unknown") if _late(subject, to_target=to_target) else ("fast",)
     packets = recoveries.raw("retransmitted_packets")
-    return np.asarray(~is_timer & (packets > 0) & (recoveries.raw("spurious_packets") >= packets))
+    # where ACKs were lost a timer fired, too, whatever began the recovery
+    is_late = np.isin(recoveries["cause"].astype(str), causes) & ~known(recoveries, "ack_loss")
+    return recoveries, np.asarray(is_late & (packets > 0) & (recoveries.raw("spurious_packets") >= packets))
+
+
+def _late(subject: Session, *, to_target: bool) -> int:
+    """The packets of a direction that arrived out of order at the tap."""
+    way = "target" if to_target else "initiator"
+    return sum(row[f"reordered_packets_to_{way}"] for row in subject.connections)
 
 
 def _waits(subject: Session, recoveries: Table, is_needless: Array) -> Stretches:
@@ -48,11 +60,10 @@ def _reordered(case: Case) -> Observation | None:
     subject = case.subject
     to_target = max((True, False), key=lambda each: _sign(subject, to_target=each))
     way = "target" if to_target else "initiator"
-    late = sum(row[f"reordered_packets_to_{way}"] for row in subject.connections)
+    late = _late(subject, to_target=to_target)
+    late_ns = max((row[f"reordered_late_max_ns_to_{way}"] or 0 for row in subject.connections), default=0)
     packets = sum(row[f"packets_to_{way}"] for row in subject.connections)
-    recoveries = subject.tables["recoveries"]
-    recoveries = recoveries.select(recoveries.raw("to_target") == to_target)
-    is_needless = _needless(recoveries)
+    recoveries, is_needless = _needless(subject, to_target=to_target)
     waits = _waits(subject, recoveries, is_needless)
     count = int(is_needless.sum())
     is_many = late >= max(REORDERED_COUNT, REORDERED_SHARE * packets)
@@ -60,7 +71,8 @@ def _reordered(case: Case) -> Observation | None:
         return None
     repeated = int(recoveries.raw("retransmitted_packets")[is_needless].sum())
     if late:
-        parts = [f"the path reorders packets: {late:,} of {packets:,} to the {way} arrived out of order"]
+        by = f", at most {wording.time(late_ns)} late" if late_ns else ""
+        parts = [f"the path reorders packets: {late:,} of {packets:,} to the {way} arrived out of order{by}"]
     else:
         parts = [f"the path to the {way} reorders packets beyond the tap"]
     if count:
@@ -79,10 +91,8 @@ def _reordered(case: Case) -> Observation | None:
 
 def _sign(subject: Session, *, to_target: bool) -> tuple[int, int]:
     """How much reordering a direction has: needless recoveries, then packets out of order."""
-    recoveries = subject.tables["recoveries"]
-    needless = int((_needless(recoveries) & (recoveries.raw("to_target") == to_target)).sum())
-    way = "target" if to_target else "initiator"
-    return needless, sum(row[f"reordered_packets_to_{way}"] for row in subject.connections)
+    _, is_needless = _needless(subject, to_target=to_target)
+    return int(is_needless.sum()), _late(subject, to_target=to_target)
 
 
 def _times(count: int) -> str:

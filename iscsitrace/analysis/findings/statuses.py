@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.history import History
+from iscsitrace.analysis.findings.other_paths import retried
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS
 from iscsitrace.analysis.measures import intervals
 from iscsitrace.analysis.measures.data_commands import is_for
@@ -146,6 +147,8 @@ class Outcome:
     spans: tuple[Span, ...]
     """When: from the first command to the last status as long as none of its operation on its LUN succeeded, and from
     each command to the status of a retry that succeeded."""
+    other_path: str = ""
+    """The session over which some of them succeeded: another path to the volume."""
 
     @property
     def cost_ns(self) -> int:
@@ -159,11 +162,16 @@ def outcome(statuses: Statuses, rows: Array) -> Outcome:
     good_ns, tries = _retries(cycles, rows)
     ended_ns = cycles.raw("status_ns")[rows]
     is_recovered = (good_ns >= 0) & (tries <= RETRIES)
+    left = np.flatnonzero(~is_recovered)
+    over = retried(statuses.history, rows[left], ended_ns[left], RETRY_NS)
+    good_ns[left] = np.where(over.status_ns >= 0, over.status_ns, good_ns[left])
+    is_recovered[left] = over.status_ns >= 0
     starts, ends = _runs(cycles, rows)
     firsts = np.concatenate([starts, cycles.raw("command_first_ns")[rows]])
     lasts = np.concatenate([ends, np.where(is_recovered, good_ns, ended_ns)])
     merged = intervals.merged(firsts, lasts)
-    return Outcome(is_recovered, tuple(zip(*(each.tolist() for each in merged), strict=True)))
+    spans = tuple(zip(*(each.tolist() for each in merged), strict=True))
+    return Outcome(is_recovered, spans, over.label if over.sessions else "")
 
 
 def _retries(cycles: Table, rows: Array) -> tuple[Array, Array]:

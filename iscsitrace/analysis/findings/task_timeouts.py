@@ -9,11 +9,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.findings.connection_loss import CONNECTION_LOST, Loss, losses
+from iscsitrace.analysis.findings.connection_loss import CONNECTION_LOST
 from iscsitrace.analysis.findings.failures import TASK_ABORTS
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.outages import IO_OUTAGE, commands_in_words
+from iscsitrace.analysis.findings.session_loss import Loss, losses
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Table
@@ -78,7 +79,7 @@ class Episode:
 def _episodes(history: History) -> list[Episode]:
     cycles = history.cycles
     ends = _ends(history)
-    waited = np.flatnonzero((ends - cycles.raw("command_first_ns") >= STUCK_NS) & ~cycles.raw("has_capture_gap"))
+    waited = np.flatnonzero((ends - cycles.raw("command_first_ns") >= STUCK_NS) & ~_may_have_ended(history))
     requests = [found for row in _management(history) if len((found := _about(row, cycles, ends, waited)).about)]
     groups: list[list[Request]] = []
     for request in sorted(requests, key=lambda each: int(cycles.raw("command_first_ns")[each.about].min())):
@@ -109,6 +110,16 @@ def _ends(history: History) -> Array:
     for row, number in zip(rows.tolist(), cycles.raw("cycle")[rows].tolist(), strict=True):
         ends[row] = min(int(ends[row]), aborted[number]["response_ns"] or int(ends[row]))
     return np.asarray(ends)
+
+
+def _may_have_ended(history: History) -> Array:
+    """The commands whose status may only be missing from the capture: an ABORT TASK shows that it did not come."""
+    cycles = history.cycles
+    lacking = [row["connection"] for row in history.story.connections if row["missing_pdu_count_to_initiator"]]
+    aborted = [row["referenced_cycle"] for row in _management(history) if row["function"] == _ABORT_TASK]
+    is_unsure = ~known(cycles, "status_ns") & np.isin(cycles.raw("connection"), lacking)
+    is_unsure &= ~np.isin(cycles.raw("cycle"), [number for number in aborted if number is not None])
+    return np.asarray(cycles.raw("has_capture_gap") | is_unsure)
 
 
 def _about(row: dict[str, Any], cycles: Table, ends: Array, waited: Array) -> Request:
@@ -185,7 +196,8 @@ def _timeouts(history: History) -> Observation | None:
         f"{history.label} had commands time out{times}: {commands_in_words(stuck)}{where} had no answer for "
         f"{wording.time(worst.longest_ns)} from {history.since_start(worst.from_ns)} on"
     )
-    facts = [f"{capital(text)}.", _asked(history, worst), *_ending(history, worst), _alive(history, worst, luns)]
+    alive, side = _alive(history, worst, luns)
+    facts = [f"{capital(text)}.", _asked(history, worst), *_ending(history, worst), alive]
     frames = [row["command_frame"] for row in stuck.select(slice(0, 3)).rows(("command_frame",))]
     frames += [each.row[name] for each in worst.requests for name in ("request_frame", "response_frame")]
     return Observation(
@@ -196,6 +208,7 @@ def _timeouts(history: History) -> Observation | None:
         spans=tuple((each.from_ns, each.until_ns) for each in found),
         luns=luns,
         is_final=not worst.is_over,
+        points_to=side,
     )
 
 
@@ -220,8 +233,8 @@ def _ending(history: History, episode: Episode) -> Iterator[str]:
         yield f"I/O resumed at {history.since_start(episode.until_ns)}."
 
 
-def _alive(history: History, episode: Episode, luns: tuple[int, ...]) -> str:
-    """Whether the target lived in the meantime, and what that points to."""
+def _alive(history: History, episode: Episode, luns: tuple[int, ...]) -> tuple[str, str]:
+    """Whether the target lived in the meantime, as a sentence, and whose side that points to."""
     nops = history.rows("nops")
     is_answered = nops.raw("is_ping") & nops.raw("is_from_initiator") & known(nops, "response_ns")
     is_answered &= known(nops, "request_ns") & (nops.raw("request_ns") > episode.from_ns)
@@ -238,13 +251,13 @@ def _alive(history: History, episode: Episode, luns: tuple[int, ...]) -> str:
     behind = f"the storage behind LUN {', '.join(map(str, luns))}" if luns else "its storage"
     if did:
         words = " and ".join(filter(None, (", ".join(did[:-1]), did[-1])))
-        return f"In the meantime the target answered {words}: this points to {behind}."
-    return f"TCP retransmitted too little for a fault of the path: this points to the target, or to {behind}."
+        return f"In the meantime the target answered {words}: this points to {behind}.", behind
+    side = f"the target, or {behind}"
+    return f"TCP retransmitted too little for a fault of the path: this points to {side}.", side
 
 
 TASK_TIMEOUT: Final = Problem(
     name="task_timeout",
-    points_to="the target or its storage",
     meaning="Commands had no answer until the initiator's time-out: it aborted them, reset the logical unit or the "
     "target, or logged in again.",
     condition="ABORT TASK or a reset of the logical unit or target, about a command that had waited for "

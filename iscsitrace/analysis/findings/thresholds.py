@@ -12,6 +12,10 @@ WORTH_A_CHANGE: Final = 0.05
 """Least share of the busy time. A fix saves at most what the problem costs, and two runs of the same job differ by as
 much as this."""
 
+LOSS_SHARE: Final = 0.01
+"""Least share of the busy time in recovery. A loss also keeps the congestion window small long after the recovery, so
+it costs more than the recovery shows."""
+
 WARNING: Final = 0.20
 """Share of the busy time from which a finding is a warning instead of a note: users notice this much."""
 

@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from iscsitrace.analysis.findings import ack_loss
 from iscsitrace.analysis.findings.case import Case, is_worth
 from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, SHARE_PATH, more_connections
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
-from iscsitrace.analysis.findings.thresholds import WORTH
+from iscsitrace.analysis.findings.thresholds import LOSS_SHARE, WORTH
 from iscsitrace.analysis.measures.losses import losses
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.model.setting import Setting
@@ -300,19 +301,15 @@ SEND_BUFFER_SMALL: Final = Problem(
 
 # --- loss
 
-LOSS_SHARE: Final = 0.01
-"""Least share of the busy time in recovery. A loss also keeps the congestion window small long after the recovery, so
-it costs more than the recovery shows."""
-
 
 def _loss(case: Case) -> Observation | None:
     subject = case.subject
-    lost_ns = subject.part_ns("loss_recovery")
+    lost_ns = subject.part_ns("loss_recovery") - ack_loss.waits(subject).total_ns
     if not is_worth(subject, lost_ns, LOSS_SHARE):
         return None
     recoveries = losses(subject.tables["recoveries"])
     if not len(recoveries) and len(subject.tables["recoveries"]):
-        # nothing was lost; waits among needless recoveries: finding reordering
+        # no data was lost; waits among needless recoveries: findings reordering and ack_loss
         return None
     ends = {row["connection"]: row["time_last_ns"] for row in subject.connections}
     unended_ns = np.array([ends[connection] for connection in recoveries["connection"].tolist()], dtype=np.int64)
@@ -334,7 +331,8 @@ def _loss(case: Case) -> Observation | None:
 LOSS: Final = Problem(
     name="loss",
     meaning="The network loses packets, and transfers stall until TCP has retransmitted them.",
-    condition=f"`loss_recovery` takes at least {wording.percent(LOSS_SHARE)} of the busy time.",
+    condition=f"`loss_recovery` takes at least {wording.percent(LOSS_SHARE)} of the busy time, without recoveries of "
+    "finding `ack_loss`.",
     evidence="First and last frame of the longest recoveries. The share is the time in recovery.",
     explains=Explains("loss_recovery"),
     advice=(

@@ -7,32 +7,20 @@ connections without a session that went to a known portal.
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
-import numpy as np
+from iscsitrace.analysis.groups.portals import Portals
+from iscsitrace.tables.table import Source
 
-from iscsitrace.tables.table import Table
-
-Source = Callable[[str], Table]
 Place = tuple[str, str, int]
 """Addresses of initiator and target, and the target's port."""
 
-PORTS: Final = (3260, 860)
-"""Ports of portals (RFC 7143 section 15): a connection to one of them is a try, even if nothing answered it."""
-
-_LAST_PORT: Final = 65_535
-_TARGET_ADDRESS: Final = re.compile(
-    r"(?:^|\s)TargetAddress=(?:\[(?P<ipv6>[^\]]*)\]|(?P<host>[^:,\s]+))(?::(?P<port>\d{1,5}))?"
-)
-
 _COLUMNS = (
-    *("connection", "session", "is_iscsi", "initiator_address", "target_address", "target_port"),
+    *("connection", "session", "cid", "is_iscsi", "initiator_address", "target_address", "target_port"),
     *("syn_ns", "syn_frame", "syn_ack_ns", "is_refused", "frame_first", "frame_last", "time_first_ns", "time_last_ns"),
     *("header_digest", "data_digest", "has_syn", "mss_bytes_to_target", "mss_bytes_to_initiator"),
     *(
@@ -41,7 +29,7 @@ _COLUMNS = (
         for name, unit in (
             *(("fin", "_ns"), ("fin", "_frame"), ("rst", "_ns"), ("rst", "_frame"), ("time_last", "_ns")),
             *(("data_last", "_ns"), ("retransmitted_packets", ""), ("retransmitted_syns", ""), ("gap_bytes", "")),
-            ("pdu_count", ""),
+            *(("pdu_count", ""), ("missing_pdu_count", "")),
         )
     ),
 )
@@ -74,7 +62,7 @@ def find(source: Source) -> list[Story]:
     for row in connections:
         if row["session"] is not None:
             of_session.setdefault(row["session"], []).append(row)
-    portals = Portals.of(source, connections)
+    portals = Portals.of(source)
     tries = [row for row in connections if row["session"] is None and _is_try(row, portals)]
     chains = _chains(sessions, of_session)
     places: dict[Place, list[_Chain]] = {}
@@ -105,66 +93,8 @@ def find(source: Source) -> list[Story]:
     )
 
 
-@dataclass(frozen=True)
-class Portals:
-    """The addresses and ports of portals, as far as the capture shows them."""
-
-    used: frozenset[tuple[str, int]]
-    """Of connections that carried iSCSI."""
-    named: dict[tuple[str, int], int]
-    """By SendTargets or a redirect (TargetAddress): the frame that named it first."""
-    ports_of_names: frozenset[int]
-    """Ports of portals that were named by a host name: their address is not in the capture."""
-
-    @staticmethod
-    def of(source: Source, connections: Iterable[dict[str, Any]]) -> Portals:
-        """The portals of a trace."""
-        used = frozenset((row["target_address"], row["target_port"]) for row in connections if row["is_iscsi"])
-        texts, keys, logins = source("texts"), source("parameters"), source("logins")
-        values = list(zip(texts["response_text"].tolist(), texts["response_frame"].tolist(), strict=True))
-        is_address = np.asarray(keys["key"] == "TargetAddress", dtype=bool)
-        if is_address.any():
-            # the keys of a login have no frame: that of its last response
-            frames = dict(zip(logins["connection"].tolist(), logins["response_frame"].tolist(), strict=True))
-            redirects = keys.select(is_address)
-            values += [
-                (f"TargetAddress={row['target_value']}", frames.get(row["connection"]))
-                for row in redirects.rows(("connection", "target_value"))
-                if row["target_value"]
-            ]
-        named: dict[tuple[str, int], int] = {}
-        ports = set()
-        for text, frame in values:
-            for host, port in target_addresses(text or ""):
-                address = _address(host)
-                if address is None:
-                    ports.add(port)
-                else:
-                    named.setdefault((address, port), frame or 0)
-        return Portals(used, named, frozenset(ports))
-
-
-def target_addresses(text: str) -> Iterator[tuple[str, int]]:
-    """Host and port of each TargetAddress in the keys of a PDU (RFC 7143 section 13.8); the port is 3260 by default."""
-    for found in _TARGET_ADDRESS.finditer(text):
-        port = int(found["port"] or PORTS[0])
-        if port <= _LAST_PORT:
-            yield found["ipv6"] or found["host"], port
-
-
-def _address(host: str) -> str | None:
-    """An IP address as the tables spell it; None for a host name."""
-    try:
-        return str(ipaddress.ip_address(host))
-    except ValueError:
-        return None
-
-
 def _is_try(row: dict[str, Any], portals: Portals) -> bool:
-    place = (row["target_address"], row["target_port"])
-    is_portal = row["target_port"] in PORTS or place in portals.used or place in portals.named
-    is_portal = is_portal or row["target_port"] in portals.ports_of_names
-    return bool(row["is_iscsi"] or (is_portal and row["has_syn"]))
+    return bool(row["is_iscsi"] or (row["has_syn"] and portals.has(row["target_address"], row["target_port"])))
 
 
 def _place(row: dict[str, Any]) -> Place:

@@ -228,3 +228,81 @@ def test_recorded_errors(name: str, words: str) -> None:
     assert words in finding.cause
     assert diagnosis.headline
     assert diagnosis.headline.name == "command_errors"
+
+
+@pytest.mark.parametrize(
+    ("failed", "retried", "is_final"),
+    [
+        (1.0, None, True),
+        # an initiator retries what a UNIT ATTENTION stopped
+        (1.0, 1.1, False),
+        # the retry may follow the capture
+        (19.5, None, False),
+    ],
+)
+def test_sense_data_that_the_snaplen_cut(failed: float, retried: float | None, is_final: bool) -> None:
+    told = reading()
+    told.read(0, failed, failed + 0.004, **at_block(640, status=2))
+    if retried is not None:
+        told.read(0, retried, retried + 0.004, **at_block(640))
+    finding = found(told.diagnosis())
+    assert finding
+    assert "CHECK CONDITION, no sense data in the capture" in finding.cause
+    assert (finding.is_final, finding.severity == "error") == (is_final, is_final)
+
+
+def paths(*, second: float) -> Told:
+    """One volume over two sessions; a read fails on the first path, and is sent over the other one."""
+    told = reading()
+    told.session(0, 20, isid="81", target_name="iqn.other")
+    for session in (0, 1):
+        told.add(
+            "logical_units",
+            session=session,
+            lun=0,
+            peripheral_qualifier=0,
+            device_type=0,
+            designator="naa.6001405c86130259b4c4d2a9b1b0008a",
+        )
+    told.read(0, 1.0, 1.001, **at_block(640, **NOT_READY))
+    told.read(1, second, second + 0.005, **at_block(640))
+    return told
+
+
+def test_a_retry_over_another_path_to_the_volume() -> None:
+    finding = found(paths(second=2.0).diagnosis())
+    assert finding
+    assert (finding.is_final, finding.severity) == (False, "warning")
+    assert "It succeeded when it was retried over another path (session 1)." in finding.cause
+    # from the command to the status of its retry
+    assert finding.cost_ns == 1_005 * MS
+
+
+@pytest.mark.parametrize("change", ["too late", "another volume"])
+def test_what_is_no_retry_over_another_path(change: str) -> None:
+    told = paths(second=6.1 if change == "too late" else 2.0)
+    if change == "another volume":
+        told.rows["logical_units"][1]["designator"] = "naa.6001405c86130259b4c4d2a9b1b0008b"
+    finding = found(told.diagnosis())
+    assert finding
+    assert finding.is_final
+
+
+OUT_OF_RANGE = {"status": 2, "sense_key": 5, "asc": 0x21, "ascq": 0}
+
+
+@pytest.mark.parametrize(
+    ("block_count", "side"),
+    [
+        (672, "the target, which had reported these blocks"),
+        (671, "the initiator, which asked for blocks beyond the end"),
+        (None, "the initiator, or a logical unit that changed its size"),
+    ],
+)
+def test_blocks_out_of_range_point_to_who_was_wrong_about_the_capacity(block_count: int | None, side: str) -> None:
+    told = reading()
+    told.add("logical_units", session=0, lun=0, peripheral_qualifier=0, device_type=0, block_count=block_count)
+    told.read(0, 1.0, 1.004, **at_block(640, **OUT_OF_RANGE))
+    finding = found(told.diagnosis())
+    assert finding
+    assert finding.points_to == side

@@ -108,12 +108,36 @@ def test_a_program_that_ends_without_a_logout_is_a_note() -> None:
     assert diagnosis.headline.name != "connection_lost"
 
 
+@pytest.mark.parametrize("how", [{"rst_to_initiator_ns": 0.5}, {"fin_to_initiator_ns": 0.5}, {"fin_to_target_ns": 0.5}])
+def test_no_program_ends_like_this(how: dict[str, Any]) -> None:
+    """The target closes an idle session; or the initiator does, after a NOP without an answer."""
+    told = Told()
+    told.session(0, 0.5, end="closed", **how)
+    told.reads(0, 0.0, 20)
+    if "fin_to_target_ns" in how:
+        told.add("nops", connection=0, request_ns=0.2, request_frame=5, is_ping=True, is_from_initiator=True)
+    diagnosis = told.diagnosis()
+    finding = found(diagnosis)
+    assert finding
+    assert (finding.severity, finding.is_final) == ("error", True)
+    assert diagnosis.headline
+    assert diagnosis.headline.name == "connection_lost"
+
+
 @pytest.mark.parametrize("columns", [{"end": "logout"}, {"end": "open"}, {"session_type": "discovery", "end": "reset"}])
 def test_no_loss(columns: dict[str, Any]) -> None:
     told = Told()
     told.session(0, 0.5, fin_to_target_ns=0.5, **columns)
     told.reads(0, 0.0, 20)
     assert found(told.diagnosis()) is None
+
+
+@pytest.mark.parametrize(("cycle_count", "is_lost"), [(21, True), (0, False)])
+def test_a_session_whose_login_is_not_in_the_capture_has_commands(cycle_count: int, is_lost: bool) -> None:
+    told = lost()
+    told.rows["sessions"][0] |= {"session_type": "unknown", "initiator_name": None, "cycle_count": cycle_count}
+    finding = found(told.diagnosis())
+    assert (finding is not None) == is_lost
 
 
 def test_a_refused_login_between_is_of_the_same_story() -> None:
@@ -363,3 +387,34 @@ def test_recordings_of_kernels(name: str, sentence: str, least_s: float, tap: st
     assert least_s * SECOND <= finding.cost_ns <= (least_s + 5) * SECOND
     assert diagnosis.headline
     assert diagnosis.headline.name == "connection_lost"
+
+
+def failing_over(*, again: bool = True) -> Told:
+    """One volume over two sessions; the first path is lost at 0.5 s with a read in flight."""
+    told = Told()
+    told.session(0, 0.5, end="reset", rst_to_initiator_ns=0.5)
+    told.session(0, 20, isid="81", target_name="iqn.other")
+    naa = "naa.6001405c86130259b4c4d2a9b1b0008a"
+    for session in (0, 1):
+        told.add("logical_units", session=session, lun=0, peripheral_qualifier=0, device_type=0, designator=naa)
+        told.reads(session, 0.0, 20)
+    told.read(0, 0.3, None, lba=640, block_count=32)
+    told.read(1, 5.4, 5.5, lba=640 if again else 672, block_count=32)
+    return told
+
+
+def test_commands_that_another_path_took_over() -> None:
+    finding = found(failing_over().diagnosis())
+    assert finding
+    assert (
+        "1 command had no status. The initiator ran it over another path (session 1); the last ended 5.0 s after the "
+        "loss."
+    ) in finding.cause
+    assert (finding.cost_ns, finding.is_final) == (5 * SECOND, False)
+
+
+def test_another_path_that_reads_something_else() -> None:
+    finding = found(failing_over(again=False).diagnosis())
+    assert finding
+    assert finding.is_final
+    assert "another path" not in finding.cause

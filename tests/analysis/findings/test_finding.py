@@ -81,6 +81,8 @@ CONDITIONS = {
     "restart_after_idle": "at least 4 times",
     "congestion_window_small": "fewer than 4 restarts",
     "loss": "at least 1 % of the busy time",
+    "ack_loss": "at least 1 % of the busy time",
+    "delayed_ack_in_recovery": "cost at least 1 % of the busy time",
     "uneven_connections": "at least 25 % of the time",
     "command_window_closed": "At least 10 % of the commands, and at least 8, were sent within 1 ms after",
     "nop_timeout": "took 5 s or more",
@@ -139,7 +141,7 @@ def test_amounts_in_words() -> None:
 
 
 def test_every_problem_has_condition_evidence_and_advice() -> None:
-    assert len(PROBLEMS) == 42
+    assert len(PROBLEMS) == 44
     for name, problem in PROBLEMS.items():
         assert problem.name == name
         assert re.fullmatch(r"[a-z0-9_]+", name)
@@ -172,6 +174,7 @@ FAMILIES = (
     "test_paths.py",
     "test_path_mtu.py",
     "test_reordering.py",
+    "test_ack_loss.py",
 )
 """The files that test each finding on stories."""
 

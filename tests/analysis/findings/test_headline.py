@@ -48,6 +48,13 @@ def test_a_poor_capture_names_what_is_missing_and_the_first_frames_after_it() ->
     assert (found.share, found.frames, found.severity) == (0.05, (40, 42, 43, 44), "data_loss")
 
 
+@pytest.mark.parametrize(("missing", "is_poor"), [(20, False), (21, True)])
+def test_a_fifth_of_the_pdus_may_hide_a_problem(missing: int, is_poor: bool) -> None:
+    story = Story().tasks(8, ("transfer", 16 * MS))
+    story.connection |= {"pdu_count_to_target": 80, "pdu_count_to_initiator": 0, "missing_pdu_count_to_target": missing}
+    assert story.opinion().headline.name == ("capture_poor" if is_poor else "none")
+
+
 def test_missing_bytes_alone_do_not_hide_the_limiter() -> None:
     story = Story().tasks(10, ("transfer", 100 * MS))
     story.connection["explained_bytes_to_initiator"] = 1

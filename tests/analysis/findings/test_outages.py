@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from iscsitrace.analysis.findings.examination import Diagnosis, examine
 from iscsitrace.analysis.findings.finding import Finding
 from tests.support.histories import SECOND, Told, at
 from tests.support.recordings import captures_folder
+from tests.support.tables_by_hand import MS
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "guests"
 
@@ -42,11 +44,51 @@ def test_an_outage_has_its_span_its_commands_and_its_end() -> None:
     assert (finding.severity, finding.sessions, finding.luns) == ("error", (0,), (0,))
     assert finding.cause == (
         "Session 0 had no I/O for 7.9 s, from 0.10 s to 8.00 s: 1 READ command waited. TCP retransmitted nothing: the "
-        "target acknowledged the commands and did not answer them. I/O resumed on the same connection."
+        "target acknowledged the commands and did not answer them, unless the link of the initiator, beside the tap, "
+        "was down. I/O resumed on the same connection."
     )
+    assert finding.points_to == "the target, or the link of the initiator"
     headline = diagnosis.headline
     assert headline
     assert (headline.name, headline.spans, headline.text) == ("io_outage", finding.spans, finding.cause)
+
+
+def _with_nop(told: Told, instant: float) -> None:
+    told.add("nops", connection=0, request_ns=instant, response_ns=instant + 0.1, is_ping=True, is_from_initiator=True)
+
+
+def _far(told: Told) -> None:
+    told.rows["connections"][0] |= {"rtt_to_initiator_min_ns": 1 * MS}
+
+
+@pytest.mark.parametrize("change", [lambda told: _with_nop(told, 3.1), _far], ids=["NOP-Out", "tap in between"])
+def test_an_initiator_that_was_there_had_its_ack(change: Callable[[Told], None]) -> None:
+    """Else it would have retransmitted, and the tap would have seen that."""
+    told = stalled()
+    change(told)
+    finding = found(told.diagnosis())
+    assert finding
+    assert "the target acknowledged the commands and did not answer them. I/O resumed" in finding.cause
+    assert finding.points_to == "the target"
+
+
+@pytest.mark.parametrize("instant", [0.5, 5.1, 8.5])
+def test_a_nop_before_a_retransmission_is_due_or_long_after_proves_nothing(instant: float) -> None:
+    told = stalled()
+    _with_nop(told, instant)
+    finding = found(told.diagnosis())
+    assert finding
+    assert finding.points_to == "the target, or the link of the initiator"
+
+
+def test_without_a_command_at_the_tap_nothing_points_anywhere() -> None:
+    """A black-out before a tap beside the target: no command passes."""
+    told = stalled(resumes=False)
+    told.rows["cycles"][20] |= {"operation": "test_unit_ready", "is_read": False, "bytes": 0}
+    finding = found(told.diagnosis())
+    assert finding
+    assert "no command passed the tap: who was down does not show" in finding.cause
+    assert finding.points_to is None
 
 
 def test_one_that_does_not_end_in_the_capture_says_so() -> None:

@@ -28,8 +28,10 @@ def job(*runs: Any, cause: Any = None, is_certain: bool = True) -> Any:
     return SimpleNamespace(runs=runs, streams=runs, slowest=slowest, **facts)
 
 
-def observed(*jobs: Any, connections: tuple[int, ...] = (3,)) -> Observation | None:
-    subject = SimpleNamespace(connections=[{"connection": number} for number in connections])
+def observed(*jobs: Any, connections: tuple[int, ...] = (3,), decoded: int = 100) -> Observation | None:
+    part = {"explained_bytes_to_target": decoded, "explained_bytes_to_initiator": decoded}
+    whole = {"stream_bytes_to_target": 100, "stream_bytes_to_initiator": 100}
+    subject = SimpleNamespace(connections=[{"connection": number} | part | whole for number in connections])
     case: Any = SimpleNamespace(subject=subject, groups=SimpleNamespace(jobs=jobs, cycles=CYCLES))
     return UNEVEN_CONNECTIONS.observe(case)
 
@@ -92,3 +94,9 @@ def test_the_worst_job_of_the_session_s_connections_is_reported() -> None:
     assert found
     assert found.share == pytest.approx(0.45)
     assert observed() is None
+
+
+@pytest.mark.parametrize(("decoded", "is_found"), [(98, True), (97, False)])
+def test_bytes_that_are_not_known_are_not_compared(decoded: int, is_found: bool) -> None:
+    found = observed(job(run(3, 2, 100), run(4, 1, 200)), decoded=decoded)
+    assert (found is not None) == is_found

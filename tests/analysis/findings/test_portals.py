@@ -11,7 +11,7 @@ import iscsitrace
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import Diagnosis, examine
 from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.groups.stories import target_addresses
+from iscsitrace.analysis.groups.portals import portal, targets
 from tests.support.histories import SECOND, Told, at
 
 LISTED = "TargetName=iqn.t TargetAddress=10.0.0.2:3260,1 TargetAddress=10.0.0.2:3261,1 TargetAddress=[fd77::2]:3262,1"
@@ -127,11 +127,48 @@ def test_a_portal_that_nobody_tried_is_not_reported() -> None:
     assert found(discovered().diagnosis()) is None
 
 
-def test_a_portal_that_works_later_was_not_unreachable() -> None:
+def coming_up(worked: float) -> Told:
+    """A portal that refuses two connects, from 2.0 s on, and takes the third one."""
     told = discovered()
-    told.connection(2.0, 2.1, syn_ns=2.0, target_port=3261, is_refused=True, rst_to_initiator_ns=2.1)
-    told.session(4.0, 20, isid="81", target_port=3261, syn_ns=4.0, syn_ack_ns=4.01)
-    assert found(told.diagnosis()) is None
+    for second in (2.0, 2.5):
+        told.connection(
+            second, second + 0.1, syn_ns=second, target_port=3261, is_refused=True, rst_to_initiator_ns=second + 0.1
+        )
+    told.session(worked, 20, isid="81", target_port=3261, syn_ns=worked, syn_ack_ns=worked + 0.01)
+    return told
+
+
+def test_a_portal_that_comes_up_later() -> None:
+    diagnosis = coming_up(6.0).diagnosis()
+    finding = found(diagnosis)
+    assert finding
+    assert finding.cause == (
+        "10.0.0.1 could not reach the portal 10.0.0.2:3261: 2 connects from 2.00 s to 2.60 s were refused (RST): "
+        "nothing listens there, or a firewall refuses it. SendTargets or a redirect named this portal. The connect at "
+        "6.01 s worked."
+    )
+    assert (finding.cost_ns, finding.is_final) == (4.01 * SECOND, False)
+    assert finding.points_to == "the target, or a firewall that answers for it"
+    assert diagnosis.headline
+    assert diagnosis.headline.name == "portal_unreachable"
+
+
+def test_a_first_try_that_was_too_early_is_a_note() -> None:
+    diagnosis = coming_up(2.9).diagnosis()
+    finding = found(diagnosis)
+    assert finding
+    assert finding.severity == "info"
+    assert diagnosis.headline
+    assert diagnosis.headline.name != "portal_unreachable"
+
+
+def test_a_portal_is_judged_by_what_followed_for_the_same_initiator() -> None:
+    told = discovered()
+    told.connection(2.0, 5.0, syn_ns=2.0, target_port=3261, initiator_address="10.0.0.7")
+    told.session(6.0, 20, isid="81", target_port=3261, syn_ns=6.0, syn_ack_ns=6.01)
+    finding = found(told.diagnosis())
+    assert finding
+    assert finding.is_final
 
 
 def test_connects_while_a_session_is_rebuilt_belong_to_the_loss() -> None:
@@ -164,10 +201,20 @@ def test_a_portal_that_is_gone_after_a_logout() -> None:
 def test_target_addresses() -> None:
     """RFC 7143 section 13.8: an IPv4 address, a bracketed IPv6 address or a name; a port; a portal group tag."""
     text = (
-        "TargetName=iqn.TargetAddress=x TargetAddress=10.0.0.2,1 TargetAddress=[fd77::2]:860,2 TargetAddress=a.b:3261,3"
+        "TargetName=iqn.TargetAddress=x TargetAddress=10.0.0.2,1 TargetAddress=[fd77:0::2]:860,2 "
+        "TargetAddress=A.b:3261,3 TargetName=iqn.none"
     )
-    assert list(target_addresses(text)) == [("10.0.0.2", 3260), ("fd77::2", 860), ("a.b", 3261)]
-    assert list(target_addresses("TargetAddress=10.0.0.2:99999,1")) == []
+    listed = targets(text)
+    assert listed == [
+        ("iqn.TargetAddress=x", ("10.0.0.2,1", "[fd77:0::2]:860,2", "A.b:3261,3")),
+        ("iqn.none", ()),
+    ]
+    assert [portal(each) for each in listed[0][1]] == [("10.0.0.2", 3260), ("fd77::2", 860), ("a.b", 3261)]
+
+
+@pytest.mark.parametrize("text", ["10.0.0.2:99999,1", "10.0.0.2:,1", "", ":3260", "[fd77::2", "[fd77::2]3260", "a:b:1"])
+def test_what_is_no_portal(text: str) -> None:
+    assert portal(text) is None
 
 
 def test_a_portal_named_by_its_host_name_is_known_by_its_port() -> None:

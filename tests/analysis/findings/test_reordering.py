@@ -19,6 +19,8 @@ def limited(*, late: int = 0) -> Story:
     """Ten reads of 10 ms, half of which is waiting for the target's congestion window; 1000 packets, some late."""
     story = Story().tasks(10, ("transfer", 5 * MS), ("congestion_window", 5 * MS)).add("senders", **SENDER)
     story.connection |= {"reordered_packets_to_initiator": late}
+    if late:
+        story.connection |= {"reordered_late_max_ns_to_initiator": 7 * MS}
     return story
 
 
@@ -40,9 +42,8 @@ def test_waits_after_a_needless_reduction_are_its_cost() -> None:
     assert found.share == pytest.approx(0.4)
     assert found.frames == (125, 126)
     assert found.text == (
-        "the path reorders packets: 200 of 1,000 to the initiator arrived out of order; TCP retransmitted 3 "
-        "packets for "
-        "nothing, and took that for a loss once"
+        "the path reorders packets: 200 of 1,000 to the initiator arrived out of order, at most 7.0 ms late; TCP "
+        "retransmitted 3 packets for nothing, and took that for a loss once"
     )
     headline = recovery(limited(late=200), 25).opinion().headline
     assert headline.name == "reordering"
@@ -104,8 +105,10 @@ def test_reordering_that_halves_the_window_of_a_kernel(tap: str) -> None:
     assert headline
     assert headline.name == "reordering"
     assert "TCP retransmitted 24 packets for nothing" in headline.text
-    # at the target's tap the packets are still in order
-    assert ("1,277 of 3,044 to the initiator arrived out of order" in headline.text) == (tap == "initiator")
+    # counted with tshark: packets behind higher sequence numbers and later IP identifications, and their delays; at the
+    # target's tap the packets are still in order
+    late = "1,277 of 3,044 to the initiator arrived out of order, at most 14.6 ms late"
+    assert (late in headline.text) == (tap == "initiator")
 
 
 def test_reordering_by_jitter_is_found_beside_what_else_is_slow() -> None:
@@ -113,6 +116,8 @@ def test_reordering_by_jitter_is_found_beside_what_else_is_slow() -> None:
     assert found
     # all of its retransmissions: nothing is lost
     assert "63 packets for nothing" in found.text
+    # by tshark, as above
+    assert "2,533 of 3,141 to the initiator arrived out of order, at most 23.1 ms late" in found.text
 
 
 @pytest.mark.parametrize(

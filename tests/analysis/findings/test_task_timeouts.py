@@ -55,7 +55,7 @@ def test_the_command_its_abort_and_the_end_are_one_story() -> None:
     assert finding.cause == (
         "Session 0 had commands time out: 1 READ command to LUN 0 had no answer for 5.2 s from 0.10 s on. The "
         "initiator sent ABORT TASK at 5.10 s (function complete, 200.0 ms later). I/O resumed at 6.00 s. TCP "
-        "retransmitted too little for a fault of the path: this points to the target, or to the storage behind LUN 0."
+        "retransmitted too little for a fault of the path: this points to the target, or the storage behind LUN 0."
     )
     assert finding.spans == ((at(0.1), at(6.0)),)
     assert finding.cost_ns == 5.9 * SECOND
@@ -64,6 +64,22 @@ def test_the_command_its_abort_and_the_end_are_one_story() -> None:
     assert [found(diagnosis, name) for name in ("io_outage", "task_aborts")] == [None, None]
     assert diagnosis.headline
     assert diagnosis.headline.name == "task_timeout"
+
+
+@pytest.mark.parametrize(
+    ("function", "missing", "is_found"), [(LUN_RESET, 1, False), (LUN_RESET, 0, True), (ABORT_TASK, 1, True)]
+)
+def test_a_command_whose_status_the_capture_may_have_missed(
+    function: dict[str, Any], missing: int, is_found: bool
+) -> None:
+    """A reset says nothing of it; an ABORT TASK says that the status did not come."""
+    told = Told()
+    told.session(0, 20, missing_pdu_count_to_initiator=missing)
+    told.reads(0, 0.0, 20)
+    number = told.read(0, 0.1, None)
+    request(told, 15.0, 15.1, **function | ({"referenced_cycle": number} if function is ABORT_TASK else {}))
+    told.reads(0, 16.0, 20)
+    assert (found(told.diagnosis()) is not None) == is_found
 
 
 def test_an_outage_at_another_time_is_told_apart() -> None:
@@ -92,7 +108,7 @@ def test_every_step_is_named_and_a_new_login_belongs_to_it() -> None:
         "Sessions 0 and 1 had commands time out: 1 READ command to LUN 0 had no answer for 12.0 s from 0.10 s on. The "
         "initiator sent ABORT TASK at 5.10 s (no response), then LOGICAL UNIT RESET at 8.10 s (no response). The "
         "initiator closed the connection at 12.10 s. It logged in again at 14.01 s. I/O resumed at 15.20 s. TCP "
-        "retransmitted too little for a fault of the path: this points to the target, or to the storage behind LUN 0."
+        "retransmitted too little for a fault of the path: this points to the target, or the storage behind LUN 0."
     )
     assert finding.cost_ns == pytest.approx(15.1 * SECOND)
     assert [found(diagnosis, name) for name in ("io_outage", "connection_lost", "task_aborts")] == [None, None, None]

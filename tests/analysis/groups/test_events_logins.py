@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.groups.events.logins import do_not_agree
+from iscsitrace.analysis.groups.offers import do_not_agree
 from iscsitrace.analysis.groups.portals import portal, targets
 from tests.analysis.groups.test_events_tcp import events
 from tests.support.histories import Told, at
@@ -137,6 +137,12 @@ def test_keys_without_a_common_value_are_named_with_both_offers_and_are_no_login
         ("InitialR2T", "Yes", "No", False),
         ("MaxBurstLength", "262144", "Reject", True),
         ("InitiatorName", "iqn.a", "iqn.b", False),
+        ("HeaderDigest", "crc32c", "CRC32C", False),
+        ("CHAP_A", "5, 7", "7", False),
+        ("CHAP_A", "5", "7", True),
+        # the key was left out of the negotiation
+        ("TaskReporting", "FastAbort", "NotUnderstood", False),
+        ("DataDigest", "CRC32C", None, False),
     ],
 )
 def test_which_values_do_not_agree(key: str, initiator: str, target: str, is_mismatch: bool) -> None:
@@ -225,7 +231,7 @@ def test_an_answer_to_discovery_that_was_not_captured_whole(name: str) -> None:
         ("10.0.0.2", ("10.0.0.2", 3260)),
         ("[fd00::2]:3261,7", ("fd00::2", 3261)),
         ("[fd00::2]", ("fd00::2", 3260)),
-        ("storage.example:3260,1", None),
+        ("storage.example:3260,1", ("storage.example", 3260)),
         ("10.0.0.2:port", None),
     ],
 )

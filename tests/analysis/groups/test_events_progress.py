@@ -42,6 +42,19 @@ def test_an_outage_of_two_sessions_is_one() -> None:
     )
 
 
+def test_an_outage_of_a_story_ends_when_its_next_session_works() -> None:
+    """A command of the first session is answered late, by a target that has not noticed the new login."""
+    told = Told()
+    told.session(0, 15, end="reinstated")
+    told.read(0, 1.0, 14.0)
+    told.time(0, 1.0, 14.0, "outage")
+    told.session(12, 20, replaces=0)
+    for tenth in range(130, 150, 5):
+        told.read(1, tenth / 10, tenth / 10 + 0.1)
+    (row,) = events(told, "outage")
+    assert (row["time_ns"], row["end_ns"]) == (at(1.0), at(13.1))
+
+
 def test_an_outage_that_does_not_end() -> None:
     told = Told()
     told.session(0, 8)
@@ -57,6 +70,13 @@ def test_an_outage_that_does_not_end() -> None:
         ("timeout", 0.01, 0, "warning", "retransmission timeout: 2 retransmissions to the target"),
         ("timeout", None, 0, "warning", "retransmission timeout: 2 retransmissions to the target, never acknowledged"),
         ("timeout", 0.01, 2, "info", "retransmission timeout: 2 retransmissions to the target, all unnecessary"),
+        (
+            "lost acks",
+            0.01,
+            2,
+            "warning",
+            "retransmission timeout: 2 retransmissions to the target, because ACKs were lost",
+        ),
         ("fast", 0.2, 1, "warning", "long recovery from a loss: 2 retransmissions to the target"),
         ("fast", 0.199, 0, None, None),
         ("fast", None, 0, None, None),
@@ -66,7 +86,9 @@ def test_recoveries(cause: str, length: float | None, spurious: int, severity: s
     told = Told()
     told.session(0, 8)
     end = {} if length is None else {"time_last_ns": 1 + length}
-    counts = {"retransmitted_packets": 2, "spurious_packets": spurious}
+    counts: dict[str, Any] = {"retransmitted_packets": 2, "spurious_packets": spurious}
+    if cause == "lost acks":
+        cause, counts["ack_loss"] = "timeout", "before_tap"
     told.add("recoveries", connection=0, to_target=True, cause=cause, time_first_ns=1.0, frame_first=9, **end, **counts)
     rows = events(told, "recovery")
     assert [(row["severity"], row["text"]) for row in rows] == ([] if text is None else [(severity, text)])

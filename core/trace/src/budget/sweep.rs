@@ -66,7 +66,7 @@ impl<'a> Sweep<'a> {
     pub(super) fn advance(&mut self, until_ns: i64, frame: u64, emit: &mut impl FnMut(BudgetRow)) {
         while self.now_ns < until_ns {
             let (part, left_ns) = self.part();
-            let length_ns = until_ns.saturating_sub(self.now_ns).min(left_ns);
+            let length_ns = until_ns.saturating_sub(self.now_ns).min(left_ns).min(self.answered_left_ns(part));
             let command = match part {
                 part::TRANSFER if self.commands.count() != 1 => None,
                 _ => self.commands.oldest(),
@@ -116,6 +116,16 @@ impl<'a> Sweep<'a> {
             self.answered
         } else {
             in_flight::NONE
+        }
+    }
+
+    /// How long a status is still on its way, where only that keeps a command in flight: a sender may be limited for
+    /// longer. While the line is busy that time does not pass.
+    fn answered_left_ns(&self, part: u8) -> i64 {
+        let is_counted = part != part::TRANSFER && self.commands.count() == 0 && self.answered() != in_flight::NONE;
+        match self.think_deadline {
+            Some(deadline) if is_counted => deadline.saturating_sub(self.waited_ns),
+            _ => i64::MAX,
         }
     }
 

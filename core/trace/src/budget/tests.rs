@@ -259,6 +259,21 @@ fn a_read_is_in_flight_until_its_status_and_queued_data_have_reached_the_initiat
     );
 }
 
+#[test]
+fn a_sender_that_is_limited_keeps_no_command_in_flight_after_its_status_arrived() {
+    let mut tables = tables(&[read(0, 300), read(6000, 6100)]);
+    let (part, frame, least_queue) = (part::CONGESTION_WINDOW, NULL_U64, 0);
+    let limited = vec![Limited { from_ns: 300, to_ns: 5000, part, frame, least_queue }];
+    fill(&mut tables, &[Timeline { limited, ..timeline(0) }], &[]);
+    let seen: Vec<_> = rows(&tables)
+        .into_iter()
+        .zip(&tables.budget.in_flight)
+        .filter(|(row, _)| row.2 == part)
+        .map(|(row, &kind)| (row.0, row.1, kind))
+        .collect();
+    assert_eq!(seen, [(300, 300 + RTT_TO_INITIATOR_NS, in_flight::DATA), (302, 5000, in_flight::NONE)]);
+}
+
 prop_compose! {
     fn interval(span: i64)(a in 0..span, b in 0..span) -> (i64, i64) { (a.min(b), a.max(b)) }
 }

@@ -158,6 +158,12 @@ impl Acknowledgments {
         count.checked_sub(1).and_then(|last| self.waiting.get(last)).map(|ack| (ack.acknowledged, ack.window))
     }
 
+    /// The oldest ACK, if its timestamp is from before this one; and its blocks.
+    pub fn take_before(&mut self, timestamp: u32) -> Option<(Acknowledgment, Blocks)> {
+        let (value, _) = self.waiting.front()?.timestamps?;
+        SerialNumber(timestamp).is_after(SerialNumber(value)).then(|| self.take_oldest()).flatten()
+    }
+
     /// The oldest ACK, arrived or not, and its blocks.
     pub fn take_oldest(&mut self) -> Option<(Acknowledgment, Blocks)> {
         let waiting = self.waiting.pop_front()?;

@@ -1,7 +1,7 @@
 //! Segments that never arrive while smaller packets do: a path whose MTU is too small, and no ICMP that reports it.
 //!
 //! Beyond the tap: the first unacknowledged segment is retransmitted for a second or more. A smaller packet passed in
-//! between: SACK reports it, or the peer's data needed no retransmission, so that its ACK arrived. A retransmission after
+//! between: SACK reports it, or the peer's data or FIN needed no retransmission, so that its ACK arrived. A retransmission after
 //! that was lost again: a black-out would have been over. No segment as large was SACKed.
 //!
 //! Before the tap: the sender's sequence numbers go on behind bytes that never pass, and the receiver's ACK stays before
@@ -14,6 +14,10 @@ use crate::tcp::half::SegmentClass;
 
 /// The least time that a segment is blocked, and the time within which a peer retransmits what was not acknowledged.
 const LEAST_NS: i64 = 1_000_000_000;
+/// The next retransmission comes after less than this multiple of the time since the one before.
+const BACKOFF: i64 = 3;
+/// Segments that are lost together before a smaller one that passes: one alone may be a loss before a black-out.
+const LOST_AT_ONCE: i64 = 3;
 /// Retransmissions of a blocked segment.
 const LEAST_COUNT: u32 = 3;
 /// Every host takes IP packets of 576 bytes (RFC 1122): smaller segments are not blocked by their size.
@@ -70,9 +74,11 @@ impl Blocked {
 pub struct BlackHole {
     una: Option<i64>,
     highest: Option<i64>,
-    /// The longest SACKed range since the last progress, and the highest offset SACKed.
+    /// The longest SACKed range since the last progress, the highest offset SACKed, and the end of the hole before the
+    /// first one.
     sacked_bytes: i64,
     sacked: i64,
+    hole_end: Option<i64>,
     /// The last packet of the sender that was no later than others.
     in_order_ns: i64,
     /// The largest payload of a packet that arrived, and a larger one in flight: its range.
@@ -83,6 +89,11 @@ pub struct BlackHole {
     /// The end of the peer's data that waits for an ACK, and when a packet acknowledged it.
     peer_end: Option<i64>,
     answered_ns: Option<i64>,
+    /// The end of the peer's FIN.
+    peer_fin: Option<i64>,
+    /// The last retransmission of the peer, and the time until the next one is due: it doubles.
+    repeated_ns: Option<i64>,
+    due_after_ns: i64,
 }
 
 impl BlackHole {
@@ -115,7 +126,11 @@ impl BlackHole {
             }
         } else if seen.class == SegmentClass::Retransmission && seen.offset <= una && una < seen.end() {
             self.answered_ns = None;
-            self.current = Some(blocked(seen, una, bytes, seen.time_ns)).filter(|_| self.sacked_bytes < bytes);
+            // several of its size were lost, and the smaller one behind them was not
+            let has_passed = self.hole_end.is_some_and(|end| end.saturating_sub(una) >= LOST_AT_ONCE * bytes);
+            let passed_ns = has_passed.then_some(seen.time_ns);
+            let opened = Blocked { passed_ns, ..blocked(seen, una, bytes, seen.time_ns) };
+            self.current = Some(opened).filter(|_| self.sacked_bytes < bytes);
         } else if seen.offset > highest && highest >= una && bytes < seen.offset - highest {
             let first_ns = self.in_order_ns;
             let missing = seen.offset - highest;
@@ -147,12 +162,22 @@ impl BlackHole {
     #[inline]
     pub fn answered(&mut self, seen: &Observation) {
         self.confirm(seen.time_ns);
-        if seen.length > 0 {
+        let is_fin = seen.flags.is_fin();
+        if seen.length > 0 || is_fin {
+            // a FIN is acknowledged and repeated as data is; offsets do not count it
+            let end = seen.end();
+            let is_repeated = is_fin && self.peer_fin.replace(end) == Some(end);
             match seen.class {
-                SegmentClass::New => self.peer_end = Some(seen.end()),
+                SegmentClass::New | SegmentClass::Empty if !is_repeated => {
+                    self.peer_end = Some(end);
+                    (self.repeated_ns, self.due_after_ns) = (None, 0);
+                }
                 // it hears nothing
-                SegmentClass::Retransmission => {
-                    (self.peer_end, self.answered_ns) = (Some(seen.end()), None);
+                SegmentClass::Retransmission | SegmentClass::Empty => {
+                    let last_ns = self.repeated_ns.replace(seen.time_ns);
+                    let since_ns = last_ns.map_or(0, |last_ns| seen.time_ns.saturating_sub(last_ns));
+                    self.due_after_ns = since_ns.saturating_mul(BACKOFF);
+                    (self.peer_end, self.answered_ns) = (Some(end), None);
                     if let Some(blocked) = self.current.as_mut().filter(|blocked| blocked.passed_ns.is_none()) {
                         blocked.again_ns = None;
                     }
@@ -169,7 +194,7 @@ impl BlackHole {
         }
         if self.una.is_none_or(|una| acknowledged > una) {
             self.una = Some(acknowledged);
-            (self.sacked_bytes, self.sacked) = (0, i64::MIN);
+            (self.sacked_bytes, self.sacked, self.hole_end) = (0, i64::MIN, None);
         }
         if let Some(blocked) = self.current.as_mut().filter(|blocked| acknowledged > blocked.place) {
             blocked.last_ns = seen.time_ns;
@@ -186,6 +211,7 @@ impl BlackHole {
             self.sacked_bytes = self.sacked_bytes.max(right - left);
             is_news |= right > self.sacked;
             self.sacked = self.sacked.max(right);
+            self.hole_end = Some(self.hole_end.map_or(left, |end| end.min(left)));
         }
         let Some(blocked) = &mut self.current else { return };
         blocked.last_ns = seen.time_ns;
@@ -227,7 +253,7 @@ impl BlackHole {
     fn confirm(&mut self, time_ns: i64) {
         if let Some(blocked) = &mut self.current
             && let Some(answered_ns) = self.answered_ns
-            && time_ns.saturating_sub(answered_ns) >= LEAST_NS
+            && time_ns.saturating_sub(answered_ns) >= self.due_after_ns.max(LEAST_NS)
         {
             blocked.passed_ns.get_or_insert(answered_ns);
         }

@@ -34,6 +34,11 @@ impl Burst {
         self.last_ns
     }
 
+    /// Whether a packet arrived since then that may be a request.
+    pub fn has_request(&self) -> bool {
+        self.between.has_request
+    }
+
     /// Notes an ACK that may let the sender continue.
     #[inline]
     pub fn acknowledge(&mut self, answer_ns: i64) {

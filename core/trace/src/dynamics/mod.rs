@@ -26,11 +26,13 @@ pub mod buffer_level;
 pub mod burst;
 mod busy_line;
 pub mod congestion_window;
+pub mod delayed_acks;
 pub mod deliveries;
 pub mod flights;
 pub mod histogram;
 pub mod limits;
 pub mod line;
+pub mod lost_acks;
 pub mod observation;
 pub mod originals;
 mod pace;
@@ -66,13 +68,10 @@ use flights::Flights;
 use observation::Observation;
 use progress::Progress;
 pub use rows::Rows;
-use rtt::RttSamples;
+use rtt::{ROUND_TRIP_MAX_NS, RttSamples};
 use sender::Sender;
 use sender_state::{BESIDE_PARTS, Delays};
 use timeline::Timeline;
-
-/// The longest plausible RTT: a jump of the capture clock can look longer.
-const ROUND_TRIP_MAX_NS: i64 = 3_600_000_000_000;
 
 /// Both directions of a connection.
 #[derive(Debug)]
@@ -169,7 +168,7 @@ impl Dynamics {
         // beside a host, the tap measures the host's ACK delay, which is longer than its send delay
         let least_ns = self.path_ns(direction).unwrap_or(0).saturating_add(to_sender_ns);
         let is_beside = to_sender_ns < least_ns / BESIDE_PARTS;
-        Delays { to_sender_ns: if is_beside { 0 } else { to_sender_ns }, round_trip_ns }
+        Delays { to_sender_ns: if is_beside { 0 } else { to_sender_ns }, round_trip_ns, prompt: there.prompt() }
     }
 
     /// Ends the connection: moves its rows to the tables, with iSCSI directions.

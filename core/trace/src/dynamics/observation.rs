@@ -63,4 +63,39 @@ impl Observation {
     pub fn sacks(&self) -> &[(i64, i64)] {
         self.sacks.get(..usize::from(self.sack_count)).unwrap_or_default()
     }
+
+    /// The bytes that its first block reports as received twice (D-SACK), if it does.
+    pub fn duplicate(&self, acknowledged: i64) -> Option<(i64, i64)> {
+        self.sacks().first().copied().filter(|_| is_duplicate(self.sacks(), acknowledged))
+    }
+}
+
+/// Whether the first block reports bytes that arrived twice (RFC 2883, section 4).
+pub fn is_duplicate(blocks: &[(i64, i64)], acknowledged: i64) -> bool {
+    match *blocks {
+        [first, ..] if first.0 < acknowledged => true,
+        [first, second, ..] => first.0 >= second.0 && first.1 <= second.1,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_duplicate;
+
+    #[test]
+    fn a_first_block_below_the_ack_or_within_the_second_is_a_duplicate() {
+        for (blocks, is) in [
+            (&[][..], false),
+            (&[(99, 200)], true),
+            (&[(100, 200)], false),
+            (&[(300, 400), (300, 400)], true),
+            (&[(300, 400), (299, 401)], true),
+            (&[(300, 400), (301, 500)], false),
+            (&[(300, 400), (200, 399)], false),
+            (&[(300, 400), (500, 600), (200, 700)], false),
+        ] {
+            assert_eq!(is_duplicate(blocks, 100), is, "{blocks:?}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use super::observation::Observation;
 use super::rows::Rows;
-use crate::tables::Retransmission;
+use crate::tables::{NULL_U8, Retransmission};
 
 /// The cause of a retransmission; codes as in `CATEGORIES["retransmission_cause"]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +20,16 @@ pub enum Cause {
     TailProbe = 2,
     /// No captured packet explains it.
     Unknown = 3,
+}
+
+/// Where the ACKs were lost; codes as in `CATEGORIES["ack_loss"]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Place {
+    /// Between the receiver and the tap.
+    BeforeTap = 0,
+    /// Between the tap and the sender.
+    BeyondTap = 1,
 }
 
 /// Retransmissions that are kept for a later DSACK.
@@ -113,6 +123,8 @@ struct Sent {
     /// Its timestamp, if it starts at the first unacknowledged byte: the next ACK echoes it.
     timestamp: Option<u32>,
     is_spurious: bool,
+    /// Whether it followed lost ACKs.
+    is_for_ack: bool,
     is_acknowledged: bool,
 }
 
@@ -122,12 +134,23 @@ struct Recovered {
     number: u32,
     packets: u32,
     spurious: u32,
+    /// How many were spurious or followed lost ACKs, and where these were lost.
+    explained: u32,
+    ack_loss: Option<Place>,
 }
 
 impl Recovered {
-    /// Whether nothing was lost.
+    /// Whether no data was lost.
     fn is_needless(&self) -> bool {
-        self.spurious >= self.packets
+        self.explained >= self.packets
+    }
+
+    /// Writes what it shows of lost ACKs to its row.
+    fn show(&self, row: Option<usize>, rows: &mut Rows) {
+        let ack_loss = self.ack_loss.filter(|_| self.is_needless()).map_or(NULL_U8, |place| place as u8);
+        if let Some(known) = row.and_then(|row| rows.recoveries.ack_loss.get_mut(row)) {
+            *known = ack_loss;
+        }
     }
 }
 
@@ -150,13 +173,20 @@ impl Remembered {
         is_head: bool,
         row: Option<usize>,
         (recovery, recovery_row): (u32, Option<usize>),
+        rows: &mut Rows,
     ) {
         if self.sent.len() >= REMEMBERED_MAX {
             self.sent.pop_front();
         }
         match self.recoveries.back_mut() {
-            Some(last) if last.number == recovery => last.packets += 1,
-            _ => self.recoveries.push_back(Recovered { number: recovery, packets: 1, spurious: 0 }),
+            Some(last) if last.number == recovery => {
+                last.packets += 1;
+                last.show(recovery_row, rows);
+            }
+            _ => {
+                let (packets, spurious, explained, ack_loss) = (1, 0, 0, None);
+                self.recoveries.push_back(Recovered { number: recovery, packets, spurious, explained, ack_loss });
+            }
         }
         if self.recoveries.len() > REMEMBERED_MAX {
             let first = self.recoveries.pop_front();
@@ -170,8 +200,22 @@ impl Remembered {
             recovery,
             timestamp: seen.timestamps.filter(|_| is_head).map(|(value, _)| value),
             is_spurious: false,
+            is_for_ack: false,
             is_acknowledged: false,
         });
+    }
+
+    /// The latest retransmissions, so many of them, followed ACKs that were lost there.
+    #[cold]
+    pub fn follow_lost_acks(&mut self, count: u32, place: Place, rows: &mut Rows) {
+        for sent in self.sent.iter_mut().rev().take(count as usize) {
+            let is_known = std::mem::replace(&mut sent.is_for_ack, true) || sent.is_spurious;
+            if let Some(recovered) = of_number(&mut self.recoveries, sent.recovery) {
+                recovered.explained += u32::from(!is_known);
+                recovered.ack_loss = Some(place);
+                recovered.show(sent.recovery_row, rows);
+            }
+        }
     }
 
     /// A DSACK (RFC 2883): these bytes arrived twice. True if they were retransmitted.
@@ -220,18 +264,24 @@ impl Remembered {
         place.is_ok_and(|place| self.recoveries.get(place).is_some_and(|recovered| recovered.spurious > 0))
     }
 
-    /// The number of recoveries in which nothing was lost: all of their retransmissions were spurious.
+    /// The number of recoveries in which no data was lost: all of their retransmissions were spurious, or followed lost
+    /// ACKs.
     pub fn needless_count(&self) -> u32 {
         self.needless + self.recoveries.iter().filter(|recovered| recovered.is_needless()).count() as u32
     }
 }
 
+fn of_number(recoveries: &mut VecDeque<Recovered>, number: u32) -> Option<&mut Recovered> {
+    let place = recoveries.binary_search_by_key(&number, |recovered| recovered.number).ok()?;
+    recoveries.get_mut(place)
+}
+
 fn mark(sent: &mut Sent, recoveries: &mut VecDeque<Recovered>, rows: &mut Rows) {
     sent.is_spurious = true;
-    if let Ok(place) = recoveries.binary_search_by_key(&sent.recovery, |recovered| recovered.number)
-        && let Some(recovered) = recoveries.get_mut(place)
-    {
+    if let Some(recovered) = of_number(recoveries, sent.recovery) {
         recovered.spurious += 1;
+        recovered.explained += u32::from(!sent.is_for_ack);
+        recovered.show(sent.recovery_row, rows);
     }
     if let Some(is_spurious) = sent.row.and_then(|row| rows.retransmissions.is_spurious.get_mut(row)) {
         *is_spurious = true;

@@ -6,12 +6,15 @@
 
 use std::collections::VecDeque;
 
-use super::Rows;
+use super::delayed_acks::Prompt;
 use super::histogram::Histogram;
 use super::observation::Observation;
+use super::rows::Rows;
 use crate::tables::{NULL_NS, RoundTrip, SenderRow};
 use crate::tcp::half::SegmentClass;
 
+/// The longest plausible RTT: a jump of the capture clock can look longer.
+pub const ROUND_TRIP_MAX_NS: i64 = 3_600_000_000_000;
 /// Maximum number of packets in flight with a stored time; others give no sample.
 const PACKETS_MAX: usize = 4096;
 /// With so many samples outliers are left out of the RTT of the path: a packet that overtook others, or took another
@@ -29,6 +32,8 @@ const REORDERED_PERCENT: u64 = 10;
 const UPDATE_EVERY: u64 = 32;
 /// Weight of a sample in the smoothed RTT: one part in eight (RFC 6298, section 2).
 const SMOOTHING: i64 = 8;
+/// Weight of a sample in the variation of an RTT: one part in four.
+const VARIATION_SMOOTHING: i64 = 4;
 
 /// RTT samples from the tap to the receiver of one direction.
 #[derive(Debug)]
@@ -54,6 +59,8 @@ pub struct RttSamples {
     packet_count: u64,
     reordered_count: u64,
     smoothed_ns: i64,
+    /// Smoothed RTT of ACKs that are not held back, and its variation.
+    prompt: Option<(i64, i64)>,
     sizes: Histogram,
     ack_sizes: Histogram,
     /// The longest RTT of an ACK for less than two full segments.
@@ -79,6 +86,7 @@ impl RttSamples {
             packet_count: 0,
             reordered_count: 0,
             smoothed_ns: 0,
+            prompt: None,
             sizes: Histogram::default(),
             ack_sizes: Histogram::default(),
             held_max_ns: None,
@@ -106,6 +114,23 @@ impl RttSamples {
     /// The smoothed RTT (RFC 6298, section 2).
     pub fn smoothed_ns(&self) -> Option<i64> {
         self.rtt_min_ns.map(|_| self.smoothed_ns)
+    }
+
+    /// The RTT of ACKs that are not held back: those for two full segments, and that of the SYN.
+    pub fn prompt(&self) -> Option<Prompt> {
+        self.prompt.map(|(usual_ns, variation_ns)| Prompt { usual_ns, latest_ns: usual_ns + 4 * variation_ns })
+    }
+
+    /// RFC 6298, section 2.
+    #[inline]
+    fn note_prompt(&mut self, rtt_ns: i64) {
+        self.prompt = Some(match self.prompt {
+            None => (rtt_ns, rtt_ns / 2),
+            Some((usual_ns, variation_ns)) => (
+                usual_ns + (rtt_ns - usual_ns) / SMOOTHING,
+                variation_ns + ((rtt_ns - usual_ns).abs() - variation_ns) / VARIATION_SMOOTHING,
+            ),
+        });
     }
 
     /// Notes a packet of the direction.
@@ -164,6 +189,8 @@ impl RttSamples {
         }
         if newly < 2 * segment_bytes && covered == acknowledged {
             self.held_max_ns = self.held_max_ns.max(Some(rtt_ns));
+        } else if covered == acknowledged {
+            self.note_prompt(rtt_ns.clamp(0, ROUND_TRIP_MAX_NS));
         }
         Some(rtt_ns)
     }
@@ -175,6 +202,7 @@ impl RttSamples {
             self.sample(rtt_ns, seen, true, rows);
             self.note_least(rtt_ns);
             self.handshake_ns = Some(rtt_ns).filter(|rtt_ns| *rtt_ns >= 0);
+            self.note_prompt(rtt_ns.clamp(0, ROUND_TRIP_MAX_NS));
         }
     }
 

@@ -1,5 +1,7 @@
 //! The state of a sender after its last packet, and its delays.
 
+use super::delayed_acks::Prompt;
+
 /// A tap stands beside the sender if its RTT to the sender is less than this part of the whole RTT.
 pub const BESIDE_PARTS: i64 = 8;
 
@@ -46,4 +48,6 @@ pub struct Delays {
     pub to_sender_ns: i64,
     /// Smoothed RTT of the whole path; 0 while unknown.
     pub round_trip_ns: i64,
+    /// RTT from the tap to the receiver of ACKs that are not held back, if there were any.
+    pub prompt: Option<Prompt>,
 }

@@ -3,15 +3,15 @@
 
 use super::send_buffer::Span;
 use super::timeline::{Limited, join};
-use crate::tables::{Columns, NULL_NS, Recoveries, budget_part};
+use crate::tables::{Columns, NULL_NS, NULL_U8, Recoveries, budget_part};
 
-/// The recoveries that ended and lost something; and when the others were, whose retransmissions were all unnecessary:
+/// The recoveries that ended and lost data or ACKs; and when the others were, whose retransmissions were all unnecessary:
 /// ordered and disjoint.
 pub fn recoveries(rows: &Recoveries) -> (Vec<Limited>, Vec<(i64, i64)>) {
     let (mut lost, mut needless) = (Vec::new(), Vec::new());
     for row in (0..rows.row_count()).filter(|&row| rows.time_last_ns[row] != NULL_NS) {
         let (from_ns, to_ns) = (rows.time_first_ns[row], rows.time_last_ns[row]);
-        if rows.retransmitted_packets[row] > rows.spurious_packets[row] {
+        if rows.retransmitted_packets[row] > rows.spurious_packets[row] || rows.ack_loss[row] != NULL_U8 {
             lost.push(Limited {
                 from_ns,
                 to_ns,

@@ -3,9 +3,10 @@
 use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::cdb::Cdb;
 use iscsitrace_wire::lun;
+use iscsitrace_wire::sense::SenseCodes;
 
 use super::pdu::{Pdu, Stamp};
-use crate::tables::{Columns, CycleRow, Cycles, NULL_NS, NULL_U64, Rounds};
+use crate::tables::{Columns, CycleRow, Cycles, NULL_NS, NULL_U8, NULL_U64, Rounds};
 
 /// The burst of a Data-Out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,14 +108,12 @@ pub(super) fn set_some<T>(place: &mut T, value: Option<T>) {
 }
 
 /// Sense key, additional sense code and qualifier from the data of a SCSI Response: SenseLength, then fixed or
-/// descriptor format (RFC 7143 section 11.4.7.2, SPC-4 section 4.5).
+/// descriptor format (RFC 7143 section 11.4.7.2, SPC-4 section 4.5). Code and qualifier are null where the sense data, or
+/// what was captured of it, ends before them.
 pub(super) fn sense(data: &[u8]) -> Option<(u8, u8, u8)> {
     let length = u16::from_be_bytes([*data.first()?, *data.get(1)?]);
     let sense = data.get(2..)?;
     let sense = sense.get(..usize::from(length)).unwrap_or(sense);
-    match sense.first()? & 0x7f {
-        0x70 | 0x71 => Some((sense.get(2)? & 0x0f, *sense.get(12)?, *sense.get(13)?)),
-        0x72 | 0x73 => Some((sense.get(1)? & 0x0f, *sense.get(2)?, *sense.get(3)?)),
-        _ => None,
-    }
+    let codes = SenseCodes::read(sense)?;
+    Some((codes.key as u8, codes.code.unwrap_or(NULL_U8), codes.qualifier.unwrap_or(NULL_U8)))
 }

@@ -76,6 +76,11 @@ impl DataNumbers {
         self.data_in = self.data_in.next();
     }
 
+    /// An unsolicited Data-Out whose header was not captured.
+    pub fn pass_unsolicited(&mut self) {
+        self.unsolicited = self.unsolicited.next();
+    }
+
     /// Whether a bidirectional command skipped numbers.
     pub fn has_skipped_either(&self) -> bool {
         self.either > 0

@@ -13,8 +13,9 @@ use iscsitrace_wire::opcode::Opcode;
 
 use crate::tcp::reassembly::Chunk;
 
-/// Captured bytes of one connection that are kept until the decision.
+/// Captured bytes of one connection that are kept until the decision; on an iSCSI port two Data-In of 256 KiB.
 const KEPT_BYTES_MAX: usize = 64 << 10;
+const KEPT_BYTES_MAX_ON_PORT: usize = 512 << 10;
 /// Packets that are kept until the decision.
 const KEPT_EVENTS_MAX: usize = 512;
 /// Headers that are kept.
@@ -138,7 +139,8 @@ impl Detector {
 
     fn keep(&mut self, event: Event) {
         self.events.push_back(event);
-        while self.kept_bytes > KEPT_BYTES_MAX || self.events.len() > KEPT_EVENTS_MAX {
+        let kept_bytes_max = if self.is_iscsi_port { KEPT_BYTES_MAX_ON_PORT } else { KEPT_BYTES_MAX };
+        while self.kept_bytes > kept_bytes_max || self.events.len() > KEPT_EVENTS_MAX {
             if let Some(Event::Chunk { captured, .. }) = self.events.pop_front() {
                 self.kept_bytes -= captured.len();
             }

@@ -54,6 +54,8 @@ pub struct AbortedTasks {
 #[derive(Debug, Default)]
 pub struct Exchanges {
     open: FxHashMap<Key, usize>,
+    /// Number of requests that were noted as open.
+    opened: u64,
     requested: ContinuedText,
     answered: ContinuedText,
 }
@@ -76,12 +78,18 @@ impl Exchanges {
     fn remember(&mut self, kind: Kind, tag: u32, row: usize) {
         if self.open.len() < OPEN_MAX {
             self.open.insert((kind, tag), row);
+            self.opened += 1;
         }
     }
 
     /// The requests whose response takes a StatSN.
     pub fn open(&self) -> impl Iterator<Item = Key> + '_ {
         self.open.keys().copied().filter(|&(kind, _)| kind != Kind::TargetPing)
+    }
+
+    /// Number of requests that are open no longer.
+    pub fn ended(&self) -> u64 {
+        self.opened - self.open.len() as u64
     }
 
     /// Whether a request waits for its response.

@@ -21,6 +21,15 @@ pub struct Lost {
     pub tasks: Vec<(u32, u32)>,
     /// The other open requests.
     pub exchanges: Vec<Key>,
+    /// Its requests cannot be known before so many requests of the connection have ended.
+    known_from: u64,
+}
+
+impl Lost {
+    /// Missing statuses, and the requests that are open.
+    pub fn new(count: usize, time_ns: i64, tasks: Vec<(u32, u32)>, exchanges: Vec<Key>) -> Self {
+        Self { count, time_ns, tasks, exchanges, known_from: 0 }
+    }
 }
 
 /// The missing statuses of a connection whose tasks are unknown.
@@ -64,18 +73,31 @@ impl LostStatuses {
         self.lost.iter().any(|lost| lost.tasks.iter().any(|&(_, number)| number == cycle))
     }
 
-    /// Takes out those whose requests are known: no more requests of that time are open than statuses are missing.
+    /// Takes out those whose requests are known: no more requests of that time are open than statuses are missing. `ended`
+    /// counts the requests of the connection that ended so far: until enough did, their lists are not looked at, so that
+    /// long lists cost no more than a look for each end.
     pub fn take_known(
         &mut self,
+        ended: u64,
         is_task_open: impl Fn(u32, u32) -> bool,
         is_exchange_open: impl Fn(&Key) -> bool,
     ) -> Vec<Lost> {
         let is_known = |lost: &mut Lost| {
+            if ended < lost.known_from {
+                return false;
+            }
             lost.tasks.retain(|&(tag, cycle)| is_task_open(tag, cycle));
             lost.exchanges.retain(&is_exchange_open);
-            lost.tasks.len() + lost.exchanges.len() <= lost.count
+            let excess = (lost.tasks.len() + lost.exchanges.len()).saturating_sub(lost.count);
+            lost.known_from = ended + excess as u64;
+            excess == 0
         };
-        self.lost.extract_if(.., is_known).collect()
+        let known: Vec<Lost> = self.lost.extract_if(.., is_known).collect();
+        if !known.is_empty() {
+            // their requests are candidates of the others no longer
+            self.lost.iter_mut().for_each(|lost| lost.known_from = 0);
+        }
+        known
     }
 
     /// Rows of `cycles` were renumbered; `number` returns none for removed ones.
@@ -88,13 +110,15 @@ impl LostStatuses {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::iscsi::exchange::Kind;
 
     const PING: Key = (Kind::InitiatorPing, 9);
 
     fn lost(count: usize, tasks: &[u32], exchanges: &[Key]) -> Lost {
-        Lost { count, time_ns: 5, tasks: tasks.iter().map(|&tag| (tag, tag)).collect(), exchanges: exchanges.to_vec() }
+        Lost::new(count, 5, tasks.iter().map(|&tag| (tag, tag)).collect(), exchanges.to_vec())
     }
 
     #[test]
@@ -117,13 +141,49 @@ mod tests {
         let mut statuses = LostStatuses::default();
         statuses.push(lost(1, &[1, 2, 3], &[PING]));
         let mut known = |open: &[u32], has_ping: bool| {
-            let found = statuses.take_known(|tag, _| open.contains(&tag), |_| has_ping);
+            let ended = 4 - open.len() as u64 - u64::from(has_ping);
+            let found = statuses.take_known(ended, |tag, _| open.contains(&tag), |_| has_ping);
             found.iter().map(|lost| (lost.tasks.len(), lost.exchanges.len())).collect::<Vec<_>>()
         };
         assert_eq!(known(&[1, 2, 3], true), []);
         assert_eq!(known(&[2], true), []);
         assert_eq!(known(&[2], false), [(1, 0)]);
         assert_eq!(known(&[2], false), []);
+    }
+
+    proptest! {
+        /// The same requests are found as by a look at all lists after each end, whatever ends and is lost.
+        #[test]
+        fn lists_that_are_not_looked_at_hide_nothing(steps in proptest::collection::vec((0u8..4, 0u32..24), 0..200)) {
+            let (mut statuses, mut naive) = (LostStatuses::default(), Vec::new());
+            let mut open: Vec<(u32, u32)> = Vec::new();
+            let (mut opened, mut over) = (0, Vec::new());
+            for (step, number) in steps {
+                match step {
+                    // a tag that is used again ends the request before
+                    0 | 1 => {
+                        open.retain(|&(tag, _)| tag != number);
+                        open.push((number, opened));
+                        opened += 1;
+                    }
+                    2 => open.retain(|&(tag, _)| tag != number),
+                    _ => {
+                        let count = 1 + number as usize % 3;
+                        statuses.push(Lost::new(count, 5, open.clone(), Vec::new()));
+                        naive.push((count, open.clone()));
+                        naive.drain(..naive.len().saturating_sub(LOST_MAX));
+                    }
+                }
+                let ended = u64::from(opened) - open.len() as u64;
+                let is_open = |tag, cycle| open.contains(&(tag, cycle)) && !over.contains(&cycle);
+                let found = statuses.take_known(ended, is_open, |_| false);
+                naive.iter_mut().for_each(|(_, tasks)| tasks.retain(|&(tag, cycle)| is_open(tag, cycle)));
+                let expected: Vec<_> = naive.extract_if(.., |(count, tasks)| tasks.len() <= *count).collect();
+                let tasks_of_found: Vec<_> = found.iter().map(|lost| (lost.count, lost.tasks.clone())).collect();
+                prop_assert_eq!(&tasks_of_found, &expected);
+                over.extend(expected.iter().flat_map(|(_, tasks)| tasks.iter().map(|&(_, cycle)| cycle)));
+            }
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! data_numbers     which DataSN and R2TSN a task skipped
 //! exchange    everything that is not a SCSI command
 //! lost_statuses    whose statuses are missing from the capture
+//! missing_pdus     how many PDUs are missing, by numbers and by bytes
 //! assumption  what must come next, when its header was cut away
 //! spans       which cycle a byte of the stream belongs to
 //! context pdu digest_use continued_text    what these modules share
@@ -27,6 +28,7 @@ pub mod framer;
 pub mod keys;
 pub mod login;
 pub mod lost_statuses;
+pub mod missing_pdus;
 pub mod pdu;
 mod pdu_row;
 pub mod session;

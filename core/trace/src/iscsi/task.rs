@@ -19,6 +19,14 @@ use crate::tables::{Cycles, NULL_NS, NULL_U32, NULL_U64, Round, Rounds};
 /// Maximum open R2Ts of one task; MaxOutstandingR2T is at most 65535, and in practice at most 8.
 const OPEN_ROUNDS_MAX: usize = 256;
 
+/// Data-Out whose R2T was not read so far: it is missing from the capture, or was captured after them.
+#[derive(Debug)]
+struct Unannounced {
+    target_transfer_tag: Option<u32>,
+    next_data_sn: SerialNumber,
+    bytes: u32,
+}
+
 /// An R2T whose burst is not complete.
 #[derive(Debug)]
 struct OpenRound {
@@ -53,8 +61,10 @@ pub struct Task {
     /// Missing data PDUs and R2Ts counted so far.
     missing_data: u64,
     missing_r2t: u64,
-    /// Target Transfer Tags of Data-Out without a captured R2T: their number, and the last.
-    unannounced: (u64, Option<u32>),
+    /// Bursts without an R2T so far.
+    unannounced: Vec<Unannounced>,
+    /// Target Transfer Tag of the last Data-Out.
+    current_burst: Option<u32>,
     is_last_data_known: bool,
 }
 
@@ -96,7 +106,8 @@ impl Task {
             has_missing_pdus: false,
             missing_data: 0,
             missing_r2t: 0,
-            unannounced: (0, None),
+            unannounced: Vec::new(),
+            current_burst: None,
             is_last_data_known: true,
         }
     }
@@ -173,11 +184,15 @@ impl Task {
             if self.open_rounds.len() >= OPEN_ROUNDS_MAX {
                 self.open_rounds.remove(0);
             }
+            // an R2T that was captured after its data; not the next one with the same tag
+            let before =
+                self.unannounced.iter().position(|burst| burst.target_transfer_tag == Some(target_transfer_tag));
+            let before = before.filter(|_| missing.r2t == 0).map(|place| self.unannounced.remove(place));
             self.open_rounds.push(OpenRound {
                 target_transfer_tag,
                 round,
-                next_data_sn: SerialNumber(0),
-                remaining: desired,
+                next_data_sn: before.as_ref().map_or(SerialNumber(0), |burst| burst.next_data_sn),
+                remaining: desired.saturating_sub(before.map_or(0, |burst| burst.bytes)),
             });
         }
         missing
@@ -213,6 +228,7 @@ impl Task {
         let mut burst_of = DataOutBurst::Unknown;
         let length = bhs.data_segment_length().unwrap_or(0);
         let number = bhs.data_sn();
+        self.current_burst = bhs.target_transfer_tag();
         match bhs.target_transfer_tag() {
             Some(RESERVED_TAG) => {
                 burst_of = DataOutBurst::Unsolicited;
@@ -244,15 +260,31 @@ impl Task {
                     if bhs.is_final() == Some(true) || burst.remaining == 0 {
                         self.open_rounds.remove(place);
                     }
-                } else if self.unannounced.1 != tag {
-                    self.unannounced = (self.unannounced.0 + 1, tag);
-                    self.has_missing_pdus = true;
+                } else {
+                    self.note_unannounced(tag, number, length);
                 }
             }
         }
         self.note_data(bhs, first, cycles.immediate_bytes[row], cycles);
         self.missing_data += missing.data_out;
         (burst_of, missing)
+    }
+
+    /// Notes a Data-Out whose R2T was not read so far.
+    fn note_unannounced(&mut self, target_transfer_tag: Option<u32>, number: Option<SerialNumber>, bytes: u32) {
+        self.has_missing_pdus = true;
+        let next_data_sn = number.unwrap_or_default().next();
+        let has_room = self.unannounced.len() < OPEN_ROUNDS_MAX;
+        match self.unannounced.iter_mut().find(|burst| burst.target_transfer_tag == target_transfer_tag) {
+            Some(burst) => {
+                burst.next_data_sn = next_data_sn;
+                burst.bytes = burst.bytes.saturating_add(bytes);
+            }
+            None if has_room => {
+                self.unannounced.push(Unannounced { target_transfer_tag, next_data_sn, bytes });
+            }
+            None => {}
+        }
     }
 
     /// Adds the header of a data PDU to the row; the first must start at `first_offset` of the buffer.
@@ -300,7 +332,7 @@ impl Task {
     /// The numbers that a bidirectional command skipped: as many R2Ts as Data-Out show, the others Data-In.
     pub fn missing_numbers(&mut self) -> Missing {
         let count = self.numbers.take_skipped_either();
-        let r2t = self.unannounced.0.saturating_sub(self.missing_r2t).min(count);
+        let r2t = (self.unannounced.len() as u64).saturating_sub(self.missing_r2t).min(count);
         self.missing_r2t += r2t;
         self.missing_data += count - r2t;
         Missing { data_in: count - r2t, r2t, ..Missing::default() }
@@ -345,7 +377,7 @@ impl Task {
         let missing = Missing { data_in: numbers.data_in + at_end.data_in, r2t: numbers.r2t + at_end.r2t, ..at_end };
         self.has_missing_pdus |= missing.data_in + missing.data_out + missing.r2t > 0;
         cycles.has_capture_gap[row] |= self.has_missing_pdus;
-        cycles.is_complete[row] = !self.has_missing_pdus;
+        cycles.is_complete[row] = !self.has_missing_pdus && pdu.last.is_some();
         self.forget_uncertain_first(cycles);
         missing
     }
@@ -353,7 +385,8 @@ impl Task {
     /// Missing PDUs after the last one seen, according to the status; `further` numbers are those of its ExpDataSN, none
     /// without a SCSI Response of a command that went well.
     fn missing_at_end(&self, row: usize, is_good: bool, further: Option<u64>, cycles: &Cycles) -> Missing {
-        let mut missing = Missing { r2t: self.unannounced.0.saturating_sub(self.missing_r2t), ..Missing::default() };
+        let unannounced = self.unannounced.len() as u64;
+        let mut missing = Missing { r2t: unannounced.saturating_sub(self.missing_r2t), ..Missing::default() };
         if is_good && self.is_bidirectional() {
             missing.data_out = self.missing_of_bursts(row, cycles);
         }
@@ -422,6 +455,17 @@ impl Task {
         }
         if self.is_read && !self.is_write {
             self.numbers.pass_data_in();
+        } else if self.current_burst == Some(RESERVED_TAG) {
+            self.numbers.pass_unsolicited();
+        } else if let Some(place) =
+            self.open_rounds.iter().rposition(|burst| Some(burst.target_transfer_tag) == self.current_burst)
+        {
+            let burst = &mut self.open_rounds[place];
+            burst.next_data_sn = burst.next_data_sn.next();
+            burst.remaining = burst.remaining.saturating_sub(bytes);
+            if burst.remaining == 0 {
+                self.open_rounds.remove(place);
+            }
         }
         cycles.data_pdu_count[row] += 1;
         cycles.data_bytes[row] = cycles.data_bytes[row].saturating_add(bytes);
@@ -471,9 +515,24 @@ impl Task {
         true
     }
 
-    /// Its data PDUs, seen or missing.
-    pub fn data_pdu_count(&self, cycles: &Cycles) -> u64 {
-        u64::from(cycles.data_pdu_count[self.cycle as usize]) + self.missing_data
+    /// Data bytes of each of its data PDUs that are missing, by the largest one seen, where they do not follow from its
+    /// length: [`Task::lacking_bytes`].
+    pub fn missing_size(&self, cycles: &Cycles) -> u64 {
+        match cycles.data_pdu_bytes_max[self.cycle as usize] {
+            size if size != NULL_U32 && !self.transfers_all() => size.into(),
+            _ => 0,
+        }
+    }
+
+    /// Its data bytes that are missing, after its end; 0 where a good status does not mean that all were transferred.
+    pub fn lacking_bytes(&self, cycles: &Cycles) -> u64 {
+        let row = self.cycle as usize;
+        if !self.transfers_all() {
+            return 0;
+        }
+        let residual = u64::try_from(-cycles.residual_bytes[row]).unwrap_or(0);
+        let expected = u64::from(self.expected_data_transfer_length.unwrap_or(0)).saturating_sub(residual);
+        expected.saturating_sub(u64::from(cycles.data_bytes[row]))
     }
 }
 

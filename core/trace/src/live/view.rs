@@ -62,18 +62,15 @@ impl Live {
         let (from_ns, to_ns) = self.close_interval(false);
         self.pipeline.read_waiting(self.now_ns);
         self.note_times();
-        let mut tables = self.standing();
-        if self.pipeline.context.tables.wanted.budget {
-            tables.budget = self.budget_between(from_ns, to_ns, false, &mut tables);
-        }
+        let mut tables = self.of_interval(from_ns, to_ns);
         let reached = self.reached(to_ns);
         let awaited = self.awaited();
         let reached_ns = |session: u32| reached.get(&session).copied().unwrap_or(to_ns);
         let (cycles, turnarounds) = self.ledger.take(&mut self.pipeline.context, to_ns, reached_ns, &awaited);
         let settled_ns = reached.values().copied().min().unwrap_or(i64::MAX).min(self.ledger.settled_ns);
         tables.cycles = cycles;
+        self.add_standing(&mut tables);
         let now = self.connections_now(&tables.sessions);
-        tables.sessions = self.pipeline.context.sessions.rows.clone();
         let outcome = self.outcome(tables);
         let forgotten = self.forget(to_ns);
         self.turn_clock();
@@ -85,22 +82,16 @@ impl Live {
     pub fn finish(&mut self) -> View {
         let (from_ns, to_ns) = self.close_interval(true);
         self.pipeline.read_waiting(i64::MAX);
-        let mut tables = self.standing();
-        let budget = if self.pipeline.context.tables.wanted.budget {
-            self.budget_between(from_ns, to_ns, false, &mut tables)
-        } else {
-            Default::default()
-        };
-        let senders = std::mem::take(&mut tables.senders);
+        self.note_times();
+        let mut tables = self.of_interval(from_ns, to_ns);
+        self.add_standing(&mut tables);
         let now = self.connections_now(&tables.sessions);
         self.pipeline.close_all();
         self.pipeline.add_missing_commands();
         let (cycles, turnarounds) =
             self.ledger.take(&mut self.pipeline.context, i64::MAX, |_| i64::MAX, &Default::default());
-        let mut tables = self.standing();
         tables.cycles = cycles;
-        tables.budget = budget;
-        tables.senders = senders;
+        self.add_standing(&mut tables);
         tables.parameters = std::mem::take(&mut self.pipeline.context.tables.parameters);
         View {
             from_ns,
@@ -117,7 +108,8 @@ impl Live {
     /// Everything of the recent past: commands with and without status, rounds, the time breakdown, and what a
     /// diagnosis needs.
     pub fn recent(&self) -> Outcome {
-        let mut tables = self.standing();
+        let mut tables = Tables::default();
+        self.add_standing(&mut tables);
         let kept = &self.pipeline.context.tables;
         tables.cycles = kept.cycles.clone();
         tables.rounds = kept.rounds.clone();
@@ -159,7 +151,6 @@ impl Live {
     /// The tables as they are handed over: with session numbers.
     fn outcome(&self, mut tables: Tables) -> Outcome {
         self.name_sessions(&mut tables.cycles.session);
-        self.name_sessions(&mut tables.connections.session);
         self.name_sessions(&mut tables.parameters.session);
         self.name_sessions(&mut tables.budget.session);
         tables.wanted = self.pipeline.context.tables.wanted;
@@ -172,8 +163,18 @@ impl Live {
         }
     }
 
-    /// Current connections, sessions and counters. Of other connections than iSCSI: those that ended or never opened.
-    fn standing(&self) -> Tables {
+    /// The time breakdown of an interval, and the senders so far with their recoveries and retransmissions.
+    fn of_interval(&self, from_ns: i64, to_ns: i64) -> Tables {
+        let mut tables = Tables::default();
+        if self.pipeline.context.tables.wanted.budget {
+            tables.budget = self.budget_between(from_ns, to_ns, false, &mut tables);
+        }
+        tables
+    }
+
+    /// Sets the current connections, sessions and counters. Of other connections than iSCSI: those that ended or never
+    /// opened.
+    fn add_standing(&self, tables: &mut Tables) {
         let pipeline = &self.pipeline;
         let mut rows = pipeline.rows.clone();
         let live = pipeline.connections();
@@ -187,7 +188,7 @@ impl Live {
         let newest = unopened.len().saturating_sub(UNOPENED_ROWS_MAX);
         rows.extend(unopened.drain(newest..).map(TcpConnection::row));
         rows.sort_unstable_by_key(|row| row.connection);
-        let mut tables = Tables::default();
+        tables.connections = Connections::default();
         rows.into_iter().for_each(|row| {
             tables.connections.push(row);
         });
@@ -198,9 +199,10 @@ impl Live {
         for connection in pipeline.connections().filter(|each| each.has_icmp_errors && each.is_flipped()) {
             turn(&mut tables.icmp_errors, connection.number);
         }
+        // by number, as in the table of sessions
+        self.name_sessions(&mut tables.connections.session);
         succession::fill(&mut tables.sessions, &tables.connections);
         tables.counters = counter_rows(&pipeline.context.counters);
-        tables
     }
 
     /// The time breakdown of a part of the time; fills `senders`, `recoveries` and `retransmissions`, too. An outage may

@@ -138,8 +138,13 @@ table! {
         retransmitted_packets: u32 [packets];
         /// their payload
         retransmitted_bytes: u64 [bytes];
-        /// how many of them were unnecessary (`is_spurious`); if all were, nothing was lost
+        /// how many of them were unnecessary (`is_spurious`); if all were, no data was lost
         spurious_packets: u32 [packets];
+        /// where ACKs were lost, which a timer of the sender took for a loss of data; null where data was lost, too, where
+        /// nothing was, and where the packets do not tell
+        ack_loss: u8(ack_loss) = null, "method 5";
+        /// how long the sender waited for ACKs that were held back, beyond the RTT
+        delayed_ack_ns: i64 [ns], "RFC 9293 section 3.8.6.3";
         /// pipe at the first sign of the loss
         pipe_before_bytes: i64 [bytes];
         /// pipe at the end of the recovery
@@ -236,7 +241,7 @@ table! {
         unknown_retransmit_count: u32 [packets];
         /// spurious retransmissions among all of these
         spurious_count: u32 [packets];
-        /// recoveries from a loss: not all of their retransmissions were spurious
+        /// recoveries from a loss of data: not all of their retransmissions were spurious or followed lost ACKs
         recovery_count: u32;
         /// time in recovery
         recovery_ns: i64 [ns];
@@ -244,6 +249,12 @@ table! {
         ssthresh_guess_bytes: i64 [bytes] = null;
         /// restarts with a small window after an idle time
         restart_after_idle_count: u32, "RFC 5681 section 4.1";
+        /// ACKs that were held back while a recovery or slow start waited for them
+        delayed_ack_wait_count: u32, "method 5";
+        /// how long it waited for them, beyond the RTT
+        delayed_ack_wait_ns: i64 [ns], "RFC 9293 section 3.8.6.3";
+        /// the frame of the ACK that was held back longest
+        delayed_ack_wait_frame: u64 = null;
         /// largest payload of a packet that was acknowledged without a retransmission; at most the MSS, if it is known
         arrived_segment_bytes: u32 [bytes];
         /// a segment that did not arrive for a second or more while smaller packets did: its bytes; null without one

@@ -99,6 +99,8 @@ pub struct Half {
     pub fins: u64,
     /// Number of reordered packets.
     pub reordered_packets: u64,
+    /// The longest time by which one of them was late; `NULL_NS` before the first.
+    pub reordered_late_max_ns: i64,
     /// Number of captured copies.
     pub copied_packets: u64,
     /// Maximum segment size announced by the sender.
@@ -120,7 +122,13 @@ pub struct Half {
 impl Half {
     /// A new direction.
     pub fn new() -> Self {
-        Self { rtt_min_ns: NULL_NS, time_last_ns: NULL_NS, data_last_ns: NULL_NS, ..Self::default() }
+        Self {
+            rtt_min_ns: NULL_NS,
+            time_last_ns: NULL_NS,
+            data_last_ns: NULL_NS,
+            reordered_late_max_ns: NULL_NS,
+            ..Self::default()
+        }
     }
 
     /// Sets the sequence number of offset 0, if it is not known yet.

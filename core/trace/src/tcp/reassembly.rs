@@ -75,6 +75,9 @@ const GAPS_KEPT: usize = 16;
 /// Maximum segments held behind the holes of one stream; one more abandons the first hole.
 const HELD_SEGMENTS_MAX: usize = 1 << 15;
 
+/// So many packets beyond a late one are looked at for the first that overtook it: they follow each other but for few.
+const OVERTAKERS_MAX: usize = 64;
+
 #[derive(Debug)]
 struct Held {
     length: u32,
@@ -132,6 +135,15 @@ impl Reassembly {
     /// The highest acknowledged offset.
     pub fn acknowledged(&self) -> i64 {
         self.acknowledged
+    }
+
+    /// When the first packet beyond an offset passed the tap, if it is still held: it overtook what comes there now.
+    #[inline]
+    pub fn overtaken_ns(&self, offset: i64) -> Option<i64> {
+        if offset >= self.highest {
+            return None;
+        }
+        self.held.range(offset..).take(OVERTAKERS_MAX).map(|(_, held)| held.time_ns).min()
     }
 
     /// Bytes and number of the gaps so far.

@@ -147,6 +147,16 @@ impl Script {
 
     /// Opens a connection and logs in; all connections belong to one session.
     pub fn connect(&mut self) -> usize {
+        self.log_in(if self.peers.is_empty() { 0 } else { TSIH })
+    }
+
+    /// Resets the connection, and logs in on another one: to a new session of the same names.
+    pub fn reconnect(&mut self, connection: usize) -> usize {
+        self.packet(connection, false, 0x14, &[]);
+        self.log_in(0)
+    }
+
+    fn log_in(&mut self, tsih: u16) -> usize {
         let connection = self.peers.len();
         let port = 50_000 + connection as u16;
         let identification = [1000, 30_000];
@@ -154,7 +164,6 @@ impl Script {
         self.packet(connection, true, 0x02, &[]);
         self.packet(connection, false, 0x12, &[]);
         self.packet(connection, true, 0x10, &[]);
-        let tsih = if connection == 0 { 0 } else { TSIH };
         let yes_no = |is_used| if is_used { "CRC32C" } else { "None" };
         let digests = format!(
             "HeaderDigest={}\0DataDigest={}\0",

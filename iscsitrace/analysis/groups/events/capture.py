@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.groups import portals
 from iscsitrace.analysis.groups.events.batch import Batch, distinct
+from iscsitrace.analysis.groups.portals import Portals
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.tables.table import Table, null_value
+from iscsitrace.tables.table import Source, Table, null_value
 from iscsitrace.wording import amounts
 
 Array = NDArray[Any]
@@ -26,7 +26,7 @@ NULL_UINT32: Final = null_value("uint32")
 class Capture:
     """The tables of a trace, and for each connection what its events need."""
 
-    def __init__(self, table: Callable[[str], Table]) -> None:
+    def __init__(self, table: Source) -> None:
         """``table`` is the method ``table`` of a trace read with the tables NEEDED."""
         self.table = table
 
@@ -46,9 +46,9 @@ class Capture:
         rows = self.connections
         if not len(rows):
             return np.zeros(0, dtype=bool)
-        known_portals = portals.found(self.table)
+        portals = Portals.of(self.table)
         places, of_row = distinct(rows.raw("target_address"), rows.raw("target_port"))
-        is_place = [portals.is_portal(address, port, known_portals) for address, port in places]
+        is_place = [portals.has(address, port) for address, port in places]
         return np.asarray(rows.raw("is_iscsi") | (rows.raw("has_syn") & np.array(is_place)[of_row]))
 
     def of_connection(self, name: str, numbers: Array) -> Array:

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.groups import portals
 from iscsitrace.analysis.groups.events.batch import Batch, distinct, texts
 from iscsitrace.analysis.groups.events.capture import ENDS, LONG_NS, NULL_UINT32, Capture, is_closed
+from iscsitrace.analysis.groups.offers import do_not_agree, is_rejected
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts
-from iscsitrace.wording.login_keys import LIST, LOGIN_KEYS
 
 Array = NDArray[Any]
 
@@ -24,9 +24,6 @@ _FULL_FEATURE: Final = 3
 """The stage that a login ends with (RFC 7143 section 11.12.3)."""
 _REDIRECTION: Final = 1
 """Its status class (RFC 7143 section 11.13.5)."""
-_LISTS: Final = ("AuthMethod", "CHAP_A", *(key for key, (_, kind) in LOGIN_KEYS.items() if kind == LIST))
-"""Keys with a list of values, from which the other side chooses one."""
-_REJECT: Final = "Reject"
 _PORTALS_SHOWN: Final = 8
 """Portals of one answer to SendTargets that are listed."""
 
@@ -181,17 +178,10 @@ def _last_of(logins: Table, places: Array, unit: str) -> Array:
     return values[places]
 
 
-def do_not_agree(key: str, initiator: str, target: str) -> bool:
-    """Whether the values that both sides sent for a key have none in common (RFC 7143 section 6.2.1)."""
-    if _REJECT in (initiator, target):
-        return True
-    return key in _LISTS and not set(initiator.split(",")) & set(target.split(","))
-
-
 def _mismatch(key: str, initiator: str, target: str) -> str:
-    if target == _REJECT:
+    if is_rejected(target):
         return f"the target rejects {key}={initiator} of the initiator"
-    if initiator == _REJECT:
+    if is_rejected(initiator):
         return f"the initiator rejects {key}={target} of the target"
     return f"no common {key}: the initiator offers {initiator}, the target {target}"
 

@@ -90,12 +90,14 @@ def _recoveries(capture: Capture) -> Batch:
     ends = np.where(has_end, rows.raw("time_last_ns"), rows.raw("time_first_ns"))
     is_timeout = rows.raw("cause") == _TIMEOUT
     rows = rows.select(is_timeout | (ends - rows.raw("time_first_ns") >= LONG_RECOVERY_NS))
-    is_spurious = rows.raw("spurious_packets") >= rows.raw("retransmitted_packets")
+    has_lost_acks = known(rows, "ack_loss")
+    is_spurious = (rows.raw("spurious_packets") >= rows.raw("retransmitted_packets")) & ~has_lost_acks
 
-    def word(cause: int, to_target: bool, packets: int, was_nothing: bool, has_end: bool) -> str:
+    def word(cause: int, to_target: bool, packets: int, was_nothing: bool, for_acks: bool, has_end: bool) -> str:
         how = "retransmission timeout" if cause == _TIMEOUT else "long recovery from a loss"
         text = f"{how}: {amounts.count(packets, 'retransmission')} to the {'target' if to_target else 'initiator'}"
         text += "" if has_end else ", never acknowledged"
+        text += ", because ACKs were lost" if for_acks else ""
         return f"{text}, all unnecessary" if was_nothing else text
 
     columns = [rows.raw(name) for name in ("cause", "to_target", "retransmitted_packets")]
@@ -103,7 +105,7 @@ def _recoveries(capture: Capture) -> Batch:
     return Batch(
         "recovery",
         rows.raw("time_first_ns"),
-        texts(word, *columns, is_spurious, known(rows, "time_last_ns")),
+        texts(word, *columns, is_spurious, has_lost_acks, known(rows, "time_last_ns")),
         frame=rows.raw("frame_first"),
         end_ns=rows.raw("time_last_ns"),
         session=capture.session_of(connections),

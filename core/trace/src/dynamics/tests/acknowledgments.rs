@@ -107,7 +107,7 @@ fn a_burst_ends_with_an_ack_and_its_pause_is_three_usual_spacings() {
         [(29_999, false, false), (30_000, true, false), (49_999, true, false), (50_000, true, true)]
     {
         let mut burst = Burst::default();
-        let delays = Delays { to_sender_ns: 200_000, round_trip_ns: 0 };
+        let delays = Delays { to_sender_ns: 200_000, ..Delays::default() };
         assert!(burst.begin(&packet(0, 0, None), delays).is_none());
         // a sixteenth of 160 us; a millisecond is no spacing
         assert!(burst.begin(&packet(160_000, 0, None), delays).is_none());

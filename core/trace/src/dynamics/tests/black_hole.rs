@@ -76,6 +76,22 @@ fn in_a_black_out_nothing_passes() {
 }
 
 #[test]
+fn a_peer_whose_timer_has_doubled_beyond_a_second_still_retransmits() {
+    let mut talk = blocked();
+    for (number, time_ns) in [1600, 1800, 2200, 3000, 4600, 7800].into_iter().enumerate() {
+        let seen = talk.packet(time_ns * MS, 1, 0, 48, Some(0));
+        let class = if number == 0 { SegmentClass::New } else { SegmentClass::Retransmission };
+        talk.see(Observation { class, ..seen });
+        bare(&mut talk, (time_ns + 1) * MS, 48);
+        if time_ns > 3000 {
+            talk.again((time_ns + 100) * MS, 0);
+        }
+    }
+    talk.again(9900 * MS, 0);
+    assert_eq!(found(talk), None);
+}
+
+#[test]
 fn a_lost_segment_among_others_of_its_size_is_a_loss() {
     // SACKed before the first retransmission, or after it
     for sacked_ns in [120 * MS, 720 * MS] {
@@ -107,6 +123,46 @@ fn a_smaller_segment_that_is_sacked_passed() {
     let seen = talk.packet(4100 * MS, 1, 0, 0, Some(0));
     talk.see(seen);
     assert_eq!(found(talk), Some((1000, 4, 300, 4100, true)));
+}
+
+#[test]
+fn several_lost_segments_before_a_smaller_one_that_is_sacked() {
+    for (lost, is_by_size) in [(3, true), (2, false)] {
+        let mut talk = Conversation::begin();
+        talk.data(100 * MS, lost);
+        let start = talk.highest;
+        let small = talk.packet(101 * MS, 0, start, 500, Some(0));
+        talk.see(small);
+        talk.highest = start + 500;
+        // it passed before the first retransmission
+        let seen = talk.packet(110 * MS, 1, 0, 0, Some(0));
+        talk.see(Observation { sacks: [(start, start + 500), (0, 0), (0, 0), (0, 0)], sack_count: 1, ..seen });
+        for time_ns in [121, 321, 721, 1521, 3121] {
+            talk.again(time_ns * MS, 0);
+        }
+        assert_eq!(found(talk).is_some_and(|found| found.4), is_by_size, "{lost}");
+    }
+}
+
+#[test]
+fn a_fin_of_the_peer_needs_no_retransmission() {
+    let fin = |talk: &mut Conversation, time_ns: i64| {
+        let seen = talk.packet(time_ns, 1, 0, 0, Some(0));
+        talk.see(Observation { flags: TcpFlags(ACK | FIN), ..seen });
+        bare(talk, time_ns + MS, 0);
+    };
+    let mut talk = blocked();
+    fin(&mut talk, 1600 * MS);
+    talk.again(3100 * MS, 0);
+    talk.again(6300 * MS, 0);
+    assert_eq!(found(talk), Some((1000, 5, 300, 6300, true)));
+    // the ACKs of the client are lost, too
+    let mut talk = blocked();
+    [1600, 1900, 2500].into_iter().for_each(|time_ns| fin(&mut talk, time_ns * MS));
+    talk.again(3100 * MS, 0);
+    [3700, 6100].into_iter().for_each(|time_ns| fin(&mut talk, time_ns * MS));
+    talk.again(6300 * MS, 0);
+    assert_eq!(found(talk), None);
 }
 
 #[test]

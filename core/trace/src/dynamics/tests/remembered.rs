@@ -17,7 +17,7 @@ fn remembered(spans: &[(i64, i64)]) -> (Remembered, Rows) {
         let seen = sent(number, start, end);
         let row = rows.retransmissions.push(row(&seen, 0, true, Cause::Fast, None));
         let recovery = rows.recoveries.push(Recovery::default());
-        remembered.push(&seen, true, Some(row), (number - 99, Some(recovery)));
+        remembered.push(&seen, true, Some(row), (number - 99, Some(recovery)), &mut rows);
     }
     (remembered, rows)
 }
@@ -74,7 +74,7 @@ fn an_echo_from_before_a_retransmission_shows_that_its_original_arrived() {
 #[test]
 fn only_the_timestamp_of_the_first_unacknowledged_byte_is_echoed() {
     let mut remembered = Remembered::default();
-    remembered.push(&sent(100, 0, 1000), false, None, (1, None));
+    remembered.push(&sent(100, 0, 1000), false, None, (1, None), &mut Rows::default());
     remembered.acknowledge(1000, Some(1), &mut Rows::default());
     assert_eq!(remembered.spurious_count(), 0);
 }
@@ -85,7 +85,7 @@ fn a_recovery_is_needless_if_all_its_retransmissions_were_spurious() {
     // two in the first recovery, one in each of two others
     for (place, number) in [1, 1, 2, 3].into_iter().enumerate() {
         let start = 1000 * place as i64;
-        remembered.push(&sent(100, start, start + 1000), false, None, (number, None));
+        remembered.push(&sent(100, start, start + 1000), false, None, (number, None), &mut rows);
     }
     for (start, count) in [(0, 0), (2000, 1), (1000, 2)] {
         remembered.duplicate_arrived(start, start + 1000, &mut rows);
@@ -94,10 +94,10 @@ fn a_recovery_is_needless_if_all_its_retransmissions_were_spurious() {
     // one more in the third, which makes it a loss, and many recoveries after it
     remembered.duplicate_arrived(3000, 4000, &mut rows);
     assert_eq!(remembered.needless_count(), 3);
-    remembered.push(&sent(100, 4000, 5000), false, None, (3, None));
+    remembered.push(&sent(100, 4000, 5000), false, None, (3, None), &mut rows);
     assert_eq!(remembered.needless_count(), 2);
     for number in 4..2000 {
-        remembered.push(&sent(100, 9000, 9001), false, None, (number, None));
+        remembered.push(&sent(100, 9000, 9001), false, None, (number, None), &mut rows);
     }
     assert_eq!(remembered.needless_count(), 2);
 }

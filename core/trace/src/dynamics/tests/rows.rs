@@ -91,6 +91,8 @@ fn recovery(is_client_initiator: bool) -> Recovery {
         retransmitted_packets: 1,
         retransmitted_bytes: 1000,
         spurious_packets: 0,
+        ack_loss: NULL_U8,
+        delayed_ack_ns: 0,
         pipe_before_bytes: 8000,
         pipe_after_bytes: 0,
     }
@@ -230,6 +232,9 @@ fn senders(is_client_initiator: bool) -> [SenderRow; 2] {
         recovery_ns: 22 * MS,
         ssthresh_guess_bytes: NULL_NS,
         restart_after_idle_count: 0,
+        delayed_ack_wait_count: 0,
+        delayed_ack_wait_ns: 0,
+        delayed_ack_wait_frame: NULL_U64,
         arrived_segment_bytes: 1000,
         blocked_bytes: NULL_NS,
         blocked_retransmissions: 0,

@@ -64,9 +64,13 @@ impl IscsiConnection {
         for (place, (&assumption, assumed)) in assumptions.iter().zip(assumed).enumerate() {
             context.counters.add(Counter::HeaderAssumed, Some(self.number), assumed.first.frame);
             let (Assumption::Data { tag, .. } | Assumption::Status { tag }) = assumption;
-            // what a task lacked was counted when it ended
-            let Some(task) = self.tasks.get_mut(&tag) else { continue };
-            self.missing[direction] += 1;
+            let Some(task) = self.tasks.get_mut(&tag) else {
+                // what a task lacked was counted when it ended
+                let data_bytes = if let Assumption::Data { bytes, .. } = assumption { Some(bytes) } else { None };
+                self.missing.explain(direction, data_bytes);
+                continue;
+            };
+            self.missing.add_explained(direction);
             let cycle = task.cycle;
             let mut is_over = matches!(assumption, Assumption::Status { .. });
             if let Assumption::Data { bytes, .. } = assumption {

@@ -36,7 +36,7 @@ impl IscsiConnection {
         let own = if let Begun::Command { cycle } = self.begun { Some(cycle) } else { None };
         let tasks = self.tasks.iter().map(|(&tag, task)| (tag, task.cycle)).filter(|&(_, cycle)| Some(cycle) != own);
         let (tasks, exchanges) = (tasks.collect(), self.exchanges.open().collect());
-        self.lost_statuses.push(Lost { count, time_ns, tasks, exchanges });
+        self.lost_statuses.push(Lost::new(count, time_ns, tasks, exchanges));
         self.end_lost_tasks(context);
     }
 
@@ -54,7 +54,8 @@ impl IscsiConnection {
             self.tasks.get(&tag).is_some_and(|task| task.cycle == cycle)
                 && context.cycle_ends_ns.get(cycle as usize) == Some(&i64::MAX)
         };
-        for lost in self.lost_statuses.take_known(is_task_open, |key| self.exchanges.is_open(key)) {
+        let ended = self.tasks_opened - self.tasks.len() as u64 + self.exchanges.ended();
+        for lost in self.lost_statuses.take_known(ended, is_task_open, |key| self.exchanges.is_open(key)) {
             for &(_, cycle) in &lost.tasks {
                 // a status that comes after all sets it again
                 context.cycle_ends_ns[cycle as usize] = lost.time_ns;

@@ -15,6 +15,9 @@ mod table_rows;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod unclaimed;
+
+use std::collections::VecDeque;
 
 use iscsitrace_wire::digest;
 use iscsitrace_wire::opcode::Opcode;
@@ -29,16 +32,18 @@ use super::exchange::Exchanges;
 use super::keys::Negotiation;
 use super::login::Login;
 use super::lost_statuses::LostStatuses;
+use super::missing_pdus::{MissingPdus, UnreadBytes};
 use super::pdu::{Pdu, Stamp};
 use super::pdu_row;
 use super::session::SessionEnd;
-use super::session::missing_commands::TaskTotals;
+use super::session::missing_commands::PduTotals;
 use super::spans::Spans;
 use super::task::Task;
 use crate::counters::Counter;
 use crate::tables::{NULL_NS, WriteStart};
 use descriptions::Descriptions;
 use kept_data::{WRITE_START_BYTES_MAX, begins_write};
+use unclaimed::Unclaimed;
 
 /// What the last header from the initiator started.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +67,7 @@ pub struct IscsiConnection {
     /// PDUs with a decoded header, by direction.
     pub pdu_count: [u64; 2],
     /// Missing PDUs according to sequence numbers and byte counts, by direction.
-    pub missing: [u64; 2],
+    pub missing: MissingPdus,
     /// Whether bytes are missing from the capture.
     pub has_gap: bool,
     /// The last progress of its reads, writes and flushes: new data, an R2T or a status.
@@ -71,12 +76,15 @@ pub struct IscsiConnection {
     longest_data: [Option<u32>; 2],
     /// Whether its target sends the status of a read with the last Data-In; none before the first.
     is_status_in_data: Option<bool>,
-    totals: TaskTotals,
+    totals: PduTotals,
     tasks: FxHashMap<u32, Task>,
+    /// Number of tasks so far.
+    tasks_opened: u64,
     /// The command or Data-Out with the last header. It counts from its header on, because its answer can be read
     /// before its own last bytes.
     begun: Begun,
     exchanges: Exchanges,
+    unclaimed: VecDeque<Unclaimed>,
     descriptions: Descriptions,
     lost_statuses: LostStatuses,
     /// What must come next, by direction.
@@ -97,15 +105,17 @@ impl IscsiConnection {
             login: Login::default(),
             spans: Default::default(),
             pdu_count: [0; 2],
-            missing: [0; 2],
+            missing: MissingPdus::default(),
             has_gap: false,
             progress_ns: NULL_NS,
             longest_data: [None; 2],
             is_status_in_data: None,
-            totals: TaskTotals::default(),
+            totals: PduTotals::default(),
             tasks: FxHashMap::default(),
+            tasks_opened: 0,
             begun: Begun::Nothing,
             exchanges: Exchanges::default(),
+            unclaimed: VecDeque::new(),
             descriptions: Descriptions::default(),
             lost_statuses: LostStatuses::default(),
             assumptions: Default::default(),
@@ -187,6 +197,7 @@ impl IscsiConnection {
         if !opcode.is_initiator() && (opcode != Opcode::DataIn || bhs.has_status() == Some(true)) {
             self.end_lost_tasks(context);
         }
+        self.note_carrier(bhs, opcode);
         self.note_next(bhs, opcode, &context.tables.cycles);
         if let Some(cycle) = cycle {
             let is_data =
@@ -214,19 +225,27 @@ impl IscsiConnection {
         digests
     }
 
-    /// Ends the connection at `time_ns`.
-    pub fn finish(&mut self, time_ns: i64, context: &mut Context) {
+    /// Ends the connection at `time_ns`; `unread` are the bytes of no decoded PDU, by direction.
+    pub fn finish(&mut self, time_ns: i64, unread: [UnreadBytes; 2], context: &mut Context) {
         let mut open: Vec<Task> = self.tasks.drain().map(|(_, task)| task).collect();
         open.sort_unstable_by_key(|task| task.cycle);
         for task in open {
             let frame = context.tables.cycles.command_frame[task.cycle as usize];
             self.end_without_status(task, Stamp { frame, time_ns }, context);
         }
+        for (direction, unread) in unread.into_iter().enumerate() {
+            self.totals.unread_bytes[direction] =
+                self.missing.settle(direction, unread, &self.totals.carriers[direction]);
+        }
         // a connection with PDUs belongs to a session, at least to one without names
         if self.pdu_count != [0; 2] {
             let session = self.session(context);
             if let Some(state) = context.sessions.states.get_mut(session as usize) {
                 state.totals = state.totals.with(&self.totals);
+                // the last commands may be missing, too
+                if let Some(exp_cmd_sn) = self.exp_cmd_sn {
+                    state.commands.reach(exp_cmd_sn);
+                }
             }
         }
     }

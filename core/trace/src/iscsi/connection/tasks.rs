@@ -5,6 +5,7 @@ use iscsitrace_wire::cdb;
 use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
 
+use super::unclaimed::{UNCLAIMED_MAX, Unclaimed};
 use super::{Begun, IscsiConnection};
 use crate::counters::Counter;
 use crate::iscsi::context::Context;
@@ -53,6 +54,7 @@ impl IscsiConnection {
             context.counters.add(Counter::TasksNotTracked, Some(self.number), first.frame);
         } else {
             let task = Task::open(bhs, cycle, decoded.as_ref(), is_data_in_any_order);
+            self.tasks_opened += 1;
             if let Some(earlier) = self.tasks.insert(tag, task) {
                 context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
                 self.end_without_status(earlier, first, context);
@@ -60,6 +62,9 @@ impl IscsiConnection {
         }
         // after the task was stored: moving a new value would wait for the writes to every column
         cycle_row::open_row(bhs, tag, first, self.number, session, decoded.as_ref(), &mut context.tables.cycles);
+        if !self.unclaimed.is_empty() {
+            self.claim(tag, first, context);
+        }
         Some(cycle)
     }
 
@@ -90,12 +95,12 @@ impl IscsiConnection {
         self.close_outlived(bhs, first, context);
         let Some(task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.get_mut(&tag)) else {
             context.counters.add(Counter::PduWithoutTask, Some(self.number), first.frame);
-            self.totals.orphans[0] += 1;
             return Begun::Nothing;
         };
         let cycle = task.cycle;
         let (burst, missing) = task.data_out(bhs, first, &mut context.tables.cycles, &mut context.tables.rounds);
-        self.note_missing(missing, first.frame, context);
+        let size = task.missing_size(&context.tables.cycles);
+        self.note_missing(missing, size, first.frame, context);
         Begun::DataOut { cycle, burst }
     }
 
@@ -116,16 +121,48 @@ impl IscsiConnection {
 
     /// Processes a PDU of an open task.
     pub(super) fn of_task(&mut self, pdu: &Pdu<'_>, opcode: Opcode, context: &mut Context) -> Option<u32> {
+        self.close_outlived(pdu.bhs(), pdu.first, context);
+        let cycle = self.answer(pdu, opcode, context);
+        if cycle.is_none() {
+            context.counters.add(Counter::PduWithoutTask, Some(self.number), pdu.first.frame);
+            self.totals.orphan_r2ts += u64::from(opcode == Opcode::ReadyToTransfer);
+            self.keep_unclaimed(pdu);
+        }
+        cycle
+    }
+
+    /// Keeps a PDU without a task.
+    fn keep_unclaimed(&mut self, pdu: &Pdu<'_>) {
+        let Some(tag) = pdu.bhs().initiator_task_tag() else { return };
+        if self.unclaimed.len() == UNCLAIMED_MAX {
+            self.unclaimed.pop_front();
+        }
+        self.unclaimed.push_back(Unclaimed {
+            tag,
+            header: pdu.header.to_vec(),
+            data: pdu.data.to_vec(),
+            pdu: Pdu { header: &[], data: &[], ..*pdu },
+        });
+    }
+
+    /// The command of a task was read: takes the answers that were read before it.
+    #[cold]
+    fn claim(&mut self, tag: u32, command: Stamp, context: &mut Context) {
+        let is_answer = |kept: &Unclaimed| kept.tag == tag && kept.pdu.first.frame > command.frame;
+        while let Some(place) = self.unclaimed.iter().position(is_answer) {
+            let Some(Unclaimed { header, data, pdu, .. }) = self.unclaimed.remove(place) else { return };
+            if let Some(opcode) = Bhs::new(&header).opcode() {
+                self.answer(&Pdu { header: &header, data: &data, ..pdu }, opcode, context);
+            }
+        }
+    }
+
+    /// Processes a PDU of the open task with its tag, and returns its cycle.
+    #[inline]
+    pub(super) fn answer(&mut self, pdu: &Pdu<'_>, opcode: Opcode, context: &mut Context) -> Option<u32> {
         let bhs = pdu.bhs();
         let frame = pdu.first.frame;
-        self.close_outlived(bhs, pdu.first, context);
-        let Some(task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.get_mut(&tag)) else {
-            context.counters.add(Counter::PduWithoutTask, Some(self.number), frame);
-            if opcode != Opcode::ScsiResponse && bhs.has_status() != Some(true) {
-                self.totals.orphans[1] += 1;
-            }
-            return None;
-        };
+        let task = bhs.initiator_task_tag().and_then(|tag| self.tasks.get_mut(&tag))?;
         let cycle = task.cycle;
         let tables = &mut context.tables;
         let mut missing = match opcode {
@@ -142,6 +179,7 @@ impl IscsiConnection {
             }
             _ => Missing::default(),
         };
+        let size = task.missing_size(&tables.cycles);
         // a status counts when its PDU has arrived
         let has_status = (opcode == Opcode::ScsiResponse || bhs.has_status() == Some(true)) && !pdu.is_unfinished;
         if (has_status || opcode == Opcode::ReadyToTransfer)
@@ -156,22 +194,27 @@ impl IscsiConnection {
             }
             if let Some(mut task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.remove(&tag)) {
                 let at_status = task.status(pdu, &mut context.tables.cycles);
-                self.note_missing(Missing { is_out_of_order: false, ..at_status }, frame, context);
+                self.note_missing(Missing { is_out_of_order: false, ..at_status }, size, frame, context);
                 missing.is_out_of_order |= at_status.is_out_of_order;
-                if task.is_read && context.tables.cycles.is_complete[cycle as usize] {
+                if task.is_read && !task.has_missing_pdus {
                     self.is_status_in_data = Some(opcode == Opcode::DataIn);
                 }
+                self.missing.add_data_bytes(usize::from(!task.is_write), task.lacking_bytes(&context.tables.cycles));
                 self.note_taken(&task, context);
             }
         }
-        self.note_missing(missing, frame, context);
+        self.note_missing(missing, size, frame, context);
         Some(cycle)
     }
 
-    fn note_missing(&mut self, missing: Missing, frame: u64, context: &mut Context) {
+    /// Counts missing PDUs; `size` are the data bytes of each.
+    fn note_missing(&mut self, missing: Missing, size: u64, frame: u64, context: &mut Context) {
         let data = missing.data_out + missing.data_in;
-        self.missing[0] += missing.data_out;
-        self.missing[1] += missing.data_in + missing.r2t;
+        self.missing.add_data(0, missing.data_out);
+        self.missing.add_data(1, missing.data_in);
+        self.missing.add_bare(1, missing.r2t);
+        self.missing.add_data_bytes(0, missing.data_out * size);
+        self.missing.add_data_bytes(1, missing.data_in * size);
         context.counters.add_many(Counter::DataMissing, Some(self.number), frame, data);
         context.counters.add_many(Counter::R2tMissing, Some(self.number), frame, missing.r2t);
         if missing.is_out_of_order {
@@ -192,27 +235,41 @@ impl IscsiConnection {
         if !context.tables.cycles.is_aborted[task.cycle as usize] {
             context.counters.add(Counter::CycleIncomplete, Some(self.number), frame);
         }
-        self.note_missing(task.missing_numbers(), frame, context);
+        let size = task.missing_size(&context.tables.cycles);
+        self.note_missing(task.missing_numbers(), size, frame, context);
         let lacking = task.abandon(&mut context.tables.cycles);
         if self.has_gap {
             // the last Data-In of a read may already count as a missing status
             let is_told = self.is_status_in_data == Some(true) && task.is_read;
-            self.missing[usize::from(!task.is_write)] += lacking.saturating_sub(u64::from(is_told));
+            let direction = usize::from(!task.is_write);
+            self.missing.add_data(direction, lacking.saturating_sub(u64::from(is_told)));
+            self.missing.add_data_bytes(direction, task.lacking_bytes(&context.tables.cycles));
         }
         self.note_taken(&task, context);
     }
 
     /// Adds an ended task to the totals.
     fn note_taken(&mut self, task: &Task, context: &Context) {
-        let cycles = &context.tables.cycles;
-        let row = task.cycle as usize;
         self.totals.tasks += 1;
-        let data = task.data_pdu_count(cycles);
-        if task.is_write {
-            self.totals.pdus[0] += data;
-            self.totals.pdus[1] += u64::from(cycles.r2t_count[row]);
-        } else {
-            self.totals.pdus[1] += data.saturating_sub(u64::from(self.is_status_in_data == Some(true)));
+        self.totals.r2ts += u64::from(context.tables.cycles.r2t_count[task.cycle as usize]);
+    }
+
+    /// Adds a PDU with data to the totals.
+    #[inline]
+    pub(super) fn note_carrier(&mut self, bhs: Bhs<'_>, opcode: Opcode) {
+        let bytes = u64::from(bhs.data_segment_length().unwrap_or(0));
+        let carriers = &mut self.totals.carriers[usize::from(!opcode.is_initiator())];
+        carriers.longest_bytes = carriers.longest_bytes.max(bytes);
+        let is_counted = match opcode {
+            Opcode::ScsiCommand => true,
+            Opcode::DataOut => false,
+            Opcode::DataIn => bhs.has_status() == Some(true),
+            _ => return,
+        };
+        if bytes > 0 {
+            carriers.count += 1;
+            carriers.bytes += bytes;
+            carriers.uncounted += u64::from(!is_counted);
         }
     }
 

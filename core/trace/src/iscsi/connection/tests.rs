@@ -7,6 +7,8 @@ use super::*;
 use crate::iscsi::exchange::Dropped;
 use crate::iscsi::framer::listener::{Fit, Listener};
 use crate::iscsi::pdu::Stamp;
+use crate::iscsi::session::missing_commands::DataCarriers;
+use crate::tables::NULL_U64;
 
 const READ: u32 = 0x30;
 const WRITE: u32 = 0x31;
@@ -279,7 +281,7 @@ fn take(connection: &mut IscsiConnection, context: &mut Context, frame: u64, hea
 }
 
 /// The totals after PDUs of commands in flight: a READ and a WRITE.
-fn totals(pdus: &[BhsBuilder]) -> TaskTotals {
+fn totals(pdus: &[BhsBuilder]) -> PduTotals {
     let (mut connection, mut context) = opened(&[(READ, 0x28), (WRITE, 0x2a)]);
     for (frame, &header) in (2..).zip(pdus) {
         take(&mut connection, &mut context, frame, header);
@@ -288,25 +290,23 @@ fn totals(pdus: &[BhsBuilder]) -> TaskTotals {
 }
 
 #[test]
-fn a_pdu_without_its_command_is_an_orphan_unless_it_has_the_status() {
-    let orphans = |header| totals(&[header]).orphans;
-    assert_eq!(orphans(data_in(UNKNOWN, 0, 512)), [0, 1]);
-    assert_eq!(orphans(r2t(UNKNOWN, 0, 512)), [0, 1]);
-    assert_eq!(orphans(data_out(UNKNOWN, 0, 512)), [1, 0]);
-    assert_eq!(orphans(data_in(UNKNOWN, 0, 512).is_final(true).has_status(true)), [0, 0]);
-    assert_eq!(orphans(response(UNKNOWN)), [0, 0]);
-    assert_eq!(orphans(data_in(READ, 0, 512)), [0, 0]);
+fn an_r2t_without_its_command_is_an_orphan() {
+    let orphans = |header| totals(&[header]).orphan_r2ts;
+    assert_eq!((orphans(r2t(UNKNOWN, 0, 512)), orphans(r2t(WRITE, 0, 512))), (1, 0));
+    assert_eq!((orphans(data_in(UNKNOWN, 0, 512)), orphans(response(UNKNOWN))), (0, 0));
 }
 
 #[test]
-fn an_ended_command_adds_its_data_and_its_r2ts() {
+fn pdus_with_data_and_the_r2ts_of_ended_commands_are_counted() {
     let first = data_in(READ, 0, 2048);
     let second = data_in(READ, 2048, 2048).data_sn(SerialNumber(1)).is_final(true);
+    let carriers = |count, bytes, uncounted| DataCarriers { count, bytes, longest_bytes: bytes / count, uncounted };
     let apart = [first, second, response(READ).exp_data_sn(SerialNumber(2))];
-    assert_eq!(totals(&apart), TaskTotals { tasks: 1, pdus: [0, 2], orphans: [0, 0] });
-    // the last Data-In has the status, which is no data PDU
+    let none = DataCarriers::default();
+    assert_eq!(totals(&apart), PduTotals { tasks: 1, carriers: [none, carriers(2, 4096, 2)], ..PduTotals::default() });
+    // the last Data-In has the status, whose number counts it
     let together = [first, second.has_status(true)];
-    assert_eq!(totals(&together), TaskTotals { tasks: 1, pdus: [0, 1], orphans: [0, 0] });
+    assert_eq!(totals(&together).carriers[1], carriers(2, 4096, 1));
     let out = |place: u32| data_out(WRITE, place * 1024, 1024).data_sn(SerialNumber(place % 2));
     let again = |header: BhsBuilder| header.r2t_sn(SerialNumber(1)).target_transfer_tag(0x71);
     let write = [
@@ -318,9 +318,61 @@ fn an_ended_command_adds_its_data_and_its_r2ts() {
         out(3).target_transfer_tag(0x71).is_final(true),
         response(WRITE),
     ];
-    assert_eq!(totals(&write), TaskTotals { tasks: 1, pdus: [4, 2], orphans: [0, 0] });
-    let both = [&write[..], &apart].concat();
-    assert_eq!(totals(&both), TaskTotals { tasks: 2, pdus: [4, 4], orphans: [0, 0] });
+    let expected = PduTotals { tasks: 1, r2ts: 2, carriers: [carriers(4, 4096, 4), none], ..PduTotals::default() };
+    assert_eq!(totals(&write), expected);
+    let both = totals(&[&write[..], &apart].concat());
+    assert_eq!(both, expected.with(&totals(&apart)));
+}
+
+#[test]
+fn answers_that_were_read_before_their_command_count() {
+    // the status of an earlier command with the same tag comes before, that of its own after it
+    for (frame, status_frame) in [(2, NULL_U64), (7, 7)] {
+        let (mut connection, mut context) = opened(&[]);
+        take(&mut connection, &mut context, frame - 1, data_in(READ, 0, BYTES).data_sn(SerialNumber(0)));
+        take(&mut connection, &mut context, frame, response(READ).exp_data_sn(SerialNumber(1)));
+        let header = command(READ, true).cdb([0x28, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0]).build();
+        connection.begin(Bhs::new(&header), Stamp { frame: 5, time_ns: 5000 }, &mut context);
+        let cycles = &context.tables.cycles;
+        assert_eq!((cycles.status_frame[0], cycles.is_complete[0]), (status_frame, frame > 5));
+        assert_eq!(cycles.data_bytes[0], if frame > 5 { BYTES } else { 0 });
+        assert_eq!(connection.tasks.len(), usize::from(frame < 5));
+    }
+    // as many as fit, the newest
+    let (mut connection, mut context) = opened(&[]);
+    (1..=65).for_each(|tag| take(&mut connection, &mut context, 9, response(tag)));
+    for (tag, open_count) in [(1, 1), (2, 1), (65, 1)] {
+        let header = command(tag, true).build();
+        connection.begin(Bhs::new(&header), Stamp { frame: 5, time_ns: 5000 }, &mut context);
+        assert_eq!(connection.tasks.len(), open_count, "tag {tag}");
+    }
+}
+
+#[test]
+fn an_r2t_that_was_captured_after_its_data_is_not_missing() {
+    let out = |place: u32| data_out(WRITE, place * 2048, 2048).data_sn(SerialNumber(place));
+    let asked = r2t(WRITE, 0, BYTES);
+    let answered = response(WRITE);
+    // before, between and after its data
+    for (place, missing) in [(0, 0), (1, 0), (2, 0), (3, 1)] {
+        let mut pdus = vec![out(0), out(1), answered];
+        if place < 3 {
+            pdus.insert(place, asked);
+        }
+        let (mut connection, mut context) = opened(&[(WRITE, 0x2a)]);
+        for (frame, &header) in (2..).zip(&pdus) {
+            take(&mut connection, &mut context, frame, header);
+        }
+        assert_eq!(connection.missing.count, [0, missing], "R2T at {place}");
+        assert_eq!(context.tables.cycles.is_complete, [place == 0]);
+    }
+    // the next R2T with the same tag is another one
+    let (mut connection, mut context) = opened(&[(WRITE, 0x2a)]);
+    let next = r2t(WRITE, 2048, 2048).r2t_sn(SerialNumber(1));
+    for (frame, header) in (2..).zip([out(0), next, data_out(WRITE, 2048, 2048), answered]) {
+        take(&mut connection, &mut context, frame, header);
+    }
+    assert_eq!(connection.missing.count, [0, 1]);
 }
 
 #[test]
@@ -336,7 +388,7 @@ fn an_r2t_does_not_use_its_stat_sn() {
         take(&mut connection, &mut context, 4, nop.stat_sn(SerialNumber(501)));
         assert_eq!(connection.stat_sn, Some(SerialNumber(next)));
     }
-    assert_eq!(connection.missing[1], 0, "no status is missing");
+    assert_eq!(connection.missing.count[1], 0, "no status is missing");
 }
 
 #[test]

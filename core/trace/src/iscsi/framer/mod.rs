@@ -17,6 +17,7 @@ mod replay;
 mod search;
 #[cfg(test)]
 mod tests;
+mod unread;
 mod walk;
 
 use iscsitrace_wire::bhs::LENGTH_BYTES;
@@ -29,6 +30,7 @@ use crate::tcp::reassembly::Chunk;
 use listener::Listener;
 use progress::InProgress;
 use replay::Replay;
+use unread::Unread;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -50,6 +52,8 @@ pub struct Framer {
     state: State,
     /// Stream offset of the next byte.
     offset: i64,
+    /// Stream offset of the first byte that was captured.
+    first_offset: i64,
     /// PDUs start at offsets with this remainder modulo 4, once known.
     alignment: Option<i64>,
     /// While searching: where the header should have been; and whether the PDU before it carried data.
@@ -60,7 +64,10 @@ pub struct Framer {
     had_data: bool,
     /// Whether a snaplen cut bytes of it.
     has_cut: bool,
-    has_lost_start: bool,
+    /// Bytes before the first header, if the start of the stream is missing.
+    lost_start_bytes: Option<u64>,
+    /// The chunks before the first header, while it is searched.
+    unread: Option<Box<Unread>>,
     /// PDUs of which only the position is known, since the last decoded header.
     assumed: Vec<Assumed>,
     /// All chunks since the first of them, if other assumptions are possible.
@@ -82,7 +89,8 @@ impl Framer {
         let of_pdu = (self.state == State::Walking && self.pdu.is_under_way()).then_some(self.pdu.first.time_ns);
         let of_assumed = self.assumed.first().map(|assumed| assumed.first.time_ns);
         let of_search = self.carry_stamps.first().map(|stamp| stamp.time_ns);
-        [of_pdu, of_assumed, of_search].into_iter().flatten().min()
+        let of_start = self.unread.as_ref().and_then(|unread| unread.since_ns());
+        [of_pdu, of_assumed, of_search, of_start].into_iter().flatten().min()
     }
 
     /// A framer that expects a header at `offset` (if the start of the stream was captured), or searches for one.
@@ -93,13 +101,15 @@ impl Framer {
             explained_bytes: 0,
             state: if is_stream_start { State::Walking } else { State::Searching },
             offset,
+            first_offset: offset,
             alignment: is_stream_start.then_some(offset.rem_euclid(4)),
             lost_at: offset,
             is_lost_place_known: false,
             lost_after_data: false,
             had_data: false,
             has_cut: false,
-            has_lost_start: false,
+            lost_start_bytes: None,
+            unread: (!is_stream_start).then(Box::default),
             assumed: Vec::new(),
             replay: None,
             is_walking_again: false,
@@ -112,14 +122,27 @@ impl Framer {
         framer
     }
 
-    /// Whether the start of the stream is missing, with at least one PDU.
-    pub fn has_lost_start(&self) -> bool {
-        self.has_lost_start
+    /// Bytes before the first header, if the start of the stream is missing: of at least one PDU.
+    pub fn lost_start_bytes(&self) -> Option<u64> {
+        self.lost_start_bytes
     }
 
-    /// Whether bytes came since the position of the next header became unknown.
-    pub fn has_lost_end(&self) -> bool {
-        self.state == State::Searching && self.offset > self.lost_at
+    /// Bytes since the position of the next header became unknown, if any came.
+    pub fn lost_end_bytes(&self) -> Option<u64> {
+        let bytes = u64::try_from(self.offset - self.lost_at).ok().filter(|&bytes| bytes > 0);
+        bytes.filter(|_| self.state == State::Searching)
+    }
+
+    /// Bytes from the first captured one on that are of no PDU with a decoded header.
+    pub fn unexplained_bytes(&self) -> u64 {
+        u64::try_from(self.offset - self.first_offset).unwrap_or(0).saturating_sub(self.explained_bytes)
+    }
+
+    /// The first header is at `offset`: what is before it is missing.
+    fn note_lost_start(&mut self, offset: i64) {
+        if self.explained_bytes == 0 && offset > self.lost_at {
+            self.lost_start_bytes.get_or_insert((offset - self.lost_at).unsigned_abs());
+        }
     }
 
     /// Bytes that the PDU at `offset` still lacks, if the walk is there, or behind a hole in the same PDU; 0 while its
@@ -179,9 +202,14 @@ impl Framer {
     /// Processes a gap in the stream.
     pub fn gap(&mut self, offset: i64, length: u64, listener: &mut impl Listener) {
         let gap_end = offset + length as i64;
+        if self.state == State::Searching && self.offset == self.first_offset {
+            // acknowledged bytes from before the capture
+            (self.first_offset, self.lost_at) = (gap_end, gap_end);
+        }
         self.offset = gap_end;
         if self.state == State::Searching {
             self.clear_carry();
+            self.forget_unread();
             self.is_lost_place_known = false;
             return;
         }
@@ -214,7 +242,7 @@ impl Framer {
     /// Ends the stream: a PDU with a decoded header is handed over as far as it goes.
     pub fn finish(&mut self, listener: &mut impl Listener) {
         self.assumed.clear();
-        self.replay = None;
+        (self.replay, self.unread) = (None, None);
         listener.discard();
         if self.state == State::Walking && self.pdu.position >= LENGTH_BYTES as u64 && !self.pdu.is_assumed {
             let end = self.pdu.start + self.pdu.end as i64;

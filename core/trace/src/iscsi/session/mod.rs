@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use crate::tables::{AluaState, AluaStates, LogicalUnit, LogicalUnits, NULL_NS, NULL_U16, Session, Sessions};
 use command_numbers::CommandNumbers;
 use logical_units::Units;
-use missing_commands::{Group, MissingCommands, TaskTotals};
+use missing_commands::{Group, MissingCommands, PduTotals};
 
 /// How a session ended; codes as in `CATEGORIES["session_end"]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,8 +43,8 @@ pub struct SessionState {
     pub open_connections: u32,
     /// First connection, for counters.
     pub first_connection: u32,
-    /// Totals of its tasks.
-    pub totals: TaskTotals,
+    /// What was read of its PDUs, and what was not.
+    pub totals: PduTotals,
     /// DataSequenceInOrder=No was negotiated: data of a task may come in any order (RFC 7143 section 13.19).
     pub is_data_in_any_order: bool,
 }

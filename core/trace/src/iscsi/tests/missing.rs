@@ -66,10 +66,11 @@ fn the_status_shows_that_the_last_data_in_is_missing() {
 
 #[test]
 fn a_read_without_any_captured_data_counts_by_exp_data_sn() {
-    for (exp_data_sn, count) in [(4, 4), (0, 1)] {
+    // without it, 4288 bytes are more than one PDU of 4096 bytes
+    for (exp_data_sn, count, least) in [(4, 4, 4), (0, 1, 2)] {
         let tables = read_without(&[0, 1, 2, 3], exp_data_sn);
         assert_eq!(data(&tables), (0, 0, NULL_NS, NULL_NS, false, true));
-        assert_eq!((missing(&tables), counted(&tables, "data_missing")), ([0, count], count));
+        assert_eq!((missing(&tables), counted(&tables, "data_missing")), ([0, least], count));
     }
 }
 
@@ -342,24 +343,22 @@ fn the_device_type_of_an_inquiry_decides_what_a_command_is() {
 }
 
 #[test]
-fn sense_data_have_two_formats() {
-    // SPC-4 section 4.5: fixed 0x70 and 0x71, descriptor 0x72 and 0x73
-    let fixed = |code| [0, 18, code, 0, 0xf5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x24, 1, 0, 0, 0, 0];
-    let descriptor = |code| [0, 8, code, 0xf6, 0x29, 2, 0, 0, 0, 0];
-    for code in [0x70, 0x71, 0xf0] {
-        assert_eq!(sense(&fixed(code)), Some((5, 0x24, 1)));
+fn short_sense_data_have_the_fields_that_they_contain() {
+    // the key is in byte 2, code and qualifier are in bytes 12 and 13; only SenseLength bytes count
+    let data = [0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x24, 1, 0, 0, 0, 0];
+    let fixed = |length: u8, kept: usize| sense(&[&[0, length], &data[..kept]].concat());
+    let (none, key, code, all) = (None, Some((5, NULL_U8, NULL_U8)), Some((5, 0x24, NULL_U8)), Some((5, 0x24, 1)));
+    for (bytes, expected) in [(0, none), (1, none), (2, none), (3, key), (12, key), (13, code), (14, all), (18, all)] {
+        assert_eq!(fixed(bytes as u8, 18), expected, "SenseLength {bytes}");
+        // the same where the snaplen cut the data
+        assert_eq!(fixed(18, bytes), expected, "{bytes} bytes captured");
     }
-    for code in [0x72, 0x73] {
-        assert_eq!(sense(&descriptor(code)), Some((6, 0x29, 2)));
-    }
-    for code in [0x6f, 0x74] {
-        assert_eq!(sense(&fixed(code)), None);
-    }
-    // the other bits beside a sense key are FILEMARK, EOM and ILI
-    assert_eq!(sense(&descriptor(0xf2)), Some((6, 0x29, 2)));
-    // only SenseLength bytes count
-    assert_eq!(sense(&[0, 13, 0x70, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x24, 1]), None);
     assert_eq!(sense(&[0]), None);
+    let data = [0x72, 6, 0x29, 2, 0, 0, 0, 0];
+    let expected = [none, none, Some((6, NULL_U8, NULL_U8)), Some((6, 0x29, NULL_U8)), Some((6, 0x29, 2))];
+    for (bytes, expected) in (0..).zip(expected) {
+        assert_eq!(sense(&[&[0, 8], &data[..bytes]].concat()), expected, "{bytes} bytes captured");
+    }
 }
 
 #[test]
@@ -379,7 +378,25 @@ fn data_that_never_arrives_brings_no_status() {
         let tables = talk.finish();
         let cycles = &tables.cycles;
         assert_eq!((cycles.status[0], cycles.status_ns[0]), (if is_acknowledged { 0 } else { NULL_U8 }, NULL_NS));
-        assert_eq!((cycles.has_capture_gap[0], cycles.is_complete[0]), (is_acknowledged, is_acknowledged));
+        assert_eq!((cycles.has_capture_gap[0], cycles.is_complete[0]), (is_acknowledged, false));
         assert_eq!(tables.pdus.has_capture_gap.last(), Some(&is_acknowledged));
     }
+}
+
+#[test]
+fn a_stream_whose_syn_is_missing_begins_where_its_answer_says() {
+    let mut talk = Talk::new();
+    talk.is_losing = true;
+    talk.packet(true, 0x02, &[]);
+    talk.is_losing = false;
+    talk.packet(false, 0x12, &[]);
+    talk.packet(true, 0x10, &[]);
+    // its header has two packets: it is found only where it is expected
+    talk.send(true, login_request(1, 3), REQUESTED.as_bytes());
+    talk.lose(true, read(0x30, 100), &[]);
+    talk.send(true, read(0x31, 101), &[]);
+    talk.packet(false, 0x10, &[]);
+    let tables = talk.finish();
+    assert_eq!(tables.sessions.initiator_name, ["iqn.i"]);
+    assert_eq!((missing(&tables)[0], counted(&tables, "command_missing")), (1, 1));
 }

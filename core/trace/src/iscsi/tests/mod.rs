@@ -46,13 +46,19 @@ struct Talk {
 }
 
 impl Talk {
-    /// The handshake: frames 1 to 3.
-    fn connect() -> Self {
+    /// Before the handshake.
+    fn new() -> Self {
         let pipeline = Pipeline::new(Wanted::ALL);
         let mut talk =
             Self { pipeline, port: 49_999, frame: 0, sent: [0; 2], is_losing: false, kept_bytes: usize::MAX };
         talk.packet(true, 0x10, &[]);
         (talk.port, talk.frame) = (50_000, 0);
+        talk
+    }
+
+    /// The handshake: frames 1 to 3.
+    fn connect() -> Self {
+        let mut talk = Self::new();
         talk.packet(true, 0x02, &[]);
         talk.packet(false, 0x12, &[]);
         talk.packet(true, 0x10, &[]);

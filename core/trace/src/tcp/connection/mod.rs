@@ -139,6 +139,10 @@ impl TcpConnection {
         let opposite = &mut self.halves[1 - direction];
         if opposite.initial_sequence_number.is_none() && acknowledges(segment) {
             opposite.set_base(segment.acknowledgment_number);
+            if flags.is_syn() {
+                // the SYN was not captured, but its answer acknowledges it
+                self.content.note_start(1 - direction);
+            }
         }
         let acknowledged = self.acknowledged_offset(direction, segment);
         if self.is_suspect(direction, segment, end, acknowledged)
@@ -371,6 +375,7 @@ impl TcpConnection {
             is_late: false,
             is_segment_start: true,
         };
+        let overtaken_ns = half.reassembly.overtaken_ns(offset);
         let placement = half.reassembly.segment(chunk, budget, &mut sink);
         half.captured_bytes += u64::from(placement.new_bytes);
         half.cut_bytes += u64::from(placement.cut_bytes);
@@ -417,7 +422,11 @@ impl TcpConnection {
                 half.retransmitted_bytes += u64::from(segment.payload_length);
                 half.end_samples();
             }
-            SegmentClass::Reordered => half.reordered_packets += 1,
+            SegmentClass::Reordered => {
+                half.reordered_packets += 1;
+                let late_ns = overtaken_ns.map_or(NULL_NS, |first_ns| time_ns.saturating_sub(first_ns).max(0));
+                half.reordered_late_max_ns = half.reordered_late_max_ns.max(late_ns);
+            }
             _ if offset == next => half.sample(end, time_ns),
             _ => {}
         }

@@ -130,6 +130,7 @@ impl TcpConnection {
             retransmitted_syns_to_target retransmitted_syns_to_initiator = |half| half.syns.saturating_sub(1);
             retransmitted_fins_to_target retransmitted_fins_to_initiator = |half| half.fins.saturating_sub(1);
             reordered_packets_to_target reordered_packets_to_initiator = |half| half.reordered_packets;
+            reordered_late_max_ns_to_target reordered_late_max_ns_to_initiator = |half| half.reordered_late_max_ns;
             copied_packets_to_target copied_packets_to_initiator = |half| half.copied_packets;
             mss_bytes_to_target mss_bytes_to_initiator = |half| half.mss_bytes.unwrap_or(NULL_U16);
             window_scale_to_target window_scale_to_initiator = |half| half.window_scale.unwrap_or(NULL_U8);
@@ -153,7 +154,7 @@ fn describe(iscsi: &IscsiContent, row: &mut Connection) {
     row.explained_bytes_to_target = iscsi.framers[0].explained_bytes;
     row.explained_bytes_to_initiator = iscsi.framers[1].explained_bytes;
     [row.pdu_count_to_target, row.pdu_count_to_initiator] = connection.pdu_count;
-    [row.missing_pdu_count_to_target, row.missing_pdu_count_to_initiator] = connection.missing;
+    [row.missing_pdu_count_to_target, row.missing_pdu_count_to_initiator] = connection.missing.count;
     let [header, data]: [fn(&Framer) -> DigestUse; 2] = [|framer| framer.header_digest, |framer| framer.data_digest];
     row.header_digest = digest_code(iscsi.framers.each_ref().map(header));
     row.data_digest = digest_code(iscsi.framers.each_ref().map(data));

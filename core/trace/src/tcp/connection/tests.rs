@@ -233,7 +233,7 @@ fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
     let mut talk = eventful();
     let iscsi = talk.iscsi();
     iscsi.connection.login.cid = Some(9);
-    (iscsi.connection.pdu_count, iscsi.connection.missing) = ([3, 4], [5, 6]);
+    (iscsi.connection.pdu_count, iscsi.connection.missing.count) = ([3, 4], [5, 6]);
     for (framer, explained_bytes) in iscsi.framers.iter_mut().zip([11, 22]) {
         framer.explained_bytes = explained_bytes;
         (framer.header_digest, framer.data_digest) = (DigestUse::Known(true), DigestUse::Known(false));
@@ -290,6 +290,7 @@ fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
         retransmitted_syns_to_target: 0,
         retransmitted_fins_to_target: 0,
         reordered_packets_to_target: 0,
+        reordered_late_max_ns_to_target: NULL_NS,
         copied_packets_to_target: 0,
         mss_bytes_to_target: 9000,
         window_scale_to_target: 2,
@@ -313,6 +314,7 @@ fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
         retransmitted_syns_to_initiator: 0,
         retransmitted_fins_to_initiator: 0,
         reordered_packets_to_initiator: 1,
+        reordered_late_max_ns_to_initiator: MS,
         copied_packets_to_initiator: 1,
         mss_bytes_to_initiator: 1460,
         window_scale_to_initiator: 7,

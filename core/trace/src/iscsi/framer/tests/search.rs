@@ -1,5 +1,7 @@
 //! The search for the next header.
 
+use iscsitrace_wire::serial::SerialNumber;
+
 use super::*;
 
 #[test]
@@ -33,14 +35,14 @@ fn a_header_is_found_wherever_its_segments_end() {
 #[test]
 fn the_end_of_a_stream_is_lost_with_bytes_and_without_a_header() {
     let mut stream = Stream::search(1000);
-    assert!(!stream.framer.has_lost_end(), "no byte came");
+    assert!(stream.framer.lost_end_bytes().is_none(), "no byte came");
     stream.send(&[0xff; 10]);
-    assert!(stream.framer.has_lost_end());
+    assert!(stream.framer.lost_end_bytes().is_some());
     stream.send(&nop(CERTAIN, &[]));
-    assert!(!stream.framer.has_lost_end());
-    assert!(stream.framer.has_lost_start(), "ten bytes before the first header");
+    assert!(stream.framer.lost_end_bytes().is_none());
+    assert!(stream.framer.lost_start_bytes().is_some(), "ten bytes before the first header");
     stream.gap(10);
-    assert!(stream.framer.has_lost_end());
+    assert!(stream.framer.lost_end_bytes().is_some());
 }
 
 #[test]
@@ -157,7 +159,8 @@ fn bytes_behind_cut_ones_start_no_header() {
     stream.send_cut(&[&[0xff; 60][..], &pdu[..10]].concat(), 60);
     stream.send(&pdu[10..]);
     assert_eq!(stream.heard.rows, []);
-    assert_eq!(stream.framer.unread_since_ns(), Some(at(2).time_ns));
+    // PDUs of both may be read once a header shows where they begin
+    assert_eq!(stream.framer.unread_since_ns(), Some(at(1).time_ns));
 }
 
 #[test]
@@ -179,13 +182,13 @@ fn the_search_begins_within_the_bytes_that_were_no_header() {
         let end_of_header = if first_bytes < 48 { 3 } else { 2 };
         let counted = [(Counter::PduInvalid, end_of_header), (Counter::SyncLost, end_of_header)];
         assert_eq!(stream.heard.counted, counted);
-        assert!(!stream.framer.has_lost_start());
+        assert!(stream.framer.lost_start_bytes().is_none());
     }
     // in one segment, and at the start of the stream
     let mut stream = Stream::with_digests(false, false);
     stream.send(&[&[0xff; 4][..], &pdu].concat());
     assert_eq!(stream.heard.rows, [row(CERTAIN, &[], (4, 52), (1, 1))]);
-    assert!(stream.framer.has_lost_start());
+    assert!(stream.framer.lost_start_bytes().is_some());
 }
 
 #[test]
@@ -205,4 +208,69 @@ fn a_header_found_eight_bytes_later_shows_two_digests() {
         let found = [stream.framer.header_digest, stream.framer.data_digest];
         assert_eq!(found, [Inferred(is_used); 2], "with a gap: {has_gap}");
     }
+}
+
+/// A PDU whose header is possible, with this many bytes of data.
+fn possible(bytes: usize) -> Vec<u8> {
+    nop(POSSIBLE, &vec![0xee; bytes])
+}
+
+#[test]
+fn pdus_that_lead_to_the_first_header_are_read() {
+    // the first is longer than its segment, the second begins within one: neither is accepted alone
+    let (first, second, certain) = (possible(1000), possible(2000), nop(CERTAIN, &[]));
+    for cut in [48, 400, 1047] {
+        let mut stream = Stream::search(1000);
+        stream.send(&first[..cut]);
+        stream.send(&[&first[cut..], &second[..1500]].concat());
+        stream.send(&second[1500..]);
+        assert_eq!(stream.heard.rows, []);
+        stream.send(&certain);
+        let rows = [
+            row(POSSIBLE, &first[48..], (1000, 2048), (1, 2)),
+            row(POSSIBLE, &second[48..], (2048, 4096), (2, 3)),
+            row(CERTAIN, &[], (4096, 4144), (4, 4)),
+        ];
+        assert_eq!(stream.heard.rows, rows, "cut after {cut} bytes");
+        assert_eq!((stream.framer.explained_bytes, stream.framer.lost_start_bytes()), (3144, None));
+    }
+}
+
+#[test]
+fn bytes_that_lead_elsewhere_are_no_pdus() {
+    let first = possible(1000);
+    for (length, is_read) in [(1000, true), (996, false), (1012, false)] {
+        let mut stream = Stream::search(1000);
+        stream.send(&first[..400]);
+        stream.send(&vec![0xee; 48 + length - 400]);
+        stream.send(&nop(CERTAIN, &[]));
+        assert_eq!(stream.heard.rows.len(), 1 + usize::from(is_read), "a PDU of {length} bytes");
+        let lost = (!is_read).then_some(48 + length as u64);
+        assert_eq!(stream.framer.lost_start_bytes(), lost);
+    }
+    // after a hole nothing leads anywhere
+    let mut stream = Stream::search(1000);
+    stream.send(&first[..400]);
+    stream.gap(648);
+    stream.send(&nop(CERTAIN, &[]));
+    assert_eq!(stream.heard.rows, [row(CERTAIN, &[], (2048, 2096), (2, 2))]);
+    // sequence numbers of another session
+    for (stat_sn, count) in [(SerialNumber(100), 2), (SerialNumber(1 << 20), 1)] {
+        let mut stream = Stream::search(1000);
+        stream.send(&nop_header(POSSIBLE).stat_sn(stat_sn).data_segment_length(1000).build());
+        stream.send(&[0xee; 1000]);
+        stream.send(&nop(CERTAIN, &[]));
+        assert_eq!(stream.heard.rows.len(), count, "{stat_sn:?}");
+    }
+}
+
+#[test]
+fn a_later_search_begins_where_the_position_was_lost() {
+    let mut stream = Stream::search(1000);
+    stream.send(&nop(CERTAIN, &[]));
+    stream.gap(4);
+    stream.send(&possible(1000)[..400]);
+    stream.send(&possible(1000)[400..]);
+    stream.send(&nop(CERTAIN, &[]));
+    assert_eq!(stream.heard.rows.len(), 2);
 }

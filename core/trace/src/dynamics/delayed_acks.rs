@@ -1,0 +1,104 @@
+//! Delayed ACKs that a sender waits for in a recovery or slow start: with less than two full segments in flight its
+//! receiver may hold the ACK back (RFC 9293, section 3.8.6.3), and the window has no room for more.
+//!
+//! Nagle's algorithm holds back less than a segment: what it delays is not counted here (`flights`, `ack_wait`).
+
+use super::observation::Observation;
+use super::recovery;
+use crate::tcp::half::SegmentClass;
+
+/// An ACK that was held back came by this later than others: the shortest time in use is 40 ms (Linux).
+const HELD_MIN_NS: i64 = 30_000_000;
+/// No ACK may be delayed for half a second (RFC 9293, section 3.8.6.3); a tenth for late timers.
+const HELD_MAX_NS: i64 = 550_000_000;
+/// A sender that waited answers within this time, or within a part of the RTT.
+const ANSWER_WITHIN_NS: i64 = 1_000_000;
+const ANSWER_WITHIN_RTT_PART: i64 = 8;
+
+/// How long an ACK takes that is not held back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prompt {
+    /// The smoothed RTT.
+    pub usual_ns: i64,
+    /// The smoothed RTT and four times its variation, as for an RTO (RFC 6298, section 2).
+    pub latest_ns: i64,
+}
+
+/// An ACK to the sender.
+#[derive(Debug, Clone, Copy)]
+pub struct Held {
+    /// Its frame.
+    pub frame: u64,
+    /// Its capture time.
+    pub time_ns: i64,
+    /// The earliest time of its answer at the tap.
+    pub answer_ns: i64,
+    /// Whether a recovery was in progress, and its row.
+    pub is_in_recovery: bool,
+    /// See `is_in_recovery`.
+    pub row: Option<usize>,
+}
+
+/// The delayed ACKs that one sender waited for.
+#[derive(Debug, Default)]
+pub struct DelayedAcks {
+    /// The last ACK, if it was held back; for how long.
+    held: Option<(Held, i64)>,
+    has_request: bool,
+    /// How many.
+    pub count: u32,
+    /// How long.
+    pub time_ns: i64,
+    /// The longest, and its frame.
+    pub longest: Option<(i64, u64)>,
+}
+
+impl DelayedAcks {
+    /// A packet with payload reaches the sender: it may send for this reason.
+    pub fn request(&mut self) {
+        (self.has_request, self.held) = (true, None);
+    }
+
+    /// An ACK of less than two full segments reaches the sender, which had no more in its pipe. The last of them passed the
+    /// tap at `sent_ns`.
+    pub fn acknowledge(&mut self, ack: Held, sent_ns: i64, prompt: Prompt) {
+        let rtt_ns = ack.time_ns.saturating_sub(sent_ns);
+        let held_ns = rtt_ns.saturating_sub(prompt.usual_ns);
+        let is_held = rtt_ns > prompt.latest_ns && (HELD_MIN_NS..=HELD_MAX_NS).contains(&held_ns);
+        self.held = Some((ack, held_ns)).filter(|_| is_held && !self.has_request);
+    }
+
+    /// The sender sends a packet; `has_more` is whether it had more to send before, `segment` a full one.
+    pub fn send(
+        &mut self,
+        seen: &Observation,
+        has_more: bool,
+        segment: i64,
+        round_trip_ns: i64,
+        rows: &mut recovery::Rows<'_>,
+    ) {
+        self.has_request = false;
+        let Some((ack, held_ns)) = self.held.take() else { return };
+        let within_ns = ANSWER_WITHIN_NS.max(round_trip_ns / ANSWER_WITHIN_RTT_PART);
+        let is_answer = seen.time_ns.saturating_sub(ack.answer_ns).saturating_abs() <= within_ns;
+        let is_again = seen.class == SegmentClass::Retransmission && ack.is_in_recovery;
+        // less than a segment may have waited for Nagle's algorithm
+        let is_full = has_more && i64::from(seen.length) >= segment;
+        if !is_answer || !(is_again || is_full) {
+            return;
+        }
+        self.count += 1;
+        self.time_ns = self.time_ns.saturating_add(held_ns);
+        self.longest = self.longest.max(Some((held_ns, ack.frame)));
+        if let Some(known_ns) = ack.row.and_then(|row| rows.table.delayed_ack_ns.get_mut(row)) {
+            *known_ns += held_ns;
+        }
+    }
+
+    /// The first rows of the recoveries were removed.
+    pub fn forget_rows(&mut self, count: usize) {
+        if let Some((held, _)) = &mut self.held {
+            held.row = held.row.and_then(|row| row.checked_sub(count));
+        }
+    }
+}

@@ -1,0 +1,28 @@
+"""The example sentences of findings, held against what a capture shows: the words, not the numbers."""
+
+from __future__ import annotations
+
+import re
+
+from iscsitrace.analysis.findings.examination import Diagnosis
+from iscsitrace.analysis.findings.examples import EXAMPLES
+from iscsitrace.analysis.findings.finding import Finding
+
+_AMOUNT = re.compile(r"\S*\d\S*?(?: (?:ns|µs|ms|s|bytes|KiB|MiB|MB/s|KB/s|%))?(?=[,.;:)]*(?:\s|$))")
+
+
+def all_findings(diagnosis: Diagnosis) -> list[Finding]:
+    """Those of stories, sessions and connections."""
+    lists = [each.findings for each in (*diagnosis.sessions.values(), *diagnosis.connections.values())]
+    lists += [each.findings for each in diagnosis.stories]
+    return [finding for findings in lists for finding in findings]
+
+
+def assert_is_example(diagnosis: Diagnosis, name: str) -> None:
+    """Asserts that a diagnosis has a finding, in the words of its example."""
+    sentences = [_words(each.cause) for each in all_findings(diagnosis) if each.name == name]
+    assert _words(EXAMPLES[name]) in sentences, [each.cause for each in all_findings(diagnosis) if each.name == name]
+
+
+def _words(sentence: str) -> str:
+    return _AMOUNT.sub("#", sentence)
