@@ -101,8 +101,8 @@ EXAMPLES: Final = {
         "retransmission timeouts."
     ),
     "reordering": (
-        "The path reorders packets: 575 of 11,603 to the initiator arrived out of order. TCP retransmitted 4 "
-        "packets for nothing, and took that for a loss once."
+        "The path reorders packets: 575 of 11,603 to the initiator arrived out of order, at most 3.0 ms late. TCP "
+        "retransmitted 4 packets for nothing, and took that for a loss once."
     ),
     "ack_loss": (
         "Session 0: ACKs of the initiator were lost, and no data; the target retransmitted 2 packets that had arrived, "
