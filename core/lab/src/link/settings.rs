@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::interruption::InterruptionSettings;
+use super::loss::InterruptionSettings;
 use super::reorder::ReorderingSettings;
 
 /// Longest delay: a mistaken unit should not look like a dead link.
