@@ -61,7 +61,7 @@ def _reordered(case: Case) -> Observation | None:
     to_target = max((True, False), key=lambda each: _sign(subject, to_target=each))
     way = "target" if to_target else "initiator"
     late = _late(subject, to_target=to_target)
-    late_ns = max((row[f"reordered_late_max_ns_to_{way}"] or 0 for row in subject.connections), default=0)
+    late_ns = max((row[f"reordered_late_to_{way}_max_ns"] or 0 for row in subject.connections), default=0)
     packets = sum(row[f"packets_to_{way}"] for row in subject.connections)
     recoveries, is_needless = _needless(subject, to_target=to_target)
     waits = _waits(subject, recoveries, is_needless)

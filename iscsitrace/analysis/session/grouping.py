@@ -31,10 +31,10 @@ _CONNECTION_COLUMNS = (
             "packets",
             "retransmitted_packets",
             "reordered_packets",
-            "reordered_late_max_ns",
         )
         for direction in ("to_target", "to_initiator")
     ),
+    *("reordered_late_to_target_max_ns", "reordered_late_to_initiator_max_ns"),
     *("frame_first", "frame_last", "time_first_ns", "time_last_ns"),
 )
 

@@ -20,7 +20,7 @@ def limited(*, late: int = 0) -> Story:
     story = Story().tasks(10, ("transfer", 5 * MS), ("congestion_window", 5 * MS)).add("senders", **SENDER)
     story.connection |= {"reordered_packets_to_initiator": late}
     if late:
-        story.connection |= {"reordered_late_max_ns_to_initiator": 7 * MS}
+        story.connection |= {"reordered_late_to_initiator_max_ns": 7 * MS}
     return story
 
 

@@ -106,7 +106,7 @@ table! {
         /// to target: packets that arrived out of order and were not retransmitted
         reordered_packets_to_target: u64 [packets];
         /// to target: longest time by which one of them came after the first packet that overtook it
-        reordered_late_max_ns_to_target: i64 [ns] = null, "method 1";
+        reordered_late_to_target_max_ns: i64 [ns] = null, "method 1";
         /// to target: packets that the capture holds twice
         copied_packets_to_target: u64 [packets];
         /// to target: maximum segment size announced by the sender of this direction
@@ -154,7 +154,7 @@ table! {
         /// to initiator: packets that arrived out of order and were not retransmitted
         reordered_packets_to_initiator: u64 [packets];
         /// to initiator: longest time by which one of them came after the first packet that overtook it
-        reordered_late_max_ns_to_initiator: i64 [ns] = null, "method 1";
+        reordered_late_to_initiator_max_ns: i64 [ns] = null, "method 1";
         /// to initiator: packets that the capture holds twice
         copied_packets_to_initiator: u64 [packets];
         /// to initiator: maximum segment size announced by the sender of this direction

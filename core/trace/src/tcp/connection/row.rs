@@ -130,7 +130,7 @@ impl TcpConnection {
             retransmitted_syns_to_target retransmitted_syns_to_initiator = |half| half.syns.saturating_sub(1);
             retransmitted_fins_to_target retransmitted_fins_to_initiator = |half| half.fins.saturating_sub(1);
             reordered_packets_to_target reordered_packets_to_initiator = |half| half.reordered_packets;
-            reordered_late_max_ns_to_target reordered_late_max_ns_to_initiator = |half| half.reordered_late_max_ns;
+            reordered_late_to_target_max_ns reordered_late_to_initiator_max_ns = |half| half.reordered_late_max_ns;
             copied_packets_to_target copied_packets_to_initiator = |half| half.copied_packets;
             mss_bytes_to_target mss_bytes_to_initiator = |half| half.mss_bytes.unwrap_or(NULL_U16);
             window_scale_to_target window_scale_to_initiator = |half| half.window_scale.unwrap_or(NULL_U8);
