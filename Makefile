@@ -158,7 +158,7 @@ plugin: build/build.stamp ## assemble plugins/iscsitrace.lua from plugins/lua
 screenshots: build/build.stamp ## take the screenshots of docs/plugins.md, into build/screenshots (needs wireshark and Xvfb)
 	$(BIN)/python -m tools.wireshark_screenshots build/screenshots
 
-samples: build/setup.stamp ## regenerate samples/ from RECORDINGS=FOLDER
+samples: build/setup.stamp ## regenerate the simulated samples/, and the others from RECORDINGS=FOLDER
 	$(BIN)/python -m tools.samples $(RECORDINGS)
 
 wheel: build/build.stamp ## build a wheel that includes libpcap, and test it in a fresh environment

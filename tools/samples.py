@@ -1,16 +1,20 @@
-"""Makes samples/ from recordings: copies each capture, writes its recipe.toml and truth.json from the description.
+"""Makes samples/: simulated runs by their commands, and recordings, each with its recipe.toml and truth.json.
 
-``python -m tools.samples FOLDER`` reads a folder of recordings: captures, each with a description (NAME.json) of its
-set-up and of the counts of the kernels, dd and tshark. The READMEs are written by hand. It never reads a capture:
-nothing in a truth.json comes from the program under test.
+``python -m tools.samples`` makes the simulated ones, ``python -m tools.samples FOLDER`` also those of a folder of
+recordings: captures, each with a description (NAME.json) of its set-up and of the counts of the kernels, dd and tshark.
+The READMEs are written by hand. It never reads a capture: nothing in a truth.json comes from the analysis.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import shlex
 import shutil
+import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,6 +74,56 @@ SAMPLES = {
     ),
     "capture-drops": Sample("20_capture-drops_delay04ms.pcap.gz", {}),
 }
+
+
+SIMULATED = {
+    "black-out-and-relogin": "read --one-way-delay 5ms --rate 20Mbit --block-size 16K --queue-depth 2 "
+    "--think-time 40ms --seconds 17 --fault black-out,for=12s",
+    "login-not-authorized": "read --one-way-delay 1ms --block-size 16K --fault no-acl",
+    "medium-error": "read --one-way-delay 1ms --rate 100Mbit --block-size 8K --think-time 20ms --seconds 4 "
+    "--fault storage-errors,sectors=512-1023,at=0s,for=4s",
+    "reordering": "read --one-way-delay 8ms --rate 20Mbit --block-size 64K --queue-depth 4 --seconds 4 "
+    "--fault reordering,at=0s,for=4s,share=20%,by=60ms",
+}
+"""Commands of `iscsitrace simulate` by the sample's name; their captures at the initiator are the samples."""
+
+
+def simulate(name: str, directory: Path) -> dict[str, Any]:
+    """Runs the command of a sample; returns its truth."""
+    command = [sys.executable, "-m", "iscsitrace", "simulate", *shlex.split(SIMULATED[name])]
+    # 1 and 2: commands or logins failed, as they should
+    finished = subprocess.run([*command, "--no-progress", "-o", str(directory)], check=False, capture_output=True)
+    if finished.returncode not in range(3):
+        raise ValueError(f"{name}: {finished.stderr.decode()}")
+    found: dict[str, Any] = json.loads((directory / "truth.json").read_text())
+    return found
+
+
+def make_simulated(name: str) -> None:
+    """The folder of a simulated sample."""
+    folder = ROOT / "samples" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as made:
+        found = simulate(name, Path(made))
+        capture = gzip.compress((Path(made) / "initiator.pcapng").read_bytes(), mtime=0)
+    if len(capture) >= SIZE_MAX_BYTES:
+        raise ValueError(f"{name} has {len(capture)} bytes")
+    (folder / "capture.pcapng.gz").write_bytes(capture)
+    results = found["results"]
+    known = {
+        "packet_count": found["packet_counts"][0],
+        "connection_count": len(results["connections"]),
+        "read_bytes": results["read"]["bytes"],
+        "error_count": results["error_count"],
+        "started_ns": found["started_ns"],
+        "ended_ns": found["ended_ns"],
+        "faults": found["faults"],
+    }
+    (folder / "truth.json").write_text(json.dumps(known, indent=2) + "\n")
+    command = f"iscsitrace simulate {SIMULATED[name]} -o DIR"
+    lines = ["# How this capture was made. Written by tools/samples.py.", "", "[simulation]"]
+    lines += [f"command = {json.dumps(command)}", 'capture = "DIR/initiator.pcapng"', ""]
+    (folder / "recipe.toml").write_text("\n".join(lines))
 
 
 def describe(recordings: Path, file: str) -> dict[str, Any]:
@@ -201,11 +255,14 @@ def make(recordings: Path, name: str, sample: Sample) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Makes all samples; returns the exit code."""
-    if len(arguments) != 1 or not Path(arguments[0]).is_dir():
-        print("usage: python -m tools.samples FOLDER (recordings with their descriptions)", file=sys.stderr)
+    """Makes the samples; returns the exit code."""
+    if len(arguments) > 1 or not all(Path(each).is_dir() for each in arguments):
+        print("usage: python -m tools.samples [FOLDER] (recordings with their descriptions)", file=sys.stderr)
         return 2
-    for name, sample in SAMPLES.items():
+    for name in SIMULATED:
+        make_simulated(name)
+        print(f"samples/{name} made")
+    for name, sample in SAMPLES.items() if arguments else ():
         make(Path(arguments[0]), name, sample)
         print(f"samples/{name} made")
     return 0

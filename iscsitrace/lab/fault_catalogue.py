@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from iscsitrace.errors import InputInvalid
+from iscsitrace.lab.faults.addresses import NAMESPACES, SIMULATED
 from iscsitrace.lab.faults.fault import Detail, Fault, FaultKind
-from iscsitrace.lab.faults.settings import EFFECTS, NAMESPACES, SIMULATED, TARGET
+from iscsitrace.lab.faults.settings import EFFECTS, TARGET
 from iscsitrace.lab.guests import faults as of_guests
 from iscsitrace.lab.settings.kinds import COUNT, SHARE, TEXT, TIME, one_of
 

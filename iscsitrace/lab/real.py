@@ -28,8 +28,9 @@ from iscsitrace.lab import actors, real_truth, run_files, truth_file
 from iscsitrace.lab.actors import Watch
 from iscsitrace.lab.faults import settings as fault_settings
 from iscsitrace.lab.faults import truth as fault_truth
+from iscsitrace.lab.faults.addresses import NAMESPACES
 from iscsitrace.lab.faults.fault import Fault
-from iscsitrace.lab.faults.resets import Resets
+from iscsitrace.lab.faults.hosts import HostFaults
 from iscsitrace.lab.guard import guarding
 from iscsitrace.lab.interfaces import Pair, Plan
 from iscsitrace.lab.link_process import RunningLink, linked
@@ -193,7 +194,7 @@ def run(
 def _run_in_world(
     settings: Mapping[str, Any], files: Mapping[str, Path], watch: Watch, programs: Programs
 ) -> dict[str, Any]:
-    settings = fault_settings.with_faults(settings, programs.faults)
+    settings = fault_settings.with_faults(settings, programs.faults, NAMESPACES)
     world_settings = settings["world"]
     with ExitStack() as stack:
         world = stack.enter_context(up(world_settings, is_bypassed=programs.is_bypassed))
@@ -214,10 +215,10 @@ def _run_in_world(
         def look(progress: dict[str, Any]) -> bool:
             if progress.get("is_running"):
                 world.begin_workload()
-                resets.look()
+                host_faults.look()
             return watch(progress)
 
-        resets = Resets(programs.faults, world.hosts)
+        host_faults = HostFaults(programs.faults, world.hosts)
         started_ns = time.time_ns()
         outcome = actors.run_initiator(
             programs.initiator, world.hosts[initiator], targets, settings, look, programs.design
@@ -229,7 +230,7 @@ def _run_in_world(
     for host, target in zip(others, targets, strict=True):
         samples[host].rows += target.last_samples
     hits = [hit for target in targets for hit in target.log.pop("fault_hits", ())]
-    hits += [*outcome.pop("fault_hits", ()), *resets.hits]
+    hits += [*outcome.pop("fault_hits", ()), *host_faults.hits]
     for link in filter(None, (world.access, *world.paths)):
         hits += fault_truth.of_link(link.log["link"])
     design = asdict(programs.design) if programs.initiator == "iscsitrace" else {}

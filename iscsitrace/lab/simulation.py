@@ -10,6 +10,7 @@ from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import run_files, traffic, truth_file
 from iscsitrace.lab.faults import settings as fault_settings
 from iscsitrace.lab.faults import truth as fault_truth
+from iscsitrace.lab.faults.addresses import SIMULATED
 from iscsitrace.lab.faults.fault import Fault
 from iscsitrace.lab.settings.table import SIMULATED_CONTROLS
 
@@ -31,7 +32,7 @@ def run(
     one of the files exists and ``is_forced`` is not set; TrafficImpossible for invalid settings, and for a run that
     exceeds its time limit. A failed run leaves no files.
     """
-    settings = fault_settings.with_faults(settings, faults)
+    settings = fault_settings.with_faults(settings, faults, SIMULATED)
     for host in ("initiator", "target"):
         control = settings["world"].get(f"{host}_tcp", {}).get("congestion_control")
         if control not in (None, *SIMULATED_CONTROLS):

@@ -1,10 +1,14 @@
-"""Faults on demand in the simulated world: what the wire shows by tshark, and what the truth says of it."""
+"""Faults on demand in the simulated world: what a diagnosis says of them, what the wire shows by tshark, and what the
+truth says.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +19,17 @@ from iscsitrace.cli import main
 from iscsitrace.cli.traffic.target_options import FAULTS_OF_A_RUN
 from iscsitrace.lab import fault_catalogue as catalogue
 from iscsitrace.lab.faults.fault import Fault
-from tests.support.fault_runs import FAULTS, NEAR_MISSES, Run
+from tests.support.capture_file import read_records
+from tests.support.fault_runs import FAULTS, HEALTHY, NEAR_MISSES, SETTINGS, Run
+from tests.support.lab import needs_root
 
 _MS = 1_000_000
 _S = 1000 * _MS
 _NEAR_RTT_NS = 2 * _MS
+_FULL_FRAME_BYTES = 1514
+# one way and the longest queue of a setting
+_FARTHEST_NS = 200 * _MS
+BLACK_OUTS = {"black-out", "black-out-to-target", "black-out-to-initiator", "black-out-healed"}
 _BY_NAME = {run.name: run for run in (*FAULTS, *NEAR_MISSES)}
 # these change the hosts, the accounts or the offers, and hit nothing that is counted
 _UNCOUNTED = {"small-buffers", "wrong-chap", "key-mismatch"}
@@ -42,11 +52,84 @@ def _parts(lines: str) -> list[list[str]]:
     return [line.split(".") for line in lines.split()]
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """For the files of a run; its captures do not stay."""
+    yield tmp_path / "run"
+    for capture in (tmp_path / "run").glob("*.pcapng"):
+        capture.unlink()
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("name", _BY_NAME)
-def test_a_run_shows_its_fault_on_the_wire_and_in_its_truth(name: str, tmp_path: Path) -> None:
+def test_the_headline_is_the_fault_and_the_wire_shows_it(name: str, setting: str, folder: Path) -> None:
     run = _BY_NAME[name]
-    truth = _simulated(run, tmp_path / "run")
-    capture = tmp_path / "run" / "initiator.pcapng"
+    truth = _simulated(run, folder, setting)
+    for tap, wanted in (("initiator", run.headline), ("target", run.at_target or run.headline)):
+        _check_headline(run, wanted, truth, folder / f"{tap}.pcapng")
+    # the wire and the truth do not depend on the setting
+    if setting == "near":
+        _check_wire(run, truth, folder / "initiator.pcapng")
+
+
+def _check_headline(run: Run, wanted: str, truth: dict[str, Any], capture: Path) -> None:
+    result = CliRunner().invoke(main, ["diagnose", "--json", str(capture)], catch_exceptions=False)
+    document = json.loads(result.stdout)
+    headline = document["headline"]
+    if wanted == HEALTHY:
+        assert headline["name"] in {"none", "line_saturated", "slow_target"}, headline["text"]
+        findings = [each for one in (*document["stories"], *document["sessions"]) for each in one["findings"]]
+        assert [each["text"] for each in findings if each["severity"] in {"error", "data_loss"}] == []
+        return
+    assert headline["name"] == wanted, headline["text"]
+    if run.name in BLACK_OUTS and capture.stem == "initiator":
+        _check_outage(truth, capture, document)
+    hits = [row for row in truth["faults"] if row["from_ns"] is not None]
+    # a time of which the fault is a part, as far as the tap is from it
+    from_ns, to_ns = headline["from_ns"] - _FARTHEST_NS, headline["to_ns"] + _FARTHEST_NS
+    assert all(from_ns <= row["to_ns"] and row["from_ns"] <= to_ns for row in hits)
+
+
+def _check_outage(truth: dict[str, Any], capture: Path, document: dict[str, Any]) -> None:
+    """An outage lasts from the last new data to the first after the black-out."""
+    (fault,) = truth["faults"]
+    middle_ns = (fault["began_ns"] + fault["ended_ns"]) // 2
+    arrived = _new_data_ns(capture)
+    last_ns, connection = max(each for each in arrived if each[0] < middle_ns)
+    first_ns, _ = min(each for each in arrived if each[0] > middle_ns)
+    direction = fault["details"]["direction"]
+    if direction != "to_target":
+        # the link carried nothing to the initiator meanwhile
+        way = truth["settings"]["world"]["paths"][0]["to_initiator"]
+        busy = truth["paths"][0]["to_initiator"]["line"]["busy_times"]
+        on_line_ns = max(end_ns for end_ns in busy["to_ns"] if end_ns < middle_ns)
+        assert last_ns == pytest.approx(on_line_ns + way["delay_ns"], abs=_MS)
+    headline = document["headline"]
+    assert headline["from_ns"] == pytest.approx(last_ns, abs=10 * _MS)
+    assert headline["to_ns"] == pytest.approx(first_ns, abs=10 * _MS)
+    # the breakdown of the session that had it: until its own data, or the first command of the one that replaced it
+    own = [time_ns for time_ns, ports in arrived if ports == connection and time_ns > middle_ns]
+    commands = truth["cycles"]["initiator"]["command_first_ns"]
+    end_ns = min(own or (time_ns for time_ns in commands if time_ns and time_ns > middle_ns))
+    part_ns = document["sessions"][0]["budget"]["outage"]
+    assert part_ns == pytest.approx(end_ns - last_ns, abs=10 * _MS)
+
+
+def _new_data_ns(capture: Path) -> list[tuple[int, bytes]]:
+    """When full segments brought new bytes of the target, by their sequence numbers; with the ports of each."""
+    highest: dict[bytes, int] = {}
+    times = []
+    for record in read_records(capture)[0]:
+        ports, sequence = record.data[34:38], int.from_bytes(record.data[38:42], "big")
+        if record.original_length < _FULL_FRAME_BYTES or ports[:2] != b"\x0c\xbc":
+            continue
+        if 0 < (sequence - highest.get(ports, sequence - 1)) % (1 << 32) < 1 << 31:
+            highest[ports] = sequence
+            times.append((record.time_ns, ports))
+    return times
+
+
+def _check_wire(run: Run, truth: dict[str, Any], capture: Path) -> None:
     for display_filter, least in run.seen.items():
         assert len(_times(capture, display_filter)) >= least, display_filter
     for display_filter in run.unseen:
@@ -55,6 +138,8 @@ def test_a_run_shows_its_fault_on_the_wire_and_in_its_truth(name: str, tmp_path:
     assert [(row["name"], row["host"]) for row in truth["faults"]] == [(each.kind.name, each.host) for each in wanted]
     for row, fault in zip(truth["faults"], wanted, strict=True):
         _check_times(truth, row, fault)
+        # a pause is one of itself
+        assert (row["count"] > 0) == (run.hits or row["name"] == "program-paused") or row["name"] in _UNCOUNTED
     assert (truth["results"]["started_ns"] is None) == run.ends
     if not run.ends:
         # after its fault the run goes on to its end, unless the disk is gone
@@ -66,9 +151,8 @@ def _check_times(truth: dict[str, Any], row: dict[str, Any], fault: Fault) -> No
         # from the first I/O, as the host sees it that makes the fault
         began_ns = truth["results"]["started_ns"] + fault.details["at"]
         assert began_ns <= row["began_ns"] <= began_ns + _NEAR_RTT_NS + 7 * _MS
-    if row["name"] in _UNCOUNTED:
+    if not row["count"]:
         return
-    assert row["count"] > 0
     assert row["began_ns"] <= row["from_ns"] <= row["to_ns"]
     if fault.details.get("for") and row["name"] != "lun-removed":
         assert row["to_ns"] <= row["ended_ns"] <= row["began_ns"] + fault.details["for"]
@@ -150,6 +234,51 @@ def test_the_same_seed_makes_the_same_bytes(name: str, tmp_path: Path) -> None:
     assert digests("first") == digests("second")
 
 
+# --- over the kernel's TCP
+
+_NAMESPACES = {
+    "flap": ("3", "flap,at=300ms,for=1200ms", "io_outage"),
+    "target-restart": ("6", "target-restart,at=300ms,for=3s", "connection_lost"),
+    "duplicate-initiator": ("4", "duplicate-initiator,at=300ms,for=2500ms,every=1s", "duplicate_initiator"),
+    "unreachable-portal": ("1", "unreachable-portal", "portal_unreachable"),
+    "login-redirected": ("1", "login-redirected", "none"),
+}
+"""Seconds of the workload, the fault and the headline by name."""
+
+
+@needs_root
+def test_faults_of_hosts_and_logins_in_namespaces(tmp_path: Path) -> None:
+    """At the same time: they mostly wait."""
+    command = (sys.executable, "-m", "iscsitrace", "lab", "run", "read", "--one-way-delay", "2ms", "--rate", "20Mbit")
+    workload = ("--block-size", "16K", "--think-time", "20ms")
+    runs = {
+        name: subprocess.Popen(
+            [*command, *workload, "--seconds", seconds, "--fault", fault, "-o", str(tmp_path / name)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        for name, (seconds, fault, _) in _NAMESPACES.items()
+    }
+    said = {name: run.communicate(timeout=60)[0].decode() for name, run in runs.items()}
+    assert {name: said[name] for name, run in runs.items() if run.returncode} == {}
+    for name, (_, _, wanted) in _NAMESPACES.items():
+        truth = json.loads((tmp_path / name / "truth.json").read_text())
+        (row,) = truth["faults"]
+        assert (row["name"], row["count"] > 0) == (name, True)
+        assert truth["results"]["error_count"] == 0
+        for tap in ("initiator", "target"):
+            result = CliRunner().invoke(main, ["diagnose", "--json", str(tmp_path / name / f"{tap}.pcapng")])
+            headline = json.loads(result.stdout)["headline"]
+            assert headline["name"] == wanted, (name, tap, headline["text"])
+    # a program that is down has no listener
+    assert _times(tmp_path / "target-restart" / "initiator.pcapng", "tcp.srcport == 3260 && tcp.flags.reset == 1")
+    # a card without carrier hides what its host sends
+    flap = json.loads((tmp_path / "flap" / "truth.json").read_text())["faults"][0]
+    sent = _times(tmp_path / "flap" / "initiator.pcapng", "ip.src == 10.71.0.1")
+    # the times are those of the link, which has begun a moment apart
+    assert not [each for each in sent if flap["began_ns"] + 100 * _MS < each < flap["ended_ns"] - 100 * _MS]
+
+
 # --- the option
 
 
@@ -173,8 +302,8 @@ def test_the_help_lists_every_name(command: tuple[str, ...]) -> None:
         (("simulate", "read", "--fault", "storage-errors,sectors=9-1"), "sectors=9-1 is neither all nor a range"),
         (("simulate", "read", "--fault", "storage-errors,disk=1"), "storage-errors: target has 1 disks"),
         (
-            ("lab", "run", "read", "--fault", "login-redirected"),
-            "login-redirected: not in namespaces; it can be made in simulated",
+            ("lab", "run", "read", "--fault", "snaplen"),
+            "snaplen: not in namespaces; it can be made in guests",
         ),
         (("target", "--fault", "black-out"), "black-out: not in target"),
     ],

@@ -1,4 +1,4 @@
-"""The shipped samples against their truth.json, which does not come from this project's analysis."""
+"""The shipped samples against their recipes and their truth.json, which does not come from this project's analysis."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 import iscsitrace
+from iscsitrace.analysis.findings import NEEDED
+from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.wireshark import dissect as wireshark
 from tests.support.capture_file import read_records
-from tools.samples import PDU_TITLES, SAMPLES, SIZE_MAX_BYTES
+from tools.samples import PDU_TITLES, SAMPLES, SIMULATED, SIZE_MAX_BYTES, simulate
 
 FOLDER = Path(__file__).resolve().parents[2] / "samples"
 NAMES = sorted(SAMPLES)
@@ -72,7 +74,7 @@ def blocks(transfer: dict[str, Any]) -> set[int]:
 
 
 def test_every_sample_is_known_and_complete() -> None:
-    assert sorted(folder.name for folder in FOLDER.iterdir() if folder.is_dir()) == NAMES
+    assert sorted(folder.name for folder in FOLDER.iterdir() if folder.is_dir()) == sorted([*NAMES, *SIMULATED])
     assert set(OPCODES) == set(PDU_TITLES.values())
     for name in NAMES:
         assert capture_of(name).stat().st_size < SIZE_MAX_BYTES
@@ -81,6 +83,41 @@ def test_every_sample_is_known_and_complete() -> None:
             recipe["network"]["one_way_delay_to_target_ms"] == truth_of(name)["one_way_delay_ms"]["initiator_to_target"]
         )
         assert f"samples/{name}/{capture_of(name).name}" in (FOLDER / name / "README.md").read_text()
+
+
+# the headline of each simulated sample, and whom it names
+HEADLINES = {
+    "black-out-and-relogin": ("io_outage", "A new session was logged in"),
+    "login-not-authorized": ("login_failed", "0x0202"),
+    "medium-error": ("command_errors", "unrecovered read error"),
+    "reordering": ("reordering", "The path reorders packets"),
+}
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_a_simulated_sample_is_made_by_its_recipe(name: str, tmp_path: Path) -> None:
+    recipe = tomllib.loads((FOLDER / name / "recipe.toml").read_text())["simulation"]
+    assert recipe["command"] == f"iscsitrace simulate {SIMULATED[name]} -o DIR"
+    assert f"samples/{name}/capture.pcapng.gz" in (FOLDER / name / "README.md").read_text()
+    truth = simulate(name, tmp_path)
+    # the header of the file names the version that wrote it
+    assert read_records(tmp_path / "initiator.pcapng") == read_records(capture_of(name))
+    assert truth["faults"] == truth_of(name)["faults"]
+    assert (truth["packet_counts"][0], truth["ended_ns"]) == (
+        truth_of(name)["packet_count"],
+        truth_of(name)["ended_ns"],
+    )
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_a_simulated_sample_shows_its_fault(name: str) -> None:
+    trace, truth = iscsitrace.read(capture_of(name), tables=NEEDED), truth_of(name)
+    assert (trace.packet_count, len(trace.connections)) == (truth["packet_count"], truth["connection_count"])
+    headline = examine(trace.table).headline
+    assert headline is not None
+    wanted, words = HEADLINES[name]
+    assert headline.name == wanted
+    assert words in headline.text
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -11,14 +11,16 @@ from dataclasses import dataclass, field
 
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "near": ("--one-way-delay", "1ms", "--rate", "20Mbit", "--block-size", "16K", "--queue-depth", "1"),
-    "far": ("--one-way-delay", "15ms", "--rate", "50Mbit", "--block-size", "64K", "--queue-depth", "4"),
-    "deep": ("--one-way-delay", "4ms", "--rate", "30Mbit", "--block-size", "32K", "--queue-depth", "16"),
+    "far": ("--one-way-delay", "15ms", "--rate", "25Mbit", "--block-size", "64K", "--queue-depth", "4"),
+    "deep": ("--one-way-delay", "4ms", "--rate", "15Mbit", "--block-size", "32K", "--queue-depth", "16"),
 }
 """Options of ``simulate`` by name."""
 
 HEALTHY = "healthy"
 """Expected of a near miss: no failure, so ``none`` or a finding of slowness."""
 
+# a line that is no limit
+_FAST = ("--rate", "40Mbit")
 _LOGIN = "iscsi.opcode == 0x03"
 _SENSE = "iscsi.scsiresponse.status == 0x02"
 _READ_FAILS = "scsi.sns.key == 0x3"
@@ -34,6 +36,8 @@ class Run:
     headline: str
     """The name of the finding that has to lead, or `HEALTHY`."""
     operation: str = "read"
+    at_target: str | None = None
+    """The same at the target's tap, where that sees nothing of the fault."""
     seen: Mapping[str, int] = field(default_factory=dict)
     """Display filters with the least number of frames that match."""
     unseen: tuple[str, ...] = ()
@@ -41,6 +45,8 @@ class Run:
     """Further options."""
     ends: bool = False
     """Whether the run ends with its fault: no command is served."""
+    hits: bool = True
+    """Whether its faults hit anything."""
 
     def words(self, setting: str) -> list[str]:
         """The words of its command line, without the folder."""
@@ -115,11 +121,13 @@ FAULTS = (
     Run("task-set-full", ("task-set-full,for=3s",), "target_busy", seen={"iscsi.scsiresponse.status == 0x28": 1}),
     Run(
         "slow-unmap",
-        ("slow-unmap,by=900ms,count=3",),
+        ("slow-unmap,by=900ms,count=8",),
         "slow_operation",
-        seen={"scsi_sbc.opcode == 0x42": 3},
+        seen={"scsi_sbc.opcode == 0x42": 8},
+        # a disk that does nothing else meanwhile
+        more=("--serial", "--seconds", "8", *_FAST),
     ),
-    Run("storage-slow", ("storage-slow,by=300ms,for=10s",), "slow_target"),
+    Run("storage-slow", ("storage-slow,by=800ms,for=10s",), "slow_target", more=_FAST),
     Run(
         "stuck-command",
         ("stuck-command,for=14s,timeout=5s",),
@@ -127,8 +135,24 @@ FAULTS = (
         seen={**_relogin(), "iscsi.taskmanfun.function == 1": 1, "iscsi.taskmanfun.function == 5": 1},
     ),
     # larger blocks: few commands carry an ACK with their own data
-    Run("ack-loss", ("ack-loss,for=3s",), "ack_loss", more=("--block-size", "2M")),
-    Run("reordering", ("reordering,for=8s,share=5%,by=5ms",), "reordering", seen={"tcp.analysis.duplicate_ack": 1}),
+    Run("ack-loss", ("ack-loss,for=3s",), "ack_loss", more=("--block-size", "2M", *_FAST)),
+    # held back for long enough that TCP takes it for a loss
+    Run(
+        "reordering",
+        ("reordering,for=8s,share=20%,by=60ms",),
+        "reordering",
+        seen={"tcp.analysis.duplicate_ack": 1},
+        more=_FAST,
+    ),
+    Run(
+        "unreachable-portal",
+        ("unreachable-portal",),
+        "portal_unreachable",
+        seen={"tcp.dstport == 3261 && tcp.flags.syn == 1": 3, "iscsi.opcode == 0x24": 1},
+        unseen=("tcp.srcport == 3261",),
+        at_target=HEALTHY,
+    ),
+    Run("duplicate-initiator", ("duplicate-initiator,for=10s",), "duplicate_initiator", seen=_relogin(5)),
     Run("lun-reset", ("lun-reset",), "task_aborts", seen={"iscsi.taskmanfun.function == 5": 1}),
 )
 
@@ -160,5 +184,39 @@ NEAR_MISSES = (
         more=("--seconds", "5"),
     ),
     Run("slow-but-working", (), HEALTHY, more=("--seconds", "8", "--service-delay", "400ms")),
+    Run("unmap", ("slow-unmap,by=0s",), HEALTHY, seen={"scsi_sbc.opcode == 0x42": 3}),
+    Run("unmap-fast", ("slow-unmap,by=60ms",), HEALTHY, seen={"scsi_sbc.opcode == 0x42": 3}),
+    Run("stuck-for-a-moment", ("stuck-command,for=800ms,timeout=5s",), HEALTHY, unseen=("iscsi.opcode == 0x02",)),
+    Run("storage-a-little-slow", ("storage-slow,by=5ms,for=3s",), HEALTHY),
+    Run("reordering-seldom", ("reordering,for=5s,share=0.2%,by=2ms",), HEALTHY),
+    Run("reordering-a-little", ("reordering,for=8s,share=5%,by=5ms",), HEALTHY),
+    Run("unmap-beside-reads", ("slow-unmap,by=900ms",), HEALTHY, seen={"scsi_sbc.opcode == 0x42": 3}),
+    Run("ack-loss-seldom", ("ack-loss,for=3s,share=5%",), HEALTHY),
+    Run("mtu-hole-above-all", ("mtu-hole,bytes=1500,for=3s",), HEALTHY, hits=False),
+    Run(
+        "path-of-a-small-mtu",
+        ("mtu-hole,bytes=1000,for=3s",),
+        HEALTHY,
+        more=("--mss", "900"),
+        hits=False,
+    ),
+    Run(
+        "black-out-in-a-pause",
+        ("program-paused,for=4s", "black-out,at=2s,for=2s"),
+        HEALTHY,
+        hits=False,
+    ),
+    Run(
+        "program-paused-for-long",
+        ("program-paused,for=12s",),
+        HEALTHY,
+    ),
+    Run(
+        "capacity-changed",
+        ("check-condition,operation=read,nth=20,sense=6/2a/09",),
+        HEALTHY,
+        seen={_SENSE: 1},
+        more=("--seconds", "5"),
+    ),
     Run("busy-once", ("busy,nth=20,operation=read",), HEALTHY, more=("--seconds", "5")),
 )

@@ -43,6 +43,11 @@ pub trait Application {
     /// A peer connected, to the address `local` of this side: the number of the connection, or none to refuse it.
     fn accept(&mut self, now_ns: i64, peer: SocketAddr, local: SocketAddr) -> Option<ConnectionNumber>;
 
+    /// Whether it accepts connections now. A world that listens for it stops meanwhile, so that others are refused.
+    fn is_accepting(&self, _now_ns: i64) -> bool {
+        true
+    }
+
     /// A connection from `poll_connect` is open.
     fn connected(&mut self, now_ns: i64, connection: ConnectionNumber);
 

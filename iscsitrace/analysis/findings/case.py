@@ -30,8 +30,8 @@ class Groups:
     mirrors: tuple[Account, ...]
     jobs: tuple[Job, ...]
     cycles: Table
-    lines: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """The sessions that use each line, by its number."""
+    lines: Mapping[int, Mapping[int, Span]] = field(default_factory=dict)
+    """The sessions that read or write over each line, by its number: when each did."""
     paths: tuple[PathsUse, ...] = ()
     """Volumes of which several paths were in service together."""
 

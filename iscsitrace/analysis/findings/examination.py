@@ -25,7 +25,7 @@ from iscsitrace.analysis.groups.stories import Story
 from iscsitrace.analysis.groups.volumes import Volume
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.analysis.session.grouping import sessions_and_connections_of
-from iscsitrace.analysis.session.line import sessions_by_line
+from iscsitrace.analysis.session.line import times_by_line
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.system_calls import SystemCall
 from iscsitrace.tables.table import Source
@@ -163,7 +163,7 @@ def examine(source: Source, *, has_mirrors: bool = True) -> Diagnosis:
     surroundings = Surroundings(source)
     found_volumes = surroundings.once(volumes.find)
     uses = tuple(paths.of_trace(source, found_volumes))
-    groups = Groups(accounts, jobs, source("cycles"), sessions_by_line(source), uses)
+    groups = Groups(accounts, jobs, source("cycles"), times_by_line(source), uses)
     histories = [History(story, sessions, surroundings) for story in stories.find(source)]
     of_story = [registry.findings_of_story(history) for history in histories]
     shared = {number: found for history, found in zip(histories, of_story, strict=True) for number in history.sessions}

@@ -172,12 +172,31 @@ class History:
     @cached_property
     def _progress_ns(self) -> Array:
         """The instants of data and statuses of reads and writes, in order."""
-        return np.sort(progress(self.cycles.select(self.is_data))[0])
+        return self._progress[0]
+
+    @cached_property
+    def _progress(self) -> tuple[Array, Array]:
+        """These instants, and the session of each."""
+        data = self.cycles.select(self.is_data)
+        instants, rows = progress(data)
+        order = np.argsort(instants, kind="stable")
+        return instants[order], data.raw("session")[rows[order]]
 
     def progress_after(self, instant_ns: int) -> int | None:
         """The first data or status of a read or write from then on; None if there is none in the capture."""
         later = self._progress_ns[np.searchsorted(self._progress_ns, instant_ns) :]
         return int(later[0]) if len(later) else None
+
+    def progress_beside(self, session: int, instant_ns: int) -> int | None:
+        """The first such progress of other sessions: data of a lost one may still be on its way."""
+        instants, sessions = self._progress
+        place, length = int(np.searchsorted(instants, instant_ns)), 64
+        while place < len(instants):
+            others = np.flatnonzero(sessions[place : place + length] != session)
+            if len(others):
+                return int(instants[place + others[0]])
+            place, length = place + length, 2 * length
+        return None
 
     def progress_before(self, instant_ns: int) -> int | None:
         """The last data or status of a read or write before then; None if there is none in the capture."""

@@ -28,7 +28,8 @@ def _observe(case: Case, *, is_shared: bool) -> Observation | None:
     found = case.once(line.of)
     if found is None or found.number is None or subject.budget is None or subject.budget.limiter != "transfer":
         return None
-    sessions = case.groups.lines.get(found.number, ())
+    times = case.groups.lines.get(found.number, {})
+    sessions = line.sharing(times, case.sessions[0]) if case.sessions else ()
     if (len(sessions) > 1) != is_shared:
         return None
     queue = f"; data waited {wording.time(found.queue_ns)} in its queue (median)" if found.queue_ns else ""
@@ -58,7 +59,7 @@ _QUEUE: Final = Advice(
 LINE_SATURATED: Final = Problem(
     name="line_saturated",
     meaning="The line is busy at its rate most of the time: the session cannot be faster than the line.",
-    condition=f"{LEAST}; no other session shares it.",
+    condition=f"{LEAST}; no other session reads or writes over it at the same time.",
     evidence="The frames that ended the longest transfers. The share is that of `transfer`.",
     explains=Explains("transfer"),
     advice=(Advice("Use a faster line, or move fewer bytes.", _faster), _QUEUE),
@@ -69,7 +70,8 @@ LINE_SHARED: Final = Problem(
     name="line_shared",
     meaning="Several sessions share a line, and together fill it: each gets a part of its rate, however fast its "
     "target is.",
-    condition=f"{LEAST}; other sessions between the same hosts, or of one host, use the same line.",
+    condition=f"{LEAST}; other sessions between the same hosts, or of one host, read or write over the same line at "
+    "the same time.",
     evidence="The frames that ended the longest transfers. The share is that of `transfer`.",
     explains=Explains("transfer"),
     advice=(

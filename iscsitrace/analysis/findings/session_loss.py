@@ -172,7 +172,7 @@ def _losses(history: History) -> tuple[Loss, ...]:
                 len(open_rows),
                 None if after is None else after["session"],
                 login_ns,
-                None if until_ns is None else history.progress_after(until_ns),
+                None if until_ns is None else history.progress_beside(row["session"], until_ns),
                 _silent_since(history, [pings.get(each["connection"], ()) for each in own], lost_ns),
                 Rebuilding(tuple(connects[between[0] : between[1]]), tuple(logins[between[2] : between[3]])),
                 _failover(history, open_rows),

@@ -96,7 +96,7 @@ def survey(source: Source, name: str) -> Survey:
     if not found and not missing:
         missing.append(Missing(name, None, "no iSCSI session"))
     mirrors = recognition.find(source) if len({point.session for point in found}) > 1 else []
-    found = with_lines(found, sessions, lines.sessions_by_line(source), mirrors)
+    found = with_lines(found, lines.times_by_line(source), mirrors)
     return Survey(tuple(join(found, mirrors)), tuple(missing))
 
 

@@ -50,10 +50,13 @@ def until_progress(stretches: Iterable[tuple[int, int, int]], progress_ns: NDArr
     """
     found = []
     for from_ns, to_ns, session in stretches:
-        # the first command after the loss of a session is issued, and then answered
-        later = int(np.searchsorted(progress_ns, to_ns))
+        # the first command after the loss of a session is issued, and then answered; the next session may work while a
+        # command of the lost one still waits
+        later = int(np.searchsorted(progress_ns, from_ns, "right"))
         is_over = later < len(progress_ns)
-        found.append(Outage(from_ns, int(progress_ns[later]) if is_over else to_ns, (session,), is_over))
+        until_ns = int(progress_ns[later]) if is_over else to_ns
+        if until_ns - from_ns >= OUTAGE_MIN_NS:
+            found.append(Outage(from_ns, until_ns, (session,), is_over))
     return tuple(_joined(sorted(found, key=lambda each: each.from_ns)))
 
 

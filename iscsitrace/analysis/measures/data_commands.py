@@ -22,6 +22,11 @@ def is_data_command(cycles: Table) -> NDArray[np.bool_]:
     return np.asarray(is_for(cycles, "data") | is_unknown)
 
 
+def is_transfer(cycles: Table) -> NDArray[np.bool_]:
+    """Which commands read or wrote data; non-I/O commands (INQUIRY, TEST UNIT READY) do not."""
+    return np.asarray(is_operation(cycles, "read", "write") & (cycles.raw("data_bytes") > 0))
+
+
 def is_for(cycles: Table, purpose: str) -> NDArray[np.bool_]:
     """Which commands have an operation for this purpose: one of ``data``, ``flush`` and ``other``."""
     return is_operation(cycles, *(operation for operation, each in PURPOSES.items() if each == purpose))

@@ -9,6 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
+from iscsitrace.analysis.measures.data_commands import is_transfer
+from iscsitrace.analysis.measures.intervals import Span
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.tables.table import Table
+
 if TYPE_CHECKING:
     from iscsitrace.analysis.session.session import Session
     from iscsitrace.tables.table import Source
@@ -70,12 +77,34 @@ def of_busiest(connections: Iterable[Mapping[str, Any]], senders: Iterable[Mappi
     return of_sender(max(rows, key=lambda row: sent[row["connection"], row["to_target"]], default=None))
 
 
-def sessions_by_line(source: Source) -> dict[int, tuple[int, ...]]:
-    """The sessions that used each line, by its number."""
+def times_by_line(source: Source) -> dict[int, dict[int, Span]]:
+    """The sessions that read or wrote over each line, by its number: each from the first command that moved data to the
+    last status.
+    """
     session_of = {row["connection"]: row["session"] for row in source("connections").rows(("connection", "session"))}
     found: dict[int, set[int]] = {}
     for row in source("senders").rows(("connection", "line")):
         session = session_of.get(row["connection"])
         if row["line"] is not None and session is not None:
             found.setdefault(row["line"], set()).add(session)
-    return {line: tuple(sorted(sessions)) for line, sessions in found.items()}
+    times = _times_of_transfers(source("cycles")) if found else {}
+    return {line: {each: times[each] for each in sorted(sessions) if each in times} for line, sessions in found.items()}
+
+
+def sharing(times: Mapping[int, Span], session: int) -> tuple[int, ...]:
+    """The sessions of a line that read or wrote while this one did, this one included."""
+    own = times.get(session)
+    if own is None:
+        return ()
+    return tuple(each for each, (first_ns, last_ns) in times.items() if own[0] < last_ns and first_ns < own[1])
+
+
+def _times_of_transfers(cycles: Table) -> dict[int, Span]:
+    moved = cycles.select(is_transfer(cycles) & known(cycles, "status_ns") & known(cycles, "session"))
+    session, first_ns, last_ns = (moved.raw(name) for name in ("session", "command_first_ns", "status_ns"))
+    order = np.argsort(session, kind="stable")
+    numbers, starts = np.unique(session[order], return_index=True)
+    if not len(numbers):
+        return {}
+    firsts, lasts = np.minimum.reduceat(first_ns[order], starts), np.maximum.reduceat(last_ns[order], starts)
+    return dict(zip(numbers.tolist(), zip(firsts.tolist(), lasts.tolist(), strict=True), strict=True))

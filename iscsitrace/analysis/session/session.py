@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import busy
 from iscsitrace.analysis.measures.budget import PARTS, Budget
-from iscsitrace.analysis.measures.data_commands import is_data_command, is_for, is_operation
+from iscsitrace.analysis.measures.data_commands import is_data_command, is_for, is_transfer
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import path, workload
 from iscsitrace.analysis.session.path import Path
@@ -125,7 +125,7 @@ class Session:
     @cached_property
     def is_transfer(self) -> Array:
         """Which commands read or wrote data; non-I/O commands (INQUIRY, TEST UNIT READY) do not."""
-        return np.asarray(is_operation(self.cycles, "read", "write") & (self.cycles.raw("data_bytes") > 0))
+        return is_transfer(self.cycles)
 
     @cached_property
     def is_data(self) -> Array:

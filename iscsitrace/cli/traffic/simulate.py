@@ -42,7 +42,8 @@ def command(
     """
     from iscsitrace.lab import fault_catalogue as catalogue
     from iscsitrace.lab import simulation
-    from iscsitrace.lab.faults.settings import SIMULATED, duration_ns
+    from iscsitrace.lab.faults.addresses import SIMULATED
+    from iscsitrace.lab.faults.settings import duration_ns
     from iscsitrace.lab.run_files import INITIATOR, targets
 
     faults = faults_of(values)

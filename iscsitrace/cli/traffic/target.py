@@ -82,7 +82,7 @@ def command(
         from iscsitrace.lab.faults.settings import with_faults
 
         catalogue.require_in(TARGET_ALONE, faults, ["target"])
-        (portal,) = with_faults({"portals": [portal]}, faults)["portals"]
+        (portal,) = with_faults({"portals": [portal]}, faults, TARGET_ALONE)["portals"]
     if portal["status"] == "apart_held" and values["is_nagle"] is None:
         values["is_nagle"] = True
     samples = TcpSamples()

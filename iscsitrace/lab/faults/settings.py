@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from iscsitrace.errors import InputInvalid
+from iscsitrace.lab import places
+from iscsitrace.lab.faults import addresses
+from iscsitrace.lab.faults.addresses import NAMESPACES, SIMULATED
 from iscsitrace.lab.faults.fault import Fault
 from iscsitrace.lab.run_files import INITIATOR, targets
 
-SIMULATED, NAMESPACES, TARGET = "simulated", "namespaces", "target"
+TARGET = "target"
 _RUNS = (SIMULATED, NAMESPACES)
 _ALL = (SIMULATED, NAMESPACES, TARGET)
 
@@ -30,8 +33,9 @@ _MANAGEMENT_NS = 15 * _S
 _STUCK_MANAGEMENT_NS = 3 * _S
 _ERRORS_ALLOWED = 1 << 40
 _UNMAP_AT_SHARE = 2
-_ADDRESS = "198.18.0.10:3260"
-_ADDRESS_V6 = "[2001:db8::a]:3260"
+_PORT = 3260
+# for the login through a portal that never answers: three SYNs
+_LOGIN_NS = 6 * _S
 _STATUS_PARTS, _CLASSES, _MOST_DETAIL = 2, (2, 3), 255
 
 Settings = dict[str, Any]
@@ -46,6 +50,7 @@ class Placed:
     fault: Fault
     target: int
     """0 for one of the initiator."""
+    world: str
 
     def __getitem__(self, name: str) -> Any:
         return self.fault.details[name]
@@ -68,7 +73,7 @@ class Effect:
     """Raises InputInvalid for details that these worlds do not have."""
 
 
-def with_faults(settings: Mapping[str, Any], faults: Sequence[Fault]) -> Settings:
+def with_faults(settings: Mapping[str, Any], faults: Sequence[Fault], world: str) -> Settings:
     """The settings of a run with faults: the initiator then recovers lost sessions, and goes on after errors."""
     changed: Settings = copy.deepcopy(dict(settings))
     if not faults:
@@ -80,7 +85,7 @@ def with_faults(settings: Mapping[str, Any], faults: Sequence[Fault]) -> Setting
     hosts = targets(len(changed["portals"]))
     for number, fault in enumerate(faults):
         target = 0 if fault.host == INITIATOR else hosts.index(fault.host)
-        EFFECTS[fault.kind.name].apply(changed, Placed(number, fault, target))
+        EFFECTS[fault.kind.name].apply(changed, Placed(number, fault, target, world))
     return changed
 
 
@@ -126,6 +131,18 @@ def _host_fault(kind: str) -> Callable[[Settings, Placed], None]:
         settings["world"].setdefault("faults", []).append({"kind": kind, "target": target, "when": placed.when})
 
     return apply_it
+
+
+def _flap(settings: Settings, placed: Placed) -> None:
+    if placed.world == SIMULATED:
+        _host_fault("card_down")(settings, placed)
+        return
+    # the card has no carrier, so that nothing leaves it: lab.faults.hosts
+    is_initiator = placed.fault.host == INITIATOR
+    paths = settings["world"]["paths"]
+    for path in paths if is_initiator else paths[placed.target : placed.target + 1]:
+        way = path.setdefault("to_initiator" if is_initiator else "to_target", {})
+        way["interruptions"] = [*way.get("interruptions", ()), {"when": placed.when}]
 
 
 def _small_buffers(settings: Settings, placed: Placed) -> None:
@@ -221,6 +238,28 @@ def _incident(settings: Settings, placed: Placed, kind: Any) -> None:
     settings["client"].setdefault("incidents", []).append({"kind": kind, "when": placed.when})
 
 
+def _unreachable_portal(settings: Settings, placed: Placed) -> None:
+    is_ipv6 = bool(settings["world"].get("is_ipv6"))
+    own = addresses.of_target(placed.world, placed.target, is_ipv6=is_ipv6)
+    nobody = addresses.of_nobody(placed.world, is_ipv6=is_ipv6)
+    listed = [places.portal(str(own), _PORT), places.portal(str(nobody), placed["port"])]
+    settings["portals"][placed.target]["addresses"] = listed
+    settings["client"]["timeouts"]["login_ns"] = _LOGIN_NS
+    _incident(settings, placed, "rescan")
+    settings["client"]["incidents"][-1]["when"]["at_ns"] = 0
+
+
+def _require_own_name(fault: Fault) -> None:
+    _on_target(fault)
+    if fault.details["name"] != fault.kind.details["name"].default:
+        raise InputInvalid("duplicate-initiator: here the second initiator takes the name of ours, and no other")
+
+
+def _on_target(fault: Fault) -> None:
+    if fault.host != "target":
+        raise InputInvalid(f"{fault.kind.name}: only on=target")
+
+
 def _slow_unmap(settings: Settings, placed: Placed) -> None:
     unit = _unit(settings, placed)
     block_count = unit.get("size_bytes", 1 << 30) // unit.get("block_bytes", _SECTOR_BYTES)
@@ -264,10 +303,8 @@ def _login_refused(settings: Settings, placed: Placed) -> None:
 
 
 def _login_redirected(settings: Settings, placed: Placed) -> None:
-    address = _ADDRESS_V6 if settings["world"].get("is_ipv6") else _ADDRESS
-    if placed.target:
-        raise InputInvalid("login-redirected: only on=target")
-    kind = {"login_refused": {"status": list(_MOVED), "addresses": [f"{address},1"]}}
+    own = addresses.of_target(placed.world, placed.target, is_ipv6=bool(settings["world"].get("is_ipv6")))
+    kind = {"login_refused": {"status": list(_MOVED), "addresses": [f"{places.portal(str(own), _PORT)},1"]}}
     _condition(settings, placed, kind, most=1)
 
 
@@ -300,7 +337,7 @@ EFFECTS = {
     "mtu-hole": Effect(_mtu_hole),
     "ack-loss": Effect(_ack_loss),
     "reordering": Effect(_reordering),
-    "flap": Effect(_host_fault("card_down"), (SIMULATED,)),
+    "flap": Effect(_flap),
     "rst": Effect(_host_fault("reset")),
     "small-buffers": Effect(_small_buffers),
     "target-restart": Effect(lambda settings, placed: _condition(settings, placed, "restart"), _ALL),
@@ -319,7 +356,12 @@ EFFECTS = {
     "no-acl": Effect(_refused(_AUTHORIZATION_FAILURE), _ALL),
     "unknown-target": Effect(_refused(_NOT_FOUND), _ALL),
     "login-refused": Effect(_login_refused, _ALL, require=_require_status),
-    "login-redirected": Effect(_login_redirected, (SIMULATED,)),
+    "login-redirected": Effect(_login_redirected),
+    "unreachable-portal": Effect(_unreachable_portal, require=_on_target),
+    "duplicate-initiator": Effect(
+        lambda settings, placed: _incident(settings, placed, {"duplicate_login": {"every_ns": placed["every"]}}),
+        require=_require_own_name,
+    ),
     "key-mismatch": Effect(_key_mismatch),
     "reservation-held": Effect(_reservation, _ALL),
     "busy": Effect(_on_disk("busy"), _ALL),

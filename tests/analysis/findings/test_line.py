@@ -23,9 +23,16 @@ def story(*parts: tuple[str, int], **sender: int | None) -> Story:
     return Story().tasks(10, *parts).add("senders", **own).add("senders", to_target=not own["to_target"])
 
 
-def shared(made: Story) -> Story:
-    """Another session has a connection on the same line."""
+def shared(made: Story, *, reads: bool = True, after: bool = False) -> Story:
+    """Another session has a connection on the same line, and reads meanwhile, or after the first."""
     made.rows["connections"].append({"connection": 5, "session": 7, "is_iscsi": True})
+    first, *_, last = list(made.rows["cycles"])
+    from_ns, to_ns = first["command_first_ns"], last["status_ns"]
+    times = (to_ns, to_ns + MS) if after else (from_ns, to_ns)
+    own = dict(zip(("command_first_ns", "status_ns"), times, strict=True))
+    read = {**first, **own, "cycle": 99, "session": 7, "connection": 5}
+    if reads:
+        made.rows["cycles"].append(read)
     return made.add("senders", connection=5, to_target=False, **LINE)
 
 
@@ -59,6 +66,11 @@ def test_sessions_that_share_a_line_are_named() -> None:
         "data waited 38.0 ms in its queue (median)"
     )
     assert "line_saturated" not in names(shared(story(*BUSY)))
+
+
+def test_a_session_without_io_and_one_after_another_share_nothing() -> None:
+    for other in ({"reads": False}, {"after": True}):
+        assert names(shared(story(*BUSY), **other)) & {"line_saturated", "line_shared"} == {"line_saturated"}
 
 
 @pytest.mark.parametrize(

@@ -5,23 +5,22 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-import numpy as np
 import pytest
 
 from iscsitrace.analysis.fit.lines import with_lines
 from iscsitrace.analysis.fit.points import Point, Seen
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import Setting
-from iscsitrace.analysis.session.line import Line
+from iscsitrace.analysis.session.line import Line, times_by_line
 from tests.support.tables_by_hand import MS, table
 
 exact = Estimate.exact
 
 
-def session(start_ms: int, end_ms: int, *, reads: bool = True) -> Any:
+def session(start_ms: int, end_ms: int, *, reads: bool = True) -> dict[str, Any]:
     """One command; ``reads``: whether it moved data."""
-    cycles = table("cycles", {"command_first_ns": start_ms * MS, "status_ns": end_ms * MS})
-    return SimpleNamespace(cycles=cycles, is_transfer=np.array([reads]))
+    times = {"command_first_ns": start_ms * MS, "status_ns": end_ms * MS}
+    return {**times, "operation": "read" if reads else "inquiry", "data_bytes": 512 if reads else 36}
 
 
 def point(number: int, line: Line | None, bound: str = "cycle") -> Point:
@@ -31,8 +30,12 @@ def point(number: int, line: Line | None, bound: str = "cycle") -> Point:
 
 
 def rates(points: list[Point], others: Any, mirrors: Any = ()) -> list[tuple[float | None, int | None, bool]]:
-    sessions = {0: session(0, 100), 1: others}
-    found = with_lines(points, cast(Any, sessions), {7: (0, 1)}, cast(Any, mirrors))
+    tables = {
+        "connections": table("connections", *({"connection": number, "session": number} for number in (0, 1))),
+        "senders": table("senders", *({"connection": number, "line": 7} for number in (0, 1))),
+        "cycles": table("cycles", session(0, 100) | {"session": 0}, others | {"session": 1}),
+    }
+    found = with_lines(points, times_by_line(tables.__getitem__), cast(Any, mirrors))
     return [(each.setting.c_bytes_per_s, each.setting.data_pdu_bytes, each.seen.is_line_shared) for each in found]
 
 

@@ -42,6 +42,19 @@ def test_an_outage_of_two_sessions_is_one() -> None:
     )
 
 
+def test_an_outage_of_a_story_ends_when_its_next_session_works() -> None:
+    """A command of the first session is answered late, by a target that has not noticed the new login."""
+    told = Told()
+    told.session(0, 15, end="reinstated")
+    told.read(0, 1.0, 14.0)
+    told.time(0, 1.0, 14.0, "outage")
+    told.session(12, 20, replaces=0)
+    for tenth in range(130, 150, 5):
+        told.read(1, tenth / 10, tenth / 10 + 0.1)
+    (row,) = events(told, "outage")
+    assert (row["time_ns"], row["end_ns"]) == (at(1.0), at(13.1))
+
+
 def test_an_outage_that_does_not_end() -> None:
     told = Told()
     told.session(0, 8)

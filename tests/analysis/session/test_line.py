@@ -6,6 +6,7 @@ from typing import Any
 
 from iscsitrace.analysis.session import line
 from tests.support.story import Story
+from tests.support.tables_by_hand import MS
 
 SENDER = {
     "line": 4,
@@ -57,5 +58,12 @@ def test_sessions_share_a_line_whose_number_their_connections_have() -> None:
     story = Story().add("senders", to_target=False, **SENDER).add("senders", connection=5, to_target=False, **SENDER)
     story.add("senders", connection=5, to_target=True)
     story.rows.setdefault("connections", [])
-    source = story.source()
-    assert line.sessions_by_line(source) == {4: (0,)}
+    assert line.times_by_line(story.source()) == {4: {}}
+    story.tasks(2, ("transfer", 5 * MS))
+    first, second = story.rows["cycles"]
+    assert line.times_by_line(story.source()) == {4: {0: (first["command_first_ns"], second["status_ns"])}}
+
+
+def test_sessions_share_a_line_while_both_read_or_write() -> None:
+    times = {0: (0, 100), 1: (99, 150), 2: (100, 150)}
+    assert [line.sharing(times, session) for session in (0, 1, 2, 3)] == [(0, 1), (0, 1, 2), (1, 2), ()]

@@ -7,7 +7,6 @@ use fastrand::Rng;
 use super::chain::Chain;
 use super::delay::Delay;
 use super::impairment::{Impairment, Packet};
-use super::interruption::Interruption;
 use super::jitter::{Jitter, OrderedJitter};
 use super::log::{Counters, DirectionLog, Fate, LineLog, PacketLog};
 use super::loss::{BurstLoss, Loss};
@@ -48,7 +47,7 @@ impl<P: Packet + Send + Debug + 'static> Direction<P> {
         let (loss, burst_loss, jitter, reorder) = (seeds.u64(..), seeds.u64(..), seeds.u64(..), seeds.u64(..));
         let mut parts: Vec<Box<dyn Impairment<Numbered<P>>>> = Vec::new();
         for interruption in &settings.interruptions {
-            parts.push(Box::new(Interruption::new(*interruption, seeds.u64(..))));
+            parts.push(Box::new(Loss::for_a_while(*interruption, seeds.u64(..))));
         }
         if let Some(rate_bps) = settings.rate_bps {
             let queue = DropTail::new(settings.queue_packets, settings.queue_bytes);

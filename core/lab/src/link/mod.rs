@@ -4,10 +4,9 @@
 //! settings  settings per direction
 //! chain     impairments in series
 //! rate      a line with a bit rate, and the queue before it (`queue`)
-//! loss      random loss, independent or in bursts
+//! loss      random loss, independent or in bursts; for a while, of packets of some lengths
 //! delay     a fixed delay
 //! jitter    a random delay
-//! interruption  for a while, packets of some lengths are dropped
 //! reorder   a share of the packets is held back, and overtaken
 //! log       counters, packet records, busy times of the line
 //! direction one direction: a chain by its settings, and its log
@@ -23,7 +22,6 @@ pub mod delay;
 pub mod direction;
 pub mod impairment;
 mod in_order;
-pub mod interruption;
 pub mod jitter;
 pub mod log;
 pub mod loss;

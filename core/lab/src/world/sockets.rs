@@ -84,6 +84,9 @@ pub struct Sockets {
     timer: Timer,
     clock: Clock,
     settings: SocketSettings,
+    /// Where to listen.
+    addresses: Vec<SocketAddr>,
+    /// One for each address, or none while the application accepts nothing.
     listeners: Vec<TcpListener>,
     connections: BTreeMap<ConnectionNumber, Connection>,
     /// Ended, but not yet reported to `watch`.
@@ -106,6 +109,7 @@ impl Sockets {
             timer,
             clock: Clock::new(),
             settings,
+            addresses: Vec::new(),
             listeners: Vec::new(),
             connections: BTreeMap::new(),
             over: Vec::new(),
@@ -125,6 +129,24 @@ impl Sockets {
     /// # Errors
     /// The address is taken, or not of this machine.
     pub fn listen(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+        let address = self.open_listener(address)?;
+        self.addresses.push(address);
+        Ok(address)
+    }
+
+    /// Listens while the application accepts connections: the kernel refuses them meanwhile, as for a program that is
+    /// down.
+    fn listen_if(&mut self, is_accepting: bool) -> io::Result<()> {
+        if !is_accepting {
+            self.listeners.clear();
+        }
+        while is_accepting && let Some(&address) = self.addresses.get(self.listeners.len()) {
+            self.open_listener(address)?;
+        }
+        Ok(())
+    }
+
+    fn open_listener(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         let socket = self.settings.socket(address)?;
         socket.set_nonblocking(true)?;
         socket.set_reuse_address(true)?;
@@ -154,6 +176,7 @@ impl Sockets {
         let period_ns = i64::try_from(period.as_nanos()).unwrap_or(i64::MAX);
         let mut watch_ns = self.clock.now_ns();
         loop {
+            self.listen_if(application.is_accepting(self.clock.now_ns()))?;
             self.serve(application);
             if !self.over.is_empty() {
                 let (now_ns, descriptors) = (self.clock.now_ns(), self.descriptors());

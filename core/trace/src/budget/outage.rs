@@ -313,7 +313,77 @@ mod tests {
         assert_eq!(outages(&tables, 0), [(20, 9000, in_flight::DATA)]);
     }
 
+    /// The rows of a session: each begins where the one before ends.
+    fn joined_rows(tables: &Tables, session: u32) -> Vec<(i64, i64, u8)> {
+        let budget = &tables.budget;
+        let rows: Vec<(i64, i64, u8)> = (0..budget.part.len())
+            .filter(|&row| budget.session[row] == session)
+            .map(|row| (budget.time_first_ns[row], budget.time_last_ns[row], budget.part[row]))
+            .collect();
+        assert!(rows.windows(2).all(|pair| pair[0].1 == pair[1].0), "{rows:?}");
+        assert!(rows.iter().all(|&(from_ns, to_ns, _)| from_ns < to_ns));
+        rows
+    }
+
+    const UNIT: i64 = 100 * MS;
+
     proptest! {
+        #[test]
+        fn every_nanosecond_has_one_part_and_long_waits_without_progress_are_outages(
+            spans in prop::collection::vec((0..100_i64, 1..40_i64), 1..12),
+        ) {
+            let spans: Vec<(i64, i64)> = spans.into_iter().map(|(from, length)| (from, from + length)).collect();
+            let cycles: Vec<CycleRow> = spans.iter().map(|&(from, to)| read(from * UNIT, to * UNIT)).collect();
+            let ends_ns: Vec<i64> = cycles.iter().map(|cycle| cycle.status_ns).collect();
+            let (start, end) = (spans.iter().map(|span| span.0).min().unwrap(), spans.iter().map(|span| span.1).max().unwrap());
+            let rows = joined_rows(&sessions(&cycles, &ends_ns, &[end * UNIT]), 0);
+            let total_ns: i64 = rows.iter().map(|&(from_ns, to_ns, _)| to_ns - from_ns).sum();
+            prop_assert_eq!(total_ns, (end - start) * UNIT);
+            let mut took: Vec<i64> = spans.iter().map(|&(from, to)| to - from).collect();
+            took.sort_unstable();
+            let least = (SECOND / UNIT).max(USUAL_TIMES * took[(took.len() - 1) / 4]);
+            let is_waiting = |instant: i64| spans.iter().any(|&(from, to)| from <= instant && instant < to);
+            let is_progress = |instant: i64| spans.iter().any(|&(_, to)| to == instant);
+            for instant in start..end {
+                let mut from = instant;
+                while is_waiting(from - 1) && !is_progress(from) {
+                    from -= 1;
+                }
+                let mut to = instant + 1;
+                while is_waiting(to) && !is_progress(to) {
+                    to += 1;
+                }
+                let is_out = is_waiting(instant) && to - from >= least;
+                let middle_ns = instant * UNIT + UNIT / 2;
+                let part = rows.iter().find(|&&(from_ns, to_ns, _)| from_ns <= middle_ns && middle_ns < to_ns);
+                prop_assert_eq!(part.map(|row| row.2 == part::OUTAGE), Some(is_out), "at {} of {:?}", instant, &spans);
+            }
+        }
+
+        #[test]
+        fn sessions_that_replace_each_other_have_no_gap_and_no_overlap(
+            reads in prop::collection::vec((0..3_usize, 0..60_i64, prop::option::of(1..40_i64)), 1..16),
+        ) {
+            let last_ns: Vec<i64> = (1..=3).map(|session| session * 100 * UNIT).collect();
+            let mut cycles = Vec::new();
+            for (session, from, took) in reads {
+                let start_ns = (session as i64 * 100 + from) * UNIT;
+                let status_ns = took.map_or(NULL_NS, |took| start_ns + took * UNIT);
+                cycles.push(CycleRow { session: session as u32, ..read(start_ns, status_ns) });
+            }
+            cycles.sort_by_key(|cycle| cycle.command_first_ns);
+            let end_of = |cycle: &CycleRow| if cycle.status_ns == NULL_NS { last_ns[cycle.session as usize] } else { cycle.status_ns };
+            let ends_ns: Vec<i64> = cycles.iter().map(end_of).collect();
+            let tables = sessions(&cycles, &ends_ns, &last_ns);
+            for session in 0..3 {
+                let rows = joined_rows(&tables, session);
+                let Some(first) = cycles.iter().find(|cycle| cycle.session == session) else { continue };
+                prop_assert_eq!(rows.first().map(|row| row.0), Some(first.command_first_ns));
+                let least_end_ns = cycles.iter().filter(|cycle| cycle.session == session).map(end_of).max();
+                prop_assert!(rows.last().map(|row| row.1) >= least_end_ns);
+            }
+        }
+
         #[test]
         fn the_time_within_outages_is_theirs_and_all_other_time_stays(
             lengths in prop::collection::vec((1..50_i64, 0..4_u8), 1..40),

@@ -1,7 +1,7 @@
 //! Segments that never arrive while smaller packets do: a path whose MTU is too small, and no ICMP that reports it.
 //!
 //! Beyond the tap: the first unacknowledged segment is retransmitted for a second or more. A smaller packet passed in
-//! between: SACK reports it, or the peer's data needed no retransmission, so that its ACK arrived. A retransmission after
+//! between: SACK reports it, or the peer's data or FIN needed no retransmission, so that its ACK arrived. A retransmission after
 //! that was lost again: a black-out would have been over. No segment as large was SACKed.
 //!
 //! Before the tap: the sender's sequence numbers go on behind bytes that never pass, and the receiver's ACK stays before
@@ -89,6 +89,8 @@ pub struct BlackHole {
     /// The end of the peer's data that waits for an ACK, and when a packet acknowledged it.
     peer_end: Option<i64>,
     answered_ns: Option<i64>,
+    /// The end of the peer's FIN.
+    peer_fin: Option<i64>,
     /// The last retransmission of the peer, and the time until the next one is due: it doubles.
     repeated_ns: Option<i64>,
     due_after_ns: i64,
@@ -160,18 +162,22 @@ impl BlackHole {
     #[inline]
     pub fn answered(&mut self, seen: &Observation) {
         self.confirm(seen.time_ns);
-        if seen.length > 0 {
+        let is_fin = seen.flags.is_fin();
+        if seen.length > 0 || is_fin {
+            // a FIN is acknowledged and repeated as data is; offsets do not count it
+            let end = seen.end();
+            let is_repeated = is_fin && self.peer_fin.replace(end) == Some(end);
             match seen.class {
-                SegmentClass::New => {
-                    self.peer_end = Some(seen.end());
+                SegmentClass::New | SegmentClass::Empty if !is_repeated => {
+                    self.peer_end = Some(end);
                     (self.repeated_ns, self.due_after_ns) = (None, 0);
                 }
                 // it hears nothing
-                SegmentClass::Retransmission => {
+                SegmentClass::Retransmission | SegmentClass::Empty => {
                     let last_ns = self.repeated_ns.replace(seen.time_ns);
                     let since_ns = last_ns.map_or(0, |last_ns| seen.time_ns.saturating_sub(last_ns));
                     self.due_after_ns = since_ns.saturating_mul(BACKOFF);
-                    (self.peer_end, self.answered_ns) = (Some(seen.end()), None);
+                    (self.peer_end, self.answered_ns) = (Some(end), None);
                     if let Some(blocked) = self.current.as_mut().filter(|blocked| blocked.passed_ns.is_none()) {
                         blocked.again_ns = None;
                     }

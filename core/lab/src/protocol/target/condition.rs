@@ -152,7 +152,7 @@ impl Conditions {
         None
     }
 
-    /// When the service of a command ends that would end at `end_ns`.
+    /// When the service of a command ends that would end at `end_ns` without them.
     pub fn service_end_ns(&mut self, now_ns: i64, candidate: &Candidate, end_ns: i64) -> i64 {
         let mut end_ns = end_ns;
         for condition in self.hits_of(now_ns, candidate) {
@@ -190,7 +190,13 @@ impl Conditions {
         })
     }
 
-    /// Whether the portal accepts connections.
+    /// Whether the portal is down.
+    pub fn is_down(&self, now_ns: i64) -> bool {
+        let is_restart = |condition: &&Condition| condition.settings.kind == ConditionKind::Restart;
+        self.all.iter().filter(is_restart).any(|condition| condition.occurrence.covers(now_ns))
+    }
+
+    /// Whether the portal accepts a connection that comes.
     pub fn is_accepting(&mut self, now_ns: i64) -> bool {
         let restart = self.restarts().find(|condition| condition.occurrence.covers(now_ns));
         restart.is_none_or(|condition| {
@@ -274,6 +280,7 @@ mod tests {
         found.delivered(0, FaultOperation::Write);
         assert_eq!((found.next_ns(), found.is_accepting(9)), (Some(10), true));
         assert!(found.restarts_now(10) && !found.restarts_now(11));
+        assert_eq!([9, 10, 109, 110].map(|now_ns| found.is_down(now_ns)), [false, true, true, false]);
         assert_eq!([10, 109, 110].map(|now_ns| found.is_accepting(now_ns)), [false, false, true]);
     }
 

@@ -78,6 +78,13 @@ impl Service {
             }
         }
     }
+
+    /// The service of its last command takes longer: the logical unit is busy until then if it serves one at a time.
+    pub(super) fn prolong(&mut self, lun: [u8; 8], end_ns: i64) {
+        if let Some(busy_until_ns) = self.busy_until_ns.get_mut(&lun) {
+            *busy_until_ns = (*busy_until_ns).max(end_ns);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -123,6 +130,9 @@ mod tests {
         assert_eq!(service.end_ns(200, first, 10, order), 210);
         assert_eq!(service.end_ns(205, first, 0, order), 210);
         assert_eq!(service.end_ns(205, first, 10, ServiceOrder::Parallel), 215);
+        service.prolong(first, 500);
+        service.prolong(second, 90);
+        assert_eq!([first, second].map(|lun| service.end_ns(300, lun, 10, order)), [510, 310]);
     }
 
     #[test]

@@ -276,6 +276,7 @@ impl Portal {
             None => self.conditions.service_end_ns(now_ns, &candidate(command), end_ns),
             Some(_) => end_ns,
         };
+        node.service.prolong(command.lun(), end_ns);
         command.stage = Stage::Service;
         if end_ns > now_ns {
             self.wake_command(tsih, handle, end_ns);

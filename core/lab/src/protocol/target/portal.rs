@@ -353,6 +353,10 @@ impl Application for Portal {
         Some(number)
     }
 
+    fn is_accepting(&self, now_ns: i64) -> bool {
+        !self.conditions.is_down(now_ns)
+    }
+
     fn connected(&mut self, _now_ns: i64, _connection: ConnectionNumber) {}
 
     fn receive(&mut self, now_ns: i64, connection: ConnectionNumber, bytes: &[u8]) {

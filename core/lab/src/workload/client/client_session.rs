@@ -24,6 +24,22 @@ pub(super) enum Stage {
     Over,
 }
 
+/// What a session beside those of the workload is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FurtherPurpose {
+    /// SendTargets.
+    Discovery,
+    /// A login.
+    Login,
+}
+
+/// A session beside those of the workload, and the incident that it belongs to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Further {
+    pub purpose: FurtherPurpose,
+    pub incident: usize,
+}
+
 /// A command of the workload.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pending {
@@ -63,6 +79,8 @@ pub(super) struct ClientSession {
     pub lost_commands: Vec<Pending>,
     /// Connections before the session was last recovered.
     pub past: Vec<ConnectionResults>,
+    /// Set for a session that is not of the workload.
+    pub further: Option<Further>,
 }
 
 impl ClientSession {

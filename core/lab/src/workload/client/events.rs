@@ -25,7 +25,10 @@ impl Client {
                 }
                 Event::Refused { reason, .. } => self.refused(now_ns, reason),
                 Event::Targets(targets) => {
-                    self.discovered.extend(targets);
+                    match self.sessions[index].further {
+                        Some(further) => self.log_in_to_others(now_ns, further, &targets),
+                        None => self.discovered.extend(targets),
+                    }
                     self.sessions[index].session.logout(now_ns);
                 }
                 Event::Close(connection) => {
@@ -58,6 +61,10 @@ impl Client {
         }
         if self.is_leaving {
             self.sessions[index].session.logout(now_ns);
+            return;
+        }
+        if let Some(further) = self.sessions[index].further {
+            self.further_ready(now_ns, index, further);
             return;
         }
         if self.sessions[index].unit.is_some() {
@@ -130,6 +137,10 @@ impl Client {
     }
 
     fn ended(&mut self, now_ns: i64, index: usize, result: Result<(), SessionError>) {
+        if self.sessions[index].further.is_some() {
+            self.further_ended(index, result);
+            return;
+        }
         let was_connecting = matches!(self.sessions[index].stage, Stage::Connecting);
         if let Err(SessionError::Redirected { address }) = &result
             && self.redirect(index, address)

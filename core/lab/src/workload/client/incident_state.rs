@@ -21,6 +21,13 @@ pub enum IncidentKind {
         /// Number of commands.
         count: u32,
     },
+    /// SendTargets in a discovery session, and a login through each portal in the answer that the workload does not use.
+    Rescan,
+    /// Logins of a second initiator with the name and ISID of the first session.
+    DuplicateLogin {
+        /// From one to the next, if that has ended.
+        every_ns: i64,
+    },
 }
 
 /// An incident.

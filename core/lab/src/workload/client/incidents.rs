@@ -1,4 +1,5 @@
-//! Incidents of a run at the initiator: its program pauses, an administrator resets the logical unit or unmaps blocks.
+//! Incidents of a run at the initiator: its program pauses, an administrator resets the logical unit, unmaps blocks or
+//! discovers the targets again, another initiator logs in under its name.
 
 use super::client_session::Stage;
 use super::incident_state::{IncidentKind, Unmapping};
@@ -60,6 +61,8 @@ impl Client {
                 self.incidents.unmapping = Some(Unmapping { lba, blocks, left: count, tag: None });
                 self.begin_unmap(now_ns);
             }
+            IncidentKind::Rescan => self.rescan(incident),
+            IncidentKind::DuplicateLogin { every_ns } => self.log_in_again(now_ns, incident, every_ns),
         }
     }
 

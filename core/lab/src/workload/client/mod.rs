@@ -9,7 +9,7 @@
 //! lanes, calls  the workload, dealt over the sessions (state: run)
 //! connections   the number of connections while it is tuned (state: tuning_state)
 //! recovery      a session that is lost is opened again
-//! incidents     pauses, resets and UNMAP commands, as faults of a run
+//! incidents     pauses, resets, UNMAP commands and logins, as faults of a run (further: their sessions)
 //! outcome       progress, results, logs
 //! ```
 //!
@@ -21,6 +21,7 @@ mod calls;
 mod client_session;
 mod connections;
 mod events;
+mod further;
 pub mod incident_state;
 pub mod incidents;
 mod lanes;
@@ -128,32 +129,38 @@ impl Client {
         };
         for target in 0..client.settings.targets.len() {
             for _ in 0..per_target {
-                let number = client.sessions.len();
-                let settings = client.session_settings(number, &client.settings.targets[target]);
-                let client_session = ClientSession {
-                    dealer: Dealer::new(client.settings.workload.dealing, usize::from(settings.connections)),
-                    numbers: Vec::new(),
-                    counts: vec![(0, 0); usize::from(settings.connections)],
-                    spans: Vec::new(),
-                    session: Session::new(settings),
-                    target,
-                    address: client.settings.targets[target].address,
-                    hop_count: 0,
-                    volume: Volume::new(client.settings.workload.pattern(target)),
-                    stage: Stage::Connecting,
-                    commands: Vec::new(),
-                    unit: None,
-                    pings_left: client.settings.ping.count,
-                    ping_connection: 0,
-                    ping_sent_ns: 0,
-                    lost_ns: None,
-                    lost_commands: Vec::new(),
-                    past: Vec::new(),
-                };
+                let settings = client.session_settings(client.sessions.len(), &client.settings.targets[target]);
+                let client_session = client.client_session(target, settings);
                 client.sessions.push(client_session);
             }
         }
         Ok(client)
+    }
+
+    /// A session that connects.
+    fn client_session(&self, target: usize, settings: SessionSettings) -> ClientSession {
+        let workload = &self.settings.workload;
+        ClientSession {
+            dealer: Dealer::new(workload.dealing, usize::from(settings.connections)),
+            numbers: Vec::new(),
+            counts: vec![(0, 0); usize::from(settings.connections)],
+            spans: Vec::new(),
+            session: Session::new(settings),
+            target,
+            address: self.settings.targets[target].address,
+            hop_count: 0,
+            volume: Volume::new(workload.pattern(target)),
+            stage: Stage::Connecting,
+            commands: Vec::new(),
+            unit: None,
+            pings_left: self.settings.ping.count,
+            ping_connection: 0,
+            ping_sent_ns: 0,
+            lost_ns: None,
+            lost_commands: Vec::new(),
+            past: Vec::new(),
+            further: None,
+        }
     }
 
     fn session_settings(&self, number: usize, target: &TargetSettings) -> SessionSettings {

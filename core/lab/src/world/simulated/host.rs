@@ -68,9 +68,11 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Whether its application is finished and its connections are closed; those in TIME-WAIT are.
+    /// Whether its application is finished and its connections are closed; those in TIME-WAIT are, and those given up
+    /// before they were open.
     pub fn is_finished(&self) -> bool {
-        self.application.is_finished() && self.ends.values().all(|end| end.endpoint.state() == State::TimeWait)
+        let is_over = |end: &End| matches!(end.endpoint.state(), State::TimeWait | State::Closed);
+        self.application.is_finished() && self.ends.values().all(is_over)
     }
 
     /// Time of the next event.

@@ -145,6 +145,27 @@ fn several_lost_segments_before_a_smaller_one_that_is_sacked() {
 }
 
 #[test]
+fn a_fin_of_the_peer_needs_no_retransmission() {
+    let fin = |talk: &mut Conversation, time_ns: i64| {
+        let seen = talk.packet(time_ns, 1, 0, 0, Some(0));
+        talk.see(Observation { flags: TcpFlags(ACK | FIN), ..seen });
+        bare(talk, time_ns + MS, 0);
+    };
+    let mut talk = blocked();
+    fin(&mut talk, 1600 * MS);
+    talk.again(3100 * MS, 0);
+    talk.again(6300 * MS, 0);
+    assert_eq!(found(talk), Some((1000, 5, 300, 6300, true)));
+    // the ACKs of the client are lost, too
+    let mut talk = blocked();
+    [1600, 1900, 2500].into_iter().for_each(|time_ns| fin(&mut talk, time_ns * MS));
+    talk.again(3100 * MS, 0);
+    [3700, 6100].into_iter().for_each(|time_ns| fin(&mut talk, time_ns * MS));
+    talk.again(6300 * MS, 0);
+    assert_eq!(found(talk), None);
+}
+
+#[test]
 fn a_closed_window_and_a_tiny_segment_are_something_else() {
     let mut talk = blocked();
     talk.window = 0;

@@ -22,6 +22,7 @@ use iscsitrace_wire::frame::TcpFlags;
 
 /// Its number.
 const CONNECTION: u32 = 7;
+const FIN: u8 = 0x01;
 const ACK: u8 = 0x10;
 const SYN: u8 = 0x02;
 const MS: i64 = 1_000_000;
