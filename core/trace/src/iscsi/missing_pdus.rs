@@ -62,10 +62,9 @@ impl MissingPdus {
         less(&mut self.data_bytes[direction], data_bytes.unwrap_or(0).into());
     }
 
-    /// At the end: adds what is missing at the start and at the end of the stream, removes data PDUs that do not fit into
-    /// the bytes that were not decoded, and adds answers of the target where these bytes are of more. Returns the bytes of
-    /// other PDUs among them.
-    pub fn settle(&mut self, direction: usize, unread: UnreadBytes, carriers: &DataCarriers) -> u64 {
+    /// At the end: adds what is missing at the start and at the end of the stream, and removes data PDUs that do not fit
+    /// into the bytes that were not decoded. Returns the bytes of other PDUs among these, and how many these are at least.
+    pub fn settle(&mut self, direction: usize, unread: UnreadBytes, carriers: &DataCarriers) -> (u64, u64) {
         let explained = self.count[direction] - self.unread[direction];
         let (data, lacking) = (self.data[direction], self.data_bytes[direction]);
         let missing = DataCarriers { count: data, bytes: lacking, uncounted: data, ..DataCarriers::default() };
@@ -86,11 +85,7 @@ impl MissingPdus {
         // commands that are missing are counted later, by the numbers of all connections
         let is_bound = direction == 1 && longest > HEADER_BYTES && unread.bytes >= HEADER_BYTES;
         let least = if is_bound { explained + unread.bytes.div_ceil(longest) } else { 0 };
-        if self.count[direction] < least {
-            self.count[direction] = least;
-            return 0;
-        }
-        bytes.saturating_sub(known)
+        (bytes.saturating_sub(known), least.saturating_sub(self.count[direction]))
     }
 }
 
@@ -113,7 +108,7 @@ mod tests {
         missing.add_data_bytes(1, 2000);
         missing.add_explained(1);
         // three headers, two Data-In, and one more of each
-        assert_eq!(missing.settle(1, unread(3 * 48 + 2 * 1048 + 1096), &CARRIERS), 1096);
+        assert_eq!(missing.settle(1, unread(3 * 48 + 2 * 1048 + 1096), &CARRIERS), (1096, 0));
         assert_eq!(missing.count, [0, 6]);
     }
 
@@ -122,15 +117,13 @@ mod tests {
         // all Data-In have a status, and nothing that was read later skips its number
         let carriers = DataCarriers { uncounted: 0, ..CARRIERS };
         for (bytes, count) in [(0, 0), (48, 1), (1048, 1), (1049, 2), (5 * 1048, 5)] {
-            let mut missing = MissingPdus::default();
-            assert_eq!(missing.settle(1, unread(bytes), &carriers), 0);
-            assert_eq!(missing.count, [0, count], "{bytes} bytes");
+            assert_eq!(MissingPdus::default().settle(1, unread(bytes), &carriers), (bytes, count));
         }
         // those whose bytes count as decoded are others
         let mut missing = MissingPdus::default();
         missing.add_explained(1);
-        missing.settle(1, unread(1049), &carriers);
-        assert_eq!(missing.count, [0, 3]);
+        assert_eq!(missing.settle(1, unread(1049), &carriers), (1049, 2));
+        assert_eq!(missing.count, [0, 1]);
     }
 
     #[test]
@@ -154,7 +147,7 @@ mod tests {
             missing.add_bare(0, 1);
             missing.add_data(0, 5);
             missing.add_data_bytes(0, 5000);
-            assert_eq!(missing.settle(0, unread(bytes), &CARRIERS), 0, "{bytes} bytes");
+            assert_eq!(missing.settle(0, unread(bytes), &CARRIERS), (0, 0), "{bytes} bytes");
             assert_eq!(missing.count, [count, 0], "{bytes} bytes");
         }
     }
@@ -164,22 +157,22 @@ mod tests {
         for (at_start, count) in [(1, 1), (1048, 1), (1049, 2), (2097, 3)] {
             let mut missing = MissingPdus::default();
             let start = UnreadBytes { at_start: Some(at_start), ..unread(at_start) };
-            missing.settle(1, start, &CARRIERS);
-            assert_eq!(missing.count, [0, count], "{at_start} bytes");
+            let (_, least) = missing.settle(1, start, &CARRIERS);
+            assert_eq!(missing.count[1] + least, count, "{at_start} bytes");
         }
         // the data of a known task may be among these bytes
         let mut missing = MissingPdus::default();
         missing.add_data(1, 5);
         missing.add_data_bytes(1, 5000);
         let start = UnreadBytes { at_start: Some(6 * 1048), ..unread(6 * 1048) };
-        assert_eq!(missing.settle(1, start, &DataCarriers::default()), 0);
+        assert_eq!(missing.settle(1, start, &DataCarriers::default()).1, 0);
         assert_eq!(missing.count, [0, 6]);
     }
 
     #[test]
     fn commands_are_counted_by_their_numbers() {
         let mut missing = MissingPdus::default();
-        assert_eq!(missing.settle(0, unread(3 * 48), &CARRIERS), 3 * 48);
+        assert_eq!(missing.settle(0, unread(3 * 48), &CARRIERS), (3 * 48, 0));
         assert_eq!(missing.count, [0, 0]);
     }
 
@@ -188,7 +181,7 @@ mod tests {
         let mut missing = MissingPdus::default();
         missing.add_data(1, 11);
         missing.add_data_bytes(1, 11_000);
-        assert_eq!(missing.settle(1, unread(12 * 1048 + 1), &DataCarriers::default()), 0);
-        assert_eq!(missing.count, [0, 13]);
+        let (_, least) = missing.settle(1, unread(12 * 1048 + 1), &DataCarriers::default());
+        assert_eq!((missing.count[1], least), (11, 2));
     }
 }

@@ -234,8 +234,9 @@ impl IscsiConnection {
             self.end_without_status(task, Stamp { frame, time_ns }, context);
         }
         for (direction, unread) in unread.into_iter().enumerate() {
-            self.totals.unread_bytes[direction] =
-                self.missing.settle(direction, unread, &self.totals.carriers[direction]);
+            let (bytes, least) = self.missing.settle(direction, unread, &self.totals.carriers[direction]);
+            self.totals.unread_bytes[direction] = bytes;
+            self.totals.least_answers += least;
         }
         // a connection with PDUs belongs to a session, at least to one without names
         if self.pdu_count != [0; 2] {

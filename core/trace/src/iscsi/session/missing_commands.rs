@@ -59,6 +59,8 @@ pub struct PduTotals {
     pub carriers: [DataCarriers; 2],
     /// Bytes of no decoded PDU, without those of PDUs that are known to be missing, by direction.
     pub unread_bytes: [u64; 2],
+    /// At least how many PDUs of the target these bytes are.
+    pub least_answers: u64,
 }
 
 impl PduTotals {
@@ -72,6 +74,7 @@ impl PduTotals {
             orphan_r2ts: self.orphan_r2ts + other.orphan_r2ts,
             carriers: [out, back],
             unread_bytes: unread,
+            least_answers: self.least_answers + other.least_answers,
         }
     }
 
@@ -83,7 +86,7 @@ impl PduTotals {
         let usual = (self.r2ts * commands + self.tasks / 2).checked_div(self.tasks).unwrap_or(0);
         let r2ts = usual.saturating_sub(self.orphan_r2ts).min(back / HEADER_BYTES);
         let data_in = self.carriers[1].uncounted_in(back - r2ts * HEADER_BYTES);
-        [data_out, r2ts + data_in]
+        [data_out, (r2ts + data_in).max(self.least_answers)]
     }
 }
 
