@@ -22,13 +22,16 @@ SLOW := analysis/measures/test_budget_truth analysis/measures/test_budget_cases 
 	cli/test_plot_command plots/test_plots report/test_report report/test_report_browser tables/test_conversation \
 	tables/test_synthetic tables/test_senders watch/test_watch watch/test_watch_cli analysis/comparison/test_diff \
 	analysis/findings/test_diagnosis_captures analysis/findings/test_gains report/test_report_tables
+# initiators and targets of others, which answer in seconds
+WAITING := $(addprefix tests/lab/,test_initiator_against_servers.py test_target_against_initiators.py test_lab_peers.py)
 export PROPTEST_RNG_SEED := $(SEED)
 # tests that run beside others: some wait for what they started, so one process more than there are processors
 WORKERS := $(shell expr $$(nproc) + 1)
 CARGO := cargo
+PYTEST := $(BIN)/python -m pytest --hypothesis-seed=$(SEED)
 WORKSPACE := --manifest-path core/Cargo.toml --locked
 
-RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
+RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name '*.tsv' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
 .PHONY: help setup build plugin demo quick test test-rust test-python test-guests lint lint-rust lint-python check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-watch bench-capture guests fuzz mutants docs screenshots samples wheel clean
 
@@ -48,7 +51,7 @@ ifeq ($(T),)
 test: test-rust test-python ## run all tests; T=PATH runs only the tests of a file or folder
 else
 test: build/build.stamp
-	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) --numprocesses=$(WORKERS) --dist=worksteal $(T)
+	$(PYTEST) --numprocesses=$(WORKERS) --dist=worksteal $(T)
 endif
 
 # the checks that a change of Python breaks most often, in less than a minute
@@ -59,24 +62,27 @@ quick: build/build.stamp ## Python lint and the quick tests, in less than a minu
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.circles
 	$(BIN)/python -m tools.words
-	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m "not needs_root" -x -q --numprocesses=$(WORKERS) --dist=worksteal $(QUICK) $(SLOW:%=--ignore=tests/%.py)
+	$(PYTEST) -m "not needs_root" -x -q --numprocesses=$(WORKERS) --dist=worksteal $(QUICK) $(SLOW:%=--ignore=tests/%.py)
 
 test-rust: build/setup.stamp
 	$(CARGO) test $(WORKSPACE) --workspace --exclude iscsitrace-python --exclude iscsitrace-fuzz
 
 # Tests in real time run one at a time, at real-time priority, beside the others (before them, where this priority is
-# not allowed). Their output comes at the end.
+# not allowed). Tests of WAITING mostly wait for programs of others, and run one at a time beside the others, too. The
+# output of both comes at the end.
 test-python: build/build.stamp build/peers.stamp
 	@mkdir -p build
-	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m needs_root --durations=10 --basetemp=build/real-time \
-		> build/real-time.log 2>&1 & real_time=$$!; failed=0; \
+	$(PYTEST) -m needs_root --durations=10 --basetemp=build/real-time \
+		$$(grep -rl --include='test_*.py' needs_root tests) > build/real-time.log 2>&1 & real_time=$$!; failed=0; \
 	chrt --rr 1 true 2>&- || wait $$real_time || true; \
-	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m "not needs_root" --numprocesses=$(WORKERS) --dist=worksteal \
-		--durations=15 || failed=1; \
-	wait $$real_time || failed=1; cat build/real-time.log; exit $$failed
+	$(PYTEST) -m "not needs_root" --durations=10 --basetemp=build/waiting $(WAITING) > build/waiting.log 2>&1 & waiting=$$!; \
+	$(PYTEST) -m "not needs_root" --numprocesses=$(WORKERS) --dist=worksteal --durations=15 \
+		$(WAITING:%=--ignore=%) || failed=1; \
+	wait $$waiting || failed=1; wait $$real_time || failed=1; \
+	cat build/waiting.log build/real-time.log; exit $$failed
 
 test-guests: build/build.stamp ## run the scenarios of guests: an hour; needs QEMU and root
-	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) -m needs_guests --durations=0 tests/lab/guests
+	$(PYTEST) -m needs_guests --durations=0 tests/lab/guests
 
 lint: lint-rust lint-python ## check format, lint, types, import contracts and generated docs; changes no file
 

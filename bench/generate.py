@@ -1,4 +1,4 @@
-"""Writes the captures of the bench: 2 GB of sequential reads and 1 GB of random 4 KiB I/O.
+"""Writes the captures of the bench: 2 GB of sequential reads, 1 GB of random 4 KiB I/O, 300 MB of 200 sessions.
 
 A conversation of the tests' builder has one period of traffic. The file repeats this period, with every running number
 patched each time: times, IP identification, sequence numbers, TCP timestamps, tags, serial numbers, block addresses.
@@ -13,6 +13,7 @@ import json
 import random
 import struct
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path as FilePath
@@ -56,17 +57,23 @@ def sequential_reads(path: Path = PATH) -> Capture:
     return conversation.run()
 
 
-def random_io() -> Capture:
-    """Four sessions, 4 KiB, 70 % reads, queue depth 32; two write with immediate data, two with R2Ts."""
+def random_io(session_count: int = 4, task_count: int = 2000, queue_depth: int = 32) -> Capture:
+    """Sessions with 4 KiB I/O, 70 % reads; every other one writes with immediate data, the others with R2Ts."""
     conversation = Conversation(PATH)
     chance = random.Random(1)
-    for number in range(4):
+    for number in range(session_count):
         session = conversation.session(Session(tag_count=2**32, is_immediate_data=number % 2 == 0)).login()
         tasks = [
-            Task("read" if chance.random() < 0.7 else "write", 8 * chance.randrange(1 << 20), 8) for _ in range(2000)
+            Task("read" if chance.random() < 0.7 else "write", 8 * chance.randrange(1 << 20), 8)
+            for _ in range(task_count)
         ]
-        session.tasks(tasks, queue_depth=32).pause(PAUSE_NS).logout()
+        session.tasks(tasks, queue_depth=queue_depth).pause(PAUSE_NS).logout()
     return conversation.run()
+
+
+def many_sessions() -> Capture:
+    """200 sessions with 4 KiB I/O at queue depth 4."""
+    return random_io(200, 40, 4)
 
 
 @dataclass
@@ -145,10 +152,10 @@ class Steps:
     """Growth of each kind of number per period."""
 
     period_ns: int
-    stream_bytes: dict[tuple[int, bool], int]
-    packets: dict[tuple[int, bool], int]
-    tasks: dict[int, int]
-    r2ts: dict[int, int]
+    stream_bytes: Counter[tuple[int, bool]]
+    packets: Counter[tuple[int, bool]]
+    tasks: Counter[int]
+    r2ts: Counter[int]
     blocks: int
 
 
@@ -210,13 +217,16 @@ def write(file: FilePath, capture: Capture, size_bytes: int) -> dict[str, Any]:
     assert not any(packet.flags & (SYN | FIN) for packet in middle), "a session ended before the commands of another"
     streams = {(packet.connection, packet.to_target) for packet in capture.packets}
     connections = {connection for connection, _ in streams}
+    payload_bytes = Counter[tuple[int, bool]]()
+    for packet in middle:
+        payload_bytes[packet.connection, packet.to_target] += packet.payload_bytes
     steps = Steps(
         # whole milliseconds, the unit of the TCP timestamps
         ((end_ns - begin_ns) // 1_000_000 + 2) * 1_000_000,
-        {s: sum(p.payload_bytes for p in middle if (p.connection, p.to_target) == s) for s in streams},
-        {s: sum((p.connection, p.to_target) == s for p in middle) for s in streams},
-        {c: sum(record.connection == c for record in capture.tasks) for c in connections},
-        {c: sum(pdu.opcode == R2T and pdu.connection == c for pdu in capture.pdus) for c in connections},
+        payload_bytes,
+        Counter((p.connection, p.to_target) for p in middle),
+        Counter(record.connection for record in capture.tasks),
+        Counter(pdu.connection for pdu in capture.pdus if pdu.opcode == R2T),
         max(record.task.lba + record.task.block_count for record in capture.tasks),
     )
     run, last = Run(capture, middle, steps), Run(capture, after, steps)
@@ -243,6 +253,7 @@ def write(file: FilePath, capture: Capture, size_bytes: int) -> dict[str, Any]:
 CAPTURES: dict[str, tuple[Callable[[], Capture], int]] = {
     "sequential": (sequential_reads, 2_000_000_000),
     "random": (random_io, 1_000_000_000),
+    "sessions": (many_sessions, 300_000_000),
 }
 
 

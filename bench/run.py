@@ -1,8 +1,9 @@
 """Times `iscsitrace summary`, tshark, tcptrace and cat on the same files, and prints the ratios.
 
 All in one run, warm page cache, the best of three (tshark once: it takes minutes). A whole process is timed, with its
-peak memory; the pass alone is `iscsitrace.read` without the tables that grow with PDUs. A bench, not a test: it always
-exits with code 0, and marks a program that is missing or fails.
+peak memory; the pass alone is `iscsitrace.read` without the tables that grow with PDUs. Events and findings are
+compared with the pass that makes their tables, by CPU time. A bench, not a test: it always exits with code 0, and marks
+a program that is missing or fails.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[1] / "build" / "bench"
-NAMES = ("sequential", "random")
+NAMES = ("sequential", "random", "sessions")
 MEMORY_BASE_BYTES, MEMORY_BYTES_PER_PDU = 150_000_000, 150
 PASS = """
 import sys, time
@@ -30,6 +31,27 @@ for _ in range(3):
     iscsitrace.read(sys.argv[1], tables=())
     best = min(best, time.perf_counter() - started)
 print(best)
+"""
+
+COSTS = """
+import json, sys, time
+import iscsitrace
+from iscsitrace.analysis import findings
+from iscsitrace.analysis.findings.examination import examine
+from iscsitrace.analysis.groups import events
+from iscsitrace.analysis.groups.events.tables import events as events_of
+
+def best(work):
+    times = []
+    for _ in range(3):
+        started = time.process_time()
+        result = work()
+        times.append(time.process_time() - started)
+    return min(times), result
+
+passed, trace = best(lambda: iscsitrace.read(sys.argv[1], tables=(*findings.NEEDED, *events.NEEDED)))
+cost = {"events": best(lambda: events_of(trace.table))[0], "findings": best(lambda: examine(trace.table))[0]}
+print(json.dumps({"pass": passed, **cost}))
 """
 
 
@@ -120,6 +142,18 @@ def show(file: Path, results: dict[str, Measured]) -> None:
         print(f"peak memory of summary {peak / 1e6:.0f} MB; limit (150 MB + 150 bytes per PDU) {limit / 1e6:.0f} MB")
 
 
+def costs(file: Path) -> dict[str, float]:
+    """CPU seconds of the pass that makes the tables of events and findings, of the events, and of the findings."""
+    output = subprocess.run([sys.executable, "-c", COSTS, str(file)], check=True, capture_output=True, text=True).stdout
+    found: dict[str, float] = json.loads(output)
+    share = (found["events"] + found["findings"]) / found["pass"]
+    print(
+        f"events {1000 * found['events']:.0f} ms and findings {1000 * found['findings']:.0f} ms: "
+        f"{100 * share:.0f} % of their pass of {1000 * found['pass']:.0f} ms (aim: 10 %)"
+    )
+    return found
+
+
 def main() -> None:
     """Runs the bench."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -138,7 +172,7 @@ def main() -> None:
     for name, file in files.items():
         results = measure(file, has_tshark=not arguments.no_tshark)
         show(file, results)
-        everything[name] = {key: asdict(value) for key, value in results.items()}
+        everything[name] = {key: asdict(value) for key, value in results.items()} | {"costs": costs(file)}
     started = run("iscsitrace --help", [sys.executable, "-m", "iscsitrace", "--help"], 5)
     if started.seconds is not None:
         print(f"\niscsitrace --help: {started.seconds:.3f} s")

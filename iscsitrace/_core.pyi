@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 __all__ = [
     "OPERATIONS",
     "SECRET_KEYS",
+    "SENSE_KEYS",
     "CaptureError",
     "LabError",
     "Live",
@@ -28,12 +29,16 @@ __all__ = [
     "run_link",
     "run_target",
     "scsi_commands",
+    "sense_codes",
     "simulate",
     "table_declarations",
 ]
 
 OPERATIONS: tuple[str, ...]
 """Words of the category ``operation``; a code is the place in the tuple."""
+
+SENSE_KEYS: tuple[str, ...]
+"""The name of each sense key (SPC-5)."""
 
 SECRET_KEYS: tuple[str, ...]
 """Login keys whose values are secrets, or help to find them: never kept, never shown."""
@@ -52,10 +57,10 @@ class _ScsiCommand(TypedDict):
     name: str
     """T10's name with the length of the CDB, as ``READ(10)``."""
     kind: Literal["read", "write", "other"]
+    """Whether it moves blocks to the initiator, or to the target, or does something else."""
     purpose: Literal["data", "flush", "other"]
     """What it does for the user's data: reads, writes or erases it; makes it permanent; or inspects or sets up the
     device."""
-    """Whether it moves blocks to the initiator, or to the target, or does something else."""
     lba: tuple[int, int] | None
     """First byte and length in bytes of the LBA."""
     block_count: tuple[int, int] | None
@@ -67,6 +72,9 @@ def scsi_commands() -> list[_ScsiCommand]:
     Of rows with the same code, the first one's device type is assumed when that of the volume is unknown; rows with a
     service action precede the one without.
     """
+
+def sense_codes() -> list[tuple[int, int, str]]:
+    """Additional sense code, qualifier and words of every row of T10's list, without the ranges."""
 
 class _LoginKey(TypedDict):
     """A row of the table of login and text keys (core/wire/src/key.rs)."""

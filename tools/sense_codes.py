@@ -1,4 +1,4 @@
-"""Writes iscsitrace/wording/sense_codes.tsv: T10's additional sense codes (asc-num.txt) and their texts.
+"""Writes core/wire/src/sense_codes.tsv: T10's additional sense codes (asc-num.txt) and their texts.
 
 ``python -m tools.sense_codes`` reads the list in libsgutils2 of sg3_utils (Debian: sg3-utils), which has the list of
 2020-08-17, adds the codes that T10 assigned later, and removes those that T10's list does not have. Ranges (such as
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-FILE = Path(__file__).resolve().parents[1] / "iscsitrace/wording/sense_codes.tsv"
+FILE = Path(__file__).resolve().parents[1] / "core/wire/src/sense_codes.tsv"
 LATER = {(0x00, 0x23): "overlapping atomic command in progress"}
 """Assigned since the library's list, up to T10's list of 2023-03-25."""
 NOT_T10 = {(0x30, 0x0B)}

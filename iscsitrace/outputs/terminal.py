@@ -90,7 +90,7 @@ def _show_rich(headings: Sequence[str], texts: list[list[str]], is_right: list[b
 
 def _is_number(text: str) -> bool:
     return (
-        text == "-" or text.removeprefix("> ").lstrip("-").replace(".", "", 1).removesuffix("%").rstrip("KMG").isdigit()
+        text == "-" or text.removeprefix(">").lstrip("-").replace(".", "", 1).removesuffix("%").rstrip("KMG").isdigit()
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -50,6 +51,9 @@ def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = T
     timeline = figures.timeline(trace, main, looks) if has_timeline else ()
     remedies = Remedies()
     model, model_missing = (None, "") if main is None else modelled.of_session(trace, main)
+    if model is not None and story:
+        sentence = model.sentence
+        model = replace(model, sentence=f"Session {main}: {sentence[:1].lower()}{sentence[1:]}")
     return Document(
         title=_title(trace),
         subtitle=_subtitle(trace),

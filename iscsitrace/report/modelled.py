@@ -42,10 +42,7 @@ def of_session(trace: Trace, session: int) -> tuple[Model | None, str]:
     if not own:
         why = "; ".join(each.why for each in found.missing if each.session == session) or "no steady commands"
         return None, f"No model of session {session}: {cells.short(why)}."
-    try:
-        return _model(fit(own)), ""
-    except InputInvalid as error:
-        return None, f"No model of session {session}: {cells.short(error)}."
+    return _model(fit(own)), ""
 
 
 def _model(found: Fit) -> Model:

@@ -18,7 +18,7 @@ from iscsitrace.report.document import Document
 
 _TEMPLATES: Final = "templates"
 _LONG: Final = re.compile(r"(\S{24,})")
-_PART: Final = re.compile(r"[^._/]*[._/]|[^._/]+")
+_PART: Final = re.compile(r"[._/]*[^._/]+[._/]?|[._/]+")
 _UNIT: Final = re.compile(r"(?<=\d) (?=(?:s|ms|µs|ns|%|bytes|[KMG]i?B)(?![\w]))")
 
 

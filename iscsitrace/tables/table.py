@@ -61,6 +61,7 @@ class Table:
         self._raw: dict[str, Array] = {}
         self._masks: dict[str, Array | None] = dict(masks or {})
         self._shown: dict[str, Array] = {}
+        self._by_code: dict[str, Array] = {}  # shared with all selections
         self._selected: tuple[Table, Any] | None = None  # whole table and index, for rows selected from another table
         for column in declaration.columns:
             if column.name not in data:
@@ -159,12 +160,13 @@ class Table:
 
     def words_by_code(self, name: str) -> Array:
         """Word of each of the 256 codes: ``code_N`` for a code without a word, None for the code of null."""
-        words = np.empty(NO_WORD + 1, dtype=object)
-        words[:] = [f"code_{code}" for code in range(NO_WORD + 1)]
-        known = self.words(name)
-        words[: len(known)] = known
-        words[NO_WORD] = None
-        return words
+        if name not in self._by_code:
+            known = self.words(name)
+            words = np.empty(NO_WORD + 1, dtype=object)
+            words[:] = [*known, *(f"code_{code}" for code in range(len(known), NO_WORD)), None]
+            words.flags.writeable = False
+            self._by_code[name] = words
+        return self._by_code[name]
 
     def _words_held(self, name: str) -> list[str]:
         """The words of a category column, followed by ``code_N`` up to the largest code in the column."""
@@ -183,11 +185,25 @@ class Table:
     def rows(self, names: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
         """All rows as Python values; ``names`` selects columns."""
         names = self.keys() if names is None else list(names)
-        columns = [self[name].tolist() for name in names]
-        if not columns:
+        declared = [self.column(name) for name in names]
+        if not len(self) or not declared:
             return
+        columns = [self._values(column) for column in declared]
         for values in zip(*columns, strict=True):
             yield dict(zip(names, values, strict=True))
+
+    def _values(self, column: Column) -> list[Any]:
+        """A column as Python values, as ``self[name].tolist()`` has them; a masked array takes ten times as long."""
+        if column.name in self._derived:
+            return list(self[column.name].tolist())
+        values: list[Any] = self.raw(column.name).tolist()
+        if column.dtype.startswith("category:"):
+            words = self.words_by_code(column.name)
+            return [words[code] for code in values]
+        mask = self.mask(column.name)
+        for place in () if mask is None else np.flatnonzero(mask).tolist():
+            values[place] = None
+        return values
 
     def select(self, which: Array | Sequence[int] | slice) -> Table:
         """A table of the rows selected by a boolean mask, integer indices or a slice, in that order."""
@@ -249,6 +265,10 @@ class Table:
             fields.append(pyarrow.field(column.name, array.type, nullable=nullable, metadata=metadata))
             arrays.append(array)
         return pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields))
+
+
+Source = Callable[[str], Table]
+"""Returns the table of a name, as ``Trace.table`` does."""
 
 
 def _as_array(table: str, column: Column, values: Array | Sequence[str]) -> Array:

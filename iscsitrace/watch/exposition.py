@@ -51,7 +51,7 @@ def serve(exposition: Exposition, address: str, port: int) -> WSGIServer:
 def _metrics(report: Report, watcher: Watcher) -> Iterator[Metric]:
     volume = watcher.totals.all
     yield _counter("iscsitrace_packets", "packets read", report.packet_count)
-    yield _counter("iscsitrace_tasks", "complete SCSI commands", volume.cycle_count)
+    yield _counter("iscsitrace_tasks", "SCSI commands that are no longer in flight", volume.cycle_count)
     yield _counter("iscsitrace_read_bytes", "payload to the initiator", volume.read_bytes)
     yield _counter("iscsitrace_write_bytes", "payload to the target", volume.write_bytes)
     yield _gauge("iscsitrace_lag_seconds", "lag behind the input", report.pace.lag_ns / 1e9)

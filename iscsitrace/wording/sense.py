@@ -1,43 +1,30 @@
-"""Sense data as text: sense keys (SPC-5), additional sense codes and qualifiers (T10's list, in sense_codes.tsv)."""
+"""Sense data as text: sense keys (SPC-5), additional sense codes and qualifiers (T10's list), both from core/wire."""
 
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Final
 
-SENSE_KEYS: Final = (
-    "NO SENSE",
-    "RECOVERED ERROR",
-    "NOT READY",
-    "MEDIUM ERROR",
-    "HARDWARE ERROR",
-    "ILLEGAL REQUEST",
-    "UNIT ATTENTION",
-    "DATA PROTECT",
-    "BLANK CHECK",
-    "VENDOR SPECIFIC",
-    "COPY ABORTED",
-    "ABORTED COMMAND",
-    "reserved sense key",
-    "VOLUME OVERFLOW",
-    "MISCOMPARE",
-    "COMPLETED",
-)
-"""The name of each sense key; Ch was EQUAL until SPC-3."""
 UNKNOWN: Final = "unknown additional sense"
 """The text of a code that T10 has not assigned."""
-_FILE: Final = Path(__file__).with_name("sense_codes.tsv")
 _VENDOR_SPECIFIC: Final = 0x80
 """From here on T10 assigns neither additional sense codes nor, unless listed, qualifiers."""
 
 
 @cache
+def sense_keys() -> tuple[str, ...]:
+    """The name of each sense key; Ch was EQUAL until SPC-3."""
+    from iscsitrace import _core
+
+    return _core.SENSE_KEYS
+
+
+@cache
 def codes() -> dict[tuple[int, int], str]:
     """Additional sense code and qualifier to text, without the ranges."""
-    lines = _FILE.read_text(encoding="utf-8").splitlines()
-    rows = (line.split("\t") for line in lines if not line.startswith("#"))
-    return {(int(asc, 16), int(ascq, 16)): words for asc, ascq, words in rows}
+    from iscsitrace import _core
+
+    return {(asc, ascq): words for asc, ascq, words in _core.sense_codes()}
 
 
 def additional_sense(asc: int, ascq: int) -> str:
@@ -61,4 +48,4 @@ def additional_sense(asc: int, ascq: int) -> str:
 def sense_text(sense_key: int, asc: int, ascq: int) -> str:
     """Sense data in words and in hexadecimal: ``MEDIUM ERROR, unrecovered read error (3/11/00)``."""
     words = additional_sense(asc, ascq)
-    return f"{SENSE_KEYS[sense_key & 0xF]}, {words} ({sense_key & 0xF:X}/{asc:02X}/{ascq:02X})"
+    return f"{sense_keys()[sense_key & 0xF]}, {words} ({sense_key & 0xF:X}/{asc:02X}/{ascq:02X})"

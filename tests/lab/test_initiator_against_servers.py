@@ -229,7 +229,7 @@ def test_a_missing_target_and_a_missing_logical_unit(target: Target) -> None:
     # SPC: sense key 5, additional sense code 25h
     error = only_error(f"{target.discovery_url}/{target.name}/77")
     assert error.startswith(f"{target.name} {where}, LUN 77: ")
-    assert "ILLEGAL REQUEST, LOGICAL UNIT NOT SUPPORTED (0x25/0x00)" in error
+    assert "ILLEGAL REQUEST, logical unit not supported (5/25/00)" in error
 
 
 OURS, ITS = Account("initiator", "secret7143secret"), Account("target", "otherSecret123")

@@ -308,7 +308,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path, number: signal.Signal
 def test_a_failed_workload_has_exit_code_1(tmp_path: Path) -> None:
     result = simulate(tmp_path, f"read --fault check-condition,operation=read,nth=5 --json {LINK}")
     assert result.exit_code == 1
-    assert "CHECK CONDITION: MEDIUM ERROR, UNRECOVERED READ ERROR" in result.stderr
+    assert "CHECK CONDITION: MEDIUM ERROR, unrecovered read error (3/11/00)" in result.stderr
     assert json.loads(result.stdout)["calls"] == 4
     assert agreement(tmp_path, truth_of(tmp_path), "target.pcapng").differences == []
 

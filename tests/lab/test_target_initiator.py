@@ -258,7 +258,7 @@ FAULTS = {
     "late-r2t": (0, "", []),
     "busy": (0, "", []),
     "task-set-full": (0, "", []),
-    "check-condition": (1, "CHECK CONDITION: MEDIUM ERROR, UNRECOVERED READ ERROR", []),
+    "check-condition": (1, "CHECK CONDITION: MEDIUM ERROR, unrecovered read error", []),
     "reject": (1, "rejected for reason 0x04 (RFC 7143 section 11.17.1)", []),
     "closed-connection": (1, "closed by the target", []),
     "delayed-status": (0, "", []),

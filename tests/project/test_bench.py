@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,23 @@ import bench.generate
 from bench.generate import generate
 from tests.support import tshark
 
+SMALL = {
+    "sequential": (bench.generate.sequential_reads, 8_000_000),
+    "random": (partial(bench.generate.random_io, task_count=200), 8_000_000),
+    "sessions": (partial(bench.generate.random_io, 30, 20, 4), 8_000_000),
+}
+"""The captures of the bench with three periods each, and shorter ones."""
+
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    # several periods of each
-    return generate(tmp_path_factory.mktemp("bench"), scale=0.04)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bench.generate, "CAPTURES", SMALL)
+        return generate(tmp_path_factory.mktemp("bench"))
+
+
+def test_small_captures_have_the_names_of_the_large_ones() -> None:
+    assert list(SMALL) == list(bench.generate.CAPTURES)
 
 
 def test_a_missing_capture_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +41,7 @@ def test_a_missing_capture_is_made_again(tmp_path: Path, monkeypatch: pytest.Mon
     assert file.read_bytes() == content
 
 
-@pytest.mark.parametrize("name", ["sequential", "random"])
+@pytest.mark.parametrize("name", SMALL)
 def test_streams_are_clean(name: str, files: dict[str, Path]) -> None:
     file = files[name]
     content = json.loads(file.with_suffix(".json").read_text())

@@ -151,15 +151,21 @@ def test_built(name: str, share: float, tmp_path: FilePath) -> None:
     assert names & {"capture_gap", "hole_abandoned"} or not any(pdu.has_capture_gap for pdu in seen.pdus)
 
 
+@lru_cache(maxsize=1)
+def whole_of(file: FilePath) -> tuple[Capture, dict[int, int], int]:
+    """A recorded capture as if it had been built, its connections by the initiator's port, and its link type."""
+    whole = iscsitrace.read(file, tables=("pdus", "segments"))
+    records, link_type = read_records(file)
+    ports = {row["initiator_port"]: row["connection"] for row in whole.connections.rows()}
+    return as_built(whole, records), ports, link_type
+
+
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("file", recorded_captures(), ids=lambda file: file.name)
 def test_recorded(file: FilePath, share: float, tmp_path: FilePath) -> None:
-    whole = iscsitrace.read(file, tables=("pdus", "segments"))
-    records, link_type = read_records(file)
-    capture = as_built(whole, records)
+    capture, ports, link_type = whole_of(file)
     packets: list[Packet | Record] = [*thin(capture.packets, share, seed=1)]
     trace = iscsitrace.read(write_pcap(tmp_path / "thin.pcap", packets, link_type), tables=("pdus",))
-    ports = {row["initiator_port"]: row["connection"] for row in whole.connections.rows()}
     numbers = {row["connection"]: ports[row["initiator_port"]] for row in trace.connections.rows()}
     seen = observe(capture, [packet for packet in packets if isinstance(packet, Packet)])
     assert false_pdus(trace, seen, numbers) == []

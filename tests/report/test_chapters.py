@@ -12,8 +12,9 @@ from iscsitrace.analysis.findings.finding import Advice, Finding, Gain
 from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.outputs.remedies import Remedies
-from iscsitrace.report.chapters import _finding, of_session
+from iscsitrace.report.chapters import _base, _finding, of_session
 from iscsitrace.report.document import Chapter
+from iscsitrace.report.subject import Subject
 from tests.support.tables_by_hand import MS, table
 
 NAMES = {"initiator_name": "host", "target_name": "disk"}
@@ -34,6 +35,16 @@ def test_a_finding_has_a_step_for_each_advice_with_its_gains() -> None:
     bare = _finding(Finding(problem, "info", None, "text", ()), "session 3", said)
     assert (bare.share, bare.display_filter) == ("", "")
     assert [step.advice for step in bare.steps] == ["As for odd of session 2."]
+
+
+def test_a_share_in_a_story_is_that_of_its_session() -> None:
+    def base(*sessions: int, rank: str = "slowness", whole: tuple[int, ...] = (0, 1)) -> str:
+        problem: Any = SimpleNamespace(name="odd", rank=rank, advice=())
+        finding = Finding(problem, "info", 0.5, "text", (), sessions=sessions)
+        return _base(finding, Subject("it", whole, Headline(""), (finding,), None))
+
+    assert base(1) == "the time of session 1"
+    assert {base(0, 1), base(1, rank="failure"), base(1, whole=(1,))} == {"the time"}
 
 
 def chapter(

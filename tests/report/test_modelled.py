@@ -160,16 +160,3 @@ def test_why_there_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert of_session(trace, 0) == (None, "No model of session 0: one; two.")
     assert of_session(trace, 2) == (None, "No model of session 2: no steady commands.")
-
-
-def test_a_fit_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(points: Any) -> None:
-        raise InputInvalid(f"no fit over {len(points)} point")
-
-    trace: Any = SimpleNamespace(table=None)
-    points = [SimpleNamespace(session=number, setting=SETTING, cycle_count=1) for number in (0, 1)]
-    found = SimpleNamespace(points=points, missing=[])
-    monkeypatch.setattr("iscsitrace.report.modelled.survey", lambda source, name: found)
-    monkeypatch.setattr("iscsitrace.report.modelled.of_operation", lambda own: own)
-    monkeypatch.setattr("iscsitrace.report.modelled.fit", refuse)
-    assert of_session(trace, 1) == (None, "No model of session 1: no fit over 1 point.")

@@ -317,10 +317,17 @@ def test_the_same_input_gives_the_same_bytes(
 def test_numbers_are_right_aligned_and_words_are_not() -> None:
     rows = (("1", "a", "-", "12 %", "64K"), ("2,000.5", "7", "-", "-", "-3"))
     assert Grid("g", ("n", "w", "none", "p", "size"), rows).is_number == (True, False, True, True, True)
+    assert Grid("g", ("bound",), ((">7.5",), ("3",))).is_number == (True,)
 
 
 def test_markup_of_advice_is_code_and_nothing_else() -> None:
     assert page.prose("say `a<b` & go") == "say <code>a&lt;b</code> &amp; go"
+    # a name of 24 characters may be broken after its separators
+    assert page.prose("raise /sys/block/DEVICE/queue/a&b_kb.") == (
+        "raise /sys/<wbr>block/<wbr>DEVICE/<wbr>queue/<wbr>a&amp;b_<wbr>kb."
+    )
+    assert page.prose("see /sys/block/DEVICE/queue") == "see /sys/block/DEVICE/queue"
+    assert page.unbroken("64 KiB in 14.1 s, 5 % of 12 states") == "64\xa0KiB in 14.1\xa0s, 5\xa0% of 12 states"
 
 
 def test_markdown_code_cannot_be_ended_from_within() -> None:

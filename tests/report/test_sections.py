@@ -12,7 +12,7 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs.document import Section
 from iscsitrace.report import captures
 from iscsitrace.report.document import Chapter, Document, FoundProblem, Outcome, Part
-from iscsitrace.report.sections import _connections, _making, _parameters, _slowest
+from iscsitrace.report.sections import _connections, _making, _parameters, _slowest, _traffic
 from iscsitrace.report.subject import Subject
 from iscsitrace.report.ticket import code, prose
 from tests.support.tables_by_hand import MS, table
@@ -72,6 +72,16 @@ def test_commands_without_a_status_come_first(missing: int, noun: str) -> None:
     opened = [("20", ">4300.000"), ("21", ">4270.000")][:missing]
     assert rows == [*opened, *((str(number), f"{number + 1}.000") for number in range(12, missing, -1))]
     assert [row[0] for row in found.grids[1].rows] == [number for number, _ in rows]
+
+
+def test_a_story_shows_the_commands_of_all_its_sessions() -> None:
+    story = Subject("sessions 0 and 1", (0, 1), Headline(""), (), None)
+    rows = [command(0, 5), command(1, 9, session=1), command(2, 99, session=2)]
+    found = _slowest(trace(connections=[{"connection": 1}], cycles=rows), story)
+    assert [row[0] for row in found.grids[0].rows] == ["1", "0"]
+    traffic = _traffic(trace(connections=[{"connection": 1}], cycles=rows), story)
+    assert traffic.lines[0].startswith("Commands of sessions 0 and 1.")
+    assert traffic.grids[0].rows[0][:3] == ("read", "2", "2")
 
 
 def test_a_status_that_the_capture_misses_is_unknown() -> None:

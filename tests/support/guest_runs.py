@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+
+from click.testing import CliRunner
 
 import iscsitrace
 from bench.guests import first_io_s, wire
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import examine
+from iscsitrace.cli import main
 from iscsitrace.lab.guests.scenarios import HEALTHY, Scenario
 from iscsitrace.lab.run_files import TRUTH, capture_name
 from tests.support import tshark
@@ -30,13 +31,13 @@ def judge(scenario: Scenario, folder: Path) -> None:
     assert [each["name"] for each in truth["faults"]] == [each.partition(",")[0] for each in scenario.faults]
     for each in truth["faults"]:
         assert truth["started_ns"] <= each["began_ns"] <= each["ended_ns"]
-    for host, filters in scenario.seen.items():
-        for display_filter, least in filters.items():
-            frames = tshark.frame_numbers(folder / capture_name(host), display_filter)
-            assert len(frames) >= least, (host, display_filter)
-    for host, unwanted in scenario.unseen.items():
-        for display_filter in unwanted:
-            assert not tshark.frame_numbers(folder / capture_name(host), display_filter), (host, display_filter)
+    for host in scenario.seen.keys() | scenario.unseen.keys():
+        seen, unseen = scenario.seen.get(host, {}), scenario.unseen.get(host, ())
+        frames = tshark.frames_of(folder / capture_name(host), [*seen, *unseen])
+        for display_filter, least in seen.items():
+            assert len(frames[display_filter]) >= least, (host, display_filter)
+        for display_filter in unseen:
+            assert not frames[display_filter], (host, display_filter)
     for host, least_s in scenario.gap.items():
         assert wire(folder / capture_name(host), since_s=first_io_s(folder)).silence_s >= least_s
     for host, wanted in scenario.headline.items():
@@ -55,7 +56,7 @@ def leading(capture: Path) -> str:
 
 def differences(capture: Path, truth: Path) -> str:
     """What `check` prints if it finds a difference between a capture and the truth of its run."""
-    options = ("--truth", str(truth), "--fail-on", "never")
-    command = [sys.executable, "-m", "iscsitrace", "check", str(capture), *options]
-    finished = subprocess.run(command, check=False, capture_output=True, text=True)
-    return finished.stdout + finished.stderr if finished.returncode else ""
+    checked = CliRunner().invoke(main, ["check", str(capture), "--truth", str(truth), "--fail-on", "never"])
+    if checked.exception is not None and not isinstance(checked.exception, SystemExit):
+        raise checked.exception
+    return checked.output if checked.exit_code else ""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from iscsitrace.analysis.findings.examination import Diagnosis, examine
 from iscsitrace.analysis.session.grouping import TABLES
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source
 from tests.support.tables_by_hand import MS, table
 
 SECOND = 1_000 * MS
@@ -108,7 +107,7 @@ class Told:
         self.frame += 1
         return self.frame
 
-    def source(self) -> Callable[[str], Table]:
+    def source(self) -> Source:
         """The tables."""
         made = {name: table(name, *rows) for name, rows in self.rows.items()}
         return made.__getitem__

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from iscsitrace.analysis.groups.mirrors import account
 from iscsitrace.analysis.groups.mirrors.account import Account
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source
 from tests.support.tables_by_hand import MS, table
 
 SECOND = 1_000 * MS
@@ -62,7 +62,7 @@ class Hosts:
             self.cycles.append(row | columns)
         return self
 
-    def source(self) -> Callable[[str], Table]:
+    def source(self) -> Source:
         self.cycles.sort(key=lambda row: row["command_first_ns"])
         cycles = [
             row | {"cycle": number, "command_frame": 2 * number + 1, "status_frame": 2 * number + 2}

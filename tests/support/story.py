@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from iscsitrace.analysis.findings.examination import Opinion, examine
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.registry import OF_SESSIONS
 from iscsitrace.analysis.session.grouping import TABLES
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source
 from tests.support.tables_by_hand import MS, table
 
 SECOND = 1_000 * MS
@@ -111,7 +111,7 @@ class Story:
         self.rows[of].append({"connection": 3} | columns)
         return self
 
-    def source(self) -> Callable[[str], Table]:
+    def source(self) -> Source:
         """The tables."""
         self.connection |= {"time_first_ns": 999 * SECOND, "time_last_ns": max(self.now, 1_010 * SECOND)}
         made = {name: table(name, *rows) for name, rows in self.rows.items()}

@@ -43,6 +43,8 @@ class Stream:
         self.regions: list[_Region] = []
         self.acks: list[tuple[int, int]] = []
         """(place of the packet, offset that it acknowledges), of the packets of this direction."""
+        self._acked: list[int] = []
+        """The highest offset up to each of these."""
         self.late: set[int] = set()
         """places of packets that carried bytes again, or late."""
         self.repeated: list[tuple[int, int]] = []
@@ -53,6 +55,7 @@ class Stream:
         """Adds the next packet of this direction."""
         if packet.ack_offset is not None and packet.flags & ACK:
             self.acks.append((place, packet.ack_offset))
+            self._acked.append(max(packet.ack_offset, self._acked[-1] if self._acked else 0))
         if packet.payload_bytes == 0:
             return
         start, end = packet.stream_offset, packet.stream_offset + packet.payload_bytes
@@ -62,6 +65,10 @@ class Stream:
             self.late.add(place)
         self._highest = max(self._highest, end)
         captured_end = start + packet.captured_payload_bytes
+        if not self.regions or start >= self.regions[-1].end:
+            # most packets come in order
+            self.regions.append(_Region(start, end, max(start, min(end, captured_end)), place))
+            return
         index = bisect_left(self.regions, start, key=lambda region: region.end)
         cursor, fresh = start, []
         for region in self.regions[index:]:
@@ -77,6 +84,11 @@ class Stream:
         for low, high in fresh:
             region = _Region(low, high, max(low, min(high, captured_end)), place)
             self.regions.insert(bisect_left(self.regions, low, key=lambda known: known.start), region)
+
+    def first_ack(self, offset: int) -> int | None:
+        """The place of the first packet of this direction that acknowledges so many bytes."""
+        found = bisect_left(self._acked, offset)
+        return self.acks[found][0] if found < len(self._acked) else None
 
     def overlapping(self, start: int, end: int) -> list[_Region]:
         """The regions with bytes of start..end, in order."""
@@ -199,8 +211,8 @@ def _cycle(
     acked = None
     if data:
         data_end = max(seen.pdu.data_end for seen in data)
-        acks = streams[record.connection, not data[0].pdu.to_target].acks
-        acked = next((packets[place].time_ns for place, offset in acks if offset >= data_end), None)
+        place = streams[record.connection, not data[0].pdu.to_target].first_ack(data_end)
+        acked = None if place is None else packets[place].time_ns
         # an ACK that passed the tap before the data did is that of packets that were captured in another order
         final = data[-1].pdu
         regions = streams[record.connection, final.to_target].overlapping(final.stream_offset + 48, final.data_end)

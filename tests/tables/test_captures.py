@@ -36,7 +36,8 @@ EXACT = {
 }
 
 FILES = recorded_captures()
-with_files = pytest.mark.parametrize("file", FILES, ids=[file.name for file in FILES])
+# of this scope, so that all tests of a file follow one another and read it once
+with_files = pytest.mark.parametrize("file", FILES, ids=[file.name for file in FILES], scope="module")
 
 
 @lru_cache(maxsize=1)

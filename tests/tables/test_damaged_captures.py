@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -39,6 +40,26 @@ Key = tuple[int, int, int]
 
 def capture_id(file: FilePath) -> str:
     return file.parent.name
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A capture without damage: its tables, its records, and what is true of it."""
+
+    trace: iscsitrace.Trace
+    records: list[Record]
+    link_type: int
+    capture: Capture
+    cycles: Sequence[SeenCycle]
+
+
+@lru_cache(maxsize=1)
+def whole_of(file: FilePath) -> Whole:
+    """Read once for all damages of a file."""
+    trace = iscsitrace.read(file, tables=("pdus", "segments"))
+    records, link_type = read_records(file)
+    capture = as_built(trace, records)
+    return Whole(trace, records, link_type, capture, observe(capture, capture.packets).cycles)
 
 
 # --- one packet
@@ -276,27 +297,22 @@ def known_commands(cycles: Sequence[SeenCycle], header_bytes: int) -> Iterator[S
             yield cycle
 
 
-def true_instants(capture: Capture) -> dict[int, SeenCycle]:
-    return {id(cycle.record): cycle for cycle in observe(capture, capture.packets).cycles}
-
-
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("file", CAPTURES, ids=capture_id)
 def test_commands_of_a_damaged_capture(file: FilePath, change: str, tmp_path: FilePath) -> None:
-    whole = iscsitrace.read(file, tables=("pdus", "segments"))
-    records, link_type = read_records(file)
-    capture = as_built(whole, records)
+    whole = whole_of(file)
+    capture = whole.capture
     packets = CHANGES[change](capture.packets)
     damaged: list[Packet | Record] = [*packets]
-    trace = iscsitrace.read(write_pcap(tmp_path / "damaged.pcap", damaged, link_type), tables=("pdus",))
-    ports = {row["initiator_port"]: row["connection"] for row in whole.connections.rows()}
+    trace = iscsitrace.read(write_pcap(tmp_path / "damaged.pcap", damaged, whole.link_type), tables=("pdus",))
+    ports = {row["initiator_port"]: row["connection"] for row in whole.trace.connections.rows()}
     numbers = {row["connection"]: ports[row["initiator_port"]] for row in trace.connections.rows()}
     found = {
         (numbers[row["connection"]], row["command_frame"], row["initiator_task_tag"]): row
         for row in trace.cycles.rows()
     }
     seen = observe(capture, packets)
-    true = true_instants(capture)
+    true = {id(cycle.record): cycle for cycle in whole.cycles}
     is_cut = change in ("snaplen 128", "snaplen 96", "all")
     first_sure = 1 if is_cut and file.parent.name == CUT_LOGIN else 0
     wanted = list(known_commands(seen.cycles, KNOWN_BYTES if is_cut else 48))

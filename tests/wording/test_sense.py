@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from iscsitrace.wording.sense import SENSE_KEYS, UNKNOWN, additional_sense, codes, sense_text
+from iscsitrace.wording.sense import UNKNOWN, additional_sense, codes, sense_keys, sense_text
 from tests.support import tshark_values
 from tools import sense_codes
 
@@ -142,9 +142,9 @@ KEYS_IN_TSHARK = {
 def test_all_sense_keys_have_the_names_of_spc() -> None:
     theirs = tshark_values.names("scsi.sns.key")
     assert sorted(theirs) == list(range(16))
-    different = {key: (text, SENSE_KEYS[key]) for key, text in theirs.items() if text.upper() != SENSE_KEYS[key]}
+    different = {key: (text, sense_keys()[key]) for key, text in theirs.items() if text.upper() != sense_keys()[key]}
     assert different == KEYS_IN_TSHARK
-    assert len(SENSE_KEYS) == 16
+    assert len(sense_keys()) == 16
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-//! The tables of core/wire for Python: SCSI commands and login keys as plain data.
+//! The tables of core/wire for Python: SCSI commands, sense codes and login keys as plain data.
 
 use iscsitrace_wire::cdb::{COMMANDS, Operation, Purpose};
 use iscsitrace_wire::key::{KEYS, OperationalKey, Scope, Use, Value};
+use iscsitrace_wire::sense::{SenseKey, additional_sense_codes};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
@@ -29,6 +30,12 @@ fn scsi_commands(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
         rows.append(row)?;
     }
     Ok(rows)
+}
+
+/// Additional sense code, qualifier and words of every row of T10's list.
+#[pyfunction]
+fn sense_codes() -> Vec<(u8, u8, &'static str)> {
+    additional_sense_codes().collect()
 }
 
 /// Every row of the table of login and text keys, in its order.
@@ -64,6 +71,8 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let secrets = KEYS.iter().filter(|key| key.is_secret).map(|key| key.name);
     module.add("OPERATIONS", PyTuple::new(py, Operation::ALL.iter().map(|operation| operation.as_str()))?)?;
     module.add("SECRET_KEYS", PyTuple::new(py, secrets.collect::<Vec<_>>())?)?;
+    module.add("SENSE_KEYS", PyTuple::new(py, SenseKey::ALL.map(SenseKey::words))?)?;
     module.add_function(wrap_pyfunction!(scsi_commands, module)?)?;
+    module.add_function(wrap_pyfunction!(sense_codes, module)?)?;
     module.add_function(wrap_pyfunction!(login_keys, module)?)
 }

@@ -91,7 +91,6 @@ impl IscsiContent {
             at_start: framer.lost_start_bytes(),
             // missing PDUs of open tasks are counted with the tasks
             at_end: framer.lost_end_bytes().filter(|_| has_gap && !has_open_tasks),
-            is_all: framer.explained_bytes == 0,
         });
         self.connection.finish(time_ns, unread, context);
         let number = Some(self.connection.number);

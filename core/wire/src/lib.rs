@@ -10,6 +10,7 @@
 //! text    key=value pairs of Login and Text PDUs; key: how their values are negotiated
 //! cdb     SCSI command descriptor blocks
 //! parameter_data  what a logical unit says of itself: INQUIRY, READ CAPACITY, REPORT TARGET PORT GROUPS
+//! sense   sense data of a CHECK CONDITION, and T10's words
 //! digest  CRC32C of headers and data
 //! capture_writer  packets -> a pcapng or pcap file
 //! ```
@@ -27,5 +28,6 @@ pub mod lun;
 pub mod opcode;
 pub mod parameter_data;
 pub mod reject;
+pub mod sense;
 pub mod serial;
 pub mod text;

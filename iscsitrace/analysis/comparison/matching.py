@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from iscsitrace.analysis.comparison.sides import Side
+from iscsitrace.analysis.session.workload import MIN_TASKS, MIXED
 from iscsitrace.errors import InputInvalid
+from iscsitrace.wording import amounts as wording
 
 BUSY: Final = 0.1
 """Share of the busiest session's bytes from which on another session may be picked."""
@@ -28,17 +30,25 @@ def match(
 
 def why_not(a: Side, b: Side) -> str | None:
     """Why the model cannot explain the gap between two sessions, in words; None where it can."""
-    for side in (a, b):
-        if side.operation == "block":
-            return f"session {side.session} mixes reads and writes, and the model takes one of them at a time"
+    named = (("first", a), ("second", b))
+    for name, side in named:
+        if side.operation == MIXED:
+            return _mixed(name, side)
     if a.operation != b.operation:
         return f"one session {a.operation}s and the other {b.operation}s: they are not comparable"
-    for name, side in (("first", a), ("second", b)):
+    for name, side in named:
         if side.path_ns is None:
             return f"the {name} capture does not show the RTT of session {side.session}"
+        if side.task_count < MIN_TASKS:
+            complete = wording.count(side.task_count, f"complete {side.operation}")
+            return f"session {side.session} of the {name} capture has only {complete}: too few to be sure"
         if side.measured is None:
-            return f"the {name} capture has only {side.task_count} complete {side.operation}s: too few to be sure"
+            return _mixed(name, side)
     return None
+
+
+def _mixed(name: str, side: Side) -> str:
+    return f"session {side.session} of the {name} capture mixes reads and writes, and the model covers one operation"
 
 
 def _candidates(sides: Mapping[int, Side], number: int | None, which: str) -> list[Side]:

@@ -13,9 +13,10 @@ from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.distribution import counts, percentiles
 from iscsitrace.analysis.measures.parameters import negotiated
 from iscsitrace.analysis.session import line, workload
-from iscsitrace.analysis.session.grouping import Source, sessions_of
+from iscsitrace.analysis.session.grouping import sessions_of
 from iscsitrace.analysis.session.measurement import Measured, measure
 from iscsitrace.analysis.session.session import Session
+from iscsitrace.tables.table import Source
 
 __all__ = ["NEEDED", "Side", "sides_of"]
 

@@ -14,11 +14,11 @@ from iscsitrace.analysis.curves.marks import Spans
 from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.analysis.groups import stories
 from iscsitrace.analysis.groups.events import selection
-from iscsitrace.analysis.groups.stories import Source, Story
+from iscsitrace.analysis.groups.stories import Story
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.schema import CATEGORIES
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source, Table
 from iscsitrace.wording.event_kinds import ERROR, INFO
 
 LANES: Final = 24

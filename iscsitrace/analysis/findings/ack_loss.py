@@ -25,24 +25,34 @@ from iscsitrace.wording.sentences import capital
 Array = NDArray[Any]
 
 
+LINE_PARTS: Final = 8
+"""A wait for a timer is cut where the retransmission begins to pass the line: for less than such a part of the wait."""
+
+
 def waits(subject: Session) -> Stretches:
     """The time in recovery that only lost ACKs caused: with the wait before the retransmission."""
     return _meeting(subject.stretches("loss_recovery"), ack_losses(subject.tables["recoveries"]))
 
 
 def _meeting(stretches: Stretches, recoveries: Table) -> Stretches:
-    """The stretches that meet a recovery, or end just before it; one that never ended lasts.
-
-    A wait for a timer is cut where the retransmission begins to pass the line, which takes less than an eighth of it.
-    """
+    """The stretches that meet a recovery, or end just before it; one that never ended lasts."""
     starts = recoveries.raw("time_first_ns")
     ends = np.where(known(recoveries, "time_last_ns"), recoveries.raw("time_last_ns"), np.iinfo(np.int64).max)
     order = np.argsort(starts, kind="stable")
     starts, reached = starts[order], np.maximum.accumulate(ends[order])
-    before = np.searchsorted(starts, stretches.ends + stretches.lengths // 8, side="right")
+    before = np.searchsorted(starts, stretches.ends + stretches.lengths // LINE_PARTS, side="right")
     if not len(starts):
         return stretches.where(np.zeros(len(stretches.starts), dtype=bool))
     return stretches.where((before > 0) & (reached[np.maximum(before, 1) - 1] >= stretches.starts))
+
+
+def _until_recovery(stretches: Stretches, recoveries: Table) -> Array:
+    """The ends of the stretches, up to the recovery that begins just after one."""
+    starts = np.sort(recoveries.raw("time_first_ns"))
+    place = np.searchsorted(starts, stretches.ends)
+    following = np.append(starts, np.iinfo(np.int64).max)[place]
+    is_cut = following - stretches.ends <= stretches.lengths // LINE_PARTS
+    return np.asarray(np.where(is_cut, following, stretches.ends))
 
 
 def _lost(history: History) -> Observation | None:
@@ -53,10 +63,12 @@ def _lost(history: History) -> Observation | None:
     to_target = 2 * int(of_story.raw("to_target").sum()) > len(of_story)
     recoveries = of_story.select(of_story.raw("to_target") == to_target)
     held = [_meeting(member.stretches("loss_recovery"), recoveries) for member in history.members.values()]
-    stalls = [span for each in held for span in zip(each.starts.tolist(), each.ends.tolist(), strict=True)]
     outages = [each for each in history.outages if _is_in(recoveries, each.from_ns, each.to_ns)]
-    both = np.array([*stalls, *((each.from_ns, each.to_ns) for each in outages)], dtype=np.int64).reshape(-1, 2)
-    firsts, lasts = merged(both[:, 0], both[:, 1])
+    out = np.array([(each.from_ns, each.to_ns) for each in outages], dtype=np.int64).reshape(-1, 2)
+    over = recoveries.select(known(recoveries, "time_last_ns"))
+    starts = [*(each.starts for each in held), over.raw("time_first_ns"), out[:, 0]]
+    ends = [*(_until_recovery(each, over) for each in held), over.raw("time_last_ns"), out[:, 1]]
+    firsts, lasts = merged(np.concatenate(starts), np.concatenate(ends))
     spans = tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
     cost_ns = sum(last - first for first, last in spans)
     if history.share(cost_ns) < LOSS_SHARE:

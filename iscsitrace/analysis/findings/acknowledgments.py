@@ -86,12 +86,9 @@ def _delayed(case: Case) -> Observation | None:
     recoveries = recoveries.select((recoveries.raw("to_target") == to_target) & (recoveries.raw("delayed_ack_ns") > 0))
     longest = np.argsort(-recoveries.raw("delayed_ack_ns"), kind="stable")[:3]
     receiver, sender = ("target", "initiator") if to_target else ("initiator", "target")
-    where = "recoveries" if recoveries.raw("delayed_ack_ns").sum() == cost_ns else "recoveries or slow starts"
-    if not len(recoveries):
-        where = "slow starts"
     return Observation(
-        f"the {receiver} held back {wording.count(count, 'ACK')} for which the {sender} waited in {where} with one "
-        f"segment in flight, {wording.time(cost_ns / count)} on average, {wording.time(cost_ns)} in all",
+        f"the {receiver} held back {wording.count(count, 'ACK')} while the {sender} waited with one segment in flight, "
+        f"in a recovery or slow start: {wording.time(cost_ns / count)} on average, {wording.time(cost_ns)} in all",
         [*waited.raw("delayed_ack_wait_frame").tolist(), *frames_in(recoveries, longest, "frame_first", "frame_last")],
         cost_ns,
     )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
+from iscsitrace.analysis.findings.surroundings import Surroundings
 from iscsitrace.analysis.findings.thresholds import WORTH_A_CHANGE
 from iscsitrace.analysis.measures.data_commands import is_operation
 from iscsitrace.analysis.measures.nulls import known
@@ -60,13 +61,23 @@ class _Unaligned:
         return sum(each[0] for each in found) / depth, *most[1:]
 
 
+def _large_blocks(trace: Surroundings) -> dict[int, list[dict[str, Any]]]:
+    """By session: the logical units whose physical blocks hold several logical ones."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for row in trace("logical_units").rows(_UNIT):
+        if row["block_bytes"] and row["physical_block_bytes"] and row["physical_block_bytes"] > row["block_bytes"]:
+            found.setdefault(row["session"], []).append(row)
+    return found
+
+
 def _of_units(history: History) -> Iterator[_Unaligned]:
+    units = [row for number in history.sessions for row in history.source.once(_large_blocks).get(number, ())]
+    if not units:
+        return
     cycles = history.cycles
     is_io = is_operation(cycles, "read", "write") & known(cycles, "lba") & known(cycles, "block_count")
-    for row in history.source("logical_units").rows(_UNIT):
+    for row in units:
         logical, physical = row["block_bytes"], row["physical_block_bytes"]
-        if row["session"] not in history.sessions or not logical or not physical or physical <= logical:
-            continue
         own = cycles.select(is_io & (cycles.raw("session") == row["session"]) & (cycles.raw("lun") == row["lun"]))
         if not len(own):
             continue

@@ -2,239 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
-from typing import Any, Final
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from iscsitrace.analysis.findings import login_advice
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
-from iscsitrace.analysis.findings.history import History, carries_io
-from iscsitrace.analysis.findings.login_attempts import Attempt, End, attempts, end_of
-from iscsitrace.analysis.findings.other_paths import retried
+from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.partial_losses import partial_losses
-from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
-from iscsitrace.analysis.measures.intervals import Span
-from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.findings.session_loss import Loss, losses
+from iscsitrace.analysis.measures.intervals import covered_ns
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
-
-Array = NDArray[Any]
-
-_END_OF_TIME: Final = (1 << 63) - 1
-
-FAILOVER_NS: Final = 150_000_000_000
-"""Longest time until a command is issued again over another path: open-iscsi's replacement_timeout is 120 s without
-multipath's short one, and it may begin after a NOP without an answer."""
-
-
-@dataclass(frozen=True)
-class Loss:
-    """One session that ended without a logout."""
-
-    session: int
-    lost_ns: int
-    """When its last connection was closed; when it fell silent, if nobody closed it."""
-    end: End | None
-    """Who closed it, and how; None if nobody did."""
-    in_flight: int
-    """Reads and writes without a status."""
-    next_session: int | None
-    """The session that replaces it."""
-    login_ns: int | None
-    """When that one was logged in."""
-    resumed_ns: int | None
-    """The first data or status of a read or write after it."""
-    ping_ns: int | None
-    """The first NOP that had no answer when the connection was closed."""
-    rebuilding: Rebuilding
-    """What failed until then."""
-    failover: Failover | None
-    """What became of its commands over another path; None where there is none, or it ran none of them."""
-
-    @property
-    def from_ns(self) -> int:
-        """Since when the session was of no use: a NOP had no answer, or the loss itself."""
-        return self.lost_ns if self.ping_ns is None else min(self.lost_ns, self.ping_ns)
-
-    @property
-    def until_ns(self) -> int:
-        """The first I/O after it; else the new login, else the last try. With another path, when its commands ended."""
-        if self.failover is not None and self.failover.count == self.in_flight:
-            return self.failover.until_ns
-        return self.resumed_ns or self.login_ns or max(self.rebuilding.last_ns or 0, self.lost_ns)
-
-    @property
-    def is_recovered(self) -> bool:
-        """Whether another session took its place, or another path all of its commands."""
-        return self.next_session is not None or (self.failover is not None and self.failover.count == self.in_flight)
-
-    @property
-    def is_like_an_end(self) -> bool:
-        """Whether it may be how a program ends: by the initiator, without anything in flight or a login after it."""
-        is_by_target = self.end is not None and self.end.by == "target"
-        return not (self.in_flight or self.is_recovered or is_by_target or self.ping_ns is not None)
-
-    def how(self, history: History) -> str:
-        """Who closed the connection, when and why, as a sentence."""
-        when = history.since_start(self.lost_ns)
-        if self.end is None:
-            return f"The connection fell silent at {when}."
-        silent = self.lost_ns - (self.ping_ns if self.ping_ns is not None else self.lost_ns)
-        why = f", {wording.time(silent)} after a NOP without an answer" if silent > 0 else ""
-        return f"The {self.end.by} {self.end.verb} the connection at {when}{why}."
-
-    @property
-    def side(self) -> str | None:
-        """Whose side it points to; None if nobody closed the connection."""
-        if self.ping_ns is not None and self.ping_ns < self.lost_ns:
-            return "the path or the target"
-        if self.end is None:
-            return None
-        return self.end.side
-
-
-@dataclass(frozen=True)
-class Failover:
-    """Commands of a lost session that ended well over another path to their volume."""
-
-    count: int
-    until_ns: int
-    """The last of their statuses."""
-    label: str
-    """The session of that path."""
-
-
-@dataclass(frozen=True)
-class Rebuilding:
-    """The connects and logins that failed between a loss and the login after it."""
-
-    connects: tuple[dict[str, Any], ...]
-    logins: tuple[Attempt, ...]
-
-    @property
-    def last_ns(self) -> int | None:
-        """The end of the last of them."""
-        ends = (*(row["time_last_ns"] for row in self.connects), *(each.last_ns for each in self.logins))
-        return max(ends, default=None)
-
-    def sentences(self) -> Iterator[str]:
-        """Each kind of failure, such as ``2 connects were refused (RST).`` as a sentence."""
-        refused = [row for row in self.connects if row["is_refused"]]
-        silent = [row for row in self.connects if not row["is_refused"] and row["syn_ack_ns"] is None]
-        if refused:
-            yield f"{wording.count(len(refused), 'connect was', 'connects were')} refused (RST)."
-        if silent:
-            count = sum(1 + row["retransmitted_syns_to_target"] for row in silent)
-            yield f"{wording.count(len(silent), 'connect')} had no answer ({wording.count(count, 'SYN')})."
-        reasons = Counter(each.reason for each in self.logins)
-        for reason, count in reasons.most_common():
-            yield f"{wording.count(count, 'login')} failed: {reason}."
-
-
-def losses(history: History) -> Sequence[Loss]:
-    """The losses of a story, in order."""
-    return history.once(_losses)
-
-
-def _losses(history: History) -> tuple[Loss, ...]:
-    tried = attempts(history)
-    logged_in = {each.session["session"]: each.last_ns for each in tried if each.outcome == "accepted"}
-    failed = {each.session["session"] for each in tried if each.outcome != "accepted"}
-    failed -= {each.session["session"] for each in tried if each.outcome in ("accepted", "unknown")}
-    # a session whose login failed was never there to be lost
-    sessions = [row for row in history.story.sessions if row["session"] not in failed]
-    connects = [row for row in history.story.connections if row["session"] is None]
-    connect_times = [row["time_first_ns"] for row in connects]
-    logins = [each for each in tried if each.has_failed]
-    login_times = [each.first_ns for each in logins]
-    pings = _pings(history)
-    found = []
-    for row, after in zip_longest(sessions, sessions[1:]):
-        own = history.connections_of[row["session"]]
-        is_lost = row["end"] in ("closed", "reset", "reinstated") or (after is not None and row["end"] == "open")
-        if not carries_io(row) or not own or not is_lost:
-            continue
-        # a session that carried nothing and that no login of its ISID replaced was not missed
-        if after is not None and after["replaces"] is None and not row["cycle_count"]:
-            continue
-        login_ns = None if after is None else logged_in.get(after["session"])
-        until_ns = login_ns if login_ns is not None or after is None else after["time_first_ns"]
-        lost_ns, end = max((_end(each, until_ns) for each in own), key=lambda each: each[0])
-        limit_ns = _END_OF_TIME if until_ns is None else until_ns
-        between = [bisect_left(times, edge) for times in (connect_times, login_times) for edge in (lost_ns, limit_ns)]
-        open_rows = _open_rows(history, row["session"])
-        found.append(
-            Loss(
-                row["session"],
-                lost_ns,
-                end,
-                len(open_rows),
-                None if after is None else after["session"],
-                login_ns,
-                None if until_ns is None else history.progress_beside(row["session"], until_ns),
-                _silent_since(history, [pings.get(each["connection"], ()) for each in own], lost_ns),
-                Rebuilding(tuple(connects[between[0] : between[1]]), tuple(logins[between[2] : between[3]])),
-                _failover(history, open_rows),
-            )
-        )
-    return tuple(found)
-
-
-def _end(connection: dict[str, Any], until_ns: int | None) -> tuple[int, End | None]:
-    """When a connection of a lost session ended: a close after the next login is no loss, the silence before it is."""
-    end = end_of(connection, until_ns)
-    if end is not None:
-        return end.at_ns, end
-    lasts = (connection["time_last_to_target_ns"], connection["time_last_to_initiator_ns"])
-    known_lasts = [last for last in (*lasts, until_ns) if last is not None]
-    return min((connection["time_last_ns"], *known_lasts)), None
-
-
-def _open_rows(history: History, session: int) -> Array:
-    """The reads and writes of a session without a status, as rows of the story's commands."""
-    rows, sessions = history.once(_open)
-    return np.asarray(rows[np.searchsorted(sessions, session) : np.searchsorted(sessions, session, "right")])
-
-
-def _open(history: History) -> tuple[Array, Array]:
-    """All of them by session, and the session of each."""
-    cycles = history.cycles
-    rows = np.flatnonzero(history.is_data & ~known(cycles, "status_ns") & ~cycles.raw("has_capture_gap"))
-    order = np.argsort(cycles.raw("session")[rows], kind="stable")
-    return rows[order], cycles.raw("session")[rows][order]
-
-
-def _failover(history: History, rows: Array) -> Failover | None:
-    over = retried(history, rows, history.cycles.raw("command_first_ns")[rows], FAILOVER_NS)
-    done = over.status_ns[over.status_ns >= 0]
-    return Failover(len(done), int(done.max()), over.label) if len(done) else None
-
-
-def _pings(history: History) -> dict[int, list[tuple[int, int | None]]]:
-    """Request and answer of the NOPs of each connection."""
-    nops = history.rows("nops")
-    nops = nops.select(nops.raw("is_ping") & known(nops, "request_ns"))
-    found: dict[int, list[tuple[int, int | None]]] = {}
-    for row in nops.rows(("connection", "request_ns", "response_ns")):
-        found.setdefault(row["connection"], []).append((row["request_ns"], row["response_ns"]))
-    return found
-
-
-def _silent_since(history: History, pings: Iterable[Iterable[tuple[int, int | None]]], lost_ns: int) -> int | None:
-    """The first NOP without an answer after the last sign of life; None where every NOP had one."""
-    nops = [each for of_connection in pings for each in of_connection if each[0] < lost_ns]
-    alive = [answer for _, answer in nops if answer is not None and answer < lost_ns]
-    alive += [progress] if (progress := history.progress_before(lost_ns)) is not None else []
-    # the last data may still arrive after a NOP was sent
-    alive_ns = max(alive, default=0) - OUTAGE_MIN_NS
-    unanswered = [asked for asked, answer in nops if (answer is None or answer >= lost_ns) and asked >= alive_ns]
-    return min(unanswered, default=None)
 
 
 def _lost(history: History) -> Observation | None:
@@ -312,7 +90,7 @@ def _lost_in_part(history: History) -> Observation | None:
         spans=spans,
         sessions=tuple(dict.fromkeys(each.session for each in found)),
         is_final=any(each.in_flight > each.retried for each in found),
-        points_to=worst.end.side,
+        points_to=worst.side,
     )
 
 
@@ -321,15 +99,6 @@ def _frames(found: Iterable[Loss]) -> Iterator[int | None]:
         yield loss.end.frame if loss.end else None
         yield from (row["syn_frame"] for row in loss.rebuilding.connects[:1])
         yield from (frame for each in loss.rebuilding.logins[:1] for frame in each.frames)
-
-
-def covered_ns(spans: Iterable[Span]) -> int:
-    """The time that spans cover together."""
-    total, last_ns = 0, 0
-    for from_ns, to_ns in sorted(spans):
-        total += max(0, to_ns - max(from_ns, last_ns))
-        last_ns = max(last_ns, to_ns)
-    return total
 
 
 CONNECTION_LOST: Final = Problem(

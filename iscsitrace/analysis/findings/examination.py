@@ -24,10 +24,11 @@ from iscsitrace.analysis.groups.mirrors.account import Account
 from iscsitrace.analysis.groups.stories import Story
 from iscsitrace.analysis.groups.volumes import Volume
 from iscsitrace.analysis.measures.budget import PARTS, Budget
-from iscsitrace.analysis.session.grouping import Source, sessions_and_connections_of
+from iscsitrace.analysis.session.grouping import sessions_and_connections_of
 from iscsitrace.analysis.session.line import times_by_line
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.system_calls import SystemCall
+from iscsitrace.tables.table import Source
 from iscsitrace.wording.sentences import capital
 
 

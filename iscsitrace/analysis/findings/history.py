@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import Session
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source, Table
 from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]
@@ -48,10 +48,16 @@ class Blocked:
         return self.retransmissions > 0
 
 
+_BLOCKED: Final = (
+    *("connection", "to_target", "blocked_bytes", "blocked_retransmissions", "blocked_first_ns", "blocked_last_ns"),
+    *("blocked_frame", "is_blocked_by_size", "arrived_segment_bytes"),
+)
+
+
 class History:
     """One story, with the tables of the trace and the sessions as measured."""
 
-    def __init__(self, story: Story, sessions: Mapping[int, Session], source: Callable[[str], Table]) -> None:
+    def __init__(self, story: Story, sessions: Mapping[int, Session], source: Source) -> None:
         """``sessions`` are those of the whole trace, ``source`` its tables (stories share their ``Surroundings``)."""
         self.story = story
         self.members = {number: sessions[number] for number in story.numbers if number in sessions}
@@ -135,21 +141,8 @@ class History:
     def blocked(self) -> tuple[Blocked, ...]:
         """Segments that did not arrive while smaller packets did, in order."""
         senders = self.rows("senders")
-        rows = senders.select(known(senders, "blocked_bytes")).rows()
-        found = (
-            Blocked(
-                row["connection"],
-                row["to_target"],
-                row["blocked_bytes"],
-                row["blocked_retransmissions"],
-                row["blocked_first_ns"],
-                row["blocked_last_ns"],
-                row["blocked_frame"],
-                row["is_blocked_by_size"],
-                row["arrived_segment_bytes"],
-            )
-            for row in rows
-        )
+        rows = senders.select(known(senders, "blocked_bytes")).rows(_BLOCKED)
+        found = (Blocked(*(row[name] for name in _BLOCKED)) for row in rows)
         return tuple(sorted(found, key=lambda each: each.from_ns))
 
     @cached_property
@@ -173,7 +166,8 @@ class History:
             which = rows.raw("part") == code
             firsts, lasts = rows.raw("time_first_ns")[which].tolist(), rows.raw("time_last_ns")[which].tolist()
             found += [(first, last, number) for first, last in zip(firsts, lasts, strict=True)]
-        return until_progress(found, self._progress_ns)
+        # most stories have none, and do without the instants of progress
+        return until_progress(found, self._progress_ns) if found else ()
 
     @cached_property
     def _progress_ns(self) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -45,20 +45,21 @@ def _target(case: Case) -> Observation | None:
     if int((by_cycle > 0).sum()) < MIN_TASKS or not is_worth(subject, waits.total_ns):
         return None
     total, longest = wording.time(waits.total_ns), wording.time(float(waits.lengths.max()))
-    median = _median_service(subject)
+    served = {word: _service_ns(subject, word) for word in ("read", "write")}
+    median = _median_service(subject, served)
     return Observation(
         f"service time {total} with every command in flight stalled, at most {longest} at a time"
         + (f"; median {median}" if median else ""),
         subject.frames_of(subject.longest_rows(waits)),
         waits.total_ns,
-        severity=None if _is_slow(subject, waits) else "info",
+        severity=None if _is_slow(waits, served) else "info",
         cause=f"Every command in flight was stalled for {total}, at most {longest} at a time"
         + (f"; the median service time is {median}." if median else ".")
-        + _contrast(subject),
+        + _contrast(served),
     )
 
 
-def _is_slow(subject: Session, waits: Stretches) -> bool:
+def _is_slow(waits: Stretches, served: Mapping[str, Array]) -> bool:
     """Whether half of the time passed in stalls of HEALTHY_NS or more, and not by chance; or no command was faster.
 
     At a queue depth above 1 the latency alone cannot tell: a healthy target has a queue. In a stall it serves nothing.
@@ -68,8 +69,8 @@ def _is_slow(subject: Session, waits: Stretches) -> bool:
     slow = lengths[lengths >= HEALTHY_NS]
     if half_ns >= HEALTHY_NS and (len(slow) >= MIN_TASKS or slow.sum() >= LEAST_COST_NS):
         return True
-    served = np.concatenate([_service_ns(subject, word) for word in ("read", "write")])
-    return len(served) >= MIN_TASKS and bool(served.min() >= HEALTHY_NS)
+    every = np.concatenate(list(served.values()))
+    return len(every) >= MIN_TASKS and bool(every.min() >= HEALTHY_NS)
 
 
 def _service_ns(subject: Session, word: str) -> Array:
@@ -83,12 +84,11 @@ def _service_ns(subject: Session, word: str) -> Array:
     return np.asarray(beyond)
 
 
-def _median_service(subject: Session) -> str:
+def _median_service(subject: Session, served: Mapping[str, Array]) -> str:
     """``3.4 ms (11 reads)``; empty at a queue depth above 1, where commands wait for each other."""
     asked = subject.workload
     if asked is None or asked.queue_depth > 1:
         return ""
-    served = {word: _service_ns(subject, word) for word in ("read", "write")}
     return " and ".join(
         f"{wording.time(float(np.median(each)))} ({wording.count(len(each), word)})"
         for word, each in served.items()
@@ -96,9 +96,8 @@ def _median_service(subject: Session) -> str:
     )
 
 
-def _contrast(subject: Session) -> str:
+def _contrast(served: Mapping[str, Array]) -> str:
     """That only the reads, or only the writes, are slow; empty where both are, or none."""
-    served = {word: _service_ns(subject, word) for word in ("read", "write")}
     if min(len(each) for each in served.values()) < MIN_TASKS:
         return ""
     (fast, fast_ns), (slow, slow_ns) = sorted(

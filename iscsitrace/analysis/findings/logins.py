@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from iscsitrace.analysis.findings import login_advice
-from iscsitrace.analysis.findings.connection_loss import losses
 from iscsitrace.analysis.findings.finding import Observation, Problem
 from iscsitrace.analysis.findings.history import History, listed
 from iscsitrace.analysis.findings.login_attempts import LOGIN_SILENCE_NS, Attempt, attempts
+from iscsitrace.analysis.findings.session_loss import losses
 from iscsitrace.analysis.findings.surroundings import Surroundings
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.wording import amounts as wording

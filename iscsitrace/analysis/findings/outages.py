@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from iscsitrace.analysis.findings.connection_loss import losses
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
+from iscsitrace.analysis.findings.session_loss import losses
 from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS, Outage
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import Session

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.history import History, carries_io
 from iscsitrace.analysis.findings.login_attempts import Attempt, End, attempts, end_of
+from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
 from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Table
@@ -23,6 +24,7 @@ Row = Mapping[str, Any]
 _CLOSES_SESSION: Final = 0
 """Reason of a Logout Request (RFC 7143 section 11.14.1). The others close one connection, or remove a lost one."""
 _CLOSES_CONNECTION: Final = 1
+_SILENT: Final = "fell silent on"
 _ADDRESS: Final = ("operation", "lun", "lba", "block_count")
 """By which a command that is issued again is known: its tag may be new."""
 
@@ -52,6 +54,11 @@ class PartialLoss:
     def until_ns(self) -> int:
         """When I/O had gone on, and the last command that was issued again had ended."""
         return max(self.resumed_ns, self.retried_ns or 0)
+
+    @property
+    def side(self) -> str:
+        """Whose side it points to."""
+        return "the path or the target" if self.end.verb == _SILENT else self.end.side
 
     def sentences(self, history: History) -> Iterator[str]:
         """What became of its commands, and of the connection."""
@@ -95,7 +102,7 @@ def _of_session(history: History, session: int, own: Sequence[Row]) -> Iterator[
     logouts = [row for row in history.rows("logouts").rows() if row["connection"] in numbers]
     joined = [each for each in attempts(history) if each.outcome == "accepted" and each.session["session"] == session]
     for row in own:
-        end = end_of(row)
+        end = end_of(row) or _silence(row)
         if end is None or _is_logged_out(row, end.at_ns, logouts):
             continue
         commands = history.cycles.select(np.isin(history.cycles.raw("connection"), [*numbers]))
@@ -107,6 +114,9 @@ def _of_session(history: History, session: int, own: Sequence[Row]) -> Iterator[
         left = sum((ended := end_of(each)) is None or ended.at_ns > end.at_ns for each in others)
         answers = commands.raw("status_ns")[is_later & known(commands, "status_ns")]
         in_flight, done_ns = _retries(commands, row["connection"], end.at_ns)
+        if not in_flight and (end.verb == _SILENT or row["gap_bytes_to_target"]):
+            # nobody waits, or the capture may lack the logout
+            continue
         later = [each for each in joined if each.first_ns > end.at_ns]
         same = [each for each in later if each.connection["cid"] == row["cid"]]
         yield PartialLoss(
@@ -121,6 +131,14 @@ def _of_session(history: History, session: int, own: Sequence[Row]) -> Iterator[
             int(done_ns.max()) if len(done_ns) else None,
             next(iter(same or later), None),
         )
+
+
+def _silence(connection: Row) -> End | None:
+    """The last packet of the target, where it answered none of the initiator's retransmissions for a second or more."""
+    last_ns, until_ns = connection["time_last_to_initiator_ns"], connection["time_last_to_target_ns"]
+    if last_ns is None or until_ns is None or until_ns - last_ns < OUTAGE_MIN_NS:
+        return None
+    return End(last_ns, None, "target", _SILENT) if connection["retransmitted_packets_to_target"] else None
 
 
 def _is_logged_out(connection: Row, end_ns: int, logouts: Sequence[Row]) -> bool:

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from iscsitrace.analysis.findings.connection_loss import CONNECTION_LOST, Loss, covered_ns, losses
+from iscsitrace.analysis.findings.connection_loss import CONNECTION_LOST
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History, listed
 from iscsitrace.analysis.findings.login_attempts import attempts
 from iscsitrace.analysis.findings.outages import IO_OUTAGE
+from iscsitrace.analysis.findings.session_loss import Loss, losses
 from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
+from iscsitrace.analysis.measures.intervals import covered_ns
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital

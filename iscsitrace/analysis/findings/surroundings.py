@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
 _Fact = TypeVar("_Fact")
@@ -20,7 +20,7 @@ class Surroundings:
     What every story asks of the whole trace is computed once: ten thousand stories must not cost their square.
     """
 
-    def __init__(self, source: Callable[[str], Table]) -> None:
+    def __init__(self, source: Source) -> None:
         """``source`` has the tables of the whole trace."""
         self._source = source
         self._facts: dict[Callable[[Surroundings], Any], Any] = {}

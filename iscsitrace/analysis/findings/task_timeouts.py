@@ -9,11 +9,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.findings.connection_loss import CONNECTION_LOST, Loss, losses
+from iscsitrace.analysis.findings.connection_loss import CONNECTION_LOST
 from iscsitrace.analysis.findings.failures import TASK_ABORTS
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.outages import IO_OUTAGE, commands_in_words
+from iscsitrace.analysis.findings.session_loss import Loss, losses
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Table

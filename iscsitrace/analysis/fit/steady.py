@@ -24,11 +24,12 @@ from iscsitrace.analysis.model.setting import Setting
 from iscsitrace.analysis.session import line as lines
 from iscsitrace.analysis.session import path as paths
 from iscsitrace.analysis.session.conditions import Conditions
-from iscsitrace.analysis.session.grouping import Source, sessions_of
+from iscsitrace.analysis.session.grouping import sessions_of
 from iscsitrace.analysis.session.path import Path
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.spans import Commands, Spans
 from iscsitrace.analysis.session.waits import Waits
+from iscsitrace.tables.table import Source
 from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from iscsitrace.analysis.groups import events, jobs, mirrors
 from iscsitrace.tables.schema import DERIVED_TABLES
-from iscsitrace.tables.table import Table
-
-Source = Callable[[str], Table]
+from iscsitrace.tables.table import Source, Table
 
 NEEDED: Final = {
     "events": events.NEEDED,

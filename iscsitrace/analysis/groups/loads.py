@@ -9,16 +9,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.groups import volume_outages, volumes
+from iscsitrace.analysis.groups import logical_units, volume_outages, volumes
 from iscsitrace.analysis.groups.service import Service
-from iscsitrace.analysis.groups.volumes import Source, Volume
+from iscsitrace.analysis.groups.volumes import Volume
 from iscsitrace.analysis.measures import waits
 from iscsitrace.analysis.measures.data_commands import is_data_command, is_operation
 from iscsitrace.analysis.measures.distribution import is_bound
 from iscsitrace.analysis.measures.intervals import Span, union_length
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.measures.throughput import NANOSECONDS
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source, Table
 from iscsitrace.wording import cells
 from iscsitrace.wording.command_status import of_columns
 from iscsitrace.wording.status_classes import INFO
@@ -93,7 +93,7 @@ class Loads:
         self._waits = waits.of_trace(source)
         self._is_data = is_data_command(self._cycles)
         self._is_error = _is_error(self._cycles)
-        self._ends = volumes.ends(source)
+        self._ends = logical_units.ends(source)
 
     def by(self, name: str) -> list[Load]:
         """The loads by one of BY: those in which a command without a status waited longest, then those with the

@@ -13,11 +13,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.groups.logical_units import Member
 from iscsitrace.analysis.groups.service import Intervals, Service
-from iscsitrace.analysis.groups.volumes import Member, Source, Volume, Volumes
+from iscsitrace.analysis.groups.volumes import Volume, Volumes
 from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.analysis.measures.intervals import intersection
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.tables.table import Source
 
 Array = NDArray[Any]
 

@@ -7,14 +7,13 @@ Of one that was named by its host name only the port is known: no packet shows t
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source
 
-Source = Callable[[str], Table]
 Portal = tuple[str, int]
 """Address or host name, and port."""
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.groups.volumes import Source
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.intervals import Span, difference, merged
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.grouping import session_of_stretches
+from iscsitrace.tables.table import Source
 
 Array = NDArray[Any]
 Intervals = tuple[Array, Array]

@@ -8,15 +8,14 @@ connections without a session that went to a known portal.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from iscsitrace.analysis.groups.portals import Portals
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source
 
-Source = Callable[[str], Table]
 Place = tuple[str, str, int]
 """Addresses of initiator and target, and the target's port."""
 

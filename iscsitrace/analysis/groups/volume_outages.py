@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
 from iscsitrace.analysis.groups.service import Intervals, Service, joined
-from iscsitrace.analysis.groups.volumes import Source, Volume, Volumes
+from iscsitrace.analysis.groups.volumes import Volume, Volumes
 from iscsitrace.analysis.measures.data_commands import is_data_command, is_for, is_operation
 from iscsitrace.analysis.measures.intervals import Span, difference, intersection, merged
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
 

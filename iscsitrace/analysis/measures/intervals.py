@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,11 @@ def union_length(starts: NDArray[Any], ends: NDArray[Any]) -> int:
     reached = np.concatenate([starts[:1], np.maximum.accumulate(ends)[:-1]])
     added = ends - np.maximum(starts, reached)
     return int(np.maximum(added, 0).sum())
+
+
+def covered_ns(spans: Iterable[Span]) -> int:
+    """Time that at least one span covers."""
+    return union_length(*np.array(list(spans), dtype=np.int64).reshape(-1, 2).T)
 
 
 def covered_until(starts: NDArray[Any], ends: NDArray[Any], instants: NDArray[Any]) -> NDArray[Any]:

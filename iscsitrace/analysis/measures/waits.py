@@ -8,7 +8,6 @@ so: tables, percentiles, plots and traces read it from here.
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
 
@@ -112,7 +111,7 @@ def of(cycles: Table, connections: Table, task_management: Table) -> Waits:
     return Waits(least_ns, is_open, is_lost)
 
 
-def of_trace(source: Callable[[str], Table]) -> Waits:
+def of_trace(source: Source) -> Waits:
     """The waits of all commands of a trace; ``source`` is its method ``table``."""
     return of(source("cycles"), source("connections"), source("task_management"))
 

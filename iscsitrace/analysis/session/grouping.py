@@ -14,12 +14,9 @@ from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import NEEDED, path
 from iscsitrace.analysis.session.session import Session
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
-Source = Callable[[str], Table]
-"""Returns the table of a name, as ``Trace.table`` does."""
-
 TABLES: Final = (*NEEDED, "cycles", "rounds", "nops", "task_management", "parameters", "counters")
 
 _CONNECTION_COLUMNS = (

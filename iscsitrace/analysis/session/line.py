@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -17,8 +17,15 @@ from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Table
 
 if TYPE_CHECKING:
-    from iscsitrace.analysis.session.grouping import Source
     from iscsitrace.analysis.session.session import Session
+    from iscsitrace.tables.table import Source
+
+
+COLUMNS: Final = (
+    *("connection", "to_target", "line", "line_bytes_per_s", "line_low_bytes_per_s", "line_high_bytes_per_s"),
+    *("line_wire_bytes_per_s", "line_stretch_count", "line_queue_ns"),
+)
+"""Columns of ``senders`` that a row has to have here."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ def of_sender(row: Mapping[str, Any] | None) -> Line | None:
 
 def of(session: Session) -> Line | None:
     """The line in the direction that carried most bytes; None where its rate was not reached."""
-    return of_busiest(session.connections, session.tables["senders"].rows())
+    return of_busiest(session.connections, session.tables["senders"].rows(COLUMNS))
 
 
 def of_busiest(connections: Iterable[Mapping[str, Any]], senders: Iterable[Mapping[str, Any]]) -> Line | None:

@@ -94,6 +94,15 @@ class Session:
 
     def stretches(self, *parts: str) -> Stretches:
         """The stretches of busy time in these parts, in order."""
+        if parts not in self._stretches:
+            self._stretches[parts] = self._stretches_in(parts)
+        return self._stretches[parts]
+
+    @cached_property
+    def _stretches(self) -> dict[tuple[str, ...], Stretches]:
+        return {}
+
+    def _stretches_in(self, parts: tuple[str, ...]) -> Stretches:
         table = self.busy
         picked = table.select(np.isin(table.raw("part"), [PARTS.index(part) for part in parts]))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from iscsitrace.wording.event_kinds import EVENT_KINDS
@@ -31,12 +32,15 @@ class Table:
     row: str
     columns: tuple[Column, ...]
 
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {column.name: column for column in self.columns}
+
     def column(self, name: str) -> Column:
         """The column with this name; KeyError if there is none."""
-        for column in self.columns:
-            if column.name == name:
-                return column
-        raise KeyError(f"table {self.name} has no column {name}")
+        if name not in self._by_name:
+            raise KeyError(f"table {self.name} has no column {name}")
+        return self._by_name[name]
 
 
 CATEGORIES: Final[dict[str, tuple[str, ...]]] = {

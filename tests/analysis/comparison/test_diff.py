@@ -215,7 +215,7 @@ def side(number: int, operation: str = "read", target: str | None = "disk", move
         target_name=target,
         operation=operation,
         measured=None,
-        task_count=10,
+        task_count=7,
         incomplete_count=0,
         bytes=moved,
         throughput_bytes_per_s=1.0,
@@ -273,8 +273,8 @@ def test_a_missing_session_is_reported(
     ("a", "b", "reason"),
     [
         (side(0), side(1, "write"), "one session reads and the other writes: they are not comparable"),
-        (side(0), side(1, "block"), "session 1 mixes reads and writes"),
-        (side(0), side(1), "the first capture has only 10 complete reads"),
+        (side(0), side(1, "block"), "session 1 of the second capture mixes reads and writes"),
+        (side(0), side(1), "session 0 of the first capture has only 7 complete reads: too few"),
     ],
 )
 def test_captures_that_cannot_be_compared_are_reported(a: sides.Side, b: sides.Side, reason: str) -> None:

@@ -42,9 +42,9 @@ def test_which_capture_lacks_the_rtt_or_the_commands(unknown: int, which: str) -
     if unknown == 0:
         assert reason == f"the {which} capture does not show the RTT of session 3"
     else:
-        assert reason == "the first capture has only 10 complete reads: too few to be sure"
+        assert reason == "session 3 of the first capture has only 7 complete reads: too few to be sure"
     assert matching.why_not(side(0, "block"), side(1)) == (
-        "session 0 mixes reads and writes, and the model takes one of them at a time"
+        "session 0 of the first capture mixes reads and writes, and the model covers one operation"
     )
 
 
@@ -55,8 +55,14 @@ def test_the_requested_sessions_are_compared_however_little_they_moved() -> None
 
 
 def test_sessions_that_both_read_and_have_commands_can_be_compared() -> None:
-    measured = replace(side(3), measured=object())  # type: ignore[arg-type]
+    measured = replace(side(3), task_count=8, measured=object())  # type: ignore[arg-type]
     assert matching.why_not(measured, replace(measured, session=4)) is None
     reason = matching.why_not(measured, replace(side(4), path_ns=None))
     assert reason == "the second capture does not show the RTT of session 4"
-    assert matching.why_not(measured, side(4)) == ("the second capture has only 10 complete reads: too few to be sure")
+    few = "session 4 of the second capture has only 7 complete reads: too few to be sure"
+    assert matching.why_not(measured, side(4)) == few
+    single = replace(side(4, "write"), task_count=1)
+    assert "has only 1 complete write:" in (matching.why_not(replace(measured, operation="write"), single) or "")
+    # eight show a pattern
+    enough = replace(side(4), task_count=8, measured=measured.measured)
+    assert matching.why_not(measured, enough) is None

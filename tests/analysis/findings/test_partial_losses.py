@@ -118,3 +118,25 @@ def test_the_only_connection_of_a_session_that_another_one_carried_on() -> None:
     assert finding
     assert finding.cause.startswith("Session 0 lost connection 0 (CID 0) and went on over a new connection. ")
     assert (finding.cost_ns, finding.spans) == (2.1 * SECOND, ((at(5.0), at(7.1)),))
+
+
+@pytest.mark.parametrize(("retransmissions", "until", "is_found"), [(3, 8.0, True), (3, 5.9, False), (0, 8.0, False)])
+def test_a_connection_on_which_the_target_falls_silent(retransmissions: int, until: float, is_found: bool) -> None:
+    told = sharing(last=until)
+    told.rows["connections"][1] |= {
+        "time_last_to_initiator_ns": at(5.0),
+        "time_last_to_target_ns": at(until),
+        "retransmitted_packets_to_target": retransmissions,
+    }
+    read(told, 1, 4.95, None, lba=640)
+    finding = found(told)
+    assert (finding is not None) == is_found
+    if finding:
+        assert "The target fell silent on it at 5.00 s, without a logout. 1 command had no status" in finding.cause
+        assert (finding.points_to, finding.is_final) == ("the path or the target", True)
+
+
+def test_a_logout_that_the_capture_may_lack() -> None:
+    told = sharing(fin_to_target_ns=5.0)
+    told.rows["connections"][1] |= {"gap_bytes_to_target": 48}
+    assert found(told) is None

@@ -57,6 +57,36 @@ def test_most_of_the_wait_decides_whether_statuses_or_data_were_held() -> None:
         assert waiting_for_acks(8, 1, **columns).text == f"9 {text}"
 
 
+def delayed(cost_ms: float, *, to_target: bool = False) -> Finding | None:
+    """Reads of 100 ms for a second; a sender that waited three times for delayed ACKs, this long in all."""
+    story = Story().tasks(10, ("transfer", 60 * MS), ("loss_recovery", 40 * MS))
+    waited = {"delayed_ack_wait_count": 3, "delayed_ack_wait_ns": round(cost_ms * MS), "delayed_ack_wait_frame": 77}
+    story.add("senders", **SENDER | waited | {"to_target": to_target})
+    story.add("senders", **SENDER | {"to_target": not to_target})
+    times = {"to_target": to_target, "time_first_ns": story.now, "time_last_ns": story.now, "retransmitted_packets": 1}
+    for frame, held_ms in ((30, 0), (40, 80), (50, 10)):
+        held = {"frame_first": frame, "frame_last": frame + 1, "delayed_ack_ns": held_ms * MS}
+        story.add("recoveries", **times | held)
+    return story.found("delayed_ack_in_recovery")
+
+
+def test_delayed_acks_in_recoveries() -> None:
+    found = delayed(120)
+    assert found
+    assert (found.cost_ns, found.share) == (120 * MS, pytest.approx(0.12))
+    # the ACK that was held back longest, and the recoveries that waited
+    assert found.frames == (40, 41, 50, 51, 77)
+    assert found.text == (
+        "the initiator held back 3 ACKs while the target waited with one segment in flight, in a recovery or slow "
+        "start: 40.0 ms on average, 120.0 ms in all"
+    )
+    other = delayed(120, to_target=True)
+    assert other
+    assert other.text.startswith("the target held back 3 ACKs while the initiator waited")
+    assert delayed(10)
+    assert delayed(9.9) is None
+
+
 SITUATION = Situation(Setting("read", 65_536, 4.0 * MS, is_status_held=True), {"ack_wait": 5.0}, {"loss": 2.0})
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import iscsitrace
-from iscsitrace.analysis.groups import volumes
-from iscsitrace.analysis.groups.volumes import Volume, is_unique_in_the_world
+from iscsitrace.analysis.groups import logical_units, volumes
+from iscsitrace.analysis.groups.volume_identity import is_unique_in_the_world
+from iscsitrace.analysis.groups.volumes import Volume
 from tests.support.histories import Told
 from tests.support.tables_by_hand import table
 
@@ -199,7 +200,7 @@ def test_used_logical_units_against_a_set(seed: int) -> None:
     sessions, luns = drawn.integers(0, 4, 12).tolist(), drawn.choice([0, 3, 1 << 40], 12).tolist()
     rows = [{"session": session, "lun": lun} for session, lun in zip(sessions, luns, strict=True)]
     which = np.ones(12, dtype=bool)
-    assert volumes._distinct(table("cycles", *rows), which) == set(zip(sessions, luns, strict=True))
+    assert logical_units._distinct(table("cycles", *rows), which) == set(zip(sessions, luns, strict=True))
 
 
 def test_ten_thousand_sessions_take_no_second() -> None:

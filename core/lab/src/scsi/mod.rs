@@ -46,7 +46,8 @@ mod task;
 mod tests;
 
 pub use device::{Abort, Device, Reset};
+pub use iscsitrace_wire::sense::SenseKey;
 pub use nexus::{InitiatorPort, Nexus};
-pub use sense::{Sense, SenseKey};
+pub use sense::Sense;
 pub use settings::{DeviceSettings, LogicalUnitSettings, MediumKind, SettingsError};
 pub use task::{Completion, Status, Task};

@@ -1,51 +1,6 @@
 //! Sense data in fixed and descriptor format (SPC-4).
 
-macro_rules! sense_keys {
-    ($($name:ident = $code:literal $words:literal;)*) => {
-        /// Sense keys (SPC-4).
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[repr(u8)]
-        #[allow(missing_docs, reason = "the names are T10's")]
-        pub enum SenseKey { $($name = $code,)* }
-
-        impl SenseKey {
-            const ALL: [SenseKey; 16] = [$(SenseKey::$name,)*];
-
-            /// T10's words.
-            #[must_use]
-            pub const fn words(self) -> &'static str {
-                match self { $(SenseKey::$name => $words,)* }
-            }
-        }
-    };
-}
-
-sense_keys! {
-    NoSense = 0x0 "NO SENSE";
-    RecoveredError = 0x1 "RECOVERED ERROR";
-    NotReady = 0x2 "NOT READY";
-    MediumError = 0x3 "MEDIUM ERROR";
-    HardwareError = 0x4 "HARDWARE ERROR";
-    IllegalRequest = 0x5 "ILLEGAL REQUEST";
-    UnitAttention = 0x6 "UNIT ATTENTION";
-    DataProtect = 0x7 "DATA PROTECT";
-    BlankCheck = 0x8 "BLANK CHECK";
-    VendorSpecific = 0x9 "VENDOR SPECIFIC";
-    CopyAborted = 0xa "COPY ABORTED";
-    AbortedCommand = 0xb "ABORTED COMMAND";
-    Reserved = 0xc "RESERVED";
-    VolumeOverflow = 0xd "VOLUME OVERFLOW";
-    Miscompare = 0xe "MISCOMPARE";
-    Completed = 0xf "COMPLETED";
-}
-
-impl SenseKey {
-    /// The key of a SENSE KEY field: the low four bits.
-    #[must_use]
-    pub const fn from_u8(byte: u8) -> SenseKey {
-        SenseKey::ALL[(byte & 0x0f) as usize]
-    }
-}
+use iscsitrace_wire::sense::SenseKey;
 
 /// The invalid field of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,13 +147,7 @@ impl FieldPointer {
 
 #[cfg(test)]
 mod tests {
-    use super::{Sense, SenseKey};
-
-    #[test]
-    fn keys_have_the_numbers_of_spc() {
-        assert!((0..16).all(|key| SenseKey::from_u8(key) as u8 == key));
-        assert_eq!(SenseKey::from_u8(0xfb), SenseKey::AbortedCommand, "what lies above is not the key's");
-    }
+    use super::Sense;
 
     /// By the figures of SPC-4.
     #[test]

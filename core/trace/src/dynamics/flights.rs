@@ -326,6 +326,9 @@ impl Flights {
             } else {
                 Some(window)
             }
+        } else if is_window_full && !has_request && before.owin > 0 {
+            // what follows was asked for before: it had more to send
+            Some(part::RECEIVE_WINDOW)
         } else {
             None
         };

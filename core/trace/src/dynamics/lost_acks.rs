@@ -18,16 +18,6 @@ const ACKNOWLEDGED_AT_ONCE: i64 = 2;
 /// No host sends so many packets between two of a connection.
 const MISSING_MAX: u32 = 1024;
 
-/// Where the ACKs were lost; codes as in `CATEGORIES["ack_loss"]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Place {
-    /// Between the receiver and the tap.
-    BeforeTap = 0,
-    /// Between the tap and the sender.
-    BeyondTap = 1,
-}
-
 /// What a retransmission shows.
 #[derive(Debug, Clone, Copy)]
 pub struct Again {

@@ -68,13 +68,10 @@ use flights::Flights;
 use observation::Observation;
 use progress::Progress;
 pub use rows::Rows;
-use rtt::RttSamples;
+use rtt::{ROUND_TRIP_MAX_NS, RttSamples};
 use sender::Sender;
 use sender_state::{BESIDE_PARTS, Delays};
 use timeline::Timeline;
-
-/// The longest plausible RTT: a jump of the capture clock can look longer.
-const ROUND_TRIP_MAX_NS: i64 = 3_600_000_000_000;
 
 /// Both directions of a connection.
 #[derive(Debug)]

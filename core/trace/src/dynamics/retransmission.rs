@@ -4,7 +4,6 @@
 
 use std::collections::VecDeque;
 
-use super::lost_acks::Place;
 use super::observation::Observation;
 use super::rows::Rows;
 use crate::tables::{NULL_U8, Retransmission};
@@ -21,6 +20,16 @@ pub enum Cause {
     TailProbe = 2,
     /// No captured packet explains it.
     Unknown = 3,
+}
+
+/// Where the ACKs were lost; codes as in `CATEGORIES["ack_loss"]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Place {
+    /// Between the receiver and the tap.
+    BeforeTap = 0,
+    /// Between the tap and the sender.
+    BeyondTap = 1,
 }
 
 /// Retransmissions that are kept for a later DSACK.

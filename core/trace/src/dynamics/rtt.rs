@@ -9,10 +9,12 @@ use std::collections::VecDeque;
 use super::delayed_acks::Prompt;
 use super::histogram::Histogram;
 use super::observation::Observation;
-use super::{ROUND_TRIP_MAX_NS, Rows};
+use super::rows::Rows;
 use crate::tables::{NULL_NS, RoundTrip, SenderRow};
 use crate::tcp::half::SegmentClass;
 
+/// The longest plausible RTT: a jump of the capture clock can look longer.
+pub const ROUND_TRIP_MAX_NS: i64 = 3_600_000_000_000;
 /// Maximum number of packets in flight with a stored time; others give no sample.
 const PACKETS_MAX: usize = 4096;
 /// With so many samples outliers are left out of the RTT of the path: a packet that overtook others, or took another

@@ -3,6 +3,7 @@
 use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::cdb::Cdb;
 use iscsitrace_wire::lun;
+use iscsitrace_wire::sense::SenseCodes;
 
 use super::pdu::{Pdu, Stamp};
 use crate::tables::{Columns, CycleRow, Cycles, NULL_NS, NULL_U8, NULL_U64, Rounds};
@@ -113,11 +114,6 @@ pub(super) fn sense(data: &[u8]) -> Option<(u8, u8, u8)> {
     let length = u16::from_be_bytes([*data.first()?, *data.get(1)?]);
     let sense = data.get(2..)?;
     let sense = sense.get(..usize::from(length)).unwrap_or(sense);
-    let (key, code, qualifier) = match sense.first()? & 0x7f {
-        0x70 | 0x71 => (2, 12, 13),
-        0x72 | 0x73 => (1, 2, 3),
-        _ => return None,
-    };
-    let byte = |place: usize| sense.get(place).copied().unwrap_or(NULL_U8);
-    Some((sense.get(key)? & 0x0f, byte(code), byte(qualifier)))
+    let codes = SenseCodes::read(sense)?;
+    Some((codes.key as u8, codes.code.unwrap_or(NULL_U8), codes.qualifier.unwrap_or(NULL_U8)))
 }

@@ -4,7 +4,7 @@
 //! It knows keys and values, not PDUs. Values of secret keys are never kept.
 
 use iscsitrace_wire::key::ResultFunction::{And, Choose, Declare, Maximum, Minimum, Or};
-use iscsitrace_wire::key::{KEYS, Key, RESERVED_VALUES, ResultFunction, Scope};
+use iscsitrace_wire::key::{KEYS, Key, RESERVED_VALUES, ResultFunction, Scope, Value};
 use iscsitrace_wire::text;
 
 /// Which defaults apply for keys that neither side named.
@@ -131,6 +131,20 @@ pub fn is_secret(key: &str) -> bool {
 }
 
 fn effective(offer: &Offer) -> Effective {
+    let mut found = agreed(offer);
+    if let Some(key) = Key::from_name(&offer.key) {
+        // what is no value of the key is no result; larger numbers than the RFC admits are in use
+        let is_value = |text: &str| match key.value {
+            Value::Number(least, _) => text::numeric(text).is_some_and(|number| number >= u64::from(least)),
+            Value::Boolean => text::boolean(text).is_some(),
+            Value::List | Value::Text => true,
+        };
+        [&mut found.initiator, &mut found.target].into_iter().filter(|text| !is_value(text)).for_each(String::clear);
+    }
+    found
+}
+
+fn agreed(offer: &Offer) -> Effective {
     let known = Key::from_name(&offer.key);
     let default = known.and_then(|key| key.default);
     let value = |value: &Option<String>| value.clone().filter(|value| !RESERVED_VALUES.contains(&value.as_str()));
@@ -256,6 +270,21 @@ mod tests {
         // two lists, or two values: the target's
         let keys = negotiation("HeaderDigest=A,B|DataDigest=None", "HeaderDigest=B,A|DataDigest=CRC32C");
         assert_eq!((negotiated(&keys, "HeaderDigest"), negotiated(&keys, "DataDigest")), (both("B,A"), both("CRC32C")));
+    }
+
+    #[test]
+    fn what_is_no_value_of_the_key_is_no_result() {
+        let keys = negotiation(
+            "MaxBurstLength=262144|FirstBurstLength=65536|MaxOutstandingR2T=1|InitialR2T=No|MaxRecvDataSegmentLength=x",
+            "MaxBurstLength=0|FirstBurstLength=many|MaxOutstandingR2T=1|InitialR2T=maybe|\
+             MaxRecvDataSegmentLength=16777216",
+        );
+        for key in ["MaxBurstLength", "FirstBurstLength", "InitialR2T"] {
+            assert_eq!(negotiated(&keys, key), (String::new(), String::new(), 0), "{key}");
+        }
+        assert_eq!(negotiated(&keys, "MaxOutstandingR2T"), ("1".into(), "1".into(), 0));
+        // one more than RFC 7143 admits, as some targets send it
+        assert_eq!(negotiated(&keys, "MaxRecvDataSegmentLength"), (String::new(), "16777216".into(), 1));
     }
 
     #[test]

@@ -13,8 +13,6 @@ pub struct UnreadBytes {
     pub at_start: Option<u64>,
     /// Those after the last one, where the position of the next header is unknown.
     pub at_end: Option<u64>,
-    /// Whether no header was read.
-    pub is_all: bool,
 }
 
 /// The missing PDUs of a connection, by direction (to the target first).
@@ -54,39 +52,45 @@ impl MissingPdus {
 
     /// A PDU that an ended task lacks turns out to be one whose header is missing, while its bytes count as decoded.
     pub fn explain(&mut self, direction: usize, data_bytes: Option<u32>) {
+        if self.unread[direction] == 0 {
+            self.add_explained(direction);
+            return;
+        }
         let less = |value: &mut u64, by: u64| *value = value.saturating_sub(by);
         less(&mut self.unread[direction], 1);
         less(&mut self.data[direction], u64::from(data_bytes.is_some()));
         less(&mut self.data_bytes[direction], data_bytes.unwrap_or(0).into());
     }
 
-    /// At the end: adds what is missing at the start and at the end of the stream, and removes data PDUs that do not fit
-    /// into the bytes that were not decoded. Returns the bytes of other PDUs among these.
+    /// At the end: adds what is missing at the start and at the end of the stream, removes data PDUs that do not fit into
+    /// the bytes that were not decoded, and adds answers of the target where these bytes are of more. Returns the bytes of
+    /// other PDUs among them.
     pub fn settle(&mut self, direction: usize, unread: UnreadBytes, carriers: &DataCarriers) -> u64 {
+        let explained = self.count[direction] - self.unread[direction];
+        let (data, lacking) = (self.data[direction], self.data_bytes[direction]);
+        let missing = DataCarriers { count: data, bytes: lacking, uncounted: data, ..DataCarriers::default() };
+        let longest = HEADER_BYTES + carriers.longest_bytes.max(lacking.checked_div(data).unwrap_or(0));
         let mut bytes = unread.bytes;
-        // at least one PDU each
         if let Some(at_start) = unread.at_start {
-            self.count[direction] += carriers.parts_in(at_start).max(1);
-            bytes = bytes.saturating_sub(at_start);
+            // the end of a PDU
+            self.count[direction] += 1;
+            bytes = bytes.saturating_sub(at_start.min(longest));
         }
         if let Some(at_end) = unread.at_end {
             self.add_bare(direction, 1);
             let usual = carriers.bytes.checked_div(carriers.count).unwrap_or(0);
             self.add_data_bytes(direction, at_end.saturating_sub(HEADER_BYTES).min(usual));
         }
-        let data = self.data[direction];
-        let lacking = self.data_bytes[direction];
-        let usual = lacking.checked_div(data).unwrap_or(0);
-        let missing = DataCarriers { count: data, bytes: lacking, longest_bytes: usual, uncounted: data };
-        let known = self.unread[direction] * HEADER_BYTES + missing.bytes;
+        let known = self.unread[direction] * HEADER_BYTES + self.data_bytes[direction];
         self.count[direction] -= missing.uncounted_in(known.saturating_sub(bytes)).min(data);
-        let left = bytes.saturating_sub(known);
-        if unread.is_all && carriers.count == 0 {
-            // no header of this direction was read: only the tasks tell how long its PDUs are
-            self.count[direction] += missing.parts_in(left);
+        // commands that are missing are counted later, by the numbers of all connections
+        let is_bound = direction == 1 && longest > HEADER_BYTES && unread.bytes >= HEADER_BYTES;
+        let least = if is_bound { explained + unread.bytes.div_ceil(longest) } else { 0 };
+        if self.count[direction] < least {
+            self.count[direction] = least;
             return 0;
         }
-        left
+        bytes.saturating_sub(known)
     }
 }
 
@@ -114,6 +118,36 @@ mod tests {
     }
 
     #[test]
+    fn bytes_are_of_at_least_as_many_pdus_as_the_longest_need() {
+        // all Data-In have a status, and nothing that was read later skips its number
+        let carriers = DataCarriers { uncounted: 0, ..CARRIERS };
+        for (bytes, count) in [(0, 0), (48, 1), (1048, 1), (1049, 2), (5 * 1048, 5)] {
+            let mut missing = MissingPdus::default();
+            assert_eq!(missing.settle(1, unread(bytes), &carriers), 0);
+            assert_eq!(missing.count, [0, count], "{bytes} bytes");
+        }
+        // those whose bytes count as decoded are others
+        let mut missing = MissingPdus::default();
+        missing.add_explained(1);
+        missing.settle(1, unread(1049), &carriers);
+        assert_eq!(missing.count, [0, 3]);
+    }
+
+    #[test]
+    fn a_pdu_whose_header_is_missing_counts_once() {
+        for was_counted in [true, false] {
+            let mut missing = MissingPdus::default();
+            if was_counted {
+                missing.add_data(0, 1);
+                missing.add_data_bytes(0, 1000);
+            }
+            missing.explain(0, Some(1000));
+            missing.settle(0, unread(0), &CARRIERS);
+            assert_eq!(missing.count, [1, 0]);
+        }
+    }
+
+    #[test]
     fn no_more_data_is_missing_than_bytes_are() {
         for (bytes, count) in [(5 * 1048 + 48, 6), (3 * 1048 + 48, 4), (48, 1), (0, 1)] {
             let mut missing = MissingPdus::default();
@@ -126,13 +160,27 @@ mod tests {
     }
 
     #[test]
-    fn the_start_of_a_stream_has_as_many_pdus_as_its_bytes_and_at_least_one() {
-        for (at_start, count) in [(1, 1), (1048, 1), (1049, 2), (2097, 3), (4192, 4)] {
+    fn a_stream_without_its_start_begins_with_the_end_of_a_pdu() {
+        for (at_start, count) in [(1, 1), (1048, 1), (1049, 2), (2097, 3)] {
             let mut missing = MissingPdus::default();
             let start = UnreadBytes { at_start: Some(at_start), ..unread(at_start) };
-            assert_eq!(missing.settle(1, start, &CARRIERS), 0);
+            missing.settle(1, start, &CARRIERS);
             assert_eq!(missing.count, [0, count], "{at_start} bytes");
         }
+        // the data of a known task may be among these bytes
+        let mut missing = MissingPdus::default();
+        missing.add_data(1, 5);
+        missing.add_data_bytes(1, 5000);
+        let start = UnreadBytes { at_start: Some(6 * 1048), ..unread(6 * 1048) };
+        assert_eq!(missing.settle(1, start, &DataCarriers::default()), 0);
+        assert_eq!(missing.count, [0, 6]);
+    }
+
+    #[test]
+    fn commands_are_counted_by_their_numbers() {
+        let mut missing = MissingPdus::default();
+        assert_eq!(missing.settle(0, unread(3 * 48), &CARRIERS), 3 * 48);
+        assert_eq!(missing.count, [0, 0]);
     }
 
     #[test]
@@ -140,8 +188,7 @@ mod tests {
         let mut missing = MissingPdus::default();
         missing.add_data(1, 11);
         missing.add_data_bytes(1, 11_000);
-        let all = UnreadBytes { is_all: true, ..unread(12 * 1048 + 1) };
-        assert_eq!(missing.settle(1, all, &DataCarriers::default()), 0);
+        assert_eq!(missing.settle(1, unread(12 * 1048 + 1), &DataCarriers::default()), 0);
         assert_eq!(missing.count, [0, 13]);
     }
 }

@@ -155,7 +155,7 @@ table! {
         data_last_frame: u64 = null;
         /// frame of status_ns
         status_frame: u64 = null;
-        /// whether the status and all data that it accounts for were captured
+        /// whether the status, to its end, and all data that it accounts for were captured
         is_complete: bool;
         /// whether the status came with the last Data-In (S bit)
         is_status_in_data: bool;

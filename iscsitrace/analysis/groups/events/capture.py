@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.groups.events.batch import Batch, distinct
 from iscsitrace.analysis.groups.portals import Portals
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.tables.table import Table, null_value
+from iscsitrace.tables.table import Source, Table, null_value
 from iscsitrace.wording import amounts
 
 Array = NDArray[Any]
@@ -26,7 +26,7 @@ NULL_UINT32: Final = null_value("uint32")
 class Capture:
     """The tables of a trace, and for each connection what its events need."""
 
-    def __init__(self, table: Callable[[str], Table]) -> None:
+    def __init__(self, table: Source) -> None:
         """``table`` is the method ``table`` of a trace read with the tables NEEDED."""
         self.table = table
 

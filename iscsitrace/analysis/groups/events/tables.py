@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +13,7 @@ from iscsitrace.analysis.groups.events import commands, exchanges, logins, progr
 from iscsitrace.analysis.groups.events.batch import Batch, distinct
 from iscsitrace.analysis.groups.events.capture import Capture
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES
-from iscsitrace.tables.table import Table, null_value
+from iscsitrace.tables.table import Source, Table, null_value
 from iscsitrace.wording.event_kinds import SEVERITY_OF
 
 Array = NDArray[Any]
@@ -24,7 +24,7 @@ _KINDS: Final = CATEGORIES["event_kind"]
 _SEVERITIES: Final = CATEGORIES["severity"]
 
 
-def events(source: Callable[[str], Table]) -> Table:
+def events(source: Source) -> Table:
     """The events of a trace that was read with the tables NEEDED, in order of time."""
     capture = Capture(source)
     return _table([batch for family in FAMILIES for batch in family.events(capture) if len(batch)])

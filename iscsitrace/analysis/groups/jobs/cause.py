@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -14,9 +14,7 @@ from iscsitrace.analysis.groups.jobs.runs import Run
 from iscsitrace.analysis.measures import budget as time_budget
 from iscsitrace.analysis.measures.losses import losses
 from iscsitrace.errors import InputInvalid
-from iscsitrace.tables.table import Table
-
-Source = Callable[[str], Table]
+from iscsitrace.tables.table import Source, Table
 
 WORTH: Final = 0.05
 """Share of its time from which on waiting for a window is the cause of a slow stream."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.measures import pauses
 from iscsitrace.analysis.measures.intervals import merged, union_length
 from iscsitrace.analysis.session import path
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
-Source = Callable[[str], Table]
-
 OF_THE_WORK: Final = 0.25
 """Share of the usual I/O size from which on a command is part of a run: smaller ones are metadata and remainders."""
 

@@ -7,7 +7,7 @@ or several hosts that each do a part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,9 +15,7 @@ from iscsitrace.analysis.groups.jobs import runs
 from iscsitrace.analysis.groups.jobs.cause import Cause, Evidence
 from iscsitrace.analysis.groups.jobs.runs import Run
 from iscsitrace.analysis.groups.mirrors.recognition import Mirror
-from iscsitrace.tables.table import Table
-
-Source = Callable[[str], Table]
+from iscsitrace.tables.table import Source
 
 TOGETHER: Final = 0.5
 """Least overlap of two connections that are used in parallel, as a share of the shorter one's time."""

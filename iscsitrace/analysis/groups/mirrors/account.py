@@ -14,9 +14,9 @@ from iscsitrace.analysis.groups.mirrors import recognition, writes
 from iscsitrace.analysis.groups.mirrors.causes import CAUSES, with_causes
 from iscsitrace.analysis.groups.mirrors.recognition import Mirror
 from iscsitrace.analysis.groups.mirrors.writes import MirroredWrites
-from iscsitrace.analysis.groups.volumes import Source
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.intervals import merged, union_length
+from iscsitrace.tables.table import Source
 
 Array = NDArray[Any]
 

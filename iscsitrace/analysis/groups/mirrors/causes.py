@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.groups.mirrors.writes import MirroredWrites
-from iscsitrace.analysis.groups.volumes import Source
 from iscsitrace.analysis.measures import budget as time_budget
 from iscsitrace.analysis.measures.intervals import covered_until, intersection
 from iscsitrace.analysis.session import path
 from iscsitrace.tables.schema import CATEGORIES
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
 

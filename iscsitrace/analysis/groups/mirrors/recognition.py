@@ -6,6 +6,7 @@ addresses at the same times, but different data.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,10 +16,9 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.groups.mirrors import sides
 from iscsitrace.analysis.groups.mirrors.pairing import Pairing, pair
 from iscsitrace.analysis.groups.mirrors.sides import MirrorSide, Requests
-from iscsitrace.analysis.groups.volumes import Source
 from iscsitrace.analysis.measures.intervals import merged
 from iscsitrace.errors import InputInvalid
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
 
@@ -68,27 +68,32 @@ class Mirror:
 
 def find(source: Source) -> list[Mirror]:
     """Every mirror of a trace; ``source`` is its method ``table``."""
-    left = sides.of_trace(source)
-    if len(left) < 2:
+    every = sides.of_trace(source)
+    if len(every) < 2:
         return []
     starts = _starts(source)
-    found = []
+    by_host: dict[str, list[MirrorSide]] = {}
+    for side in every:
+        by_host.setdefault(side.host, []).append(side)
+    found = [mirror for own in by_host.values() for mirror in _of_host(source, own, starts)]
+    return sorted(found, key=lambda mirror: mirror.sides[0].volume.number)
+
+
+def _of_host(source: Source, left: Sequence[MirrorSide], starts: tuple[Array, Array] | None) -> Iterator[Mirror]:
+    """The mirrors among the sides of one host."""
     while left:
         first, *others = left
         copies = [(other, match) for other in others if (match := _match(source, first, other, starts)) is not None]
         if copies:
-            found.append(
-                Mirror(
-                    (first, *(side for side, _ in copies)),
-                    (0, *(match.offset for _, match in copies)),
-                    tuple(match.pairing for _, match in copies),
-                    all(match.is_sure for _, match in copies),
-                    min(match.chunk_bytes for _, match in copies),
-                )
+            yield Mirror(
+                (first, *(side for side, _ in copies)),
+                (0, *(match.offset for _, match in copies)),
+                tuple(match.pairing for _, match in copies),
+                all(match.is_sure for _, match in copies),
+                min(match.chunk_bytes for _, match in copies),
             )
         taken = [side for side, _ in copies]
         left = [side for side in others if not any(side is each for each in taken)]
-    return found
 
 
 @dataclass(frozen=True)
@@ -102,8 +107,6 @@ class _Match:
 
 
 def _match(source: Source, one: MirrorSide, other: MirrorSide, starts: tuple[Array, Array] | None) -> _Match | None:
-    if one.host != other.host:
-        return None
     for offset in _offsets(one.writes, other.writes):
         there = other.writes.moved(-offset)
         pairing = pair(one.writes, there)

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.groups import volumes
-from iscsitrace.analysis.groups.volumes import Source, Volume
+from iscsitrace.analysis.groups.volumes import Volume
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
 
@@ -99,14 +99,22 @@ def of_trace(source: Source) -> list[MirrorSide]:
     if len(numbers) < 2:
         return []
     read = _requests_of(cycles, "read")
+    of_volume = [_split(rows, number[rows], numbers) for rows in (written, read)]
     found = []
-    for volume in (found_volumes.all[each] for each in numbers.tolist()):
-        own = [rows[number[rows] == volume.number] for rows in (written, read)]
+    for place, volume in enumerate(found_volumes.all[each] for each in numbers.tolist()):
+        own = [rows[place] for rows in of_volume]
         block_bytes = _block_bytes(cycles, np.concatenate(own))
         writes, reads = (_requests(cycles, rows, block_bytes) for rows in own)
         sessions = tuple(np.unique(cycles.raw("session")[writes.rows]).tolist())
         found.append(MirrorSide(volume, sessions, block_bytes, writes, reads))
     return found
+
+
+def _split(rows: Array, number: Array, numbers: Array) -> list[Array]:
+    """The rows of each of these numbers, in order."""
+    order = np.argsort(number, kind="stable")
+    edges = np.searchsorted(number[order], [numbers, numbers + 1])
+    return [rows[order[first:last]] for first, last in edges.T.tolist()]
 
 
 def _requests_of(cycles: Table, operation: str) -> Array:

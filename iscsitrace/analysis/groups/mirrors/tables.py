@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.groups.mirrors.writes import NO_END, MirroredWrites
-from iscsitrace.analysis.groups.volumes import Source
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES
-from iscsitrace.tables.table import NO_WORD, Table, null_value
+from iscsitrace.tables.table import NO_WORD, Source, Table, null_value
 
 Array = NDArray[Any]
 _NO_FRAME = null_value("uint64")

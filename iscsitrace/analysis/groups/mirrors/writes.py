@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.groups.mirrors.recognition import Mirror
-from iscsitrace.analysis.groups.volumes import Source
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.tables.table import NO_WORD
+from iscsitrace.tables.table import NO_WORD, Source
 
 Array = NDArray[Any]
 

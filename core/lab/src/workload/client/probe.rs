@@ -213,7 +213,7 @@ mod tests {
         let (mut probe, _) = Probe::new(0);
         let refused = [0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x25, 0, 0, 0, 0, 0];
         let next = probe.take(&ended(2, &refused, 0), &[]);
-        let words = "TEST UNIT READY: CHECK CONDITION: ILLEGAL REQUEST, LOGICAL UNIT NOT SUPPORTED (0x25/0x00)";
+        let words = "TEST UNIT READY: CHECK CONDITION: ILLEGAL REQUEST, logical unit not supported (5/25/00)";
         assert_eq!(next, Next::Failed(words.to_owned()));
         let (mut probe, _) = Probe::new(0);
         assert_eq!(operation(&probe.take(&ended(0, &[], 0), &[])), 0x12);

@@ -2,56 +2,9 @@
 //!
 //! It never decides what follows.
 
+use iscsitrace_wire::sense::{SenseCodes, SenseKey, additional_sense};
+
 use crate::protocol::initiator::{Completion, Outcome};
-use crate::scsi::SenseKey;
-
-/// Sense key, additional sense code and its qualifier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sense {
-    /// Sense key.
-    pub key: SenseKey,
-    /// ADDITIONAL SENSE CODE.
-    pub code: u8,
-    /// ADDITIONAL SENSE CODE QUALIFIER.
-    pub qualifier: u8,
-}
-
-impl Sense {
-    /// Reads fixed or descriptor format.
-    #[must_use]
-    pub fn read(bytes: &[u8]) -> Option<Sense> {
-        let (key, code, qualifier) = match bytes.first()? & 0x7f {
-            0x70 | 0x71 => (2, 12, 13),
-            0x72 | 0x73 => (1, 2, 3),
-            _ => return None,
-        };
-        let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
-        Some(Sense { key: SenseKey::from_u8(*bytes.get(key)?), code: byte(code), qualifier: byte(qualifier) })
-    }
-
-    fn code_name(self) -> Option<&'static str> {
-        Some(match (self.code, self.qualifier) {
-            (0x04, _) => "LOGICAL UNIT NOT READY",
-            (0x0c, _) => "WRITE ERROR",
-            (0x10, _) => "ID CRC OR ECC ERROR",
-            (0x11, _) => "UNRECOVERED READ ERROR",
-            (0x20, 0) => "INVALID COMMAND OPERATION CODE",
-            (0x21, 0) => "LOGICAL BLOCK ADDRESS OUT OF RANGE",
-            (0x24, 0) => "INVALID FIELD IN CDB",
-            (0x25, 0) => "LOGICAL UNIT NOT SUPPORTED",
-            (0x26, _) => "INVALID FIELD IN PARAMETER LIST",
-            (0x27, _) => "WRITE PROTECTED",
-            (0x29, _) => "POWER ON, RESET, OR BUS DEVICE RESET OCCURRED",
-            (0x2a, 9) => "CAPACITY DATA HAS CHANGED",
-            (0x2a, _) => "PARAMETERS CHANGED",
-            (0x3a, _) => "MEDIUM NOT PRESENT",
-            (0x3f, _) => "TARGET OPERATING CONDITIONS HAVE CHANGED",
-            (0x44, _) => "INTERNAL TARGET FAILURE",
-            (0x0b | 0x47, _) => "DATA ERROR DETECTED",
-            _ => return None,
-        })
-    }
-}
 
 /// Whether a retry may succeed: after BUSY, TASK SET FULL, and a UNIT ATTENTION, which is reported once.
 #[must_use]
@@ -59,7 +12,7 @@ pub fn is_for_now(completion: &Completion) -> bool {
     match completion.outcome {
         Outcome::Status(0x08 | 0x28) => true,
         Outcome::Status(0x02) => {
-            Sense::read(&completion.sense).is_some_and(|sense| sense.key == SenseKey::UnitAttention)
+            SenseCodes::read(&completion.sense).is_some_and(|sense| sense.key == SenseKey::UnitAttention)
         }
         _ => false,
     }
@@ -85,10 +38,10 @@ pub fn describe(completion: &Completion) -> String {
     match completion.outcome {
         Outcome::Status(status) => {
             let name = status_name(status);
-            let Some(sense) = Sense::read(&completion.sense) else { return format!("{name} (0x{status:02x})") };
-            let codes = format!("0x{:02x}/0x{:02x}", sense.code, sense.qualifier);
-            let code = sense.code_name().map(|name| format!(", {name}")).unwrap_or_default();
-            format!("{name}: {}{code} ({codes})", sense.key.words())
+            let Some(sense) = SenseCodes::read(&completion.sense) else { return format!("{name} (0x{status:02x})") };
+            let (code, qualifier) = (sense.code.unwrap_or(0), sense.qualifier.unwrap_or(0));
+            let words = additional_sense(code, qualifier).map(|words| format!(", {words}")).unwrap_or_default();
+            format!("{name}: {}{words} ({:X}/{code:02X}/{qualifier:02X})", sense.key.words(), sense.key as u8)
         }
         Outcome::TargetFailure(1) => "target failure (RFC 7143 section 11.4.3)".to_owned(),
         Outcome::TargetFailure(response) => format!("response 0x{response:02x} (RFC 7143 section 11.4.3)"),
@@ -118,11 +71,14 @@ mod tests {
 
     #[test]
     fn both_formats_in_words() {
-        let words = "CHECK CONDITION: ILLEGAL REQUEST, LOGICAL BLOCK ADDRESS OUT OF RANGE (0x21/0x00)";
+        let words = "CHECK CONDITION: ILLEGAL REQUEST, logical block address out of range (5/21/00)";
         let fixed = [0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x21, 0, 0, 0, 0, 0];
         assert_eq!(ended(Outcome::Status(2), &fixed), words);
         assert_eq!(ended(Outcome::Status(2), &[0x72, 5, 0x21, 0, 0, 0, 0, 0]), words);
-        assert_eq!(ended(Outcome::Status(2), &[0x70, 0, 11]), "CHECK CONDITION: ABORTED COMMAND (0x00/0x00)");
+        assert_eq!(
+            ended(Outcome::Status(2), &[0x70, 0, 11]),
+            "CHECK CONDITION: ABORTED COMMAND, no additional sense information (B/00/00)"
+        );
         assert_eq!(ended(Outcome::Status(2), &[]), "CHECK CONDITION (0x02)");
         assert_eq!(ended(Outcome::Status(8), &[]), "BUSY (0x08)");
         assert_eq!(ended(Outcome::Rejected(4), &[]), "rejected for reason 0x04 (RFC 7143 section 11.17.1)");

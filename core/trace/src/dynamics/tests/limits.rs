@@ -276,3 +276,19 @@ fn old_spans_are_forgotten_except_the_last() {
         assert_eq!(flights.limited(&WindowScale::default()).count(), count, "before {before_ns} ns");
     }
 }
+
+#[test]
+fn between_pdus_a_full_window_holds_what_was_asked_for_before() {
+    let after = |is_full: bool, has_request: bool| {
+        with(|pause| {
+            pause.first.left_of_pdu = None;
+            pause.before.is_window_full = is_full;
+            // no ACK came when the sender went on
+            pause.ack().answer_ns = 20 * MS - 2 * WITHIN_NS;
+            pause.request_ns = has_request.then_some(15 * MS);
+        })
+    };
+    assert_eq!(after(true, false), (OWN_TIME, Some(part::RECEIVE_WINDOW)));
+    assert_eq!(after(false, false), (OWN_TIME, None));
+    assert_eq!(after(true, true), (REQUEST, None));
+}

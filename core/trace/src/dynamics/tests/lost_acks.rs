@@ -1,7 +1,7 @@
 //! ACKs that are lost before the tap or beyond it, and what looks like that.
 
 use super::*;
-use crate::dynamics::lost_acks::Place;
+use crate::dynamics::retransmission::Place;
 use crate::tables::NULL_U8;
 
 const NONE: [u8; 1] = [NULL_U8];
@@ -15,7 +15,7 @@ fn duplicate(talk: &mut Conversation, time_ns: i64, segment: i64, steps: Option<
     talk.see(seen);
 }
 
-/// So many segments in silence, of which a timer repeats the first so many times; the receiver numbered two ACKs in turn.
+/// These segments in silence, of which timers repeat the first; the receiver numbered two ACKs in turn.
 fn silence(segments: i64, timers: i64) -> Conversation {
     let mut talk = Conversation::begin();
     for _ in 0..2 {

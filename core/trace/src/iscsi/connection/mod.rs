@@ -242,6 +242,10 @@ impl IscsiConnection {
             let session = self.session(context);
             if let Some(state) = context.sessions.states.get_mut(session as usize) {
                 state.totals = state.totals.with(&self.totals);
+                // the last commands may be missing, too
+                if let Some(exp_cmd_sn) = self.exp_cmd_sn {
+                    state.commands.reach(exp_cmd_sn);
+                }
             }
         }
     }

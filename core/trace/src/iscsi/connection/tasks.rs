@@ -5,6 +5,7 @@ use iscsitrace_wire::cdb;
 use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
 
+use super::unclaimed::{UNCLAIMED_MAX, Unclaimed};
 use super::{Begun, IscsiConnection};
 use crate::counters::Counter;
 use crate::iscsi::context::Context;
@@ -130,6 +131,32 @@ impl IscsiConnection {
         cycle
     }
 
+    /// Keeps a PDU without a task.
+    fn keep_unclaimed(&mut self, pdu: &Pdu<'_>) {
+        let Some(tag) = pdu.bhs().initiator_task_tag() else { return };
+        if self.unclaimed.len() == UNCLAIMED_MAX {
+            self.unclaimed.pop_front();
+        }
+        self.unclaimed.push_back(Unclaimed {
+            tag,
+            header: pdu.header.to_vec(),
+            data: pdu.data.to_vec(),
+            pdu: Pdu { header: &[], data: &[], ..*pdu },
+        });
+    }
+
+    /// The command of a task was read: takes the answers that were read before it.
+    #[cold]
+    fn claim(&mut self, tag: u32, command: Stamp, context: &mut Context) {
+        let is_answer = |kept: &Unclaimed| kept.tag == tag && kept.pdu.first.frame > command.frame;
+        while let Some(place) = self.unclaimed.iter().position(is_answer) {
+            let Some(Unclaimed { header, data, pdu, .. }) = self.unclaimed.remove(place) else { return };
+            if let Some(opcode) = Bhs::new(&header).opcode() {
+                self.answer(&Pdu { header: &header, data: &data, ..pdu }, opcode, context);
+            }
+        }
+    }
+
     /// Processes a PDU of the open task with its tag, and returns its cycle.
     #[inline]
     pub(super) fn answer(&mut self, pdu: &Pdu<'_>, opcode: Opcode, context: &mut Context) -> Option<u32> {
@@ -230,18 +257,18 @@ impl IscsiConnection {
     /// Adds a PDU with data to the totals.
     #[inline]
     pub(super) fn note_carrier(&mut self, bhs: Bhs<'_>, opcode: Opcode) {
-        let (direction, is_counted) = match opcode {
-            Opcode::ScsiCommand => (0, true),
-            Opcode::DataOut => (0, false),
-            Opcode::DataIn => (1, bhs.has_status() == Some(true)),
+        let bytes = u64::from(bhs.data_segment_length().unwrap_or(0));
+        let carriers = &mut self.totals.carriers[usize::from(!opcode.is_initiator())];
+        carriers.longest_bytes = carriers.longest_bytes.max(bytes);
+        let is_counted = match opcode {
+            Opcode::ScsiCommand => true,
+            Opcode::DataOut => false,
+            Opcode::DataIn => bhs.has_status() == Some(true),
             _ => return,
         };
-        let bytes = u64::from(bhs.data_segment_length().unwrap_or(0));
         if bytes > 0 {
-            let carriers = &mut self.totals.carriers[direction];
             carriers.count += 1;
             carriers.bytes += bytes;
-            carriers.longest_bytes = carriers.longest_bytes.max(bytes);
             carriers.uncounted += u64::from(!is_counted);
         }
     }

@@ -6,11 +6,16 @@
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::digest;
+use iscsitrace_wire::serial::SerialNumber;
+use rustc_hash::FxHashSet;
 
 use super::listener::{Fit, Listener};
 use super::progress::HEADER_TAG_BYTES;
+use super::unread::Unread;
 use super::{Framer, State};
 use crate::counters::Counter;
+use crate::iscsi::digest_use::DigestUse;
+use crate::iscsi::lost_statuses::NEAR;
 use crate::iscsi::pdu::Stamp;
 use crate::tcp::reassembly::Chunk;
 
@@ -171,4 +176,94 @@ impl Framer {
         }
         used
     }
+
+    /// Keeps a chunk in which the first header is searched.
+    fn keep_unread(&mut self, chunk: &Chunk<'_>) {
+        let Some(unread) = &mut self.unread else { return };
+        if !unread.push(chunk) {
+            **unread = Unread::default();
+            unread.push(chunk);
+        }
+    }
+
+    /// Forgets the kept chunks: a hole follows.
+    pub(super) fn forget_unread(&mut self) {
+        if let Some(unread) = &mut self.unread {
+            **unread = Unread::default();
+        }
+    }
+
+    /// The first position whose lengths lead to the header at `found`.
+    fn first_before(&self, found: i64, header: &[u8], listener: &impl Listener) -> Option<i64> {
+        let unread = self.unread.as_ref()?;
+        let uses = |digest: DigestUse| match digest {
+            DigestUse::Unknown => [false, true],
+            known => [known.is_used(); 2],
+        };
+        let mut first: Option<i64> = None;
+        for has_header_digest in uses(self.header_digest) {
+            for has_data_digest in uses(self.data_digest) {
+                let mut leads_elsewhere: FxHashSet<i64> = FxHashSet::default();
+                let start = unread.positions(found).find(|&(start, starts_segment)| {
+                    let (mut offset, mut passed) = (start, Vec::new());
+                    while offset < found {
+                        let Some(bytes) = unread.header_at(offset) else { break };
+                        let bhs = Bhs::new(&bytes);
+                        let needed = if offset == start && !starts_segment { 2 } else { 1 };
+                        let is_header = listener.judge(bhs) > Fit::Unlikely
+                            && near_numbers(bhs, Bhs::new(header)).is_some_and(|near| near >= needed);
+                        let length = bhs.total_length(has_header_digest, has_data_digest);
+                        let Some(length) = length.filter(|_| is_header && !leads_elsewhere.contains(&offset)) else {
+                            break;
+                        };
+                        passed.push(offset);
+                        offset += length as i64;
+                    }
+                    if offset != found {
+                        leads_elsewhere.extend(passed);
+                    }
+                    offset == found
+                });
+                first = start.map(|(start, _)| first.map_or(start, |first| first.min(start))).or(first);
+            }
+        }
+        first
+    }
+
+    /// The first header was found at `found`: reads the kept chunks from the first PDU that leads to it. False if there
+    /// is none.
+    #[cold]
+    fn read_before(&mut self, found: i64, header: &[u8], listener: &mut impl Listener) -> bool {
+        let start = self.first_before(found, header, listener);
+        let (Some(start), Some(unread)) = (start, self.unread.take()) else {
+            self.unread = None;
+            return false;
+        };
+        self.state = State::Walking;
+        self.clear_carry();
+        self.note_lost_start(start);
+        self.pdu.begin(start);
+        for (place, (chunk, _)) in unread.chunks.iter().enumerate() {
+            let used = (start - chunk.offset).clamp(0, i64::from(chunk.length)) as u32;
+            self.go_on(&Chunk { captured: unread.captured_of(place), ..*chunk }, used, listener);
+        }
+        true
+    }
+}
+
+/// How many sequence numbers two headers of one direction have in common; none if some of them are far apart.
+fn near_numbers(one: Bhs<'_>, other: Bhs<'_>) -> Option<u32> {
+    let numbers = |bhs: Bhs<'_>| -> [Option<SerialNumber>; 5] {
+        [bhs.cmd_sn(), bhs.exp_stat_sn(), bhs.stat_sn(), bhs.exp_cmd_sn(), bhs.max_cmd_sn()]
+    };
+    let mut near = 0;
+    for (value, other) in numbers(one).into_iter().zip(numbers(other)) {
+        if let (Some(value), Some(other)) = (value, other) {
+            if value.distance(other).unsigned_abs() >= NEAR.unsigned_abs() {
+                return None;
+            }
+            near += 1;
+        }
+    }
+    Some(near)
 }

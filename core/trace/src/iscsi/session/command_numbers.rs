@@ -57,6 +57,16 @@ impl CommandNumbers {
         Order::Ahead
     }
 
+    /// All values below this one were sent, as the other side says; none is expected before the first was seen.
+    pub fn reach(&mut self, value: SerialNumber) {
+        let Some(last) = self.runs.last() else { return };
+        let distance = value.distance(SerialNumber(last.end as u32));
+        if (1..=JUMP_MAX).contains(&distance) {
+            let at = last.end + i64::from(distance);
+            self.runs.push(at..at);
+        }
+    }
+
     /// Adds a value before the end of the last run.
     fn take_late(&mut self, at: i64) -> Order {
         let open = self.runs.len().saturating_sub(OPEN_RUNS_MAX);
@@ -175,6 +185,21 @@ mod tests {
         ] {
             assert_eq!((tracker.take(SerialNumber(value)), tracker.missing()), (expected, missing), "{value}");
         }
+    }
+
+    #[test]
+    fn values_that_the_other_side_expects_no_more_were_sent() {
+        let mut tracker = CommandNumbers::default();
+        tracker.reach(SerialNumber(7));
+        assert_eq!(tracker.missing(), 0, "nothing was seen");
+        tracker.take(SerialNumber(u32::MAX));
+        for (value, missing) in [(0, 0), (u32::MAX, 0), (3, 3), (2, 3), (1 << 17, 3)] {
+            tracker.reach(SerialNumber(value));
+            assert_eq!(tracker.missing(), missing, "{value}");
+        }
+        // one of them comes late after all, and others follow
+        assert_eq!((tracker.take(SerialNumber(1)), tracker.missing()), (Order::Ahead, 2));
+        assert_eq!((tracker.take(SerialNumber(3)), tracker.missing()), (Order::Ahead, 2));
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub struct DataCarriers {
     pub count: u64,
     /// Their data bytes.
     pub bytes: u64,
-    /// The data bytes of the longest.
+    /// The data bytes of the longest PDU, of any kind.
     pub longest_bytes: u64,
     /// Those that no other number counts: Data-Out, and Data-In without a status; not commands with immediate data.
     pub uncounted: u64,
@@ -28,11 +28,6 @@ impl DataCarriers {
             0 => 0.0,
             count => bytes as f64 * count as f64 / (self.bytes + count * HEADER_BYTES) as f64,
         }
-    }
-
-    /// At least how many PDUs those bytes are, if they may begin and end within a PDU; 0 if none was read.
-    pub fn parts_in(&self, bytes: u64) -> u64 {
-        if self.count == 0 { 0 } else { bytes.div_ceil(self.longest_bytes + HEADER_BYTES) }
     }
 
     /// About how many PDUs that no other number counts those bytes are.

@@ -1,0 +1,302 @@
+//! One direction of a connection as its sender sees it: bytes in flight, window, losses, congestion window.
+//!
+//! ```text
+//! acknowledgments     when an ACK reaches the sender        scoreboard          bytes in flight, SACKed, lost
+//! segment_size        a full segment                        retransmission      cause of a retransmission
+//! window_scale        the shift of the window field         recovery            recovery from a loss
+//! window_time         how long the window was full          originals           which packet carried a byte first
+//! short_segments      bytes that segments lack to be full   sender_state        the state after a packet
+//! lost_acks           retransmissions for lost ACKs         delayed_acks        ACKs that were held back
+//!
+//! pauses              what the pauses of a sender show:
+//!   burst             packets sent without an ACK between them, and the stop at their end (stop)
+//!   congestion_window estimate of cwnd, confirmed by ack_clock, held by window_rows
+//!   buffer_level      the level of a full send buffer, and when it was full (send_buffer)
+//!   limits            how long what held the sender
+//!   reductions        the congestion control
+//! ```
+//!
+//! Here is what it sends; `acks` is what it hears, `retransmissions` what it retransmits, `row` its row.
+//!
+//! In the time of the data at the tap, an ACK counts from the earliest time of its answer at the tap. Instants at the
+//! sender, in the table `window`, are half an RTT earlier.
+
+mod acks;
+mod retransmissions;
+mod row;
+
+use crate::dynamics::Rows;
+use crate::dynamics::ack_clock::Flight;
+use crate::dynamics::acknowledgments::Acknowledgments;
+use crate::dynamics::delayed_acks::DelayedAcks;
+use crate::dynamics::lost_acks::LostAcks;
+use crate::dynamics::observation::Observation;
+use crate::dynamics::originals::Originals;
+use crate::dynamics::pauses::{Now, Pauses};
+use crate::dynamics::recovery::{self, Recovery, Sign};
+use crate::dynamics::retransmission::Remembered;
+use crate::dynamics::scoreboard::Scoreboard;
+use crate::dynamics::segment_size::SegmentSize;
+use crate::dynamics::send_buffer::Span;
+use crate::dynamics::sender_state::{Delays, SenderState};
+use crate::dynamics::short_segments::ShortSegments;
+use crate::dynamics::stop::Stop;
+use crate::dynamics::window_scale::{WINDOW_PARTS, WindowScale};
+use crate::dynamics::window_time::WindowTime;
+use crate::tables::{NULL_NS, Window};
+use crate::tcp::half::SegmentClass;
+
+/// The sender of one direction.
+#[derive(Debug, Default)]
+pub struct Sender {
+    connection: u32,
+    is_from_client: bool,
+    is_begun: bool,
+    state: SenderState,
+    acks: Acknowledgments,
+    board: Scoreboard,
+    size: SegmentSize,
+    scale: WindowScale,
+    times: WindowTime,
+    originals: Originals,
+    remembered: Remembered,
+    recovery: Recovery,
+    pauses: Pauses,
+    short: ShortSegments,
+    lost_acks: LostAcks,
+    delayed: DelayedAcks,
+    /// The window field of the last ACK that arrived.
+    last_window: u16,
+    /// Time of the last progress, and whether that ended a recovery.
+    advanced_ns: i64,
+    recovered_ns: Option<i64>,
+    is_probed: bool,
+    /// Bytes below this offset were in flight at the last timeout.
+    timeout_point: i64,
+    /// Retransmissions by cause.
+    counts: [u32; 4],
+    owin_max: i64,
+    /// Maximum bytes in flight since the last snapshot.
+    owin_peak: i64,
+    ssthresh_guess: Option<i64>,
+}
+
+impl Sender {
+    /// A new sender.
+    pub fn new(connection: u32, is_from_client: bool) -> Self {
+        Self { connection, is_from_client, advanced_ns: i64::MIN, timeout_point: i64::MIN, ..Self::default() }
+    }
+
+    /// Its state after its last packet.
+    pub fn state(&self) -> SenderState {
+        self.state
+    }
+
+    /// Payload of a full segment, or the usual one.
+    pub fn segment_bytes(&self) -> i64 {
+        self.size.bytes()
+    }
+
+    /// Notes what one of its packets, with or without payload, acknowledges.
+    #[inline]
+    pub fn note_acknowledged(&mut self, seen: &Observation) {
+        self.acks.note_acknowledged(seen.acknowledged);
+    }
+
+    /// Processes one of its packets with payload.
+    #[inline]
+    pub fn transmit(&mut self, seen: &Observation, delays: Delays, rows: &mut Rows) {
+        if matches!(seen.class, SegmentClass::Probe | SegmentClass::Copy | SegmentClass::Outside) {
+            return;
+        }
+        self.size.note(seen.length, seen.segment_max, seen.timestamps.is_some());
+        self.acks.note_packet(seen, delays.to_sender_ns);
+        if let Some((count, heard)) = self.lost_acks.send(seen) {
+            self.lose_acks(count, heard, rows);
+        }
+        while let Some((ack, answer_ns, blocks)) = self.acks.next_due(seen.time_ns) {
+            self.take(&ack, answer_ns, &blocks, delays, rows);
+        }
+        self.begin(seen.offset);
+        let has_more = self.pauses.burst.stop.is_within_pdu || !self.pauses.burst.has_request();
+        let segment = self.size.bytes();
+        let mut where_to = recovery_rows(self.connection, self.is_from_client, rows);
+        self.delayed.send(seen, has_more, segment, delays.round_trip_ns, &mut where_to);
+        let last_ns = self.pauses.burst.last_ns();
+        // an overtaken packet was sent before others, not now
+        if seen.class != SegmentClass::Reordered {
+            self.end_pause(seen, last_ns, delays);
+        }
+        if rows.wanted.retransmissions && seen.class != SegmentClass::Retransmission {
+            self.originals.push(seen.offset, seen.end(), seen.frame, seen.time_ns, self.board.una());
+        }
+        if seen.class == SegmentClass::Retransmission {
+            self.retransmit(seen, last_ns, delays, rows);
+        } else {
+            if seen.offset > self.board.sent() {
+                let sign = self.sign(seen.frame, seen.time_ns);
+                self.recovery.note_sign(Sign { sent: seen.end(), ..sign });
+            }
+            self.short.push(seen.end(), seen.length, self.size.bytes());
+        }
+        let is_within_pdu =
+            if seen.end() > self.board.sent() { seen.is_within_pdu() } else { self.pauses.burst.stop.is_within_pdu };
+        if self.scale.is_inferred() {
+            let shift = self.scale.inferred();
+            let latest = self.acks.arrived_by(seen.time_ns.saturating_sub(delays.to_sender_ns));
+            let (acknowledged, window) = latest.unwrap_or((self.board.una(), self.last_window));
+            let outstanding = seen.end() - acknowledged;
+            // a later ACK may have been faster than the path
+            let is_exact = delays.to_sender_ns == 0;
+            let least = if is_exact { outstanding } else { outstanding - outstanding / WINDOW_PARTS };
+            if self.scale.note_outstanding(least, window, seen.length) {
+                self.widen(shift);
+            }
+        }
+        // bytes beyond the window show that a later ACK had arrived
+        while !self.scale.is_inferred()
+            && self.state.rwnd.is_some_and(|window| seen.end() - self.board.una() > window)
+            && let Some((ack, blocks)) = self.acks.take_oldest()
+        {
+            self.take(&ack, seen.time_ns, &blocks, delays, rows);
+        }
+        self.board.send(seen.end());
+        self.settle(seen.frame, seen.time_ns.saturating_sub(delays.to_sender_ns / 2), rows);
+        let segment = self.size.bytes();
+        let room = self.state.rwnd.map(|window| (window - self.state.owin, window));
+        let has_room = |bytes: i64| room.is_none_or(|(room, _)| room >= bytes);
+        if !has_room(segment) {
+            self.pauses.cwnd.fill_window();
+        }
+        // far from the sender, what is in flight is known less exactly than the window
+        let is_beyond = delays.to_sender_ns > 0 && self.pauses.cwnd.is_beyond_window() && self.scale.is_proven();
+        self.state.is_window_full = !has_room(segment);
+        self.state.is_window_smaller = is_beyond || (!has_room(2 * segment) && self.pauses.cwnd.is_window_full());
+        let stop = Stop {
+            flight: Flight {
+                pipe: self.state.pipe + self.short.missing_bytes(),
+                sent: self.board.sent() + self.short.missing_in_all(),
+                end: self.board.sent(),
+                una: self.board.una(),
+            },
+            room: room.map(|(room, _)| room),
+            lost: self.board.owin() - self.board.sacked_bytes() - self.state.pipe,
+            is_within_pdu,
+            left: seen.left_of_pdu.map(i64::from),
+            is_in_recovery: self.state.is_in_recovery,
+            is_window_limited: is_beyond
+                || room.is_some_and(|(room, window)| {
+                    let unsure = if delays.to_sender_ns > 0 { window / WINDOW_PARTS } else { 0 };
+                    room < 2 * segment + unsure
+                }),
+        };
+        self.pauses.stop(stop);
+    }
+
+    fn begin(&mut self, place: i64) {
+        if !self.is_begun {
+            self.is_begun = true;
+            self.board.start(place);
+        }
+    }
+
+    /// A packet is sent: what the pause before it shows, if there was one.
+    #[inline]
+    fn end_pause(&mut self, seen: &Observation, last_ns: Option<i64>, delays: Delays) {
+        let segment = self.size.bytes();
+        let now = Now {
+            una: self.board.una(),
+            segment,
+            is_window_smaller: self.state.is_window_smaller,
+            recovery: self.recovery.count(),
+        };
+        let stop = self.pauses.end(seen, delays, now);
+        if let (Some(room), Some(window)) = (stop.and_then(|stop| stop.room), self.state.rwnd)
+            && room < 2 * segment
+        {
+            self.scale.note_stop(-room, window, self.board.una(), self.board.sent());
+        }
+        if let (Some(last_ns), 0) = (last_ns, self.board.owin()) {
+            self.pauses.rest(last_ns, seen.time_ns, delays.round_trip_ns);
+        }
+    }
+
+    fn sign(&self, frame: u64, time_ns: i64) -> Sign {
+        Sign { frame, time_ns, pipe: self.state.pipe, sent: self.board.sent() }
+    }
+
+    /// The inferred window scale grew: so do all windows.
+    #[cold]
+    fn widen(&mut self, shift_before: u8) {
+        let more = self.scale.inferred() - shift_before;
+        self.pauses.windows.widen(more);
+        self.state.rwnd = self.state.rwnd.map(|window| window << more);
+        self.times.begin_anew();
+        self.pauses.limits.widen();
+    }
+
+    /// After a change: updates the state and the time of a full window, and adds a row.
+    #[inline]
+    fn settle(&mut self, frame: u64, time_ns: i64, rows: &Rows) {
+        let (owin, pipe) = (self.board.owin(), self.board.pipe());
+        let is_changed = (owin, pipe) != (self.state.owin, self.state.pipe)
+            || self.pauses.windows.last_rwnd() != Some(self.state.rwnd.unwrap_or(NULL_NS));
+        (self.state.owin, self.state.pipe) = (owin, pipe);
+        self.state.is_in_recovery = self.recovery.cause().is_some();
+        self.owin_max = self.owin_max.max(owin);
+        self.owin_peak = self.owin_peak.max(owin);
+        self.times.set(time_ns, owin, self.state.rwnd, self.size.bytes());
+        if rows.wanted.window && is_changed {
+            self.pauses.windows.push(Window {
+                connection: self.connection,
+                to_target: self.is_from_client,
+                time_ns,
+                frame,
+                owin_bytes: owin,
+                pipe_bytes: pipe,
+                rwnd_bytes: self.state.rwnd.unwrap_or(NULL_NS),
+                ..Window::default()
+            });
+        }
+    }
+
+    /// Ends the direction: ACKs on their way arrive.
+    pub fn finish(&mut self, delays: Delays, rows: &mut Rows) {
+        while let Some((ack, blocks)) = self.acks.take_oldest() {
+            self.take(&ack, ack.time_ns.saturating_add(delays.to_sender_ns), &blocks, delays, rows);
+        }
+        self.pauses.finish(&self.remembered, &mut rows.window);
+    }
+
+    /// When its send buffer held it.
+    pub fn send_buffer(&self) -> &[Span] {
+        self.pauses.send_buffer()
+    }
+
+    /// The window scale, and whether a wait for the receiver's window is proven with it.
+    pub fn window_scale(&self) -> &WindowScale {
+        &self.scale
+    }
+
+    /// Maximum bytes in flight since the last call.
+    pub fn take_owin_peak(&mut self) -> i64 {
+        std::mem::replace(&mut self.owin_peak, self.state.owin)
+    }
+
+    /// The first rows of the connection's tables were removed.
+    pub fn forget_rows(&mut self, retransmissions: usize, recoveries: usize) {
+        self.remembered.forget_rows(retransmissions, recoveries);
+        self.recovery.forget_rows(recoveries);
+        self.delayed.forget_rows(recoveries);
+    }
+
+    /// Removes spans from before.
+    pub fn forget(&mut self, before_ns: i64) {
+        self.pauses.forget(before_ns);
+    }
+}
+
+/// Where the rows of recoveries are written.
+fn recovery_rows(connection: u32, is_from_client: bool, rows: &mut Rows) -> recovery::Rows<'_> {
+    recovery::Rows { table: &mut rows.recoveries, wanted: rows.wanted.recoveries, connection, is_from_client }
+}
