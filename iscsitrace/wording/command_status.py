@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.wording import status_classes as classes
 from iscsitrace.wording.scsi_names import CHECK_CONDITION, GOOD, SERVICE_RESPONSES, STATUSES, name
-from iscsitrace.wording.sense import SENSE_KEYS, sense_text
+from iscsitrace.wording.sense import sense_keys, sense_text
 from iscsitrace.wording.status_classes import INFO, WARNING, StatusClass
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def command_status(
     text = sense_text(*codes)
     if codes[1] == _NULL:
         # the sense data, or its captured part, ends before the code
-        text = f"{SENSE_KEYS[codes[0]]}, no additional sense code in the capture"
+        text = f"{sense_keys()[codes[0]]}, no additional sense code in the capture"
         if status_class is classes.OTHER:
             severities = _SEVERITIES_OF_UNKNOWN
     return CommandStatus(status_class, _severity(status_class, severities, is_read_or_write), text)
