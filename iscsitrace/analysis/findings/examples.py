@@ -114,16 +114,6 @@ EXAMPLES: Final = {
         "The path reorders packets: 575 of 11,603 to the initiator arrived out of order, at most 3.0 ms late. "
         "TCP retransmitted 4 packets for nothing, and took that for a loss once."
     ),
-    "ack_loss": (
-        "Session 0: ACKs of the initiator were lost, and no data; the target retransmitted 2 packets that had arrived, "
-        "after timers in 1 recovery, and stalled for 719.2 ms in all, the longest 474.1 ms. The ACKs passed the tap: "
-        "they were lost between the tap and the target. The initiator had the data before the retransmissions: it "
-        "reported it as received twice (D-SACK)."
-    ),
-    "delayed_ack_in_recovery": (
-        "The initiator held back 1 ACK for which the target waited in slow starts with one segment in flight, 40.0 ms "
-        "on average, 40.0 ms in all."
-    ),
     "line_saturated": (
         "The line is busy at its rate of 38.3 MB/s (320 Mbit/s with headers); data waited 11.7 ms in its "
         "queue (median)."

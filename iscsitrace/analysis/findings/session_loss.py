@@ -49,6 +49,8 @@ class Loss:
     """The first NOP that had no answer when the connection was closed."""
     rebuilding: Rebuilding
     """What failed until then."""
+    has_io: bool
+    """Whether it carried reads or writes."""
     failover: Failover | None
     """What became of its commands over another path; None where there is none, or it ran none of them."""
 
@@ -71,8 +73,11 @@ class Loss:
 
     @property
     def is_like_an_end(self) -> bool:
-        """Whether it may be how a program ends: by the initiator, without anything in flight or a login after it."""
-        is_by_target = self.end is not None and self.end.by == "target"
+        """Whether it may be how a program ends: by the initiator, without anything in flight or a login after it.
+
+        A target ends what no one uses, too: a session without I/O.
+        """
+        is_by_target = self.has_io and self.end is not None and self.end.by == "target"
         return not (self.in_flight or self.is_recovered or is_by_target or self.ping_ns is not None)
 
     def how(self, history: History) -> str:
@@ -175,6 +180,7 @@ def _losses(history: History) -> tuple[Loss, ...]:
                 None if until_ns is None else history.progress_beside(row["session"], until_ns),
                 _silent_since(history, [pings.get(each["connection"], ()) for each in own], lost_ns),
                 Rebuilding(tuple(connects[between[0] : between[1]]), tuple(logins[between[2] : between[3]])),
+                row["session"] in history.members and bool(history.members[row["session"]].is_data.any()),
                 _failover(history, open_rows),
             )
         )

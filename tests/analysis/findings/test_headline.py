@@ -220,7 +220,7 @@ def test_a_session_without_commands() -> None:
 
 def found(specificity: int, share: float, cause: str, part: str = "propagation") -> Any:
     problem = SimpleNamespace(explains=Explains(part, specificity), rank="slowness")
-    return SimpleNamespace(problem=problem, share=share, cause=cause, leads=False)
+    return SimpleNamespace(problem=problem, share=share, cause=cause, leads=False, rank="slowness")
 
 
 def cause_of(*findings: Any, story: Story | None = None) -> str:
@@ -253,6 +253,6 @@ def test_the_cause_is_the_most_specific_of_similar_cost(specific: float, general
 def test_a_cause_of_another_part_is_not_named() -> None:
     assert cause_of(found(9, 0.9, "other", "target_service")) == ""
     unexplained = SimpleNamespace(
-        problem=SimpleNamespace(explains=None, rank="note"), share=0.9, cause="none", leads=False
+        problem=SimpleNamespace(explains=None, rank="note"), share=0.9, cause="none", leads=False, rank="note"
     )
     assert cause_of(unexplained) == ""

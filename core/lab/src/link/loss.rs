@@ -8,8 +8,33 @@ use super::impairment::{Dropped, Impairment, Packet};
 use super::in_order::InOrder;
 use super::log::Cause;
 use super::probability::Probability;
-use super::settings::BurstLossSettings;
 use crate::occurrence::{Hits, Occurrence, When};
+
+/// The Gilbert-Elliott model: a good and a bad state, each with a probability of loss. It starts in the good state. The
+/// state changes after a packet, so the bad state lasts `1 / leave_probability` packets on average.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BurstLossSettings {
+    /// Probability per packet that the good state ends.
+    pub enter_probability: f64,
+    /// Probability per packet that the bad state ends.
+    pub leave_probability: f64,
+    /// Probability of loss in the good state.
+    pub loss_in_good_probability: f64,
+    /// Probability of loss in the bad state.
+    pub loss_in_bad_probability: f64,
+}
+
+impl Default for BurstLossSettings {
+    fn default() -> Self {
+        Self {
+            enter_probability: 0.0,
+            leave_probability: 1.0,
+            loss_in_good_probability: 0.0,
+            loss_in_bad_probability: 1.0,
+        }
+    }
+}
 
 /// Settings of loss as a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

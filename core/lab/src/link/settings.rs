@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::loss::InterruptionSettings;
+use super::loss::{BurstLossSettings, InterruptionSettings};
 use super::reorder::ReorderingSettings;
 
 /// Longest delay: a mistaken unit should not look like a dead link.
@@ -75,32 +75,6 @@ impl Default for DirectionSettings {
             reorder_by_ns: 0,
             interruptions: Vec::new(),
             reorderings: Vec::new(),
-        }
-    }
-}
-
-/// The Gilbert-Elliott model: a good and a bad state, each with a probability of loss. It starts in the good state. The
-/// state changes after a packet, so the bad state lasts `1 / leave_probability` packets on average.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct BurstLossSettings {
-    /// Probability per packet that the good state ends.
-    pub enter_probability: f64,
-    /// Probability per packet that the bad state ends.
-    pub leave_probability: f64,
-    /// Probability of loss in the good state.
-    pub loss_in_good_probability: f64,
-    /// Probability of loss in the bad state.
-    pub loss_in_bad_probability: f64,
-}
-
-impl Default for BurstLossSettings {
-    fn default() -> Self {
-        Self {
-            enter_probability: 0.0,
-            leave_probability: 1.0,
-            loss_in_good_probability: 0.0,
-            loss_in_bad_probability: 1.0,
         }
     }
 }

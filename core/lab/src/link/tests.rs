@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::log::{DirectionLog, PacketRecord};
-use super::settings::BurstLossSettings;
+use super::loss::BurstLossSettings;
 use super::*;
 
 /// A packet with only a length and a number.

@@ -4,8 +4,8 @@ use super::{Sender, recovery_rows};
 use crate::dynamics::Rows;
 use crate::dynamics::acknowledgments::Acknowledgment;
 use crate::dynamics::delayed_acks::Held;
-use crate::dynamics::retransmission::Place;
 use crate::dynamics::observation::{Observation, is_duplicate};
+use crate::dynamics::retransmission::Place;
 use crate::dynamics::sender_state::{Delays, LastAck};
 use crate::tables::Sack;
 

@@ -80,7 +80,7 @@ impl PduTotals {
         let [out, back] = self.unread_bytes;
         let data_out = self.carriers[0].uncounted_in(out.saturating_sub(commands * HEADER_BYTES));
         // an R2T has no bytes but its header: too few to tell from data
-        let usual = if self.tasks == 0 { 0 } else { (self.r2ts * commands + self.tasks / 2) / self.tasks };
+        let usual = (self.r2ts * commands + self.tasks / 2).checked_div(self.tasks).unwrap_or(0);
         let r2ts = usual.saturating_sub(self.orphan_r2ts).min(back / HEADER_BYTES);
         let data_in = self.carriers[1].uncounted_in(back - r2ts * HEADER_BYTES);
         [data_out, r2ts + data_in]
