@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +12,7 @@ from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, 
 from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.outages import IO_OUTAGE
 from iscsitrace.analysis.findings.thresholds import LOSS_SHARE
-from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
+from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS, Outage
 from iscsitrace.analysis.measures.intervals import Span, merged
 from iscsitrace.analysis.measures.losses import ack_losses
 from iscsitrace.analysis.measures.nulls import known
@@ -57,6 +57,7 @@ def _until_recovery(stretches: Stretches, recoveries: Table) -> Array:
 
 def _lost(history: History) -> Observation | None:
     of_story = ack_losses(history.rows("recoveries"))
+    of_story = of_story.select(~_is_late(of_story, history.outages))
     if not len(of_story):
         return None
     to_target = 2 * int(of_story.raw("to_target").sum()) > len(of_story)
@@ -92,6 +93,16 @@ def _lost(history: History) -> Observation | None:
         rank="failure" if is_long else None,
         severity="error" if is_long else None,
     )
+
+
+def _is_late(recoveries: Table, outages: Sequence[Outage]) -> Array:
+    """Which begin a second or more after the begin of an outage: a timer was due before, and what it retransmitted was
+    lost. So was data, and nothing passed the path.
+    """
+    starts, late = recoveries.raw("time_first_ns"), np.zeros(len(recoveries), dtype=bool)
+    for each in outages:
+        late |= (starts - each.from_ns >= OUTAGE_MIN_NS) & (starts <= each.to_ns)
+    return late
 
 
 def _stalled(spans: tuple[Span, ...], cost_ns: int) -> str:

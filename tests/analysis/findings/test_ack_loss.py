@@ -70,7 +70,7 @@ def test_a_stall_of_a_second_is_a_failure(length: float, rank: str) -> None:
 
 
 def test_the_outage_that_it_causes_is_told_as_such() -> None:
-    diagnosis = stalled(3.0, part="outage").diagnosis()
+    diagnosis = stalled(3.0, part="outage", time_first_ns=1.4).diagnosis()
     finding = found(diagnosis)
     assert finding
     # until the first data
@@ -78,6 +78,14 @@ def test_the_outage_that_it_causes_is_told_as_such() -> None:
     assert diagnosis.headline
     assert diagnosis.headline.name == "ack_loss"
     assert found(diagnosis, "io_outage") is None
+
+
+def test_a_first_retransmission_long_after_its_timer_is_no_lost_ack() -> None:
+    """A card that was down: the retransmissions before it were lost, too, so that data was."""
+    diagnosis = stalled(3.0, part="outage", time_first_ns=2.0).diagnosis()
+    assert found(diagnosis) is None
+    assert diagnosis.headline
+    assert diagnosis.headline.name == "io_outage"
 
 
 def test_a_loss_of_data_is_a_loss() -> None:
