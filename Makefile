@@ -33,7 +33,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name '*.tsv' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build plugin demo quick test test-rust test-python test-guests lint lint-rust lint-python check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-model bench-watch bench-capture guests fuzz mutants docs screenshots samples wheel clean
+.PHONY: help setup build plugin demo quick test test-rust test-python test-guests lint lint-rust lint-python check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-faults bench-model bench-watch bench-capture guests fuzz mutants docs screenshots samples wheel clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -127,6 +127,9 @@ bench-worlds: build/build.stamp build/peers.stamp ## compare the simulated world
 
 bench-budget: build/build.stamp build/peers.stamp ## compare idle fraction and limiter with the truth of 136 settings (root)
 	$(BIN)/python -m bench.budget
+
+bench-faults: build/build.stamp ## compare the headlines of 207 runs with their faults, simulated and in namespaces (root)
+	$(BIN)/python -m bench.faults
 
 bench-capture: build/build.stamp build/peers.stamp ## compare capture with dumpcap and tcpdump on veth and TAP (root)
 	$(BIN)/python -m bench.capture

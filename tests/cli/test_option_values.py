@@ -24,6 +24,7 @@ from iscsitrace.cli.traffic.link import _Run, _tap
 from iscsitrace.cli.traffic.target_options import Credentials, Fault, LogicalUnit
 from iscsitrace.cli.traffic.workload_options import Connections, Digests, lasting
 from iscsitrace.cli.units import Moment
+from iscsitrace.lab import fault_catalogue as catalogue
 from iscsitrace.lab.settings.table import MOST_CONNECTIONS
 
 SECOND_NS = 10**9
@@ -88,10 +89,13 @@ def test_connections_are_a_number_or_a_rule() -> None:
     assert converted(Digests(), "crc32c,md5") is None
 
 
-def test_a_workload_without_an_end_lasts_five_seconds() -> None:
+def test_a_workload_without_an_end_lasts_five_seconds_and_as_long_after_its_faults() -> None:
+    # from 1 s to 13 s
+    outage = [catalogue.parse("black-out,at=1s,for=12s")]
     assert lasting({}) == {"duration_ns": 5 * SECOND_NS}
+    assert lasting({}, outage) == {"duration_ns": 18 * SECOND_NS}
     for end in ({"total_bytes": 0}, {"total_bytes": 9}, {"duration_ns": 1}):
-        assert lasting(dict(end)) == end
+        assert lasting(dict(end), outage) == end
 
 
 # --- a model

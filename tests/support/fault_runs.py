@@ -1,24 +1,40 @@
-"""Simulated runs with one fault each, and near misses: what the wire has to show, and what a diagnosis should say.
+"""Runs with one fault each, and near misses: what the wire has to show, and what a diagnosis should say.
 
-Each fault is there in three settings, which differ in distance, rate, I/O size and queue depth. ``seen`` are display
-filters of tshark, which match at least one frame of the initiator's capture.
+Each fault is there in three settings, which differ in distance, rate, I/O size and queue depth; in the simulated world
+(`tests/lab/test_fault_runs.py`) and over the kernel's TCP (`bench.faults`). ``seen`` are display filters of tshark,
+which match at least one frame of the initiator's capture.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+from iscsitrace.lab.faults.addresses import NAMESPACES, SIMULATED
+
+COMMANDS: Mapping[str, tuple[str, ...]] = {SIMULATED: ("simulate",), NAMESPACES: ("lab", "run")}
+"""The command of a run by world."""
 
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "near": ("--one-way-delay", "1ms", "--rate", "20Mbit", "--block-size", "16K", "--queue-depth", "1"),
     "far": ("--one-way-delay", "15ms", "--rate", "25Mbit", "--block-size", "64K", "--queue-depth", "4"),
     "deep": ("--one-way-delay", "4ms", "--rate", "15Mbit", "--block-size", "32K", "--queue-depth", "16"),
 }
-"""Options of ``simulate`` by name."""
+"""Options of a run by name."""
 
 HEALTHY = "healthy"
 """Expected of a near miss: no failure, so ``none`` or a finding of slowness."""
+UNCOUNTED = frozenset({"small-buffers", "wrong-chap", "key-mismatch"})
+"""Faults that change the hosts, the accounts or the offers, and hit nothing that is counted."""
 
+TAPS = ("initiator", "target")
+
+# what may lead where nothing failed
+_NO_FAILURE = frozenset({"none", "line_saturated", "slow_target"})
+_SEVERE = frozenset({"error", "data_loss"})
+# one way and the longest queue of a setting
+_FARTHEST_NS = 200_000_000
 # a line that is no limit
 _FAST = ("--rate", "40Mbit")
 _LOGIN = "iscsi.opcode == 0x03"
@@ -48,10 +64,35 @@ class Run:
     hits: bool = True
     """Whether its faults hit anything."""
 
-    def words(self, setting: str) -> list[str]:
+    def wanted(self, tap: str) -> str:
+        """The name of the finding that has to lead at a tap, or `HEALTHY`."""
+        return self.at_target if tap == "target" and self.at_target else self.headline
+
+    def missed(self, truth: Mapping[str, Any]) -> list[str]:
+        """The names of its faults that hit nothing, against its purpose."""
+        own = [row for row in truth["faults"] if row["name"] not in UNCOUNTED]
+        return [row["name"] for row in own if self.hits and not row["count"]]
+
+    def words(self, setting: str, world: str = SIMULATED) -> list[str]:
         """The words of its command line, without the folder."""
         faults = [word for each in self.faults for word in ("--fault", each)]
-        return ["simulate", self.operation, *SETTINGS[setting], *faults, *self.more]
+        return [*COMMANDS[world], self.operation, *SETTINGS[setting], *faults, *self.more]
+
+
+def wrong(wanted: str, document: Mapping[str, Any], truth: Mapping[str, Any]) -> list[str]:
+    """What a diagnosis (the document of ``diagnose --json``) says that a run does not show, as text."""
+    headline = document["headline"]
+    if wanted == HEALTHY:
+        found = [each for one in (*document["stories"], *document["sessions"]) for each in one["findings"]]
+        false = [each["text"] for each in found if each["severity"] in _SEVERE]
+        return [*([] if headline["name"] in _NO_FAILURE else [headline["text"]]), *false]
+    if headline["name"] != wanted:
+        return [headline["text"]]
+    # a time of which the fault is a part, as far as the tap is from it
+    from_ns, to_ns = headline["from_ns"] - _FARTHEST_NS, headline["to_ns"] + _FARTHEST_NS
+    hits = [row for row in truth["faults"] if row["from_ns"] is not None]
+    apart = [row for row in hits if not (from_ns <= row["to_ns"] and row["from_ns"] <= to_ns)]
+    return [f"not in the time of {row['name']}: {headline['text']}" for row in apart]
 
 
 def _relogin(count: int = 2) -> dict[str, int]:
@@ -109,6 +150,7 @@ FAULTS = (
     Run(
         "storage-errors-write", ("storage-errors,for=3s",), "command_errors", "write", seen={_SENSE: 1, _READ_FAILS: 1}
     ),
+    Run("storage-flaky", ("storage-flaky,for=4s",), "command_errors", seen={_SENSE: 2, _READ_FAILS: 2}),
     Run("lun-removed", ("lun-removed",), "command_errors", seen={_SENSE: 1, "scsi.sns.ascascq == 0x2500": 1}),
     Run(
         "storage-full",

@@ -215,8 +215,8 @@ def run(
 
     Writes initiator.pcapng and target.pcapng (target-2.pcapng ... of further targets), captured at each host,
     and truth.json: settings, packets that the links carried and dropped, every SCSI command of our initiator, and
-    TCP_INFO of both ends over time. Without --bytes and --seconds a workload lasts 5 s. The first Ctrl-C ends it in
-    order.
+    TCP_INFO of both ends over time. Without --bytes and --seconds a workload lasts 5 s; with timed faults until 5 s
+    after the last. The first Ctrl-C ends it in order.
 
     socket-read and socket-write transfer bytes over plain TCP between the same hosts.
 
@@ -250,7 +250,7 @@ def run(
         raise click.UsageError("faults of single commands are those of our target: not in guests")
     settings = run_options.run_settings(operation, seed, values)
     catalogue.require_in(world_kind, faults, [INITIATOR, *targets(len(settings["portals"]))])
-    settings["client"]["workload"] = lasting(settings["client"]["workload"])
+    settings["client"]["workload"] = lasting(settings["client"]["workload"], faults)
     settings["world"] |= structs.fields_of_world(PACKETS.take(values))
     del settings["world"]["limit_ns"]
     progress = Progress("running", is_wanted=not no_progress)

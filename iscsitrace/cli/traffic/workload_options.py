@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -11,6 +12,9 @@ from iscsitrace.cli.traffic.setting_options import Named, SettingsOption, Values
 from iscsitrace.cli.units import Quantity
 from iscsitrace.lab.settings.table import MOST_CONNECTIONS
 from iscsitrace.wording.quantities import parse_count
+
+if TYPE_CHECKING:
+    from iscsitrace.lab.faults.fault import Fault
 
 _DEFAULT_SECONDS_NS = 5_000_000_000
 
@@ -47,10 +51,12 @@ class Connections(Quantity):
         return {"workload.connections": 1, "workload.connections-rule": self._RULES[value]}
 
 
-def lasting(workload: dict[str, Any]) -> dict[str, Any]:
-    """A workload in real time: it lasts 5 s when neither bytes nor seconds are set."""
+def lasting(workload: dict[str, Any], faults: Sequence[Fault] = ()) -> dict[str, Any]:
+    """A workload in real time: without bytes and seconds it lasts 5 s; with timed faults, until 5 s after the last."""
+    from iscsitrace.lab.faults.settings import duration_ns
+
     if workload.get("total_bytes") is None and workload.get("duration_ns") is None:
-        return workload | {"duration_ns": _DEFAULT_SECONDS_NS}
+        return workload | {"duration_ns": duration_ns(faults) or _DEFAULT_SECONDS_NS}
     return workload
 
 
