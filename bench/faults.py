@@ -114,7 +114,7 @@ def _outcome(wanted: tuple[Case, Path | None]) -> Outcome:
         truth = json.loads((folder / "truth.json").read_text())
         documents = {tap: _diagnosis(folder / f"{tap}.pcapng") for tap in TAPS}
         headlines = {tap: str(document["headline"]["name"]) for tap, document in documents.items()}
-        errors = {tap: wrong(case.run.wanted(tap), document, truth) for tap, document in documents.items()}
+        errors = {tap: wrong(case.run.wanted(tap, case.world), document, truth) for tap, document in documents.items()}
         errors["initiator"] += [f"{name} hit nothing" for name in case.run.missed(truth)]
         if kept and any(errors.values()):
             _keep(folder, kept / f"{case.run.name}-{case.setting}-{case.world}")
@@ -151,7 +151,7 @@ def _show_confusion(found: Iterable[Outcome]) -> None:
     counted: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for outcome in found:
         for tap in TAPS:
-            counted[outcome.case.run.wanted(tap)][outcome.headlines[tap]] += 1
+            counted[outcome.case.run.wanted(tap, outcome.case.world)][outcome.headlines[tap]] += 1
     print(f"\n{'wanted':22}{'at taps':>8}  headlines")
     for wanted, named in sorted(counted.items()):
         print(f"{wanted:22}{named.total():>8}  {', '.join(f'{count} {name}' for name, count in named.most_common())}")

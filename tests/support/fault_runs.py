@@ -53,7 +53,7 @@ class Run:
     """The name of the finding that has to lead, or `HEALTHY`."""
     operation: str = "read"
     at_target: str | None = None
-    """The same at the target's tap, where that sees nothing of the fault."""
+    """The same at the target's tap of the simulated world, where that sees nothing of the fault."""
     seen: Mapping[str, int] = field(default_factory=dict)
     """Display filters with the least number of frames that match."""
     unseen: tuple[str, ...] = ()
@@ -64,9 +64,11 @@ class Run:
     hits: bool = True
     """Whether its faults hit anything."""
 
-    def wanted(self, tap: str) -> str:
+    def wanted(self, tap: str, world: str = SIMULATED) -> str:
         """The name of the finding that has to lead at a tap, or `HEALTHY`."""
-        return self.at_target if tap == "target" and self.at_target else self.headline
+        # a link of namespaces carries frames that are for no host, too
+        is_unseen = tap == "target" and world == SIMULATED
+        return (self.at_target if is_unseen else None) or self.headline
 
     def missed(self, truth: Mapping[str, Any]) -> list[str]:
         """The names of its faults that hit nothing, against its purpose."""

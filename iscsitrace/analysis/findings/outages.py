@@ -46,9 +46,9 @@ _TARGET: Final = Advice(
 
 def of_history(history: History) -> list[Outage]:
     """The outages of a story, without the consequences of losses: those that began less than a second before a loss, or
-    while a session was lost.
+    while a session was lost. A connection that fell silent, and that nobody closed, is lost by the outage.
     """
-    lost = losses(history)
+    lost = [each for each in losses(history) if each.end is not None]
     lost_ns = np.sort([each.lost_ns for each in lost])
     spans = np.array(sorted((each.from_ns, each.until_ns) for each in lost), dtype=np.int64).reshape(-1, 2)
     spans[:, 1] = np.maximum.accumulate(spans[:, 1])
@@ -189,9 +189,9 @@ class _Evidence:
         outage, history = self.outage, self.history
         if not outage.is_over:
             return "I/O did not resume in the capture."
-        loss = next((each for each in losses(history) if outage.from_ns < each.lost_ns < outage.to_ns), None)
-        if loss and loss.login_ns is not None:
-            return f"{loss.how(history)} A new session was logged in at {history.since_start(loss.login_ns)}."
+        for loss in losses(history):
+            if loss.login_ns is not None and loss.lost_ns < outage.to_ns and outage.from_ns < loss.login_ns:
+                return f"{loss.how(history)} A new session was logged in at {history.since_start(loss.login_ns)}."
         return "I/O resumed on the same connection."
 
     def _retransmitted(self, *, to_target: bool) -> int:

@@ -192,7 +192,11 @@ def _end(connection: dict[str, Any], until_ns: int | None) -> tuple[int, End | N
     end = end_of(connection, until_ns)
     if end is not None:
         return end.at_ns, end
-    lasts = (connection["time_last_to_target_ns"], connection["time_last_to_initiator_ns"])
+    kind = "time"
+    if until_ns is not None and connection["time_last_ns"] >= until_ns:
+        # a host that has missed the silence repeats and closes what is over: its peer's last data were before
+        kind = "data"
+    lasts = (connection[f"{kind}_last_to_target_ns"], connection[f"{kind}_last_to_initiator_ns"])
     known_lasts = [last for last in (*lasts, until_ns) if last is not None]
     return min((connection["time_last_ns"], *known_lasts)), None
 

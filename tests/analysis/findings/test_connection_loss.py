@@ -418,3 +418,16 @@ def test_another_path_that_reads_something_else() -> None:
     assert finding
     assert finding.is_final
     assert "another path" not in finding.cause
+
+
+def test_a_host_that_repeats_and_closes_after_the_new_login_does_not_end_the_silence() -> None:
+    """The target answered all and heard nothing more; then the initiator's old connection repeats its command."""
+    told = Told()
+    late: dict[str, Any] = {"time_last_to_target_ns": 11.0, "time_last_to_initiator_ns": 11.1}
+    told.session(0, 11.1, **late, data_last_to_target_ns=11.0, data_last_to_initiator_ns=2.0, rst_to_initiator_ns=11.1)
+    told.reads(0, 0.0, 20)
+    told.session(9.0, 20, replaces=0)
+    told.reads(1, 9.5, 20)
+    finding = found(told.diagnosis())
+    assert finding
+    assert "The connection fell silent at 2.00 s. The initiator logged in again 7.0 s later" in finding.cause
