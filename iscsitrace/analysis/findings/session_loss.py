@@ -166,6 +166,10 @@ def _losses(history: History) -> tuple[Loss, ...]:
         login_ns = None if after is None else logged_in.get(after["session"])
         until_ns = login_ns if login_ns is not None or after is None else after["time_first_ns"]
         lost_ns, end = max((_end(each, until_ns) for each in own), key=lambda each: each[0])
+        if end is None:
+            # it costs no more than the outage that it is
+            begun = [each.from_ns for each in history.outages if 0 <= each.from_ns - lost_ns < OUTAGE_MIN_NS]
+            lost_ns = min(begun, default=lost_ns)
         limit_ns = _END_OF_TIME if until_ns is None else until_ns
         between = [bisect_left(times, edge) for times in (connect_times, login_times) for edge in (lost_ns, limit_ns)]
         open_rows = _open_rows(history, row["session"])
