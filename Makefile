@@ -128,7 +128,7 @@ bench-worlds: build/build.stamp build/peers.stamp ## compare the simulated world
 bench-budget: build/build.stamp build/peers.stamp ## compare idle fraction and limiter with the truth of 136 settings (root)
 	$(BIN)/python -m bench.budget
 
-bench-faults: build/build.stamp ## compare the headlines of 207 runs with their faults, simulated and in namespaces (root)
+bench-faults: build/build.stamp ## compare the headlines of 204 runs with their faults, simulated and in namespaces (root)
 	$(BIN)/python -m bench.faults
 
 bench-capture: build/build.stamp build/peers.stamp ## compare capture with dumpcap and tcpdump on veth and TAP (root)

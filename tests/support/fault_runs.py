@@ -152,7 +152,6 @@ FAULTS = (
     Run(
         "storage-errors-write", ("storage-errors,for=3s",), "command_errors", "write", seen={_SENSE: 1, _READ_FAILS: 1}
     ),
-    Run("storage-flaky", ("storage-flaky,for=4s",), "command_errors", seen={_SENSE: 2, _READ_FAILS: 2}),
     Run("lun-removed", ("lun-removed",), "command_errors", seen={_SENSE: 1, "scsi.sns.ascascq == 0x2500": 1}),
     Run(
         "storage-full",
