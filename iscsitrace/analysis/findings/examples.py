@@ -44,7 +44,7 @@ EXAMPLES: Final = {
         "capture at the target shows the other one."
     ),
     "command_errors": (
-        "Session 0 had 951 command errors: 951 of 1621 READ commands to LUN 0 ended in MEDIUM ERROR, "
+        "Session 0: 951 of 1621 READ commands to LUN 0 ended in MEDIUM ERROR, "
         "unrecovered read error (3/11/00), from 1.02 s to 3.01 s, at LBA 3584 to 34015. No retry succeeded: "
         "these are I/O errors."
     ),
