@@ -146,6 +146,8 @@ def _figures(a: Side, b: Side) -> Section:
     ]
     if a.incomplete_count or b.incomplete_count:
         rows.append(("latency of", *(_measured(side) for side in (a, b))))
+    if a.without_status_count or b.without_status_count:
+        rows.append(("without a status", *(amounts.count(side.without_status_count, "command") for side in (a, b))))
     return Section("Side by side: the commands of this operation", grids=(table(("", "A", "B"), rows),))
 
 

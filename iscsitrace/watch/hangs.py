@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
 from iscsitrace.wording import amounts as wording
 
@@ -18,6 +20,8 @@ class Hang:
     """Age of the oldest command in flight; 0 without one."""
     no_progress_ns: int = 0
     """How long reads, writes or flushes have been in flight without progress (docs/method.md, section 4)."""
+    old_ns: tuple[int, ...] = ()
+    """Age of each command that has been in flight for as long as an outage takes."""
 
     @property
     def is_shown(self) -> bool:
@@ -36,12 +40,13 @@ NO_HANG: Final = Hang()
 def hang_of(now: Iterable[Mapping[str, Any]], at_ns: int) -> Hang:
     """The hang of a connection, or of the connections of a session, from their rows of ``View.now``."""
     rows = list(now)
-    oldest_ns = min((row["oldest_ns"] for row in rows if row["oldest_ns"] is not None), default=at_ns)
+    ages_ns = at_ns - np.concatenate([np.zeros(0, dtype=np.int64), *(row["begun_ns"] for row in rows)])
     waits_ns = min((row["oldest_io_ns"] for row in rows if row["oldest_io_ns"] is not None), default=at_ns)
     # later progress was before the clock was set back
     known = [row["progress_ns"] for row in rows if row["progress_ns"] is not None]
     progress_ns = max((time_ns for time_ns in known if time_ns < at_ns + OUTAGE_MIN_NS), default=waits_ns)
-    return Hang(max(at_ns - oldest_ns, 0), max(at_ns - max(waits_ns, progress_ns), 0))
+    old_ns = tuple(ages_ns[ages_ns >= OUTAGE_MIN_NS].tolist())
+    return Hang(int(ages_ns.max(initial=0)), max(at_ns - max(waits_ns, progress_ns), 0), old_ns)
 
 
 def sentence(number: int, hang: Hang, open_task_count: int) -> str:

@@ -164,7 +164,7 @@ class Watcher:
         hangs = {row["connection"]: hang_of([row], view.to_ns) for row in view.now}
         connections = self._connections(view, waited, transports, hangs, length_ns)
         sessions = self._sessions(view, waited, connections, length_ns)
-        in_flight = _oldest(hangs.values())
+        in_flight = _old(hangs.values())
         if self._has_findings and not is_last and self.findings.is_due(view.to_ns):
             if self.live.pace.is_reduced:
                 self.findings.forget()
@@ -211,7 +211,7 @@ class Watcher:
         budgets = budget.of_connections(trace.budget)
         now = {row["connection"]: row for row in view.now}
         nothing = replace(NO_LOAD, length_ns=length_ns)
-        old = {number: _oldest([hang]) for number, hang in hangs.items() if hang.is_old}
+        old = {number: _old([hang]) for number, hang in hangs.items() if hang.old_ns}
         loads = loads_of(trace.cycles, waited, trace.cycles.raw("connection"), length_ns, old)
         latencies = _parts(waited, trace.cycles.raw("connection"))
         lines = []
@@ -255,9 +255,9 @@ class Watcher:
         for line in connections:
             of_session[line.names["session"]].append(line)
         old = {
-            number: _oldest(line.hang for line in members)
+            number: _old(line.hang for line in members)
             for number, members in of_session.items()
-            if number is not None and any(line.hang.is_old for line in members)
+            if number is not None and any(line.hang.old_ns for line in members)
         }
         loads = loads_of(trace.cycles, waited, trace.cycles.raw("session"), length_ns, old)
         latencies = _parts(waited, trace.cycles.raw("session"))
@@ -324,9 +324,9 @@ def _parts(waited: Waits, groups: NDArray[Any]) -> dict[int, Waits]:
     return {number: waited.select(own) for number, own in zip(numbers.tolist(), rows, strict=True)}
 
 
-def _oldest(hangs: Iterable[Hang]) -> NDArray[Any]:
-    """The time for which the oldest command of each has been in flight, where that is as long as an outage."""
-    return np.array([each.oldest_ns for each in hangs if each.is_old], dtype=np.int64)
+def _old(hangs: Iterable[Hang]) -> NDArray[Any]:
+    """The time for which each of their commands has been in flight, where that is as long as an outage."""
+    return np.array([age_ns for each in hangs for age_ns in each.old_ns], dtype=np.int64)
 
 
 def _dropped(inputs: list[dict[str, Any]]) -> int | None:

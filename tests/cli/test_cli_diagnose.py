@@ -195,7 +195,7 @@ def test_what_sessions_of_one_story_share_is_shown_once(diagnose: Diagnose) -> N
     told.reads(1, 4.2, 20)
     output = diagnose(told).stdout
     headline = output.splitlines()[2]
-    assert headline.startswith("Sessions 0 and 1 lost their connection.")
+    assert headline.startswith("Sessions 0 and 1 lost their connection for ")
     assert output.count(headline) == 1
     assert output.count("connection_lost (error") == 1
 

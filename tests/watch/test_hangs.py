@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from iscsitrace.tables.live_pass import SECOND_NS, Live, Settings
@@ -21,8 +22,14 @@ from tests.support.hangs import cut_in_a_read
 _LIMIT_S = 30.0
 
 
-def row(oldest_ns: int | None, oldest_io_ns: int | None, progress_ns: int | None) -> dict[str, Any]:
-    return {"oldest_ns": oldest_ns, "oldest_io_ns": oldest_io_ns, "progress_ns": progress_ns}
+def row(begun_s: int | list[int] | None, oldest_io_s: int | None, progress_s: int | None) -> dict[str, Any]:
+    """A row of ``View.now``; a list of starts where several commands are in flight."""
+    begun = begun_s if isinstance(begun_s, list) else [] if begun_s is None else [begun_s]
+    times = {"oldest_io_ns": oldest_io_s, "progress_ns": progress_s}
+    return {
+        "begun_ns": np.array(begun, dtype=np.int64) * SECOND_NS,
+        **{name: None if value is None else value * SECOND_NS for name, value in times.items()},
+    }
 
 
 @pytest.mark.parametrize(
@@ -32,26 +39,30 @@ def row(oldest_ns: int | None, oldest_io_ns: int | None, progress_ns: int | None
         # idle since 5 s
         ([row(None, None, 5)], Hang(0, 0)),
         # before any progress
-        ([row(4, 4, None)], Hang(6, 6)),
-        ([row(4, 4, 7)], Hang(6, 3)),
+        ([row(4, 4, None)], Hang(6, 6, (6,))),
+        ([row(4, 4, 7)], Hang(6, 3, (6,))),
+        # all that wait count, but those issued less than a second ago
+        ([row([7, 4, 10, 9, 7], 4, 4)], Hang(6, 6, (3, 6, 1, 3))),
         # issued after the last progress
-        ([row(4, 4, 2)], Hang(6, 6)),
+        ([row(4, 4, 2)], Hang(6, 6, (6,))),
         # only an INQUIRY waits
-        ([row(4, None, 2)], Hang(6, 0)),
+        ([row(4, None, 2)], Hang(6, 0, (6,))),
         # two connections of a session: the other one progresses
-        ([row(4, 4, 2), row(None, None, 9)], Hang(6, 1)),
+        ([row(4, 4, 2), row(None, None, 9)], Hang(6, 1, (6,))),
+        # both wait
+        ([row([4, 5], 4, 2), row(3, 3, 2)], Hang(7, 7, (6, 5, 7))),
         # after the end of the interval
         ([row(12, 12, 11)], Hang(0, 0)),
         # progress of before the clock was set back
-        ([row(4, 4, 3600)], Hang(6, 6)),
+        ([row(4, 4, 3600)], Hang(6, 6, (6,))),
     ],
 )
 def test_the_age_of_the_oldest_command_and_the_time_without_progress(
     rows: list[dict[str, Any]], expected: Hang
 ) -> None:
-    scaled = [{name: None if value is None else value * SECOND_NS for name, value in each.items()} for each in rows]
-    found = hang_of(scaled, 10 * SECOND_NS)
-    assert found == Hang(expected.oldest_ns * SECOND_NS, expected.no_progress_ns * SECOND_NS)
+    found = hang_of(rows, 10 * SECOND_NS)
+    old_ns = tuple(age_s * SECOND_NS for age_s in expected.old_ns)
+    assert found == Hang(expected.oldest_ns * SECOND_NS, expected.no_progress_ns * SECOND_NS, old_ns)
 
 
 @pytest.fixture

@@ -176,7 +176,7 @@ fn to_python<'py>(py: Python<'py>, view: View) -> PyResult<Bound<'py, PyDict>> {
         row.set_item("connection", each.connection)?;
         row.set_item("session", each.session)?;
         row.set_item("open_task_count", each.open_task_count)?;
-        row.set_item("oldest_ns", each.in_flight.oldest_ns)?;
+        row.set_item("begun_ns", each.begun_ns.into_pyarray(py))?;
         row.set_item("oldest_io_ns", each.in_flight.oldest_io_ns)?;
         row.set_item("progress_ns", each.in_flight.progress_ns)?;
         for (direction, sender) in ["to_target", "to_initiator"].into_iter().zip(each.senders.iter().flatten()) {

@@ -78,7 +78,19 @@ impl Pipeline {
         self.context.ended = Some(Vec::new());
     }
 
-    /// Moves the cycles that ended since the last call to `ended`: by status, or by task management.
+    /// Ends the commands in flight of connections that a side closed; a status that comes after all sets the end again.
+    pub fn end_closed(&mut self) {
+        for connection in self.slots.iter().flatten() {
+            if let Some(closed_ns) = connection.closed_ns()
+                && let Content::Iscsi(iscsi) = &connection.content
+            {
+                iscsi.connection.end_in_flight(closed_ns, &mut self.context);
+            }
+        }
+    }
+
+    /// Moves the cycles that ended since the last call to `ended`: by status, by task management, or with their
+    /// connection, if [`Pipeline::end_closed`] is called.
     #[inline]
     pub fn take_ended(&mut self, ended: &mut Vec<u32>) {
         if let Some(noted) = &mut self.context.ended {

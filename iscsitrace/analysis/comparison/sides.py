@@ -10,8 +10,10 @@ import numpy as np
 
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.measures.budget import PARTS
+from iscsitrace.analysis.measures.data_commands import is_operation
 from iscsitrace.analysis.measures.distribution import counts, percentiles
 from iscsitrace.analysis.measures.parameters import negotiated
+from iscsitrace.analysis.measures.waits import without_status
 from iscsitrace.analysis.session import line, workload
 from iscsitrace.analysis.session.grouping import sessions_of
 from iscsitrace.analysis.session.measurement import Measured, measure
@@ -58,6 +60,8 @@ class Side:
     """Those that are complete in the capture."""
     incomplete_count: int
     """Commands of that operation; so are all figures below."""
+    without_status_count: int
+    """Commands of that operation without a status (waits.py): the slowest, and not among the latencies."""
     bytes: int
     throughput_bytes_per_s: float | None
     block_sizes: Mapping[int, int]
@@ -105,6 +109,7 @@ class Side:
             "operation": self.operation,
             "task_count": self.task_count,
             "incomplete_count": self.incomplete_count,
+            "without_status_count": self.without_status_count,
             "bytes": self.bytes,
             "throughput_bytes_per_s": self.throughput_bytes_per_s,
             "model_throughput_bytes_per_s": situation.throughput() if situation else None,
@@ -151,11 +156,14 @@ def differing_keys(a: Side, b: Side) -> list[str]:
 
 def _side(number: int, session: Session, names: Mapping[str, Any]) -> Side:
     measured, tasks, every = measure(session), session.transfers, session.cycles.select(session.is_transfer)
+    # data may be missing altogether
+    asked_for = session.cycles.select(is_operation(session.cycles, "read", "write"))
     jobs_ns, parts_ns = session.jobs_ns, {part: session.part_ns(part) for part in PARTS}
     if measured:
         # reads only, or writes only
         tasks = tasks.select(tasks.raw(f"is_{measured.situation.setting.operation}"))
         every = every.select(every.raw(f"is_{measured.situation.setting.operation}"))
+        asked_for = asked_for.select(asked_for.raw(f"is_{measured.situation.setting.operation}"))
         jobs_ns, parts_ns = measured.busy_ns, dict(measured.parts_ns)
     asked = workload.of(tasks)
     if asked is None:
@@ -178,6 +186,7 @@ def _side(number: int, session: Session, names: Mapping[str, Any]) -> Side:
         measured=measured,
         task_count=len(tasks),
         incomplete_count=len(every) - len(tasks),
+        without_status_count=int(without_status(asked_for).sum()),
         bytes=moved,
         throughput_bytes_per_s=throughput,
         block_sizes={size: sizes[size] for size in weightiest},

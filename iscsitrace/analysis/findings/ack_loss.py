@@ -92,6 +92,7 @@ def _lost(history: History) -> Observation | None:
         is_final=any(not each.is_over for each in outages),
         rank="failure" if is_long else None,
         severity="error" if is_long else None,
+        points_to=_stretch(recoveries, receiver, sender),
     )
 
 
@@ -113,14 +114,24 @@ def _stalled(spans: tuple[Span, ...], cost_ns: int) -> str:
 
 
 def _facts(recoveries: Table, receiver: str, sender: str) -> Iterator[str]:
-    places = recoveries["ack_loss"].astype(str)
-    if (places == "beyond_tap").all():
-        yield f"The ACKs passed the tap: they were lost between the tap and the {sender}."
-    elif (places == "before_tap").all():
-        yield f"The ACKs never reached the tap: they were lost between the {receiver} and the tap."
+    where = _stretch(recoveries, receiver, sender).removeprefix("the path ")
+    places = set(recoveries["ack_loss"].tolist())
+    if len(places) > 1:
+        yield f"They were lost {where}."
+    elif "beyond_tap" in places:
+        yield f"The ACKs passed the tap: they were lost {where}."
     else:
-        yield "They were lost on both sides of the tap."
+        yield f"The ACKs never reached the tap: they were lost {where}."
     yield f"The {receiver} had the data before the retransmissions: it reported it as received twice (D-SACK)."
+
+
+def _stretch(recoveries: Table, receiver: str, sender: str) -> str:
+    """The part of the path that lost the ACKs."""
+    places = set(recoveries["ack_loss"].tolist())
+    if len(places) > 1:
+        return "the path on both sides of the tap"
+    first, last = ("tap", sender) if "beyond_tap" in places else (receiver, "tap")
+    return f"the path between the {first} and the {last}"
 
 
 def _lengths(recoveries: Table) -> Array:
@@ -143,7 +154,6 @@ ACK_LOSS: Final = Problem(
     evidence="First and last frames of the longest recoveries. The cost is the time in these recoveries, with the "
     "waits before them and the outages that they caused.",
     explains=Explains("loss_recovery", specificity=2),
-    points_to="the path",
     accounts_for=(IO_OUTAGE,),
     advice=(
         Advice(

@@ -43,10 +43,10 @@ def _errors(history: History) -> Observation | None:
     is_lost = (_is_severe(found, rows) | _is_settled(found, rows)) & ~outcome.is_recovered
     first = groups[0]
     blocks = first.blocks()
-    text = (
-        f"{history.label} had {wording.count(len(rows), 'command error')}: {first.words()} ended in "
-        f"{first.status.text}, {first.when()}" + (f", at {blocks}" if blocks else "")
-    )
+    # of one kind there is one number to name
+    had = "" if len(groups) == 1 else f" had {wording.count(len(rows), 'command error')}"
+    text = f"{history.label}{had}: {first.words()} ended in {first.status.text}, {first.when()}"
+    text += f", at {blocks}" if blocks else ""
     facts = [f"{capital(text)}."]
     facts += [f"So did {_listed(groups[1:])}."] if groups[1:] else []
     facts.append(_retried(outcome, is_final=bool(is_lost.any())))

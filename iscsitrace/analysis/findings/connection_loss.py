@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from iscsitrace.analysis.findings import login_advice
+from iscsitrace.analysis.findings.failures import NOP_TIMEOUT
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.partial_losses import partial_losses
@@ -25,9 +26,7 @@ def _lost(history: History) -> Observation | None:
     in_vain = [each for each in found if not each.is_recovered and each.rebuilding.last_ns is not None]
     is_harmless = all(each.is_like_an_end for each in found) and not in_vain
     ended = [each for each in found if not each.is_recovered and not each.is_like_an_end]
-    times = f" {len(found)} times" if len(found) > 1 else ""
-    whose = "its" if len(history.sessions) == 1 else "their"
-    parts = [f"{capital(history.label)} lost {whose} connection{times}.", worst.how(history)]
+    parts = [f"{capital(history.label)} lost {_how_long(history, found, worst)}.", worst.how(history)]
     if worst.in_flight:
         parts.append(f"{capital(wording.count(worst.in_flight, 'command'))} had no status.")
     if worst.failover:
@@ -43,8 +42,11 @@ def _lost(history: History) -> Observation | None:
         since = "" if worst.from_ns == worst.lost_ns else " after that NOP"
         login = wording.time(worst.login_ns - worst.from_ns)
         parts.append(f"The initiator logged in again {login}{since or ' later'}")
-        resumed = worst.resumed_ns
-        parts[-1] += "." if resumed is None else f", and I/O resumed after {wording.time(resumed - worst.from_ns)}."
+        if worst.resumed_ns is not None:
+            parts[-1] += ", and I/O resumed"
+            if worst.until_ns != worst.resumed_ns:
+                parts[-1] += f" after {wording.time(worst.resumed_ns - worst.from_ns)}"
+        parts[-1] += "."
     elif not worst.is_recovered:
         parts.append("No login followed in the capture.")
     text = " ".join(parts)
@@ -61,6 +63,21 @@ def _lost(history: History) -> Observation | None:
         advice=(*CONNECTION_LOST.advice, *login_advice.of(refused)) if refused else None,
         points_to=worst.side,
     )
+
+
+def _how_long(history: History, found: Sequence[Loss], worst: Loss) -> str:
+    """``its connection for 7.0 s, from 4.70 s to 11.70 s``."""
+    start, length = history.since_start(worst.from_ns), wording.time(worst.until_ns - worst.from_ns)
+    if worst.until_ns == worst.from_ns:
+        when = f"at {start}"
+    elif worst.is_recovered:
+        when = f"for {length}, from {start} to {history.since_start(worst.until_ns)}"
+    else:
+        when = f"for more than {length}, from {start} on"
+    connection = f"{'its' if len(history.sessions) == 1 else 'their'} connection"
+    if len(found) == 1:
+        return f"{connection} {when}"
+    return f"{connection} {len(found)} times, the {'longest' if worst.until_ns > worst.from_ns else 'first'} {when}"
 
 
 def _lost_in_part(history: History) -> Observation | None:
@@ -130,6 +147,7 @@ CONNECTION_LOST: Final = Problem(
         ),
     ),
     observe=_lost,
+    accounts_for=(NOP_TIMEOUT,),
 )
 
 PROBLEMS: Final = (CONNECTION_LOST,)

@@ -15,10 +15,10 @@ EXAMPLES: Final = {
         "there had 1448 bytes. Both sides announced an MSS of 1460. No ICMP message reports it."
     ),
     "task_timeout": (
-        "Sessions 1 and 2 had commands time out: 1 READ command to LUN 0 had no answer for 14.1 s from 12.64 "
-        "s on. The initiator sent ABORT TASK at 23.72 s (no response). The initiator closed the connection at"
-        " 26.77 s. It logged in again at 29.81 s. I/O resumed at 29.84 s. In the meantime the target answered"
-        " 2 NOP-Outs: this points to the storage behind LUN 0."
+        "Sessions 1 and 2: 1 READ command to LUN 0 had no answer for 14.1 s, from 12.64 s on. The initiator sent "
+        "ABORT TASK at 23.72 s (no response). The initiator closed the connection at 26.77 s. It logged in again at "
+        "29.81 s. I/O resumed at 29.84 s. In the meantime the target answered 2 NOP-Outs: this points to the storage "
+        "behind LUN 0."
     ),
     "io_outage": (
         "Session 0 had no I/O for 3.2 s, from 1.02 s to 4.26 s: 1 READ command waited. TCP retransmitted 5 "
@@ -26,8 +26,8 @@ EXAMPLES: Final = {
         "connection."
     ),
     "connection_lost": (
-        "Sessions 0 and 1 lost their connection. The target reset the connection at 1.02 s. 1 command had no "
-        "status. The initiator logged in again 2.0 s later, and I/O resumed after 2.0 s."
+        "Sessions 0 and 1 lost their connection for 2.0 s, from 1.00 s to 3.00 s. The target reset the connection at "
+        "1.00 s. 1 command had no status. The initiator logged in again 2.0 s later, and I/O resumed."
     ),
     "login_failed": (
         "The login of session 0 to iqn.2025-01.org.iscsitrace:memory failed at 0.00 s: authorization failure "
@@ -44,7 +44,7 @@ EXAMPLES: Final = {
         "capture at the target shows the other one."
     ),
     "command_errors": (
-        "Session 0 had 951 command errors: 951 of 1621 READ commands to LUN 0 ended in MEDIUM ERROR, "
+        "Session 0: 951 of 1621 READ commands to LUN 0 ended in MEDIUM ERROR, "
         "unrecovered read error (3/11/00), from 1.02 s to 3.01 s, at LBA 3584 to 34015. No retry succeeded: "
         "these are I/O errors."
     ),

@@ -72,7 +72,9 @@ def _pings(case: Case) -> Observation | None:
     without_any = f", {silent} without any" if silent else ""
     text = f"{wording.count(int(late.sum()), word)} without an answer for {wording.time(NOP_TIMEOUT_NS)}{without_any}"
     side = "the path or the target" if from_initiator.all() else None if from_initiator.any() else _OTHER_END
-    return Observation(text, frames, points_to=side)
+    until = np.where(known(nops, "response_ns"), nops.raw("response_ns"), last)[late].tolist()
+    spans = tuple(sorted(zip(nops.raw("request_ns")[late].tolist(), until, strict=True)))
+    return Observation(text, frames, points_to=side, spans=spans)
 
 
 _OTHER_END: Final = "the path or the initiator"

@@ -8,9 +8,11 @@ from typing import Final
 
 import numpy as np
 
+from iscsitrace.analysis.findings.connection_loss import CONNECTION_LOST
+from iscsitrace.analysis.findings.failures import NOP_TIMEOUT
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
-from iscsitrace.analysis.findings.session_loss import losses
+from iscsitrace.analysis.findings.session_loss import Loss, losses
 from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS, Outage
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import Session
@@ -75,7 +77,7 @@ def _outages(history: History) -> Observation | None:
         )
     else:
         text = f"{history.label} had no I/O for {wording.time(longest.length_ns)}, {when}"
-    facts = [f"{evidence.commands} waited.", *evidence.facts(), evidence.end()]
+    facts = [f"{evidence.commands} waited.", *evidence.facts(), *evidence.end()]
     return Observation(
         text,
         evidence.frames(),
@@ -179,20 +181,31 @@ class _Evidence:
         silent = pings.raw("is_ping") & known(pings, "request_ns")
         silent &= (pings.raw("request_ns") >= self.outage.from_ns) & (pings.raw("request_ns") <= self.outage.to_ns)
         silent &= ~known(pings, "response_ns") | (pings.raw("response_ns") >= self.outage.to_ns)
-        if silent.any():
+        # the sentence about the loss of the connection has the NOP before it
+        if silent.any() and self._loss is None:
             first = self.history.since_start(int(pings.raw("request_ns")[silent].min()))
             word = "NOP-Out" if pings.raw("is_from_initiator")[silent].any() else "NOP-In"
             yield f"The {word} at {first} had no answer."
 
-    def end(self) -> str:
-        """What ended it."""
-        outage, history = self.outage, self.history
+    @cached_property
+    def _loss(self) -> Loss | None:
+        """The loss of the connection that it led to."""
+        first_ns, last_ns = self.outage.from_ns, self.outage.to_ns
+        lost = (each for each in losses(self.history) if each.lost_ns < last_ns)
+        return next((each for each in lost if first_ns < max(each.lost_ns, each.login_ns or 0)), None)
+
+    def end(self) -> Iterator[str]:
+        """What became of the connection, and what ended the outage, as sentences."""
+        outage, history, loss = self.outage, self.history, self._loss
+        if loss:
+            yield loss.how(history)
+            yield from loss.rebuilding.sentences()
+            if loss.login_ns is not None:
+                yield f"A new session was logged in at {history.since_start(loss.login_ns)}."
         if not outage.is_over:
-            return "I/O did not resume in the capture."
-        for loss in losses(history):
-            if loss.login_ns is not None and loss.lost_ns < outage.to_ns and outage.from_ns < loss.login_ns:
-                return f"{loss.how(history)} A new session was logged in at {history.since_start(loss.login_ns)}."
-        return "I/O resumed on the same connection."
+            yield "I/O did not resume in the capture."
+        elif loss is None:
+            yield "I/O resumed on the same connection."
 
     def _retransmitted(self, *, to_target: bool) -> int:
         return int((self._again.raw("to_target") == to_target).sum())
@@ -234,6 +247,7 @@ IO_OUTAGE: Final = Problem(
     rank="failure",
     advice=(_PATH, _TARGET, *_TOLERANT),
     observe=_outages,
+    accounts_for=(CONNECTION_LOST, NOP_TIMEOUT),
 )
 
 PROBLEMS: Final = (IO_OUTAGE,)

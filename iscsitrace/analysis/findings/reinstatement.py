@@ -96,7 +96,8 @@ def _duplicates(history: History) -> Observation | None:
 def _seen(history: History, found: Sequence[Takeover]) -> Observation:
     names = history.story.sessions[0]
     places = sorted({each.before for each in found} | {each.after for each in found})
-    who = f"{listed(places)} log in" if len(places) > 1 else f"Two initiators behind {places[0]} log in"
+    which = listed(places) if len(places) > 1 else f"two initiators behind {places[0]}"
+    who = f"{capital(which)} log in"
     first, last = history.since_start(found[0].loss.lost_ns), history.since_start(found[-1].loss.lost_ns)
     cost_ns, spans = _cost(history)
     text = (
@@ -112,6 +113,7 @@ def _seen(history: History, found: Sequence[Takeover]) -> Observation:
         spans=spans,
         sessions=history.sessions,
         is_final=True,
+        points_to=which,
     )
 
 
@@ -148,6 +150,7 @@ def _suspected(history: History) -> Observation | None:
         sessions=history.sessions,
         severity="warning",
         is_final=True,
+        points_to="a second initiator of this name, which the capture does not show",
     )
 
 
@@ -158,7 +161,6 @@ def _cost(history: History) -> tuple[int, tuple[tuple[int, int], ...]]:
 
 DUPLICATE_INITIATOR: Final = Problem(
     name="duplicate_initiator",
-    points_to="two initiators with one name",
     meaning="Two hosts log in with the same InitiatorName and ISID. To the target they are one initiator, so each "
     "login ends the session of the other host (session reinstatement, RFC 7143 section 6.3.5).",
     condition=f"At least {LEAST_TAKEOVERS} times a login ended a session of the same names and ISID that was "

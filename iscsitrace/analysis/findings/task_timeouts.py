@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.connection_loss import CONNECTION_LOST
-from iscsitrace.analysis.findings.failures import TASK_ABORTS
+from iscsitrace.analysis.findings.failures import NOP_TIMEOUT, TASK_ABORTS
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.outages import IO_OUTAGE, commands_in_words
@@ -191,10 +191,10 @@ def _timeouts(history: History) -> Observation | None:
     stuck = cycles.select(np.unique(np.concatenate([each.about for each in worst.requests])))
     luns = tuple(np.unique(stuck.raw("lun")[known(stuck, "lun")]).tolist())
     where = f" to LUN {', '.join(map(str, luns))}" if luns else ""
-    times = f" {len(found)} times" if len(found) > 1 else ""
+    times = f" (the longest of {len(found)} time-outs)" if len(found) > 1 else ""
     text = (
-        f"{history.label} had commands time out{times}: {commands_in_words(stuck)}{where} had no answer for "
-        f"{wording.time(worst.longest_ns)} from {history.since_start(worst.from_ns)} on"
+        f"{history.label}: {commands_in_words(stuck)}{where} had no answer for {wording.time(worst.longest_ns)}, "
+        f"from {history.since_start(worst.from_ns)} on{times}"
     )
     alive, side = _alive(history, worst, luns)
     facts = [f"{capital(text)}.", _asked(history, worst), *_ending(history, worst), alive]
@@ -279,7 +279,7 @@ TASK_TIMEOUT: Final = Problem(
         ),
     ),
     observe=_timeouts,
-    accounts_for=(IO_OUTAGE, TASK_ABORTS, CONNECTION_LOST),
+    accounts_for=(IO_OUTAGE, TASK_ABORTS, CONNECTION_LOST, NOP_TIMEOUT),
 )
 
 PROBLEMS: Final = (TASK_TIMEOUT,)

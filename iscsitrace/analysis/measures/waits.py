@@ -90,14 +90,19 @@ def slowest(latencies_ns: Array, lost_ns: Array, cut_off_ns: Array) -> Array:
     return np.sort(np.concatenate([lost_ns, longer]))
 
 
+def without_status(cycles: Table) -> Array:
+    """Which commands have no status, unless the capture may have missed it."""
+    # where a digest may follow the last data, a status is there whose time is unknown
+    has_none = ~known(cycles, "status_ns") & ~known(cycles, "status")
+    return np.asarray(has_none & ~cycles.raw("is_complete") & ~cycles.raw("has_capture_gap"))
+
+
 def of(cycles: Table, connections: Table, task_management: Table) -> Waits:
     """The waits of these commands."""
     starts = cycles.raw("command_first_ns")
-    has_status = known(cycles, "status_ns")
     latency = np.ma.asarray(cycles["latency_ns"])
     least_ns = np.where(np.ma.getmaskarray(latency), UNKNOWN, np.ma.getdata(latency)).astype(np.int64)
-    # where a digest may follow the last data, a status is there whose time is unknown
-    is_open = ~has_status & ~cycles.raw("is_complete") & ~known(cycles, "status") & ~cycles.raw("has_capture_gap")
+    is_open = without_status(cycles)
     rows = np.flatnonzero(is_open)
     is_lost = np.zeros(len(cycles), dtype=bool)
     last, closed = _ends(connections)

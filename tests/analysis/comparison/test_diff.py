@@ -22,6 +22,7 @@ from iscsitrace.cli import main
 from iscsitrace.errors import InputInvalid
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation, Session
+from tests.support.hangs import SOURCE, cut_in_a_read
 from tests.support.runs import Runs
 
 MS = 1_000_000
@@ -217,6 +218,7 @@ def side(number: int, operation: str = "read", target: str | None = "disk", move
         measured=None,
         task_count=7,
         incomplete_count=0,
+        without_status_count=0,
         bytes=moved,
         throughput_bytes_per_s=1.0,
         block_sizes={},
@@ -317,9 +319,20 @@ def test_the_command_as_json(runs: Runs) -> None:
         assert each["one_way_delay_ns"] == pytest.approx(4 * MS, rel=0.01)
         assert set(each["latency_ns"]) == {"n", "p50", "p95", "p99", "max"}
         assert (each["latency_ns"]["n"], each["incomplete_count"]) == (each["task_count"], 0)
+        assert each["without_status_count"] == 0
     gap = document["gap"]
     assert gap["differences"][0]["name"] == "queue_depth"
     assert gap["throughput_factor"] == pytest.approx(b["throughput_bytes_per_s"] / a["throughput_bytes_per_s"])
+
+
+def test_commands_without_a_status_are_counted_on_each_side(tmp_path: Path) -> None:
+    cut = tmp_path / "cut.pcapng"
+    cut_in_a_read(cut)
+    document: dict[str, Any] = json.loads(diff("--json", SOURCE, cut).stdout)
+    assert [document[name]["without_status_count"] for name in ("a", "b")] == [0, 1]
+    assert "without a status 0 commands 1 command" in [
+        " ".join(line.split()) for line in diff(SOURCE, cut).stdout.splitlines()
+    ]
 
 
 def test_different_keys_are_shown_with_their_offers(runs: Runs) -> None:

@@ -41,7 +41,7 @@ def test_a_stall_of_less_than_a_second_is_slowness() -> None:
     assert finding
     # from the last packet before the timer to the end of the recovery
     assert (finding.spans, finding.cost_ns, finding.frames) == (((at(1.0), at(1.4)),), 0.4 * SECOND, (81, 82))
-    assert (finding.rank, finding.points_to) == ("slowness", "the path")
+    assert (finding.rank, finding.points_to) == ("slowness", "the path between the initiator and the tap")
     assert finding.cause == (
         "Session 0: ACKs of the initiator were lost, and no data; the target retransmitted 3 packets that had arrived, "
         "after timers in 1 recovery, and stalled for 400.0 ms. The ACKs never reached the tap: they were lost between "
@@ -55,11 +55,13 @@ def test_where_the_acks_were_lost() -> None:
     finding = found(stalled(0.4, ack_loss="beyond_tap", to_target=True).diagnosis())
     assert finding
     assert "The ACKs passed the tap: they were lost between the tap and the initiator." in finding.cause
+    assert finding.points_to == "the path between the tap and the initiator"
     told = stalled(0.4)
     told.add("recoveries", connection=0, ack_loss="beyond_tap", time_first_ns=1.3, time_last_ns=1.35)
     finding = found(told.diagnosis())
     assert finding
     assert "They were lost on both sides of the tap." in finding.cause
+    assert finding.points_to == "the path on both sides of the tap"
 
 
 @pytest.mark.parametrize(("length", "rank"), [(0.999, "slowness"), (1.0, "failure")])

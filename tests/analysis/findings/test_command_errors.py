@@ -53,7 +53,7 @@ def test_an_error_has_its_sense_its_blocks_and_how_many() -> None:
     finding = found(diagnosis)
     assert finding
     assert finding.cause == (
-        "Session 0 had 3 command errors: 3 of 23 READ commands to LUN 0 ended in MEDIUM ERROR, unrecovered read error "
+        "Session 0: 3 of 23 READ commands to LUN 0 ended in MEDIUM ERROR, unrecovered read error "
         "(3/11/00), from 1.00 s to 3.00 s, at LBA 640 to 703, 6400 to 6431. No retry succeeded: these are I/O errors."
     )
     assert (finding.severity, finding.is_final, finding.sessions, finding.luns) == ("error", True, (0,), (0,))

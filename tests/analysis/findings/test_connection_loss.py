@@ -46,8 +46,8 @@ def test_a_reset_has_its_side_its_commands_and_the_time_to_the_next_io() -> None
     finding = found(lost(in_flight=3).diagnosis())
     assert finding
     assert finding.cause == (
-        "Sessions 0 and 1 lost their connection. The target reset the connection at 0.50 s. 3 commands had no status. "
-        "The initiator logged in again 3.5 s later, and I/O resumed after 3.7 s."
+        "Sessions 0 and 1 lost their connection for 3.7 s, from 0.50 s to 4.20 s. The target reset the connection at "
+        "0.50 s. 3 commands had no status. The initiator logged in again 3.5 s later, and I/O resumed."
     )
     assert (finding.cost_ns, finding.spans) == (3.7 * SECOND, ((at(0.5), at(4.2)),))
     assert (finding.severity, finding.sessions) == ("error", (0, 1))
@@ -166,7 +166,7 @@ def test_a_session_that_is_lost_twice_costs_the_time_of_both() -> None:
     finding = found(told.diagnosis())
     assert finding
     assert finding.cause.startswith(
-        "Sessions 0 to 2 lost their connection 2 times. The initiator closed the connection at 5.00 s. "
+        "Sessions 0 to 2 lost their connection 2 times, the longest for 4.5 s, from 5.00 s to 9.51 s. "
     )
     assert finding.spans == ((at(0.5), at(2.505)), (at(5.0), at(9.505)))
     assert finding.cost_ns == (2.005 + 4.505) * SECOND
@@ -228,7 +228,7 @@ def test_data_after_the_close_is_no_resumption() -> None:
     told.read(0, 0.4, 0.6)
     finding = found(told.diagnosis())
     assert finding
-    assert "and I/O resumed after 3.7 s." in finding.cause
+    assert "for 3.7 s, from 0.50 s to 4.20 s." in finding.cause
 
 
 def test_a_dead_connection_is_lost_from_the_nop_on() -> None:

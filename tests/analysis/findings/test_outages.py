@@ -135,9 +135,11 @@ def test_several_outages_are_one_finding() -> None:
 def test_an_outage_goes_on_until_the_next_session_reads() -> None:
     """The connection is closed by the initiator 5 s after the last progress: a reaction to the outage."""
     told = Told()
-    told.session(0, 5.1, end="closed", fin_to_target_ns=5.1)
+    told.session(0, 5.3, end="closed", fin_to_target_ns=5.3)
     told.reads(0, 0.0, 20)
     told.read(0, 0.1, None)
+    ping = {"is_ping": True, "is_from_initiator": True, "response_ns": None}
+    told.add("nops", connection=0, request_ns=0.2, request_frame=5, **ping)
     told.time(0, 0.1, 9.0, "outage")
     told.session(8.0, 20, replaces=0)
     told.read(1, 9.0, 9.2)
@@ -150,12 +152,16 @@ def test_an_outage_goes_on_until_the_next_session_reads() -> None:
     # the read of the next session ended the outage
     assert ": 1 READ command waited." in finding.cause
     assert finding.cause.endswith(
-        "The initiator closed the connection at 5.10 s. A new session was logged in at 8.01 s."
+        " The initiator closed the connection at 5.30 s, 5.1 s after a NOP without an answer. A new session was logged "
+        "in at 8.01 s."
     )
+    assert finding.cause.count("NOP") == 1
     # one story: both sessions have the same headline, and so has the capture
     headlines = [*(opinion.headline for opinion in diagnosis.sessions.values()), diagnosis.headline]
     assert {each.text for each in headlines if each} == {finding.cause}
-    assert found(diagnosis, "connection_lost")
+    # the loss and the NOP are its consequences, and in its sentence: no findings of their own
+    assert found(diagnosis, "connection_lost") is None
+    assert found(diagnosis, "nop_timeout") is None
 
 
 def test_a_loss_that_came_first_is_no_outage_of_its_own() -> None:

@@ -60,6 +60,7 @@ def test_two_hosts_in_turn() -> None:
         "a login ended the session of the other one, which was healthy."
     )
     assert (finding.severity, finding.sessions) == ("error", (0, 1, 2, 3))
+    assert finding.points_to == "10.0.0.1 and 10.0.0.9"
     # three losses, each from the close 0.5 ms before the login to the first read 105 ms after the first packet
     assert finding.cost_ns == pytest.approx(3 * 0.0955 * SECOND)
     assert "connection_lost" not in names(diagnosis)
@@ -132,6 +133,7 @@ def test_one_side_of_it_is_a_suspicion() -> None:
     finding = found(diagnosis)
     assert finding
     assert finding.severity == "warning"
+    assert finding.points_to == "a second initiator of this name, which the capture does not show"
     assert finding.cause.startswith("A second host may use the InitiatorName iqn.i and ISID 80 of sessions 0 to 2")
     assert "The capture cannot tell" in finding.cause
     assert diagnosis.headline

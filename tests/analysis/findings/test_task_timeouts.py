@@ -53,7 +53,7 @@ def test_the_command_its_abort_and_the_end_are_one_story() -> None:
     finding = found(diagnosis)
     assert finding
     assert finding.cause == (
-        "Session 0 had commands time out: 1 READ command to LUN 0 had no answer for 5.2 s from 0.10 s on. The "
+        "Session 0: 1 READ command to LUN 0 had no answer for 5.2 s, from 0.10 s on. The "
         "initiator sent ABORT TASK at 5.10 s (function complete, 200.0 ms later). I/O resumed at 6.00 s. TCP "
         "retransmitted too little for a fault of the path: this points to the target, or the storage behind LUN 0."
     )
@@ -105,7 +105,7 @@ def test_every_step_is_named_and_a_new_login_belongs_to_it() -> None:
     finding = found(diagnosis)
     assert finding
     assert finding.cause == (
-        "Sessions 0 and 1 had commands time out: 1 READ command to LUN 0 had no answer for 12.0 s from 0.10 s on. The "
+        "Sessions 0 and 1: 1 READ command to LUN 0 had no answer for 12.0 s, from 0.10 s on. The "
         "initiator sent ABORT TASK at 5.10 s (no response), then LOGICAL UNIT RESET at 8.10 s (no response). The "
         "initiator closed the connection at 12.10 s. It logged in again at 14.01 s. I/O resumed at 15.20 s. TCP "
         "retransmitted too little for a fault of the path: this points to the target, or the storage behind LUN 0."

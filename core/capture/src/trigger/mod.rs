@@ -117,12 +117,7 @@ impl Trigger {
         self.last_frame = packet.frame;
         let mut ended = std::mem::take(&mut self.ended);
         let has_looked = self.observer.packet(packet, &mut ended);
-        ended.retain(|command| self.condition.is_met(command));
-        let mut first_ns = self.note(&mut ended, packet.time_ns, TOOK, &mut found);
-        if has_looked {
-            first_ns = first_ns.min(self.note_open(&mut ended, packet.time_ns, &mut found));
-        }
-        self.ended = ended;
+        let first_ns = self.report(ended, has_looked, packet.time_ns, &mut found);
         if first_ns < i64::MAX {
             self.open(first_ns.saturating_sub(self.before_ns), &mut release)?;
         }
@@ -144,12 +139,12 @@ impl Trigger {
         mut release: impl FnMut(&KeptPacket, Option<&str>) -> Result<(), E>,
         mut found: impl FnMut(&str),
     ) -> Result<(), E> {
-        if !self.observer.look(now_ns) {
+        if !self.observer.is_due(now_ns) {
             return Ok(());
         }
-        let mut open = std::mem::take(&mut self.ended);
-        let first_ns = self.note_open(&mut open, now_ns, &mut found);
-        self.ended = open;
+        let mut ended = std::mem::take(&mut self.ended);
+        self.observer.look(now_ns, self.last_frame, &mut ended);
+        let first_ns = self.report(ended, true, now_ns, &mut found);
         if first_ns == i64::MAX {
             return Ok(());
         }
@@ -168,7 +163,13 @@ impl Trigger {
         mut release: impl FnMut(&KeptPacket, Option<&str>) -> Result<(), E>,
         mut found: impl FnMut(&str),
     ) -> Result<(), E> {
-        self.observer.look(now_ns);
+        let mut ended = std::mem::take(&mut self.ended);
+        self.observer.look(now_ns, self.last_frame, &mut ended);
+        let first_ns = self.report(ended, false, now_ns, &mut found);
+        if first_ns < i64::MAX {
+            self.open(first_ns.saturating_sub(self.before_ns), &mut release)?;
+            self.release_all(&mut release)?;
+        }
         let Some((count, oldest_ns)) = self.observer.open_for(OUTAGE_MIN_NS, now_ns) else { return Ok(()) };
         let commands = if count == 1 { "command has" } else { "commands have" };
         let oldest_ms = milliseconds(now_ns.saturating_sub(oldest_ns));
@@ -186,6 +187,24 @@ impl Trigger {
             self.open_until_ns = self.open_until_ns.map(|until_ns| until_ns.saturating_add(step_ns));
         }
         self.last_ns = now_ns;
+    }
+
+    /// Reports the commands that ended, and after a look those in flight, that meet the condition; returns when the first
+    /// began.
+    fn report(
+        &mut self,
+        mut ended: Vec<EndedCommand>,
+        has_looked: bool,
+        now_ns: i64,
+        found: &mut impl FnMut(&str),
+    ) -> i64 {
+        ended.retain(|command| self.condition.is_met(command));
+        let mut first_ns = self.note(&mut ended, now_ns, TOOK, found);
+        if has_looked {
+            first_ns = first_ns.min(self.note_open(&mut ended, now_ns, found));
+        }
+        self.ended = ended;
+        first_ns
     }
 
     /// Reports the commands in flight that meet the condition by now, each once.

@@ -21,7 +21,7 @@ const OPEN_AT_MOST_NS: i64 = 120_000_000_000;
 /// Time between two searches for the oldest command in flight.
 const LOOK_EVERY_NS: u64 = 100_000_000;
 
-/// A command that ended, by status or by abort.
+/// A command that ended, by status, by abort or with its connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EndedCommand {
     /// Start time.
@@ -30,7 +30,7 @@ pub struct EndedCommand {
     pub end_ns: i64,
     /// The packet with which it ended.
     pub end_frame: u64,
-    /// SCSI status; none if it was aborted.
+    /// SCSI status; none if it ended without one.
     pub status: Option<u8>,
     /// T10's name in snake case.
     pub operation: &'static str,
@@ -91,6 +91,17 @@ impl Generation {
                 && now_ns.saturating_sub(since_ns) >= least_ns
             {
                 self.stalls.insert(session, Stall { since_ns, until_ns: now_ns });
+            }
+        }
+    }
+
+    /// Adds its commands that ended, the last ones with packet `frame`; `rows` is empty before and after.
+    fn take_ended(&mut self, frame: u64, rows: &mut Vec<u32>, ended: &mut Vec<EndedCommand>) {
+        self.pipeline.take_ended(rows);
+        let (cycles, ends_ns) = self.pipeline.cycles();
+        for row in rows.drain(..).map(|row| row as usize) {
+            if (self.from_frame..self.to_frame).contains(&cycles.command_frame[row]) {
+                ended.push(self.command(row, ends_ns[row], frame));
             }
         }
     }
@@ -171,15 +182,10 @@ impl Observer {
         }
         for generation in &mut self.generations {
             generation.pipeline.packet(packet);
-            generation.pipeline.take_ended(&mut self.rows);
-            let (cycles, ends_ns) = generation.pipeline.cycles();
-            for row in self.rows.drain(..).map(|row| row as usize) {
-                let command_frame = cycles.command_frame[row];
-                if command_frame < generation.from_frame || command_frame >= generation.to_frame {
-                    continue;
-                }
-                ended.push(generation.command(row, ends_ns[row], packet.frame));
+            if is_due {
+                generation.pipeline.end_closed();
             }
+            generation.take_ended(packet.frame, &mut self.rows, ended);
         }
         if is_due {
             self.looked_ns = packet.time_ns;
@@ -189,19 +195,20 @@ impl Observer {
     }
 
     /// Whether it is time for the next look; also after the clock was set back.
-    fn is_due(&self, now_ns: i64) -> bool {
+    pub(super) fn is_due(&self, now_ns: i64) -> bool {
         now_ns.abs_diff(self.looked_ns) >= LOOK_EVERY_NS
     }
 
-    /// Looks at the commands in flight without a packet. False if it is too early.
-    pub(super) fn look(&mut self, now_ns: i64) -> bool {
-        let is_due = self.is_due(now_ns);
-        if is_due {
-            self.looked_ns = now_ns;
-            self.oldest_open_ns = self.generations.iter_mut().filter_map(Generation::oldest_open_ns).min();
-            self.note_stalls(now_ns);
+    /// Looks at the commands in flight without a packet; adds those that ended with their connection. `frame` is the last
+    /// packet.
+    pub(super) fn look(&mut self, now_ns: i64, frame: u64, ended: &mut Vec<EndedCommand>) {
+        self.looked_ns = now_ns;
+        for generation in &mut self.generations {
+            generation.pipeline.end_closed();
+            generation.take_ended(frame, &mut self.rows, ended);
         }
-        is_due
+        self.oldest_open_ns = self.generations.iter_mut().filter_map(Generation::oldest_open_ns).min();
+        self.note_stalls(now_ns);
     }
 
     fn note_stalls(&mut self, now_ns: i64) {

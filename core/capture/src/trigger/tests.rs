@@ -429,6 +429,31 @@ fn a_capture_that_ends_in_a_hang_keeps_its_packets() {
 }
 
 #[test]
+fn a_command_ends_with_its_connection() {
+    for flags in [0x14, 0x11] {
+        let mut wire = Wire::connected(0);
+        wire.read(1000 * MS, 1);
+        wire.send(1500 * MS, From::Initiator, flags, &[]);
+        let mut of_none = trigger("status = none", 100 * MS, MS, 1 << 20);
+        let (texts, frames) = reports(&wire, &mut of_none, 4000 * MS);
+        let [(_, text)] = &texts[..] else { panic!("{texts:?}") };
+        assert!(text.contains("read of 512 bytes at LBA 0 ended without a status after 500.000 ms"), "{text}");
+        assert_eq!(frames, [1, 2, 3, 4, 5, 6]);
+        assert_eq!(at_end(&mut of_none, 4000 * MS), (vec![], vec![]));
+        // nor is it in flight later, or when the capture ends at once
+        let mut slow = trigger("latency>700ms or no_progress>700ms", MS, MS, 1 << 20);
+        assert_eq!(reports(&wire, &mut slow, 4000 * MS), (vec![], vec![]));
+        let mut short = Wire::connected(0);
+        short.read(1000 * MS, 1);
+        short.ping(3990 * MS, 2);
+        short.send(4000 * MS, From::Initiator, flags, &[]);
+        let mut late = trigger("latency>10s", MS, MS, 1 << 20);
+        assert_eq!(reports(&short, &mut late, 0), (vec![], vec![]));
+        assert_eq!(at_end(&mut late, 4010 * MS), (vec![], vec![]));
+    }
+}
+
+#[test]
 fn a_hang_after_its_window_is_written_up_to_the_end() {
     let mut wire = Wire::connected(0);
     wire.read(1000 * MS, 1);

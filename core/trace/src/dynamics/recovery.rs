@@ -1,5 +1,8 @@
 //! Recovery from a loss: from its first sign to the ACK of everything that was in flight at the first retransmission.
 //!
+//! Far from the sender, that ACK may pass the tap before the last retransmissions do: the sender did not have it yet. The
+//! recovery then ends with the last of them.
+//!
 //! Without a retransmission there is no loss: the packet was late, or is missing from the capture.
 
 use super::retransmission::Cause;
@@ -25,6 +28,8 @@ struct Open {
     time_first_ns: i64,
     /// The recovery ends when everything below is acknowledged.
     point: i64,
+    /// Time and frame of the last retransmission.
+    last: (i64, u64),
     row: Option<usize>,
 }
 
@@ -77,9 +82,18 @@ impl Recovery {
                 })
             });
             self.count += 1;
-            self.open = Some(Open { cause, time_first_ns: first.time_ns, point: sign.sent, row });
+            self.open = Some(Open {
+                cause,
+                time_first_ns: first.time_ns,
+                point: sign.sent,
+                last: (first.time_ns, first.frame),
+                row,
+            });
         }
         let Some(open) = &mut self.open else { return begins };
+        if sign.time_ns > open.last.0 {
+            open.last = (sign.time_ns, sign.frame);
+        }
         if is_timeout {
             open.point = open.point.max(sign.sent);
         }
@@ -100,7 +114,8 @@ impl Recovery {
             self.sign = None;
         }
         let Some(open) = self.open.take_if(|open| una >= open.point) else { return false };
-        self.time_ns = self.time_ns.saturating_add(time_ns.saturating_sub(open.time_first_ns).max(0));
+        let (time_ns, frame) = if time_ns < open.last.0 { open.last } else { (time_ns, frame) };
+        self.time_ns = self.time_ns.saturating_add(time_ns.saturating_sub(open.time_first_ns));
         if let Some(row) = open.row {
             let table = &mut *rows.table;
             if let (Some(last_ns), Some(frame_last), Some(after)) =
@@ -141,4 +156,32 @@ pub struct Rows<'a> {
     pub connection: u32,
     /// The direction.
     pub is_from_client: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// First and last frame, and first and last time, of a recovery with retransmissions in frames 10 and 20 at 100 ns and
+    /// 200 ns, ended by an ACK in that frame at that time.
+    fn recovery(frame: u64, time_ns: i64) -> ([u64; 2], [i64; 2], i64) {
+        let (mut recovery, mut table) = (Recovery::default(), Recoveries::default());
+        let mut rows = Rows { table: &mut table, wanted: true, connection: 0, is_from_client: true };
+        for (frame, time_ns) in [(10, 100), (20, 200)] {
+            let sign = Sign { frame, time_ns, pipe: 1000, sent: 1000 };
+            recovery.retransmit(Cause::TailProbe, false, sign, 1000, &mut rows);
+        }
+        assert!(!recovery.acknowledge(999, frame, time_ns, 1, &mut rows), "a byte is not acknowledged");
+        assert!(recovery.acknowledge(1000, frame, time_ns, 0, &mut rows));
+        let frames = [table.frame_first[0], table.frame_last[0]];
+        (frames, [table.time_first_ns[0], table.time_last_ns[0]], recovery.time_ns())
+    }
+
+    #[test]
+    fn it_ends_with_its_ack_but_not_before_its_last_retransmission() {
+        assert_eq!(recovery(30, 300), ([10, 30], [100, 300], 200));
+        // on its way when the sender retransmitted: the tap is far from it
+        assert_eq!(recovery(9, 70), ([10, 20], [100, 200], 100));
+        assert_eq!(recovery(15, 150), ([10, 20], [100, 200], 100));
+    }
 }

@@ -18,12 +18,12 @@ pub struct Context {
     pub cycle_ends_ns: Vec<i64>,
     /// Input of the time breakdown from each connection's TCP, if wanted.
     pub timelines: Vec<Timeline>,
-    /// Cycles that ended since the last look, with status or aborted; none if they are not collected.
+    /// Cycles that ended since the last look, with a status or without; none if they are not collected.
     pub ended: Option<Vec<u32>>,
 }
 
 impl Context {
-    /// Ends a cycle by its status, or because its command was aborted.
+    /// Ends a cycle by its status, or because its command was aborted, or its connection closed.
     #[inline]
     pub(super) fn end_cycle(&mut self, cycle: u32, time_ns: i64) {
         if let Some(end_ns) = self.cycle_ends_ns.get_mut(cycle as usize) {

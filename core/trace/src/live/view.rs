@@ -28,8 +28,11 @@ pub struct ConnectionNow {
     pub session: Option<u32>,
     /// Commands in flight.
     pub open_task_count: usize,
-    /// Since when they are in flight, and the last progress; nothing once another session took the place of its own.
+    /// The oldest read, write or flush of them, and the last progress; nothing once another session took the place of its
+    /// own.
     pub in_flight: InFlight,
+    /// The start of each command in flight; none in that case.
+    pub begun_ns: Vec<i64>,
     /// Its senders, to the target first; none if they are not analysed.
     pub senders: Option<[SenderSnapshot; 2]>,
 }
@@ -261,11 +264,14 @@ impl Live {
                 let Content::Iscsi(iscsi) = &connection.content else { return None };
                 let session = iscsi.connection.session.and_then(|place| numbers.get(place as usize).copied());
                 let is_replaced = session.is_some_and(|session| replaced.contains(&session));
+                let begun = (!is_replaced).then(|| iscsi.connection.begun_in_flight(context));
+                let begun_ns = begun.into_iter().flatten().map(|(begun_ns, _)| begun_ns).collect();
                 Some(ConnectionNow {
                     connection: connection.number,
                     session,
                     open_task_count: iscsi.connection.open_task_count(),
                     in_flight: if is_replaced { InFlight::default() } else { iscsi.connection.in_flight(context) },
+                    begun_ns,
                     senders: connection.dynamics.as_mut().map(|dynamics| dynamics.snapshots(is_client_initiator)),
                 })
             })

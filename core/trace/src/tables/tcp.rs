@@ -128,7 +128,8 @@ table! {
         cause: u8(retransmission_cause) = 3;
         /// first sign of the loss at the tap: the packet after the hole, its first duplicate ACK, or the retransmission
         time_first_ns: i64 [ns];
-        /// when all bytes in flight at the first retransmission were acknowledged; null if they never were
+        /// when all bytes in flight at the first retransmission were acknowledged, or its last retransmission, if that passed
+        /// the tap after the ACK; null if they never were
         time_last_ns: i64 [ns] = null;
         /// the frame of time_first_ns
         frame_first: u64;

@@ -11,8 +11,6 @@ use crate::tables::in_flight::{FLUSH, kind};
 /// A command whose status may be missing from the capture is none of them: whether it is in flight is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InFlight {
-    /// Start of the oldest command.
-    pub oldest_ns: Option<i64>,
     /// Start of the oldest read, write or flush.
     pub oldest_io_ns: Option<i64>,
     /// The last progress of reads, writes and flushes, also of those that have ended.
@@ -32,7 +30,6 @@ impl InFlight {
     pub fn with(self, other: Self) -> Self {
         let least = |one: Option<i64>, other: Option<i64>| one.into_iter().chain(other).min();
         Self {
-            oldest_ns: least(self.oldest_ns, other.oldest_ns),
             oldest_io_ns: least(self.oldest_io_ns, other.oldest_io_ns),
             progress_ns: self.progress_ns.max(other.progress_ns),
         }
@@ -51,24 +48,38 @@ impl IscsiConnection {
 
     /// Its commands in flight.
     pub(crate) fn in_flight(&self, context: &Context) -> InFlight {
-        let cycles = &context.tables.cycles;
         let mut found = InFlight {
             progress_ns: Some(self.progress_ns).filter(|&progress_ns| progress_ns != NULL_NS),
             ..InFlight::default()
         };
-        let is_in_flight = |cycle: u32| {
-            context.cycle_ends_ns.get(cycle as usize) == Some(&i64::MAX)
-                && !(self.has_gap && self.may_lack_status(cycle, context))
-        };
-        for cycle in self.tasks.values().map(|task| task.cycle).filter(|&cycle| is_in_flight(cycle)) {
-            let row = cycle as usize;
-            let begun_ns = Some(cycles.command_first_ns[row]);
-            found = found.with(InFlight {
-                oldest_ns: begun_ns,
-                oldest_io_ns: begun_ns.filter(|_| kind(cycles, row) >= FLUSH),
-                progress_ns: None,
-            });
+        for (begun_ns, is_io) in self.begun_in_flight(context) {
+            found = found.with(InFlight { oldest_io_ns: Some(begun_ns).filter(|_| is_io), progress_ns: None });
         }
         found
     }
+
+    /// The start of each of its commands in flight, and whether it is a read, a write or a flush.
+    pub(crate) fn begun_in_flight(&self, context: &Context) -> impl Iterator<Item = (i64, bool)> {
+        let cycles = &context.tables.cycles;
+        let rows = self
+            .tasks
+            .values()
+            .map(|task| task.cycle)
+            .filter(|&cycle| is_open(cycle, context) && !(self.has_gap && self.may_lack_status(cycle, context)));
+        rows.map(|cycle| cycle as usize).map(|row| (cycles.command_first_ns[row], kind(cycles, row) >= FLUSH))
+    }
+
+    /// Ends its commands in flight: it was closed.
+    pub(crate) fn end_in_flight(&self, closed_ns: i64, context: &mut Context) {
+        for cycle in self.tasks.values().map(|task| task.cycle) {
+            if is_open(cycle, context) {
+                let begun_ns = context.tables.cycles.command_first_ns[cycle as usize];
+                context.end_cycle(cycle, closed_ns.max(begun_ns));
+            }
+        }
+    }
+}
+
+fn is_open(cycle: u32, context: &Context) -> bool {
+    context.cycle_ends_ns.get(cycle as usize) == Some(&i64::MAX)
 }

@@ -93,6 +93,11 @@ impl TcpConnection {
         self.halves.iter().any(|half| half.fin.is_some())
     }
 
+    /// When the first side closed it, by FIN or RST.
+    pub(crate) fn closed_ns(&self) -> Option<i64> {
+        self.halves.iter().flat_map(|half| [half.fin, half.rst]).flatten().map(|close| close.time_ns).min()
+    }
+
     /// Whether a RST was captured.
     pub(crate) fn has_rst(&self) -> bool {
         self.halves.iter().any(|half| half.rst.is_some())
