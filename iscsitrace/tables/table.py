@@ -210,10 +210,17 @@ class Table:
         index: Any = which
         if not isinstance(which, slice):
             index = np.asarray(which)
-            if index.dtype == bool and len(index) == len(self) and index.all():
-                return self
-            # as row numbers; an invalid index raises here
-            index = np.arange(len(self))[index if index.size else index.astype(np.intp)]
+            if index.dtype == bool and len(index) == len(self):
+                if index.all():
+                    return self
+                index = np.flatnonzero(index)
+            elif not index.size:
+                index = index.astype(np.intp)
+            elif index.dtype == np.intp and index.ndim == 1 and index.min() >= 0 and index.max() < len(self):
+                index = index.copy()
+            else:
+                # as row numbers; an invalid index raises here
+                index = np.arange(len(self))[index]
         whole = self
         if self._selected is not None and not isinstance(self._selected[1], slice):
             # a selection of a selection is taken from the whole table: no column of the first selection is made
