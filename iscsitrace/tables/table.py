@@ -110,10 +110,10 @@ class Table:
 
     def mask(self, name: str) -> Array | None:
         """Boolean array, True where the column is null; None if the column is never null."""
-        column = self.column(name)
         if name in self._derived:
             return np.ma.getmaskarray(self[name])
         if name not in self._masks:
+            column = self.column(name)
             if self._selected is not None:
                 whole, index = self._selected
                 of_whole = whole.mask(name)
@@ -134,9 +134,16 @@ class Table:
     def __getitem__(self, name: str) -> Array:
         if name in self._shown:
             return self._shown[name]
-        shown = self._derived[name][1](self) if name in self._derived else self._show(name)
-        self._shown[name] = shown
+        self._shown[name] = shown = self._derive(name) if name in self._derived else self._show(name)
         return shown
+
+    def _derive(self, name: str) -> Array:
+        """A computed column: each value depends on its own row alone."""
+        if self._selected is not None:
+            whole, index = self._selected
+            if name in whole._shown:
+                return np.asanyarray(whole._shown[name][index])
+        return self._derived[name][1](self)
 
     def _show(self, name: str) -> Array:
         values, mask = self.raw(name), self.mask(name)

@@ -103,7 +103,7 @@ def _block_size(case: Case) -> Observation | None:
     asked, path_ns = subject.workload, subject.path_ns
     if waits is None or asked is None or path_ns is None:
         return None
-    passing_ns = _passing_ns(subject, asked)
+    passing_ns = _passing_ns(case, asked)
     share = system_calls.sequential_share(subject.transfers)
     if passing_ns >= path_ns or asked.block_bytes >= LARGE_BLOCK_BYTES or share < SEQUENTIAL:
         return None
@@ -121,11 +121,13 @@ def _block_size(case: Case) -> Observation | None:
     )
 
 
-def _passing_ns(subject: Session, asked: Workload) -> float:
+def _passing_ns(case: Case, asked: Workload) -> float:
     """Time of the commands in flight on the line; from their transfer times where the line rate is unknown."""
+    subject = case.subject
     found = line.of(subject)
     if found:
         return asked.block_bytes * asked.queue_depth * 1e9 / found.bytes_per_s
+    case.groups.compute("transfer_ns")
     return (percentiles(subject.transfers["transfer_ns"])["p50"] or 0) * asked.queue_depth
 
 

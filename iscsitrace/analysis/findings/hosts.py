@@ -45,7 +45,7 @@ def _target(case: Case) -> Observation | None:
     if int((by_cycle > 0).sum()) < MIN_TASKS:
         return None
     total, longest = wording.time(waits.total_ns), wording.time(float(waits.lengths.max()))
-    served = {word: _service_ns(subject, word) for word in ("read", "write")}
+    served = {word: _service_ns(case, word) for word in ("read", "write")}
     median = _median_service(subject, served)
     return Observation(
         f"service time {total} with every command in flight stalled, at most {longest} at a time"
@@ -73,13 +73,15 @@ def _is_slow(waits: Stretches, served: Mapping[str, Array]) -> bool:
     return len(every) >= MIN_TASKS and bool(every.min() >= HEALTHY_NS)
 
 
-def _service_ns(subject: Session, word: str) -> Array:
+def _service_ns(case: Case, word: str) -> Array:
     """What each read, or each write, waited for the target beyond the RTT."""
+    subject = case.subject
     path_ns = subject.rtt_ns("target") or 0
     cycles = subject.transfers.select(subject.transfers.raw(f"is_{word}"))
     phases = ("request_ns", "status_wait_ns") if word == "read" else ("grant_ns", "service_ns")
+    case.groups.compute(*phases)
     # the status of a read follows its data; all else answers a PDU of the initiator, an RTT later
-    waits = [np.ma.filled(np.ma.asarray(cycles[phase]), 0) for phase in phases]
+    waits = [np.where(known(cycles, phase), cycles.raw(phase), 0) for phase in phases]
     beyond = np.maximum(waits[0] - path_ns, 0) + np.maximum(waits[1] - (path_ns if word == "write" else 0), 0)
     return np.asarray(beyond)
 

@@ -53,6 +53,8 @@ class Statuses:
 
     def where(self, is_meant: Callable[[CommandStatus], bool], *, is_work: bool = True) -> Array:
         """Rows of the commands whose status is meant: of those that read, write, erase or flush, or of all others."""
+        if not self.found:
+            return np.zeros(0, dtype=np.intp)
         wanted = np.array([is_meant(each) for each in self.found] + [False], dtype=bool)
         return np.flatnonzero(wanted[self.places] & (self.is_work == is_work))
 

@@ -69,7 +69,7 @@ class Session:
 
     # --- time
 
-    @property
+    @cached_property
     def jobs_ns(self) -> int:
         """Busy time."""
         return self.budget.jobs_ns if self.budget else 0
@@ -107,7 +107,8 @@ class Session:
 
     def _stretches_in(self, parts: tuple[str, ...]) -> Stretches:
         table = self.busy
-        picked = table.select(np.isin(table.raw("part"), [PARTS.index(part) for part in parts]))
+        is_wanted = np.isin(np.arange(len(PARTS)), [PARTS.index(part) for part in parts])
+        picked = table.select(is_wanted[table.raw("part")])
 
         def numbers(name: str) -> Array:
             return np.where(known(picked, name), picked.raw(name), 0).astype(np.int64) - ~known(picked, name)
