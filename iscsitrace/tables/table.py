@@ -110,10 +110,10 @@ class Table:
 
     def mask(self, name: str) -> Array | None:
         """Boolean array, True where the column is null; None if the column is never null."""
-        column = self.column(name)
         if name in self._derived:
             return np.ma.getmaskarray(self[name])
         if name not in self._masks:
+            column = self.column(name)
             if self._selected is not None:
                 whole, index = self._selected
                 of_whole = whole.mask(name)
@@ -134,9 +134,16 @@ class Table:
     def __getitem__(self, name: str) -> Array:
         if name in self._shown:
             return self._shown[name]
-        shown = self._derived[name][1](self) if name in self._derived else self._show(name)
-        self._shown[name] = shown
+        self._shown[name] = shown = self._derive(name) if name in self._derived else self._show(name)
         return shown
+
+    def _derive(self, name: str) -> Array:
+        """A computed column: each value depends on its own row alone."""
+        if self._selected is not None:
+            whole, index = self._selected
+            if name in whole._shown:
+                return np.asanyarray(whole._shown[name][index])
+        return self._derived[name][1](self)
 
     def _show(self, name: str) -> Array:
         values, mask = self.raw(name), self.mask(name)
@@ -210,10 +217,17 @@ class Table:
         index: Any = which
         if not isinstance(which, slice):
             index = np.asarray(which)
-            if index.dtype == bool and len(index) == len(self) and index.all():
-                return self
-            # as row numbers; an invalid index raises here
-            index = np.arange(len(self))[index if index.size else index.astype(np.intp)]
+            if index.dtype == bool and len(index) == len(self):
+                if index.all():
+                    return self
+                index = np.flatnonzero(index)
+            elif not index.size:
+                index = index.astype(np.intp)
+            elif index.dtype == np.intp and index.ndim == 1 and index.min() >= 0 and index.max() < len(self):
+                index = index.copy()
+            else:
+                # as row numbers; an invalid index raises here
+                index = np.arange(len(self))[index]
         whole = self
         if self._selected is not None and not isinstance(self._selected[1], slice):
             # a selection of a selection is taken from the whole table: no column of the first selection is made

@@ -170,6 +170,8 @@ def of_columns(
     has_response = (response != 0) & (response != _NULL)
     rows = np.flatnonzero((status != GOOD) & (status != _NULL) | has_response)
     places = np.full(len(status), -1, dtype=np.int32)
+    if not len(rows):
+        return [], places
     # one number per combination, a byte per code
     packed = np.asarray(is_read_or_write[rows], dtype=np.int64)
     for column in columns:

@@ -68,9 +68,12 @@ def test_rows_of_some_columns() -> None:
 
 
 @pytest.mark.parametrize("which", [np.array([False, True, True]), [1, 2], slice(1, None)])
-def test_select_keeps_masks_and_derived_columns(which: object) -> None:
+@pytest.mark.parametrize("is_asked_of_all", [False, True])
+def test_select_keeps_masks_and_derived_columns(which: object, is_asked_of_all: bool) -> None:
     rows = [{"cycle": number, "command_first_ns": 10, "status_ns": 10 + number} for number in range(3)]
-    picked = table("cycles", *rows).select(which)  # type: ignore[arg-type]
+    whole = table("cycles", *rows)
+    assert not is_asked_of_all or whole["latency_ns"].tolist() == [0, 1, 2]
+    picked = whole.select(which)  # type: ignore[arg-type]
     assert picked["cycle"].tolist() == [1, 2]
     assert picked["latency_ns"].tolist() == [1, 2]
     pdus = table("pdus", {"cmd_sn": 1}, {}, {"cmd_sn": 3}).select(which)  # type: ignore[arg-type]

@@ -175,7 +175,7 @@ def _side(number: int, session: Session, names: Mapping[str, Any]) -> Side:
         throughput = moved * 1e9 / jobs_ns if jobs_ns else None
     is_read = bool(2 * tasks.raw("data_bytes")[tasks.raw("is_read")].astype(np.int64).sum() > moved)
     direction = "to_initiator" if is_read else "to_target"
-    senders = [row for row in session.tables["senders"].rows() if row["to_target"] != is_read]
+    senders = [row for row in session.senders if row["to_target"] != is_read]
     sizes = counts(tasks["bytes"])
     weightiest = sorted(sizes, key=lambda size: size * sizes[size], reverse=True)[:SIZES_SHOWN]
     return Side(

@@ -11,7 +11,7 @@ import numpy as np
 
 from iscsitrace.analysis.findings.case import Case, is_worth
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
-from iscsitrace.analysis.findings.thresholds import LOSS_SHARE, WORTH
+from iscsitrace.analysis.findings.thresholds import LOSS_SHARE, WORTH, WORTH_A_CHANGE
 from iscsitrace.analysis.session.session import frames_in
 from iscsitrace.analysis.session.workload import MIN_TASKS
 from iscsitrace.tables.table import Table
@@ -23,7 +23,7 @@ def _held(case: Case) -> Observation | None:
     waits = subject.stretches("ack_wait")
     by_cycle = subject.waits_by_cycle(waits)
     count = int((by_cycle > 0).sum())
-    if count < MIN_TASKS or not is_worth(subject, waits.total_ns):
+    if count < MIN_TASKS:
         return None
     median = f"median {wording.time(float(np.median(by_cycle[by_cycle > 0])))}"
     cycles = subject.cycles
@@ -58,7 +58,7 @@ HELD_FOR_ACK: Final = Problem(
     condition=f"`ack_wait` takes {WORTH}, in at least {MIN_TASKS} commands.",
     evidence="The last data and the status of the three reads that waited longest, or the frames that ended the "
     "longest waits. The share is the time waited.",
-    explains=Explains("ack_wait"),
+    explains=Explains("ack_wait", least=WORTH_A_CHANGE),
     advice=(
         Advice(
             "Have the target send the status in the last Data-In PDU (S bit), as LIO and tgt do: look for an option or "
@@ -76,6 +76,8 @@ HELD_FOR_ACK: Final = Problem(
 
 def _delayed(case: Case) -> Observation | None:
     subject = case.subject
+    if not any(row["delayed_ack_wait_count"] for row in subject.senders):
+        return None
     senders = subject.tables["senders"]
     both = (_waited(senders, to_target=each) for each in (True, False))
     waited, cost_ns, to_target = max(both, key=lambda each: each[1])

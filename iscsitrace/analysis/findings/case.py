@@ -35,6 +35,20 @@ class Groups:
     paths: tuple[PathsUse, ...] = ()
     """Volumes of which several paths were in service together."""
 
+    _facts: dict[Callable[[Groups], Any], Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def compute(self, *names: str) -> None:
+        """Compute columns of all commands: those of a session take them from there."""
+        for name in names:
+            self.cycles[name]
+
+    def once(self, compute: Callable[[Groups], _Fact]) -> _Fact:
+        """Call a function on these groups, once; later calls return the same result."""
+        if compute not in self._facts:
+            self._facts[compute] = compute(self)
+        fact: _Fact = self._facts[compute]
+        return fact
+
 
 class Case:
     """One session or connection, and the facts that several findings share."""
@@ -70,6 +84,10 @@ class Case:
     def jobs_ns(self) -> int:
         """Busy time."""
         return self.subject.jobs_ns
+
+    def part_ns(self, part: str) -> int:
+        """Busy time in one part of the time breakdown."""
+        return self.subject.part_ns(part)
 
     def share(self, amount_ns: float) -> float:
         """Share of the busy time."""

@@ -11,7 +11,7 @@ import numpy as np
 from iscsitrace.analysis.findings.case import Case, is_worth
 from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, next_queue_depths
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
-from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS, WORTH
+from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.session import line, system_calls
 from iscsitrace.analysis.session.session import Session
@@ -70,7 +70,7 @@ QUEUE_DEPTH_LOW: Final = Problem(
     f"A note below an RTT of {wording.time(NEAR_NS)}.",
     evidence="The three commands that waited longest for the RTT, from command to status. The share is the time "
     "waited.",
-    explains=Explains("propagation", 1),
+    explains=Explains("propagation", 1, WORTH_A_CHANGE),
     advice=(
         Advice(RAISE_QUEUE_DEPTH, next_queue_depths),
         Advice(
@@ -103,7 +103,7 @@ def _block_size(case: Case) -> Observation | None:
     asked, path_ns = subject.workload, subject.path_ns
     if waits is None or asked is None or path_ns is None:
         return None
-    passing_ns = _passing_ns(subject, asked)
+    passing_ns = _passing_ns(case, asked)
     share = system_calls.sequential_share(subject.transfers)
     if passing_ns >= path_ns or asked.block_bytes >= LARGE_BLOCK_BYTES or share < SEQUENTIAL:
         return None
@@ -121,11 +121,13 @@ def _block_size(case: Case) -> Observation | None:
     )
 
 
-def _passing_ns(subject: Session, asked: Workload) -> float:
+def _passing_ns(case: Case, asked: Workload) -> float:
     """Time of the commands in flight on the line; from their transfer times where the line rate is unknown."""
+    subject = case.subject
     found = line.of(subject)
     if found:
         return asked.block_bytes * asked.queue_depth * 1e9 / found.bytes_per_s
+    case.groups.compute("transfer_ns")
     return (percentiles(subject.transfers["transfer_ns"])["p50"] or 0) * asked.queue_depth
 
 
@@ -173,7 +175,7 @@ BLOCK_SIZE_SMALL: Final = Problem(
     f"{wording.percent(SEQUENTIAL)} of the commands begin at the LBA where another ended.",
     evidence="Three consecutive commands, from command to status; where a system call was split, the commands of one "
     "call. The share is that of queue_depth_low: the same time can be saved in two ways.",
-    explains=Explains("propagation", 0),
+    explains=Explains("propagation", least=WORTH_A_CHANGE),
     advice=(
         Advice(
             "Use larger I/O: the program's block size (bs=), and for buffered reads "

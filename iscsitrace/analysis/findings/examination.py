@@ -215,5 +215,5 @@ def _of_connection(
 def _opinion(subject: Session, groups: Groups, shared: Sequence[Finding] = ()) -> Opinion:
     """``shared`` are the findings of its story."""
     case = Case(subject, groups)
-    found = registry.ordered([*shared, *gains.with_gains(case, registry.findings_of(case))])
+    found = gains.with_gains(case, registry.ordered([*shared, *registry.findings_of(case)]))
     return Opinion(subject.number, headline.of(case, found), subject.budget, case.system_call, found)

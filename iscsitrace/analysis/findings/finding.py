@@ -8,7 +8,7 @@ LIO's through ``targetcli``, sysctl's ``net.``, those of a Linux block device ``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from iscsitrace.analysis.findings.thresholds import SHOWN_FRAMES, WARNING
@@ -58,6 +58,9 @@ class Examined(Protocol):
     def jobs_ns(self) -> int:
         """Busy time."""
 
+    def part_ns(self, part: str) -> int:
+        """Busy time in one part of the time breakdown."""
+
     def share(self, amount_ns: float) -> float:
         """Share of the busy time."""
 
@@ -99,6 +102,8 @@ class Explains:
     part: str
     specificity: int = 0
     """The headline prefers the most specific problem of a part."""
+    least: float = field(default=0.0, compare=False)
+    """Share of the busy time that the part takes at least; where it takes less, the problem is not looked for."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +167,8 @@ class Problem:
     def find(self, case: Examined) -> Finding | None:
         """The finding, or None where the session, connection or story does not have the problem."""
         if self.is_session_only and not case.is_session:
+            return None
+        if self.explains and case.share(case.part_ns(self.explains.part)) < self.explains.least:
             return None
         seen = self.observe(case)
         if seen is None:

@@ -108,6 +108,10 @@ class History:
         """The busy time of its sessions."""
         return sum(member.jobs_ns for member in self.members.values())
 
+    def part_ns(self, part: str) -> int:
+        """Busy time of its sessions in one part of the time breakdown."""
+        return sum(member.part_ns(part) for member in self.members.values())
+
     def share(self, amount_ns: float) -> float:
         """Share of the busy time, at most 1: the time in which a session is rebuilt may be longer."""
         return min(1.0, amount_ns / self.jobs_ns) if self.jobs_ns else 0.0
@@ -148,11 +152,17 @@ class History:
     @cached_property
     def cycles(self) -> Table:
         """All of its commands."""
-        return self.rows("cycles")
+        found = self.rows("cycles")
+        # most stories are of one session, which has them already
+        own = next(iter(self.members.values())).cycles if len(self.members) == 1 else found
+        return own if len(own) == len(found) else found
 
     @cached_property
     def is_data(self) -> Array:
         """Which of them read, write or erase data."""
+        for member in self.members.values():
+            if member.cycles is self.cycles:
+                return member.is_data
         parts = [member.cycles.raw("cycle")[member.is_data] for member in self.members.values()]
         return np.isin(self.cycles.raw("cycle"), np.concatenate(parts) if parts else [])
 
@@ -162,6 +172,8 @@ class History:
         found: list[tuple[int, int, int]] = []
         code = PARTS.index("outage")
         for number, member in self.members.items():
+            if member.budget is None or not member.budget.whole_ns["outage"]:
+                continue
             rows = member.tables["budget"]
             which = rows.raw("part") == code
             firsts, lasts = rows.raw("time_first_ns")[which].tolist(), rows.raw("time_last_ns")[which].tolist()

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.findings.case import Case, is_worth
+from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, SHARE_PATH, more_connections, next_queue_depth
 from iscsitrace.analysis.findings.finding import (
     LEAST_COST_NS,
@@ -20,7 +20,7 @@ from iscsitrace.analysis.findings.finding import (
     Observation,
     Problem,
 )
-from iscsitrace.analysis.findings.thresholds import CONTRAST, MILLISECOND_NS, WORTH
+from iscsitrace.analysis.findings.thresholds import CONTRAST, MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.situation import Situation
@@ -42,10 +42,10 @@ def _target(case: Case) -> Observation | None:
     subject = case.subject
     waits = subject.stretches("target_service")
     by_cycle = subject.waits_by_cycle(waits)
-    if int((by_cycle > 0).sum()) < MIN_TASKS or not is_worth(subject, waits.total_ns):
+    if int((by_cycle > 0).sum()) < MIN_TASKS:
         return None
     total, longest = wording.time(waits.total_ns), wording.time(float(waits.lengths.max()))
-    served = {word: _service_ns(subject, word) for word in ("read", "write")}
+    served = {word: _service_ns(case, word) for word in ("read", "write")}
     median = _median_service(subject, served)
     return Observation(
         f"service time {total} with every command in flight stalled, at most {longest} at a time"
@@ -73,13 +73,15 @@ def _is_slow(waits: Stretches, served: Mapping[str, Array]) -> bool:
     return len(every) >= MIN_TASKS and bool(every.min() >= HEALTHY_NS)
 
 
-def _service_ns(subject: Session, word: str) -> Array:
+def _service_ns(case: Case, word: str) -> Array:
     """What each read, or each write, waited for the target beyond the RTT."""
+    subject = case.subject
     path_ns = subject.rtt_ns("target") or 0
     cycles = subject.transfers.select(subject.transfers.raw(f"is_{word}"))
     phases = ("request_ns", "status_wait_ns") if word == "read" else ("grant_ns", "service_ns")
+    case.groups.compute(*phases)
     # the status of a read follows its data; all else answers a PDU of the initiator, an RTT later
-    waits = [np.ma.filled(np.ma.asarray(cycles[phase]), 0) for phase in phases]
+    waits = [np.where(known(cycles, phase), cycles.raw(phase), 0) for phase in phases]
     beyond = np.maximum(waits[0] - path_ns, 0) + np.maximum(waits[1] - (path_ns if word == "write" else 0), 0)
     return np.asarray(beyond)
 
@@ -122,7 +124,7 @@ SLOW_TARGET: Final = Problem(
     f"least that ({MIN_TASKS} of them, or 1 s in all), or no command was served faster.",
     evidence="The three commands with the longest service time, from command to status. The share is the service time "
     "with every command in flight stalled.",
-    explains=Explains("target_service"),
+    explains=Explains("target_service", least=WORTH_A_CHANGE),
     advice=(
         Advice(
             "Check the target: backing device (iostat -x), cache mode, controller, CPU. A single disk only queues what "
@@ -142,7 +144,7 @@ SLOW_TARGET: Final = Problem(
 def _think_time(case: Case) -> Observation | None:
     subject = case.subject
     waits = subject.stretches("initiator_think")
-    if len(waits.lengths) < MIN_TASKS or not is_worth(subject, waits.total_ns):
+    if len(waits.lengths) < MIN_TASKS:
         return None
     return Observation(
         f"the initiator was idle {len(waits.lengths)} times within its I/O (no commands in flight), median "
@@ -163,7 +165,7 @@ INITIATOR_THINK_TIME: Final = Problem(
     condition=f"`initiator_think` takes {WORTH}, in at least {MIN_TASKS} idle periods. Always a note: a program that "
     "asks for less than it could get is no fault.",
     evidence="The commands after the three longest idle periods. The share is the idle time.",
-    explains=Explains("initiator_think"),
+    explains=Explains("initiator_think", least=WORTH_A_CHANGE),
     severity="info",
     advice=(
         Advice(
@@ -188,8 +190,6 @@ scheduler lets another task of a busy CPU finish its time slice of 3 to 4 ms fir
 def _initiator(case: Case) -> Observation | None:
     subject = case.subject
     waits = subject.stretches("initiator_service")
-    if not is_worth(subject, waits.total_ns):
-        return None
     rounds = subject.tables["rounds"]
     is_known = known(rounds, "r2t_ns") & known(rounds, "data_first_ns")
     took = np.where(is_known, rounds.raw("data_first_ns") - rounds.raw("r2t_ns"), 0)
@@ -221,7 +221,7 @@ SLOW_INITIATOR: Final = Problem(
     condition=f"`initiator_service` takes {WORTH}. A warning only where the median time from R2T to first "
     f"Data-Out is {wording.time(PROMPT_NS)} or more beyond the RTT.",
     evidence="R2T and first data of the three latest bursts. The share is the time waited.",
-    explains=Explains("initiator_service"),
+    explains=Explains("initiator_service", least=WORTH_A_CHANGE),
     advice=(
         Advice(
             "Check the initiator's CPU and its iscsi_q or kworker threads; node.session.xmit_thread_priority = -20.",

@@ -25,8 +25,10 @@ def rate(found: Line) -> str:
 
 def _observe(case: Case, *, is_shared: bool) -> Observation | None:
     subject = case.subject
+    if subject.budget is None or subject.budget.limiter != "transfer":
+        return None
     found = case.once(line.of)
-    if found is None or found.number is None or subject.budget is None or subject.budget.limiter != "transfer":
+    if found is None or found.number is None:
         return None
     times = case.groups.lines.get(found.number, {})
     sessions = line.sharing(times, case.sessions[0]) if case.sessions else ()

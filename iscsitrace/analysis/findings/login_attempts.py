@@ -64,9 +64,7 @@ def attempts(history: History) -> Sequence[Attempt]:
 
 
 def _attempts(history: History) -> tuple[Attempt, ...]:
-    logins: dict[int, list[Row]] = {}
-    for row in history.rows("logins").rows():
-        logins.setdefault(row["connection"], []).append(row)
+    logins = history.source.once(_logins)
     sessions = {row["session"]: row for row in history.story.sessions}
     found = [
         _attempt(history, sessions[row["session"]], row, logins[row["connection"]])
@@ -76,8 +74,17 @@ def _attempts(history: History) -> tuple[Attempt, ...]:
     return tuple(sorted(found, key=lambda each: (each.first_ns, each.connection["connection"])))
 
 
+def _logins(trace: Surroundings) -> dict[int, list[Row]]:
+    """The exchanges of each login, by connection, in order of time."""
+    found: dict[int, list[Row]] = {}
+    for row in trace("logins").rows():
+        found.setdefault(row["connection"], []).append(row)
+    for rows in found.values():
+        rows.sort(key=lambda row: row["request_ns"] or row["response_ns"] or 0)
+    return found
+
+
 def _attempt(history: History, session: Row, connection: Row, logins: list[Row]) -> Attempt:
-    logins.sort(key=lambda row: row["request_ns"] or row["response_ns"] or 0)
     last = logins[-1]
     answers = [row for row in logins if row["response_ns"] is not None and row["status_class"] is not None]
     status = (answers[-1]["status_class"], answers[-1]["status_detail"]) if answers else None

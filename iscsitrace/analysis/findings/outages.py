@@ -50,6 +50,8 @@ def of_history(history: History) -> list[Outage]:
     """The outages of a story, without the consequences of losses: those that began less than a second before a loss, or
     while a session was lost. A connection that fell silent, and that nobody closed, is lost by the outage.
     """
+    if not history.outages:
+        return []
     lost = [each for each in losses(history) if each.end is not None]
     lost_ns = np.sort([each.lost_ns for each in lost])
     spans = np.array(sorted((each.from_ns, each.until_ns) for each in lost), dtype=np.int64).reshape(-1, 2)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Final
 
 from iscsitrace.analysis.findings import capture
-from iscsitrace.analysis.findings.case import Case
+from iscsitrace.analysis.findings.case import Case, Groups
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.groups.jobs.streams import Job
 from iscsitrace.analysis.session.session import FRAMES, frames_in
@@ -21,14 +22,20 @@ def _uneven(case: Case) -> Observation | None:
     """The worst of the jobs that the session's connections belong to; None where their bytes are not known."""
     if capture.decoded_share(case.subject.connections) < capture.COVERAGE:
         return None
-    own = {row["connection"] for row in case.subject.connections}
-    jobs = [job for job in case.groups.jobs if own & {run.connection for run in job.runs}]
-    worst = max(jobs, key=_lost, default=None)
-    return _observation(worst, case.groups.cycles) if worst and _lost(worst) >= UNEVEN else None
+    jobs_of = case.groups.once(_by_connection)
+    jobs = [jobs_of[row["connection"]] for row in case.subject.connections if row["connection"] in jobs_of]
+    lost, _, worst = max(chain.from_iterable(jobs), key=lambda each: each[:2], default=(0.0, 0, None))
+    return _observation(worst, case.groups.cycles) if worst and lost >= UNEVEN else None
 
 
-def _lost(job: Job) -> float:
-    return max(_lost_by(job))
+def _by_connection(groups: Groups) -> dict[int, list[tuple[float, int, Job]]]:
+    """The jobs of each connection: the share of the time that is lost, the order among equal ones, and the job."""
+    found: dict[int, list[tuple[float, int, Job]]] = {}
+    for place, job in enumerate(groups.jobs):
+        lost = max(_lost_by(job))
+        for run in job.runs:
+            found.setdefault(run.connection, []).append((lost, -place, job))
+    return found
 
 
 def _lost_by(job: Job) -> tuple[float, float]:

@@ -38,12 +38,15 @@ class Takeover:
 
 def _takeovers(history: History) -> list[Takeover]:
     """Sessions that were healthy until the next login of the same name, which the capture shows."""
+    lost = losses(history)
+    if not lost:
+        return []
     requests: dict[int, tuple[int, int | None]] = {}
     for row in history.rows("logins").rows(("connection", "request_ns", "request_frame")):
         if row["request_ns"] is not None and row["connection"] not in requests:
             requests[row["connection"]] = (row["request_ns"], row["request_frame"])
     found = []
-    for loss in losses(history):
+    for loss in lost:
         after = history.connections_of.get(loss.next_session, ()) if loss.next_session is not None else ()
         own = history.connections_of[loss.session]
         login = next((requests[row["connection"]] for row in after if row["connection"] in requests), None)

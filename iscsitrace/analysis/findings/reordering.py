@@ -58,6 +58,8 @@ def _waits(subject: Session, recoveries: Table, is_needless: Array) -> Stretches
 
 def _reordered(case: Case) -> Observation | None:
     subject = case.subject
+    if not len(subject.tables["recoveries"]) and not any(_late(subject, to_target=each) for each in (True, False)):
+        return None
     to_target = max((True, False), key=lambda each: _sign(subject, to_target=each))
     way = "target" if to_target else "initiator"
     late = _late(subject, to_target=to_target)

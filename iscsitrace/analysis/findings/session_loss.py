@@ -228,6 +228,8 @@ def _failover(history: History, rows: Array) -> Failover | None:
 def _pings(history: History) -> dict[int, list[tuple[int, int | None]]]:
     """Request and answer of the NOPs of each connection."""
     nops = history.rows("nops")
+    if not len(nops):
+        return {}
     nops = nops.select(nops.raw("is_ping") & known(nops, "request_ns"))
     found: dict[int, list[tuple[int, int | None]]] = {}
     for row in nops.rows(("connection", "request_ns", "response_ns")):

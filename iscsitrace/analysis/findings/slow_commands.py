@@ -12,7 +12,7 @@ from iscsitrace.analysis.findings.case import Case, is_worth
 from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem
 from iscsitrace.analysis.findings.hosts import HEALTHY_NS, SLOW_TARGET
 from iscsitrace.analysis.findings.statuses import spoken
-from iscsitrace.analysis.findings.thresholds import CONTRAST, MILLISECOND_NS, WARNING, WORTH
+from iscsitrace.analysis.findings.thresholds import CONTRAST, MILLISECOND_NS, WARNING, WORTH, WORTH_A_CHANGE
 from iscsitrace.analysis.measures import intervals
 from iscsitrace.analysis.measures.data_commands import is_operation
 from iscsitrace.analysis.measures.nulls import known
@@ -215,7 +215,7 @@ SLOW_LUN: Final = Problem(
     f"its commands takes {WORTH}.",
     evidence="The three slowest commands of the LUN. The share is the service time of its commands with every command "
     "in flight stalled.",
-    explains=Explains("target_service", 3),
+    explains=Explains("target_service", 3, WORTH_A_CHANGE),
     advice=(
         Advice(
             "Check the storage behind this LUN on the target: its disks, pool, snapshots, rebuild or tier (iostat -x). "

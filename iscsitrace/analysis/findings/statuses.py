@@ -17,7 +17,7 @@ from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.other_paths import retried
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS
 from iscsitrace.analysis.measures import intervals
-from iscsitrace.analysis.measures.data_commands import is_for
+from iscsitrace.analysis.measures.data_commands import is_for, is_operation
 from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Table
@@ -48,11 +48,13 @@ class Statuses:
         """Which commands read, write or erase data, or flush."""
         columns = (self.cycles.raw(name) for name in ("status", "sense_key", "asc", "ascq"))
         self.found, self.places = command_status.of_columns(
-            *columns, response=self.cycles.raw("response"), is_read_or_write=_is_read_or_write(self.cycles)
+            *columns, response=self.cycles.raw("response"), is_read_or_write=is_operation(self.cycles, "read", "write")
         )
 
     def where(self, is_meant: Callable[[CommandStatus], bool], *, is_work: bool = True) -> Array:
         """Rows of the commands whose status is meant: of those that read, write, erase or flush, or of all others."""
+        if not self.found:
+            return np.zeros(0, dtype=np.intp)
         wanted = np.array([is_meant(each) for each in self.found] + [False], dtype=bool)
         return np.flatnonzero(wanted[self.places] & (self.is_work == is_work))
 
@@ -249,13 +251,6 @@ def of(history: History) -> Statuses:
 def spoken(operation: str) -> str:
     """``SYNCHRONIZE CACHE``: the name of an operation in a sentence."""
     return operation.replace("_", " ").upper()
-
-
-def _is_read_or_write(cycles: Table) -> Array:
-    """Which commands every target has to support; a refusal of any other is how an initiator learns it."""
-    words = cycles.words("operation")
-    codes = [words.index(word) for word in ("read", "write") if word in words]
-    return np.asarray(np.isin(cycles.raw("operation"), codes))
 
 
 def _lun(cycles: Table, rows: Array) -> Array:

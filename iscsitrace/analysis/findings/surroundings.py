@@ -24,7 +24,7 @@ class Surroundings:
         """``source`` has the tables of the whole trace."""
         self._source = source
         self._facts: dict[Callable[[Surroundings], Any], Any] = {}
-        self._orders: dict[str, tuple[Array, Array]] = {}
+        self._split: dict[str, tuple[Table, dict[int, Array]]] = {}
 
     def __call__(self, name: str) -> Table:
         """A table of the trace."""
@@ -39,15 +39,14 @@ class Surroundings:
 
     def rows(self, name: str, connections: Iterable[int]) -> Table:
         """The rows of these connections in a table that has a column ``connection``, in the table's order."""
-        table = self(name)
-        if name not in self._orders:
-            order = np.argsort(table.raw("connection"), kind="stable")
-            self._orders[name] = order, table.raw("connection")[order]
-        order, ordered = self._orders[name]
-        numbers = np.unique(np.fromiter(connections, dtype=np.int64))
-        firsts, lasts = np.searchsorted(ordered, numbers, "left"), np.searchsorted(ordered, numbers, "right")
-        parts = [order[first:last] for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)]
-        return table.select(np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.intp))
+        if name not in self._split:
+            self._split[name] = _by_connection(self(name))
+        table, none, of_connection = self(name), *self._split[name]
+        parts = [of_connection[number] for number in {*connections} if number in of_connection]
+        if not parts:
+            return none
+        places = parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
+        return table if len(places) == len(table) else table.select(places)
 
     def start_ns(self) -> int:
         """The first packet of any connection."""
@@ -56,6 +55,16 @@ class Surroundings:
     def end_ns(self) -> int:
         """The last packet of any connection."""
         return self.once(_end_ns)
+
+
+def _by_connection(table: Table) -> tuple[Table, dict[int, Array]]:
+    """No rows of a table, and the rows of each connection in its order."""
+    numbers = table.raw("connection")
+    order = np.argsort(numbers, kind="stable")
+    every, firsts = np.unique(numbers[order], return_index=True)
+    return table.select(slice(0, 0)), dict(zip(every.tolist(), np.split(order, firsts[1:]), strict=True)) if len(
+        every
+    ) else {}
 
 
 def _start_ns(trace: Surroundings) -> int:

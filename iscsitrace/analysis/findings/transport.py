@@ -12,7 +12,7 @@ from iscsitrace.analysis.findings import ack_loss
 from iscsitrace.analysis.findings.case import Case, is_worth
 from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, SHARE_PATH, more_connections
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
-from iscsitrace.analysis.findings.thresholds import LOSS_SHARE, WORTH
+from iscsitrace.analysis.findings.thresholds import LOSS_SHARE, WORTH, WORTH_A_CHANGE
 from iscsitrace.analysis.measures.losses import losses
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.model.setting import Setting
@@ -20,10 +20,6 @@ from iscsitrace.analysis.session import line
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.wording import amounts as wording
-
-
-def _senders(subject: Session) -> list[dict[str, Any]]:
-    return list(subject.tables["senders"].rows())
 
 
 def _receiver(row: dict[str, Any]) -> str:
@@ -47,7 +43,7 @@ def _held(subject: Session, waits: Stretches, weight: str) -> dict[str, Any] | N
     """The sender that waited: in the direction of the delayed commands, the row with the largest value of a column."""
     by_cycle = subject.waits_by_cycle(waits)
     to_target = 2 * int(by_cycle[subject.cycles.raw("is_write")].sum()) > int(by_cycle.sum())
-    rows = [row for row in _senders(subject) if row["to_target"] == to_target]
+    rows = [row for row in subject.senders if row["to_target"] == to_target]
     return max(rows, key=lambda row: row[weight] or 0, default=None)
 
 
@@ -55,10 +51,8 @@ def _held(subject: Session, waits: Stretches, weight: str) -> dict[str, Any] | N
 
 
 def _receive_window(subject: Session) -> tuple[Stretches, dict[str, Any]] | None:
-    """Waits for the receive window above the threshold, and the sender that waited."""
+    """Waits for the receive window, and the sender that waited."""
     waits = subject.stretches("receive_window")
-    if not is_worth(subject, waits.total_ns):
-        return None
     row = _held(subject, waits, "rwnd_limited_ns")
     return None if row is None else (waits, row)
 
@@ -115,7 +109,7 @@ RECEIVE_WINDOW_SMALL: Final = Problem(
     "product (line rate times RTT).",
     condition=f"`receive_window` takes {WORTH}, and the window never shrank below a segment (or its scale is unknown).",
     evidence="The first packets after the three longest waits. The share is the time waited.",
-    explains=Explains("receive_window"),
+    explains=Explains("receive_window", least=WORTH_A_CHANGE),
     advice=(
         Advice(
             "On the receiver (for reads: the initiator) set net.core.rmem_max and the third value of net.ipv4.tcp_rmem "
@@ -150,7 +144,7 @@ RECEIVER_STALLED: Final = Problem(
     meaning="The receiver's TCP window closes: its program reads the socket late.",
     condition=f"`receive_window` takes {WORTH}, and the advertised window shrank below a full segment.",
     evidence="The first packets after the three longest waits. The share is the time waited.",
-    explains=Explains("receive_window"),
+    explains=Explains("receive_window", least=WORTH_A_CHANGE),
     advice=(
         Advice("Check the receiver: CPU (softirq, iscsi_q or kworker threads at 100 %), memory, a slow disk."),
         Advice("Larger buffers (net.ipv4.tcp_rmem) only delay the problem."),
@@ -166,10 +160,8 @@ RESTARTS: Final = 4
 
 
 def _congestion_window(subject: Session) -> tuple[Stretches, dict[str, Any]] | None:
-    """Waits for the congestion window above the threshold, and the sender that waited."""
+    """Waits for the congestion window, and the sender that waited."""
     waits = subject.stretches("congestion_window")
-    if not is_worth(subject, waits.total_ns):
-        return None
     row = _held(subject, waits, "restart_after_idle_count")
     return None if row is None else (waits, row)
 
@@ -201,7 +193,7 @@ RESTART_AFTER_IDLE: Final = Problem(
     condition=f"A sender restarted at least {RESTARTS} times, and `congestion_window` takes {WORTH}.",
     evidence="The first packets after the three longest waits for the window. The share is all waiting for the "
     "congestion window; restarts are the part that a setting avoids.",
-    explains=Explains("congestion_window"),
+    explains=Explains("congestion_window", least=WORTH_A_CHANGE),
     advice=(
         Advice("On the sender (for reads: the target) set net.ipv4.tcp_slow_start_after_idle = 0.", _no_slow_start),
         Advice(RAISE_QUEUE_DEPTH),
@@ -254,7 +246,7 @@ CONGESTION_WINDOW_SMALL: Final = Problem(
     "smaller than the bandwidth-delay product, in slow start or after losses.",
     condition=f"`congestion_window` takes {WORTH}, with fewer than {RESTARTS} restarts after idle periods.",
     evidence="The first packets after the three longest waits. The share is the time waited.",
-    explains=Explains("congestion_window"),
+    explains=Explains("congestion_window", least=WORTH_A_CHANGE),
     advice=(
         Advice("If packets are lost (finding loss), fix that first: losses keep the window small.", _no_losses),
         Advice("On the sender set net.ipv4.tcp_congestion_control to cubic or bbr; reno is slow at a long RTT."),
@@ -272,7 +264,7 @@ def _send_buffer(case: Case) -> Observation | None:
     subject = case.subject
     waits = subject.stretches("send_buffer")
     row = _held(subject, waits, "sndbuf_limited_ns")
-    if row is None or not is_worth(subject, waits.total_ns):
+    if row is None:
         return None
     return Observation(
         f"the {_sender(row)} was send-buffer-limited: its bytes in flight stopped at the same level, at most "
@@ -288,7 +280,7 @@ SEND_BUFFER_SMALL: Final = Problem(
     "buffer of its socket is full. A congestion window would have grown (BBR's, which does not, looks the same).",
     condition=f"`send_buffer` takes {WORTH}.",
     evidence="The first packets after the three longest waits. The share is the time waited.",
-    explains=Explains("send_buffer"),
+    explains=Explains("send_buffer", least=WORTH_A_CHANGE),
     advice=(
         Advice(
             "On the sender (for reads: the target) set the third value of net.ipv4.tcp_wmem and net.core.wmem_max to "
@@ -334,7 +326,7 @@ LOSS: Final = Problem(
     condition=f"`loss_recovery` takes at least {wording.percent(LOSS_SHARE)} of the busy time, without recoveries of "
     "finding `ack_loss`.",
     evidence="First and last frame of the longest recoveries. The share is the time in recovery.",
-    explains=Explains("loss_recovery"),
+    explains=Explains("loss_recovery", least=LOSS_SHARE),
     advice=(
         Advice(
             "Find where packets are lost: errors and drops of both interfaces (ethtool -S, ip -s link), switch ports, "

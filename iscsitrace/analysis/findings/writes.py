@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.findings.case import Case, is_worth
 from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, next_queue_depth
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
-from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS, WORTH
+from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.situation import Situation
@@ -112,7 +112,7 @@ R2T_ROUNDS: Final = Problem(
     condition=f"The time from the end of a burst to the first data of the next R2T takes {WORTH} in `propagation`, "
     f"for at least {MIN_TASKS} further R2Ts. An R2T that arrives before the preceding burst has ended costs nothing.",
     evidence="The R2Ts and bursts of the write with the most R2Ts. The share is the time waited.",
-    explains=Explains("propagation", 3),
+    explains=Explains("propagation", 3, WORTH_A_CHANGE),
     advice=(
         Advice(
             "Use fewer, larger bursts: node.session.iscsi.MaxBurstLength in open-iscsi and "
@@ -173,7 +173,7 @@ R2T_LATE: Final = Problem(
     condition=f"Waits for an R2T beyond the RTT to the target take {WORTH} in `target_service`, and at least "
     f"{MIN_TASKS} R2Ts are more than {LATE_R2T_NS / MILLISECOND_NS:g} ms late.",
     evidence="Command and R2T of the three latest R2Ts. The share is the time waited.",
-    explains=Explains("target_service", 1),
+    explains=Explains("target_service", 1, WORTH_A_CHANGE),
     advice=(
         Advice(
             "Check the target: memory for write buffers, the backing device (iostat), other initiators.",
@@ -243,7 +243,7 @@ UNSOLICITED_DATA_UNUSED: Final = Problem(
     condition=f"At least {wording.percent(MOST)} of the writes sent no immediate and no unsolicited data, and the "
     f"waits for the first R2T take {WORTH} in `propagation`, in at least {MIN_TASKS} writes.",
     evidence="Command, R2T and first data of the three longest waits. The share is the time waited.",
-    explains=Explains("propagation", 2),
+    explains=Explains("propagation", 2, WORTH_A_CHANGE),
     advice=(
         Advice(
             "Send data with the command: node.session.iscsi.ImmediateData = Yes and node.session.iscsi.InitialR2T "

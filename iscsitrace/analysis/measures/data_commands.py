@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.schema import PURPOSES
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import NO_WORD, Table
 
 
 def is_data_command(cycles: Table) -> NDArray[np.bool_]:
@@ -35,5 +35,6 @@ def is_for(cycles: Table, purpose: str) -> NDArray[np.bool_]:
 def is_operation(cycles: Table, *operations: str) -> NDArray[np.bool_]:
     """Which commands have one of these operations."""
     words = cycles.words("operation")
-    codes = [words.index(word) for word in operations if word in words]
-    return np.asarray(np.isin(cycles.raw("operation"), codes))
+    is_one = np.zeros(NO_WORD + 1, dtype=np.bool_)
+    is_one[[words.index(word) for word in operations if word in words]] = True
+    return np.asarray(is_one[cycles.raw("operation")])

@@ -62,7 +62,7 @@ class Conditions:
     def senders(self) -> list[dict[str, Any]]:
         """The rows of ``senders`` of the connections that carried the data, in its direction."""
         to_target = self.operation == "write"
-        rows = [row for row in self.session.tables["senders"].rows() if row["to_target"] == to_target]
+        rows = [row for row in self.session.senders if row["to_target"] == to_target]
         numbers = set(self._numbers.tolist())
         return [row for row in rows if row["connection"] in numbers] or rows
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.measures import budget
+from iscsitrace.analysis.measures import budget, busy
 from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import NEEDED, path
@@ -18,6 +19,8 @@ from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
 TABLES: Final = (*NEEDED, "cycles", "rounds", "nops", "task_management", "parameters", "counters")
+_SPLIT: Final = (*TABLES, "busy")
+"""The tables that are split; ``busy`` has the stretches of ``budget`` that are busy time."""
 
 _CONNECTION_COLUMNS = (
     *("connection", "session", "is_iscsi", *path.COLUMNS),
@@ -82,7 +85,8 @@ def _sessions(source: Source, rows: list[dict[str, Any]]) -> dict[int, Session]:
 
 
 def _make(kind: str, number: int, rows: list[dict[str, Any]], split: _Split, sums: dict[int, Budget]) -> Session:
-    return Session(number, rows, _Rows(split, number), sums.get(number), is_session=kind == "session")
+    senders = split.senders(row["connection"] for row in rows)
+    return Session(number, rows, senders, _Rows(split, number), sums.get(number), is_session=kind == "session")
 
 
 class _Split:
@@ -91,14 +95,37 @@ class _Split:
     def __init__(self, source: Source, keys: Callable[[str], Array]) -> None:
         self._source = source
         self._keys = keys
-        self._cut: dict[str, dict[int, Table]] = {}
+        self._cut: dict[str, tuple[Table, dict[int, Table]]] = {}
 
     def rows(self, name: str, number: int) -> Table:
         """The rows of that session or connection."""
-        table = self._source(name)
         if name not in self._cut:
-            self._cut[name] = dict(_split(table, self._keys(name)))
-        return self._cut[name].get(number) or table.select(slice(0, 0))
+            table, keys = self._busy() if name == "busy" else (self._source(name), self._keys(name))
+            self._cut[name] = table.select(slice(0, 0)), dict(_split(table, keys))
+        none, found = self._cut[name]
+        return found.get(number, none)
+
+    def senders(self, connections: Iterable[int]) -> list[dict[str, Any]]:
+        """The rows of ``senders`` of these connections, in the order of the table."""
+        places = sorted(place for number in connections for place in self._places.get(number, ()))
+        return [self._senders[place] for place in places]
+
+    @cached_property
+    def _senders(self) -> list[dict[str, Any]]:
+        return list(self._source("senders").rows())
+
+    @cached_property
+    def _places(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for place, row in enumerate(self._senders):
+            found.setdefault(row["connection"], []).append(place)
+        return found
+
+    def _busy(self) -> tuple[Table, Array]:
+        """The stretches of ``budget`` that are busy time, with their keys."""
+        stretches = self._source("budget")
+        is_busy = busy.uses(stretches) == busy.BUSY
+        return stretches.select(is_busy), self._keys("budget")[is_busy]
 
 
 class _Rows(Mapping[str, Table]):
@@ -109,15 +136,15 @@ class _Rows(Mapping[str, Table]):
         self._number = number
 
     def __getitem__(self, name: str) -> Table:
-        if name not in TABLES:
+        if name not in _SPLIT:
             raise KeyError(name)
         return self._split.rows(name, self._number)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(TABLES)
+        return iter(_SPLIT)
 
     def __len__(self) -> int:
-        return len(TABLES)
+        return len(_SPLIT)
 
 
 def _split(table: Table, keys: Array) -> Iterator[tuple[int, Table]]:

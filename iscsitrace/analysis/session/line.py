@@ -63,7 +63,7 @@ def of_sender(row: Mapping[str, Any] | None) -> Line | None:
 
 def of(session: Session) -> Line | None:
     """The line in the direction that carried most bytes; None where its rate was not reached."""
-    return of_busiest(session.connections, session.tables["senders"].rows(COLUMNS))
+    return of_busiest(session.connections, session.senders)
 
 
 def of_busiest(connections: Iterable[Mapping[str, Any]], senders: Iterable[Mapping[str, Any]]) -> Line | None:

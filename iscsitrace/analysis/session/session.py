@@ -15,7 +15,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.measures import busy
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.analysis.measures.data_commands import is_data_command, is_for, is_transfer
 from iscsitrace.analysis.measures.nulls import known
@@ -47,14 +46,18 @@ class Session:
         self,
         number: int,
         connections: Sequence[dict[str, Any]],
+        senders: Sequence[dict[str, Any]],
         tables: Mapping[str, Table],
         sums: Budget | None,
         *,
         is_session: bool,
     ) -> None:
-        """``connections`` are its rows of that table, ``tables`` its rows of the others (grouping.TABLES)."""
+        """``connections`` and ``senders`` are its rows of these tables, ``tables`` those of the others by name
+        (grouping.TABLES, and ``busy``).
+        """
         self.number = number
         self.connections = connections
+        self.senders = senders
         self.tables = tables
         self.budget = sums
         self.is_session = is_session
@@ -66,7 +69,7 @@ class Session:
 
     # --- time
 
-    @property
+    @cached_property
     def jobs_ns(self) -> int:
         """Busy time."""
         return self.budget.jobs_ns if self.budget else 0
@@ -87,10 +90,10 @@ class Session:
         """Share of the busy time."""
         return amount_ns / self.jobs_ns if self.jobs_ns else 0.0
 
-    @cached_property
+    @property
     def busy(self) -> Table:
         """The stretches of its time breakdown that are busy time."""
-        return busy.rows_of(self.tables["budget"])
+        return self.tables["busy"]
 
     def stretches(self, *parts: str) -> Stretches:
         """The stretches of busy time in these parts, in order."""
@@ -104,7 +107,8 @@ class Session:
 
     def _stretches_in(self, parts: tuple[str, ...]) -> Stretches:
         table = self.busy
-        picked = table.select(np.isin(table.raw("part"), [PARTS.index(part) for part in parts]))
+        is_wanted = np.isin(np.arange(len(PARTS)), [PARTS.index(part) for part in parts])
+        picked = table.select(is_wanted[table.raw("part")])
 
         def numbers(name: str) -> Array:
             return np.where(known(picked, name), picked.raw(name), 0).astype(np.int64) - ~known(picked, name)
@@ -212,4 +216,4 @@ class Session:
     @cached_property
     def path(self) -> Path | None:
         """The path with its confidence; None where it is unknown, or zero."""
-        return path.measure(self.connections, self.tables["senders"].rows())
+        return path.measure(self.connections, self.senders)

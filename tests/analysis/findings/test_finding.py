@@ -36,7 +36,7 @@ def test_claimed_time_against_counting_nanoseconds(
         rows.append({"connection": 0, "time_first_ns": moment, "time_last_ns": moment + length, "part": part})
         owners += [part] * length
         moment += length
-    subject = Session(0, [], {"budget": table("budget", *rows)}, None, is_session=False)
+    subject = Session(0, [], [], {"busy": table("budget", *rows)}, None, is_session=False)
     starts, ends = (np.array([each[side] for each in intervals], dtype=np.int64) for side in (0, 1))
     expected = sum(
         owner != "transfer" and any(first <= moment < last for first, last in intervals)

@@ -6,6 +6,7 @@ import pkgutil
 from dataclasses import replace
 from importlib import import_module
 
+import numpy as np
 import pytest
 
 from iscsitrace.analysis import findings
@@ -84,6 +85,16 @@ def test_problems_of_sessions_are_not_reported_for_connections(is_session_only: 
     assert session
     assert (session.share, session.severity, session.frames, session.cause) == (0.25, "warning", (7,), "Seen.")
     assert (connection is None) == is_session_only
+
+
+def test_a_problem_is_looked_for_only_where_its_part_takes_its_least_share() -> None:
+    case, _ = cases(classic())
+    share = case.share(case.part_ns("propagation"))
+    assert 0 < share <= 1
+    for least, is_found in ((share, True), (float(np.nextafter(share, 2)), False)):
+        explains = Explains("propagation", least=least)
+        problem = replace(QUEUE_DEPTH_LOW, observe=lambda case: Observation("seen", [7]), explains=explains)
+        assert (problem.find(case) is not None) == is_found
 
 
 def test_the_scopes() -> None:

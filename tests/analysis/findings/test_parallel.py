@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from iscsitrace.analysis.findings.case import Groups
 from iscsitrace.analysis.findings.finding import Observation
 from iscsitrace.analysis.findings.parallel import UNEVEN_CONNECTIONS
 from tests.support.tables_by_hand import MS, table
@@ -32,7 +33,7 @@ def observed(*jobs: Any, connections: tuple[int, ...] = (3,), decoded: int = 100
     part = {"explained_bytes_to_target": decoded, "explained_bytes_to_initiator": decoded}
     whole = {"stream_bytes_to_target": 100, "stream_bytes_to_initiator": 100}
     subject = SimpleNamespace(connections=[{"connection": number} | part | whole for number in connections])
-    case: Any = SimpleNamespace(subject=subject, groups=SimpleNamespace(jobs=jobs, cycles=CYCLES))
+    case: Any = SimpleNamespace(subject=subject, groups=Groups((), jobs, CYCLES))
     return UNEVEN_CONNECTIONS.observe(case)
 
 

@@ -78,7 +78,8 @@ class Evidence:
     @cached_property
     def _connection(self) -> dict[str, Any]:
         table = self._source("connections")
-        return next(table.select(table.raw("connection") == self.run.connection).rows())
+        own = table.select(table.raw("connection") == self.run.connection)
+        return next(own.rows((f"packets_{self._direction}", f"retransmitted_packets_{self._direction}")))
 
     @property
     def _direction(self) -> str:
@@ -108,7 +109,7 @@ class Evidence:
 
     @cached_property
     def _sender(self) -> dict[str, Any]:
-        return next(self._own("senders").rows(), {})
+        return next(self._own("senders").rows(("timeout_count", "ssthresh_guess_bytes")), {})
 
     @property
     def loss_count(self) -> int:
@@ -125,7 +126,8 @@ class Evidence:
     def losses(self) -> list[Loss]:
         """Losses and timeouts that reduced its window, in order of time."""
         recoveries = self._own("recoveries")
-        lost = list(losses(recoveries).rows())
+        columns = ("time_first_ns", "time_last_ns", "cause", "frame_first", "pipe_before_bytes")
+        lost = list(losses(recoveries).rows(columns))
         first_ns = min(recoveries.raw("time_first_ns").tolist(), default=None)
         # if a loss ended slow start, it is the first recovery of the connection
         exit_ns = first_ns if self._sender.get("ssthresh_guess_bytes") is not None else None

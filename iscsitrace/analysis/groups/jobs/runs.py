@@ -84,7 +84,9 @@ def of_trace(source: Source) -> list[Run]:
     }
     of_connection = cycles.raw("connection")[rows]
     found = []
-    for connection in np.unique(of_connection).tolist():
+    order = np.argsort(of_connection, kind="stable")
+    connections, firsts = np.unique(of_connection[order], return_index=True)
+    for connection, own in zip(connections.tolist(), np.split(rows[order], firsts[1:]), strict=True):
         row = members.get(connection)
         if row is None:
             continue
@@ -97,7 +99,7 @@ def of_trace(source: Source) -> list[Run]:
             "has_names": None not in (host, target),
             "path_ns": path.round_trip_ns(row),
         }
-        found += [Run(**who, **what) for what in _runs(cycles, rows[of_connection == connection])]
+        found += [Run(**who, **what) for what in _runs(cycles, own)]
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from iscsitrace.analysis.groups.jobs import runs
@@ -49,7 +50,7 @@ class Job:
     is_certain: bool
     """Whether their session or names show that they belong together; else this is inferred."""
 
-    @property
+    @cached_property
     def runs(self) -> list[Run]:
         """The runs of the streams."""
         return [stream.run for stream in self.streams]
@@ -69,7 +70,7 @@ class Job:
         """Bytes of all streams."""
         return sum(run.bytes for run in self.runs)
 
-    @property
+    @cached_property
     def jain(self) -> float:
         """Jain's fairness index of the streams' throughputs."""
         return jain([run.bytes_per_s for run in self.runs])
@@ -90,7 +91,7 @@ class Job:
         lasted = [run.last_ns - self.first_ns for run in self.runs]
         return 1 - sum(lasted) / len(lasted) / max(self.whole_ns, 1)
 
-    @property
+    @cached_property
     def slowest(self) -> Stream:
         """The stream of least throughput."""
         return min(self.streams, key=lambda stream: stream.run.bytes_per_s)
@@ -147,14 +148,14 @@ def find(source: Source, mirrors: Sequence[Mirror] = ()) -> list[Job]:
     jobs = []
     while left:
         longest, *others = left
-        members = [longest]
+        members = {longest.connection: longest}
         for run in others:
-            is_other = all(run.connection != member.connection for member in members)
+            is_other = run.connection not in members
             if is_other and _is_together(longest, run) and not _is_mirrored(longest, run, side_of):
-                members.append(run)
+                members[run.connection] = run
         if len(members) > 1:
-            jobs.append(_job(members, source))
-        left = [run for run in others if not any(run is member for member in members)]
+            jobs.append(_job([*members.values()], source))
+        left = [run for run in others if members.get(run.connection) is not run]
     return sorted(jobs, key=lambda job: (job.first_ns, job.runs[0].connection))
 
 
