@@ -248,12 +248,6 @@ fn bytes_that_lead_elsewhere_are_no_pdus() {
         let lost = (!is_read).then_some(48 + length as u64);
         assert_eq!(stream.framer.lost_start_bytes(), lost);
     }
-    // after a hole nothing leads anywhere
-    let mut stream = Stream::search(1000);
-    stream.send(&first[..400]);
-    stream.gap(648);
-    stream.send(&nop(CERTAIN, &[]));
-    assert_eq!(stream.heard.rows, [row(CERTAIN, &[], (2048, 2096), (2, 2))]);
     // sequence numbers of another session
     for (stat_sn, count) in [(SerialNumber(100), 2), (SerialNumber(1 << 20), 1)] {
         let mut stream = Stream::search(1000);
@@ -261,6 +255,38 @@ fn bytes_that_lead_elsewhere_are_no_pdus() {
         stream.send(&[0xee; 1000]);
         stream.send(&nop(CERTAIN, &[]));
         assert_eq!(stream.heard.rows.len(), count, "{stat_sn:?}");
+    }
+}
+
+#[test]
+fn pdus_lead_over_holes_in_their_data_only() {
+    let (first, second) = (possible(1000), possible(2000));
+    // of the stream from the first header on
+    for (hole, found) in [(48..400, 2), (400..1048, 2), (1000..1100, 1), (1048..1200, 1), (1200..3096, 2), (20..48, 1)]
+    {
+        let bytes = [&first[..], &second[..]].concat();
+        let mut stream = Stream::search(1000);
+        stream.send(&bytes[..hole.start]);
+        stream.gap(hole.len() as i64);
+        if hole.end < bytes.len() {
+            stream.send(&bytes[hole.end..]);
+        }
+        stream.send(&nop(CERTAIN, &[]));
+        let places: Vec<(i64, i64)> = stream.heard.rows.iter().map(|row| (row.offset, row.end)).collect();
+        let all = [(1000, 2048), (2048, 4096), (4096, 4144)];
+        let expected = match hole.start {
+            20 => &all[1..],
+            1000 | 1048 => &all[2..],
+            _ => &all[..],
+        };
+        assert_eq!((&places[..], found), (expected, expected.len() - 1), "{hole:?}");
+        for (row, is_hit) in stream.heard.rows.iter().zip([hole.start < 1048, hole.start >= 1048, false]) {
+            if found == 2 {
+                assert_eq!(row.has_capture_gap, is_hit, "{hole:?}");
+            }
+        }
+        let lost = expected[0].0 - 1000;
+        assert_eq!(stream.framer.lost_start_bytes(), (lost > 0).then_some(lost as u64));
     }
 }
 
