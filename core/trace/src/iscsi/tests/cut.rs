@@ -175,11 +175,13 @@ fn a_header_without_its_tag_counts_as_missing() {
     for (kept_bytes, is_missing) in [(8, 1), (19, 1), (20, 0), (27, 0), (48, 0)] {
         let mut talk = Talk::login();
         // nothing tells that these two must come: they are not assumed
-        let request = BhsBuilder::new(Opcode::TaskManagementRequest).is_immediate(true).initiator_task_tag(0x20);
+        let request =
+            BhsBuilder::new(Opcode::TaskManagementRequest).function(5).is_immediate(true).initiator_task_tag(0x20);
         talk.send(true, request.cmd_sn(SerialNumber(100)).exp_stat_sn(SerialNumber(501)), &[]);
         let answer = BhsBuilder::new(Opcode::TaskManagementResponse).initiator_task_tag(0x20);
         talk.whole(false, numbered(answer, Some(501), 100), kept_bytes);
-        talk.whole(true, read(0x30, 100), kept_bytes);
+        // a command is found by its tag, and by its CmdSN, 8 bytes behind it
+        talk.whole(true, read(0x30, 100), if is_missing == 1 { kept_bytes } else { kept_bytes.max(28) });
         talk.send(false, response(0x30, 502, 101, 0), &[]);
         talk.send(true, read(0x31, 101), &[]);
         talk.send(false, response(0x31, 503, 102, 0), &[]);
