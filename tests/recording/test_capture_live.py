@@ -458,7 +458,7 @@ def test_a_trigger_keeps_the_time_around_a_delayed_status(veth: Network, tmp_pat
         line = stopped(process)
         said = process.log
     count = counts(line)
-    assert "1 slow commands" in line
+    assert "1 command met the trigger" in line
     assert "latency>250ms: read of 4096 bytes at LBA" in said
     assert 0 < count["written"] < count["seen"]
     trace = iscsitrace.read(file)
