@@ -39,7 +39,7 @@ class Coverage:
 
     @property
     def explained_bytes_share(self) -> float | None:
-        """Decoded bytes / stream bytes, 0 to 1: decoded are the bytes of PDUs whose header was read."""
+        """Decoded bytes / stream bytes, 0 to 1: decoded are the bytes of PDUs whose length is known."""
         return _share(self.explained_bytes, self.stream_bytes)
 
     @property
@@ -49,7 +49,7 @@ class Coverage:
 
     @property
     def pdu_share(self) -> float | None:
-        """PDUs whose header was read / these and the PDUs known to be missing, 0 to 1."""
+        """PDUs whose header was read up to the task tag / these and the PDUs known to be missing, 0 to 1."""
         return _share(self.pdu_count, self.pdu_count + self.missing_pdu_count)
 
     def as_dict(self) -> dict[str, Any]:

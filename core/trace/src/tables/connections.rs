@@ -89,9 +89,9 @@ table! {
         gap_bytes_to_target: u64 [bytes];
         /// to target: of these, bytes carried by captured packets but cut off by the snaplen
         cut_bytes_to_target: u64 [bytes];
-        /// to target: of these, decoded bytes: bytes of PDUs whose header was read
+        /// to target: of these, decoded bytes: bytes of PDUs whose length was read, or follows from their command
         explained_bytes_to_target: u64 [bytes];
-        /// to target: iSCSI PDUs whose header was read
+        /// to target: iSCSI PDUs whose header was read, at least up to the Initiator Task Tag
         pdu_count_to_target: u64 [PDUs];
         /// to target: iSCSI PDUs missing from the capture, by sequence numbers and bytes that were not decoded
         missing_pdu_count_to_target: u64 [PDUs];
@@ -137,9 +137,9 @@ table! {
         gap_bytes_to_initiator: u64 [bytes];
         /// to initiator: of these, bytes carried by captured packets but cut off by the snaplen
         cut_bytes_to_initiator: u64 [bytes];
-        /// to initiator: of these, decoded bytes: bytes of PDUs whose header was read
+        /// to initiator: of these, decoded bytes: bytes of PDUs whose length was read, or follows from their command
         explained_bytes_to_initiator: u64 [bytes];
-        /// to initiator: iSCSI PDUs whose header was read
+        /// to initiator: iSCSI PDUs whose header was read, at least up to the Initiator Task Tag
         pdu_count_to_initiator: u64 [PDUs];
         /// to initiator: iSCSI PDUs missing from the capture, by sequence numbers and bytes that were not decoded
         missing_pdu_count_to_initiator: u64 [PDUs];

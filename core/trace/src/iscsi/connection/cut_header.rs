@@ -11,6 +11,19 @@ use crate::iscsi::context::Context;
 use crate::tables::Cycles;
 
 impl IscsiConnection {
+    /// Counts a PDU as found, or as missing if its header was cut before the task tag: its type and length are known, but
+    /// not its command.
+    #[inline]
+    pub(super) fn count_pdu(&mut self, bhs: Bhs<'_>, opcode: Opcode) {
+        let direction = usize::from(!opcode.is_initiator());
+        if bhs.initiator_task_tag().is_some() {
+            self.pdu_count[direction] += 1;
+        } else if opcode != Opcode::ScsiCommand || self.cmd_sn.is_none() {
+            // a command is counted by its number, once others were read
+            self.missing.add_explained(direction);
+        }
+    }
+
     /// The data bytes of the next PDU of a direction whose header was cut away.
     pub(super) fn assume(&mut self, to_target: bool, rest_of_segment: u32, context: &Context) -> Option<u32> {
         let cycles = &context.tables.cycles;

@@ -64,7 +64,7 @@ pub struct IscsiConnection {
     pub login: Login,
     /// Where the PDUs of cycles lie, by direction (to the target first).
     pub spans: [Spans; 2],
-    /// PDUs with a decoded header, by direction.
+    /// PDUs whose header was captured up to the task tag, by direction.
     pub pdu_count: [u64; 2],
     /// Missing PDUs according to sequence numbers and byte counts, by direction.
     pub missing: MissingPdus,
@@ -141,7 +141,7 @@ impl IscsiConnection {
     fn take(&mut self, pdu: &Pdu<'_>, to_target: bool, context: &mut Context) -> Option<Digests> {
         let bhs = pdu.bhs();
         let opcode = bhs.opcode()?;
-        self.pdu_count[usize::from(!to_target)] += 1;
+        self.count_pdu(bhs, opcode);
         let mut cycle = None;
         let mut digests = None;
         let receiver = usize::from(!to_target);
@@ -233,13 +233,14 @@ impl IscsiConnection {
             let frame = context.tables.cycles.command_frame[task.cycle as usize];
             self.end_without_status(task, Stamp { frame, time_ns }, context);
         }
+        let has_pdus = self.pdu_count != [0; 2] || self.missing.count != [0; 2];
         for (direction, unread) in unread.into_iter().enumerate() {
             let (bytes, least) = self.missing.settle(direction, unread, &self.totals.carriers[direction]);
             self.totals.unread_bytes[direction] = bytes;
             self.totals.least_answers += least;
         }
         // a connection with PDUs belongs to a session, at least to one without names
-        if self.pdu_count != [0; 2] {
+        if has_pdus {
             let session = self.session(context);
             if let Some(state) = context.sessions.states.get_mut(session as usize) {
                 state.totals = state.totals.with(&self.totals);

@@ -2,6 +2,7 @@
 
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::serial::SerialNumber;
 
 use super::IscsiConnection;
 use crate::counters::Counter;
@@ -42,12 +43,16 @@ impl IscsiConnection {
         }
         self.exp_cmd_sn = bhs.exp_cmd_sn().or(self.exp_cmd_sn);
         self.max_cmd_sn = bhs.max_cmd_sn().or(self.max_cmd_sn);
-        let Some(stat_sn) = bhs.stat_sn() else { return };
         let advances = match opcode {
             Opcode::ReadyToTransfer => false,
             Opcode::DataIn => bhs.has_status() == Some(true),
-            Opcode::NopIn => bhs.initiator_task_tag() != Some(RESERVED_TAG),
+            Opcode::NopIn => bhs.initiator_task_tag().is_some_and(|tag| tag != RESERVED_TAG),
             _ => true,
+        };
+        let Some(stat_sn) = bhs.stat_sn() else {
+            // the PDU counts already, and not again as a missing number
+            self.stat_sn = if advances { self.stat_sn.map(SerialNumber::next) } else { self.stat_sn };
+            return;
         };
         // a Data-In without status has no StatSN; R2T and unsolicited NOP-In carry the next one without using it
         if !advances {

@@ -209,7 +209,6 @@ impl Framer {
         self.offset = gap_end;
         if self.state == State::Searching {
             self.clear_carry();
-            self.forget_unread();
             self.is_lost_place_known = false;
             return;
         }

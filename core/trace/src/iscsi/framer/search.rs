@@ -186,13 +186,6 @@ impl Framer {
         }
     }
 
-    /// Forgets the kept chunks: a hole follows.
-    pub(super) fn forget_unread(&mut self) {
-        if let Some(unread) = &mut self.unread {
-            **unread = Unread::default();
-        }
-    }
-
     /// The first position whose lengths lead to the header at `found`.
     fn first_before(&self, found: i64, header: &[u8], listener: &impl Listener) -> Option<i64> {
         let unread = self.unread.as_ref()?;
@@ -244,6 +237,9 @@ impl Framer {
         self.note_lost_start(start);
         self.pdu.begin(start);
         for (place, (chunk, _)) in unread.chunks.iter().enumerate() {
+            if self.offset > start && chunk.offset > self.offset {
+                self.gap(self.offset, (chunk.offset - self.offset) as u64, listener);
+            }
             let used = (start - chunk.offset).clamp(0, i64::from(chunk.length)) as u32;
             self.go_on(&Chunk { captured: unread.captured_of(place), ..*chunk }, used, listener);
         }

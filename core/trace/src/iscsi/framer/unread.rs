@@ -19,7 +19,7 @@ const BYTES_MAX: usize = 512 << 10;
 /// Chunks that are kept of one stream.
 const CHUNKS_MAX: usize = 1 << 12;
 
-/// The kept chunks, without holes between them.
+/// The kept chunks, with holes between them where the capture has holes.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
     /// Each chunk, and where its captured bytes start in `captured`.

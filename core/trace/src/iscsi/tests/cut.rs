@@ -10,6 +10,13 @@ impl Talk {
         self.send(to_target, header, data);
         self.kept_bytes = usize::MAX;
     }
+
+    /// Sends a PDU without data in one packet, of which the first bytes are captured.
+    fn whole(&mut self, to_target: bool, header: BhsBuilder, kept_bytes: usize) {
+        self.kept_bytes = kept_bytes;
+        self.packet(to_target, 0x18, &header.build());
+        self.kept_bytes = usize::MAX;
+    }
 }
 
 /// A read with its only Data-In, which has the status.
@@ -161,4 +168,49 @@ fn cut_data_of_a_burst_follow_its_captured_data() {
     assert_eq!(cycles.initiator_task_tag, [0x32, 0x33]);
     assert_eq!((cycles.status_ns[0], cycles.status[0]), (at(19), 0));
     assert_eq!(counted(&tables, "sync_lost"), 0);
+}
+
+#[test]
+fn a_header_without_its_tag_counts_as_missing() {
+    for (kept_bytes, is_missing) in [(8, 1), (19, 1), (20, 0), (27, 0), (48, 0)] {
+        let mut talk = Talk::login();
+        // nothing tells that these two must come: they are not assumed
+        let request =
+            BhsBuilder::new(Opcode::TaskManagementRequest).function(5).is_immediate(true).initiator_task_tag(0x20);
+        talk.send(true, request.cmd_sn(SerialNumber(100)).exp_stat_sn(SerialNumber(501)), &[]);
+        let answer = BhsBuilder::new(Opcode::TaskManagementResponse).initiator_task_tag(0x20);
+        talk.whole(false, numbered(answer, Some(501), 100), kept_bytes);
+        // a command is found by its tag, and by its CmdSN, 8 bytes behind it
+        talk.whole(true, read(0x30, 100), if is_missing == 1 { kept_bytes } else { kept_bytes.max(28) });
+        talk.send(false, response(0x30, 502, 101, 0), &[]);
+        talk.send(true, read(0x31, 101), &[]);
+        talk.send(false, response(0x31, 503, 102, 0), &[]);
+        let tables = talk.finish();
+        let connections = &tables.connections;
+        let found = [connections.pdu_count_to_target[1], connections.pdu_count_to_initiator[1]];
+        assert_eq!((found, missing(&tables)), ([4 - is_missing; 2], [is_missing; 2]), "{kept_bytes} bytes");
+        // neither is missing by its number as well
+        assert_eq!(counted(&tables, "status_missing"), 0, "{kept_bytes} bytes");
+        assert_eq!(counted(&tables, "pdu_header_cut"), if kept_bytes < 48 { 2 } else { 0 });
+        // type and length are known
+        assert_eq!(tables.pdus.opcode.len(), 8);
+        assert_eq!(connections.explained_bytes_to_initiator[1], connections.stream_bytes_to_initiator[1]);
+    }
+}
+
+#[test]
+fn without_any_tag_all_pdus_are_missing() {
+    for (kept_bytes, found) in [(10, [0, 0]), (20, [3, 2])] {
+        let mut talk = Talk::connect();
+        talk.whole(true, login_request(1, 3), kept_bytes);
+        talk.whole(false, login_response(1, 3), kept_bytes);
+        talk.whole(true, read(0x30, 100), kept_bytes);
+        talk.whole(false, response(0x30, 501, 101, 0), kept_bytes);
+        talk.whole(true, read(0x31, 101), kept_bytes);
+        let tables = talk.finish();
+        let connections = &tables.connections;
+        assert_eq!([connections.pdu_count_to_target[1], connections.pdu_count_to_initiator[1]], found);
+        assert_eq!(missing(&tables), [3 - found[0], 2 - found[1]]);
+        assert_eq!((connections.is_iscsi[1], tables.sessions.session.len()), (true, 1));
+    }
 }

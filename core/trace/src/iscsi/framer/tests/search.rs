@@ -248,12 +248,6 @@ fn bytes_that_lead_elsewhere_are_no_pdus() {
         let lost = (!is_read).then_some(48 + length as u64);
         assert_eq!(stream.framer.lost_start_bytes(), lost);
     }
-    // after a hole nothing leads anywhere
-    let mut stream = Stream::search(1000);
-    stream.send(&first[..400]);
-    stream.gap(648);
-    stream.send(&nop(CERTAIN, &[]));
-    assert_eq!(stream.heard.rows, [row(CERTAIN, &[], (2048, 2096), (2, 2))]);
     // sequence numbers of another session
     for (stat_sn, count) in [(SerialNumber(100), 2), (SerialNumber(1 << 20), 1)] {
         let mut stream = Stream::search(1000);
@@ -261,6 +255,32 @@ fn bytes_that_lead_elsewhere_are_no_pdus() {
         stream.send(&[0xee; 1000]);
         stream.send(&nop(CERTAIN, &[]));
         assert_eq!(stream.heard.rows.len(), count, "{stat_sn:?}");
+    }
+}
+
+#[test]
+fn pdus_lead_over_holes_in_their_data_only() {
+    let bytes = [possible(1000), possible(2000)].concat();
+    // bytes that are missing, PDUs that are found, and which of these has the hole
+    let cases = [
+        (48..400, 3, Some(0)),
+        (400..1048, 3, Some(0)),
+        (1200..3096, 3, Some(1)),
+        (1000..1100, 1, None),
+        (1060..1200, 1, None),
+    ];
+    for (hole, found, hit) in cases {
+        let mut stream = Stream::search(1000);
+        stream.send(&bytes[..hole.start]);
+        stream.gap(hole.len() as i64);
+        if hole.end < bytes.len() {
+            stream.send(&bytes[hole.end..]);
+        }
+        stream.send(&nop(CERTAIN, &[]));
+        let places: Vec<(i64, i64)> = stream.heard.rows.iter().map(|row| (row.offset, row.end)).collect();
+        assert_eq!(places, [(1000, 2048), (2048, 4096), (4096, 4144)][3 - found..], "{hole:?}");
+        assert_eq!(stream.heard.rows.iter().position(|row| row.has_capture_gap), hit, "{hole:?}");
+        assert_eq!(stream.framer.lost_start_bytes(), (found == 1).then_some(3096), "{hole:?}");
     }
 }
 
