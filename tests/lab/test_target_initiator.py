@@ -315,7 +315,7 @@ def test_impossible_requests_are_one_line_errors(target: Served) -> None:
         (f"iscsi://127.0.0.1:{free_port()}/{NAME}/0", "Connection refused"),
         ("iscsi://no-such-host.invalid/iqn.2025-01.org.example:x/0", "no-such-host.invalid: "),
         (f"{portal}/iqn.2025-01.org.example:other/0", "login refused: Not Found (0x0203) (RFC 7143 section 11.13.5)"),
-        (f"{portal}/{NAME}/7", "LOGICAL UNIT NOT SUPPORTED"),
+        (f"{portal}/{NAME}/7", "logical unit not supported"),
         (portal, "a normal session needs a TargetName (RFC 7143 section 13.4)"),
     ):
         code, text = refused("read", url, "--bytes", "64K")

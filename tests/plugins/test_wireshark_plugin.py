@@ -58,11 +58,13 @@ def assert_equal(file: FilePath) -> wireshark_plugin.Shown:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_samples(name: str) -> None:
+def test_samples(name: str, request: pytest.FixtureRequest) -> None:
+    if name == "black-out-and-relogin":
+        request.applymarker(pytest.mark.xfail(strict=True, reason="the cycles after the new login are not shown"))
     found = shown(sample(name))
     is_whole = name not in NOT_WHOLE
     assert list(differences(found, read(sample(name)), is_whole=is_whole)) == []
-    assert found.cycles or not is_whole
+    assert found.cycles or not is_whole or not len(read(sample(name)).cycles)
 
 
 @pytest.mark.parametrize("is_immediate", [False, True])

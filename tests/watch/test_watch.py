@@ -356,7 +356,8 @@ def test_memory_stays_flat_over_many_cycles() -> None:
             kept.append(live.row_count)
     document = watcher.document()
     assert document["volumes"][-1]["cycle_count"] == cycle_count
-    assert document["volumes"][-1]["complete_cycle_count"] == cycle_count
+    # without a login, and cut by a snaplen, a digest may follow the first status: when it ended is unknown
+    assert document["volumes"][-1]["complete_cycle_count"] == cycle_count - 1
     early, late = max(kept[: len(kept) // 4]), max(kept[len(kept) // 2 :])
     assert late <= 1.2 * early
     latency = document["latency"][0]

@@ -73,9 +73,9 @@ def test_a_redirect_says_where_to_and_makes_a_portal_of_it(tmp_path: Path) -> No
 def test_reject_and_asynchronous_message(tmp_path: Path) -> None:
     # reason 4: protocol error; the data is the header that is rejected, a Text Request with ITT 7
     rejected = struct.pack("!BBHIQI", 0x04, 0x80, 0, 0, 0, 7).ljust(48, b"\0")
-    reject = pdu(struct.pack("!BBBBIQIIIIII", 0x3F, 0x80, 4, 0, 0, 0, 0xFFFFFFFF, 0, 2, 2, 9, 0), rejected)
+    reject = pdu(struct.pack("!BBBBIQIIIIII", 0x3F, 0x80, 4, 0, 0, 0, 0xFFFFFFFF, 0, 2, 1, 9, 0), rejected)
     # AsyncEvent 1: the target requests a logout
-    header = struct.pack("!BBHIQIIIIIBBHHHI", 0x32, 0x80, 0, 0, 0, 0xFFFFFFFF, 0, 3, 2, 9, 1, 0, 0, 0, 3, 0)
+    header = struct.pack("!BBHIQIIIIIBBHHHI", 0x32, 0x80, 0, 0, 0, 0xFFFFFFFF, 0, 3, 1, 9, 1, 0, 0, 0, 3, 0)
     packets = conversation(
         (False, login_request()),
         (True, login_response(0, 0, b"TargetPortalGroupTag=1\0")),

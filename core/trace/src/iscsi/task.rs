@@ -49,6 +49,8 @@ pub struct Task {
     pub is_write: bool,
     /// Expected Data Transfer Length; none if that part of the header was not captured.
     pub expected_data_transfer_length: Option<u32>,
+    /// The frame of its command, if another task with its tag was open then: what began before is of that one.
+    pub took_tag_at: Option<u64>,
     /// What its data says of the logical unit, if it does.
     pub describes: Option<ParameterData>,
     /// Whether data may come in any order: the first PDU is then recognised by its number, not by its offset.
@@ -103,6 +105,7 @@ impl Task {
             operation,
             numbers: DataNumbers::new(bhs.is_read() == Some(true) && bhs.is_write() == Some(true)),
             open_rounds: Vec::new(),
+            took_tag_at: None,
             has_missing_pdus: false,
             missing_data: 0,
             missing_r2t: 0,

@@ -47,6 +47,7 @@ impl IscsiConnection {
             context.counters.add(Counter::PduWithoutTask, Some(self.number), first.frame);
             return None;
         };
+        self.takes_tags_again |= self.last_tag.replace(tag) == Some(tag);
         let decoded = bhs.cdb().map(|cdb| cdb::decode(&cdb, device_type));
         let cycle = context.tables.cycles.row_count() as u32;
         context.cycle_ends_ns.push(i64::MAX);
@@ -56,6 +57,9 @@ impl IscsiConnection {
             let task = Task::open(bhs, cycle, decoded.as_ref(), is_data_in_any_order);
             self.tasks_opened += 1;
             if let Some(earlier) = self.tasks.insert(tag, task) {
+                if let Some(task) = self.tasks.get_mut(&tag) {
+                    task.took_tag_at = Some(first.frame);
+                }
                 context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
                 self.end_without_status(earlier, first, context);
             }
@@ -163,6 +167,9 @@ impl IscsiConnection {
         let bhs = pdu.bhs();
         let frame = pdu.first.frame;
         let task = bhs.initiator_task_tag().and_then(|tag| self.tasks.get_mut(&tag))?;
+        if task.took_tag_at.is_some_and(|taken| frame < taken) {
+            return None;
+        }
         let cycle = task.cycle;
         let tables = &mut context.tables;
         let mut missing = match opcode {
