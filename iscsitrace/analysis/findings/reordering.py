@@ -103,23 +103,19 @@ def _times(count: int) -> str:
 
 REORDERING: Final = Problem(
     name="reordering",
-    meaning="Packets overtake each other on the path. TCP takes three later packets for a loss: it retransmits "
-    "what was "
-    "only late, and reduces its congestion window.",
-    condition=f"Recoveries after duplicate ACKs in which every retransmission was unnecessary (D-SACK or Eifel), or at "
-    f"least {wording.percent(REORDERED_SHARE)} of the packets of a direction, and {REORDERED_COUNT}, out "
-    f"of order at the "
-    "tap.",
+    meaning="Packets overtake each other on the path. TCP takes three later packets for a loss: it retransmits what "
+    "was only late, and reduces its congestion window.",
+    condition="Recoveries after duplicate ACKs in which every retransmission was unnecessary (D-SACK or Eifel), or at "
+    f"least {wording.percent(REORDERED_SHARE)} of the packets of a direction, and {REORDERED_COUNT}, out of order at "
+    "the tap.",
     evidence="First and last frames of needless recoveries. The share is the time spent waiting for a congestion "
-    "window "
-    "whose last reduction was needless.",
+    "window whose last reduction was needless.",
     explains=Explains("congestion_window", specificity=1),
     accounts_for=(CONGESTION_WINDOW_SMALL,),
     advice=(
         Advice(
-            "Find where packets take several ways: a bond in mode balance-rr (use 802.3ad with layer3+4), "
-            "per-packet load "
-            "balancing of a router or switch, several VPN tunnels, a link with a radio."
+            "Find where packets take several ways: a bond in mode balance-rr (use 802.3ad with layer3+4), per-packet "
+            "load balancing of a router or switch, several VPN tunnels, a link with a radio."
         ),
         Advice(
             "On the sender keep net.ipv4.tcp_sack, tcp_dsack and tcp_timestamps at 1, so that Linux undoes needless "
