@@ -143,6 +143,7 @@ def _beside(published: Published, made: Sequence[Row], definition: Definition) -
     for row, arm, written, value in places(published, made, definition):
         ours = row.estimates.get(published.quantity) if row else None
         verdict = verdicts.of_printed(published.quantity, unit, value, ours)
+        note = published.note or (verdicts.OTHER_MODEL if verdict == verdicts.NOT_COMPARED else "")
         yield Beside(
             quantity=published.quantity,
             unit=unit,
@@ -157,7 +158,7 @@ def _beside(published: Published, made: Sequence[Row], definition: Definition) -
             run_count=ours.count if ours else 0,
             interval=ours.interval if ours else None,
             verdict=verdict,
-            why=published.note if verdict not in {verdicts.REPRODUCED, verdicts.NOT_RUN} else "",
+            why=note if verdict not in {verdicts.REPRODUCED, verdicts.NOT_RUN} else "",
         )
 
 

@@ -35,10 +35,7 @@ _READ_PACKETS: Final = (
     "the right shows the cause."
 )
 _READ_FINISHES: Final = "Streams are in the order in which they finished."
-_READ_STREAMS: Final = (
-    "Left: progress of each stream over time. Right: its bytes in flight; a loss halves them, a timeout drops them to "
-    "zero."
-)
+_READ_STREAMS: Final = "Left: progress of each stream over time. Right: its bytes in flight."
 _READ_COURSES: Final = "Time since the first command of the workload; a line is the first run at its place."
 
 

@@ -99,7 +99,7 @@ FOUND = Results(
             run_count=4, interval=(9.5, 10.5), verdict="undecided", why="few repeats",
         ),
     ),
-    figures=(FigureFile("f", "How fast", "f.svg"),),
+    figures=(FigureFile("f", "How fast", "f.svg", ("f.pdf", "f.csv")),),
     claims=(MISSED,),
     tables=("efficiency", "budget"),
 )  # fmt: skip
@@ -197,7 +197,7 @@ def test_published_figures_fits_and_missing_points(shown: str) -> None:
     files = [
         ("folder/results.json", "every point"),
         ("folder/results.csv", "every point"),
-        ("folder/f.svg", "How fast"),
+        *((f"folder/f.{ending}", "How fast") for ending in ("svg", "pdf", "csv")),
     ]
     assert table(shown, "file", "content") == files
 
