@@ -15,7 +15,7 @@ from pathlib import Path
 from iscsitrace.experiments import catalogue, claims, comparison, making, records, results, tables, verdicts
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.definition import Definition
-from iscsitrace.experiments.definition_claims import ALL_WORLDS
+from iscsitrace.experiments.definition_claims import ALL_WORLDS, Claim
 from iscsitrace.experiments.definition_figures import LineFigure
 from iscsitrace.experiments.points import of_experiment
 from iscsitrace.experiments.quantities import QUANTITIES
@@ -89,7 +89,15 @@ def worlds(definition: Definition) -> list[World]:
 
 
 def _summary(studies: Sequence[tuple[Definition, list[World]]]) -> list[str]:
-    head = ("experiment", "study", "world", "claims of the study", "claims of our own", "printed values", "model")
+    head = (
+        "experiment",
+        "study",
+        "world",
+        "claims of the study",
+        "claims of our own",
+        "printed values",
+        "difference of the model",
+    )
     rows = [
         (
             f"[{definition.name}](#{definition.name})",
@@ -103,13 +111,17 @@ def _summary(studies: Sequence[tuple[Definition, list[World]]]) -> list[str]:
         for world in found
         if world.run is not None
     ]
-    note = "Reproduced of tested; model: difference from the measured throughputs, median and largest."
+    note = (
+        "Reproduced of tested. Difference of the model from measured throughputs: median, largest (number of places)."
+    )
     return [*_table(head, rows), note, ""]
 
 
 def _counted(found: Sequence[str]) -> str:
     tested = [each for each in found if each not in _UNTESTED]
-    return f"{tested.count(verdicts.REPRODUCED)} of {len(tested)}" if tested else NOTHING
+    undecided = tested.count(verdicts.UNDECIDED)
+    more = f", {undecided} undecided" if undecided else ""
+    return f"{tested.count(verdicts.REPRODUCED)} of {len(tested)}{more}" if tested else NOTHING
 
 
 def _agreement(run: Run | None) -> str:
@@ -203,13 +215,22 @@ def _claim_rows(definition: Definition, found: Sequence[World], *, is_own: bool)
     by_world = [judged(definition, world) for world in found]
     return [
         (
-            *(several[0].name, several[0].text),
-            *(cell for each in several for cell in (each.verdict, tables.checks_text(each) or NOTHING)),
+            *(claim.name, claim.text),
+            *(cell for each, world in zip(several, found, strict=True) for cell in _verdict(claim, each, world)),
             "; ".join(dict.fromkeys(each.why for each in several if each.why)) or NOTHING,
         )
-        for several in zip(*by_world, strict=True)
-        if several[0].is_own == is_own
+        for claim, several in zip(definition.claims, zip(*by_world, strict=True), strict=True)
+        if claim.is_own == is_own
     ]
+
+
+def _verdict(claim: Claim, found: JudgedClaim, world: World) -> tuple[str, str]:
+    """The verdict in a world, and the checks behind it; neither where the world has no arm of the claim."""
+    arms = {spot.arm for check in claim.checks for _, spot in check.spots}
+    if arms and not arms & world.arms:
+        return NOTHING, NOTHING
+    is_run = found.verdict not in _UNTESTED
+    return found.verdict, tables.checks_text(found) if is_run else NOTHING
 
 
 def _figure_rows(definition: Definition) -> Iterator[tuple[str, ...]]:

@@ -20,6 +20,7 @@ _SETTING_WORDS: Final = {
     "workload.connections": "number of connections",
     "link.one-way-delay": "one-way delay",
     "link.target-delays": "one-way delay to each target",
+    "link.access-queue-packets": "packets in the queue:",
     "workload.block-size": "I/O size",
 }
 _RTT_WORDS: Final = {"link.target-delays": "RTT to each target"}

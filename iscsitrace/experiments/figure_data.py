@@ -53,12 +53,14 @@ def text(rows: Rows) -> str:
 
 def caption(chart: Chart) -> str:
     """What is drawn, of what a chart can have."""
-    counts = sorted({count for line in chart.lines for count in line.counts if count > 1})
-    repeats = f"{counts[0]} to {counts[-1]}" if len(set(counts)) > 1 else "".join(map(str, counts))
+    runs = {count for line in chart.lines for count in line.counts if count}
+    counts = sorted(runs - {1})
+    repeats = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else "".join(map(str, counts))
+    marks = "one run each" if not counts else "means over repeats, or one run" if 1 in runs else "means over repeats"
     parts = [
-        (chart.has("measured"), "Marks: measured, means over repeats." if counts else "Marks: measured, one run each."),
+        (chart.has("measured"), f"Marks: measured, {marks}."),
         (chart.has("intervals"), f"Error bars: 95 % confidence intervals of {repeats} repeats."),
-        (chart.has("model"), "Lines: model."),
+        (chart.has("model"), "Lines: model at the places of the marks, joined."),
         (chart.has("published"), "Stars: printed in the study."),
     ]
     return " ".join(words for is_drawn, words in parts if is_drawn)

@@ -197,12 +197,13 @@ def rows_of(definition: Definition, run: Run) -> list[Row]:
 
 
 def _digests(points: Sequence[Point]) -> dict[tuple[str, ...], str]:
-    """A hash of the settings of all repeats, by arm and place of the grid."""
+    """A hash of arm, place and the settings of all repeats, by arm and place; several arms may have equal settings."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for point in points:
         groups.setdefault((point.arm, *(each.text for each in point.grid.values())), []).append(point.digest)
     return {
-        place: hashlib.sha256(" ".join(found).encode()).hexdigest()[:_DIGEST_DIGITS] for place, found in groups.items()
+        place: hashlib.sha256("\n".join((*place, *found)).encode()).hexdigest()[:_DIGEST_DIGITS]
+        for place, found in groups.items()
     }
 
 

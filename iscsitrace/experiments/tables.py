@@ -199,12 +199,17 @@ def _beside(found: Results) -> Grid:
         ("quantity", "arm", "at", "published", "measured", "unit", "result", "source", "why"),
         tuple(
             (
-                *(each.quantity, each.arm, each.at, f"{each.published:g}", _ours(each), each.unit),
+                *(each.quantity, each.arm, _at(each), f"{each.published:g}", _ours(each), each.unit),
                 *(each.verdict, each.source, each.why or NOTHING),
             )
             for each in found.beside
         ),
     )
+
+
+def _at(each: Beside) -> str:
+    """The value of ``x``, and the settings of its place."""
+    return ", ".join((each.at, *(f"{name.rpartition('.')[2]} {text}" for name, text in each.where.items())))
 
 
 def _ours(each: Beside) -> str:

@@ -95,8 +95,8 @@ FOUND = Results(
     fits=(ArmFit("held", {"workload.queue-depth": "4"}, FIT),),
     beside=(
         Beside(
-            "throughput", "MB/s", "Table 1", "held", {}, "link.one-way-delay", "8ms", 9.75, 10.0, None,
-            run_count=4, interval=(9.5, 10.5), verdict="undecided", why="few repeats",
+            "throughput", "MB/s", "Table 1", "held", {"link.rate": "1Gbit"}, "link.one-way-delay", "8ms", 9.75, 10.0,
+            spread=None, run_count=4, interval=(9.5, 10.5), verdict="undecided", why="few repeats",
         ),
     ),
     figures=(FigureFile("f", "How fast", "f.svg", ("f.pdf", "f.csv")),),
@@ -185,7 +185,7 @@ def test_efficiency_and_budget(shown: str) -> None:
 
 def test_published_figures_fits_and_missing_points(shown: str) -> None:
     columns = {
-        "quantity": "quantity", "arm": "arm", "at": "at", "published": "published",
+        "quantity": "quantity", "arm": "arm", "at": lambda row: "8ms, rate 1Gbit", "published": "published",
         "measured": lambda row: "10.000 ± 0.500 (n = 4)", "unit": "unit", "result": "verdict", "source": "source",
         "why": "why",
     }  # fmt: skip

@@ -672,7 +672,14 @@ def test_the_numbers_of_a_figure_are_beside_it(small: tuple[Path, Results, Watch
     ("line", "words"),
     [
         (Line("a", (0.0,), (1.0,), (None,), (1,), (None,), (None,)), "Marks: measured, one run each."),
-        (Line("a", (0.0,), (1.0,), (None,), (1,), (2.0,), (None,)), "Marks: measured, one run each. Lines: model."),
+        (
+            Line("a", (0.0,), (1.0,), (None,), (1,), (2.0,), (None,)),
+            "Marks: measured, one run each. Lines: model at the places of the marks, joined.",
+        ),
+        (
+            Line("a", (0.0, 1.0), (1.0, 1.0), ((0.5, 1.5), None), (3, 1), (None, None), (None, None)),
+            "Marks: measured, means over repeats, or one run. Error bars: 95 % confidence intervals of 3 repeats.",
+        ),
         (
             Line("a", (0.0, 1.0), (1.0, 1.0), ((0.5, 1.5), (0.0, 2.0)), (3, 5), (None, None), (None, 1.0)),
             "Marks: measured, means over repeats. Error bars: 95 % confidence intervals of 3 to 5 repeats. Stars: "

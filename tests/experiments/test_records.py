@@ -95,6 +95,20 @@ def test_a_record_has_the_same_verdicts_as_its_run(tmp_path: Path) -> None:
     assert run.versions.keys() == {"iscsitrace", "Python", "NumPy"}
 
 
+def test_arms_with_equal_settings_keep_their_own_numbers(tmp_path: Path) -> None:
+    """A driver decides nothing in the simulated world: both arms make the same run."""
+    arms = '[[arms]]\nname = "one"\ninitiator.driver = "events"\n[[arms]]\nname = "two"\ninitiator.driver = "threads"\n'
+    text = STUDY.partition("[[claims]]")[0].replace("[[published]]", arms + "[[published]]", 1)
+    found = written(tmp_path, text)
+    made = ran(found)
+    assert len({point.digest for point in made.points}) == len(made.points) / 2
+    records.keep(found, made, tmp_path)
+    (run,) = records.load("small", tmp_path).runs
+    kept = records.rows_of(found, run)
+    assert comparison.beside(found, kept) == comparison.beside(found, comparison.rows(made.points))
+    assert [row.arm for row in kept] == ["one", "one", "two", "two"]
+
+
 def test_the_model_is_judged_over_all_places(tmp_path: Path) -> None:
     """11 MB/s against 20, 10 and 1.1."""
     records.keep(written(tmp_path), ran(written(tmp_path)), tmp_path)
