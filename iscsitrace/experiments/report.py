@@ -145,7 +145,7 @@ def _facts(found: Results, rows: list[Row], errors: list[tuple[float, Row]]) -> 
         )
     idle = [row.means["idle_fraction"] for row in rows if "idle_fraction" in row.means]
     if idle:
-        yield Fact("idle fraction", f"{min(idle):.0f} to {max(idle):.0f} %", "of the line")
+        yield Fact("idle fraction", f"{min(idle):.0f} to {max(idle):.0f} %", "from the captures, after the warm-up")
     limiters = [row.limiter for row in rows if row.limiter]
     if limiters:
         named = sorted(set(limiters), key=lambda name: (-limiters.count(name), name))[:_SHOWN_LIMITERS]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from iscsitrace.experiments import comparison, making, verdicts
+from iscsitrace.experiments import comparison, expected, making, verdicts
 from iscsitrace.experiments.claims import SHOWN
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.quantities import EFFICIENCY, QUANTITIES, SEARCH, STREAMS, Quantity
 from iscsitrace.experiments.results import Beside, JudgedCheck, JudgedClaim, Results
+from iscsitrace.lab.settings import structs
 from iscsitrace.outputs.document import Grid
 from iscsitrace.wording.cells import NOTHING
 
@@ -105,18 +106,23 @@ def _measured(rows: Sequence[Row], world: str) -> Grid:
         "runs",
     )
     note = f"{_MEASURED_NOTE} {verdicts.SHARED_SETTINGS}" if is_simulated else _MEASURED_NOTE
-    return _by_place("Measured and model", columns, rows, _measured_cells, note)
+    # in the real world a veth pair may replace the line
+    has_line = [is_simulated or not structs.programs_of(row.values).get("is_bypassed") for row in rows]
+    lines = {
+        id(row): expected.line_bytes_per_s(row.values) if has else None for row, has in zip(rows, has_line, strict=True)
+    }
+    return _by_place("Measured and model", columns, rows, lambda row: _measured_cells(row, lines[id(row)]), note)
 
 
 _MEASURED_NOTE: Final = (
     "Throughput after the warm-up, with half its 95 % confidence interval; error or difference: throughput of the "
-    "model / measured, less 1; idle: share of the time in which the line carries no payload, from the capture and by "
-    "the model."
+    "model / measured, less 1; idle: 1 - throughput / TCP payload rate of the line, which carries each copy of a "
+    "mirror."
 )
 
 
-def _measured_cells(row: Row) -> tuple[str, ...]:
-    throughput, idle, k = (QUANTITIES[name] for name in ("throughput", "idle_fraction", "k"))
+def _measured_cells(row: Row, line_bytes_per_s: float | None) -> tuple[str, ...]:
+    throughput, k = (QUANTITIES[name] for name in ("throughput", "k"))
     measured, predicted = row.means.get(throughput.name), row.model.get(throughput.name)
     interval = row.estimates[throughput.name].interval if measured is not None else None
     return (
@@ -124,12 +130,19 @@ def _measured_cells(row: Row) -> tuple[str, ...]:
         throughput.text((interval[1] - interval[0]) / 2 if interval else None),
         throughput.text(predicted),
         _number(100 * (predicted / measured - 1) if measured and predicted else None, 1),
-        idle.text(row.means.get(idle.name)),
-        idle.text(row.model.get(idle.name)),
+        _idle_text(measured, line_bytes_per_s),
+        _idle_text(predicted, line_bytes_per_s),
         k.text(row.means.get(k.name)),
         row.limiter or NOTHING,
         f"{row.run_count}/{row.run_count + row.failed_count}" if row.failed_count else str(row.run_count),
     )
+
+
+def _idle_text(megabytes_per_s: float | None, line_bytes_per_s: float | None) -> str:
+    """The share of the line's rate that is not used, in %."""
+    if megabytes_per_s is None or line_bytes_per_s is None:
+        return NOTHING
+    return _number(100 * max(0.0, 1 - 1e6 * megabytes_per_s / line_bytes_per_s), 1)
 
 
 def _search(rows: Sequence[Row]) -> Grid:

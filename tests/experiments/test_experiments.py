@@ -32,6 +32,7 @@ from iscsitrace.experiments import (
     figures,
     measured,
     points,
+    records,
     report,
     results,
     runner,
@@ -783,7 +784,7 @@ def test_a_page_is_written_from_a_folder(small: tuple[Path, Results, Watched], t
 
 
 def test_the_model_is_beside_the_simulator_and_own_claims_are_counted_apart(
-    small: tuple[Path, Results, Watched], tmp_path: Path
+    small: tuple[Path, Results, Watched], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, found, _ = small
     (tmp_path / "small.toml").write_text((folder / "small.toml").read_text())
@@ -796,6 +797,16 @@ def test_the_model_is_beside_the_simulator_and_own_claims_are_counted_apart(
 
     assert outcome(found).verdict.startswith("Difference of the model from the simulator over 4 throughputs")
     assert "take the same settings" in outcome(found).verdict
+    assert "Recorded" not in outcome(found).verdict
+    # with the error of the model over the kernel's TCP, where a run is recorded
+    agreement = records.Agreement(12, 0.0123, 0.02, 0.04)
+    recorded = records.Run("real", False, "", {}, (), 12, 0, agreement, ())
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "of_world", lambda name, world: recorded if (name, world) == ("small", "real") else None)
+        assert outcome(found).verdict.endswith(
+            "Recorded over the kernel's TCP: error of the model over 12 throughputs: median 1.2 %, 90th percentile "
+            "2.0 %, largest 4.0 %."
+        )
     real = outcome(replace(found, world="real"))
     assert real.verdict.startswith("Error of the model over 4 throughputs")
     assert "same settings" not in real.verdict
