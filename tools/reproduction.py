@@ -256,7 +256,12 @@ def _titled(
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    return [*lines, *(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows), ""]
+    return [*lines, *(f"| {' | '.join(map(_cell, row))} |" for row in rows), ""]
+
+
+def _cell(text: str) -> str:
+    """On one line, as a cell of Markdown."""
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def record(folders: Sequence[Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterable
 from typing import Final
@@ -22,13 +23,16 @@ def command(name: str, world: str, *, is_reduced: bool = False) -> str:
 
 
 def versions(world: str) -> dict[str, str]:
-    """Versions of what a run depends on; the kernel's where its TCP carried the data."""
+    """Versions of what a run depends on; with the kernel's TCP also its version, and how busy the machine is."""
     found = {
         "iscsitrace": iscsitrace.__version__,
         "Python": platform.python_version(),
         "NumPy": np.__version__,
     }
-    return found if world == SIMULATED else found | {platform.system(): platform.release()}
+    if world == SIMULATED:
+        return found
+    load = f"{os.getloadavg()[2]:.1f} on {os.cpu_count()} processors"
+    return found | {platform.system(): platform.release(), "load average": load}
 
 
 def seeds(points: Iterable[Point]) -> tuple[int, ...]:

@@ -142,7 +142,8 @@ def _idle_text(megabytes_per_s: float | None, line_bytes_per_s: float | None) ->
     """The share of the line's rate that is not used, in %."""
     if megabytes_per_s is None or line_bytes_per_s is None:
         return NOTHING
-    return _number(100 * max(0.0, 1 - 1e6 * megabytes_per_s / line_bytes_per_s), 1)
+    # below zero where more was counted than the line carries: that is to be seen
+    return _number(round(100 * (1 - 1e6 * megabytes_per_s / line_bytes_per_s), 1) + 0.0, 1)
 
 
 def _search(rows: Sequence[Row]) -> Grid:
