@@ -115,6 +115,8 @@ def _of_session(name: str, session: Session, path: Path, waits: Waits, missing: 
         usable = [pair for pair in judged if pair[1].counts.sum() >= CYCLES_MIN]
         if not usable:
             reasons = sum((judgement.left_out for _, judgement in judged), Counter[str]())
+            if apart := task_count - sum(len(spans.first) * spans.tasks_in_each for spans in own):
+                reasons["apart"] = apart
             why = "; ".join(f"{count} {reason}: {REASONS[reason]}" for reason, count in reasons.items())
             what = wording.count(task_count, operation)
             unsteady = f"{what}, too few of them steady: a fit needs {CYCLES_MIN} of one I/O size"

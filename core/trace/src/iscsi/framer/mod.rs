@@ -49,6 +49,8 @@ pub struct Framer {
     pub data_digest: DigestUse,
     /// Bytes of PDUs with a decoded header.
     pub explained_bytes: u64,
+    /// Header and data digests that do not match.
+    pub digest_errors: u64,
     state: State,
     /// Stream offset of the next byte.
     offset: i64,
@@ -99,6 +101,7 @@ impl Framer {
             header_digest: DigestUse::Unknown,
             data_digest: DigestUse::Unknown,
             explained_bytes: 0,
+            digest_errors: 0,
             state: if is_stream_start { State::Walking } else { State::Searching },
             offset,
             first_offset: offset,

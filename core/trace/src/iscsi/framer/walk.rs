@@ -243,9 +243,11 @@ impl Framer {
         self.explained_bytes += pdu.position;
         let frame = pdu.first.frame;
         if pdu.header_digest_ok == Some(false) {
+            self.digest_errors += 1;
             listener.count(Counter::HeaderDigestError, frame, 1);
         }
         if pdu.data_digest_ok == Some(false) {
+            self.digest_errors += 1;
             listener.count(Counter::DataDigestError, frame, 1);
         }
         let digests = listener.pdu(&Pdu {
