@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from matplotlib.collections import PolyCollection
+from matplotlib.container import ErrorbarContainer
 
-from iscsitrace.analysis.curves.model import Curve, ModelCurves, axis_of, of_answers
+from iscsitrace.analysis.curves.model import Curve, Marks, ModelCurves, axis_of, of_answers
 from iscsitrace.analysis.fit.fitted import from_document
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import Setting
@@ -246,12 +247,20 @@ def test_a_chart_has_a_line_a_band_and_a_label_for_each_setting() -> None:
 def test_measured_points_are_drawn_with_their_error() -> None:
     axis = axis_of("block_bytes", (65_536, 1 << 20))
     assert (axis.ticks, axis.is_logarithmic) == (("64K", "1M"), True)
-    curve = Curve("8 ms", np.array([10e6, 20e6]), measured=np.array([11e6, np.nan]))
+    marks = Marks(
+        np.array([65_536, 1 << 20]), np.array([11e6, 24e6]), np.array([10e6, np.nan]), np.array([13e6, np.nan]),
+        np.array([10e6, np.nan]),
+    )  # fmt: skip
+    curve = Curve("8 ms", np.array([10e6, 20e6]), marks=marks)
     with style.applied():
         figure = style.new_figure()
         model.draw(figure, ModelCurves(axis, (curve,)))
         rates, residuals = figure.axes
-        assert [line.get_label() for line in rates.get_lines()] == ["8 ms, model", "8 ms, measured"]
+        assert rates.get_legend_handles_labels()[1] == ["8 ms, model", "8 ms, measured"]
+        (bars,) = (each for each in rates.containers if isinstance(each, ErrorbarContainer))
+        segments = bars.lines[2][0].get_segments()
+        # from 10 to 13 MB/s; where the interval is unknown the bar has no length
+        assert [sorted(end[1] for end in each) for each in segments] == [[10, 13], [24, 24]]
         off = np.asarray(residuals.get_lines()[-1].get_ydata())
         assert off[0] == pytest.approx(10)
         assert np.isnan(off[1])

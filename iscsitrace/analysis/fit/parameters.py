@@ -18,6 +18,7 @@ from iscsitrace.analysis.fit import robust
 from iscsitrace.analysis.fit.paid import Paid
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.prediction import predict
+from iscsitrace.analysis.model.setting import Prediction
 from iscsitrace.analysis.model.transfer import line_ns
 from iscsitrace.analysis.session.line import Line
 from iscsitrace.wording import amounts as wording
@@ -85,10 +86,14 @@ class Parameters:
         """Share of the model's waits for windows that lengthen a cycle; in the rest the hosts work on it."""
         return self._known.get(_STALLS) or Estimate.exact(1.0, "assumed")
 
+    def model(self, place: int, service_ns: float) -> Prediction:
+        """The model's prediction for a point, with this service time."""
+        factor = self.k.value / self.reference.delays
+        return self.paid[place].predict(factor, service_ns, self._c_at(place), self.stall_share.value)
+
     def model_ns(self, place: int, service_ns: float) -> float:
         """The model's period of a point, with this service time."""
-        factor = self.k.value / self.reference.delays
-        return self.paid[place].predict(factor, service_ns, self._c_at(place), self.stall_share.value).period_ns
+        return self.model(place, service_ns).period_ns
 
     def scatter(self, models_ns: Sequence[float]) -> float:
         """How much the period of one more run differs from the model's at 95 % confidence, as a share; by the stated

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.fit import robust
+from iscsitrace.analysis.fit import connections, rates, robust
 from iscsitrace.analysis.fit.judgement import Judgement, stalls_ns
 from iscsitrace.analysis.fit.lines import with_lines
 from iscsitrace.analysis.fit.mirror import join
@@ -29,7 +29,7 @@ from iscsitrace.analysis.session.path import Path
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.spans import Commands, Spans
 from iscsitrace.analysis.session.waits import Waits
-from iscsitrace.tables.table import Source
+from iscsitrace.tables.table import Source, Table
 from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]
@@ -92,7 +92,7 @@ def survey(source: Source, name: str) -> Survey:
             missing.append(Missing(name, number, f"RTT unknown: {paths.why_unknown(session.connections)}"))
         else:
             waits = Waits(session.tables["budget"], session.rtt_ns("target") or 0, session.rtt_ns("initiator") or 0)
-            found += _of_session(name, session, path, waits, missing)
+            found += _of_session(name, session, path, waits, source("budget"), missing)
     if not found and not missing:
         missing.append(Missing(name, None, "no iSCSI session"))
     mirrors = recognition.find(source) if len({point.session for point in found}) > 1 else []
@@ -100,7 +100,9 @@ def survey(source: Source, name: str) -> Survey:
     return Survey(tuple(join(found, mirrors)), tuple(missing))
 
 
-def _of_session(name: str, session: Session, path: Path, waits: Waits, missing: list[Missing]) -> Iterator[Point]:
+def _of_session(
+    name: str, session: Session, path: Path, waits: Waits, stretches: Table, missing: list[Missing]
+) -> Iterator[Point]:
     commands = session.commands
     kinds = list(commands.spans())
     for operation in dict.fromkeys(spans.operation for spans in kinds):
@@ -125,7 +127,9 @@ def _of_session(name: str, session: Session, path: Path, waits: Waits, missing: 
         conditions = Conditions(session, operation)
         for spans, judgement in usable:
             left_out = judgement.left_out + Counter({"other_block": others} if spans is most and others else {})
-            yield _point(name, conditions, path, waits, judgement, left_out)
+            point = _point(name, conditions, path, waits, judgement, left_out)
+            counted = judgement.spans.where(judgement.counts)
+            yield replace(point, connections=tuple(connections.of_spans(commands, counted, stretches)))
 
 
 def _bytes(spans: Spans) -> int:
@@ -157,6 +161,7 @@ def _point(
     )
     together = f" as {spans.together} commands at once" if spans.together > 1 else ""
     number = conditions.session.number
+    rate = rates.throughput(np.full(len(lengths), spans.block_bytes * spans.queue_depth), lengths)
     described = f"{spans.operation} {wording.size(spans.block_bytes)}{together}, QD {spans.queue_depth}"
     return Point(
         session=number,
@@ -164,13 +169,16 @@ def _point(
         setting=setting,
         period_ns=period_ns,
         period_spread_ns=robust.standard_error(lengths.astype(float), weights),
-        throughput_bytes_per_s=spans.block_bytes * spans.queue_depth / float(lengths.mean()) * 1e9,
+        throughput_bytes_per_s=rate.value,
         cycle_count=len(lengths) * spans.tasks_in_each,
         left_out=dict(left_out),
         parts_ns=mean,
         delay_ns=Estimate(path.delay_ns, path.delay_low_ns, path.delay_ns, "packets"),
         seen=seen,
         is_status_apart=conditions.is_status_apart,
+        throughput_low_bytes_per_s=rate.low,
+        throughput_high_bytes_per_s=rate.high,
+        idle_fraction=1 - float(parts["transfer"].sum() / lengths.sum()),
     )
 
 

@@ -171,7 +171,7 @@ def command(
     else:
         show(model_predict.sections(base, fit, lists, answers))
     if path is not None:
-        model_predict.write_chart(path, lists, answers)
+        model_predict.write_chart(path, base, fit, lists, answers)
         click.echo(f"{path}: chart", err=is_json)
 
 
