@@ -7,19 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 from iscsitrace.analysis.fit.points import REASONS
 from iscsitrace.outputs import inputs as captures
-from iscsitrace.outputs import sweep
+from iscsitrace.outputs import rivals, sweep
 from iscsitrace.outputs.document import Section, table
 from iscsitrace.outputs.sweep import SOURCES
 from iscsitrace.wording import amounts, cells
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.fit.points import Fit
+    from iscsitrace.analysis.fit.rivalry import Rivalry
     from iscsitrace.analysis.fit.sweep import Sweep
     from iscsitrace.analysis.model.estimate import Estimate
 
 
 def sections(
-    inputs: Iterable[Mapping[str, Any]], result: Fit, missing: Sequence[str], swept: Sweep | None = None
+    inputs: Iterable[Mapping[str, Any]],
+    result: Fit,
+    missing: Sequence[str],
+    swept: Sweep | None = None,
+    rivalry: Rivalry | None = None,
 ) -> Iterator[Section]:
     """The parameters, the parts of k, the points with their residuals, and what was left out.
 
@@ -36,6 +41,8 @@ def sections(
         yield _points(result)
     else:
         yield Section("Points", (sweep.verdict(swept),), (sweep.points(swept),))
+    if rivalry is not None:
+        yield rivals.section(rivalry)
     if result.cycles_left_out:
         reasons = [(reason, count, REASONS[reason]) for reason, count in result.cycles_left_out.items()]
         yield Section("Commands left out", grids=(table(("reason", "commands", "meaning"), reasons),))

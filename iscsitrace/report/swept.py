@@ -8,7 +8,9 @@ from typing import Any, Final
 import iscsitrace
 from iscsitrace.analysis.curves import sweep as curves
 from iscsitrace.analysis.curves.model import ModelCurves, label_of
+from iscsitrace.analysis.fit.rivalry import compare
 from iscsitrace.analysis.fit.sweep import Sweep
+from iscsitrace.outputs import rivals
 from iscsitrace.outputs import sweep as tables
 from iscsitrace.outputs.document import Grid, Section, table
 from iscsitrace.plots import inline, model, style
@@ -90,6 +92,9 @@ def _sections(
     if fitted or unknown:
         lines = tuple(f"Not determined: {line}." for line in unknown)
         yield Section("Model", lines, tuple(fitted), "fit")
+    rivalry = compare([place.point for sweep in sweeps for place in sweep.places])
+    if rivalry:
+        yield rivals.section(rivalry)
     yield Section("How this was made", tuple(_making()), (_captures(inputs),), "making")
 
 

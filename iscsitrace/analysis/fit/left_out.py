@@ -18,7 +18,7 @@ from iscsitrace.errors import InputInvalid
 
 KNOWN: Final = (
     *("block_bytes", "delay_ns", "queue_depth", "connections", "window_bytes", "start_window_bytes"),
-    *("segment_bytes", "solicitation", "target_delays_ns"),
+    *("segment_bytes", "solicitation", "target_delays_ns", "loss", "congestion_control"),
 )
 """Fields of a setting that are known before it runs; the rest are what the fit has to find."""
 

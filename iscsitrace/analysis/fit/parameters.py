@@ -231,9 +231,11 @@ class Parameters:
             self._known[_DELAYS] = _pooled(estimates, counts)
             return
         self._known[_DELAYS] = Estimate.exact(self.reference.delays, "assumed")
+        is_lossy = any(self.paid[place].point.setting.loss for place in self._usable)
+        why = "losses in all commands" if is_lossy else "several commands in flight"
         self.undetermined.append(
-            f"k: with several commands in flight the packets do not show whose delay it is; {self.reference.delays:g} "
-            f"is assumed, from the negotiated parameters and the way the status comes"
+            f"k: with {why} the packets do not show whose delay it is; {self.reference.delays:g} is assumed, from the "
+            f"negotiated parameters and the way the status comes"
         )
 
     def _take_service(self) -> None:
@@ -292,6 +294,10 @@ class Parameters:
                 f"k from s: the delays ({how_far}) differ too little for the scatter; k is from the packets"
             )
         for point in (each.point for each in self.paid):
+            if point.setting.loss:
+                self.undetermined.append(
+                    f"s: no commands of {point.name} are steady; s is also what the model of losses is off"
+                )
             if point.seen.line and point.seen.is_line_shared:
                 self.undetermined.append(
                     f"C: {point.name} shares a line of {wording.rate(point.seen.line.bytes_per_s)} with other "

@@ -68,6 +68,23 @@ class OfConnection:
 
 
 @dataclass(frozen=True)
+class Losses:
+    """All commands of a point's kind, also those that waited for losses."""
+
+    setting: Setting
+    """With the measured loss rate, line rate and service time."""
+    loss_count: int
+    """Losses of data of these commands that TCP recovered from."""
+    segment_count: int
+    """Full segments of their data."""
+    command_count: int
+    throughput: Estimate
+    """In bytes/s."""
+    folds: tuple[tuple[float, float], ...]
+    """For each part of the time: the loss rate of all other parts, and the throughput of this one in bytes/s."""
+
+
+@dataclass(frozen=True)
 class Point:
     """The steady cycles of one session in one capture with the same operation, I/O size and queue depth."""
 
@@ -101,6 +118,8 @@ class Point:
     """Share of the time of the steady cycles in which no data is on the line."""
     connections: tuple[OfConnection, ...] = ()
     """Each connection that carried these commands."""
+    losses: Losses | None = None
+    """Of a sender whose data was lost often enough to tell its loss rate."""
 
     @property
     def outstanding(self) -> int:

@@ -2,7 +2,7 @@
 
 Cycles that follow each other are not independent: a queue, a window and a host carry over from one to the next. So the
 interval does not come from single cycles where there are many, but from batches of consecutive ones (Law, Simulation
-Modeling and Analysis, 4th edition, section 9.5.3).
+Modeling and Analysis, 4th edition, chapter 9).
 """
 
 from __future__ import annotations

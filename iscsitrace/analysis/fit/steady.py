@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.fit import connections, rates, robust
+from iscsitrace.analysis.fit import connections, losses, rates, robust
 from iscsitrace.analysis.fit.judgement import Judgement, stalls_ns
 from iscsitrace.analysis.fit.lines import with_lines
 from iscsitrace.analysis.fit.mirror import join
@@ -21,6 +21,7 @@ from iscsitrace.analysis.fit.points import REASONS, Point, Seen
 from iscsitrace.analysis.groups.mirrors import recognition
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import Setting
+from iscsitrace.analysis.session import NEEDED
 from iscsitrace.analysis.session import line as lines
 from iscsitrace.analysis.session import path as paths
 from iscsitrace.analysis.session.conditions import Conditions
@@ -34,8 +35,8 @@ from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]
 
-NEEDED: Final = ("budget", "senders")
-"""Tables filled on request that the source has to have."""
+__all__ = ["NEEDED", "Missing", "Survey", "points", "survey"]
+
 
 CYCLES_MIN: Final = 2
 """Cycles that a point needs: a single one has no spread, and says too little."""
@@ -113,23 +114,33 @@ def _of_session(
         task_count = int(is_own.sum())
         if moved < BYTES_MIN * int(commands.bytes[commands.operation >= 0].sum()):
             continue
-        judged = [(spans, Judgement(commands, spans, waits)) for spans in large]
-        usable = [pair for pair in judged if pair[1].counts.sum() >= CYCLES_MIN]
+        conditions = Conditions(session, operation)
+        judged = [
+            (spans, judgement, losses.of_kind(conditions, judgement, waits))
+            for spans in large
+            for judgement in (Judgement(commands, spans, waits),)
+        ]
+        usable = [each for each in judged if each[1].counts.sum() >= CYCLES_MIN]
         if not usable:
-            reasons = sum((judgement.left_out for _, judgement in judged), Counter[str]())
+            # under many losses no cycle is steady: the model has to have the losses
+            usable = [(spans, judgement.with_losses(), found) for spans, judgement, found in judged if found]
+        if not usable:
+            reasons = sum((judgement.left_out for _, judgement, _ in judged), Counter[str]())
             why = "; ".join(f"{count} {reason}: {REASONS[reason]}" for reason, count in reasons.items())
             what = wording.count(task_count, operation)
             unsteady = f"{what}, too few of them steady: a fit needs {CYCLES_MIN} of one I/O size"
             missing.append(Missing(name, session.number, unsteady + (f" ({why})" if why else "")))
             continue
-        most = max(usable, key=lambda pair: _bytes(pair[0]))[0]
+        most = max(usable, key=lambda each: _bytes(each[0]))[0]
         others = task_count - sum(len(spans.first) * spans.tasks_in_each for spans in large)
-        conditions = Conditions(session, operation)
-        for spans, judgement in usable:
+        for spans, judgement, found in usable:
             left_out = judgement.left_out + Counter({"other_block": others} if spans is most and others else {})
             point = _point(name, conditions, path, waits, judgement, left_out)
             counted = judgement.spans.where(judgement.counts)
-            yield replace(point, connections=tuple(connections.of_spans(commands, counted, stretches)))
+            if found and judgement.has_losses:
+                point = losses.suffering(point, found, counted)
+            carried = tuple(connections.of_spans(commands, counted, stretches))
+            yield replace(point, connections=carried, losses=found)
 
 
 def _bytes(spans: Spans) -> int:

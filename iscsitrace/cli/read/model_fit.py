@@ -85,12 +85,14 @@ def command(
     TCP throughput. Each capture is read separately. Each I/O size, queue depth and session is a point of one model.
     Captures at two or more delays separate k from s; two or more I/O sizes separate s from C. Parameters that the
     points cannot separate are measured from the packets, and the output tells which. Cycles in slow start, with losses,
-    and other cycles that are not steady are left out and counted.
+    and other cycles that are not steady are left out and counted. Where losses leave no steady cycle, all count, with
+    the measured loss rate; published models of TCP under losses are compared with this one, by cross-validation.
 
     With -o the captures are a sweep: points in order of their settings, each also predicted by the others.
     """
     from iscsitrace.analysis.fit.points import of_operation
     from iscsitrace.analysis.fit.regression import fit
+    from iscsitrace.analysis.fit.rivalry import compare
     from iscsitrace.outputs import model_fit
 
     if named and directory is None:
@@ -104,6 +106,7 @@ def command(
         raise InputInvalid(f"nothing to fit: {what}")
     c = _c_of(chosen, baselines)
     result = fit(chosen, c)
+    rivalry = compare(chosen)
     written, swept = [], None
     if directory is not None:
         from iscsitrace.analysis.fit.sweep import Capture, sweeps
@@ -119,9 +122,10 @@ def command(
         (swept,) = sweeps(captures, sockets)
         written = sweep_files.write(directory, [swept], head, is_forced=is_forced)
     if is_json:
-        show_json(read.heads[0] | {"input": read.inputs} | result.as_dict() | {"missing": read.missing})
+        under_losses = {"under_losses": rivalry and rivalry.as_dict()}
+        show_json(read.heads[0] | {"input": read.inputs} | result.as_dict() | under_losses | {"missing": read.missing})
     else:
-        show(model_fit.sections(read.inputs, result, read.missing, swept))
+        show(model_fit.sections(read.inputs, result, read.missing, swept, rivalry))
     for path, content in written:
         click.echo(f"{path}: {content}", err=is_json)
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from iscsitrace.cli.units import Duration, Quantity, Size
+from iscsitrace.cli.units import Duration, Quantity, Share, Size
 
 _KINDS: Final[dict[str, tuple[str, Any]]] = {
     "delay": ("delay_ns", Duration()),
@@ -16,8 +16,9 @@ _KINDS: Final[dict[str, tuple[str, Any]]] = {
     "block-size": ("block_bytes", Size()),
     "queue-depth": ("queue_depth", click.IntRange(min=1)),
     "connections": ("connections", click.IntRange(min=1)),
+    "loss": ("loss", Share()),
 }
-"""The settings that captures show, by option name: they replace what was read."""
+"""Settings with units, by option name; most are read from the captures, too, and replaced by what is named."""
 _NAME: Final = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
 _NUMBER: Final = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 
@@ -62,8 +63,8 @@ def takes_named_settings(function: _Function) -> _Function:
         type=_Settings(),
         multiple=True,
         help="Settings of a capture of a sweep, one option for each capture in their order: delay (one way), "
-        "block-size, queue-depth, connections, or any other name, such as target=lio. Without it they are read from "
-        "the captures.",
+        "block-size, queue-depth, connections, loss, or any other name, such as target=lio. Without it they are read "
+        "from the captures.",
     )(function)
 
 
