@@ -77,7 +77,7 @@ def test_every_combination_is_a_row_in_the_order_of_the_options() -> None:
 def test_the_rate_of_a_line_counts_frames() -> None:
     # a segment in a frame of 1514 bytes; a block so large that nothing else matters
     (found,) = answered(
-        *("read", "--one-way-delay", "0ms", "--rate", "8Mbit", "--block-size", "1448000", "--data-segment", "16M")
+        *("read", "--one-way-delay", "0ms", "--rate", "8Mbit", "--block-size", "1448000", "--data-segment", "16777215")
     )
     assert found["transfer_ns"] == pytest.approx(1_448_048 / 1_448 * 1_514 * 1_000)
     assert found["idle_fraction"] == pytest.approx(0, abs=1e-9)
@@ -90,11 +90,12 @@ def test_every_option_sets_the_setting() -> None:
         *("--immediate-data", "no", "--first-burst", "32K", "--max-burst", "96K", "--outstanding-r2t", "4"),
         *("--data-segment", "16K", "--window", "1M", "--start-window", "14480", "--segment-size", "1000"),
         *("--congestion-control", "reno", "--status-held", "yes", "--ack-delay", "40ms"),
-        *("--service-spread", "2us"),
+        *("--service-spread", "2us", "--part-size", "32K", "--command-window", "5", "--system-call-size", "60K"),
     )
     assert found["setting"] == {
         "operation": "write",
-        "block_bytes": 65_536,
+        # a call of one command
+        "block_bytes": 61_440,
         "delay_ns": 2 * MS,
         "c_bytes_per_s": 1e6,
         "data_pdu_bytes": 16_384,
@@ -103,6 +104,7 @@ def test_every_option_sets_the_setting() -> None:
         "queue_depth": 2,
         "connections": 3,
         "is_status_held": True,
+        "part_bytes": 32_768,
         "ack_delay_ns": 40 * MS,
         "solicitation": {
             "is_initial_r2t": False,
