@@ -134,8 +134,9 @@ bench-faults: build/build.stamp ## compare the headlines of 204 runs with their 
 bench-capture: build/build.stamp build/peers.stamp ## compare capture with dumpcap and tcpdump on veth and TAP (root)
 	$(BIN)/python -m bench.capture
 
-bench-model: build/build.stamp ## compare the model with 277 simulated settings
+bench-model: build/build.stamp ## compare the model with 277 simulated settings, and with other models under losses
 	$(BIN)/python -m bench.model
+	$(BIN)/python -m bench.rivals
 
 bench-watch: build/build.stamp build/peers.stamp ## run watch for ten minutes at the highest rate of the lab (root)
 	$(BIN)/python -m bench.watch
