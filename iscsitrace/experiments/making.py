@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -32,7 +33,9 @@ def versions(world: str) -> dict[str, str]:
     if world == SIMULATED:
         return found
     load = f"{os.getloadavg()[2]:.1f} on {os.cpu_count()} processors"
-    return found | {platform.system(): platform.release(), "load average": load}
+    # without the suffix, which names a build
+    release = re.match(r"[\d.]*\d", platform.release())
+    return found | {platform.system(): release[0] if release else "", "load average": load}
 
 
 def seeds(points: Iterable[Point]) -> tuple[int, ...]:

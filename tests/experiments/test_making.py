@@ -27,7 +27,8 @@ def test_the_command_is_one_of_iscsitrace(world: str, is_reduced: bool) -> None:
 def test_only_the_kernels_tcp_depends_on_the_kernel() -> None:
     assert platform.system() not in making.versions("simulated")
     real = making.versions("real")
-    assert real[platform.system()] == platform.release()
+    assert platform.release().startswith(real[platform.system()])
+    assert all(each.isdigit() for each in real[platform.system()].split("."))
     # of the last quarter of an hour: a busy machine is a slow host
     assert float(real["load average"].split(" on ")[0]) == pytest.approx(os.getloadavg()[2], abs=0.3)
 
