@@ -234,16 +234,16 @@ def _verdict(claim: Claim, found: JudgedClaim, world: World) -> tuple[str, str]:
 
 
 def _figure_rows(definition: Definition) -> Iterator[tuple[str, ...]]:
+    points = of_experiment(definition, making.SIMULATED)
     for figure in definition.figures:
-        over = [
-            each
-            for each in definition.published
-            if isinstance(figure, LineFigure)
-            and each.quantity == figure.y
-            and each.x == figure.x
-            and (not figure.arms or not each.arms or set(figure.arms) & set(each.arms))
-        ]
-        count = sum(len(each.pairs) * len(set(each.arms) & set(figure.arms or each.arms)) for each in over)
+        shown = [point for point in points if point.is_at(figure.where.settings)]
+        count = sum(
+            any(point.arm == arm and point.is_at({**published.where.settings, published.x: at}) for point in shown)
+            for published in definition.published
+            if isinstance(figure, LineFigure) and published.quantity == figure.y
+            for _, arm, at, _ in comparison.places(published, [], definition)
+            if not figure.arms or arm in figure.arms
+        )
         yield f"`{figure.name}.svg`", figure.title, str(count) if count else NOTHING
 
 

@@ -45,6 +45,14 @@ def test_numbers_are_those_of_the_records(name: str, page: list[str]) -> None:
             assert {each.verdict for each in reproduction.judged(found, world)} <= {"not run", "not testable here"}
 
 
+def test_printed_values_are_counted_where_they_are_drawn(page: list[str]) -> None:
+    """The write study prints 11 values of a socket and 9 of iSCSI, all without loss."""
+    part = page[page.index("## write-study") :]
+    for name, count in (("throughput", "20"), ("throughput-lossy", "-"), ("model-error", "-")):
+        (row,) = [line for line in part if line.startswith(f"| `{name}.svg`")]
+        assert row.endswith(f"| {count} |")
+
+
 def test_rows_have_as_many_cells_as_their_heading(page: list[str]) -> None:
     for place, line in enumerate(page):
         if line.startswith("|---"):
