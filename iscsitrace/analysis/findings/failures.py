@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
-from iscsitrace.analysis.measures.nops import NOP_TIMEOUT_NS, is_late
+from iscsitrace.analysis.measures.nops import NOP_TIMEOUT_NS, awaited_until, is_late
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import frames_in
+from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
 # --- digest_errors
@@ -67,6 +70,7 @@ def _pings(case: Case) -> Observation | None:
     whole = [row for row in subject.connections if not row["gap_bytes_to_target"] and not row["gap_bytes_to_initiator"]]
     ends = {row["connection"]: row["time_last_ns"] for row in whole}
     last = np.array([ends.get(number, 0) for number in nops.raw("connection").tolist()], dtype=np.int64)
+    last = awaited_until(nops, last, _closed_ns(nops, whole))
     late = is_late(nops, last)
     if not late.any():
         return None
@@ -82,6 +86,20 @@ def _pings(case: Case) -> Observation | None:
     return Observation(text, frames, points_to=side, spans=spans)
 
 
+def _closed_ns(nops: Table, connections: Iterable[Mapping[str, Any]]) -> NDArray[np.int64]:
+    """The first FIN or RST of the sender of each NOP; the largest int64 where there is none."""
+    closed = {}
+    for row in connections:
+        for is_from_initiator, direction in ((True, "to_target"), (False, "to_initiator")):
+            times = [row[f"{flag}_{direction}_ns"] for flag in ("fin", "rst")]
+            closed[row["connection"], is_from_initiator] = min(
+                (each for each in times if each is not None), default=_NEVER
+            )
+    keys = zip(nops.raw("connection").tolist(), nops.raw("is_from_initiator").tolist(), strict=True)
+    return np.array([closed.get((number, bool(ours)), _NEVER) for number, ours in keys], dtype=np.int64)
+
+
+_NEVER: Final = np.iinfo(np.int64).max
 _OTHER_END: Final = "the path or the initiator"
 
 
