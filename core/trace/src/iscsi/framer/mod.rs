@@ -261,6 +261,12 @@ impl Framer {
     }
 }
 
+/// How much of a chunk is used before the bytes of a header that ends at `used`, and of which others were cut away: if it is
+/// none, the real one may start there.
+fn without_header(used: u32) -> u32 {
+    used.saturating_sub(LENGTH_BYTES as u32)
+}
+
 /// Prefetches the header at `at`, if it is in these bytes.
 #[inline]
 fn prefetch_header(bytes: &[u8], at: usize) {
