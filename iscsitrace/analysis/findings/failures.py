@@ -6,12 +6,14 @@ from collections import Counter
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.measures.nops import NOP_TIMEOUT_NS, is_late
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import frames_in
+from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
 # --- digest_errors
@@ -21,12 +23,19 @@ _DIGEST_COUNTERS: Final = {"header_digest_error": "header", "data_digest_error":
 
 def _digests(case: Case) -> Observation | None:
     counters = case.subject.tables["counters"]
-    rows = [row for row in counters.rows() if row["name"] in _DIGEST_COUNTERS and row["count"]]
+    is_digest = counters.each(_is_digest_error)
+    if not is_digest.any():
+        return None
+    rows = [row for row in counters.select(is_digest).rows() if row["count"]]
     if not rows:
         return None
     counts = {word: sum(row["count"] for row in rows if row["name"] == name) for name, word in _DIGEST_COUNTERS.items()}
     text = " and ".join(wording.count(count, f"{word} digest error") for word, count in counts.items() if count)
     return Observation(text, [row["first_frame"] for row in rows])
+
+
+def _is_digest_error(counters: Table) -> NDArray[np.bool_]:
+    return np.isin(counters["name"].astype(str), [*_DIGEST_COUNTERS])
 
 
 DIGEST_ERRORS: Final = Problem(
@@ -58,6 +67,8 @@ DIGEST_ERRORS: Final = Problem(
 def _pings(case: Case) -> Observation | None:
     subject = case.subject
     nops = subject.tables["nops"]
+    if not len(nops):
+        return None
     # where packets are missing from the capture, the answer can be among them
     whole = [row for row in subject.connections if not row["gap_bytes_to_target"] and not row["gap_bytes_to_initiator"]]
     ends = {row["connection"]: row["time_last_ns"] for row in whole}
@@ -110,6 +121,8 @@ _ABORT_FUNCTIONS: Final = (1, 2, 4, 5, 6, 7)
 def _aborts(case: Case) -> Observation | None:
     subject = case.subject
     table = subject.tables["task_management"]
+    if not len(table):
+        return None
     requests = table.select(np.isin(table.raw("function"), _ABORT_FUNCTIONS))
     if not len(requests):
         return None
