@@ -60,6 +60,15 @@ def test_numbers_are_sorted_whatever_their_size(base: int) -> None:
     }
 
 
+@pytest.mark.parametrize("number", [1, (1 << 15) - 1, 1 << 15, 1 << 16, (1 << 32) - 2])
+def test_a_null_of_an_unsigned_column_is_a_number_of_its_own(number: int) -> None:
+    """Stretches of a session are of no connection: their null is the largest number."""
+    null = (1 << 32) - 1
+    parts = Partition(commands(5), np.array([null, number, 0, null, number], dtype=np.uint32))
+    assert {each: parts.rows(each).raw("cycle").tolist() for each in parts} == {0: [2], number: [1, 4], null: [0, 3]}
+    assert parts.rows_of_several([number, 0]).raw("cycle").tolist() == [1, 2, 4]
+
+
 def test_a_table_of_one_number_is_not_copied() -> None:
     whole = commands(6)
     parts = Partition(whole, np.full(6, 4))
