@@ -39,6 +39,8 @@ def cycle_of(setting: Setting, k_factor: float = 1.0, stall_share: float = 1.0) 
     """The cycle of a setting; ``k_factor`` multiplies the delays of its legs, ``stall_share`` its waits for windows."""
     if setting.target_delays_ns:
         cycle = _mirrored(setting, k_factor, stall_share)
+    elif _is_in_parts(setting):
+        return _in_parts(setting, k_factor, stall_share)
     else:
         cycle = _alone(setting, k_factor, stall_share)
     return _riding(setting, cycle) if setting.is_status_held and setting.queue_depth > 1 else cycle
@@ -101,9 +103,33 @@ def _mirrored(setting: Setting, k_factor: float, stall_share: float) -> Cycle:
     return replace(alone, transfer_ns=alone.transfer_ns + copies_ns)
 
 
+def _is_in_parts(setting: Setting) -> bool:
+    """Whether the status of a read alone in flight is held, and its data is written to TCP in several parts."""
+    is_alone = setting.queue_depth * setting.connections == 1
+    is_long = setting.part_bytes is not None and setting.part_bytes < setting.block_bytes
+    return setting.operation == "read" and setting.is_status_held and is_alone and is_long
+
+
+def _in_parts(setting: Setting, k_factor: float, stall_share: float) -> Cycle:
+    """A cycle whose data is written in parts: the end of the last one waits for the ACK of the first.
+
+    The small segment at the end of the first part goes out at once, and holds back that of the second, which goes out
+    with the data of the third, and so on (Nagle's algorithm). The ACK of the first part comes 2 d after its end: the
+    wait is what is left of this when the rest has been sent.
+    """
+    cycle = _alone(replace(setting, is_status_held=False), k_factor, stall_share)
+    first_ns = cycle.transfer_ns * (setting.part_bytes or 0) / setting.block_bytes
+    wait_ns = max(0.0, 2 * setting.delay_ns * k_factor + first_ns - cycle.transfer_ns - cycle.stall_ns)
+    delays = wait_ns / setting.delay_ns if setting.delay_ns else 0.0
+    leg = Leg("ack", delays, "the end of the data waits for the ACK of its first part (Nagle)")
+    return replace(cycle, legs=(*cycle.legs, leg), ways_ns=cycle.ways_ns + wait_ns)
+
+
 def _is_simple(setting: Setting) -> bool:
-    """Whether line and cycle alone decide: reads of even service times whose windows hold everything in flight."""
-    if setting.service_spread_ns:
+    """Whether line and cycle alone decide: reads of even service times whose windows hold everything in flight, and of
+    which none waits for the end of a system call.
+    """
+    if setting.service_spread_ns or setting.call_bytes:
         return False
     way = way_of(setting, loss_window_bytes(setting))
     asked_bytes = setting.queue_depth * block_of(setting).first_bytes

@@ -26,7 +26,14 @@ _REACHED = 1.005
 _POSITIVE = ("block_bytes", "queue_depth", "connections", "segment_bytes")
 _KEY_NUMBERS = ("first_burst_bytes", "max_burst_bytes", "max_outstanding_r2t", "max_recv_data_segment_bytes")
 _NOT_NEGATIVE = ("delay_ns", "service_ns", "service_spread_ns", "ack_delay_ns")
-_POSITIVE_OR_NONE = ("c_bytes_per_s", "call_bytes", "data_pdu_bytes", "window_bytes", "start_window_bytes")
+_POSITIVE_OR_NONE = (
+    "c_bytes_per_s",
+    "call_bytes",
+    "part_bytes",
+    "data_pdu_bytes",
+    "window_bytes",
+    "start_window_bytes",
+)
 
 
 def predict(setting: Setting, *, k_factor: float = 1.0, stall_share: float = 1.0) -> Prediction:

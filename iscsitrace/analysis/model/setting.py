@@ -81,6 +81,9 @@ class Setting:
     ack_delay_ns: float = 0.0
     """How long the ACK of an I/O's last data is delayed: a held status waits as much longer. 40 ms in Linux where an
     I/O has an odd number of segments, else 0."""
+    part_bytes: int | None = None
+    """Bytes that the target writes to TCP at a time: a held status of a longer read, alone in flight, waits only for
+    the ACK of the first part, which it gets while the rest is sent. None: the whole read."""
     solicitation: Solicitation = field(default_factory=Solicitation)
     """The negotiated parameters of writes."""
     window_bytes: int | None = None

@@ -32,6 +32,7 @@ _CONNECTION_COLUMNS = (
             "gap_bytes",
             "pdu_count",
             "missing_pdu_count",
+            "digest_errors",
             "packets",
             "retransmitted_packets",
             "reordered_packets",
