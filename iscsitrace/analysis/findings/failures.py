@@ -25,7 +25,10 @@ _SENDERS: Final = {"initiator": "digest_errors_to_target", "target": "digest_err
 
 def _digests(case: Case) -> Observation | None:
     counters = case.subject.tables["counters"]
-    rows = [row for row in counters.rows() if row["name"] in _DIGEST_COUNTERS and row["count"]]
+    is_digest = counters.each(_is_digest_error)
+    if not is_digest.any():
+        return None
+    rows = [row for row in counters.select(is_digest).rows() if row["count"]]
     if not rows:
         return None
     counts = {word: sum(row["count"] for row in rows if row["name"] == name) for name, word in _DIGEST_COUNTERS.items()}
@@ -35,6 +38,10 @@ def _digests(case: Case) -> Observation | None:
     # the bytes changed before they passed the capture point
     side = f"the {senders[0]}, or the path between it and the capture point" if len(senders) == 1 else None
     return Observation(text + by_whom, [row["first_frame"] for row in rows], points_to=side)
+
+
+def _is_digest_error(counters: Table) -> NDArray[np.bool_]:
+    return np.isin(counters["name"].astype(str), [*_DIGEST_COUNTERS])
 
 
 DIGEST_ERRORS: Final = Problem(
@@ -66,6 +73,8 @@ DIGEST_ERRORS: Final = Problem(
 def _pings(case: Case) -> Observation | None:
     subject = case.subject
     nops = subject.tables["nops"]
+    if not len(nops):
+        return None
     # where packets are missing from the capture, the answer can be among them
     whole = [row for row in subject.connections if not row["gap_bytes_to_target"] and not row["gap_bytes_to_initiator"]]
     ends = {row["connection"]: row["time_last_ns"] for row in whole}
@@ -133,6 +142,8 @@ _ABORT_FUNCTIONS: Final = (1, 2, 4, 5, 6, 7)
 def _aborts(case: Case) -> Observation | None:
     subject = case.subject
     table = subject.tables["task_management"]
+    if not len(table):
+        return None
     requests = table.select(np.isin(table.raw("function"), _ABORT_FUNCTIONS))
     if not len(requests):
         return None
