@@ -111,8 +111,8 @@ WINDOWS = [file for file in RECORDED if wanted(file) == {"receive_window_small"}
 def test_a_receive_window_stays_one_where_the_file_has_packets_out_of_order(file: Path, tmp_path: Path) -> None:
     """By up to 20 us, as where a capture joins several queues."""
     records, link_type = read_records(file)
-    draw = random.Random(7143)
-    order = sorted(records, key=lambda record: record.time_ns + draw.randrange(20_000))
+    chance = random.Random(7143)  # noqa: S311 (repeatable, not secret)
+    order = sorted(records, key=lambda record: record.time_ns + chance.randrange(20_000))
     trace = iscsitrace.read(write_pcap(tmp_path / "out_of_order.pcap", order, link_type), tables=NEEDED)
     headline = examine(trace.table).headline
     assert headline

@@ -289,7 +289,7 @@ impl Flights {
             // a probe of a full window, or of a slow receiver
             Some(part::RECEIVE_WINDOW)
         } else if row.is_in_recovery || is_retransmission {
-            // what is sent again after everything was acknowledged is needless, and nothing waits for it
+            // a retransmission after everything was acknowledged is needless, and nothing waits for it
             (!self.is_done).then_some(part::LOSS_RECOVERY)
         } else if row.is_within_pdu {
             // since the sender could have continued
