@@ -18,6 +18,7 @@ from iscsitrace.analysis.fit import robust
 from iscsitrace.analysis.fit.paid import Paid
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.prediction import predict
+from iscsitrace.analysis.model.setting import Prediction
 from iscsitrace.analysis.model.transfer import line_ns
 from iscsitrace.analysis.session.line import Line
 from iscsitrace.wording import amounts as wording
@@ -85,10 +86,14 @@ class Parameters:
         """Share of the model's waits for windows that lengthen a cycle; in the rest the hosts work on it."""
         return self._known.get(_STALLS) or Estimate.exact(1.0, "assumed")
 
+    def model(self, place: int, service_ns: float) -> Prediction:
+        """The model's prediction for a point, with this service time."""
+        factor = self.k.value / self.reference.delays
+        return self.paid[place].predict(factor, service_ns, self._c_at(place), self.stall_share.value)
+
     def model_ns(self, place: int, service_ns: float) -> float:
         """The model's period of a point, with this service time."""
-        factor = self.k.value / self.reference.delays
-        return self.paid[place].predict(factor, service_ns, self._c_at(place), self.stall_share.value).period_ns
+        return self.model(place, service_ns).period_ns
 
     def scatter(self, models_ns: Sequence[float]) -> float:
         """How much the period of one more run differs from the model's at 95 % confidence, as a share; by the stated
@@ -226,9 +231,11 @@ class Parameters:
             self._known[_DELAYS] = _pooled(estimates, counts)
             return
         self._known[_DELAYS] = Estimate.exact(self.reference.delays, "assumed")
+        is_lossy = any(self.paid[place].point.setting.loss for place in self._usable)
+        why = "losses in all commands" if is_lossy else "several commands in flight"
         self.undetermined.append(
-            f"k: with several commands in flight the packets do not show whose delay it is; {self.reference.delays:g} "
-            f"is assumed, from the negotiated parameters and the way the status comes"
+            f"k: with {why} the packets do not show whose delay it is; {self.reference.delays:g} is assumed, from the "
+            f"negotiated parameters and the way the status comes"
         )
 
     def _take_service(self) -> None:
@@ -287,6 +294,10 @@ class Parameters:
                 f"k from s: the delays ({how_far}) differ too little for the scatter; k is from the packets"
             )
         for point in (each.point for each in self.paid):
+            if point.setting.loss:
+                self.undetermined.append(
+                    f"s: no commands of {point.name} are steady; s is also what the model of losses is off"
+                )
             if point.seen.line and point.seen.is_line_shared:
                 self.undetermined.append(
                     f"C: {point.name} shares a line of {wording.rate(point.seen.line.bytes_per_s)} with other "
