@@ -112,6 +112,7 @@ def _making() -> Iterator[str]:
         "same captures writes the points as CSV and the plots as SVG and PDF."
     )
     yield (
-        "Steady commands only: those in slow start, after losses, with pauses and at the ends of bursts are left out. "
+        "Steady commands only: those in slow start, after losses, with pauses and at the ends of bursts are left out; "
+        "where losses leave no steady command, all count. "
         "The model is period = k * d + s + B / C + stalls. Section 6 of docs/method.md defines each number."
     )
