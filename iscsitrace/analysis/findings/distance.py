@@ -127,7 +127,6 @@ def _passing_ns(case: Case, asked: Workload) -> float:
     found = line.of(subject)
     if found:
         return asked.block_bytes * asked.queue_depth * 1e9 / found.bytes_per_s
-    case.groups.compute("transfer_ns")
     return (percentiles(subject.transfers["transfer_ns"])["p50"] or 0) * asked.queue_depth
 
 

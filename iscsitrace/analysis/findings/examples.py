@@ -149,7 +149,7 @@ EXAMPLES: Final = {
     "command_window_closed": (
         "1016 of 1027 commands waited for the command window to open (MaxCmdSN), with at most 8 commands in flight."
     ),
-    "digest_errors": "1 data digest error.",
+    "digest_errors": "1 data digest error in PDUs of the target.",
     "nop_timeout": "1 NOP-Out without an answer for 5.0 s.",
     "task_aborts": "The initiator aborted commands: LOGICAL UNIT RESET (1).",
     "capture_poor": (

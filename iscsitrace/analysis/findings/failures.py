@@ -17,6 +17,7 @@ from iscsitrace.wording import amounts as wording
 # --- digest_errors
 
 _DIGEST_COUNTERS: Final = {"header_digest_error": "header", "data_digest_error": "data"}
+_SENDERS: Final = {"initiator": "digest_errors_to_target", "target": "digest_errors_to_initiator"}
 
 
 def _digests(case: Case) -> Observation | None:
@@ -26,15 +27,19 @@ def _digests(case: Case) -> Observation | None:
         return None
     counts = {word: sum(row["count"] for row in rows if row["name"] == name) for name, word in _DIGEST_COUNTERS.items()}
     text = " and ".join(wording.count(count, f"{word} digest error") for word, count in counts.items() if count)
-    return Observation(text, [row["first_frame"] for row in rows])
+    senders = [end for end, name in _SENDERS.items() if any(row[name] for row in case.subject.connections)]
+    by_whom = f" in PDUs of the {' and the '.join(senders)}" if senders else ""
+    # the bytes changed before they passed the capture point
+    side = f"the {senders[0]}, or the path between it and the capture point" if len(senders) == 1 else None
+    return Observation(text + by_whom, [row["first_frame"] for row in rows], points_to=side)
 
 
 DIGEST_ERRORS: Final = Problem(
     name="digest_errors",
-    points_to="the path or a network adapter",
-    meaning="Header or data digests do not match: something between initiator and target changes bytes, and TCP's "
+    meaning="Header or data digests do not match: something changes bytes on their way to the capture point, and TCP's "
     "checksum does not detect it.",
-    condition="At least one PDU with a digest error.",
+    condition="At least one PDU with a digest error. It points to the side that sent the PDUs: they changed before "
+    "they passed the capture point. With errors in both directions the packets cannot tell.",
     evidence="The first such PDU of each connection. No share.",
     severity="error",
     rank="failure",

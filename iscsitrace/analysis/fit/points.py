@@ -19,6 +19,7 @@ REASONS: Final = {
     "pause": "a pause of the program followed",
     "no_period": "no command followed",
     "other_block": "another I/O size, or a lower queue depth: metadata, remainders, ends of bursts",
+    "apart": "in flight with others, but neither issued at once nor in a queue that was kept full",
 }
 """Why a command is left out."""
 

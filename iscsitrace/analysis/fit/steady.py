@@ -126,6 +126,8 @@ def _of_session(
             usable = [(spans, judgement.with_losses(), found) for spans, judgement, found in judged if found]
         if not usable:
             reasons = sum((judgement.left_out for _, judgement, _ in judged), Counter[str]())
+            if apart := task_count - sum(len(spans.first) * spans.tasks_in_each for spans in own):
+                reasons["apart"] = apart
             why = "; ".join(f"{count} {reason}: {REASONS[reason]}" for reason, count in reasons.items())
             what = wording.count(task_count, operation)
             unsteady = f"{what}, too few of them steady: a fit needs {CYCLES_MIN} of one I/O size"

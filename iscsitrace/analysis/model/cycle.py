@@ -10,7 +10,7 @@ from iscsitrace.analysis.model.bounds import loss_window_bytes
 from iscsitrace.analysis.model.legs import legs
 from iscsitrace.analysis.model.pipeline import Pipeline, Way
 from iscsitrace.analysis.model.queueing import Service
-from iscsitrace.analysis.model.setting import Leg, Setting
+from iscsitrace.analysis.model.setting import Leg, Setting, altered
 from iscsitrace.analysis.model.transfer import alone_ns, block_of, byte_ns, line_ns, open_way, way_of
 
 _ROUNDS_LEAST, _ROUNDS_MOST, _BURSTS_MOST = 6, 24, 4_000
@@ -52,7 +52,7 @@ def bytes_per_s(setting: Setting, cycle: Cycle, k_factor: float = 1.0) -> float:
     if outstanding == 1 or setting.is_status_held or _is_simple(setting):
         period_ns = cycle.period_ns(setting)
         return outstanding * setting.block_bytes / period_ns * 1e9 if period_ns else inf
-    ways = _ways(replace(setting, start_window_bytes=None), k_factor)
+    ways = _ways(altered(setting, start_window_bytes=None), k_factor)
     targets = range(len(ways) // setting.connections)
     block, service = block_of(setting), Service(setting.service_ns, setting.service_spread_ns)
     if setting.call_bytes:
@@ -88,7 +88,7 @@ def _alone(setting: Setting, k_factor: float, stall_share: float) -> Cycle:
         stall_ns += repairs_ns
     if setting.is_status_held:
         stall_ns += setting.ack_delay_ns
-    paid = tuple(replace(leg, delays=leg.delays * k_factor) for leg in legs(setting))
+    paid = tuple(Leg(leg.name, leg.delays * k_factor, leg.meaning) for leg in legs(setting))
     ways_ns = sum(leg.delays for leg in paid) * setting.delay_ns
     return Cycle(paid, ways_ns, line_ns(setting), stall_ns, loss_stall_ns)
 
@@ -139,7 +139,7 @@ def _is_simple(setting: Setting) -> bool:
 def _ways(setting: Setting, k_factor: float = 1.0) -> list[Way]:
     """The connections of a setting; for a mirror those to each target, target by target."""
     delays_ns = setting.target_delays_ns or (setting.delay_ns,)
-    each = [replace(setting, delay_ns=delay_ns) for delay_ns in delays_ns]
+    each = [altered(setting, delay_ns=delay_ns) for delay_ns in delays_ns]
     return [way_of(one, loss_window_bytes(one), k_factor) for one in each for _ in range(setting.connections)]
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.analysis.measures.data_commands import is_data_command, is_for, is_transfer
-from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.measures.nulls import known, numbers_of
 from iscsitrace.analysis.session import path, workload
 from iscsitrace.analysis.session.path import Path
 from iscsitrace.analysis.session.spans import Commands
@@ -35,8 +35,25 @@ FRAMES: Final = ("command_frame", "data_first_frame", "data_last_frame", "status
 
 def frames_in(table: Table, rows: Sequence[int] | Array, *names: str) -> list[int | None]:
     """The frame numbers in these columns, row by row."""
-    picked = table.select(np.asarray(rows, dtype=np.intp))
-    return [row[name] for row in picked.rows(names) for name in names]
+    which = np.asarray(rows, dtype=np.intp)
+    columns = [
+        [frame if has_frame else None for frame, has_frame in zip(frames, are_known, strict=True)]
+        for name in names
+        for frames, are_known in [(table.raw(name)[which].tolist(), known(table, name)[which].tolist())]
+    ]
+    return [frame for row in zip(*columns, strict=True) for frame in row]
+
+
+def _is_flush(cycles: Table) -> Array:
+    return is_for(cycles, "flush")
+
+
+def _cycle_numbers(stretches: Table) -> Array:
+    return numbers_of(stretches, "cycle")
+
+
+def _frames(stretches: Table) -> Array:
+    return numbers_of(stretches, "frame")
 
 
 class Session:
@@ -107,13 +124,11 @@ class Session:
 
     def _stretches_in(self, parts: tuple[str, ...]) -> Stretches:
         table = self.busy
-        is_wanted = np.isin(np.arange(len(PARTS)), [PARTS.index(part) for part in parts])
-        picked = table.select(is_wanted[table.raw("part")])
-
-        def numbers(name: str) -> Array:
-            return np.where(known(picked, name), picked.raw(name), 0).astype(np.int64) - ~known(picked, name)
-
-        return Stretches(picked.raw("time_first_ns"), picked.raw("time_last_ns"), numbers("cycle"), numbers("frame"))
+        is_wanted = np.zeros(len(PARTS), dtype=bool)
+        is_wanted[[PARTS.index(part) for part in parts]] = True
+        rows = np.flatnonzero(is_wanted[table.raw("part")])
+        numbers = (table.each(_cycle_numbers), table.each(_frames))
+        return Stretches(*(each[rows] for each in (table.raw("time_first_ns"), table.raw("time_last_ns"), *numbers)))
 
     def claimed_ns(self, starts: Array, ends: Array, *parts: str) -> int:
         """Busy time in these parts within the intervals [start, end), which may overlap."""
@@ -129,17 +144,17 @@ class Session:
     @cached_property
     def is_transfer(self) -> Array:
         """Which commands read or wrote data; non-I/O commands (INQUIRY, TEST UNIT READY) do not."""
-        return is_transfer(self.cycles)
+        return self.cycles.each(is_transfer)
 
     @cached_property
     def is_data(self) -> Array:
         """Which commands read, write or erase data."""
-        return is_data_command(self.cycles)
+        return self.cycles.each(is_data_command)
 
     @cached_property
     def is_flush(self) -> Array:
         """Which commands make earlier writes permanent: SYNCHRONIZE CACHE."""
-        return is_for(self.cycles, "flush")
+        return self.cycles.each(_is_flush)
 
     @cached_property
     def transfers(self) -> Table:

@@ -241,6 +241,24 @@ def test_one_digest_error_is_reported() -> None:
     assert names(Story().task(("transfer", MS)).add("counters", **counters | {"connection": 4})) == set()
 
 
+@pytest.mark.parametrize(
+    ("wrong", "text", "side"),
+    [
+        ({"to_target": 2}, " in PDUs of the initiator", "the initiator, or the path between it and the capture point"),
+        ({"to_initiator": 1}, " in PDUs of the target", "the target, or the path between it and the capture point"),
+        ({"to_target": 1, "to_initiator": 1}, " in PDUs of the initiator and the target", None),
+        ({}, "", None),
+    ],
+)
+def test_digest_errors_point_to_the_side_before_the_tap(wrong: dict[str, int], text: str, side: str | None) -> None:
+    story = Story().task(("transfer", MS))
+    story.connection |= {f"digest_errors_{direction}": count for direction, count in wrong.items()}
+    story.add("counters", name="data_digest_error", severity="warning", count=2, first_frame=77)
+    found = story.found("digest_errors")
+    assert found
+    assert (found.text, found.points_to) == (f"2 data digest errors{text}", side)
+
+
 def test_header_and_data_digest_errors_are_counted_apart() -> None:
     story = Story().task(("transfer", MS))
     for name, count, frame in (("header", 1, 70), ("data", 2, 60), ("data", 0, 50), ("data", 3, 80)):

@@ -38,10 +38,7 @@ def described(capture: Path) -> Iterator[tuple[Session, Measured | None, list[Po
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_fit_and_diagnosis_describe_each_session_alike(capture: Path, request: pytest.FixtureRequest) -> None:
-    if capture.parent.name == "black-out-and-relogin":
-        reason = "a fit takes two reads in flight for one call, the workload does not"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
+def test_fit_and_diagnosis_describe_each_session_alike(capture: Path) -> None:
     for session, measured, points in described(capture):
         for point in points:
             conditions, setting = Conditions(session, point.setting.operation), point.setting
