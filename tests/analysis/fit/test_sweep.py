@@ -299,3 +299,12 @@ def test_connections_count_also_where_commands_take_turns() -> None:
     each = tuple(OfConnection(number, Estimate(1e6, 0.0, 9e6, "packets"), 0.5) for number in (1, 2))
     sweep = one(sweeps(captures(point(1.0, connections=each), point(8.0, connections=each))))
     assert (sweep.varied, sweep.constants["connections"]) == (("delay_ns",), 2)
+
+
+def test_a_setting_that_is_named_for_some_captures_only_has_places_all_the_same() -> None:
+    made = [Capture("a.pcap", (point(4.0),), {"loss": 0.01}), Capture("b.pcap", (point(4.0, off=0.01),), {})]
+    sweep = one(sweeps(made))
+    assert sweep.varied == ("loss",)
+    (plot,) = curves.plots(sweep)
+    assert (plot.axis.ticks, plot.axis.positions.tolist()) == (("not named", "1"), [0, 1])
+    assert column(tables.points(sweep), "loss") == ["not named", "1 %"]
