@@ -76,12 +76,14 @@ class Survey:
 
 
 def points(source: Source, name: str) -> list[Point]:
-    """The points of a trace read with the tables NEEDED; ``source`` is its method ``table``."""
-    return list(survey(source, name).points)
+    """The steady points of a trace read with the tables NEEDED; ``source`` is its method ``table``."""
+    return [point for point in survey(source, name).points if not point.setting.loss]
 
 
 def survey(source: Source, name: str) -> Survey:
-    """The same, with the reasons for which there are not more."""
+    """The same and, where losses leave no command steady, points with their losses; with the reasons for which there
+    are not more.
+    """
     found: list[Point] = []
     missing: list[Missing] = []
     sessions, members = sessions_and_connections_of(source)

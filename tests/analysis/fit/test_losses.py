@@ -15,6 +15,7 @@ from iscsitrace.analysis.fit import losses, rivalry
 from iscsitrace.analysis.fit.points import Losses, Point
 from iscsitrace.analysis.fit.rivalry import Candidate, Rivalry, compare
 from iscsitrace.analysis.fit.steady import NEEDED, survey
+from iscsitrace.analysis.fit.steady import points as steady_points
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.rivals import RIVALS, Rival
 from iscsitrace.analysis.model.setting import Setting
@@ -72,6 +73,7 @@ def test_a_kernel_recovers_from_as_many_losses(file: Path) -> None:
 def test_a_capture_without_a_steady_command_has_a_fit_with_its_losses() -> None:
     """A loss in a hundred packets: no command of 360 comes through without one."""
     file = Path(__file__).parents[3] / "samples" / "loss-1-percent" / "capture.pcap.gz"
+    assert steady_points(iscsitrace.read(file, tables=NEEDED).table, "a") == []
     result = CliRunner().invoke(main, ["model", "fit", "--json", str(file)], catch_exceptions=False)
     assert result.exit_code == 0
     found = json.loads(result.stdout)
