@@ -40,7 +40,9 @@ def section(rivalry: Rivalry) -> Section:
         "Throughput under losses: models beside each other",
         (_verdict(rivalry),),
         (
-            table(columns, rows, "All commands, also those that waited for losses; error of each model"),
+            table(
+                columns, rows, "All commands, also those that waited for losses; model / measured throughput, less 1"
+            ),
             table(("model", "median error %", "parts", "source"), models, "Cross-validation over parts of the time"),
         ),
         "losses",

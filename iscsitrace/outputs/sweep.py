@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from iscsitrace.analysis.curves.model import label_of, text_of
+from iscsitrace.analysis.fit.left_out import apart
 from iscsitrace.analysis.fit.sweep import POOR, Place, Sweep
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.outputs.document import Grid, table
@@ -59,7 +60,7 @@ def _counted(sweep: Sweep, name: str) -> str:
 def _of_model(sweep: Sweep) -> str:
     if sweep.error is None:
         return "With a single setting no error of the model is known."
-    errors = [abs(place.left_out.error) for place in sweep.places if place.left_out]
+    errors = [apart(place.left_out.error) for place in sweep.places if place.left_out]
     whose = "each setting predicted from the others" if errors else "residuals, because no others predict a setting"
     text = f"median error {_percent(sweep.error)} ({whose}"
     if errors:
@@ -91,7 +92,7 @@ def points(sweep: Sweep) -> Grid:
                 cells.megabytes(point.throughput_low_bytes_per_s),
                 cells.megabytes(point.throughput_high_bytes_per_s),
                 POOR_CELL if is_off else cells.megabytes(model),
-                POOR_CELL if is_off else _signed(point.throughput_bytes_per_s / model - 1),
+                POOR_CELL if is_off else _signed(sweep.off(number)),
                 cells.NOTHING if left_out is None else _left_out(left_out.error),
                 cells.percent(point.idle_fraction),
                 f"{point.seen.k.value:.2f}" if point.seen.k else cells.NOTHING,
@@ -107,7 +108,7 @@ def _notes(sweep: Sweep) -> Iterator[str]:
     yield "vs. model: measured / model throughput, less 1; vs. others: with a model fitted to the other settings"
     yield "idle: share of the time without data on the line; k: one-way delays of a command, from the packets"
     if any(sweep.is_off(number) for number in range(len(sweep.places))):
-        yield f"poor: the model is more than {_percent(POOR)} off, so it says nothing about this point"
+        yield f"poor: measured and model throughput are more than {_percent(POOR)} apart, so the model says nothing"
     for place in sweep.places:
         for name in place.remarks:
             yield f"{place.point.name}: the packets contradict the named {label_of(name)}: {_seen(place, name)}"
@@ -120,7 +121,7 @@ def _seen(place: Place, name: str) -> str:
     shown: dict[str, Any] = {
         "block_bytes": setting.block_bytes,
         "queue_depth": place.point.outstanding,
-        "connections": setting.connections,
+        "connections": len(place.point.connections) or setting.connections,
     }
     value = shown[name] if name in shown else getattr(setting.solicitation, name)
     return f"they show {text_of(name, value)}"
@@ -194,7 +195,7 @@ def _names(sweep: Sweep) -> list[str]:
 
 
 def _left_out(error: float) -> str:
-    return POOR_CELL if abs(error) > POOR else _signed(error)
+    return POOR_CELL if apart(error) > POOR else _signed(error)
 
 
 def _signed(share: float) -> str:

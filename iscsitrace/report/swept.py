@@ -75,8 +75,8 @@ def _facts(sweeps: Sequence[Sweep]) -> Iterator[Fact]:
         if idle:
             yield Fact("idle", f"{cells.percent(min(idle))} to {cells.percent(max(idle))} %", "no data on the line")
         if sweep.error is not None:
-            errors = [abs(place.left_out.error) for place in sweep.places if place.left_out]
-            what = "median, each setting by the others" if errors else "median of residuals"
+            has_others = any(place.left_out for place in sweep.places)
+            what = "median, each setting by the others" if has_others else "median of residuals"
             yield Fact("error of the model", amounts.percent(sweep.error), what)
         if not sweep.is_poor:
             yield Fact("k", f"{sweep.fit.k.value:.2f}", "one-way delays per command")
@@ -112,6 +112,7 @@ def _making() -> Iterator[str]:
         "same captures writes the points as CSV and the plots as SVG and PDF."
     )
     yield (
-        "Steady commands only: those in slow start, after losses, with pauses and at the ends of bursts are left out. "
+        "Steady commands only: those in slow start, after losses, with pauses and at the ends of bursts are left out; "
+        "where losses leave no steady command, all count. "
         "The model is period = k * d + s + B / C + stalls. Section 6 of docs/method.md defines each number."
     )

@@ -25,9 +25,11 @@ class Partition:
         self._whole = table
         self._none = table.select(slice(0, 0))
         self._order: Array | None = None
+        # the null of an unsigned column is its largest number
+        numbers = numbers.astype(np.int64)
         if (numbers[1:] < numbers[:-1]).any():
             # NumPy sorts 16-bit numbers by counting
-            is_small = 0 <= int(numbers.max()) + 1 < 1 << 15 and int(numbers.min()) >= -1
+            is_small = numbers.max() < 1 << 15 and numbers.min() >= -1
             self._order = np.argsort(numbers.astype(np.int16) if is_small else numbers, kind="stable")
             numbers = numbers[self._order]
         starts = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] - 1)) if len(numbers) else np.empty(0, np.intp)

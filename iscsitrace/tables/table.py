@@ -64,6 +64,7 @@ class Table:
         self._by_code: dict[str, Array] = {}  # shared with all selections
         self._selected: tuple[Table, Any] | None = None  # whole table and index, for rows selected from another table
         self._is_kept = False  # whether columns of selections are taken from its own
+        self._is_part = False  # whether it is such a selection
         self._each: dict[Callable[[Table], Array], Array] = {}
         for column in declaration.columns:
             if column.name not in data:
@@ -101,10 +102,10 @@ class Table:
 
     def raw(self, name: str) -> Array:
         """A column as stored: nulls as the null value, categories as uint8 codes."""
-        if name in self._derived:
-            return np.ma.getdata(self[name])
         if name not in self._raw:
-            self._declaration.column(name)
+            if name in self._derived and not self._is_part:
+                return np.ma.getdata(self[name])
+            self.column(name)
             if self._selected is not None:
                 whole, index = self._selected
                 self._raw[name] = whole.raw(name)[index]
@@ -112,9 +113,9 @@ class Table:
 
     def mask(self, name: str) -> Array | None:
         """Boolean array, True where the column is null; None if the column is never null."""
-        if name in self._derived:
-            return np.ma.getmaskarray(self[name])
         if name not in self._masks:
+            if name in self._derived and not self._is_part:
+                return np.ma.getmaskarray(self[name])
             column = self.column(name)
             if self._selected is not None:
                 whole, index = self._selected
@@ -143,7 +144,7 @@ class Table:
         """A computed column: each value depends on its own row alone."""
         if self._selected is not None:
             whole, index = self._selected
-            if whole._is_kept or name in whole._shown:
+            if self._is_part or name in whole._shown:
                 return np.asanyarray(whole[name][index])
         return self._derived[name][1](self)
 
@@ -153,8 +154,11 @@ class Table:
         It is computed once, and for all selections of a kept table together (see ``select``).
         """
         if compute not in self._each:
-            whole, index = self._selected or (self, None)
-            self._each[compute] = whole.each(compute)[index] if whole._is_kept and whole is not self else compute(self)
+            if self._selected is not None and self._is_part:
+                whole, index = self._selected
+                self._each[compute] = whole.each(compute)[index]
+            else:
+                self._each[compute] = compute(self)
         return self._each[compute]
 
     def _show(self, name: str) -> Array:
@@ -251,7 +255,7 @@ class Table:
             index = of_whole[index]
         picked = object.__new__(Table)
         picked.__dict__.update(self.__dict__, _raw={}, _masks={}, _shown={}, _each={}, _selected=(whole, index))
-        picked._is_kept = is_kept
+        picked._is_kept, picked._is_part = is_kept, not is_kept and (whole._is_kept or whole._is_part)
         # columns are selected on use: of fifty mostly five are used
         picked._length = len(range(len(whole))[index]) if isinstance(index, slice) else len(index)
         return picked

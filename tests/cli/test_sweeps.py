@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from iscsitrace.cli import main
+from iscsitrace.cli.read.named_settings import _Settings
 from tests.support.runs import Run, Runs
 
 MS = 1_000_000
@@ -130,6 +131,7 @@ def test_connections_of_a_session_are_rows(tmp_path: Path) -> None:
         (("report", "--sweep", "--at", "delay=8", "a"), "'8' is not a time"),
         (("report", "--sweep", "--at", "delay=1ms,one-way-delay=2ms", "a"), "one-way-delay is set twice"),
         (("report", "--sweep", "--at", "queue-depth=0", "a"), "0 is not in the range x>=1"),
+        (("report", "--sweep", "--at", "InitialR2T=perhaps", "a"), "'perhaps' is neither yes nor no"),
     ],
 )
 def test_wrong_calls_have_one_line(arguments: tuple[str, ...], why: str) -> None:
@@ -147,3 +149,18 @@ def test_a_chart_of_a_fit_has_what_was_measured(runs: dict[tuple[int, int], Run]
     )
     assert drawn.exit_code == 0, drawn.output
     assert "error bars" in chart.read_text()
+
+
+def test_named_settings_have_the_units_of_their_names() -> None:
+    text = "delay=1.5ms, block-size=64K,queue-depth=4,loss=0.1%,InitialR2T=No,FirstBurstLength=64K,x=a b,y=-2,z=2.50"
+    assert _Settings().convert(text, None, None) == {
+        "delay_ns": 1_500_000,
+        "block_bytes": 65_536,
+        "queue_depth": 4,
+        "loss": 0.001,
+        "is_initial_r2t": False,
+        "first_burst_bytes": 65_536,
+        "x": "a b",
+        "y": -2,
+        "z": 2.5,
+    }

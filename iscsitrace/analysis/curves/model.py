@@ -92,6 +92,9 @@ def label_of(name: str) -> str:
 
 
 def _kind(name: str, values: Sequence[Any]) -> str:
+    if len(values) > 1 and None in values:
+        # named for some captures only
+        return "word"
     if name in PARAMETERS:
         return PARAMETERS[name].kind
     is_number = all(isinstance(each, int | float) and not isinstance(each, bool) for each in values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.fit import rates
 from iscsitrace.analysis.fit.points import OfConnection
 from iscsitrace.analysis.measures import budget
+from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.spans import Commands, Spans
-from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
 
 _TRANSFER: Final = budget.PARTS.index("transfer")
 
 
-def of_spans(commands: Commands, spans: Spans, stretches: Table) -> Iterator[OfConnection]:
+def of_spans(commands: Commands, spans: Spans, members: Mapping[int, Session]) -> Iterator[OfConnection]:
     """Throughput and idle fraction of each connection that carried commands of these spans, by number.
 
-    ``stretches`` is the time breakdown of the whole trace: of several connections each has its own.
+    ``members`` are the connections of the trace, each with its own time breakdown.
     """
     lengths = spans.ends - spans.starts
     connection = commands.table.raw("connection")
@@ -30,7 +30,7 @@ def of_spans(commands: Commands, spans: Spans, stretches: Table) -> Iterator[OfC
         sums = np.concatenate([[0], np.cumsum(np.where(connection == number, commands.bytes, 0))])
         carried = sums[spans.last] - sums[spans.first]
         if carried.any():
-            own = budget.of_cycles(budget.rows_of(stretches, connection=number), spans.starts, spans.ends)
+            own = budget.of_cycles(members[number].tables["budget"], spans.starts, spans.ends)
             has_own = bool(own.any())
             idle = 1 - float(own[:, _TRANSFER].sum() / lengths.sum()) if has_own else None
             yield OfConnection(number, rates.throughput(carried, lengths), idle)

@@ -29,9 +29,14 @@ class LeftOut:
 
     expected: Interval
     error: float
-    """Measured throughput / the predicted one, less 1."""
+    """Measured throughput / the predicted one, less 1; `apart` has its size."""
     is_held: bool
     """Whether the measured throughput is within the 95 % confidence interval of one more run."""
+
+
+def apart(error: float) -> float:
+    """The size of an error, as a share: the same for half and for twice the throughput."""
+    return error if error >= 0 else 1 / (1 + error) - 1
 
 
 def left_out(

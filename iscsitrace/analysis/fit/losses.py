@@ -16,6 +16,7 @@ from iscsitrace.analysis.fit import rates, robust
 from iscsitrace.analysis.fit.judgement import Judgement, stalls_ns
 from iscsitrace.analysis.fit.points import Losses, Point
 from iscsitrace.analysis.measures import losses as recovered
+from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import CONGESTION_CONTROLS, Setting
 from iscsitrace.analysis.session.conditions import Conditions
 from iscsitrace.analysis.session.spans import Spans
@@ -57,11 +58,12 @@ def of_kind(conditions: Conditions, judgement: Judgement, waits: Waits) -> Losse
         setting,
         c_bytes_per_s=c,
         data_pdu_bytes=conditions.data_pdu_bytes if line else None,
-        service_ns=_service_ns(conditions, judgement, waits, parts),
+        service_ns=service.value if (service := _service(conditions, judgement, waits, parts)) else 0.0,
         loss=count / float(segments.sum()),
         congestion_control=control if control in CONGESTION_CONTROLS else Setting.congestion_control,
     )
     return Losses(
+        service_ns=service,
         setting=setting,
         loss_count=count,
         segment_count=round(float(segments.sum())),
@@ -74,7 +76,7 @@ def of_kind(conditions: Conditions, judgement: Judgement, waits: Waits) -> Losse
 def suffering(point: Point, losses: Losses, spans: Spans) -> Point:
     """A point of commands with their losses: its period is the mean of all of them, as the model's is.
 
-    A wait for a loss hides the delay that it contains, so the packets show neither k nor service time.
+    A wait for a loss hides the delay that it contains, so the packets do not show k.
     """
     lengths = (spans.ends - spans.starts).astype(float)
     return replace(
@@ -83,7 +85,7 @@ def suffering(point: Point, losses: Losses, spans: Spans) -> Point:
         setting=replace(losses.setting, start_window_bytes=None),
         period_ns=float(lengths.mean()),
         period_spread_ns=float(lengths.std(ddof=1) / np.sqrt(len(lengths))),
-        seen=replace(point.seen, k=None, service_ns=None, legs=()),
+        seen=replace(point.seen, k=None, service_ns=losses.service_ns, legs=()),
     )
 
 
@@ -105,14 +107,17 @@ def _folds(lost: Array, segments: Array, moved: Array, lengths: Array) -> list[t
     return found
 
 
-def _service_ns(conditions: Conditions, judgement: Judgement, waits: Waits, parts: dict[str, Array]) -> float:
-    """Time of a command that neither path, line, windows nor losses explain; 0 for commands in flight together, whose
-    packets do not show whose time it is.
+def _service(conditions: Conditions, judgement: Judgement, waits: Waits, parts: dict[str, Array]) -> Estimate | None:
+    """Time of a command that neither path, line, windows nor losses explain; None for commands in flight together,
+    whose packets do not show whose time it is.
     """
     spans = judgement.spans.where(judgement.whole)
     if spans.queue_depth > 1:
-        return 0.0
+        return None
     explained = waits.path_ns(conditions.session.commands, spans).sum(axis=1) + stalls_ns(parts)
     explained = explained + parts["transfer"] + parts["loss_recovery"] + parts["outage"]
     rest = np.maximum(spans.ends - spans.starts - explained, 0).astype(float)
-    return float(np.average(rest, weights=robust.weights(rest)))
+    weights = robust.weights(rest)
+    value = float(np.average(rest, weights=weights))
+    half = robust.student_975(len(rest) - 1) * robust.standard_error(rest, weights)
+    return Estimate(value, max(0.0, value - half), value + half, "packets")

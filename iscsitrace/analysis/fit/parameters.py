@@ -55,7 +55,10 @@ class Parameters:
         self._known: dict[str, Estimate] = {}
         self._uneven = ""
         # where the line or a window is the limit, neither k nor s shows
-        self._usable = [place for place, each in enumerate(paid) if each.point.seen.bound == "cycle"]
+        usable = [place for place, each in enumerate(paid) if each.point.seen.bound == "cycle"]
+        # the period of commands with losses is also what the model of losses is off
+        self._lossy = [place for place in usable if paid[place].point.setting.loss]
+        self._usable = [place for place in usable if not paid[place].point.setting.loss]
         factor = float(np.median([each.factor for each in paid]))
         self._errors_ns = np.array([each.error_ns(factor) for each in paid])
         self._take_c()
@@ -231,8 +234,7 @@ class Parameters:
             self._known[_DELAYS] = _pooled(estimates, counts)
             return
         self._known[_DELAYS] = Estimate.exact(self.reference.delays, "assumed")
-        is_lossy = any(self.paid[place].point.setting.loss for place in self._usable)
-        why = "losses in all commands" if is_lossy else "several commands in flight"
+        why = "several commands in flight" if self._usable or not self._lossy else "losses in all commands"
         self.undetermined.append(
             f"k: with {why} the packets do not show whose delay it is; {self.reference.delays:g} is assumed, from the "
             f"negotiated parameters and the way the status comes"
@@ -240,6 +242,12 @@ class Parameters:
 
     def _take_service(self) -> None:
         """Takes as s what the other terms leave of the periods."""
+        seen = [
+            (point.seen.service_ns, point.cycle_count) for place in self._lossy for point in (self.paid[place].point,)
+        ]
+        if not self._usable and (known := [(each, count) for each, count in seen if each]):
+            self._known[_SERVICE] = _pooled([each for each, _ in known], [count for _, count in known])
+            return
         if not self._usable:
             self._known[_SERVICE] = Estimate(0.0, 0.0, max(each.point.period_ns for each in self.paid), "assumed")
             self.undetermined.append("s: the line or a window limits all cycles and hides their other waits")
@@ -293,11 +301,13 @@ class Parameters:
             self.undetermined.append(
                 f"k from s: the delays ({how_far}) differ too little for the scatter; k is from the packets"
             )
+        lossy = sum(1 for each in self.paid if each.point.setting.loss)
+        if lossy:
+            self.undetermined.append(
+                f"steady commands: losses leave none at {wording.count(lossy, 'point')}, whose residuals are those of "
+                f"the model of losses"
+            )
         for point in (each.point for each in self.paid):
-            if point.setting.loss:
-                self.undetermined.append(
-                    f"s: no commands of {point.name} are steady; s is also what the model of losses is off"
-                )
             if point.seen.line and point.seen.is_line_shared:
                 self.undetermined.append(
                     f"C: {point.name} shares a line of {wording.rate(point.seen.line.bytes_per_s)} with other "

@@ -74,6 +74,8 @@ class Losses:
 
     setting: Setting
     """With the measured loss rate, line rate and service time."""
+    service_ns: Estimate | None
+    """What neither path, line, windows nor losses explain; None for commands in flight together."""
     loss_count: int
     """Losses of data of these commands that TCP recovered from."""
     segment_count: int

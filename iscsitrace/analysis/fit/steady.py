@@ -6,7 +6,7 @@ Other cycles are left out, and counted by reason. Nothing is fitted here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -25,12 +25,12 @@ from iscsitrace.analysis.session import NEEDED
 from iscsitrace.analysis.session import line as lines
 from iscsitrace.analysis.session import path as paths
 from iscsitrace.analysis.session.conditions import Conditions
-from iscsitrace.analysis.session.grouping import sessions_of
+from iscsitrace.analysis.session.grouping import sessions_and_connections_of
 from iscsitrace.analysis.session.path import Path
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.spans import Commands, Spans
 from iscsitrace.analysis.session.waits import Waits
-from iscsitrace.tables.table import Source, Table
+from iscsitrace.tables.table import Source
 from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]
@@ -76,16 +76,20 @@ class Survey:
 
 
 def points(source: Source, name: str) -> list[Point]:
-    """The points of a trace read with the tables NEEDED; ``source`` is its method ``table``."""
-    return list(survey(source, name).points)
+    """The steady points of a trace read with the tables NEEDED; ``source`` is its method ``table``."""
+    return [point for point in survey(source, name).points if not point.setting.loss]
 
 
 def survey(source: Source, name: str) -> Survey:
-    """The same, with the reasons for which there are not more."""
+    """The same and, where losses leave no command steady, points with their losses; with the reasons for which there
+    are not more.
+    """
     found: list[Point] = []
     missing: list[Missing] = []
-    sessions = {number: session for number, session in sessions_of(source).items() if session.connections}
+    sessions, members = sessions_and_connections_of(source)
     for number, session in sorted(sessions.items()):
+        if not session.connections:
+            continue
         path, commands = session.path, session.commands
         if not (commands.operation >= 0).any():
             missing.append(Missing(name, number, "no reads or writes of data"))
@@ -93,7 +97,7 @@ def survey(source: Source, name: str) -> Survey:
             missing.append(Missing(name, number, f"RTT unknown: {paths.why_unknown(session.connections)}"))
         else:
             waits = Waits(session.tables["budget"], session.rtt_ns("target") or 0, session.rtt_ns("initiator") or 0)
-            found += _of_session(name, session, path, waits, source("budget"), missing)
+            found += _of_session(name, session, path, waits, members, missing)
     if not found and not missing:
         missing.append(Missing(name, None, "no iSCSI session"))
     mirrors = recognition.find(source) if len({point.session for point in found}) > 1 else []
@@ -102,7 +106,7 @@ def survey(source: Source, name: str) -> Survey:
 
 
 def _of_session(
-    name: str, session: Session, path: Path, waits: Waits, stretches: Table, missing: list[Missing]
+    name: str, session: Session, path: Path, waits: Waits, members: Mapping[int, Session], missing: list[Missing]
 ) -> Iterator[Point]:
     commands = session.commands
     kinds = list(commands.spans())
@@ -141,7 +145,7 @@ def _of_session(
             counted = judgement.spans.where(judgement.counts)
             if found and judgement.has_losses:
                 point = losses.suffering(point, found, counted)
-            carried = tuple(connections.of_spans(commands, counted, stretches))
+            carried = tuple(connections.of_spans(commands, counted, members))
             yield replace(point, connections=carried, losses=found)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from iscsitrace.analysis.fit.left_out import LeftOut, left_out
+from iscsitrace.analysis.fit.left_out import LeftOut, apart, left_out
 from iscsitrace.analysis.fit.points import Fit, Point, of_operation
 from iscsitrace.analysis.fit.regression import fit
 from iscsitrace.analysis.model.setting import LOGIN_KEYS
@@ -77,9 +77,9 @@ class Sweep:
 
         None where a single point leaves no residual.
         """
-        found = [abs(each.left_out.error) for each in self.places if each.left_out]
+        found = [apart(each.left_out.error) for each in self.places if each.left_out]
         if not found and len(self.places) > 1:
-            found = [abs(each) for each in self.fit.residuals]
+            found = [apart(self.off(number)) for number in range(len(self.places))]
         return float(np.median(found)) if found else None
 
     @property
@@ -87,9 +87,14 @@ class Sweep:
         """Whether the model does not describe these captures, so that its numbers say nothing."""
         return self.error is not None and self.error > POOR
 
+    def off(self, place: int) -> float:
+        """Measured throughput of a point / that of the model, less 1."""
+        point, model = self.places[place].point, self.fit.models[place]
+        return point.throughput_bytes_per_s / model.throughput_bytes_per_s - 1
+
     def is_off(self, place: int) -> bool:
-        """Whether the model does not describe a point: its residual is too large."""
-        return self.is_poor or abs(self.fit.residuals[place]) > POOR
+        """Whether the model does not describe a point."""
+        return self.is_poor or apart(self.off(place)) > POOR
 
 
 def sweeps(captures: Sequence[Capture], sockets: Mapping[int, float] | None = None) -> list[Sweep]:
@@ -149,7 +154,8 @@ def _settings(point: Point, delay_ns: float) -> dict[str, Any]:
         "delay_ns": delay_ns,
         "block_bytes": setting.block_bytes,
         "queue_depth": point.outstanding,
-        "connections": setting.connections,
+        # one command at a time may take turns on several connections
+        "connections": len(point.connections) or setting.connections,
     }
     if setting.operation == "write":
         found |= {name: getattr(setting.solicitation, name) for name in LOGIN_KEYS}

@@ -40,6 +40,7 @@ _CONNECTION_COLUMNS = (
         for direction in ("to_target", "to_initiator")
     ),
     *("reordered_late_to_target_max_ns", "reordered_late_to_initiator_max_ns"),
+    *("fin_to_target_ns", "rst_to_target_ns", "fin_to_initiator_ns", "rst_to_initiator_ns"),
     *("frame_first", "frame_last", "time_first_ns", "time_last_ns"),
 )
 

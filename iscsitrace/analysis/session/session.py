@@ -7,7 +7,6 @@ does not judge.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.analysis.measures.data_commands import is_data_command, is_for, is_transfer
-from iscsitrace.analysis.measures.nulls import known, numbers_of
+from iscsitrace.analysis.measures.nulls import numbers_of
 from iscsitrace.analysis.session import path, workload
 from iscsitrace.analysis.session.path import Path
 from iscsitrace.analysis.session.spans import Commands
@@ -36,12 +35,15 @@ FRAMES: Final = ("command_frame", "data_first_frame", "data_last_frame", "status
 def frames_in(table: Table, rows: Sequence[int] | Array, *names: str) -> list[int | None]:
     """The frame numbers in these columns, row by row."""
     which = np.asarray(rows, dtype=np.intp)
-    columns = [
-        [frame if has_frame else None for frame, has_frame in zip(frames, are_known, strict=True)]
-        for name in names
-        for frames, are_known in [(table.raw(name)[which].tolist(), known(table, name)[which].tolist())]
-    ]
+    columns = [_frames_of(table, which, name) for name in names]
     return [frame for row in zip(*columns, strict=True) for frame in row]
+
+
+def _frames_of(table: Table, which: Array, name: str) -> list[int | None]:
+    frames, mask = table.raw(name)[which].tolist(), table.mask(name)
+    if mask is None:
+        return list(frames)
+    return [None if is_null else frame for frame, is_null in zip(frames, mask[which].tolist(), strict=True)]
 
 
 def _is_flush(cycles: Table) -> Array:
@@ -93,7 +95,8 @@ class Session:
 
     def as_connection(self, number: int) -> Session:
         """The same data as its only connection; what was computed is kept."""
-        twin = copy(self)
+        twin = object.__new__(Session)
+        twin.__dict__.update(self.__dict__)
         twin.number, twin.is_session = number, False
         return twin
 
@@ -178,6 +181,8 @@ class Session:
     def is_of(self, stretches: Stretches, which: Array) -> Array:
         """Which stretches belong to commands that a mask over ``cycles`` picks."""
         has_cycle = stretches.cycle >= 0
+        if has_cycle.all():
+            return np.asarray(which[self.rows_of(stretches.cycle)])
         found = np.zeros(len(has_cycle), dtype=bool)
         found[has_cycle] = which[self.rows_of(stretches.cycle[has_cycle])]
         return found
@@ -206,6 +211,8 @@ class Session:
 
     def with_next(self, stretches: Stretches) -> Stretches:
         """The same; a stretch without a command is assigned to the command that follows."""
+        if (stretches.cycle >= 0).all():
+            return stretches
         following = self.cycles.raw("cycle")[self.next_rows(stretches)]
         return replace(stretches, cycle=np.where(stretches.cycle < 0, following, stretches.cycle))
 

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from iscsitrace.cli.read.model_predict import Truth
 from iscsitrace.cli.units import Duration, Quantity, Share, Size
 
 _KINDS: Final[dict[str, tuple[str, Any]]] = {
@@ -17,8 +18,16 @@ _KINDS: Final[dict[str, tuple[str, Any]]] = {
     "queue-depth": ("queue_depth", click.IntRange(min=1)),
     "connections": ("connections", click.IntRange(min=1)),
     "loss": ("loss", Share()),
+    "InitialR2T": ("is_initial_r2t", Truth()),
+    "ImmediateData": ("is_immediate_data", Truth()),
+    "FirstBurstLength": ("first_burst_bytes", Size()),
+    "MaxBurstLength": ("max_burst_bytes", Size()),
+    "MaxOutstandingR2T": ("max_outstanding_r2t", click.IntRange(min=1)),
+    "MaxRecvDataSegmentLength": ("max_recv_data_segment_bytes", Size()),
 }
-"""Settings with units, by option name; most are read from the captures, too, and replaced by what is named."""
+"""Settings with units, by option name or login key; most are read from the captures, too, and replaced by what is
+named.
+"""
 _NAME: Final = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
 _NUMBER: Final = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 
@@ -63,8 +72,8 @@ def takes_named_settings(function: _Function) -> _Function:
         type=_Settings(),
         multiple=True,
         help="Settings of a capture of a sweep, one option for each capture in their order: delay (one way), "
-        "block-size, queue-depth, connections, loss, or any other name, such as target=lio. Without it they are read "
-        "from the captures.",
+        "block-size, queue-depth, connections, loss, a login key, or any other name, such as target=lio. Without it "
+        "they are read from the captures.",
     )(function)
 
 

@@ -289,6 +289,10 @@ def test_nops_without_an_answer(asked_ns: int, answered_ns: int | None, is_found
     if found:
         assert found.frames == ((5, 6) if answered_ns else (5,))
         assert found.text == "1 NOP-Out without an answer for 5.0 s" + ("" if answered_ns else ", 1 without any")
+    # the initiator waits no longer than until it closes
+    for name, waited_ms, is_late in (("fin", 4_999, False), ("rst", 5_000, True)):
+        story.connection |= {"fin_to_target_ns": None, f"{name}_to_target_ns": asked_ns + waited_ms * MS}
+        assert (story.found("nop_timeout") is not None) == (is_found and (is_late or answered_ns is not None))
     # what is missing from the capture may be the answer
     for direction in ("to_initiator", "to_target"):
         story.connection |= {"gap_bytes_to_initiator": 0, "gap_bytes_to_target": 0, f"gap_bytes_{direction}": 1}

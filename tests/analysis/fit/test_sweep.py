@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from iscsitrace.analysis.curves import sweep as curves
+from iscsitrace.analysis.fit.left_out import apart
 from iscsitrace.analysis.fit.points import OfConnection, Point, Seen
 from iscsitrace.analysis.fit.sweep import Capture, Sweep, sweeps
 from iscsitrace.analysis.model.estimate import Estimate
@@ -281,3 +282,29 @@ def test_a_third_setting_is_another_plot_and_so_are_too_many_lines() -> None:
 def test_captures_that_differ_in_nothing_stand_side_by_side() -> None:
     (plot,) = curves.plots(one(sweeps(captures(point(4.0), point(4.0, off=0.01)))))
     assert (plot.axis.label, plot.axis.ticks) == ("capture", ("0.pcap", "1.pcap"))
+
+
+def test_half_and_twice_the_throughput_are_equally_far_from_the_model() -> None:
+    assert apart(1.0) == apart(-0.5) == 1.0
+    assert apart(0.0) == 0.0
+    sweep = one(sweeps(captures(*(point(delay) for delay in (1, 2, 4, 8, 16, 32)))))
+    # a quarter more is not poor, a quarter less is: four fifths are a quarter apart
+    for factor, is_off in ((1.24, False), (1.26, True), (0.81, False), (0.79, True)):
+        rate = factor * sweep.fit.models[0].throughput_bytes_per_s
+        other = replace(sweep.places[0], point=replace(sweep.places[0].point, throughput_bytes_per_s=rate))
+        assert replace(sweep, places=(other, *sweep.places[1:])).is_off(0) is is_off, factor
+
+
+def test_connections_count_also_where_commands_take_turns() -> None:
+    each = tuple(OfConnection(number, Estimate(1e6, 0.0, 9e6, "packets"), 0.5) for number in (1, 2))
+    sweep = one(sweeps(captures(point(1.0, connections=each), point(8.0, connections=each))))
+    assert (sweep.varied, sweep.constants["connections"]) == (("delay_ns",), 2)
+
+
+def test_a_setting_that_is_named_for_some_captures_only_has_places_all_the_same() -> None:
+    made = [Capture("a.pcap", (point(4.0),), {"loss": 0.01}), Capture("b.pcap", (point(4.0, off=0.01),), {})]
+    sweep = one(sweeps(made))
+    assert sweep.varied == ("loss",)
+    (plot,) = curves.plots(sweep)
+    assert (plot.axis.ticks, plot.axis.positions.tolist()) == (("not named", "1"), [0, 1])
+    assert column(tables.points(sweep), "loss") == ["not named", "1 %"]

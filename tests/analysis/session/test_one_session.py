@@ -67,6 +67,8 @@ def test_fit_and_diagnosis_describe_each_session_alike(capture: Path) -> None:
                 data_pdu_bytes=taken.data_pdu_bytes if has_line else None,
                 service_ns=setting.service_ns,
                 start_window_bytes=setting.start_window_bytes,
+                # a what-if has the waits for losses from the time breakdown, a fit without steady commands their rate
+                loss=setting.loss,
                 window_bytes=setting.window_bytes if "window_bytes" in situation.open_names else taken.window_bytes,
             )
             assert setting == alike

@@ -179,11 +179,10 @@ class _Left:
                 yield run
 
     def beside(self, longest: Run) -> Iterator[Run]:
-        """The shorter runs that overlap it for most of their time."""
+        """The shorter runs that overlap it."""
         after = self._place[id(longest)] + 1
         first_ns, last_ns = self._first_ns[after:], self._last_ns[after:]
-        overlap_ns = np.minimum(last_ns, longest.last_ns) - np.maximum(first_ns, longest.first_ns)
-        is_beside = self._is_left[after:] & (overlap_ns >= TOGETHER * np.maximum(last_ns - first_ns, 1))
+        is_beside = self._is_left[after:] & (first_ns < longest.last_ns) & (last_ns > longest.first_ns)
         for place in np.flatnonzero(is_beside).tolist():
             yield self._runs[after + place]
 
@@ -193,7 +192,9 @@ class _Left:
 
 
 def _is_together(longest: Run, run: Run) -> bool:
-    """Whether they were used in parallel, of two that overlap."""
+    overlap_ns = min(longest.last_ns, run.last_ns) - max(longest.first_ns, run.first_ns)
+    if overlap_ns < TOGETHER * max(run.length_ns, 1):
+        return False
     if _is_related(longest, run):
         return True
     sizes = sorted((longest.block_bytes, run.block_bytes))

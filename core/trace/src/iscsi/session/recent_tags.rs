@@ -5,6 +5,9 @@ use iscsitrace_wire::bhs::RESERVED_TAG;
 
 /// Commands whose tags are kept: no tag is known to be taken again later than after so many.
 const KEPT: usize = 32;
+/// Commands that could have taken a tag again and took others, until a pool in turn is certain: initiators that take the last one
+/// need another only where more commands are in flight than ever before.
+const ENOUGH: usize = 4;
 
 /// The tags of the last commands.
 #[derive(Debug)]
@@ -12,7 +15,7 @@ pub struct RecentTags {
     /// A ring: the one at `next` is the oldest.
     tags: [u32; KEPT],
     next: usize,
-    /// Commands that could have taken a tag again, up to so many as are kept.
+    /// Commands that could have taken a tag again, up to so many as are enough.
     count: usize,
     /// Whether one did.
     is_again: bool,
@@ -32,7 +35,7 @@ impl RecentTags {
             return;
         }
         self.is_again = self.tags.contains(&tag);
-        self.count = (self.count + usize::from(has_ended)).min(KEPT);
+        self.count = (self.count + usize::from(has_ended)).min(ENOUGH);
         if let Some(place) = self.tags.get_mut(self.next) {
             *place = tag;
         }
@@ -42,7 +45,7 @@ impl RecentTags {
     /// After how many commands a tag may be taken again: 1 is the next one. Before there were enough commands to know, and
     /// once one took a tag again, it may be any: the shortest distance may yet come, or be that of a missing command.
     pub fn least_distance(&self) -> u32 {
-        if self.is_again || self.count < KEPT { 1 } else { KEPT as u32 }
+        if self.is_again || self.count < ENOUGH { 1 } else { KEPT as u32 }
     }
 }
 
@@ -58,8 +61,8 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_in_turn_is_known_after_as_many_commands_as_are_kept() {
-        for (count, expected) in [(0, 1), (1, 1), (31, 1), (32, 32), (100, 32)] {
+    fn a_pool_in_turn_is_known_after_four_commands() {
+        for (count, expected) in [(0, 1), (1, 1), (3, 1), (4, 32), (100, 32)] {
             assert_eq!(least_distance(0..count, 0), expected, "{count}");
         }
         // a tag is there again after 33 commands
@@ -68,7 +71,7 @@ mod tests {
 
     #[test]
     fn as_long_as_none_has_ended_no_tag_can_be_taken_again() {
-        for (ended_from, expected) in [(32, 32), (33, 1)] {
+        for (ended_from, expected) in [(60, 32), (61, 1)] {
             assert_eq!(least_distance(0..64, ended_from), expected, "{ended_from}");
         }
     }
