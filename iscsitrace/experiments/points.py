@@ -22,7 +22,7 @@ LENGTHS: Final = ("workload.calls", "workload.bytes", "workload.seconds")
 _DIGEST_DIGITS = 16
 _SEEDS_APART = 1_000
 """Distance between the seeds of repeats. The paths of one run use consecutive seeds."""
-_FORMAT = 2
+_FORMAT = 3
 """Version of what is measured at a point; with another number all points run again."""
 _BY_CHANCE: Final = ("random", "mixed", "shuffled")
 """Values for which a run depends on its seed."""

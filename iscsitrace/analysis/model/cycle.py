@@ -102,8 +102,10 @@ def _mirrored(setting: Setting, k_factor: float, stall_share: float) -> Cycle:
 
 
 def _is_simple(setting: Setting) -> bool:
-    """Whether line and cycle alone decide: reads of even service times whose windows hold everything in flight."""
-    if setting.service_spread_ns:
+    """Whether line and cycle alone decide: reads of even service times whose windows hold everything in flight, and of
+    which none waits for the end of a system call.
+    """
+    if setting.service_spread_ns or setting.call_bytes:
         return False
     way = way_of(setting, loss_window_bytes(setting))
     asked_bytes = setting.queue_depth * block_of(setting).first_bytes
