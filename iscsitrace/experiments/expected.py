@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from iscsitrace.analysis.model.prediction import predict
-from iscsitrace.analysis.model.setting import Leg, Prediction, Setting, Solicitation
+from iscsitrace.analysis.model.setting import CONGESTION_CONTROLS, Leg, Prediction, Setting, Solicitation
 from iscsitrace.lab.settings import structs as settings
 from iscsitrace.lab.settings.kinds import Value
 
@@ -61,8 +61,9 @@ SIMULATED: Final = Surroundings()
 def of_point(
     values: dict[str, Value], parameters: dict[str, Any] | None, surroundings: Surroundings = SIMULATED
 ) -> Prediction | None:
-    """The prediction for a run; None for what the model does not describe, such as mixed reads and writes, or held
-    statuses where the command window allows more than one command of a split read, but not all.
+    """The prediction for a run; None for what the model does not describe: mixed reads and writes, losses with another
+    congestion control than Reno and CUBIC, or held statuses where the command window allows more than one command of a
+    split read, but not all.
 
     ``parameters`` are the negotiated parameters, as in the results of a connection.
     """
@@ -138,6 +139,12 @@ def setting_of(
     service_ns = surroundings.service_ns + settings.service_ns(values)
     spread_ns = settings.service_spread_ns(values)
     service_ns += sum(float(str(values.get(name, 0))) for name in of_hosts)
+    control, loss = (
+        settings.tcp_of(values, sender).get("congestion_control", "cubic"),
+        link.get("loss_probability", 0.0),
+    )
+    if loss and control not in CONGESTION_CONTROLS:
+        return None
     is_held = _is_apart(values) and not is_socket
     if is_held and operation == "read" and 1 < in_flight < calls * commands > calls:
         # which statuses find data to ride with depends on when each command is sent
@@ -172,8 +179,8 @@ def setting_of(
         solicitation=_solicitation(parameters),
         window_bytes=window,
         segment_bytes=segment_bytes(values),
-        loss=float(link.get("loss_probability", 0.0)),
-        congestion_control=str(settings.tcp_of(values, sender).get("congestion_control", "cubic")),
+        loss=loss,
+        congestion_control=control if control in CONGESTION_CONTROLS else CONGESTION_CONTROLS[0],
         target_delays_ns=_mirror_delays_ns(values, delay_ns),
     )
 
