@@ -127,8 +127,11 @@ def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, world: str
     if any(name in arm.settings for name in LENGTHS):
         base = {name: value for name, value in base.items() if name not in LENGTHS}
     base |= {**arm.settings, **arm.own(world)}
-    own = (arm.warm_up_seconds, real.warm_up_seconds if real is not None else None, definition.warm_up_seconds)
-    warm_up = WarmUp(definition.warm_up_calls, next(each for each in own if each is not None))
+    scales: list[Arm | RealWorld | Definition] = [arm, *([] if real is None else [real]), definition]
+    warm_up = WarmUp(
+        next(each.warm_up_calls for each in scales if each.warm_up_calls is not None),
+        next(each.warm_up_seconds for each in scales if each.warm_up_seconds is not None),
+    )
     for values in itertools.product(*grid.values()):
         at = dict(zip(grid, values, strict=True))
         place = {**base, **at}
