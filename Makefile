@@ -19,7 +19,7 @@ SEED ?= 7143
 QUICK := tests/wording tests/tools tests/tables tests/analysis tests/outputs tests/plots tests/report tests/watch tests/cli
 # what takes seconds there: simulations, browsers, whole plots
 SLOW := analysis/measures/test_budget_truth analysis/measures/test_budget_cases analysis/model/test_model_simulated \
-	cli/test_plot_command plots/test_plots report/test_report report/test_report_browser tables/test_conversation \
+	cli/test_plot_command plots/test_plots tools/test_demo report/test_report report/test_report_browser tables/test_conversation \
 	tables/test_synthetic tables/test_senders watch/test_watch watch/test_watch_cli analysis/comparison/test_diff \
 	analysis/findings/test_diagnosis_captures analysis/findings/test_gains report/test_report_tables
 # initiators and targets of others, which answer in seconds
@@ -134,8 +134,9 @@ bench-faults: build/build.stamp ## compare the headlines of 204 runs with their 
 bench-capture: build/build.stamp build/peers.stamp ## compare capture with dumpcap and tcpdump on veth and TAP (root)
 	$(BIN)/python -m bench.capture
 
-bench-model: build/build.stamp ## compare the model with 277 simulated settings
+bench-model: build/build.stamp ## compare the model with 277 simulated settings, and with other models under losses
 	$(BIN)/python -m bench.model
+	$(BIN)/python -m bench.rivals
 
 bench-watch: build/build.stamp build/peers.stamp ## run watch for ten minutes at the highest rate of the lab (root)
 	$(BIN)/python -m bench.watch

@@ -430,8 +430,9 @@ local state = (function()
 --   identities    the session by initiator, ISID and target, for logins that join it
 --   facts         by frame: one packed fact (a number) or a list of them, see `note_fact`
 --   remarks       by frame: the text of an expert note
---   column        by name, then by cycle + 1. Operation, I/O size and command frame are set with the command, all other
---                 columns with its status
+--   column        by name, then by cycle + 1. Session, stream, operation, I/O size, command frame and time are set with
+--                 the command, all other columns with its status. `end_ns` of a command without one: when it was
+--                 aborted; false if its status may be missing from the capture
 --   cycle_count, iscsi_connection_count
 --   missing_commands   commands that are missing according to CmdSN, over all sessions
 --   clock         `start`: the absolute time of the first frame
@@ -445,7 +446,7 @@ local FRAMES_REMEMBERED = 65536
 local COLUMNS = {
     "session", "stream", "operation", "block_size", "queue_depth", "owin", "command_frame", "first_data_frame",
     "status_frame", "first_ns", "status_ns", "first_data_time", "transfer_time", "status_time", "idle_time",
-    "data_bytes", "is_write",
+    "data_bytes", "is_write", "end_ns",
 }
 
 local state = {
@@ -625,6 +626,7 @@ local function take_status_number(connection, number)
             command.is_depth_unknown = true
             if not command.is_suspect and command.connection == connection then
                 command.is_suspect = true
+                state.column.end_ns[command.cycle + 1] = false
                 session.suspect_count = session.suspect_count + 1
             end
         end
@@ -811,8 +813,9 @@ local function open_command(connection, frame, first_ns, bytes_in_flight)
         data_pdus = 0, data_bytes_max = 0, r2ts = 0, next_data = 0, missing_data = 0, is_missing_some = false,
     }
     state.cycle_count = cycle + 1
+    column.session[cycle + 1], column.stream[cycle + 1] = session.number, connection.stream
     column.operation[cycle + 1], column.block_size[cycle + 1] = command.operation, command.expected
-    column.command_frame[cycle + 1] = frame
+    column.command_frame[cycle + 1], column.first_ns[cycle + 1] = frame, first_ns
     connection.commands[tag] = command
     connection.command_count = connection.command_count + 1
     sessions.enter(session, command)
@@ -939,8 +942,7 @@ local function note_status(command, is_in_data)
         column.idle_time[index] = command.first_ns - previous.status_ns
     end
     command.status_ns = status_ns
-    column.session[index], column.stream[index] = command.session.number, command.connection.stream
-    column.first_ns[index], column.status_ns[index] = command.first_ns, status_ns
+    column.status_ns[index] = status_ns
     column.first_data_frame[index] = command.data_first_frame
     column.status_frame[index] = pdu.last_frame or pdu.frame
     column.is_write[index] = command.is_write and not command.is_read
@@ -1089,7 +1091,11 @@ handlers[0x22] = function(connection)
         end
     end
     for _, command in ipairs(ended) do
-        sessions.leave(command, pdu.last_ns or pdu.now_ns)
+        local end_ns = pdu.last_ns or pdu.now_ns
+        if state.column.end_ns[command.cycle + 1] == nil then
+            state.column.end_ns[command.cycle + 1] = end_ns
+        end
+        sessions.leave(command, end_ns)
     end
 end
 
@@ -1352,14 +1358,16 @@ local connections = (function()
 --
 -- Never reads a PDU. Uses Wireshark's relative sequence numbers; a hole is a range of bytes that a later frame skipped.
 --
--- Provides `connection_of`, `note_acknowledgment`, `bytes_in_flight`, `data_in_flight`, `note_disorder` and
--- `note_out_of_order`.
+-- Provides `connection_of`, `note_acknowledgment`, `bytes_in_flight`, `data_in_flight`, `note_disorder`,
+-- `note_out_of_order` and `may_lack_status`.
 
 local floor = math.floor
 local ahead = serial.ahead
 local iscsi_pdu, tcp_acknowledgment = fields.iscsi_pdu, fields.tcp_acknowledgment
 
--- The state of one direction. `highest` is the sequence number after its last byte; `holes` are missing ranges.
+-- The state of one direction. `first` is the sequence number of its first byte in the capture, `highest` the one after
+-- its last byte; `holes` are missing ranges, each with the frame that skipped it; `is_cut` where more than those is
+-- missing from the capture.
 local function new_half()
     return { islands = {}, island_count = 0, holes = {} }
 end
@@ -1418,8 +1426,8 @@ local function data_in_flight(connection, half)
     return bytes_in_flight(half, other)
 end
 
--- Notes that packets are missing, late or retransmitted. Wireshark then shows what follows them late, and meanwhile
--- commands of other connections: their numbers and queue depths are uncertain from here on.
+-- Notes that packets are missing or late. Wireshark then shows what follows them late, and meanwhile commands of other
+-- connections: their numbers and queue depths are uncertain from here on.
 local function note_disorder(connection, is_from_initiator, frame)
     local session = connection.session
     if session and session.connection_count > 1 then
@@ -1428,38 +1436,74 @@ local function note_disorder(connection, is_from_initiator, frame)
     if is_from_initiator and state.iscsi_connection_count > 1 and not connection.is_doubtful then
         connection.is_doubtful = true
         state.missing_commands = state.missing_commands + 1
-        state.remarks[frame] = "packets are missing, late or retransmitted, on one of several connections: "
+        state.remarks[frame] = "packets are missing or late, on one of several connections: "
             .. "cycle numbers are left out from here on"
     end
 end
 
+-- Whether every byte of a frame was in earlier frames. It is not if it may fill a hole that is not remembered.
+local function is_copy(half, sequence, stop, highest)
+    if ahead(stop, highest) > 0 or ahead(sequence, half.first) < 0 or #half.holes >= state.HOLES_MAX then
+        return false
+    end
+    for _, hole in ipairs(half.holes) do
+        if ahead(stop, hole[1]) > 0 and ahead(sequence, hole[2]) < 0 then
+            return false
+        end
+    end
+    return true
+end
+
 -- Keeps the holes of a half up to date for a frame that is out of order. A frame that fills no hole repeats bytes:
--- Wireshark may reassemble a PDU from it, although an earlier frame brought the bytes.
+-- Wireshark may reassemble a PDU from it, although an earlier frame brought the bytes. Returns whether the frame makes
+-- Wireshark show PDUs late: a frame whose bytes were all captured before does not.
 local function note_out_of_order(half, frame, sequence, stop, highest)
     if ahead(sequence, highest) > 0 then
         if #half.holes < state.HOLES_MAX then
-            half.holes[#half.holes + 1] = { highest, sequence }
+            half.holes[#half.holes + 1] = { highest, sequence, frame }
+        else
+            half.is_cut = true
         end
-        return
+        return true
+    elseif is_copy(half, sequence, stop, highest) then
+        state.remember_repeated(frame)
+        return false
     end
     for index, hole in ipairs(half.holes) do
         if ahead(sequence, hole[1]) >= 0 and ahead(stop, hole[2]) <= 0 then
             table.remove(half.holes, index)
             if sequence ~= hole[1] then
-                table.insert(half.holes, { hole[1], sequence })
+                table.insert(half.holes, { hole[1], sequence, hole[3] })
             end
             if stop ~= hole[2] then
-                table.insert(half.holes, { stop, hole[2] })
+                table.insert(half.holes, { stop, hole[2], hole[3] })
             end
-            return
+            return true
         end
     end
     state.remember_repeated(frame)
+    return true
+end
+
+-- Whether Wireshark may not have shown the status of a command that was issued in `frame`, because bytes of the target
+-- are missing since then: it does not show what follows them.
+local function may_lack_status(connection, frame)
+    local half = connection[3 - connection.initiator]
+    if half.is_cut or connection.is_distrusted then
+        return true
+    end
+    for _, hole in ipairs(half.holes) do
+        if hole[3] > frame then
+            return true
+        end
+    end
+    return false
 end
 
 return {
     connection_of = connection_of, note_acknowledgment = note_acknowledgment, bytes_in_flight = bytes_in_flight,
     data_in_flight = data_in_flight, note_disorder = note_disorder, note_out_of_order = note_out_of_order,
+    may_lack_status = may_lack_status,
 }
 end)()
 
@@ -1647,9 +1691,10 @@ local function note_payload(connection, direction, tvb, pinfo, frame, length, ..
         half.highest = stop
     else
         half.is_in_order = false
-        if highest and length > 1 then
+        if not highest then
+            half.first = sequence
+        elseif length > 1 and connections.note_out_of_order(half, frame, sequence, stop, highest) then
             connections.note_disorder(connection, is_from_initiator, frame)
-            connections.note_out_of_order(half, frame, sequence, stop, highest)
         end
         if not highest or ahead(stop, highest) > 0 then
             half.highest = stop
@@ -1658,7 +1703,10 @@ local function note_payload(connection, direction, tvb, pinfo, frame, length, ..
     if half.acknowledged == nil or half.acknowledged ~= other.highest then
         note_acknowledgment(half)
     end
-    local time_ns = time_of(pinfo)
+    if pinfo.caplen < pinfo.len then
+        half.is_cut = true
+    end
+    local time_ns = connection.last_ns
     local begin, source, payload = nil, nil, nil
     if ... then
         source, payload = payload_of(half, tvb, pinfo, sequence_info)
@@ -1708,13 +1756,12 @@ local function note(tvb, pinfo, frame)
     if connection.address then
         direction = tostring(pinfo.src) == connection.address and 1 or 2
     end
-    local session = connection.session
-    if session and session.connection_count > 1 then
-        if tcp_fin() or tcp_rst() then
-            connection.is_closing, session.has_closed_connection = true, true
-        end
-        if connection.is_closing then
-            connection.closed_ns = time_of(pinfo)
+    connection.last_ns = time_of(pinfo)
+    if connection.is_closed or tcp_fin() or tcp_rst() then
+        connection.is_closed = true
+        local session = connection.session
+        if session and session.connection_count > 1 then
+            session.has_closed_connection, connection.closed_ns = true, connection.last_ns
         end
     end
     info = tcp_length()
@@ -2065,41 +2112,113 @@ return {
 }
 end)()
 
+------------------------------------------------------------------------------------------------------------------ waits
+
+local waits = (function()
+-- How long each command waited: its latency, or, without a status, the time for which it was in flight at least; and the
+-- percentiles of these times. The rule is that of iscsitrace/analysis/measures/waits.py.
+--
+-- Never reads a packet. Provides `wait_of`, `latencies` and `percentile`.
+
+-- How long a command without a status was in flight at least, and whether it never got one: it was aborted, or its
+-- connection was closed. Nil if it has a status, or if its status may be missing from the capture.
+local function wait_of(cycle)
+    local index, column = cycle + 1, state.column
+    local connection, end_ns = state.connections[column.stream[index]], column.end_ns[index]
+    if column.status_frame[index] or end_ns == false
+        or connections.may_lack_status(connection, column.command_frame[index]) then
+        return nil
+    end
+    local until_ns = math.min(end_ns or math.huge, connection.last_ns)
+    return math.max(until_ns - column.first_ns[index], 0), end_ns ~= nil or connection.is_closed
+end
+
+-- The latencies in order; above them the waits of the commands without a status, and how many these are. A command in
+-- flight at the end counts only if it waited longer than any with a status took: others have just begun.
+local function latencies(cycles)
+    local values, lost, cut_off = {}, {}, {}
+    for _, cycle in ipairs(cycles) do
+        local status_ns = state.column.status_ns[cycle + 1]
+        local wait_ns, is_lost = wait_of(cycle)
+        if status_ns then
+            values[#values + 1] = status_ns - state.column.first_ns[cycle + 1]
+        elseif wait_ns then
+            local kind = is_lost and lost or cut_off
+            kind[#kind + 1] = wait_ns
+        end
+    end
+    table.sort(values)
+    local longest_ns = math.max(values[#values] or 0, 0)
+    for _, wait_ns in ipairs(cut_off) do
+        if wait_ns > longest_ns then
+            lost[#lost + 1] = wait_ns
+        end
+    end
+    table.sort(lost)
+    for _, wait_ns in ipairs(lost) do
+        -- what ranks higher took longer than all below it
+        values[#values + 1] = math.max(wait_ns, values[#values] or 0)
+    end
+    return values, #lost
+end
+
+-- The percentile of sorted values by nearest rank; `share` is 0 to 1. Nil if there are fewer than `least` values: it
+-- would be their maximum. Also whether it is among the last `open_count`.
+local function percentile(values, share, least, open_count)
+    if #values >= (least or 1) then
+        local rank = math.max(math.ceil(#values * share), 1)
+        return values[rank], rank > #values - (open_count or 0)
+    end
+end
+
+return { wait_of = wait_of, latencies = latencies, percentile = percentile }
+end)()
+
 ------------------------------------------------------------------------------------------------------------- statistics
 
 local statistics = (function()
 -- Statistics of the commands: latency, phases, idle time and throughput by session and operation, as text.
 --
--- Never reads a packet: it takes the cycles from `state`. Counts only commands whose status was shown.
+-- Never reads a packet: it takes the cycles from `state`. Leaves out commands whose status may be missing from the
+-- capture.
 --
 -- Provides `open_statistics()` for Wireshark and `print_statistics(filter)` for tshark.
 
 local format, unpack = string.format, table.unpack
+local latencies, percentile, wait_of = waits.latencies, waits.percentile, waits.wait_of
 
--- Adds the cycles whose status a frame completes.
-local function collect(cycles, frame)
+-- Adds the cycles whose status a frame completes, and those whose command it has.
+local function collect(cycles, commands, frame)
     local known = state.facts[frame]
     if not known then
         return
     end
     for _, fact in ipairs(type(known) == "table" and known or { known }) do
-        local cycle, _, is_status = state.unpack_fact(fact)
+        local cycle, phase, is_status = state.unpack_fact(fact)
         if is_status then
             cycles[#cycles + 1] = cycle
+        elseif phase == state.COMMAND then
+            commands[#commands + 1] = cycle
         end
     end
 end
 
--- The percentile of sorted values by nearest rank; `share` is 0 to 1. Nil if there are fewer than `least` values: it
--- would be their maximum.
-local function percentile(values, share, least)
-    if #values >= (least or 1) then
-        return values[math.max(math.ceil(#values * share), 1)]
+-- The cycles of both lists: those with a status, and those of the commands without one.
+local function with_unanswered(cycles, commands)
+    local all = {}
+    for index, cycle in ipairs(cycles) do
+        all[index] = cycle
     end
+    for _, cycle in ipairs(commands) do
+        if wait_of(cycle) then
+            all[#all + 1] = cycle
+        end
+    end
+    return all
 end
 
-local function milliseconds(time_ns)
-    return time_ns and format("%.3f", time_ns / 1000000) or "-"
+local function milliseconds(time_ns, is_bound)
+    return time_ns and format("%s%.3f", is_bound and ">" or "", time_ns / 1000000) or "-"
 end
 
 -- A size in the largest unit that divides it.
@@ -2142,18 +2261,6 @@ local function sorted_values(name, cycles)
         local value = state.column[name][cycle + 1]
         if value then
             values[#values + 1] = value
-        end
-    end
-    table.sort(values)
-    return values
-end
-
-local function latencies(cycles)
-    local values = {}
-    for _, cycle in ipairs(cycles) do
-        local status_ns = state.column.status_ns[cycle + 1]
-        if status_ns then
-            values[#values + 1] = status_ns - state.column.first_ns[cycle + 1]
         end
     end
     table.sort(values)
@@ -2205,12 +2312,13 @@ end
 local TABLES = {
     {
         heading = { "latency ms", "count", "p50", "p95", "p99", "max", "QD" },
-        row = "  %6s %8s %8s %8s %8s %4s",
+        row = "  %6s %10s %10s %10s %10s %4s",
         cells = function(cycles)
-            local latency, depth = latencies(cycles), sorted_values("queue_depth", cycles)
-            return #cycles, milliseconds(percentile(latency, 0.5)),
-                milliseconds(percentile(latency, 0.95, 20)), milliseconds(percentile(latency, 0.99, 100)),
-                milliseconds(latency[#latency]), depth[#depth] or "-"
+            local depth, latency, open_count = sorted_values("queue_depth", cycles), latencies(cycles)
+            local function cell(share, least)
+                return (milliseconds(percentile(latency, share, least, open_count)))
+            end
+            return #cycles, cell(0.5), cell(0.95, 20), cell(0.99, 100), cell(1), depth[#depth] or "-"
         end,
     },
     {
@@ -2274,7 +2382,8 @@ local function statistics_text(cycles, filter)
         "iSCSI commands by session and operation, " .. (filter and "packets with " .. filter or "all packets"),
         "QD: largest queue depth. idle: time without commands in flight, before",
         "the command. idle %: its share, for commands at queue depth 1. MB/s:",
-        "payload over the time with commands in flight.",
+        "payload over the time with commands in flight. > is how long a command",
+        "without a status waited: it ranks above all with one.",
     }
     local by_session, numbers = grouped(cycles, function(cycle)
         return column.session[cycle + 1]
@@ -2314,7 +2423,7 @@ local function statistics_text(cycles, filter)
             #members, active_ns / 1000000000, rate_text(read_bytes, active_ns), rate_text(written_bytes, active_ns))
     end
     if #numbers == 0 then
-        lines[#lines + 1] = "\nno completed commands"
+        lines[#lines + 1] = "\nno commands"
     end
     return table.concat(lines, "\n") .. "\n"
 end
@@ -2322,16 +2431,16 @@ end
 -- Taps the frames that pass the filter. Calls `draw` with the text whenever Wireshark asks for it.
 local function listen(filter, draw)
     state.has_listener = true
-    local cycles = {}
+    local cycles, commands = {}, {}
     local tap = Listener.new("frame", filter)
     function tap.packet(pinfo)
-        collect(cycles, pinfo.number)
+        collect(cycles, commands, pinfo.number)
     end
     function tap.reset()
-        cycles = {}
+        cycles, commands = {}, {}
     end
     function tap.draw()
-        draw(statistics_text(cycles, filter))
+        draw(statistics_text(with_unanswered(cycles, commands), filter))
     end
     return tap
 end

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import iscsitrace
-from iscsitrace.analysis.measures import capture_health as health
+from iscsitrace.analysis.findings import NEEDED
+from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.analysis.measures import distribution, throughput
 from iscsitrace.cli import main as iscsitrace_command
 from iscsitrace.lab import simulation
@@ -130,28 +131,24 @@ def samples() -> list[Path]:
 
 
 def line(capture: Path) -> tuple[object, ...]:
-    """Truth and results of one sample, as cells."""
+    """Truth and results of one sample, as cells; null where its truth does not have the value."""
     truth: dict[str, Any] = json.loads((capture.parent / "truth.json").read_text())
-    trace = iscsitrace.read(capture, tables=())
+    trace = iscsitrace.read(capture, tables=NEEDED)
     volume = throughput.measure(trace.cycles)[-1]
-    transfers = truth["transfers"]
-    sizes = {size for each in transfers if (size := each.get("block_bytes"))}
-    of_size = trace.cycles.select([place for place, size in enumerate(trace.cycles.raw("bytes")) if int(size) in sizes])
-    latency = distribution.percentiles(of_size["latency_ns"])["p50"]
-    delays = truth["one_way_delay_ms"].values()
+    delays = truth.get("one_way_delay_ms")
+    transferred = sum(each["bytes"] for each in truth["transfers"]) if "transfers" in truth else truth["read_bytes"]
+    headline = examine(trace.table).headline
     rtts = [row["rtt_to_target_min_ns"] + row["rtt_to_initiator_min_ns"] for row in trace.connections.rows()]
-    findings = [each["name"] for each in health.by_name(trace.counters) if each["severity"] != "info"]
     return (
         capture.parent.name,
-        f"{sum(delays)} ms",
+        delays and f"{sum(delays.values())} ms",
         f"{cells.milliseconds(min(rtts))} ms",
-        cells.megabytes(sum(each["bytes"] for each in transfers)),
+        cells.megabytes(transferred),
         cells.megabytes(volume.read_bytes + volume.write_bytes),
         volume.cycle_count,
         volume.complete_cycle_count,
-        cells.milliseconds(latency),
         cells.percent(trace.coverage[-1].explained_bytes_share),
-        findings[0] if findings else "-",
+        headline and headline.name,
     )
 
 
@@ -172,9 +169,8 @@ def main() -> int:
             "MB in capture",
             "commands",
             "complete",
-            "latency p50 ms",
             "decoded %",
-            "first counter",
+            "diagnosis",
         ),
         [line(capture) for capture in found],
     )

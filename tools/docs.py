@@ -237,7 +237,7 @@ show, for example, whether a target serves commands in parallel or one after ano
 where reads and writes are mixed, and for fixes that the model does not cover. Gains over {GAIN_MAX:.0f} are "more than
 {GAIN_MAX:.0f}x": in `--json` {GAIN_MAX:.0f} with `is_more`.
 
-A remedy that several findings share is printed once; the others refer to it ("As for loss."). In `--json` each has all.
+A remedy that several findings share is printed once; the others refer to it ("See loss."). In `--json` each has all.
 
 Where the sizes or times of the commands show which **system calls** the kernel split, block_size_small reports it, and
 `--json` has it as `system_call` of the session: its size, its pieces and its count. The pieces of one call are commands

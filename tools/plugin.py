@@ -38,6 +38,7 @@ PARTS = (
     "capture_file",
     "sidecar",
     "show",
+    "waits",
     "statistics",
     "menu",
     "register",

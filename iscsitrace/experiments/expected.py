@@ -83,10 +83,7 @@ def of_point(
 
 def _cut(prediction: Prediction, part_bytes: int) -> Prediction:
     """The prediction for a block in several parts: its end waits for the ACK of the first."""
-    setting = prediction.setting
-    first_ns = prediction.transfer_ns * part_bytes / setting.block_bytes
-    wait_ns = max(0.0, 2 * setting.delay_ns + first_ns - prediction.transfer_ns - prediction.stall_ns)
-    return _waiting(prediction, wait_ns)
+    return predict(replace(prediction.setting, is_status_held=True, part_bytes=part_bytes))
 
 
 def _waiting(prediction: Prediction, wait_ns: float) -> Prediction:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import run_files, traffic, truth_file
@@ -13,6 +13,7 @@ from iscsitrace.lab.faults import truth as fault_truth
 from iscsitrace.lab.faults.addresses import SIMULATED
 from iscsitrace.lab.faults.fault import Fault
 from iscsitrace.lab.settings.table import SIMULATED_CONTROLS
+from iscsitrace.wording import amounts
 
 
 def run(
@@ -23,6 +24,7 @@ def run(
     capture_at: Sequence[str] = ("initiator", "target"),
     faults: Sequence[Fault] = (),
     is_forced: bool = False,
+    keeps_unfinished: bool = False,
 ) -> dict[str, Any]:
     """Simulates, and writes ``initiator.pcapng``, ``target.pcapng`` ... and ``truth.json``; the truth.
 
@@ -30,7 +32,7 @@ def run(
 
     The folder is created if missing. OutputExists if
     one of the files exists and ``is_forced`` is not set; TrafficImpossible for invalid settings, and for a run that
-    exceeds its time limit. A failed run leaves no files.
+    does not end, unless ``keeps_unfinished``: then its truth has ``unfinished``. A failed run leaves no files.
     """
     settings = fault_settings.with_faults(settings, faults, SIMULATED)
     for host in ("initiator", "target"):
@@ -48,6 +50,8 @@ def run(
         truth = truth_file.envelope("simulation")
         truth["captures"] = {"initiator": names.get(initiator), "targets": [names.get(host) for host in targets]}
         truth |= found
+        if "unfinished" in truth and not keeps_unfinished:
+            raise TrafficImpossible(why_unfinished(truth))
         hits = truth.pop("fault_hits")
         for log in filter(None, (truth["access"], *truth["paths"])):
             truth_file.pack_busy_times(log)
@@ -55,3 +59,15 @@ def run(
         truth["faults"] = fault_truth.rows(faults, hits, truth["started_ns"], truth["ended_ns"])
         truth_file.write(directory / run_files.TRUTH, truth)
     return truth
+
+
+def why_unfinished(truth: Mapping[str, Any]) -> str:
+    """Why a run was cut off, as a sentence without full stop: of a truth with ``unfinished``."""
+    lasted = amounts.time(truth["ended_ns"] - truth["started_ns"])
+    return f"the simulation ended early, after {lasted} of virtual time: {_UNFINISHED[truth['unfinished']]}"
+
+
+_UNFINISHED: Final = {
+    "nothing_left": "both sides wait for each other, and no timer runs",
+    "time_limit": "the initiator had not finished within the time limit",
+}

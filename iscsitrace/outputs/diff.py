@@ -116,6 +116,9 @@ def _differences(explanation: Explanation) -> Section:
 
 
 def _value(difference: Difference, value: Any) -> str:
+    if difference.name == "delay_ns":
+        # the model's delay is half of the RTT that was measured
+        value = 2 * value
     return cells.NOTHING if value is None else _FORMATS.get(difference.unit, str)(value)
 
 

@@ -219,7 +219,7 @@ def _show_problems(results: dict[str, Any]) -> None:
         show_line(f"note: {remark}")
 
 
-def end(results: dict[str, Any]) -> None:
+def end(results: dict[str, Any], *, is_unfinished: bool = False) -> None:
     """Prints the errors on stderr, one per line, and exits with 2 if the run could not begin, 1 for problems."""
     for error in results["errors"]:
         click.echo(f"iscsitrace: {' '.join(error.split())}", err=True)
@@ -228,7 +228,9 @@ def end(results: dict[str, Any]) -> None:
         click.echo(f"iscsitrace: and {unnamed} more errors", err=True)
     if results["error_count"] and not has_begun(results):
         raise click.exceptions.Exit(EXIT_IMPOSSIBLE)
-    if any(results.get(name) for name in ("error_count", "verify_error_count", "data_digest_error_count")):
+    if is_unfinished or any(
+        results.get(name) for name in ("error_count", "verify_error_count", "data_digest_error_count")
+    ):
         raise click.exceptions.Exit(EXIT_DATA_LOSS)
 
 

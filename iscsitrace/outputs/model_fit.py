@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from iscsitrace.analysis.fit.points import REASONS
 from iscsitrace.outputs import inputs as captures
+from iscsitrace.outputs import rivals, sweep
 from iscsitrace.outputs.document import Section, table
+from iscsitrace.outputs.sweep import SOURCES
 from iscsitrace.wording import amounts, cells
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.fit.points import Fit
+    from iscsitrace.analysis.fit.rivalry import Rivalry
+    from iscsitrace.analysis.fit.sweep import Sweep
     from iscsitrace.analysis.model.estimate import Estimate
 
-_SOURCES: Final = {
-    "fit": "differences between points",
-    "packets": "packets of the commands",
-    "line": "queue of the line",
-    "given": "--socket",
-    "assumed": "assumption",
-}
 
+def sections(
+    inputs: Iterable[Mapping[str, Any]],
+    result: Fit,
+    missing: Sequence[str],
+    swept: Sweep | None = None,
+    rivalry: Rivalry | None = None,
+) -> Iterator[Section]:
+    """The parameters, the parts of k, the points with their residuals, and what was left out.
 
-def sections(inputs: Iterable[Mapping[str, Any]], result: Fit, missing: Sequence[str]) -> Iterator[Section]:
-    """The parameters, the parts of k, the points with their residuals, and what was left out."""
+    Of a sweep the points are in order of its settings, each also by the others.
+    """
     yield captures.section(inputs)
     yield _parameters(result)
     scatter = amounts.percent(result.scatter)
@@ -32,7 +37,12 @@ def sections(inputs: Iterable[Mapping[str, Any]], result: Fit, missing: Sequence
     rows = [(leg.name, f"{leg.delays:.2f}", leg.meaning) for leg in result.legs]
     grid = table(("interval", "delays", "meaning"), rows)
     yield Section("Parts of k in one-way delays, measured from the packets", grids=(grid,))
-    yield _points(result)
+    if swept is None:
+        yield _points(result)
+    else:
+        yield Section("Points", (sweep.verdict(swept),), (sweep.points(swept),))
+    if rivalry is not None:
+        yield rivals.section(rivalry)
     if result.cycles_left_out:
         reasons = [(reason, count, REASONS[reason]) for reason, count in result.cycles_left_out.items()]
         yield Section("Commands left out", grids=(table(("reason", "commands", "meaning"), reasons),))
@@ -44,16 +54,16 @@ def sections(inputs: Iterable[Mapping[str, Any]], result: Fit, missing: Sequence
 def _parameters(result: Fit) -> Section:
     c = result.c_bytes_per_s
     rows = [
-        ("k", *_ends(result.k, 1, "{:.2f}"), "", _SOURCES[result.k.source], f"{result.k_of_legs:g} from its parts"),
-        ("d", *_ends(result.d_ns, 1e6, "{:.3f}"), "ms", _SOURCES[result.d_ns.source], _delays(result)),
-        ("s", *_ends(result.s_ns, 1e6, "{:.3f}"), "ms", _SOURCES[result.s_ns.source], ""),
+        ("k", *_ends(result.k, 1, "{:.2f}"), "", SOURCES[result.k.source], f"{result.k_of_legs:g} from its parts"),
+        ("d", *_ends(result.d_ns, 1e6, "{:.3f}"), "ms", SOURCES[result.d_ns.source], _delays(result)),
+        ("s", *_ends(result.s_ns, 1e6, "{:.3f}"), "ms", SOURCES[result.s_ns.source], ""),
     ]
     if c:
-        rows.append(("C", *_ends(c, 1e6, "{:.2f}"), "MB/s", _SOURCES[c.source], _stretches(result)))
+        rows.append(("C", *_ends(c, 1e6, "{:.2f}"), "MB/s", SOURCES[c.source], _stretches(result)))
     share = result.stall_share
     if share.source == "fit":
         meaning = "of the model's waits for windows; the hosts work during the others"
-        rows.append(("stalls", *_ends(share, 0.01, "{:.0f}"), "%", _SOURCES[share.source], meaning))
+        rows.append(("stalls", *_ends(share, 0.01, "{:.0f}"), "%", SOURCES[share.source], meaning))
     points = amounts.count(len(result.points), "point")
     return Section(
         f"period = k * d + s + B / C, from {result.cycles_used} commands at {points}",

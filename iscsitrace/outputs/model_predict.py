@@ -83,11 +83,15 @@ def _row(varied: Sequence[str], answer: Answer) -> tuple[object, ...]:
     )
 
 
-def write_chart(path: Path, lists: Mapping[str, Sequence[Any]], answers: Sequence[Answer]) -> None:
-    """Throughput over the first parameter with several values, a line for each combination of the others."""
+def write_chart(
+    path: Path, base: Setting, fit: Fitted | None, lists: Mapping[str, Sequence[Any]], answers: Sequence[Answer]
+) -> None:
+    """Throughput over the first parameter with several values, a line for each combination of the others; beside them
+    what was measured where the fit was made.
+    """
     from iscsitrace.plots import model, style
 
-    curves = of_answers(answers, lists)
+    curves = of_answers(answers, lists, fit.places if fit and fit.setting.operation == base.operation else ())
     with files.written_aside(path) as partial, style.applied(), partial.open("wb") as stream:
         figure = style.new_figure()
         model.draw(figure, curves)

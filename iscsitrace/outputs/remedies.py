@@ -29,7 +29,7 @@ class Remedies:
                 new.append((advice.text, by_model.words(gains)))
             else:
                 place = name if where == label else f"{name} of {where}"
-                known = again.setdefault(f"As for {place}.", [])
+                known = again.setdefault(f"See {place}.", [])
                 known += [gain for gain in gains if (label, by_model.words([gain])) not in self._gains]
             self._gains.update((label, by_model.words([gain])) for gain in gains)
         return [*new, *((text, by_model.words(gains)) for text, gains in again.items())]

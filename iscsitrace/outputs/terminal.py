@@ -7,7 +7,9 @@ Text from a capture is shown with its control characters escaped, so that no cap
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,9 +18,12 @@ import click
 from iscsitrace.outputs.document import Section
 from iscsitrace.wording.cells import text as printable
 
+_FILTER = "frame.number in {"
+"""What a display filter for frames begins with."""
 _PROSE_WIDTH = 24
 """Columns of sentences may be folded to this width."""
-_COLUMN_GAP = 3
+_COLUMN_GAP = 2
+"""Blanks beside each column."""
 
 
 def show(sections: Iterable[Section]) -> None:
@@ -43,8 +48,20 @@ def show_heading(text: str) -> None:
 
 
 def show_line(text: str) -> None:
-    """One line of text."""
-    click.echo(printable(text))
+    """One line of text; on a terminal it is folded between words, unless it is a display filter to be copied."""
+    line = printable(text)
+    width = shutil.get_terminal_size().columns
+    if sys.stdout.isatty() and len(line) > width and _FILTER not in line:
+        indent = line[: len(line) - len(line.lstrip(" -"))]
+        line = textwrap.fill(
+            line,
+            width,
+            subsequent_indent=" " * len(indent),
+            drop_whitespace=True,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    click.echo(line)
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -29,7 +29,7 @@ _CROWDED = 12
 
 def draw(figure: Figure, model: ModelCurves) -> None:
     """Draws the throughput, and below it the residuals of measured values."""
-    if any(curve.measured is not None for curve in model.curves):
+    if any(curve.marks is not None and np.isfinite(curve.marks.model).any() for curve in model.curves):
         rates, residuals = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
         _draw_residuals(residuals, model)
         rates.tick_params(labelbottom=False)
@@ -37,8 +37,9 @@ def draw(figure: Figure, model: ModelCurves) -> None:
     else:
         rates = figure.subplots()
         _apply(model.axis, rates)
-    drawn = [each for curve in model.curves for each in (curve.model, curve.high, curve.measured) if each is not None]
-    amounts = ByteAxis(max((float(np.nanmax(each)) for each in drawn), default=0.0))
+    drawn = [each for curve in model.curves for each in (curve.model, curve.high) if each is not None]
+    drawn += [each for curve in model.curves if curve.marks for each in (curve.marks.measured, curve.marks.high)]
+    amounts = ByteAxis(max((float(np.nanmax(each)) for each in drawn if np.isfinite(each).any()), default=0.0))
     for number, curve in enumerate(model.curves):
         _draw_curve(rates, model.axis, curve, amounts, number)
     rates.set_ylabel(f"throughput, {amounts.unit}/s")
@@ -55,7 +56,9 @@ def notes(model: ModelCurves) -> list[str]:
     """Lists constants, confidence and the range of the formulas."""
     found = ["; ".join(model.constants)] if model.constants else []
     if any(curve.low is not None for curve in model.curves):
-        found.append("bands: 95 % confidence, from the intervals and residuals of the fit")
+        found.append("bands: 95 % confidence for one more run, from the intervals and residuals of the fit")
+    if any(curve.marks is not None and np.isfinite(curve.marks.low).any() for curve in model.curves):
+        found.append("error bars: 95 % confidence intervals of the measured throughput")
     if any(curve.is_in_range is not None and not curve.is_in_range.all() for curve in model.curves):
         found.append("x: too few segments between losses, so timeouts dominate; the formulas do not cover them")
     return found
@@ -74,24 +77,26 @@ def _look(number: int) -> tuple[str, str, Any]:
 
 def _draw_curve(axes: Axes, axis: Axis, curve: Curve, amounts: ByteAxis, number: int) -> None:
     color, marker, dashes = _look(number)
+    places = axis.positions if curve.positions is None else curve.positions
     if curve.low is not None and curve.high is not None:
-        axes.fill_between(
-            axis.positions, amounts.of(curve.low), amounts.of(curve.high), color=color, alpha=0.18, linewidth=0
-        )
-    is_measured = curve.measured is not None
-    axes.plot(
-        axis.positions, amounts.of(curve.model), color=color, linestyle=dashes, marker="" if is_measured else marker,
-        markersize=4.5, label=f"{curve.label}, model" if is_measured else curve.label,
-    )  # fmt: skip
-    if curve.measured is not None:
+        axes.fill_between(places, amounts.of(curve.low), amounts.of(curve.high), color=color, alpha=0.18, linewidth=0)
+    marks = curve.marks
+    if np.isfinite(curve.model).any():
         axes.plot(
-            axis.positions, amounts.of(curve.measured), color=color, linestyle="none", marker=marker, markersize=5,
-            label=f"{curve.label}, measured",
+            places, amounts.of(curve.model), color=color, linestyle=dashes, marker="" if marks else marker,
+            markersize=4.5, label=f"{curve.label}, model" if marks else curve.label,
+        )  # fmt: skip
+    if marks is not None:
+        # an interval that is unknown has no bar
+        off = np.stack([marks.measured - marks.low, marks.high - marks.measured])
+        axes.errorbar(
+            marks.positions, amounts.of(marks.measured), yerr=amounts.of(np.nan_to_num(off)), color=color,
+            linestyle="none", marker=marker, markersize=5, capsize=3, label=f"{curve.label}, measured",
         )  # fmt: skip
     if curve.is_in_range is not None and not curve.is_in_range.all():
         is_out = ~curve.is_in_range
         axes.plot(
-            axis.positions[is_out], amounts.of(curve.model[is_out]), color=style.VERMILLION, linestyle="none",
+            places[is_out], amounts.of(curve.model[is_out]), color=style.VERMILLION, linestyle="none",
             marker="x", markersize=9, label="outside the range of the formulas",
         )  # fmt: skip
 
@@ -99,10 +104,10 @@ def _draw_curve(axes: Axes, axis: Axis, curve: Curve, amounts: ByteAxis, number:
 def _draw_residuals(axes: Axes, model: ModelCurves) -> None:
     axes.axhline(0, color=style.GREY, linewidth=0.8)
     for number, curve in enumerate(model.curves):
-        if curve.measured is not None:
+        if curve.marks is not None:
             color, marker, _ = _look(number)
-            off = 100 * (curve.measured / curve.model - 1)
-            axes.plot(model.axis.positions, off, color=color, linestyle="none", marker=marker, markersize=5)
+            off = 100 * (curve.marks.measured / curve.marks.model - 1)
+            axes.plot(curve.marks.positions, off, color=color, linestyle="none", marker=marker, markersize=5)
     axes.set_ylabel("measured vs.\nmodel, %")
 
 

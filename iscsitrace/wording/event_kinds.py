@@ -63,7 +63,7 @@ EVENT_KINDS: Final = (
         WARNING,
         "a login with the same names and ISID ended a session that was still open",
     ),
-    EventKind("relogin", INFO, "a session took the place of one that had ended without a logout"),
+    EventKind("relogin", INFO, "a session replaced one that had ended without a logout"),
     EventKind("discovery", INFO, "the answer to SendTargets", "warning: it names no target"),
     EventKind("logout", INFO, "a logout", "warning: the target refused it"),
     EventKind("nop_timeout", ERROR, "a NOP had no answer in time: see the finding nop_timeout"),
@@ -100,7 +100,7 @@ EVENT_KINDS: Final = (
         "recovery",
         WARNING,
         "TCP recovered from a loss by a timeout, or in 200 ms or more",
-        "info: all of its retransmissions were unnecessary",
+        "info: all of its retransmissions were spurious",
     ),
     EventKind("digest_error", ERROR, "the first header or data digest error of a connection"),
     EventKind(

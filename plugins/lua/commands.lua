@@ -40,8 +40,9 @@ local function open_command(connection, frame, first_ns, bytes_in_flight)
         data_pdus = 0, data_bytes_max = 0, r2ts = 0, next_data = 0, missing_data = 0, is_missing_some = false,
     }
     state.cycle_count = cycle + 1
+    column.session[cycle + 1], column.stream[cycle + 1] = session.number, connection.stream
     column.operation[cycle + 1], column.block_size[cycle + 1] = command.operation, command.expected
-    column.command_frame[cycle + 1] = frame
+    column.command_frame[cycle + 1], column.first_ns[cycle + 1] = frame, first_ns
     connection.commands[tag] = command
     connection.command_count = connection.command_count + 1
     sessions.enter(session, command)
@@ -168,8 +169,7 @@ local function note_status(command, is_in_data)
         column.idle_time[index] = command.first_ns - previous.status_ns
     end
     command.status_ns = status_ns
-    column.session[index], column.stream[index] = command.session.number, command.connection.stream
-    column.first_ns[index], column.status_ns[index] = command.first_ns, status_ns
+    column.status_ns[index] = status_ns
     column.first_data_frame[index] = command.data_first_frame
     column.status_frame[index] = pdu.last_frame or pdu.frame
     column.is_write[index] = command.is_write and not command.is_read

@@ -2,8 +2,8 @@
 --
 -- Never reads a PDU. Uses Wireshark's relative sequence numbers; a hole is a range of bytes that a later frame skipped.
 --
--- Provides `connection_of`, `note_acknowledgment`, `bytes_in_flight`, `data_in_flight`, `note_disorder` and
--- `note_out_of_order`.
+-- Provides `connection_of`, `note_acknowledgment`, `bytes_in_flight`, `data_in_flight`, `note_disorder`,
+-- `note_out_of_order` and `may_lack_status`.
 
 local fields = require("fields")
 local pdu = require("pdu")
@@ -14,7 +14,9 @@ local floor = math.floor
 local ahead = serial.ahead
 local iscsi_pdu, tcp_acknowledgment = fields.iscsi_pdu, fields.tcp_acknowledgment
 
--- The state of one direction. `highest` is the sequence number after its last byte; `holes` are missing ranges.
+-- The state of one direction. `first` is the sequence number of its first byte in the capture, `highest` the one after
+-- its last byte; `holes` are missing ranges, each with the frame that skipped it; `is_cut` where more than those is
+-- missing from the capture.
 local function new_half()
     return { islands = {}, island_count = 0, holes = {} }
 end
@@ -73,8 +75,8 @@ local function data_in_flight(connection, half)
     return bytes_in_flight(half, other)
 end
 
--- Notes that packets are missing, late or retransmitted. Wireshark then shows what follows them late, and meanwhile
--- commands of other connections: their numbers and queue depths are uncertain from here on.
+-- Notes that packets are missing or late. Wireshark then shows what follows them late, and meanwhile commands of other
+-- connections: their numbers and queue depths are uncertain from here on.
 local function note_disorder(connection, is_from_initiator, frame)
     local session = connection.session
     if session and session.connection_count > 1 then
@@ -83,36 +85,72 @@ local function note_disorder(connection, is_from_initiator, frame)
     if is_from_initiator and state.iscsi_connection_count > 1 and not connection.is_doubtful then
         connection.is_doubtful = true
         state.missing_commands = state.missing_commands + 1
-        state.remarks[frame] = "packets are missing, late or retransmitted, on one of several connections: "
+        state.remarks[frame] = "packets are missing or late, on one of several connections: "
             .. "cycle numbers are left out from here on"
     end
 end
 
+-- Whether every byte of a frame was in earlier frames. It is not if it may fill a hole that is not remembered.
+local function is_copy(half, sequence, stop, highest)
+    if ahead(stop, highest) > 0 or ahead(sequence, half.first) < 0 or #half.holes >= state.HOLES_MAX then
+        return false
+    end
+    for _, hole in ipairs(half.holes) do
+        if ahead(stop, hole[1]) > 0 and ahead(sequence, hole[2]) < 0 then
+            return false
+        end
+    end
+    return true
+end
+
 -- Keeps the holes of a half up to date for a frame that is out of order. A frame that fills no hole repeats bytes:
--- Wireshark may reassemble a PDU from it, although an earlier frame brought the bytes.
+-- Wireshark may reassemble a PDU from it, although an earlier frame brought the bytes. Returns whether the frame makes
+-- Wireshark show PDUs late: a frame whose bytes were all captured before does not.
 local function note_out_of_order(half, frame, sequence, stop, highest)
     if ahead(sequence, highest) > 0 then
         if #half.holes < state.HOLES_MAX then
-            half.holes[#half.holes + 1] = { highest, sequence }
+            half.holes[#half.holes + 1] = { highest, sequence, frame }
+        else
+            half.is_cut = true
         end
-        return
+        return true
+    elseif is_copy(half, sequence, stop, highest) then
+        state.remember_repeated(frame)
+        return false
     end
     for index, hole in ipairs(half.holes) do
         if ahead(sequence, hole[1]) >= 0 and ahead(stop, hole[2]) <= 0 then
             table.remove(half.holes, index)
             if sequence ~= hole[1] then
-                table.insert(half.holes, { hole[1], sequence })
+                table.insert(half.holes, { hole[1], sequence, hole[3] })
             end
             if stop ~= hole[2] then
-                table.insert(half.holes, { stop, hole[2] })
+                table.insert(half.holes, { stop, hole[2], hole[3] })
             end
-            return
+            return true
         end
     end
     state.remember_repeated(frame)
+    return true
+end
+
+-- Whether Wireshark may not have shown the status of a command that was issued in `frame`, because bytes of the target
+-- are missing since then: it does not show what follows them.
+local function may_lack_status(connection, frame)
+    local half = connection[3 - connection.initiator]
+    if half.is_cut or connection.is_distrusted then
+        return true
+    end
+    for _, hole in ipairs(half.holes) do
+        if hole[3] > frame then
+            return true
+        end
+    end
+    return false
 end
 
 return {
     connection_of = connection_of, note_acknowledgment = note_acknowledgment, bytes_in_flight = bytes_in_flight,
     data_in_flight = data_in_flight, note_disorder = note_disorder, note_out_of_order = note_out_of_order,
+    may_lack_status = may_lack_status,
 }

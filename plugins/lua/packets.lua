@@ -188,9 +188,10 @@ local function note_payload(connection, direction, tvb, pinfo, frame, length, ..
         half.highest = stop
     else
         half.is_in_order = false
-        if highest and length > 1 then
+        if not highest then
+            half.first = sequence
+        elseif length > 1 and connections.note_out_of_order(half, frame, sequence, stop, highest) then
             connections.note_disorder(connection, is_from_initiator, frame)
-            connections.note_out_of_order(half, frame, sequence, stop, highest)
         end
         if not highest or ahead(stop, highest) > 0 then
             half.highest = stop
@@ -199,7 +200,10 @@ local function note_payload(connection, direction, tvb, pinfo, frame, length, ..
     if half.acknowledged == nil or half.acknowledged ~= other.highest then
         note_acknowledgment(half)
     end
-    local time_ns = time_of(pinfo)
+    if pinfo.caplen < pinfo.len then
+        half.is_cut = true
+    end
+    local time_ns = connection.last_ns
     local begin, source, payload = nil, nil, nil
     if ... then
         source, payload = payload_of(half, tvb, pinfo, sequence_info)
@@ -249,13 +253,12 @@ local function note(tvb, pinfo, frame)
     if connection.address then
         direction = tostring(pinfo.src) == connection.address and 1 or 2
     end
-    local session = connection.session
-    if session and session.connection_count > 1 then
-        if tcp_fin() or tcp_rst() then
-            connection.is_closing, session.has_closed_connection = true, true
-        end
-        if connection.is_closing then
-            connection.closed_ns = time_of(pinfo)
+    connection.last_ns = time_of(pinfo)
+    if connection.is_closed or tcp_fin() or tcp_rst() then
+        connection.is_closed = true
+        local session = connection.session
+        if session and session.connection_count > 1 then
+            session.has_closed_connection, connection.closed_ns = true, connection.last_ns
         end
     end
     info = tcp_length()

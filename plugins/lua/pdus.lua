@@ -133,7 +133,11 @@ handlers[0x22] = function(connection)
         end
     end
     for _, command in ipairs(ended) do
-        sessions.leave(command, pdu.last_ns or pdu.now_ns)
+        local end_ns = pdu.last_ns or pdu.now_ns
+        if state.column.end_ns[command.cycle + 1] == nil then
+            state.column.end_ns[command.cycle + 1] = end_ns
+        end
+        sessions.leave(command, end_ns)
     end
 end
 

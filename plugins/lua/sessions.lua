@@ -90,6 +90,7 @@ local function take_status_number(connection, number)
             command.is_depth_unknown = true
             if not command.is_suspect and command.connection == connection then
                 command.is_suspect = true
+                state.column.end_ns[command.cycle + 1] = false
                 session.suspect_count = session.suspect_count + 1
             end
         end

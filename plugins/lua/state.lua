@@ -9,8 +9,9 @@
 --   identities    the session by initiator, ISID and target, for logins that join it
 --   facts         by frame: one packed fact (a number) or a list of them, see `note_fact`
 --   remarks       by frame: the text of an expert note
---   column        by name, then by cycle + 1. Operation, I/O size and command frame are set with the command, all other
---                 columns with its status
+--   column        by name, then by cycle + 1. Session, stream, operation, I/O size, command frame and time are set with
+--                 the command, all other columns with its status. `end_ns` of a command without one: when it was
+--                 aborted; false if its status may be missing from the capture
 --   cycle_count, iscsi_connection_count
 --   missing_commands   commands that are missing according to CmdSN, over all sessions
 --   clock         `start`: the absolute time of the first frame
@@ -26,7 +27,7 @@ local FRAMES_REMEMBERED = 65536
 local COLUMNS = {
     "session", "stream", "operation", "block_size", "queue_depth", "owin", "command_frame", "first_data_frame",
     "status_frame", "first_ns", "status_ns", "first_data_time", "transfer_time", "status_time", "idle_time",
-    "data_bytes", "is_write",
+    "data_bytes", "is_write", "end_ns",
 }
 
 local state = {

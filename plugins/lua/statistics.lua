@@ -1,37 +1,48 @@
 -- Statistics of the commands: latency, phases, idle time and throughput by session and operation, as text.
 --
--- Never reads a packet: it takes the cycles from `state`. Counts only commands whose status was shown.
+-- Never reads a packet: it takes the cycles from `state`. Leaves out commands whose status may be missing from the
+-- capture.
 --
 -- Provides `open_statistics()` for Wireshark and `print_statistics(filter)` for tshark.
 
 local state = require("state")
+local waits = require("waits")
 
 local format, unpack = string.format, table.unpack
+local latencies, percentile, wait_of = waits.latencies, waits.percentile, waits.wait_of
 
--- Adds the cycles whose status a frame completes.
-local function collect(cycles, frame)
+-- Adds the cycles whose status a frame completes, and those whose command it has.
+local function collect(cycles, commands, frame)
     local known = state.facts[frame]
     if not known then
         return
     end
     for _, fact in ipairs(type(known) == "table" and known or { known }) do
-        local cycle, _, is_status = state.unpack_fact(fact)
+        local cycle, phase, is_status = state.unpack_fact(fact)
         if is_status then
             cycles[#cycles + 1] = cycle
+        elseif phase == state.COMMAND then
+            commands[#commands + 1] = cycle
         end
     end
 end
 
--- The percentile of sorted values by nearest rank; `share` is 0 to 1. Nil if there are fewer than `least` values: it
--- would be their maximum.
-local function percentile(values, share, least)
-    if #values >= (least or 1) then
-        return values[math.max(math.ceil(#values * share), 1)]
+-- The cycles of both lists: those with a status, and those of the commands without one.
+local function with_unanswered(cycles, commands)
+    local all = {}
+    for index, cycle in ipairs(cycles) do
+        all[index] = cycle
     end
+    for _, cycle in ipairs(commands) do
+        if wait_of(cycle) then
+            all[#all + 1] = cycle
+        end
+    end
+    return all
 end
 
-local function milliseconds(time_ns)
-    return time_ns and format("%.3f", time_ns / 1000000) or "-"
+local function milliseconds(time_ns, is_bound)
+    return time_ns and format("%s%.3f", is_bound and ">" or "", time_ns / 1000000) or "-"
 end
 
 -- A size in the largest unit that divides it.
@@ -74,18 +85,6 @@ local function sorted_values(name, cycles)
         local value = state.column[name][cycle + 1]
         if value then
             values[#values + 1] = value
-        end
-    end
-    table.sort(values)
-    return values
-end
-
-local function latencies(cycles)
-    local values = {}
-    for _, cycle in ipairs(cycles) do
-        local status_ns = state.column.status_ns[cycle + 1]
-        if status_ns then
-            values[#values + 1] = status_ns - state.column.first_ns[cycle + 1]
         end
     end
     table.sort(values)
@@ -137,12 +136,13 @@ end
 local TABLES = {
     {
         heading = { "latency ms", "count", "p50", "p95", "p99", "max", "QD" },
-        row = "  %6s %8s %8s %8s %8s %4s",
+        row = "  %6s %10s %10s %10s %10s %4s",
         cells = function(cycles)
-            local latency, depth = latencies(cycles), sorted_values("queue_depth", cycles)
-            return #cycles, milliseconds(percentile(latency, 0.5)),
-                milliseconds(percentile(latency, 0.95, 20)), milliseconds(percentile(latency, 0.99, 100)),
-                milliseconds(latency[#latency]), depth[#depth] or "-"
+            local depth, latency, open_count = sorted_values("queue_depth", cycles), latencies(cycles)
+            local function cell(share, least)
+                return (milliseconds(percentile(latency, share, least, open_count)))
+            end
+            return #cycles, cell(0.5), cell(0.95, 20), cell(0.99, 100), cell(1), depth[#depth] or "-"
         end,
     },
     {
@@ -206,7 +206,8 @@ local function statistics_text(cycles, filter)
         "iSCSI commands by session and operation, " .. (filter and "packets with " .. filter or "all packets"),
         "QD: largest queue depth. idle: time without commands in flight, before",
         "the command. idle %: its share, for commands at queue depth 1. MB/s:",
-        "payload over the time with commands in flight.",
+        "payload over the time with commands in flight. > is how long a command",
+        "without a status waited: it ranks above all with one.",
     }
     local by_session, numbers = grouped(cycles, function(cycle)
         return column.session[cycle + 1]
@@ -246,7 +247,7 @@ local function statistics_text(cycles, filter)
             #members, active_ns / 1000000000, rate_text(read_bytes, active_ns), rate_text(written_bytes, active_ns))
     end
     if #numbers == 0 then
-        lines[#lines + 1] = "\nno completed commands"
+        lines[#lines + 1] = "\nno commands"
     end
     return table.concat(lines, "\n") .. "\n"
 end
@@ -254,16 +255,16 @@ end
 -- Taps the frames that pass the filter. Calls `draw` with the text whenever Wireshark asks for it.
 local function listen(filter, draw)
     state.has_listener = true
-    local cycles = {}
+    local cycles, commands = {}, {}
     local tap = Listener.new("frame", filter)
     function tap.packet(pinfo)
-        collect(cycles, pinfo.number)
+        collect(cycles, commands, pinfo.number)
     end
     function tap.reset()
-        cycles = {}
+        cycles, commands = {}, {}
     end
     function tap.draw()
-        draw(statistics_text(cycles, filter))
+        draw(statistics_text(with_unanswered(cycles, commands), filter))
     end
     return tap
 end

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from matplotlib.collections import PolyCollection
+from matplotlib.container import ErrorbarContainer
 
-from iscsitrace.analysis.curves.model import Curve, ModelCurves, axis_of, of_answers
+from iscsitrace.analysis.curves.model import Curve, Marks, ModelCurves, axis_of, of_answers
 from iscsitrace.analysis.fit.fitted import from_document
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import Setting
@@ -76,7 +77,7 @@ def test_every_combination_is_a_row_in_the_order_of_the_options() -> None:
 def test_the_rate_of_a_line_counts_frames() -> None:
     # a segment in a frame of 1514 bytes; a block so large that nothing else matters
     (found,) = answered(
-        *("read", "--one-way-delay", "0ms", "--rate", "8Mbit", "--block-size", "1448000", "--data-segment", "16M")
+        *("read", "--one-way-delay", "0ms", "--rate", "8Mbit", "--block-size", "1448000", "--data-segment", "16777215")
     )
     assert found["transfer_ns"] == pytest.approx(1_448_048 / 1_448 * 1_514 * 1_000)
     assert found["idle_fraction"] == pytest.approx(0, abs=1e-9)
@@ -89,11 +90,12 @@ def test_every_option_sets_the_setting() -> None:
         *("--immediate-data", "no", "--first-burst", "32K", "--max-burst", "96K", "--outstanding-r2t", "4"),
         *("--data-segment", "16K", "--window", "1M", "--start-window", "14480", "--segment-size", "1000"),
         *("--congestion-control", "reno", "--status-held", "yes", "--ack-delay", "40ms"),
-        *("--service-spread", "2us"),
+        *("--service-spread", "2us", "--part-size", "32K", "--command-window", "5", "--system-call-size", "60K"),
     )
     assert found["setting"] == {
         "operation": "write",
-        "block_bytes": 65_536,
+        # a call of one command
+        "block_bytes": 61_440,
         "delay_ns": 2 * MS,
         "c_bytes_per_s": 1e6,
         "data_pdu_bytes": 16_384,
@@ -102,6 +104,7 @@ def test_every_option_sets_the_setting() -> None:
         "queue_depth": 2,
         "connections": 3,
         "is_status_held": True,
+        "part_bytes": 32_768,
         "ack_delay_ns": 40 * MS,
         "solicitation": {
             "is_initial_r2t": False,
@@ -246,12 +249,20 @@ def test_a_chart_has_a_line_a_band_and_a_label_for_each_setting() -> None:
 def test_measured_points_are_drawn_with_their_error() -> None:
     axis = axis_of("block_bytes", (65_536, 1 << 20))
     assert (axis.ticks, axis.is_logarithmic) == (("64K", "1M"), True)
-    curve = Curve("8 ms", np.array([10e6, 20e6]), measured=np.array([11e6, np.nan]))
+    marks = Marks(
+        np.array([65_536, 1 << 20]), np.array([11e6, 24e6]), np.array([10e6, np.nan]), np.array([13e6, np.nan]),
+        np.array([10e6, np.nan]),
+    )  # fmt: skip
+    curve = Curve("8 ms", np.array([10e6, 20e6]), marks=marks)
     with style.applied():
         figure = style.new_figure()
         model.draw(figure, ModelCurves(axis, (curve,)))
         rates, residuals = figure.axes
-        assert [line.get_label() for line in rates.get_lines()] == ["8 ms, model", "8 ms, measured"]
+        assert rates.get_legend_handles_labels()[1] == ["8 ms, model", "8 ms, measured"]
+        (bars,) = (each for each in rates.containers if isinstance(each, ErrorbarContainer))
+        segments = bars.lines[2][0].get_segments()
+        # from 10 to 13 MB/s; where the interval is unknown the bar has no length
+        assert [sorted(end[1] for end in each) for each in segments] == [[10, 13], [24, 24]]
         off = np.asarray(residuals.get_lines()[-1].get_ydata())
         assert off[0] == pytest.approx(10)
         assert np.isnan(off[1])

@@ -279,7 +279,9 @@ with network({"one": EndSettings(), "two": EndSettings()}) as made:
 @contextmanager
 def another_run(script: str = RUN) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A process with a network, and the process id of what runs in it."""
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+    # under nohup, or in the background of a script, signals are ignored, and programs inherit that
+    reset = ["env", "--default-signal=INT,TERM,HUP"]
+    with subprocess.Popen([*reset, sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             sleeper = int(process.stdout.readline())

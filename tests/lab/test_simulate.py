@@ -274,6 +274,33 @@ def test_a_definition_with_another_congestion_control_is_reported(tmp_path: Path
         simulation.run(settings, tmp_path, lambda *_: False, is_forced=True)
 
 
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        # the sender gave up, and its RST was lost, too: the reader waits forever
+        ("socket-read --one-way-delay 5ms --rate 20Mbit --seconds 3 --loss 0.7 --seed 1", "nothing_left"),
+        ("read --one-way-delay 5ms --rate 20Mbit --seconds 3 --fault mtu-hole,at=1s,for=4000s", "time_limit"),
+    ],
+)
+def test_a_run_without_an_end_keeps_its_captures(tmp_path: Path, line: str, why: str) -> None:
+    result = simulate(tmp_path, line)
+    assert result.exit_code == 1
+    (said,) = [text for text in result.stderr.splitlines() if "ended early" in text]
+    truth = truth_of(tmp_path)
+    assert truth["unfinished"] == why
+    assert said == f"iscsitrace: {simulation.why_unfinished(truth)}"
+    for name, count in zip(capture_names(1), truth["packet_counts"], strict=True):
+        rows = iscsitrace.read(tmp_path / name).connections.rows()
+        assert sum(row[f"packets_{direction}"] for row in rows for direction in ("to_target", "to_initiator")) == count
+    lasted_ns = truth["ended_ns"] - truth["started_ns"]
+    limit_ns = truth["settings"]["world"]["limit_ns"]
+    assert (lasted_ns == limit_ns) if why == "time_limit" else (3_000_000_000 < lasted_ns < limit_ns)
+    # others, such as experiments, measure no run that did not end
+    with pytest.raises(TrafficImpossible, match="ended early"):
+        simulation.run(truth["settings"], tmp_path / "again", lambda *_: False)
+    assert list((tmp_path / "again").iterdir()) == []
+
+
 def test_a_folder_that_cannot_be_created_is_a_one_line_error() -> None:
     result = simulate(Path("/proc/nowhere"), f"read {LINK}")
     assert (result.exit_code, result.stdout) == (2, "")

@@ -30,14 +30,14 @@ def test_a_remedy_is_said_once_and_then_referred_to() -> None:
     # another finding of the session, with a gain of its own
     assert said.steps(finding("loss", SHARED, OTHER, found=(gain(3.0),)), "session 0") == [
         ("Find the loss.", ""),
-        ("As for window_small.", "model: up to 3.0x with 4 connections"),
+        ("See window_small.", "model: up to 3.0x with 4 connections"),
     ]
     # the same findings of another session
     assert said.steps(finding("loss", SHARED, OTHER), "session 1") == [
-        ("As for window_small of session 0.", ""),
-        ("As for loss of session 0.", ""),
+        ("See window_small of session 0.", ""),
+        ("See loss of session 0.", ""),
     ]
-    assert said.steps(finding("window_small", OWN, SHARED), "session 1") == [("As for window_small of session 0.", "")]
+    assert said.steps(finding("window_small", OWN, SHARED), "session 1") == [("See window_small of session 0.", "")]
 
 
 def test_the_gain_of_a_remedy_is_shown_once_for_each_session() -> None:

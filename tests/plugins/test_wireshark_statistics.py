@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,107 @@ def test_statistics_by_an_argument_of_the_script(tmp_path: Path) -> None:
 
 
 def test_statistics_of_a_capture_without_commands(tmp_path: Path) -> None:
-    assert tshark(by_hand.capture(tmp_path, Wire().close(0)), *STATISTICS).endswith("\nno completed commands\n")
+    assert tshark(by_hand.capture(tmp_path, Wire().close(0)), *STATISTICS).endswith("\nno commands\n")
+
+
+def latency_row(file: Path) -> list[str]:
+    """Count, median and maximum of the commands."""
+    (row,) = [line.split() for line in tshark(file, *STATISTICS).splitlines() if line.startswith("test_unit_ready ")][
+        :1
+    ]
+    return [row[1], row[2], row[5]]
+
+
+def answered(cmd_sn: int, begin: float, end: float, wire: Wire) -> None:
+    wire.send(begin, command(cmd_sn, TEST_UNIT_READY, cmd_sn=cmd_sn)).receive(end, response(cmd_sn, cmd_sn))
+
+
+@pytest.mark.parametrize(
+    ("last", "right"),
+    [
+        # the capture ends 1 ms after the command: it has just begun
+        (31, ["3", "5.000", "10.000"]),
+        # or 20 ms after it, longer than any other took
+        (50, ["3", "10.000", ">20.000"]),
+    ],
+)
+def test_a_command_in_flight_at_the_end(last: float, right: list[str], tmp_path: Path) -> None:
+    wire = Wire()
+    answered(1, 0, 5, wire)
+    answered(2, 10, 20, wire)
+    wire.send(30, command(3, TEST_UNIT_READY, cmd_sn=3)).receive(last)
+    assert latency_row(by_hand.capture(tmp_path, wire)) == right
+
+
+def test_a_command_of_a_closed_connection_ranks_last(tmp_path: Path) -> None:
+    """It waited 1 ms, less than the 5 ms of the other command: it never got a status."""
+    wire = Wire()
+    answered(1, 0, 5, wire)
+    wire.send(30, command(2, TEST_UNIT_READY, cmd_sn=2)).close(31, is_reset=True)
+    assert latency_row(by_hand.capture(tmp_path, wire)) == ["2", "5.000", ">5.000"]
+
+
+@pytest.mark.parametrize(("result", "waited"), [(0, ">8.000"), (5, ">70.000")])
+def test_a_command_waits_until_it_was_aborted(result: int, waited: str, tmp_path: Path) -> None:
+    """From 30 ms until the response to ABORT TASK at 38 ms; if that was refused, to the end of the capture."""
+    wire = Wire()
+    answered(1, 0, 5, wire)
+    wire.send(30, command(2, TEST_UNIT_READY, cmd_sn=2))
+    wire.send(35, by_hand.management(9, 1, cmd_sn=3, referenced=2))
+    wire.receive(38, by_hand.management_response(9, 2, result=result)).receive(100)
+    assert latency_row(by_hand.capture(tmp_path, wire)) == ["2", "5.000", waited]
+
+
+@pytest.mark.parametrize("is_hole", [False, True])
+def test_a_command_whose_status_may_be_missing_does_not_count(is_hole: bool, tmp_path: Path) -> None:
+    """Bytes of the target are missing, after which Wireshark shows no PDU; or a StatSN is."""
+    wire = Wire()
+    answered(1, 0, 5, wire)
+    wire.send(10, command(2, TEST_UNIT_READY, cmd_sn=2))
+    if is_hole:
+        wire.receive(40, response(2, 2))
+        del wire.records[-1]
+    wire.receive(55, response(7, 3)).close(60)
+    assert latency_row(by_hand.capture(tmp_path, wire))[0] == "1"
+
+
+def test_a_cut_capture_has_no_command_without_a_status(tmp_path: Path) -> None:
+    wire = Wire()
+    answered(1, 0, 5, wire)
+    wire.send(10, command(2, TEST_UNIT_READY, cmd_sn=2))
+    wire.receive(20, data_in(9, 0, 0, 512)).receive(40, response(2, 2)).close(90)
+    whole = by_hand.capture(tmp_path, wire)
+    wire.records[3:5] = [replace(record, data=record.data[:80]) for record in wire.records[3:5]]
+    assert latency_row(whole)[0] == "2"
+    assert latency_row(write_pcap(tmp_path / "cut.pcap", wire.records, ETHERNET))[0] == "1"
+
+
+def login(wire: Wire, ms: float, initiator: str) -> None:
+    wire.send(ms, by_hand.login_request({"InitiatorName": initiator, "TargetName": "iqn.b", "SessionType": "Normal"}))
+    wire.receive(ms + 1, by_hand.login_response({}))
+
+
+@pytest.mark.parametrize("is_captured", [False, True])
+def test_retransmissions_of_captured_bytes_leave_numbers_known(is_captured: bool, tmp_path: Path) -> None:
+    """Two sessions; one retransmits a command. If its first copy was captured, no command is shown late."""
+    one, two = Wire(40_000), Wire(40_001)
+    login(one, 0, "iqn.a")
+    login(two, 5, "iqn.c")
+    answered(1, 10, 15, two)
+    one.send(20, command(1, TEST_UNIT_READY, cmd_sn=1))
+    copy = replace(one.records[-1], time_ns=one.records[-1].time_ns + 20 * MS)
+    if not is_captured:
+        del one.records[-1]
+    one.send(22, command(2, TEST_UNIT_READY, cmd_sn=2))
+    one.records.append(copy)
+    answered(2, 50, 55, two)
+    one.receive(60, response(1, 1), response(2, 2))
+    file = by_hand.capture(tmp_path, one, two)
+    found = shown(file)
+    assert list(differences(found, iscsitrace.read(file, tables=("segments",)), is_whole=is_captured)) == []
+    # without the first copy Wireshark shows command 1 after command 2, and numbers are left out from there on
+    assert sorted(found.cycles) == ([0, 1, 2, 3] if is_captured else [0])
+    assert len(found.unnumbered) == (0 if is_captured else 3)
 
 
 def fields(file: Path) -> dict[int, dict[str, Any]]:

@@ -34,7 +34,7 @@ def test_a_finding_has_a_step_for_each_advice_with_its_gains() -> None:
     assert (found.display_filter, found.is_failure) == ("frame.number in {4, 9}", True)
     bare = _finding(Finding(problem, "info", None, "text", ()), "session 3", said)
     assert (bare.share, bare.display_filter) == ("", "")
-    assert [step.advice for step in bare.steps] == ["As for odd of session 2."]
+    assert [step.advice for step in bare.steps] == ["See odd of session 2."]
 
 
 def test_a_share_in_a_story_is_that_of_its_session() -> None:

@@ -10,13 +10,14 @@ import pytest
 
 from iscsitrace.analysis.fit.points import Fit, Point, Seen
 from iscsitrace.analysis.model.estimate import Estimate
-from iscsitrace.analysis.model.setting import Leg, Setting
+from iscsitrace.analysis.model.setting import Leg, Prediction, Setting
 from iscsitrace.errors import InputInvalid
 from iscsitrace.report.modelled import _changes, _model, of_session
 
 MS = 1_000_000
 exact = Estimate.exact
 SETTING = Setting("read", 65_536, 4.0 * MS, 65_536_000, service_ns=1.0 * MS)
+TEN_MS = Prediction(SETTING, 10.0 * MS, 6_553_600, "cycle", (), 1.0 * MS, 0.0, 0.9)
 
 
 def fit(setting: Setting = SETTING, **values: Any) -> Fit:
@@ -25,7 +26,7 @@ def fit(setting: Setting = SETTING, **values: Any) -> Fit:
         "k": exact(2.0, "fit"), "d_ns": exact(setting.delay_ns, "packets"), "s_ns": exact(setting.service_ns, "fit"),
         "c_bytes_per_s": c, "k_of_legs": 2.0, "legs": (Leg("data", 1.25, "meaning"),), "setting": setting,
         "stall_share": exact(1.0, "assumed"), "correlations": {}, "scatter": 0.0,
-        "points": (), "models_ns": (), "residuals": (), "cycles_used": 1_234, "cycles_left_out": {}, "undetermined": (),
+        "points": (), "models": (), "residuals": (), "cycles_used": 1_234, "cycles_left_out": {}, "undetermined": (),
     }  # fmt: skip
     return Fit(**known | values)
 
@@ -64,7 +65,7 @@ def test_each_point_stands_beside_the_model() -> None:
     setting = replace(SETTING, queue_depth=4, connections=2)
     point = Point("p", 0, setting, 9.0 * MS, 0.0, 6_553_600, 1_200, {}, {}, exact(4.0 * MS), seen)
     left_out = {"pause": 1_000, "lossy": 0, "no_period": 1}
-    grid = _model(fit(points=(point,), models_ns=(10.0 * MS,), residuals=(-0.1,), cycles_left_out=left_out)).residuals
+    grid = _model(fit(points=(point,), models=(TEN_MS,), residuals=(-0.1,), cycles_left_out=left_out)).residuals
     assert grid is not None
     assert grid.rows == (
         ("1,200 reads of 64 KiB, queue depth 8", "4.000", "6.554", "9.000", "10.000", "-10.0 %"),
@@ -72,7 +73,7 @@ def test_each_point_stands_beside_the_model() -> None:
     assert grid.notes == (
         "From 1,234 commands; 1,001 not used: 1000 a pause of the program followed; 1 no command followed.",
     )
-    (row,) = fit(points=(point,), models_ns=(10.0 * MS,), residuals=(-0.1,)).as_dict()["residuals"]
+    (row,) = fit(points=(point,), models=(TEN_MS,), residuals=(-0.1,)).as_dict()["residuals"]
     assert (row["queue_depth"], row["model_ns"], row["residual"]) == (8, 10.0 * MS, -0.1)
     every = _model(fit(cycles_left_out={"pause": 0})).residuals
     assert every is not None

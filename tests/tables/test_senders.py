@@ -242,38 +242,42 @@ def test_as_much_was_sent_again_as_the_kernels_count(file: Path, kernels: dict[s
 
 
 def timed() -> list[Any]:
-    """Recorded captures at the tap of a busy sender, and what its kernel says of its time."""
+    """Recorded captures with a busy sender, what its kernel says of its time, and whether the tap stands beside it."""
     found = []
     for file in sorted(captures_folder().glob("*.json")):
         about = json.loads(file.read_text())
+        names = [each["file"] for each in about["files"] if ".pcap" in each["file"]]
         for sender, times in (about.get("sender_time_ms") or {}).items():
             side = sender.split()[0]
-            names = [each["file"] for each in about["files"] if f".{side}.pcap" in each["file"]]
-            if not any(".target.pcap" in each["file"] for each in about["files"]) and side == "initiator":
-                names += [each["file"] for each in about["files"] if ".pcap" in each["file"]]
-            if times["busy"] >= 100:
-                found += [pytest.param(captures_folder() / name, sender, times, id=f"{name} {side}") for name in names]
+            for name in names if times["busy"] >= 100 else ():
+                is_beside = (".target.pcap" in name) == (side == "target")
+                found.append(pytest.param(captures_folder() / name, sender, times, is_beside, id=f"{name} {sender}"))
     return found
 
 
-@pytest.mark.parametrize(("file", "sender", "times"), timed())
+@pytest.mark.parametrize(("file", "sender", "times", "is_beside"), timed())
 def test_a_receive_window_holds_a_sender_as_long_as_its_kernel_counts(
-    file: Path, sender: str, times: dict[str, int]
+    file: Path, sender: str, times: dict[str, int], is_beside: bool
 ) -> None:
+    if not is_beside and file.name.startswith("20_capture-drops"):
+        pytest.skip("the capture lacks 2,185 packets")
     side, addresses = sender.split()
     port = int(addresses.split("-")[0 if side == "initiator" else 1].rpartition(":")[2])
     trace = iscsitrace.read(file, tables=("senders",))
-    (connection,) = [row["connection"] for row in trace.connections.rows() if row["initiator_port"] == port]
+    connections = [row["connection"] for row in trace.connections.rows() if row["initiator_port"] == port]
+    if not connections:
+        pytest.skip("the connection of another initiator, which this tap does not see")
     (row,) = [
         row
         for row in trace.senders.rows()
-        if row["connection"] == connection and row["to_target"] == (side == "initiator")
+        if row["connection"] == connections[0] and row["to_target"] == (side == "initiator")
     ]
     if row["rwnd_limited_ns"] is None:
         assert row["is_window_scale_inferred"]
         return
-    # both of the time that the kernel had something in flight; five points
-    assert abs(row["rwnd_limited_ns"] / 1e6 - times["rwnd_limited"]) <= 0.05 * times["busy"]
+    # both of the time that the kernel had something in flight; five points, far from the sender ten
+    share = 0.05 if is_beside else 0.1
+    assert abs(row["rwnd_limited_ns"] / 1e6 - times["rwnd_limited"]) <= share * times["busy"]
 
 
 @pytest.mark.skipif(not captures_folder().is_dir(), reason="the recorded captures are not there")

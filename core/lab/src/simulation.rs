@@ -20,7 +20,7 @@ use crate::workload::client::Client;
 use crate::workload::client::results::Results;
 use crate::workload::client::settings::{ClientSettings, InvalidClient, TargetSettings};
 use crate::world::simulated::{
-    self, EndLog, Outcome, Progress, SimulatedSettings, SimulationError, TapPoint, Taps, target_address,
+    self, EndLog, Outcome, Progress, SimulatedSettings, SimulationError, TapPoint, Taps, Unfinished, target_address,
 };
 
 /// The settings of a simulation. Without targets in its settings, the initiator uses the first logical unit of each
@@ -124,6 +124,9 @@ pub struct Truth<R = Results> {
     pub started_ns: i64,
     /// When it ended.
     pub ended_ns: i64,
+    /// Why it ended before the initiator was finished.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<Unfinished>,
     /// What the initiator measured.
     pub results: R,
     /// Every SCSI command, in the order of sending.
@@ -152,11 +155,12 @@ struct Played {
 
 impl Played {
     fn truth<R>(self, settings: Simulation, results: R, cycles: Cycles, mut fault_hits: Vec<Hits>) -> Truth<R> {
-        let Outcome { ended_ns, access, paths, initiator_ends, target_ends, host_faults } = self.outcome;
+        let Outcome { ended_ns, access, paths, initiator_ends, target_ends, host_faults, unfinished } = self.outcome;
         fault_hits.extend(host_faults);
         Truth {
             started_ns: settings.world.start_ns,
             ended_ns,
+            unfinished,
             results,
             cycles,
             access,
@@ -173,8 +177,8 @@ impl Played {
 /// Runs a simulation to its end.
 ///
 /// # Errors
-/// Settings that are not valid, captures that cannot be written, a run that does not end. Failures inside the
-/// simulation (a refused login, a lost connection) are in the results.
+/// Settings that are not valid, captures that cannot be written, time that does not advance. Failures inside the
+/// simulation (a refused login, a lost connection) are in the results; a run that does not end is cut off.
 pub fn run(
     mut simulation: Simulation,
     captures: Captures<'_>,

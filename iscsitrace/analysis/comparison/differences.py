@@ -32,7 +32,8 @@ LEAST_GAP: Final = 0.02
 _LABELS: Final = {
     "queue_depth": "queue depth",
     "block_bytes": "I/O size",
-    "delay_ns": "one-way delay",
+    # one tap measures round trips
+    "delay_ns": "RTT",
     "c_bytes_per_s": "line rate",
     "window_bytes": "receive window",
     "start_window_bytes": "congestion window at the start of an I/O",

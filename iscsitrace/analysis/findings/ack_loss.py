@@ -57,6 +57,8 @@ def _until_recovery(stretches: Stretches, recoveries: Table) -> Array:
 
 def _lost(history: History) -> Observation | None:
     of_story = ack_losses(history.rows("recoveries"))
+    if not len(of_story):
+        return None
     of_story = of_story.select(~_is_late(of_story, history.outages))
     if not len(of_story):
         return None

@@ -37,11 +37,6 @@ class Groups:
 
     _facts: dict[Callable[[Groups], Any], Any] = field(default_factory=dict, compare=False, repr=False)
 
-    def compute(self, *names: str) -> None:
-        """Compute columns of all commands: those of a session take them from there."""
-        for name in names:
-            self.cycles[name]
-
     def once(self, compute: Callable[[Groups], _Fact]) -> _Fact:
         """Call a function on these groups, once; later calls return the same result."""
         if compute not in self._facts:

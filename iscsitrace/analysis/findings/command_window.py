@@ -36,6 +36,9 @@ def _closed(case: Case) -> Observation | None:
     number = _after(cycles.raw("cmd_sn")[commands], first)
     asked = np.maximum.accumulate(number)
     allowed = np.maximum.accumulate(_after(cycles.raw("max_cmd_sn")[statuses], first))
+    if asked[-1] <= allowed[0]:
+        # the window that the first status left was never full
+        return None
     # what the initiator had sent and knew shortly before each command; at the tap its answer is an RTT later
     before = sent_at - PROMPT_NS
     sent = np.searchsorted(sent_at, before, side="right")

@@ -26,7 +26,8 @@ def _lost(history: History) -> Observation | None:
     in_vain = [each for each in found if not each.is_recovered and each.rebuilding.last_ns is not None]
     is_harmless = all(each.is_like_an_end for each in found) and not in_vain
     ended = [each for each in found if not each.is_recovered and not each.is_like_an_end]
-    parts = [f"{capital(history.label)} lost {_how_long(history, found, worst)}.", worst.how(history)]
+    fact = f"{history.label} lost {_how_long(history, found, worst)}"
+    parts = [f"{capital(fact)}.", worst.how(history)]
     if worst.in_flight:
         parts.append(f"{capital(wording.count(worst.in_flight, 'command'))} had no status.")
     if worst.failover:
@@ -49,14 +50,13 @@ def _lost(history: History) -> Observation | None:
         parts[-1] += "."
     elif not worst.is_recovered:
         parts.append("No login followed in the capture.")
-    text = " ".join(parts)
     refused = [each.status for loss in found for each in loss.rebuilding.logins if each.status and each.status[0] > 1]
     return Observation(
-        text[:1].lower() + text[1:].rstrip("."),
+        fact,
         _frames(found),
         float(cost_ns) if cost_ns else None,
         severity="info" if is_harmless else None,
-        cause=text,
+        cause=" ".join(parts),
         spans=spans,
         sessions=history.sessions,
         is_final=bool(ended or in_vain),
@@ -91,19 +91,20 @@ def _lost_in_part(history: History) -> Observation | None:
     number = f"connection {worst.connection}" + ("" if worst.cid is None else f" (CID {worst.cid})")
     times = f"; it lost connections {len(found)} times in all" if len(found) > 1 else ""
     others = wording.count(worst.left, "other connection") if worst.left else "a new connection"
-    text = " ".join(
+    fact = f"session {worst.session} lost {number} and went on over {others}{times}"
+    story = " ".join(
         (
-            f"Session {worst.session} lost {number} and went on over {others}{times}.",
+            f"{capital(fact)}.",
             f"The {worst.end.by} {worst.end.verb} it at {history.since_start(worst.end.at_ns)}, without a logout.",
             *worst.sentences(history),
         )
     )
     return Observation(
-        text[:1].lower() + text[1:].rstrip("."),
+        fact,
         [each.end.frame for each in found],
         float(cost_ns) if cost_ns else None,
         severity=None if any(each.in_flight for each in found) else "warning",
-        cause=text,
+        cause=story,
         spans=spans,
         sessions=tuple(dict.fromkeys(each.session for each in found)),
         is_final=any(each.in_flight > each.retried for each in found),

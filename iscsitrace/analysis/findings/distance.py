@@ -13,6 +13,7 @@ from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, next_que
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.analysis.measures.distribution import percentiles
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import line, system_calls
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.situation import Situation
@@ -127,8 +128,9 @@ def _passing_ns(case: Case, asked: Workload) -> float:
     found = line.of(subject)
     if found:
         return asked.block_bytes * asked.queue_depth * 1e9 / found.bytes_per_s
-    case.groups.compute("transfer_ns")
-    return (percentiles(subject.transfers["transfer_ns"])["p50"] or 0) * asked.queue_depth
+    transfers = subject.transfers
+    times_ns = transfers.raw("transfer_ns")[known(transfers, "transfer_ns")]
+    return (percentiles(times_ns)["p50"] or 0) * asked.queue_depth
 
 
 def _one_after_another(subject: Session) -> list[int]:

@@ -157,21 +157,31 @@ def examine(source: Source, *, has_mirrors: bool = True) -> Diagnosis:
     mirror would else look like parallel streams.
     """
     sessions, connections = sessions_and_connections_of(source)
-    accounts = tuple(account.of_trace(source)) if has_mirrors else ()
-    found = streams.find(source, [each.mirror for each in accounts])
-    jobs = tuple(job for job in found if has_mirrors or job.is_certain)
     surroundings = Surroundings(source)
     found_volumes = surroundings.once(volumes.find)
+    accounts = tuple(account.of_trace(source, found_volumes)) if has_mirrors else ()
+    found = streams.find(source, [each.mirror for each in accounts])
+    jobs = tuple(job for job in found if has_mirrors or job.is_certain)
     uses = tuple(paths.of_trace(source, found_volumes))
     groups = Groups(accounts, jobs, source("cycles"), times_by_line(source), uses)
-    histories = [History(story, sessions, surroundings) for story in stories.find(source)]
-    of_story = [registry.findings_of_story(history) for history in histories]
-    shared = {number: found for history, found in zip(histories, of_story, strict=True) for number in history.sessions}
-    opinions = {number: _opinion(subject, groups, shared.get(number, ())) for number, subject in sessions.items()}
-    own = {number: _of_connection(subject, sessions, opinions, groups) for number, subject in connections.items()}
-    told = tuple(_of_story(*each, opinions) for each in zip(histories, of_story, strict=True))
+    opinions: dict[int, Opinion] = {}
+    own: dict[int, Opinion] = {}
+    told = []
+    for story in stories.find(source):
+        history = History(story, sessions, surroundings)
+        shared = registry.findings_of_story(history)
+        for number in history.members:
+            # what was computed of a session goes with it: memory must not grow with all of them
+            subject = sessions.pop(number)
+            opinions[number] = _opinion(subject, groups, shared)
+            for row in subject.connections:
+                connection = connections.pop(row["connection"])
+                own[connection.number] = _of_connection(connection, subject, opinions[number], groups)
+        told.append(_of_story(history, shared, opinions))
+    own |= {number: _opinion(subject, groups) for number, subject in connections.items()}
     outages = volume_outages.find(source, found_volumes)
-    return Diagnosis(opinions, own, accounts, jobs, told, found_volumes.all, outages)
+    opinions, own = dict(sorted(opinions.items())), dict(sorted(own.items()))
+    return Diagnosis(opinions, own, accounts, jobs, tuple(told), found_volumes.all, outages)
 
 
 def _of_story(history: History, found: list[Finding], opinions: dict[int, Opinion]) -> StoryOpinion:
@@ -188,24 +198,20 @@ def _of_story(history: History, found: list[Finding], opinions: dict[int, Opinio
     return StoryOpinion(history.story, history.label, busy, ordered)
 
 
-def _of_connection(
-    subject: Session, sessions: dict[int, Session], opinions: dict[int, Opinion], groups: Groups
-) -> Opinion:
-    """The diagnosis of a connection; for a session's only one, that of the session less session-only findings."""
-    session = subject.connections[0]["session"]
-    if session not in sessions or len(sessions[session].connections) > 1:
+def _of_connection(subject: Session, session: Session, opinion: Opinion, groups: Groups) -> Opinion:
+    """The diagnosis of a connection of a session; of the only one that of the session less session-only findings."""
+    if len(session.connections) > 1:
         return _opinion(subject, groups)
     own = [
         finding
-        for finding in opinions[session].findings
+        for finding in opinion.findings
         if not finding.problem.is_session_only and finding.name in registry.OF_SESSIONS
     ]
-    number = subject.connections[0]["connection"]
     # reuse what the session's subject has computed
-    subject = sessions[session].as_connection(number)
+    subject = session.as_connection(subject.number)
     return replace(
-        opinions[session],
-        number=number,
+        opinion,
+        number=subject.number,
         headline=headline.of(Case(subject, groups), own),
         findings=own,
         is_separate=False,

@@ -9,7 +9,7 @@ from typing import Final
 
 EXAMPLES: Final = {
     "path_mtu": (
-        "Sessions 0 to 2: a piece of 15,928 bytes to the initiator never arrived, while smaller packets did, "
+        "Sessions 0 to 2: 15,928 bytes to the initiator never arrived, while smaller packets did, "
         "for 26.2 s: the path MTU is too small, or a hop drops long packets. The bytes are missing before the"
         " tap on 2 connections, and the receiver never acknowledged them. The largest segment that arrived "
         "there had 1448 bytes. Both sides announced an MSS of 1460. No ICMP message reports it."
@@ -149,7 +149,7 @@ EXAMPLES: Final = {
     "command_window_closed": (
         "1016 of 1027 commands waited for the command window to open (MaxCmdSN), with at most 8 commands in flight."
     ),
-    "digest_errors": "1 data digest error.",
+    "digest_errors": "1 data digest error in PDUs of the target.",
     "nop_timeout": "1 NOP-Out without an answer for 5.0 s.",
     "task_aborts": "The initiator aborted commands: LOGICAL UNIT RESET (1).",
     "capture_poor": (

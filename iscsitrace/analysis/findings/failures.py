@@ -3,38 +3,53 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
-from iscsitrace.analysis.measures.nops import NOP_TIMEOUT_NS, is_late
+from iscsitrace.analysis.measures.nops import NOP_TIMEOUT_NS, awaited_until, is_late
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import frames_in
+from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
 # --- digest_errors
 
 _DIGEST_COUNTERS: Final = {"header_digest_error": "header", "data_digest_error": "data"}
+_SENDERS: Final = {"initiator": "digest_errors_to_target", "target": "digest_errors_to_initiator"}
 
 
 def _digests(case: Case) -> Observation | None:
     counters = case.subject.tables["counters"]
-    rows = [row for row in counters.rows() if row["name"] in _DIGEST_COUNTERS and row["count"]]
+    is_digest = counters.each(_is_digest_error)
+    if not is_digest.any():
+        return None
+    rows = [row for row in counters.select(is_digest).rows() if row["count"]]
     if not rows:
         return None
     counts = {word: sum(row["count"] for row in rows if row["name"] == name) for name, word in _DIGEST_COUNTERS.items()}
     text = " and ".join(wording.count(count, f"{word} digest error") for word, count in counts.items() if count)
-    return Observation(text, [row["first_frame"] for row in rows])
+    senders = [end for end, name in _SENDERS.items() if any(row[name] for row in case.subject.connections)]
+    by_whom = f" in PDUs of the {' and the '.join(senders)}" if senders else ""
+    # the bytes changed before they passed the capture point
+    side = f"the {senders[0]}, or the path between it and the capture point" if len(senders) == 1 else None
+    return Observation(text + by_whom, [row["first_frame"] for row in rows], points_to=side)
+
+
+def _is_digest_error(counters: Table) -> NDArray[np.bool_]:
+    return np.isin(counters["name"].astype(str), [*_DIGEST_COUNTERS])
 
 
 DIGEST_ERRORS: Final = Problem(
     name="digest_errors",
-    points_to="the path or a network adapter",
-    meaning="Header or data digests do not match: something between initiator and target changes bytes, and TCP's "
+    meaning="Header or data digests do not match: something changes bytes on their way to the capture point, and TCP's "
     "checksum does not detect it.",
-    condition="At least one PDU with a digest error.",
+    condition="At least one PDU with a digest error. It points to the side that sent the PDUs: they changed before "
+    "they passed the capture point. With errors in both directions the packets cannot tell.",
     evidence="The first such PDU of each connection. No share.",
     severity="error",
     rank="failure",
@@ -58,10 +73,13 @@ DIGEST_ERRORS: Final = Problem(
 def _pings(case: Case) -> Observation | None:
     subject = case.subject
     nops = subject.tables["nops"]
+    if not len(nops):
+        return None
     # where packets are missing from the capture, the answer can be among them
     whole = [row for row in subject.connections if not row["gap_bytes_to_target"] and not row["gap_bytes_to_initiator"]]
     ends = {row["connection"]: row["time_last_ns"] for row in whole}
     last = np.array([ends.get(number, 0) for number in nops.raw("connection").tolist()], dtype=np.int64)
+    last = awaited_until(nops, last, _closed_ns(nops, whole))
     late = is_late(nops, last)
     if not late.any():
         return None
@@ -77,6 +95,20 @@ def _pings(case: Case) -> Observation | None:
     return Observation(text, frames, points_to=side, spans=spans)
 
 
+def _closed_ns(nops: Table, connections: Iterable[Mapping[str, Any]]) -> NDArray[np.int64]:
+    """The first FIN or RST of the sender of each NOP; the largest int64 where there is none."""
+    closed = {}
+    for row in connections:
+        for is_from_initiator, direction in ((True, "to_target"), (False, "to_initiator")):
+            times = [row[f"{flag}_{direction}_ns"] for flag in ("fin", "rst")]
+            closed[row["connection"], is_from_initiator] = min(
+                (each for each in times if each is not None), default=_NEVER
+            )
+    keys = zip(nops.raw("connection").tolist(), nops.raw("is_from_initiator").tolist(), strict=True)
+    return np.array([closed.get((number, bool(ours)), _NEVER) for number, ours in keys], dtype=np.int64)
+
+
+_NEVER: Final = np.iinfo(np.int64).max
 _OTHER_END: Final = "the path or the initiator"
 
 
@@ -110,6 +142,8 @@ _ABORT_FUNCTIONS: Final = (1, 2, 4, 5, 6, 7)
 def _aborts(case: Case) -> Observation | None:
     subject = case.subject
     table = subject.tables["task_management"]
+    if not len(table):
+        return None
     requests = table.select(np.isin(table.raw("function"), _ABORT_FUNCTIONS))
     if not len(requests):
         return None

@@ -145,7 +145,10 @@ class History:
     def blocked(self) -> tuple[Blocked, ...]:
         """Segments that did not arrive while smaller packets did, in order."""
         senders = self.rows("senders")
-        rows = senders.select(known(senders, "blocked_bytes")).rows(_BLOCKED)
+        is_blocked = known(senders, "blocked_bytes")
+        if not is_blocked.any():
+            return ()
+        rows = senders.select(is_blocked).rows(_BLOCKED)
         found = (Blocked(*(row[name] for name in _BLOCKED)) for row in rows)
         return tuple(sorted(found, key=lambda each: each.from_ns))
 

@@ -79,7 +79,6 @@ def _service_ns(case: Case, word: str) -> Array:
     path_ns = subject.rtt_ns("target") or 0
     cycles = subject.transfers.select(subject.transfers.raw(f"is_{word}"))
     phases = ("request_ns", "status_wait_ns") if word == "read" else ("grant_ns", "service_ns")
-    case.groups.compute(*phases)
     # the status of a read follows its data; all else answers a PDU of the initiator, an RTT later
     waits = [np.where(known(cycles, phase), cycles.raw(phase), 0) for phase in phases]
     beyond = np.maximum(waits[0] - path_ns, 0) + np.maximum(waits[1] - (path_ns if word == "write" else 0), 0)

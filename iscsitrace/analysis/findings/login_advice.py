@@ -48,7 +48,7 @@ _SILENCE: Final = Advice(
     "Check whether the target program runs and is not overloaded: its kernel accepts connections for it. "
     "node.conn[0].timeo.login_timeout is how long open-iscsi waits (15 s)."
 )
-LOG: Final = Advice("Read the target's log at that time: it names the reason that the status does not have.")
+LOG: Final = Advice("Read the target's log at that time: it may have a reason that the Login Response does not.")
 
 _BY_STATUS: Final = {
     (2, 1): _CREDENTIALS,

@@ -79,13 +79,13 @@ def _failed(history: History) -> Observation | None:
     if later is not None:
         again = f" (session {later.session['session']})" if later.session["session"] not in names else ""
         end = f"The login at {history.since_start(later.last_ns)} succeeded{again}."
-    text = " ".join(filter(None, (f"{what}: {why}.", shown[0].details, end)))
+    fact = f"{what}: {why}"
     until_ns = max(each.last_ns for each in found) if later is None else later.last_ns
     return Observation(
-        text.rstrip("."),
+        fact,
         (frame for each in (*shown[:2], found[-1], *([later] if later else [])) for frame in each.frames),
         float(until_ns - found[0].first_ns),
-        cause=capital(text),
+        cause=" ".join(filter(None, (f"{capital(fact)}.", shown[0].details, end))),
         spans=((found[0].first_ns, until_ns),),
         sessions=tuple(names) if later is None else tuple(sorted({*names, later.session["session"]})),
         is_final=True,

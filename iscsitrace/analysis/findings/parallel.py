@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Final
 
@@ -23,18 +25,38 @@ def _uneven(case: Case) -> Observation | None:
     if capture.decoded_share(case.subject.connections) < capture.COVERAGE:
         return None
     jobs_of = case.groups.once(_by_connection)
-    jobs = [jobs_of[row["connection"]] for row in case.subject.connections if row["connection"] in jobs_of]
-    lost, _, worst = max(chain.from_iterable(jobs), key=lambda each: each[:2], default=(0.0, 0, None))
-    return _observation(worst, case.groups.cycles) if worst and lost >= UNEVEN else None
+    jobs = chain.from_iterable(jobs_of.get(row["connection"], ()) for row in case.subject.connections)
+    worst = max(jobs, key=lambda each: (each.lost, -each.place), default=None)
+    return worst.observation if worst and worst.lost >= UNEVEN else None
 
 
-def _by_connection(groups: Groups) -> dict[int, list[tuple[float, int, Job]]]:
-    """The jobs of each connection: the share of the time that is lost, the order among equal ones, and the job."""
-    found: dict[int, list[tuple[float, int, Job]]] = {}
+@dataclass(frozen=True)
+class _Load:
+    """How uneven a job is: all of its sessions have the same finding."""
+
+    place: int
+    """Its order among equal ones."""
+    job: Job
+    cycles: Table
+
+    @cached_property
+    def lost(self) -> float:
+        """Share of the time that is lost."""
+        return max(_lost_by(self.job))
+
+    @cached_property
+    def observation(self) -> Observation:
+        """The facts."""
+        return _observation(self.job, self.cycles)
+
+
+def _by_connection(groups: Groups) -> dict[int, list[_Load]]:
+    """The jobs of each connection."""
+    found: dict[int, list[_Load]] = {}
     for place, job in enumerate(groups.jobs):
-        lost = max(_lost_by(job))
+        load = _Load(place, job, groups.cycles)
         for run in job.runs:
-            found.setdefault(run.connection, []).append((lost, -place, job))
+            found.setdefault(run.connection, []).append(load)
     return found
 
 

@@ -30,7 +30,7 @@ def _blocked(history: History) -> Observation | None:
     cost_ns = sum(last - first for first, last in spans)
     side = "target" if to_target else "initiator"
     size = f"{min(one.bytes for one in found):,} bytes"
-    what = f"segments of {size} to the {side}" if found[0].is_retransmitted else f"a piece of {size} to the {side}"
+    what = f"segments of {size} to the {side}" if found[0].is_retransmitted else f"{size} to the {side}"
     text = f"{history.label}: {what} never arrived, while smaller packets did, for {wording.time(cost_ns)}"
     return Observation(
         text,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from iscsitrace.analysis.findings.case import Case
+from iscsitrace.analysis.findings.case import Case, Groups
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.parallel import UNEVEN, UNEVEN_CONNECTIONS
 from iscsitrace.analysis.findings.thresholds import WORTH_A_CHANGE
@@ -50,13 +50,22 @@ _TARGET: Final = Advice(
 
 def _imbalance(case: Case) -> Observation | None:
     """The worst of the volumes that the session has."""
+    uses = case.groups.once(_by_session)
     found = [
         observation
-        for use in case.groups.paths
-        if any(number in path.sessions for path in use.paths for number in case.sessions)
-        for observation in _observations(use, case)
+        for use in dict.fromkeys(use for number in case.sessions for use in uses.get(number, ()))
+        for observation in _observations(case.groups.paths[use], case)
     ]
     return max(found, key=lambda each: (each.severity != "info", each.share or 0.0), default=None)
+
+
+def _by_session(groups: Groups) -> dict[int, list[int]]:
+    """The places in ``Groups.paths`` of the volumes to which each session is a path."""
+    found: dict[int, list[int]] = {}
+    for place, use in enumerate(groups.paths):
+        for number in dict.fromkeys(number for path in use.paths for number in path.sessions):
+            found.setdefault(number, []).append(place)
+    return found
 
 
 def _observations(use: PathsUse, case: Case) -> Iterator[Observation]:

@@ -18,6 +18,7 @@ from iscsitrace.analysis.measures.data_commands import is_operation
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.workload import MIN_TASKS
+from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]
@@ -50,9 +51,16 @@ class _Timed:
 
 def _timed(subject: Session) -> _Timed:
     cycles = subject.cycles
-    is_good = known(cycles, "status_ns") & (cycles.raw("status") == 0)
-    rows = np.flatnonzero(is_good & (subject.is_data | subject.is_flush))
+    rows = np.flatnonzero(cycles.each(_is_good) & (subject.is_data | subject.is_flush))
     return _Timed(rows, cycles.raw("command_first_ns")[rows], cycles.raw("status_ns")[rows])
+
+
+def _is_good(cycles: Table) -> Array:
+    return np.asarray(known(cycles, "status_ns") & (cycles.raw("status") == 0))
+
+
+def _is_io(cycles: Table) -> Array:
+    return is_operation(cycles, "read", "write")
 
 
 # --- slow_operation
@@ -79,7 +87,9 @@ def _operation(case: Case) -> Observation | None:
     subject = case.subject
     timed = case.once(_timed)
     codes = subject.cycles.raw("operation")[timed.rows]
-    is_io = is_operation(subject.cycles, "read", "write")[timed.rows]
+    is_io = subject.cycles.each(_is_io)[timed.rows]
+    if is_io.all():
+        return None
     found = [
         each for code in np.unique(codes[~is_io]).tolist() if (each := _slow(subject, timed, codes == code, is_io))
     ]
@@ -173,7 +183,7 @@ def _lun(case: Case) -> Observation | None:
     subject = case.subject
     cycles = subject.cycles
     timed = case.once(_timed)
-    is_io = is_operation(cycles, "read", "write")[timed.rows] & known(cycles, "lun")[timed.rows]
+    is_io = cycles.each(_is_io)[timed.rows] & known(cycles, "lun")[timed.rows]
     io = timed.where(is_io)
     luns, own = np.unique(cycles.raw("lun")[io.rows], return_inverse=True)
     if len(luns) < 2:

@@ -44,12 +44,15 @@ class Statuses:
     def __init__(self, history: History) -> None:
         self.history = history
         self.cycles = history.cycles
-        self.is_work = np.asarray(history.is_data | is_for(self.cycles, "flush"))
-        """Which commands read, write or erase data, or flush."""
         columns = (self.cycles.raw(name) for name in ("status", "sense_key", "asc", "ascq"))
         self.found, self.places = command_status.of_columns(
-            *columns, response=self.cycles.raw("response"), is_read_or_write=is_operation(self.cycles, "read", "write")
+            *columns, response=self.cycles.raw("response"), is_read_or_write=self.cycles.each(_is_read_or_write)
         )
+
+    @cached_property
+    def is_work(self) -> Array:
+        """Which commands read, write or erase data, or flush."""
+        return np.asarray(self.history.is_data | is_for(self.cycles, "flush"))
 
     def where(self, is_meant: Callable[[CommandStatus], bool], *, is_work: bool = True) -> Array:
         """Rows of the commands whose status is meant: of those that read, write, erase or flush, or of all others."""
@@ -251,6 +254,10 @@ def of(history: History) -> Statuses:
 def spoken(operation: str) -> str:
     """``SYNCHRONIZE CACHE``: the name of an operation in a sentence."""
     return operation.replace("_", " ").upper()
+
+
+def _is_read_or_write(cycles: Table) -> Array:
+    return is_operation(cycles, "read", "write")
 
 
 def _lun(cycles: Table, rows: Array) -> Array:

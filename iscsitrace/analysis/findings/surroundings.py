@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from iscsitrace.tables.table import Source, Table
+from iscsitrace.tables.partition import ByConnection
+from iscsitrace.tables.table import Source
 
-Array = NDArray[Any]
 _Fact = TypeVar("_Fact")
 
 
-class Surroundings:
+class Surroundings(ByConnection):
     """The tables of a trace, called by name, with their rows by connection.
 
     What every story asks of the whole trace is computed once: ten thousand stories must not cost their square.
@@ -22,13 +21,8 @@ class Surroundings:
 
     def __init__(self, source: Source) -> None:
         """``source`` has the tables of the whole trace."""
-        self._source = source
+        super().__init__(source)
         self._facts: dict[Callable[[Surroundings], Any], Any] = {}
-        self._split: dict[str, tuple[Table, dict[int, Array]]] = {}
-
-    def __call__(self, name: str) -> Table:
-        """A table of the trace."""
-        return self._source(name)
 
     def once(self, compute: Callable[[Surroundings], _Fact]) -> _Fact:
         """Call a function on these surroundings, once; later calls return the same result."""
@@ -37,17 +31,6 @@ class Surroundings:
         fact: _Fact = self._facts[compute]
         return fact
 
-    def rows(self, name: str, connections: Iterable[int]) -> Table:
-        """The rows of these connections in a table that has a column ``connection``, in the table's order."""
-        if name not in self._split:
-            self._split[name] = _by_connection(self(name))
-        table, none, of_connection = self(name), *self._split[name]
-        parts = [of_connection[number] for number in {*connections} if number in of_connection]
-        if not parts:
-            return none
-        places = parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
-        return table if len(places) == len(table) else table.select(places)
-
     def start_ns(self) -> int:
         """The first packet of any connection."""
         return self.once(_start_ns)
@@ -55,16 +38,6 @@ class Surroundings:
     def end_ns(self) -> int:
         """The last packet of any connection."""
         return self.once(_end_ns)
-
-
-def _by_connection(table: Table) -> tuple[Table, dict[int, Array]]:
-    """No rows of a table, and the rows of each connection in its order."""
-    numbers = table.raw("connection")
-    order = np.argsort(numbers, kind="stable")
-    every, firsts = np.unique(numbers[order], return_index=True)
-    return table.select(slice(0, 0)), dict(zip(every.tolist(), np.split(order, firsts[1:]), strict=True)) if len(
-        every
-    ) else {}
 
 
 def _start_ns(trace: Surroundings) -> int:

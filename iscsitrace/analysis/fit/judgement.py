@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +28,8 @@ UNKNOWN_MAX: Final = 0.05
 """Share of a period that may be in the part `unknown`."""
 
 _AFTER_START, _AFTER_LOSS = 1, 2
+_LOSSY: Final = ("lossy", "slow_start")
+"""Reasons that leave a cycle out of a steady point, and not of one with losses."""
 
 
 def stalls_ns(parts: Mapping[str, Array]) -> Array:
@@ -39,12 +42,25 @@ class Judgement:
 
     def __init__(self, commands: Commands, spans: Spans, waits: Waits) -> None:
         self.left_out = Counter[str]()
+        self.has_losses = False
+        """Whether the cycles that count are those with losses, too."""
         has_end = spans.has_end
         self._leave("no_period", int((~has_end).sum()), spans)
         self.spans = spans.where(has_end)
         self.parts = waits.parts(self.spans)
         self.lengths = self.spans.ends - self.spans.starts
+        self.whole = np.zeros(0, dtype=bool)
+        """Cycles that the capture shows whole, without a pause of the program: with losses and growing windows, too."""
         self.counts = self._judge(commands) if len(self.lengths) else np.zeros(0, dtype=bool)
+
+    def with_losses(self) -> Judgement:
+        """The same, with cycles that waited for losses, or for a window that was growing after them, among those that
+        count.
+        """
+        other = copy(self)
+        other.counts, other.has_losses = self.whole, True
+        other.left_out = Counter({name: count for name, count in self.left_out.items() if name not in _LOSSY})
+        return other
 
     def _leave(self, reason: str, count: int, spans: Spans) -> None:
         if count:
@@ -59,7 +75,9 @@ class Judgement:
         has_reduced = self._any(of_tasks.raw("has_retransmission"))
         think = self.parts["initiator_think"]
         has_pause = (think > pauses.longest_ns(think)) & ~is_incomplete & ~is_lossy
-        fine = ~(is_incomplete | is_lossy | has_pause)
+        # a loss at the end of a cycle lengthens what follows it: that is no pause of the program
+        self.whole = ~(is_incomplete | has_pause)
+        fine = self.whole & ~is_lossy
         growing = self._growing(fine, is_lossy, has_pause, has_reduced)
         for reason, which in (
             ("incomplete", is_incomplete),

@@ -10,6 +10,7 @@ from iscsitrace.analysis.fit.points import Point
 from iscsitrace.analysis.model.legs import legs
 from iscsitrace.analysis.model.prediction import predict
 from iscsitrace.analysis.model.setting import Prediction
+from iscsitrace.analysis.model.uncertainty import LOSS_ERROR
 
 OTHER_LEGS: Final = 0.25
 """Share by which the delays in the packets may differ from those of the setting's legs; beyond it the packets count."""
@@ -64,7 +65,8 @@ class Paid:
         point = self.point
         of_cycles = point.period_spread_ns if isfinite(point.period_spread_ns) else 0.0
         other_ns = (self.factor - factor) * self.delays * point.delay_ns.value if point.seen.k else 0.0
-        return hypot(of_cycles, MODEL_ERROR * point.period_ns, HOST_ERROR * self.host_ns, other_ns)
+        of_losses = LOSS_ERROR * point.period_ns if point.setting.loss else 0.0
+        return hypot(of_cycles, MODEL_ERROR * point.period_ns, HOST_ERROR * self.host_ns, other_ns, of_losses)
 
     def predict(
         self, factor: float, service_ns: float, c_bytes_per_s: float | None, stall_share: float = 1.0

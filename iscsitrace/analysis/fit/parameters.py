@@ -18,6 +18,7 @@ from iscsitrace.analysis.fit import robust
 from iscsitrace.analysis.fit.paid import Paid
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.prediction import predict
+from iscsitrace.analysis.model.setting import Prediction
 from iscsitrace.analysis.model.transfer import line_ns
 from iscsitrace.analysis.session.line import Line
 from iscsitrace.wording import amounts as wording
@@ -54,7 +55,10 @@ class Parameters:
         self._known: dict[str, Estimate] = {}
         self._uneven = ""
         # where the line or a window is the limit, neither k nor s shows
-        self._usable = [place for place, each in enumerate(paid) if each.point.seen.bound == "cycle"]
+        usable = [place for place, each in enumerate(paid) if each.point.seen.bound == "cycle"]
+        # the period of commands with losses is also what the model of losses is off
+        self._lossy = [place for place in usable if paid[place].point.setting.loss]
+        self._usable = [place for place in usable if not paid[place].point.setting.loss]
         factor = float(np.median([each.factor for each in paid]))
         self._errors_ns = np.array([each.error_ns(factor) for each in paid])
         self._take_c()
@@ -85,10 +89,14 @@ class Parameters:
         """Share of the model's waits for windows that lengthen a cycle; in the rest the hosts work on it."""
         return self._known.get(_STALLS) or Estimate.exact(1.0, "assumed")
 
+    def model(self, place: int, service_ns: float) -> Prediction:
+        """The model's prediction for a point, with this service time."""
+        factor = self.k.value / self.reference.delays
+        return self.paid[place].predict(factor, service_ns, self._c_at(place), self.stall_share.value)
+
     def model_ns(self, place: int, service_ns: float) -> float:
         """The model's period of a point, with this service time."""
-        factor = self.k.value / self.reference.delays
-        return self.paid[place].predict(factor, service_ns, self._c_at(place), self.stall_share.value).period_ns
+        return self.model(place, service_ns).period_ns
 
     def scatter(self, models_ns: Sequence[float]) -> float:
         """How much the period of one more run differs from the model's at 95 % confidence, as a share; by the stated
@@ -226,13 +234,20 @@ class Parameters:
             self._known[_DELAYS] = _pooled(estimates, counts)
             return
         self._known[_DELAYS] = Estimate.exact(self.reference.delays, "assumed")
+        why = "several commands in flight" if self._usable or not self._lossy else "losses in all commands"
         self.undetermined.append(
-            f"k: with several commands in flight the packets do not show whose delay it is; {self.reference.delays:g} "
-            f"is assumed, from the negotiated parameters and the way the status comes"
+            f"k: with {why} the packets do not show whose delay it is; {self.reference.delays:g} is assumed, from the "
+            f"negotiated parameters and the way the status comes"
         )
 
     def _take_service(self) -> None:
         """Takes as s what the other terms leave of the periods."""
+        seen = [
+            (point.seen.service_ns, point.cycle_count) for place in self._lossy for point in (self.paid[place].point,)
+        ]
+        if not self._usable and (known := [(each, count) for each, count in seen if each]):
+            self._known[_SERVICE] = _pooled([each for each, _ in known], [count for _, count in known])
+            return
         if not self._usable:
             self._known[_SERVICE] = Estimate(0.0, 0.0, max(each.point.period_ns for each in self.paid), "assumed")
             self.undetermined.append("s: the line or a window limits all cycles and hides their other waits")
@@ -285,6 +300,12 @@ class Parameters:
         if self.k.source == "packets" and self.stall_share.source != "fit":
             self.undetermined.append(
                 f"k from s: the delays ({how_far}) differ too little for the scatter; k is from the packets"
+            )
+        lossy = sum(1 for each in self.paid if each.point.setting.loss)
+        if lossy:
+            self.undetermined.append(
+                f"steady commands: losses leave none at {wording.count(lossy, 'point')}, whose residuals are those of "
+                f"the model of losses"
             )
         for point in (each.point for each in self.paid):
             if point.seen.line and point.seen.is_line_shared:

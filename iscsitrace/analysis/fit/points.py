@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from iscsitrace.analysis.model.estimate import Estimate
-from iscsitrace.analysis.model.setting import Leg, Setting
+from iscsitrace.analysis.model.setting import Leg, Prediction, Setting
 from iscsitrace.analysis.model.uncertainty import Place
 from iscsitrace.analysis.session.line import Line
 
@@ -19,6 +19,7 @@ REASONS: Final = {
     "pause": "a pause of the program followed",
     "no_period": "no command followed",
     "other_block": "another I/O size, or a lower queue depth: metadata, remainders, ends of bursts",
+    "apart": "in flight with others, but neither issued at once nor in a queue that was kept full",
 }
 """Why a command is left out."""
 
@@ -57,6 +58,36 @@ class Seen:
 
 
 @dataclass(frozen=True)
+class OfConnection:
+    """The part that one connection has in the steady cycles of its session."""
+
+    connection: int
+    throughput: Estimate
+    """In bytes/s."""
+    idle_fraction: float | None
+    """Share of the time in which no data of this connection is on the line; None where no packet tells."""
+
+
+@dataclass(frozen=True)
+class Losses:
+    """All commands of a point's kind, also those that waited for losses."""
+
+    setting: Setting
+    """With the measured loss rate, line rate and service time."""
+    service_ns: Estimate | None
+    """What neither path, line, windows nor losses explain; None for commands in flight together."""
+    loss_count: int
+    """Losses of data of these commands that TCP recovered from."""
+    segment_count: int
+    """Full segments of their data."""
+    command_count: int
+    throughput: Estimate
+    """In bytes/s."""
+    folds: tuple[tuple[float, float], ...]
+    """For each part of the time: the loss rate of all other parts, and the throughput of this one in bytes/s."""
+
+
+@dataclass(frozen=True)
 class Point:
     """The steady cycles of one session in one capture with the same operation, I/O size and queue depth."""
 
@@ -83,6 +114,20 @@ class Point:
     seen: Seen
     is_status_apart: bool = False
     """Whether the status of most of its reads comes in a SCSI Response: TCP may hold such a one until an ACK."""
+    throughput_low_bytes_per_s: float | None = None
+    throughput_high_bytes_per_s: float | None = None
+    """Ends of the 95 % confidence interval of the throughput."""
+    idle_fraction: float | None = None
+    """Share of the time of the steady cycles in which no data is on the line."""
+    connections: tuple[OfConnection, ...] = ()
+    """Each connection that carried these commands."""
+    losses: Losses | None = None
+    """Of a sender whose data was lost often enough to tell its loss rate."""
+
+    @property
+    def outstanding(self) -> int:
+        """Commands in flight on all connections together."""
+        return self.setting.queue_depth * self.setting.connections
 
     @property
     def window_wait_ns(self) -> float:
@@ -114,8 +159,8 @@ class Fit:
     setting: Setting
     """The setting of most cycles, with the fitted s and C: the start of a what-if."""
     points: tuple[Point, ...]
-    models_ns: tuple[float, ...]
-    """The model's period of each point."""
+    models: tuple[Prediction, ...]
+    """The model's prediction for each point."""
     residuals: tuple[float, ...]
     """For each point: period measured / period of the model, less 1."""
     cycles_used: int
@@ -124,20 +169,29 @@ class Fit:
     """What the captures could not separate, in words, and what was assumed instead."""
 
     @property
+    def models_ns(self) -> tuple[float, ...]:
+        """The model's period of each point."""
+        return tuple(model.period_ns for model in self.models)
+
+    @property
     def places(self) -> tuple[Place, ...]:
         """Where the model was fitted."""
         return tuple(
             Place(
                 block_bytes=point.setting.block_bytes,
                 delay_ns=point.delay_ns.value,
-                queue_depth=point.setting.queue_depth * point.setting.connections,
+                queue_depth=point.outstanding,
                 is_status_held=point.setting.is_status_held,
                 is_status_apart=point.is_status_apart,
                 period_ns=point.period_ns,
                 bound=point.seen.bound,
                 window_wait_ns=point.window_wait_ns,
+                throughput_bytes_per_s=point.throughput_bytes_per_s,
+                throughput_low_bytes_per_s=point.throughput_low_bytes_per_s,
+                throughput_high_bytes_per_s=point.throughput_high_bytes_per_s,
+                model_ns=model_ns,
             )
-            for point in self.points
+            for point, model_ns in zip(self.points, self.models_ns, strict=True)
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -158,7 +212,7 @@ class Fit:
                     "point": point.name,
                     "operation": point.setting.operation,
                     "block_bytes": point.setting.block_bytes,
-                    "queue_depth": point.setting.queue_depth * point.setting.connections,
+                    "queue_depth": point.outstanding,
                     "delay_ns": point.delay_ns.as_dict(),
                     "is_status_held": point.setting.is_status_held,
                     "is_status_apart": point.is_status_apart,
@@ -167,6 +221,8 @@ class Fit:
                     "cycle_count": point.cycle_count,
                     "left_out": point.left_out,
                     "throughput_bytes_per_s": point.throughput_bytes_per_s,
+                    "throughput_low_bytes_per_s": point.throughput_low_bytes_per_s,
+                    "throughput_high_bytes_per_s": point.throughput_high_bytes_per_s,
                     "period_ns": point.period_ns,
                     "model_ns": model_ns,
                     "residual": residual,

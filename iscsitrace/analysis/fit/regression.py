@@ -37,7 +37,7 @@ def fit(points: Sequence[Point], socket_bytes_per_s: float | Sequence[float] | N
     reference = max(paid, key=lambda each: each.point.cycle_count)
     found = Parameters(paid, reference, sockets)
     k, s, c = found.k, found.s_ns, found.c_bytes_per_s
-    models = [found.model_ns(place, s.value) for place in range(len(points))]
+    models = [found.model(place, s.value) for place in range(len(points))]
     middle = sorted(points, key=lambda point: point.delay_ns.value)[len(points) // 2]
     return Fit(
         k=k,
@@ -46,13 +46,13 @@ def fit(points: Sequence[Point], socket_bytes_per_s: float | Sequence[float] | N
         c_bytes_per_s=c,
         stall_share=found.stall_share,
         correlations=found.correlations,
-        scatter=found.scatter(models),
+        scatter=found.scatter([model.period_ns for model in models]),
         k_of_legs=reference.delays,
         legs=reference.point.seen.legs or legs(reference.point.setting),
         setting=replace(reference.point.setting, service_ns=s.value, c_bytes_per_s=c.value if c else None),
         points=tuple(points),
-        models_ns=tuple(models),
-        residuals=tuple(point.period_ns / model - 1 for point, model in zip(points, models, strict=True)),
+        models=tuple(models),
+        residuals=tuple(point.period_ns / model.period_ns - 1 for point, model in zip(points, models, strict=True)),
         cycles_used=sum(point.cycle_count for point in points),
         cycles_left_out=dict(sum((Counter(point.left_out) for point in points), Counter[str]())),
         undetermined=tuple(found.undetermined),

@@ -6,14 +6,14 @@ Other cycles are left out, and counted by reason. Nothing is fitted here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.fit import robust
+from iscsitrace.analysis.fit import connections, losses, rates, robust
 from iscsitrace.analysis.fit.judgement import Judgement, stalls_ns
 from iscsitrace.analysis.fit.lines import with_lines
 from iscsitrace.analysis.fit.mirror import join
@@ -21,10 +21,11 @@ from iscsitrace.analysis.fit.points import REASONS, Point, Seen
 from iscsitrace.analysis.groups.mirrors import recognition
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import Setting
+from iscsitrace.analysis.session import NEEDED
 from iscsitrace.analysis.session import line as lines
 from iscsitrace.analysis.session import path as paths
 from iscsitrace.analysis.session.conditions import Conditions
-from iscsitrace.analysis.session.grouping import sessions_of
+from iscsitrace.analysis.session.grouping import sessions_and_connections_of
 from iscsitrace.analysis.session.path import Path
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.spans import Commands, Spans
@@ -34,8 +35,8 @@ from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]
 
-NEEDED: Final = ("budget", "senders")
-"""Tables filled on request that the source has to have."""
+__all__ = ["NEEDED", "Missing", "Survey", "points", "survey"]
+
 
 CYCLES_MIN: Final = 2
 """Cycles that a point needs: a single one has no spread, and says too little."""
@@ -75,16 +76,20 @@ class Survey:
 
 
 def points(source: Source, name: str) -> list[Point]:
-    """The points of a trace read with the tables NEEDED; ``source`` is its method ``table``."""
-    return list(survey(source, name).points)
+    """The steady points of a trace read with the tables NEEDED; ``source`` is its method ``table``."""
+    return [point for point in survey(source, name).points if not point.setting.loss]
 
 
 def survey(source: Source, name: str) -> Survey:
-    """The same, with the reasons for which there are not more."""
+    """The same and, where losses leave no command steady, points with their losses; with the reasons for which there
+    are not more.
+    """
     found: list[Point] = []
     missing: list[Missing] = []
-    sessions = {number: session for number, session in sessions_of(source).items() if session.connections}
+    sessions, members = sessions_and_connections_of(source)
     for number, session in sorted(sessions.items()):
+        if not session.connections:
+            continue
         path, commands = session.path, session.commands
         if not (commands.operation >= 0).any():
             missing.append(Missing(name, number, "no reads or writes of data"))
@@ -92,7 +97,7 @@ def survey(source: Source, name: str) -> Survey:
             missing.append(Missing(name, number, f"RTT unknown: {paths.why_unknown(session.connections)}"))
         else:
             waits = Waits(session.tables["budget"], session.rtt_ns("target") or 0, session.rtt_ns("initiator") or 0)
-            found += _of_session(name, session, path, waits, missing)
+            found += _of_session(name, session, path, waits, members, missing)
     if not found and not missing:
         missing.append(Missing(name, None, "no iSCSI session"))
     mirrors = recognition.find(source) if len({point.session for point in found}) > 1 else []
@@ -100,7 +105,9 @@ def survey(source: Source, name: str) -> Survey:
     return Survey(tuple(join(found, mirrors)), tuple(missing))
 
 
-def _of_session(name: str, session: Session, path: Path, waits: Waits, missing: list[Missing]) -> Iterator[Point]:
+def _of_session(
+    name: str, session: Session, path: Path, waits: Waits, members: Mapping[int, Session], missing: list[Missing]
+) -> Iterator[Point]:
     commands = session.commands
     kinds = list(commands.spans())
     for operation in dict.fromkeys(spans.operation for spans in kinds):
@@ -111,21 +118,35 @@ def _of_session(name: str, session: Session, path: Path, waits: Waits, missing: 
         task_count = int(is_own.sum())
         if moved < BYTES_MIN * int(commands.bytes[commands.operation >= 0].sum()):
             continue
-        judged = [(spans, Judgement(commands, spans, waits)) for spans in large]
-        usable = [pair for pair in judged if pair[1].counts.sum() >= CYCLES_MIN]
+        conditions = Conditions(session, operation)
+        judged = [
+            (spans, judgement, losses.of_kind(conditions, judgement, waits))
+            for spans in large
+            for judgement in (Judgement(commands, spans, waits),)
+        ]
+        usable = [each for each in judged if each[1].counts.sum() >= CYCLES_MIN]
         if not usable:
-            reasons = sum((judgement.left_out for _, judgement in judged), Counter[str]())
+            # under many losses no cycle is steady: the model has to have the losses
+            usable = [(spans, judgement.with_losses(), found) for spans, judgement, found in judged if found]
+        if not usable:
+            reasons = sum((judgement.left_out for _, judgement, _ in judged), Counter[str]())
+            if apart := task_count - sum(len(spans.first) * spans.tasks_in_each for spans in own):
+                reasons["apart"] = apart
             why = "; ".join(f"{count} {reason}: {REASONS[reason]}" for reason, count in reasons.items())
             what = wording.count(task_count, operation)
             unsteady = f"{what}, too few of them steady: a fit needs {CYCLES_MIN} of one I/O size"
             missing.append(Missing(name, session.number, unsteady + (f" ({why})" if why else "")))
             continue
-        most = max(usable, key=lambda pair: _bytes(pair[0]))[0]
+        most = max(usable, key=lambda each: _bytes(each[0]))[0]
         others = task_count - sum(len(spans.first) * spans.tasks_in_each for spans in large)
-        conditions = Conditions(session, operation)
-        for spans, judgement in usable:
+        for spans, judgement, found in usable:
             left_out = judgement.left_out + Counter({"other_block": others} if spans is most and others else {})
-            yield _point(name, conditions, path, waits, judgement, left_out)
+            point = _point(name, conditions, path, waits, judgement, left_out)
+            counted = judgement.spans.where(judgement.counts)
+            if found and judgement.has_losses:
+                point = losses.suffering(point, found, counted)
+            carried = tuple(connections.of_spans(commands, counted, members))
+            yield replace(point, connections=carried, losses=found)
 
 
 def _bytes(spans: Spans) -> int:
@@ -157,6 +178,7 @@ def _point(
     )
     together = f" as {spans.together} commands at once" if spans.together > 1 else ""
     number = conditions.session.number
+    rate = rates.throughput(np.full(len(lengths), spans.block_bytes * spans.queue_depth), lengths)
     described = f"{spans.operation} {wording.size(spans.block_bytes)}{together}, QD {spans.queue_depth}"
     return Point(
         session=number,
@@ -164,13 +186,16 @@ def _point(
         setting=setting,
         period_ns=period_ns,
         period_spread_ns=robust.standard_error(lengths.astype(float), weights),
-        throughput_bytes_per_s=spans.block_bytes * spans.queue_depth / float(lengths.mean()) * 1e9,
+        throughput_bytes_per_s=rate.value,
         cycle_count=len(lengths) * spans.tasks_in_each,
         left_out=dict(left_out),
         parts_ns=mean,
         delay_ns=Estimate(path.delay_ns, path.delay_low_ns, path.delay_ns, "packets"),
         seen=seen,
         is_status_apart=conditions.is_status_apart,
+        throughput_low_bytes_per_s=rate.low,
+        throughput_high_bytes_per_s=rate.high,
+        idle_fraction=1 - float(parts["transfer"].sum() / lengths.sum()),
     )
 
 

@@ -35,7 +35,8 @@ def percentiles(values: NDArray[Any], bounds: NDArray[Any] = _NONE) -> dict[str,
     if len(bounds):
         # what ranks higher took longer than all below it
         known = np.maximum.accumulate(np.concatenate([np.sort(known), np.sort(bounds)]))
-    found = named(count, np.percentile(known, list(PERCENTILES.values()), method="inverted_cdf").tolist())
+    places = [rank(count, percent) for percent in PERCENTILES.values()]
+    found = named(count, np.partition(known, places)[places].tolist())
     return found | {"open_count": len(bounds)} if len(bounds) else found
 
 

@@ -1,4 +1,4 @@
-"""Which rows of a table have a value in a column."""
+"""Which rows of a table have a value in a column, and its numbers."""
 
 from __future__ import annotations
 
@@ -12,3 +12,9 @@ def known(table: Table, name: str) -> NDArray[np.bool_]:
     """True where a column is not null."""
     mask = table.mask(name)
     return np.ones(len(table), dtype=np.bool_) if mask is None else ~mask
+
+
+def numbers_of(table: Table, name: str) -> NDArray[np.int64]:
+    """A column of numbers as int64, -1 for null."""
+    is_known = known(table, name)
+    return np.where(is_known, table.raw(name), 0).astype(np.int64) - ~is_known

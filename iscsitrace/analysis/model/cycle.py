@@ -10,7 +10,7 @@ from iscsitrace.analysis.model.bounds import loss_window_bytes
 from iscsitrace.analysis.model.legs import legs
 from iscsitrace.analysis.model.pipeline import Pipeline, Way
 from iscsitrace.analysis.model.queueing import Service
-from iscsitrace.analysis.model.setting import Leg, Setting
+from iscsitrace.analysis.model.setting import Leg, Setting, altered
 from iscsitrace.analysis.model.transfer import alone_ns, block_of, byte_ns, line_ns, open_way, way_of
 
 _ROUNDS_LEAST, _ROUNDS_MOST, _BURSTS_MOST = 6, 24, 4_000
@@ -39,6 +39,8 @@ def cycle_of(setting: Setting, k_factor: float = 1.0, stall_share: float = 1.0) 
     """The cycle of a setting; ``k_factor`` multiplies the delays of its legs, ``stall_share`` its waits for windows."""
     if setting.target_delays_ns:
         cycle = _mirrored(setting, k_factor, stall_share)
+    elif _is_in_parts(setting):
+        return _in_parts(setting, k_factor, stall_share)
     else:
         cycle = _alone(setting, k_factor, stall_share)
     return _riding(setting, cycle) if setting.is_status_held and setting.queue_depth > 1 else cycle
@@ -50,7 +52,7 @@ def bytes_per_s(setting: Setting, cycle: Cycle, k_factor: float = 1.0) -> float:
     if outstanding == 1 or setting.is_status_held or _is_simple(setting):
         period_ns = cycle.period_ns(setting)
         return outstanding * setting.block_bytes / period_ns * 1e9 if period_ns else inf
-    ways = _ways(replace(setting, start_window_bytes=None), k_factor)
+    ways = _ways(altered(setting, start_window_bytes=None), k_factor)
     targets = range(len(ways) // setting.connections)
     block, service = block_of(setting), Service(setting.service_ns, setting.service_spread_ns)
     if setting.call_bytes:
@@ -86,7 +88,7 @@ def _alone(setting: Setting, k_factor: float, stall_share: float) -> Cycle:
         stall_ns += repairs_ns
     if setting.is_status_held:
         stall_ns += setting.ack_delay_ns
-    paid = tuple(replace(leg, delays=leg.delays * k_factor) for leg in legs(setting))
+    paid = tuple(Leg(leg.name, leg.delays * k_factor, leg.meaning) for leg in legs(setting))
     ways_ns = sum(leg.delays for leg in paid) * setting.delay_ns
     return Cycle(paid, ways_ns, line_ns(setting), stall_ns, loss_stall_ns)
 
@@ -99,6 +101,28 @@ def _mirrored(setting: Setting, k_factor: float, stall_share: float) -> Cycle:
     copies_ns = max(0.0, both_ns - whole.ways_ns - whole.transfer_ns - whole.stall_ns)
     alone = _alone(farthest, k_factor, stall_share)
     return replace(alone, transfer_ns=alone.transfer_ns + copies_ns)
+
+
+def _is_in_parts(setting: Setting) -> bool:
+    """Whether the status of a read alone in flight is held, and its data is written to TCP in several parts."""
+    is_alone = setting.queue_depth * setting.connections == 1
+    is_long = setting.part_bytes is not None and setting.part_bytes < setting.block_bytes
+    return setting.operation == "read" and setting.is_status_held and is_alone and is_long
+
+
+def _in_parts(setting: Setting, k_factor: float, stall_share: float) -> Cycle:
+    """A cycle whose data is written in parts: the end of the last one waits for the ACK of the first.
+
+    The small segment at the end of the first part goes out at once, and holds back that of the second, which goes out
+    with the data of the third, and so on (Nagle's algorithm). The ACK of the first part comes 2 d after its end: the
+    wait is what is left of this when the rest has been sent.
+    """
+    cycle = _alone(replace(setting, is_status_held=False), k_factor, stall_share)
+    first_ns = cycle.transfer_ns * (setting.part_bytes or 0) / setting.block_bytes
+    wait_ns = max(0.0, 2 * setting.delay_ns * k_factor + first_ns - cycle.transfer_ns - cycle.stall_ns)
+    delays = wait_ns / setting.delay_ns if setting.delay_ns else 0.0
+    leg = Leg("ack", delays, "the end of the data waits for the ACK of its first part (Nagle)")
+    return replace(cycle, legs=(*cycle.legs, leg), ways_ns=cycle.ways_ns + wait_ns)
 
 
 def _is_simple(setting: Setting) -> bool:
@@ -115,7 +139,7 @@ def _is_simple(setting: Setting) -> bool:
 def _ways(setting: Setting, k_factor: float = 1.0) -> list[Way]:
     """The connections of a setting; for a mirror those to each target, target by target."""
     delays_ns = setting.target_delays_ns or (setting.delay_ns,)
-    each = [replace(setting, delay_ns=delay_ns) for delay_ns in delays_ns]
+    each = [altered(setting, delay_ns=delay_ns) for delay_ns in delays_ns]
     return [way_of(one, loss_window_bytes(one), k_factor) for one in each for _ in range(setting.connections)]
 
 

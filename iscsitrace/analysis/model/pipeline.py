@@ -51,6 +51,10 @@ class Way:
     start_bytes: float = inf
     """Initial window of slow start, which grows by the bytes acknowledged up to ``window_bytes``."""
 
+    def holds(self, count: float) -> bool:
+        """Whether so many bytes are sent without waiting for an ACK."""
+        return count <= min(self.window_bytes, self.start_bytes)
+
     def needed(self, position: float) -> tuple[float, float]:
         """Which byte has to be acknowledged before the one at ``position`` is sent; and for how many bytes from there
         the rule holds that each needs the ACK of one more byte (in slow start, of half a byte).

@@ -26,7 +26,14 @@ _REACHED = 1.005
 _POSITIVE = ("block_bytes", "queue_depth", "connections", "segment_bytes")
 _KEY_NUMBERS = ("first_burst_bytes", "max_burst_bytes", "max_outstanding_r2t", "max_recv_data_segment_bytes")
 _NOT_NEGATIVE = ("delay_ns", "service_ns", "service_spread_ns", "ack_delay_ns")
-_POSITIVE_OR_NONE = ("c_bytes_per_s", "call_bytes", "data_pdu_bytes", "window_bytes", "start_window_bytes")
+_POSITIVE_OR_NONE = (
+    "c_bytes_per_s",
+    "call_bytes",
+    "part_bytes",
+    "data_pdu_bytes",
+    "window_bytes",
+    "start_window_bytes",
+)
 
 
 def predict(setting: Setting, *, k_factor: float = 1.0, stall_share: float = 1.0) -> Prediction:
@@ -76,13 +83,15 @@ def changed(setting: Setting, values: Mapping[str, Any]) -> Setting:
 
 def _bounds(setting: Setting, cycle: Cycle, copies: int, k_factor: float) -> dict[str, float]:
     """The throughput that each bound alone would allow, in bytes/s of I/Os."""
-    farthest = replace(setting, delay_ns=max((setting.delay_ns, *setting.target_delays_ns)))
+    farthest = setting
+    if setting.target_delays_ns:
+        farthest = replace(setting, delay_ns=max((setting.delay_ns, *setting.target_delays_ns)))
     payload = setting.block_bytes / stream_bytes(setting.block_bytes, setting.data_pdu_bytes)
     connections = setting.connections * payload
     lossy = (
         payload * mirror_bytes_per_s(setting)
         if setting.loss and setting.target_delays_ns
-        else connections * window_bytes_per_s(replace(farthest, window_bytes=None), loss_window_bytes(farthest))
+        else connections * window_bytes_per_s(farthest, loss_window_bytes(farthest))
     )
     return {
         "line": setting.c_bytes_per_s * payload / copies if setting.c_bytes_per_s else inf,

@@ -76,7 +76,11 @@ def open_way(setting: Setting, k_factor: float = 1.0) -> Way:
 
 def alone_ns(setting: Setting, *ways: Way) -> float:
     """Time of one I/O with nothing else in flight; over several ways, until all of them have it."""
-    return Pipeline(block_of(setting), ways, [range(len(ways))], byte_ns(setting)).run(1)[0]
+    block = block_of(setting)
+    if len(ways) == 1 and not block.solicited_bytes and ways[0].holds(block.first_bytes):
+        # nothing waits for anything: no need to follow it
+        return block.first_bytes * byte_ns(setting) + ways[0].round_trip_ns
+    return Pipeline(block, ways, [range(len(ways))], byte_ns(setting)).run(1)[0]
 
 
 def line_ns(setting: Setting) -> float:

@@ -41,6 +41,12 @@ class Place:
     """What limits the commands, as in Seen."""
     window_wait_ns: float = 0.0
     """Waits for windows of unknown size in one cycle: the model has them in the service time."""
+    throughput_bytes_per_s: float | None = None
+    throughput_low_bytes_per_s: float | None = None
+    throughput_high_bytes_per_s: float | None = None
+    """What was measured, with its 95 % confidence interval; None in fits of an earlier version."""
+    model_ns: float | None = None
+    """The model's period."""
 
 
 class Fitting(Protocol):

@@ -7,13 +7,27 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
 
+from iscsitrace.analysis.model.calls import in_commands
 from iscsitrace.analysis.model.prediction import changed, predict
 from iscsitrace.analysis.model.setting import LOGIN_KEYS, Prediction, Setting
 from iscsitrace.analysis.model.transfer import rate_of_line
 from iscsitrace.analysis.model.uncertainty import Fitting, predict_with
+from iscsitrace.errors import InputInvalid
 
 LINE_RATE: Final = "rate_bps"
 SOCKET_RATE: Final = "socket_bps"
+SYSTEM_CALL: Final = "system_call_bytes"
+COMMAND_WINDOW: Final = "command_window_count"
+_NO_FIELDS: Final = (LINE_RATE, SOCKET_RATE, SYSTEM_CALL, COMMAND_WINDOW)
+"""Parameters that are no field of a setting, and change several."""
+_LIMITS: Final = {
+    "first_burst_bytes": (512, (1 << 24) - 1, "13.14"),
+    "max_burst_bytes": (512, (1 << 24) - 1, "13.13"),
+    "max_recv_data_segment_bytes": (512, (1 << 24) - 1, "13.12"),
+    "max_outstanding_r2t": (1, (1 << 16) - 1, "13.17"),
+    "connections": (1, (1 << 16) - 1, "13.2"),
+}
+"""Least and largest value that can be negotiated, and the section of RFC 7143."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +46,15 @@ PARAMETERS: Final = {
     "target_delays_ns": Parameter("one-way delays of the mirror", "ways"),
     LINE_RATE: Parameter("line rate", "bps"),
     SOCKET_RATE: Parameter("socket rate", "bps"),
+    SYSTEM_CALL: Parameter("system call", "bytes"),
     "queue_depth": Parameter("queue depth", "count"),
+    COMMAND_WINDOW: Parameter("command window", "count"),
     "connections": Parameter("connections", "count"),
     "window_bytes": Parameter("window", "bytes"),
     "start_window_bytes": Parameter("window at the start of an I/O", "bytes"),
     "service_ns": Parameter("service time", "ns"),
     "is_status_held": Parameter("status held", "truth"),
+    "part_bytes": Parameter("part", "bytes"),
     "ack_delay_ns": Parameter("delay of the last ACK", "ns"),
     "is_initial_r2t": Parameter(LOGIN_KEYS["is_initial_r2t"], "truth"),
     "is_immediate_data": Parameter(LOGIN_KEYS["is_immediate_data"], "truth"),
@@ -49,7 +66,7 @@ PARAMETERS: Final = {
     "congestion_control": Parameter("congestion control", "word"),
     "segment_bytes": Parameter("segment", "bytes"),
 }
-"""By name: fields of Setting and Solicitation; the two rates become C."""
+"""By name: fields of Setting and Solicitation; rates become C, calls and command window decide what is in flight."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +115,31 @@ def ask(base: Setting, lists: Mapping[str, Sequence[Any]], fit: Fitting | None =
 
 
 def with_values(base: Setting, values: Mapping[str, Any]) -> Setting:
-    """A setting with other values; with a rate as C, the headers of data PDUs are counted."""
-    setting = changed(base, {name: value for name, value in values.items() if name not in (LINE_RATE, SOCKET_RATE)})
-    if LINE_RATE in values:
-        c = rate_of_line(values[LINE_RATE], setting.segment_bytes)
-    elif SOCKET_RATE in values:
-        c = values[SOCKET_RATE] / 8
-    else:
-        return setting
-    return replace(setting, c_bytes_per_s=c, data_pdu_bytes=setting.solicitation.max_recv_data_segment_bytes)
+    """A setting with other values; with a rate as C, the headers of data PDUs are counted.
+
+    InputInvalid for negotiated parameters that RFC 7143 does not allow.
+    """
+    setting = changed(base, {name: value for name, value in values.items() if name not in _NO_FIELDS})
+    _check_negotiable(setting, values)
+    if LINE_RATE in values or SOCKET_RATE in values:
+        is_line = LINE_RATE in values
+        c = rate_of_line(values[LINE_RATE], setting.segment_bytes) if is_line else values[SOCKET_RATE] / 8
+        setting = replace(setting, c_bytes_per_s=c, data_pdu_bytes=setting.solicitation.max_recv_data_segment_bytes)
+    if SYSTEM_CALL in values or COMMAND_WINDOW in values:
+        setting = in_commands(setting, values.get(SYSTEM_CALL), values.get(COMMAND_WINDOW))
+    return setting
+
+
+def _check_negotiable(setting: Setting, values: Mapping[str, Any]) -> None:
+    """Refuses what no login can agree on, if it is set here: a capture may show a session that does it anyway."""
+    for name, (least, most, section) in _LIMITS.items():
+        if name in values and not least <= values[name] <= most:
+            key = LOGIN_KEYS.get(name, "MaxConnections")
+            raise InputInvalid(f"{key} is {values[name]}; it is {least} to {most} (RFC 7143, section {section})")
+    keys = setting.solicitation
+    is_set = "first_burst_bytes" in values or "max_burst_bytes" in values
+    if is_set and keys.first_burst_bytes > keys.max_burst_bytes:
+        raise InputInvalid(
+            f"FirstBurstLength ({keys.first_burst_bytes}) is larger than MaxBurstLength ({keys.max_burst_bytes}): no "
+            "login can agree on that (RFC 7143, section 13.14); set both"
+        )

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import budget, busy
 from iscsitrace.analysis.measures.budget import Budget
-from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.measures.nulls import known, numbers_of
 from iscsitrace.analysis.session import NEEDED, path
 from iscsitrace.analysis.session.session import Session
+from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
@@ -31,6 +32,7 @@ _CONNECTION_COLUMNS = (
             "gap_bytes",
             "pdu_count",
             "missing_pdu_count",
+            "digest_errors",
             "packets",
             "retransmitted_packets",
             "reordered_packets",
@@ -38,6 +40,7 @@ _CONNECTION_COLUMNS = (
         for direction in ("to_target", "to_initiator")
     ),
     *("reordered_late_to_target_max_ns", "reordered_late_to_initiator_max_ns"),
+    *("fin_to_target_ns", "rst_to_target_ns", "fin_to_initiator_ns", "rst_to_initiator_ns"),
     *("frame_first", "frame_last", "time_first_ns", "time_last_ns"),
 )
 
@@ -95,15 +98,14 @@ class _Split:
     def __init__(self, source: Source, keys: Callable[[str], Array]) -> None:
         self._source = source
         self._keys = keys
-        self._cut: dict[str, tuple[Table, dict[int, Table]]] = {}
+        self._parts: dict[str, Partition] = {}
 
     def rows(self, name: str, number: int) -> Table:
         """The rows of that session or connection."""
-        if name not in self._cut:
+        if name not in self._parts:
             table, keys = self._busy() if name == "busy" else (self._source(name), self._keys(name))
-            self._cut[name] = table.select(slice(0, 0)), dict(_split(table, keys))
-        none, found = self._cut[name]
-        return found.get(number, none)
+            self._parts[name] = Partition(table, keys)
+        return self._parts[name].rows(number)
 
     def senders(self, connections: Iterable[int]) -> list[dict[str, Any]]:
         """The rows of ``senders`` of these connections, in the order of the table."""
@@ -134,11 +136,14 @@ class _Rows(Mapping[str, Table]):
     def __init__(self, split: _Split, number: int) -> None:
         self._split = split
         self._number = number
+        self._found: dict[str, Table] = {}
 
     def __getitem__(self, name: str) -> Table:
-        if name not in _SPLIT:
-            raise KeyError(name)
-        return self._split.rows(name, self._number)
+        if name not in self._found:
+            if name not in _SPLIT:
+                raise KeyError(name)
+            self._found[name] = self._split.rows(name, self._number)
+        return self._found[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(_SPLIT)
@@ -147,28 +152,11 @@ class _Rows(Mapping[str, Table]):
         return len(_SPLIT)
 
 
-def _split(table: Table, keys: Array) -> Iterator[tuple[int, Table]]:
-    """The rows of each key that is not negative, in the order of the table."""
-    if not len(keys):
-        return
-    if (keys == keys[0]).all():
-        # most captures have one session: it needs no copy
-        if keys[0] >= 0:
-            yield int(keys[0]), table
-        return
-    # NumPy sorts 16-bit numbers by counting
-    order = np.argsort(keys.astype(np.int16) if keys.max() < 1 << 15 else keys, kind="stable")
-    starts = np.flatnonzero(np.diff(keys[order], prepend=keys[order[0]] - 1))
-    for rows in np.split(order, starts[1:]):
-        if keys[rows[0]] >= 0:
-            yield int(keys[rows[0]]), table.select(rows)
-
-
 def _connection_keys(source: Source) -> Callable[[str], Array]:
     def keys(name: str) -> Array:
         if name == "rounds":
-            return _numbers(source("cycles"), "connection")[source("rounds").raw("cycle")]
-        return _numbers(source(name), "connection")
+            return numbers_of(source("cycles"), "connection")[source("rounds").raw("cycle")]
+        return numbers_of(source(name), "connection")
 
     return keys
 
@@ -180,7 +168,7 @@ def _session_keys(source: Source, session_of: Array) -> Callable[[str], Array]:
         if name == "budget":
             return session_of_stretches(source(name))
         if name == "cycles":
-            return _numbers(source(name), "session")
+            return numbers_of(source(name), "session")
         # connections that are not iSCSI, or none, map to the last place, which holds -1
         found: Array = session_of[of_connection(name).clip(max=len(session_of) - 1)]
         return found
@@ -190,10 +178,5 @@ def _session_keys(source: Source, session_of: Array) -> Callable[[str], Array]:
 
 def session_of_stretches(stretches: Table) -> Array:
     """The session whose time each stretch is; -1 for stretches of one of several connections."""
-    session, is_own = _numbers(stretches, "session"), ~known(stretches, "connection")
+    session, is_own = numbers_of(stretches, "session"), ~known(stretches, "connection")
     return np.where(is_own | ~np.isin(session, np.unique(session[is_own])), session, -1)
-
-
-def _numbers(table: Table, name: str) -> Array:
-    """A column of numbers as int64, -1 for null."""
-    return np.where(known(table, name), table.raw(name), 0).astype(np.int64) - ~known(table, name)

@@ -149,6 +149,8 @@ def _congestion_ns(session: Session, first_ns: int, last_ns: int) -> tuple[int, 
     """Waits for the congestion window between two instants: after the first loss, and before it."""
     waits = session.stretches("congestion_window")
     waits = waits.where((waits.starts >= first_ns) & (waits.ends <= last_ns))
+    if not len(waits.starts):
+        return 0, 0
     lost_ns = losses(session.tables["recoveries"]).raw("time_first_ns")
     is_after = waits.starts >= lost_ns.min() if len(lost_ns) else np.zeros(len(waits.starts), dtype=bool)
     after_ns = int(waits.lengths[is_after].sum())

@@ -7,7 +7,6 @@ does not judge.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.analysis.measures.data_commands import is_data_command, is_for, is_transfer
-from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.measures.nulls import numbers_of
 from iscsitrace.analysis.session import path, workload
 from iscsitrace.analysis.session.path import Path
 from iscsitrace.analysis.session.spans import Commands
@@ -35,8 +34,28 @@ FRAMES: Final = ("command_frame", "data_first_frame", "data_last_frame", "status
 
 def frames_in(table: Table, rows: Sequence[int] | Array, *names: str) -> list[int | None]:
     """The frame numbers in these columns, row by row."""
-    picked = table.select(np.asarray(rows, dtype=np.intp))
-    return [row[name] for row in picked.rows(names) for name in names]
+    which = np.asarray(rows, dtype=np.intp)
+    columns = [_frames_of(table, which, name) for name in names]
+    return [frame for row in zip(*columns, strict=True) for frame in row]
+
+
+def _frames_of(table: Table, which: Array, name: str) -> list[int | None]:
+    frames, mask = table.raw(name)[which].tolist(), table.mask(name)
+    if mask is None:
+        return list(frames)
+    return [None if is_null else frame for frame, is_null in zip(frames, mask[which].tolist(), strict=True)]
+
+
+def _is_flush(cycles: Table) -> Array:
+    return is_for(cycles, "flush")
+
+
+def _cycle_numbers(stretches: Table) -> Array:
+    return numbers_of(stretches, "cycle")
+
+
+def _frames(stretches: Table) -> Array:
+    return numbers_of(stretches, "frame")
 
 
 class Session:
@@ -76,7 +95,8 @@ class Session:
 
     def as_connection(self, number: int) -> Session:
         """The same data as its only connection; what was computed is kept."""
-        twin = copy(self)
+        twin = object.__new__(Session)
+        twin.__dict__.update(self.__dict__)
         twin.number, twin.is_session = number, False
         return twin
 
@@ -107,13 +127,11 @@ class Session:
 
     def _stretches_in(self, parts: tuple[str, ...]) -> Stretches:
         table = self.busy
-        is_wanted = np.isin(np.arange(len(PARTS)), [PARTS.index(part) for part in parts])
-        picked = table.select(is_wanted[table.raw("part")])
-
-        def numbers(name: str) -> Array:
-            return np.where(known(picked, name), picked.raw(name), 0).astype(np.int64) - ~known(picked, name)
-
-        return Stretches(picked.raw("time_first_ns"), picked.raw("time_last_ns"), numbers("cycle"), numbers("frame"))
+        is_wanted = np.zeros(len(PARTS), dtype=bool)
+        is_wanted[[PARTS.index(part) for part in parts]] = True
+        rows = np.flatnonzero(is_wanted[table.raw("part")])
+        numbers = (table.each(_cycle_numbers), table.each(_frames))
+        return Stretches(*(each[rows] for each in (table.raw("time_first_ns"), table.raw("time_last_ns"), *numbers)))
 
     def claimed_ns(self, starts: Array, ends: Array, *parts: str) -> int:
         """Busy time in these parts within the intervals [start, end), which may overlap."""
@@ -129,17 +147,17 @@ class Session:
     @cached_property
     def is_transfer(self) -> Array:
         """Which commands read or wrote data; non-I/O commands (INQUIRY, TEST UNIT READY) do not."""
-        return is_transfer(self.cycles)
+        return self.cycles.each(is_transfer)
 
     @cached_property
     def is_data(self) -> Array:
         """Which commands read, write or erase data."""
-        return is_data_command(self.cycles)
+        return self.cycles.each(is_data_command)
 
     @cached_property
     def is_flush(self) -> Array:
         """Which commands make earlier writes permanent: SYNCHRONIZE CACHE."""
-        return is_for(self.cycles, "flush")
+        return self.cycles.each(_is_flush)
 
     @cached_property
     def transfers(self) -> Table:
@@ -163,6 +181,8 @@ class Session:
     def is_of(self, stretches: Stretches, which: Array) -> Array:
         """Which stretches belong to commands that a mask over ``cycles`` picks."""
         has_cycle = stretches.cycle >= 0
+        if has_cycle.all():
+            return np.asarray(which[self.rows_of(stretches.cycle)])
         found = np.zeros(len(has_cycle), dtype=bool)
         found[has_cycle] = which[self.rows_of(stretches.cycle[has_cycle])]
         return found
@@ -191,6 +211,8 @@ class Session:
 
     def with_next(self, stretches: Stretches) -> Stretches:
         """The same; a stretch without a command is assigned to the command that follows."""
+        if (stretches.cycle >= 0).all():
+            return stretches
         following = self.cycles.raw("cycle")[self.next_rows(stretches)]
         return replace(stretches, cycle=np.where(stretches.cycle < 0, following, stretches.cycle))
 

@@ -8,7 +8,7 @@ section 8).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
 from typing import Any, Final
@@ -16,7 +16,7 @@ from typing import Any, Final
 from iscsitrace.analysis.model.bursts import solicited_bytes
 from iscsitrace.analysis.model.prediction import predict
 from iscsitrace.analysis.model.queueing import commands_per_ns, is_uneven
-from iscsitrace.analysis.model.setting import Setting
+from iscsitrace.analysis.model.setting import Prediction, Setting, altered
 
 WAITS: Final = ("target_service", "initiator_service", "initiator_think", "ack_wait")
 """Waits of one command while others go on: nanoseconds per command."""
@@ -44,37 +44,47 @@ class Situation:
     """Standard deviation of the target's service time, measured at queue depth 1."""
     groups: int = 1
     """Groups of connections like the measured ones; each group stalls by itself."""
+    _reached: dict[bool, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Its throughput, exact and rough, once computed: each what-if is compared with the same situation."""
 
     def throughput(self, *, is_rough: bool = False) -> float:
         """Throughput of the model in bytes per second; ``is_rough`` is faster and does not follow single commands."""
-        if self.groups > 1:
-            return self._side_by_side(is_rough=is_rough)
-        setting = replace(self.setting.dealt(), service_ns=sum(self.waits_ns.values()))
+        if is_rough not in self._reached:
+            of = self._side_by_side if self.groups > 1 else self._together
+            self._reached[is_rough] = of(is_rough=is_rough)
+        return self._reached[is_rough]
+
+    def _together(self, *, is_rough: bool) -> float:
+        """The throughput of one group."""
+        setting = self.setting.dealt(service_ns=sum(self.waits_ns.values()))
         reached = min(_throughput(setting, is_rough=is_rough), self._by_chance(setting))
         ns_per_byte = 1e9 / reached + sum(self.stalls_ns_per_byte.values())
         return 1e9 / ns_per_byte
 
     def with_setting(self, **changes: Any) -> Situation:
         """The same with other values of its setting."""
-        return replace(self, setting=replace(self.setting, **changes))
+        return self._with(setting=altered(self.setting, **changes))
+
+    def _with(self, **changes: Any) -> Situation:
+        return altered(self, **changes, _reached={})
 
     def with_keys(self, **changes: Any) -> Situation:
         """The same with other negotiated parameters."""
-        return self.with_setting(solicitation=replace(self.setting.solicitation, **changes))
+        return self.with_setting(solicitation=altered(self.setting.solicitation, **changes))
 
     def with_connections(self, count: int) -> Situation:
         """The same over a multiple of its connections, side by side, each with one command in flight or more."""
         groups = max(1, count // self.setting.connections)
         tasks = max(self.setting.queue_depth, groups * self.setting.connections)
         found = self.with_setting(connections=groups * self.setting.connections, queue_depth=tasks)
-        return replace(found, groups=groups)
+        return found._with(groups=groups)
 
     def _by_chance(self, setting: Setting) -> float:
         """The throughput of commands that meet on the line by chance; infinite where they fall into step."""
         outstanding = setting.queue_depth * setting.connections
         if outstanding == 1 or not setting.c_bytes_per_s or not self.service_deviation_ns:
             return inf
-        alone = predict(replace(setting, queue_depth=1, connections=1))
+        alone = _alone(setting)
         if not is_uneven(self.service_deviation_ns, alone.transfer_ns):
             return inf
         return 1e9 * setting.block_bytes * commands_per_ns(outstanding, alone.period_ns, alone.transfer_ns)
@@ -87,10 +97,9 @@ class Situation:
         tasks, connections = self.setting.queue_depth // self.groups, self.setting.connections // self.groups
         stalls = self.stalls_ns_per_byte
         own = {each: stall for each, stall in stalls.items() if each in OF_ONE_CONNECTION}
-        one = replace(
-            self.with_setting(connections=connections, queue_depth=tasks), stalls_ns_per_byte=own, groups=1
-        ).throughput(is_rough=is_rough)
-        together = replace(self, stalls_ns_per_byte={}, groups=1).throughput(is_rough=is_rough)
+        dealt = self.with_setting(connections=connections, queue_depth=tasks)
+        one = dealt._with(stalls_ns_per_byte=own, groups=1).throughput(is_rough=is_rough)
+        together = self._with(stalls_ns_per_byte={}, groups=1).throughput(is_rough=is_rough)
         common = sum(stall for each, stall in stalls.items() if each not in OF_ONE_CONNECTION)
         return 1e9 / (1e9 / min(self.groups * one, together) + common)
 
@@ -98,7 +107,7 @@ class Situation:
         """The same without a wait or stall, or without a share of it."""
         waits_ns = {each: wait * (1 - share * (each == name)) for each, wait in self.waits_ns.items()}
         stalls = {each: stall * (1 - share * (each == name)) for each, stall in self.stalls_ns_per_byte.items()}
-        return replace(self, waits_ns=waits_ns, stalls_ns_per_byte=stalls)
+        return self._with(waits_ns=waits_ns, stalls_ns_per_byte=stalls)
 
 
 @lru_cache(maxsize=4096)
@@ -107,11 +116,26 @@ def _throughput(setting: Setting, *, is_rough: bool) -> float:
     throughput is that of one times the queue depth, up to the line rate.
     """
     outstanding = setting.queue_depth * setting.connections
-    if outstanding == 1 or setting.is_status_held:
+    if outstanding > 1 and setting.is_status_held:
         return predict(setting).throughput_bytes_per_s
-    alone = predict(replace(setting, queue_depth=1, connections=1))
+    alone = _alone(setting)
+    if outstanding == 1:
+        return alone.throughput_bytes_per_s
     is_plain = not alone.stall_ns and (setting.operation == "read" or not solicited_bytes(setting))
     if not (is_plain or is_rough):
         return predict(setting).throughput_bytes_per_s
     line = setting.block_bytes * 1e9 / alone.transfer_ns if alone.transfer_ns else inf
     return min(outstanding * alone.throughput_bytes_per_s, line)
+
+
+def _alone(setting: Setting) -> Prediction:
+    """One command of a setting, with no others in flight."""
+    if setting.queue_depth != 1 or setting.connections != 1:
+        setting = altered(setting, queue_depth=1, connections=1)
+    return _predicted(setting)
+
+
+@lru_cache(maxsize=4096)
+def _predicted(setting: Setting) -> Prediction:
+    """What-ifs of one session change the queue depth more often than what a command alone takes."""
+    return predict(setting)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iscsitrace.analysis.model.setting import LOGIN_KEYS, Solicitation
 from iscsitrace.tables.table import Table
+
+_NAMES: Final = {key: name for name, key in LOGIN_KEYS.items()}
+_LAST: Final = np.iinfo(np.uint32).max
 
 
 def measure(parameters: Table, writes: Table, rounds: Table) -> tuple[Solicitation, frozenset[str]]:
@@ -31,15 +35,15 @@ def _negotiated(parameters: Table) -> dict[str, Any]:
     """Values by field of Solicitation, from the first connection that logged in: the leading one, on which the
     parameters of the whole session are negotiated (RFC 7143, section 13).
     """
-    names = {key: name for name, key in LOGIN_KEYS.items()}
-    rows = list(parameters.rows(("connection", "key", "effective_target")))
-    leading = min((row["connection"] for row in rows), default=None)
-    texts = {
-        names[row["key"]]: row["effective_target"]
-        for row in rows
-        if row["connection"] == leading and row["key"] in names and row["effective_target"]
-    }
+    connections = parameters.raw("connection")
+    wanted = parameters.select(parameters.each(_is_of_writes) & (connections == connections.min(initial=_LAST)))
+    rows = wanted.rows(("key", "effective_target"))
+    texts = {_NAMES[row["key"]]: row["effective_target"] for row in rows if row["effective_target"]}
     return {name: text == "Yes" if name.startswith("is_") else int(text, 0) for name, text in texts.items()}
+
+
+def _is_of_writes(parameters: Table) -> NDArray[np.bool_]:
+    return np.fromiter((key in _NAMES for key in parameters.raw("key").tolist()), np.bool_, len(parameters))
 
 
 def _as_used(found: Solicitation, negotiated: dict[str, Any], writes: Table, rounds: Table) -> Solicitation:

@@ -1,7 +1,7 @@
 """The commands of a session as spans of time: each span is one cycle of the model.
 
 - One command at a time: a span lasts from a command to the next.
-- Commands issued together, in the same pattern again and again (the pieces of a system call), share their delays: they
+- Commands issued at once, in the same pattern again and again (the pieces of a system call), share their delays: they
   are one cycle, and their sizes add up.
 - Commands that keep a queue full: a span lasts from a command to the one that took its place in the queue, as many
   commands later as the queue is deep.
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.model.setting import OPERATIONS
+from iscsitrace.analysis.session.issue import is_at_once
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
@@ -73,7 +74,9 @@ class Commands:
     def __init__(self, cycles: Table, answer_ns: float = 0) -> None:
         """``answer_ns`` is the RTT between tap and initiator: no command follows from a status sooner."""
         self._prompt_ns = np.int64(PROMPT * answer_ns)
-        self.table = cycles.select(np.argsort(cycles.raw("command_first_ns"), kind="stable"))
+        starts = cycles.raw("command_first_ns")
+        is_in_order = bool((starts[1:] >= starts[:-1]).all())
+        self.table = cycles if is_in_order else cycles.select(np.argsort(starts, kind="stable"))
         self.starts = self.table.raw("command_first_ns")
         words = self.table.words("operation")
         codes = [words.index(word) if word in words else -1 for word in OPERATIONS]
@@ -125,13 +128,14 @@ class Commands:
         for place, operation in enumerate(OPERATIONS):
             is_own = is_one_kind & (least == place)
             queued = is_own & (counts > 1)
+            at_once = queued & is_at_once(self.table, firsts)
             kinds = Counter[tuple[int, int]]()
-            for count, size in zip(counts[queued].tolist(), sums[queued].tolist(), strict=True):
+            for count, size in zip(counts[at_once].tolist(), sums[at_once].tolist(), strict=True):
                 kinds[count, size] += size
             together = kinds.most_common(1)[0][0] if kinds else None
-            if together and (kinds[together] < TOGETHER * kinds.total() or kinds[together] < 3 * together[1]):
+            if together and (kinds[together] < TOGETHER * sums[queued].sum() or kinds[together] < 3 * together[1]):
                 together = None
-            is_together = queued & (counts == together[0]) & (sums == together[1]) if together else queued & False
+            is_together = at_once & (counts == together[0]) & (sums == together[1]) if together else queued & False
             alone = is_own & (counts == 1)
             for is_kind, count, size in (
                 *((alone & (sums == size), 1, size) for size in np.unique(sums[alone]).tolist()),

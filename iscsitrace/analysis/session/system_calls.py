@@ -2,7 +2,7 @@
 
 A kernel splits a long read or write into commands of its largest size and a shorter last one. The shorter one ends the
 call: 500 KiB become 127.5 + 127.5 + 127.5 + 117.5 KiB, again and again. Where all pieces are full, the pieces of a call
-are issued together, and the next call when all are done. Where neither pattern repeats, nothing is inferred.
+are issued at once, and the next call when all are done. Where neither pattern repeats, nothing is inferred.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.issue import is_at_once
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
@@ -98,10 +99,11 @@ def _by_rest(cycles: Table, sizes: Array, continued: Array) -> SystemCall | None
 
 
 def _by_moment(cycles: Table, sizes: Array, continued: Array) -> SystemCall | None:
-    """By times: the pieces of a call are in flight together, and the next call begins when none is."""
+    """By times: the pieces of a call are issued at once, and the next call begins when none is in flight."""
     depth = cycles.raw("queue_depth")
-    begins = ~continued | (depth == 1)
-    found = _repeated(sizes, np.flatnonzero(begins))
+    starts = np.flatnonzero(~continued | (depth == 1))
+    at_once = np.repeat(is_at_once(cycles, starts), np.diff(starts, append=len(sizes)))
+    found = _repeated(sizes, np.flatnonzero(~continued | (depth == 1) | ~at_once))
     if found is None:
         return None
     total, first, last, count = found

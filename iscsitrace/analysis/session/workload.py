@@ -43,13 +43,17 @@ def of(cycles: Table) -> Workload | None:
     if not len(cycles):
         return None
     sizes, moved = cycles.raw("bytes"), cycles.raw("data_bytes")
-    is_read = float(np.average(cycles.raw("is_read"), weights=moved))
+    whole = int(moved.sum(dtype=np.int64))
+    is_read = int(moved[cycles.raw("is_read")].sum(dtype=np.int64)) / whole
     word = "read" if is_read >= MOSTLY else "write" if is_read <= 1 - MOSTLY else MIXED
     return Workload(word, _median(sizes, moved), _median(cycles.raw("queue_depth"), moved), len(cycles))
 
 
 def _median(values: NDArray[Any], weights: NDArray[Any]) -> int:
     """The weighted median: the least value that has half of the weight with those below."""
+    if (values == values[0]).all():
+        # most workloads have one size, or one depth
+        return int(values[0])
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order], dtype=np.int64)
     return int(values[order][np.searchsorted(reached, reached[-1] / 2)])

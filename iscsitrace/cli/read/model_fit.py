@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from iscsitrace.cli import units
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
+from iscsitrace.cli.read.named_settings import of_each, takes_named_settings
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs.terminal import show, show_json
 
@@ -40,7 +42,7 @@ class _RateOrCapture(units.Quantity):
         return _Baseline(units.Rate().convert(value, param, ctx) / 8, None)
 
 
-@click.command(epilog="Example:  iscsitrace model fit --operation read near.pcapng far.pcapng")
+@click.command(epilog="Example:  iscsitrace model fit --operation read -o sweep near.pcapng far.pcapng")
 @takes_captures
 @as_json
 @click.option(
@@ -57,8 +59,25 @@ class _RateOrCapture(units.Quantity):
     "several captures, each is used for the points of the nearest delay. Without it, C is the rate of the line, or of "
     "the bursts where the line had no queue.",
 )
+@click.option(
+    "-o",
+    "--output",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write a sweep into this folder: points.csv, connections.csv, the fit as JSON, and measured throughput, model "
+    "and residuals as SVG and PDF.",
+)
+@takes_named_settings
+@click.option("--force", "is_forced", is_flag=True, help="Overwrite files that exist.")
 def command(
-    capture_input: CaptureInput, is_json: bool, operation: str | None, baselines: tuple[_Baseline, ...]
+    capture_input: CaptureInput,
+    is_json: bool,
+    operation: str | None,
+    baselines: tuple[_Baseline, ...],
+    directory: Path | None,
+    named: tuple[dict[str, Any], ...],
+    is_forced: bool,
 ) -> None:
     """Fit period = k * d + s + B / C to the steady cycles of captures.
 
@@ -66,32 +85,76 @@ def command(
     TCP throughput. Each capture is read separately. Each I/O size, queue depth and session is a point of one model.
     Captures at two or more delays separate k from s; two or more I/O sizes separate s from C. Parameters that the
     points cannot separate are measured from the packets, and the output tells which. Cycles in slow start, with losses,
-    and other cycles that are not steady are left out and counted.
+    and other cycles that are not steady are left out and counted. Where losses leave no steady cycle, all count, with
+    the measured loss rate; published models of TCP under losses are compared with this one, by cross-validation.
+
+    With -o the captures are a sweep: points in order of their settings, each also predicted by the others.
     """
     from iscsitrace.analysis.fit.points import of_operation
     from iscsitrace.analysis.fit.regression import fit
-    from iscsitrace.analysis.fit.steady import NEEDED, survey
+    from iscsitrace.analysis.fit.rivalry import compare
     from iscsitrace.outputs import model_fit
 
-    points: list[Point] = []
-    missing: list[str] = []
-    heads, inputs = [], []
+    if named and directory is None:
+        raise click.UsageError("--at names settings of a sweep: use it with -o")
+    settings = of_each(capture_input.sources, named)
+    read = survey_each(capture_input)
+    points = [point for found in read.points for point in found]
+    chosen = of_operation(points, operation)
+    if not chosen:
+        what = f"no steady {operation}" if operation and points else "; ".join(read.missing)
+        raise InputInvalid(f"nothing to fit: {what}")
+    c = _c_of(chosen, baselines)
+    result = fit(chosen, c)
+    rivalry = compare(chosen)
+    written, swept = [], None
+    if directory is not None:
+        from iscsitrace.analysis.fit.sweep import Capture, sweeps
+        from iscsitrace.outputs import sweep_files
+
+        captures = [
+            Capture(source, tuple(of_operation(found, chosen[0].setting.operation)), at)
+            for source, found, at in zip(capture_input.sources, read.points, settings, strict=True)
+        ]
+        rates = c if isinstance(c, list) else [c or 0.0] * len(chosen)
+        sockets = None if c is None else {id(point): rate for point, rate in zip(chosen, rates, strict=True)}
+        head = read.heads[0] | {"input": read.inputs}
+        (swept,) = sweeps(captures, sockets)
+        written = sweep_files.write(directory, [swept], head, is_forced=is_forced)
+    if is_json:
+        under_losses = {"under_losses": rivalry and rivalry.as_dict()}
+        show_json(read.heads[0] | {"input": read.inputs} | result.as_dict() | under_losses | {"missing": read.missing})
+    else:
+        show(model_fit.sections(read.inputs, result, read.missing, swept, rivalry))
+    for path, content in written:
+        click.echo(f"{path}: {content}", err=is_json)
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """What separate reads of captures show."""
+
+    points: list[tuple[Point, ...]]
+    """The steady points of each capture."""
+    missing: list[str]
+    heads: list[dict[str, Any]]
+    """Provenance of each."""
+    inputs: list[dict[str, Any]]
+
+
+def survey_each(capture_input: CaptureInput) -> Surveyed:
+    """Reads each capture alone, so that none is part of the time of another."""
+    from iscsitrace.analysis.fit.steady import NEEDED, survey
+
+    read = Surveyed([], [], [], [])
     for source in capture_input.sources:
         trace = replace(capture_input, sources=(source,)).read(NEEDED)
         found = survey(trace.table, source)
-        points += found.points
-        missing += [str(each) for each in found.missing]
-        heads.append(trace.provenance)
-        inputs += trace.inputs
-    chosen = of_operation(points, operation)
-    if not chosen:
-        what = f"no steady {operation}" if operation and points else "; ".join(missing)
-        raise InputInvalid(f"nothing to fit: {what}")
-    result = fit(chosen, _c_of(chosen, baselines))
-    if is_json:
-        show_json(heads[0] | {"input": inputs} | result.as_dict() | {"missing": missing})
-    else:
-        show(model_fit.sections(inputs, result, missing))
+        read.points.append(found.points)
+        read.missing.extend(str(each) for each in found.missing)
+        read.heads.append(trace.provenance)
+        read.inputs.extend(trace.inputs)
+    return read
 
 
 def _c_of(points: Sequence[Point], baselines: Sequence[_Baseline]) -> float | list[float] | None:

@@ -69,7 +69,19 @@ _OPTIONS: Final[dict[str, tuple[tuple[str, str, Any, str], ...]]] = {
     ),
     "Workload": (
         ("block-size", "block_bytes", Size(), "I/O size of a command (64K)."),
-        ("queue-depth", "queue_depth", _COUNT, "Commands in flight on each connection (1)."),
+        (
+            "system-call-size",
+            "system_call_bytes",
+            Size(),
+            "Size of a system call, which is split into commands of the I/O size (a command).",
+        ),
+        ("queue-depth", "queue_depth", _COUNT, "Commands, or system calls, in flight on each connection (1)."),
+        (
+            "command-window",
+            "command_window_count",
+            _COUNT,
+            "Commands that the target lets a session have in flight (unlimited).",
+        ),
         ("connections", "connections", _COUNT, "Connections that share the line (1)."),
         ("service-time", "service_ns", Duration(), "Time of a cycle that is neither RTT nor data transfer (0s)."),
         (
@@ -79,6 +91,13 @@ _OPTIONS: Final[dict[str, tuple[tuple[str, str, Any, str], ...]]] = {
             "Largest deviation of the service time of a command, up or down (0s).",
         ),
         ("status-held", "is_status_held", Truth(), "The status of a read waits for the ACK of its data (no)."),
+        (
+            "part-size",
+            "part_bytes",
+            Size(),
+            "Bytes that the target writes to TCP at a time, with --status-held: the status of a longer read waits only "
+            "for the ACK of the first part (the whole read).",
+        ),
         ("ack-delay", "ack_delay_ns", Duration(), "Delay of the ACK of the last data, with --status-held (0s)."),
     ),
     "Negotiated parameters (RFC 7143, with its defaults)": (
@@ -171,7 +190,7 @@ def command(
     else:
         show(model_predict.sections(base, fit, lists, answers))
     if path is not None:
-        model_predict.write_chart(path, lists, answers)
+        model_predict.write_chart(path, base, fit, lists, answers)
         click.echo(f"{path}: chart", err=is_json)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from iscsitrace.cli.options import CaptureInput, takes_captures
+from iscsitrace.cli.read.model_fit import survey_each
+from iscsitrace.cli.read.named_settings import of_each, takes_named_settings
 from iscsitrace.outputs import files as output_file
 
 if TYPE_CHECKING:
@@ -45,6 +47,14 @@ _STANDARD_OUTPUT = "-"
     help="Session of the report. Default: that of the headline.",
 )
 @click.option("--no-plots", is_flag=True, help="Omit the plots: faster, and a smaller file.")
+@click.option(
+    "--sweep",
+    "is_sweep",
+    is_flag=True,
+    help="The captures differ in settings: delay, I/O size, queue depth, negotiated parameters. Each is read alone; "
+    "its sessions are points of one plot, with the model.",
+)
+@takes_named_settings
 def command(
     capture_input: CaptureInput,
     output: str | None,
@@ -52,19 +62,31 @@ def command(
     file_format: str,
     session: int | None,
     no_plots: bool,
+    is_sweep: bool,
+    named: tuple[dict[str, Any], ...],
 ) -> None:
     """Writes a report: what limits the session and what to change, then the time breakdown, zoomable plots, the slowest
     commands with their frames, model predictions, negotiated parameters, capture health, and version and options.
 
     The HTML file needs no network and no other file. The same input gives the same bytes. Instead of captures, the
     command takes the folder of an experiment (`lab run NAME -o DIR`).
+
+    With --sweep the report shows throughput over the settings in which the captures differ: measured and by the model.
     """
+    if named and not is_sweep:
+        raise click.UsageError("--at names settings of a sweep: use it with --sweep")
+    if is_sweep and session is not None:
+        raise click.UsageError("a sweep has all sessions: use it without --session")
     path = None if output == _STANDARD_OUTPUT else Path(output or _default_name(capture_input, file_format))
     if path is not None:
         output_file.check(path, is_forced=is_forced)
     from iscsitrace import __version__
 
-    document = _document(capture_input, session, has_pictures=file_format == "html" and not no_plots)
+    has_pictures = file_format == "html" and not no_plots
+    if is_sweep:
+        document = _sweep(capture_input, named, has_pictures=has_pictures)
+    else:
+        document = _document(capture_input, session, has_pictures=has_pictures)
     if file_format == "html":
         from iscsitrace.report.page import render
     else:
@@ -76,6 +98,19 @@ def command(
     with output_file.written_aside(path) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
     click.echo(f"{path}: {document.headline}")
+
+
+def _sweep(capture_input: CaptureInput, named: tuple[dict[str, Any], ...], *, has_pictures: bool) -> Document:
+    """The document on captures as points of a sweep."""
+    settings = of_each(capture_input.sources, named)
+    if any(Path(name).is_dir() for name in capture_input.sources):
+        raise click.UsageError("--sweep takes captures: the report on the folder of an experiment has its own grid")
+    from iscsitrace.analysis.fit.sweep import Capture, sweeps
+    from iscsitrace.report import swept
+
+    read = survey_each(capture_input)
+    captures = [Capture(*each) for each in zip(capture_input.sources, read.points, settings, strict=True)]
+    return swept.describe(sweeps(captures), read.missing, read.inputs, has_pictures=has_pictures)
 
 
 def _document(capture_input: CaptureInput, session: int | None, *, has_pictures: bool) -> Document:

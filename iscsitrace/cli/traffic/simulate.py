@@ -63,6 +63,7 @@ def command(
             lambda elapsed_ns, packets: progress.show(elapsed_ns, workload["duration_ns"], f"{packets} packets"),
             faults=faults,
             is_forced=is_forced,
+            keeps_unfinished=True,
         )
     finally:
         progress.close()
@@ -70,4 +71,6 @@ def command(
         show_json(run_results.describe(truth))
     else:
         run_results.show(truth, directory)
-    initiator_results.end(truth["results"])
+    if "unfinished" in truth:
+        click.echo(f"iscsitrace: {simulation.why_unfinished(truth)}", err=True)
+    initiator_results.end(truth["results"], is_unfinished="unfinished" in truth)

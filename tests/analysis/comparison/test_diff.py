@@ -335,6 +335,14 @@ def test_commands_without_a_status_are_counted_on_each_side(tmp_path: Path) -> N
     ]
 
 
+def test_the_delay_is_shown_as_the_rtt_that_one_tap_measures(runs: Runs) -> None:
+    """4 ms and 1 ms each way."""
+    result = diff(*(runs(options).capture() for options in PAIRS["delay_ns"]))
+    (row,) = [line.split()[:5] for line in result.stdout.splitlines() if line.startswith("RTT ")][:1]
+    assert row == ["RTT", "8.0", "ms", "2.0", "ms"]
+    assert "one-way" not in result.stdout
+
+
 def test_different_keys_are_shown_with_their_offers(runs: Runs) -> None:
     one, other = (runs(options).capture() for options in PAIRS["MaxOutstandingR2T"])
     (key,) = json.loads(diff("--json", one, other).stdout)["keys"]

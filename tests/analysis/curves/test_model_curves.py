@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from iscsitrace.analysis.curves.model import axis_of, of_answers, text_of
 from iscsitrace.analysis.model.setting import Setting
+from iscsitrace.analysis.model.uncertainty import Place
 from iscsitrace.analysis.model.what_if import ask
 
 MS = 1_000_000
@@ -94,3 +97,34 @@ def test_one_value_of_each_is_a_curve_of_one_point() -> None:
     found = of_answers(ask(READ, lists), lists)
     assert (found.axis.label, found.axis.positions.tolist()) == ("queue depth", [2])
     assert found.constants == ("queue depth 2", "loss 0 %")
+
+
+def place(delay_ms: float, block_bytes: int = 65_536, depth: int = 1, rate: float | None = 5e6) -> Place:
+    found = Place(block_bytes, delay_ms * MS, depth, False, False, 13.0 * MS, "cycle", model_ns=12.5 * MS)
+    return replace(found, throughput_bytes_per_s=rate, throughput_low_bytes_per_s=4e6)
+
+
+def test_fitted_places_stand_beside_the_curve_of_their_settings() -> None:
+    """Of 64 KiB; the delay is along the axis, another size or depth is another curve."""
+    lists: dict[str, Any] = {"delay_ns": (4 * MS, 8 * MS)}
+    places = [place(4.1), place(20), place(4, 131_072), place(4, depth=2), place(8, rate=None)]
+    (curve,) = of_answers(ask(READ, lists), lists, places).curves
+    assert curve.marks is not None
+    assert curve.marks.positions.tolist() == [4.1, 20]
+    assert curve.marks.measured.tolist() == [5e6, 5e6]
+    assert (curve.marks.low.tolist(), np.isnan(curve.marks.high).tolist()) == ([4e6, 4e6], [True, True])
+    assert curve.marks.model.tolist() == pytest.approx([65_536 / 12.5e-3] * 2)
+
+
+def test_a_depth_is_that_of_a_connection_along_the_axis() -> None:
+    lists: dict[str, Any] = {"queue_depth": (1, 2, 4)}
+    (curve,) = of_answers(
+        ask(replace(READ, connections=2), lists), lists, [place(4, depth=4), place(8, depth=4)]
+    ).curves
+    assert curve.marks is not None
+    assert curve.marks.positions.tolist() == [2]
+
+
+@pytest.mark.parametrize("lists", [{"window_bytes": (16_384, 65_536)}, {"delay_ns": (4 * MS,), "service_ns": (0, 1)}])
+def test_what_was_measured_with_other_settings_is_not_beside_a_curve(lists: dict[str, Any]) -> None:
+    assert [curve.marks for curve in of_answers(ask(READ, lists), lists, [place(4)]).curves] == [None]

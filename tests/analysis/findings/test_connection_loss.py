@@ -49,6 +49,8 @@ def test_a_reset_has_its_side_its_commands_and_the_time_to_the_next_io() -> None
         "Sessions 0 and 1 lost their connection for 3.7 s, from 0.50 s to 4.20 s. The target reset the connection at "
         "0.50 s. 3 commands had no status. The initiator logged in again 3.5 s later, and I/O resumed."
     )
+    # the facts; the headline has the story
+    assert finding.text == "sessions 0 and 1 lost their connection for 3.7 s, from 0.50 s to 4.20 s"
     assert (finding.cost_ns, finding.spans) == (3.7 * SECOND, ((at(0.5), at(4.2)),))
     assert (finding.severity, finding.sessions) == ("error", (0, 1))
 

@@ -7,6 +7,7 @@ problems are in test_every_finding.py.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ import iscsitrace
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import Diagnosis, examine
 from iscsitrace.cli import main
+from tests.support.capture_file import write_pcap
+from tests.support.conversation import Conversation, Session
 from tests.support.examples import assert_is_example
+from tests.support.transport import ETHERNET
 
 WAN = "--one-way-delay 4ms --rate 320Mbit --target-host-delay 20us --initiator-host-delay 20us"
 R2T_ONLY = "--key InitialR2T=Yes --key ImmediateData=No --key FirstBurstLength=65536"
@@ -166,6 +170,28 @@ def test_a_problem_is_found_and_a_near_miss_is_not(tmp_path: Path, name: str, ta
         if tap == SHOWN_AT.get(name, "initiator"):
             assert_is_example(diagnosis, name)
     assert name not in found(diagnose(tmp_path / "well" / f"{tap}.pcapng"))
+
+
+@pytest.mark.parametrize("changed", [(0x05,), (0x25,), (0x05, 0x25)])
+def test_digest_errors_point_to_the_sender_of_the_changed_bytes(changed: tuple[int, ...], tmp_path: Path) -> None:
+    """A byte of the data of one Data-Out, of one Data-In, or of both is changed in the capture."""
+    conversation = Conversation()
+    conversation.session(Session(data_digest=True, is_immediate_data=False)).login().read(count=3).write(
+        count=3
+    ).logout()
+    packets = conversation.run().packets
+    pdus = iscsitrace.read(write_pcap(tmp_path / "whole.pcap", packets, ETHERNET), tables=("pdus",)).pdus
+    for opcode in changed:
+        frame = next(row["frame_last"] for row in pdus.rows() if row["opcode"] == opcode)
+        data = packets[frame - 1].data
+        # the last bytes of the packet are the digest
+        packets[frame - 1] = replace(packets[frame - 1], data=data[:-5] + bytes([data[-5] ^ 1]) + data[-4:])
+    diagnosis = diagnose(write_pcap(tmp_path / "changed.pcap", packets, ETHERNET))
+    (found,) = [each for each in diagnosis.sessions[0].findings if each.name == "digest_errors"]
+    senders = {0x05: "the initiator", 0x25: "the target"}
+    side = f"{senders[changed[0]]}, or the path between it and the capture point" if len(changed) == 1 else None
+    assert found.points_to == side
+    assert found.text.startswith(f"{len(changed)} data digest error")
 
 
 # --- samples

@@ -241,6 +241,24 @@ def test_one_digest_error_is_reported() -> None:
     assert names(Story().task(("transfer", MS)).add("counters", **counters | {"connection": 4})) == set()
 
 
+@pytest.mark.parametrize(
+    ("wrong", "text", "side"),
+    [
+        ({"to_target": 2}, " in PDUs of the initiator", "the initiator, or the path between it and the capture point"),
+        ({"to_initiator": 1}, " in PDUs of the target", "the target, or the path between it and the capture point"),
+        ({"to_target": 1, "to_initiator": 1}, " in PDUs of the initiator and the target", None),
+        ({}, "", None),
+    ],
+)
+def test_digest_errors_point_to_the_side_before_the_tap(wrong: dict[str, int], text: str, side: str | None) -> None:
+    story = Story().task(("transfer", MS))
+    story.connection |= {f"digest_errors_{direction}": count for direction, count in wrong.items()}
+    story.add("counters", name="data_digest_error", severity="warning", count=2, first_frame=77)
+    found = story.found("digest_errors")
+    assert found
+    assert (found.text, found.points_to) == (f"2 data digest errors{text}", side)
+
+
 def test_header_and_data_digest_errors_are_counted_apart() -> None:
     story = Story().task(("transfer", MS))
     for name, count, frame in (("header", 1, 70), ("data", 2, 60), ("data", 0, 50), ("data", 3, 80)):
@@ -271,6 +289,10 @@ def test_nops_without_an_answer(asked_ns: int, answered_ns: int | None, is_found
     if found:
         assert found.frames == ((5, 6) if answered_ns else (5,))
         assert found.text == "1 NOP-Out without an answer for 5.0 s" + ("" if answered_ns else ", 1 without any")
+    # the initiator waits no longer than until it closes
+    for name, waited_ms, is_late in (("fin", 4_999, False), ("rst", 5_000, True)):
+        story.connection |= {"fin_to_target_ns": None, f"{name}_to_target_ns": asked_ns + waited_ms * MS}
+        assert (story.found("nop_timeout") is not None) == (is_found and (is_late or answered_ns is not None))
     # what is missing from the capture may be the answer
     for direction in ("to_initiator", "to_target"):
         story.connection |= {"gap_bytes_to_initiator": 0, "gap_bytes_to_target": 0, f"gap_bytes_{direction}": 1}

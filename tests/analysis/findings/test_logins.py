@@ -52,6 +52,8 @@ def test_a_refused_login_has_its_status_and_its_advice() -> None:
         "The login of session 0 to iqn.t failed at 0.01 s: authentication failure (status 0x0201). "
         "No later login succeeded in the capture."
     )
+    # the facts; the headline has the story
+    assert finding.text == "the login of session 0 to iqn.t failed at 0.01 s: authentication failure (status 0x0201)"
     assert (finding.severity, finding.is_final, finding.sessions) == ("error", True, (0,))
     assert finding.spans == ((at(1.0), at(1.01)),)
     assert "node.session.auth.password" in finding.advice[0]

@@ -506,10 +506,12 @@ def test_an_impossible_request_is_a_one_line_error(files: Files, arguments: Sequ
     assert len(result.stderr.splitlines()) <= 4
 
 
-def test_nothing_to_fit_is_a_one_line_error() -> None:
-    # a loss in a hundred packets: no block of 360 comes through without one
-    (capture,) = (Path(__file__).parents[3] / "samples" / "loss-1-percent").glob("capture.pcap*")
-    result = fit_of(capture)
+def test_nothing_to_fit_is_a_one_line_error(tmp_path: Path) -> None:
+    # no block of 360 packets comes through without a loss, and there are too few losses for their rate
+    lossy = ["--block-size", "512K", "--bytes", "1M", "--one-way-delay", "8ms", "--to-initiator-loss", "1%"]
+    simulated = CliRunner().invoke(main, ["simulate", "read", *lossy, "-o", str(tmp_path)], catch_exceptions=False)
+    assert simulated.exit_code == 0
+    result = fit_of(tmp_path / "initiator.pcapng")
     assert result.exit_code == 2
     assert not result.stdout
     (line,) = result.stderr.splitlines()

@@ -40,11 +40,8 @@ def points_of(file: Path) -> tuple[Point, ...]:
 
 @needs_captures
 @pytest.mark.parametrize("file", CAPTURES, ids=lambda file: file.name)
-def test_one_command_at_a_time_pays_the_delays_of_its_legs(file: Path, request: pytest.FixtureRequest) -> None:
+def test_one_command_at_a_time_pays_the_delays_of_its_legs(file: Path) -> None:
     """A read pays 2, a write 2 and 2 for each R2T: no host time is among them."""
-    if file.name.startswith("04_read_dup2pct"):
-        reason = "8 reads over a path that reorders most packets: k is 1.0"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
     for point in points_of(file):
         if point.seen.k is None or point.setting.is_status_held:
             continue

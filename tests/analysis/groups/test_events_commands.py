@@ -113,7 +113,7 @@ def test_a_session_in_its_place_ends_a_command() -> None:
     told.session(4, 9, replaces=0)
     told.read(0, 3.9, None)
     (row,) = events(told, "no_status")
-    assert row["text"] == "READ had no status when another session took the place of its own"
+    assert row["text"] == "READ had no status when its session was replaced"
     assert row["end_ns"] == at(4)
 
 
@@ -168,6 +168,25 @@ def test_nops_without_an_answer_in_time(waited: float, count: int, is_answered: 
     for row in rows:
         assert (row["severity"], row["frame"], row["time_ns"], row["end_ns"]) == ("error", 6, at(1), at(6))
         assert row["text"] == ("NOP-Out answered too late" if is_answered else "NOP-Out without an answer")
+
+
+@pytest.mark.parametrize(
+    ("how", "until", "text"),
+    [
+        ({"rst_to_target_ns": 2.0}, 2.0, " until the initiator closed the connection"),
+        ({"fin_to_target_ns": 3.0, "rst_to_target_ns": 4.0}, 3.0, " until the initiator closed the connection"),
+        # the other side did not wait for it, and what came before it says nothing
+        ({"fin_to_initiator_ns": 2.0}, 9.0, ""),
+        ({"fin_to_target_ns": 0.5}, 9.0, ""),
+    ],
+)
+def test_a_nop_waits_no_longer_than_its_sender(how: dict[str, Any], until: float, text: str) -> None:
+    """The target retransmits until 9 s on the connection that the initiator has closed."""
+    told = Told()
+    told.session(0, 9, **how)
+    told.add("nops", connection=0, request_ns=1.0, request_frame=6, is_ping=True, is_from_initiator=True)
+    (row,) = events(told, "nop_timeout")
+    assert (row["text"], row["end_ns"]) == (f"NOP-Out without an answer{text}", at(until))
 
 
 @pytest.mark.parametrize("change", [{"is_ping": False}, {"request_ns": None}, {"gap": 1}])

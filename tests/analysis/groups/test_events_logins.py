@@ -158,7 +158,7 @@ REPLACED = ("session_reinstated", "relogin")
         (None, "session_reinstated", "the login of 10.0.0.1 ended session 0, whose connection was still open"),
         # the target closes the old connection because of the new login
         (8.5, "session_reinstated", "the login of 10.0.0.1 ended session 0, whose connection was still open"),
-        (5.0, "relogin", "10.0.0.1 logged in again, in the place of session 0"),
+        (5.0, "relogin", "10.0.0.1 logged in again, replacing session 0"),
     ],
 )
 def test_a_session_in_the_place_of_another(closed: float | None, kind: str, text: str) -> None:
@@ -187,7 +187,7 @@ def test_a_refused_login_takes_no_place() -> None:
     told.session(6, 7, end="refused", login_status=0x0301, replaces=0)
     told.session(8, 20, replaces=1)
     assert [(row["session"], row["text"]) for row in events(told, *REPLACED)] == [
-        (2, "10.0.0.1 logged in again, in the place of session 0")
+        (2, "10.0.0.1 logged in again, replacing session 0")
     ]
 
 

@@ -189,7 +189,7 @@ def test_a_black_hole() -> None:
     start_ns = events(name)[0]["time_ns"]
     assert (rows["outage"]["time_ns"] - start_ns) / 1e9 == pytest.approx(4.8, abs=0.05)
     assert (rows["outage"]["end_ns"] - start_ns) / 1e9 == pytest.approx(18.9, abs=0.05)
-    assert told(name, "relogin") == ["10.77.0.1 logged in again, in the place of session 0"]
+    assert told(name, "relogin") == ["10.77.0.1 logged in again, replacing session 0"]
 
 
 def test_two_initiators_with_one_name_end_the_sessions_of_each_other() -> None:

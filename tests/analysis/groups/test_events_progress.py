@@ -69,7 +69,7 @@ def test_an_outage_that_does_not_end() -> None:
     [
         ("timeout", 0.01, 0, "warning", "retransmission timeout: 2 retransmissions to the target"),
         ("timeout", None, 0, "warning", "retransmission timeout: 2 retransmissions to the target, never acknowledged"),
-        ("timeout", 0.01, 2, "info", "retransmission timeout: 2 retransmissions to the target, all unnecessary"),
+        ("timeout", 0.01, 2, "info", "retransmission timeout: 2 spurious retransmissions to the target"),
         (
             "lost acks",
             0.01,

@@ -11,6 +11,7 @@ from iscsitrace.analysis.groups.jobs import runs, tables
 from iscsitrace.analysis.groups.jobs.cause import Evidence, Loss
 from iscsitrace.analysis.groups.jobs.runs import Run
 from iscsitrace.analysis.groups.jobs.streams import Job, Stream
+from iscsitrace.tables.partition import ByConnection
 from tests.support.streams_by_hand import SECOND, Work, connections
 from tests.support.tables_by_hand import MS, table
 
@@ -462,7 +463,7 @@ SLOW_START, LOW, TIMEOUT = "slow_start_exit", "low_equilibrium", "timeout"
     ],
 )
 def test_a_small_window_after_slow_start_has_its_cause(losses: list[tuple[str, int]], causes: list[str]) -> None:
-    evidence: Any = Evidence(runs_of_one(), table)
+    evidence: Any = Evidence(runs_of_one(), ByConnection(table))
     evidence.losses = [Loss(at, kind, None, pipe) for at, (kind, pipe) in enumerate(losses)]
     assert evidence._regimes == causes
 

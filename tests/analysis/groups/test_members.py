@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from iscsitrace.analysis.groups.jobs.runs import Run
-from iscsitrace.analysis.groups.jobs.streams import Job, Stream, _is_mirrored, _is_related, _is_together, jain
+from iscsitrace.analysis.groups.jobs.streams import Job, Stream, _is_mirrored, _is_related, _is_together, _Left, jain
 from iscsitrace.analysis.groups.mirrors import account, recognition
 from iscsitrace.analysis.groups.mirrors.account import SideAccount
 from iscsitrace.analysis.groups.mirrors.pairing import _in_order
@@ -42,6 +44,32 @@ def test_streams_are_related_by_their_session_or_their_names() -> None:
     assert _is_related(named, named)
     assert not _is_related(named, run(has_names=True, host="host", target="other"))
     assert not _is_related(named, run(has_names=True, host="other", target="disk"))
+
+
+RUNS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20), st.integers(0, 20)), max_size=12)
+
+
+@given(RUNS)
+def test_the_runs_beside_the_longest_are_those_of_a_search_through_all(drawn: list[tuple[int, int, int]]) -> None:
+    """As many sessions as there are, each run is compared with those that overlap it alone."""
+    every = [
+        run(connection=connection, session=connection % 2, first_ns=first_ns, last_ns=first_ns + length_ns)
+        for connection, first_ns, length_ns in drawn
+    ]
+    found, left = [], _Left(every)
+    for longest in left:
+        members = [each for each in left.beside(longest) if _is_together(longest, each)]
+        left.take([longest, *members])
+        found.append([longest, *members])
+    naive = []
+    rest = sorted(every, key=lambda each: (-each.length_ns, each.connection))
+    while rest:
+        longest, *others = rest
+        members = [each for each in others if _is_together(longest, each)]
+        rest = [each for each in others if not any(each is one for one in members)]
+        naive.append([longest, *members])
+    assert [list(map(id, group)) for group in found] == [list(map(id, group)) for group in naive]
+    assert not list(left)
 
 
 @pytest.mark.parametrize(

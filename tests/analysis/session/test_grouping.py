@@ -42,23 +42,6 @@ def test_rows_of_connections_without_a_session_are_in_none() -> None:
         sessions[0].tables["segments"]
 
 
-def test_null_is_minus_one() -> None:
-    assert grouping._numbers(table("budget", {"connection": None}, {"connection": 5}), "connection").tolist() == [-1, 5]
-
-
-@pytest.mark.parametrize("base", [0, (1 << 15) - 2, (1 << 16) - 3])
-def test_tables_are_split_by_key_in_order(base: int) -> None:
-    """Large keys are sorted in another way."""
-    whole = table("senders", *({"connection": number} for number in range(6)))
-    keys = np.array([base + 2, -1, base, base + 2, base + 1, base])
-    found = {key: part.raw("connection").tolist() for key, part in grouping._split(whole, keys)}
-    assert found == {base: [2, 5], base + 1: [4], base + 2: [0, 3]}
-    assert [key for key, _ in grouping._split(whole, np.full(6, -1))] == []
-    ((key, part),) = grouping._split(whole, np.full(6, base))
-    assert (key, part is whole) == (base, True)
-    assert list(grouping._split(whole, np.array([], dtype=np.int64))) == []
-
-
 def test_commands_that_did_not_wait_are_not_among_those_that_waited_longest() -> None:
     story = Story().task(("propagation", 5 * MS)).task(("target_service", 2 * MS)).task(("target_service", 3 * MS))
     session = grouping.sessions_of(story.source())[0]

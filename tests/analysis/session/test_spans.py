@@ -107,6 +107,19 @@ def test_groups_alike_need_half_of_the_bytes(size: int, is_cycle: bool) -> None:
     assert any(each.together == 2 for each in spans(commands(*calls(3), *others))) is is_cycle
 
 
+def test_commands_that_overlap_in_pairs_are_no_cycles() -> None:
+    """Two programs that think between their reads: each read begins its own time after an answer."""
+    pairs = [(57 * number + start, 57 * number + end) for number in range(6) for start, end in ((0, 17), (7, 24))]
+    assert spans(commands(*pairs)) == []
+
+
+def test_pairs_apart_count_against_groups_at_once() -> None:
+    apart = [(1_000 + 57 * number + start, 1_050 + 57 * number) for number in range(3) for start in (0, 7)]
+    assert any(each.together == 2 for each in spans(commands(*calls(3), *apart)))
+    apart += [(2_000, 2_050), (2_007, 2_050)]
+    assert all(each.together == 1 for each in spans(commands(*calls(3), *apart)))
+
+
 def test_a_queue_is_as_deep_as_nine_tenths_of_its_commands() -> None:
     # one begins every 10 ns and takes 30
     rows = [(10 * number, 10 * number + 30) for number in range(12)]

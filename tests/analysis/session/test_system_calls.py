@@ -100,6 +100,18 @@ def test_calls_of_full_pieces_show_by_the_moment_at_which_none_is_in_flight() ->
     assert (call.count, call.rows) == (4, (2, 3, 4))
 
 
+@pytest.mark.parametrize(("gap_ns", "is_call"), [(10, True), (11, False)])
+def test_pieces_are_issued_at_once(gap_ns: int, is_call: bool) -> None:
+    """In a tenth of the 100 ns that the call takes; reads that wait for their own answers overlap, too."""
+    rows = [
+        read(2 * call + piece, 200 * call + 100 * piece, 100, queue_depth=1 + piece)
+        | {"command_first_ns": 1000 * call + piece * gap_ns, "status_ns": 1000 * call + 100}
+        for call in range(4)
+        for piece in range(2)
+    ]
+    assert (system_calls.infer(table("cycles", *rows)) is not None) is is_call
+
+
 @pytest.mark.parametrize("calls", [[(1, 2, 3)] * 3, [(1, 2, 2)] * 4, [(1,)] * 12, [(1, 2, 3)] * 4 + [(1,)] * 2])
 def test_no_call_shows_where_the_pattern_does_not_repeat(calls: list[tuple[int, ...]]) -> None:
     assert system_calls.infer(in_calls(*calls)) is None

@@ -105,6 +105,8 @@ pub struct Endpoint {
     pub(super) identification: u16,
     pub(super) queue: VecDeque<Segment>,
     pub(super) close_at_ns: Option<i64>,
+    /// Nobody reads what arrives.
+    pub(super) is_read_closed: bool,
     pub(super) error: Option<ConnectionError>,
 }
 
@@ -129,6 +131,7 @@ impl Endpoint {
             identification: random.u16(..),
             queue: VecDeque::new(),
             close_at_ns: None,
+            is_read_closed: false,
             error: None,
             settings,
         }
@@ -192,6 +195,13 @@ impl Endpoint {
             self.sender.close(now_ns);
             self.flush(now_ns);
         }
+    }
+
+    /// Closes both directions, as an application that closes its socket does: a RST answers new bytes of the peer
+    /// (RFC 9293, section 3.6.1).
+    pub fn close_both(&mut self, now_ns: i64) {
+        self.is_read_closed = true;
+        self.close(now_ns);
     }
 
     /// Aborts: drops all data and sends a RST.

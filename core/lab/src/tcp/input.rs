@@ -132,6 +132,15 @@ impl Endpoint {
         self.take_ack_of_fin(now_ns);
         let has_fin = segment.flags.is_fin();
         let payload_end = start + segment.payload.len() as i64;
+        if self.is_read_closed
+            && matches!(self.state, State::FinWait1 | State::FinWait2)
+            && payload_end > self.receiver.rcv_nxt
+            && !segment.payload.is_empty()
+        {
+            // RFC 9293, section 3.6.1: a RST shows that data was lost
+            self.queue.extend(segment.reset());
+            return self.end(None);
+        }
         if !segment.payload.is_empty() {
             let rto_ns = self.sender.round_trip.rto_us() * 1000;
             self.receiver.receive(now_ns, start, segment.payload, rto_ns);

@@ -215,33 +215,32 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// From when on the senders knew of each command, in order, and the last two instants of data of these commands so far.
-    fn queued(&self, cycles: &Cycles) -> Vec<(i64, [i64; 2])> {
-        let is_needed = self.timelines.iter().any(|timeline| timeline.limited.iter().any(|wait| wait.least_queue > 0));
+    /// From when on the senders knew of each command, in order, and the last instant of data of these commands so far.
+    fn queued(&self, cycles: &Cycles) -> Vec<(i64, i64)> {
+        let is_needed = self.timelines.iter().any(|timeline| timeline.limited.iter().any(|wait| wait.needs_queue));
         if !is_needed {
             return Vec::new();
         }
         let to_target_ns = self.timelines.iter().filter_map(|timeline| timeline.rtt_to_target_ns).max().unwrap_or(0);
         let rows = self.cycles.iter().map(|&cycle| cycle as usize);
-        let mut queued: Vec<(i64, [i64; 2])> = rows
+        let mut queued: Vec<(i64, i64)> = rows
             .filter(|&row| cycles.data_last_ns[row] != NULL_NS)
-            .map(|row| (cycles.command_first_ns[row].saturating_add(to_target_ns), [cycles.data_last_ns[row], NULL_NS]))
+            .map(|row| (cycles.command_first_ns[row].saturating_add(to_target_ns), cycles.data_last_ns[row]))
             .collect();
         queued.sort_unstable();
-        let mut last_ns = [NULL_NS; 2];
+        let mut last_ns = NULL_NS;
         for (_, data_ns) in &mut queued {
-            let [first, second] = last_ns;
-            last_ns = [first.max(data_ns[0]), second.max(first.min(data_ns[0]))];
+            last_ns = last_ns.max(*data_ns);
             *data_ns = last_ns;
         }
         queued
     }
 
-    fn lines(&self, queued: &[(i64, [i64; 2])], events: &mut Vec<Event>) {
+    fn lines(&self, queued: &[(i64, i64)], events: &mut Vec<Event>) {
         let has_more = |limited: &Limited| {
             let known = queued.partition_point(|&(since_ns, _)| since_ns <= limited.from_ns);
-            let last_ns = known.checked_sub(1).and_then(|last| queued.get(last)).map_or([NULL_NS; 2], |known| known.1);
-            last_ns.iter().filter(|&&last_ns| last_ns >= limited.to_ns).count() >= usize::from(limited.least_queue)
+            let last_ns = known.checked_sub(1).and_then(|last| queued.get(last)).map_or(NULL_NS, |known| known.1);
+            !limited.needs_queue || last_ns >= limited.to_ns
         };
         for timeline in &self.timelines {
             for &(from_ns, to_ns) in timeline.line_busy.iter().flatten().filter(|(from_ns, to_ns)| from_ns < to_ns) {

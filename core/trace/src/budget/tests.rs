@@ -128,8 +128,8 @@ fn an_r2t_may_have_the_time_of_a_burst() {
 #[test]
 fn a_limited_sender_has_its_pause_but_not_the_busy_time_of_the_line() {
     let limited = vec![
-        Limited { from_ns: 200, to_ns: 300, part: part::RECEIVE_WINDOW, frame: 9, least_queue: 0 },
-        Limited { from_ns: 250, to_ns: 320, part: part::LOSS_RECOVERY, frame: 9, least_queue: 0 },
+        Limited { from_ns: 200, to_ns: 300, part: part::RECEIVE_WINDOW, frame: 9, needs_queue: false },
+        Limited { from_ns: 250, to_ns: 320, part: part::LOSS_RECOVERY, frame: 9, needs_queue: false },
     ];
     let mut tables = tables(&[read(0, 400)]);
     let line_busy = [Vec::new(), vec![(160, 210), (320, 400)]];
@@ -262,8 +262,8 @@ fn a_read_is_in_flight_until_its_status_and_queued_data_have_reached_the_initiat
 #[test]
 fn a_sender_that_is_limited_keeps_no_command_in_flight_after_its_status_arrived() {
     let mut tables = tables(&[read(0, 300), read(6000, 6100)]);
-    let (part, frame, least_queue) = (part::CONGESTION_WINDOW, NULL_U64, 0);
-    let limited = vec![Limited { from_ns: 300, to_ns: 5000, part, frame, least_queue }];
+    let (part, frame, needs_queue) = (part::CONGESTION_WINDOW, NULL_U64, false);
+    let limited = vec![Limited { from_ns: 300, to_ns: 5000, part, frame, needs_queue }];
     fill(&mut tables, &[Timeline { limited, ..timeline(0) }], &[]);
     let seen: Vec<_> = rows(&tables)
         .into_iter()
@@ -302,7 +302,7 @@ proptest! {
         let mut tables = tables(&cycles);
         let line_busy = disjoint(busy);
         let limited: Vec<Limited> =
-            limited.into_iter().map(|((from_ns, to_ns), part)| Limited { from_ns, to_ns, part, frame: 1, least_queue: 0 }).collect();
+            limited.into_iter().map(|((from_ns, to_ns), part)| Limited { from_ns, to_ns, part, frame: 1, needs_queue: false }).collect();
         fill(&mut tables, &[Timeline { line_busy: [line_busy.clone(), Vec::new()], limited: limited.clone(), ..timeline(0) }], &[]);
         let start_ns = spans.iter().map(|span| span.0).min().unwrap();
         let end_ns = spans.iter().map(|span| span.1).max().unwrap();
@@ -344,7 +344,7 @@ proptest! {
         cuts in prop::collection::vec(0_i64..2_000, 0..5),
     ) {
         let cycles: Vec<CycleRow> = spans.iter().map(|&(from_ns, to_ns)| read(from_ns, to_ns)).collect();
-        let limited = limited.into_iter().map(|((from_ns, to_ns), part)| Limited { from_ns, to_ns, part, frame: 1, least_queue: 0 }).collect();
+        let limited = limited.into_iter().map(|((from_ns, to_ns), part)| Limited { from_ns, to_ns, part, frame: 1, needs_queue: false }).collect();
         let timelines = [Timeline { line_busy: [disjoint(busy), Vec::new()], limited, ..timeline(0) }];
         let mut whole = tables(&cycles);
         fill(&mut whole, &timelines, &[]);
@@ -524,7 +524,7 @@ fn a_read_that_hangs_at_the_end_lasts_as_long_as_its_connection() {
 
 #[test]
 fn spans_without_length_change_nothing() {
-    let limited = vec![Limited { from_ns: 50, to_ns: 50, part: part::RECEIVE_WINDOW, frame: 9, least_queue: 0 }];
+    let limited = vec![Limited { from_ns: 50, to_ns: 50, part: part::RECEIVE_WINDOW, frame: 9, needs_queue: false }];
     let mut tables = tables(&[read(0, 400)]);
     fill(&mut tables, &[Timeline { line_busy: [vec![(60, 60)], vec![(70, 70)]], limited, ..timeline(0) }], &[]);
     expect(&tables, &[(part::PROPAGATION, 160), (part::TARGET_SERVICE, 240)]);
@@ -532,7 +532,7 @@ fn spans_without_length_change_nothing() {
 
 #[test]
 fn of_two_lines_or_limits_each_must_end() {
-    let limited = |from_ns, to_ns, part| Limited { from_ns, to_ns, part, frame: 9, least_queue: 0 };
+    let limited = |from_ns, to_ns, part| Limited { from_ns, to_ns, part, frame: 9, needs_queue: false };
     let mut tables = tables(&[read(0, 400)]);
     let limited = vec![limited(200, 240, part::ACK_WAIT), limited(220, 260, part::ACK_WAIT)];
     fill(&mut tables, &[Timeline { line_busy: [vec![(300, 340)], vec![(320, 360)]], limited, ..timeline(0) }], &[]);

@@ -1,8 +1,9 @@
 //! Segments that never arrive while smaller packets do: a path whose MTU is too small, and no ICMP that reports it.
 //!
 //! Beyond the tap: the first unacknowledged segment is retransmitted for a second or more. A smaller packet passed in
-//! between: SACK reports it, or the peer's data or FIN needed no retransmission, so that its ACK arrived. A retransmission after
-//! that was lost again: a black-out would have been over. No segment as large was SACKed.
+//! between, or behind several that were lost: SACK reports it, or the peer went on without a retransmission of its data, so
+//! that their ACK arrived. A retransmission after that was lost again: a black-out would have been over. No segment as large
+//! was SACKed.
 //!
 //! Before the tap: the sender's sequence numbers go on behind bytes that never pass, and the receiver's ACK stays before
 //! them. That alone may be a black-out that is over, until the next retransmission is due: a timeout doubles, so it waits
@@ -89,6 +90,8 @@ pub struct BlackHole {
     /// The end of the peer's data that waits for an ACK, and when a packet acknowledged it.
     peer_end: Option<i64>,
     answered_ns: Option<i64>,
+    /// The last bare ACK of all its data while none was blocked: when, and the highest offset sent before.
+    bare: Option<(i64, i64)>,
     /// The end of the peer's FIN.
     peer_fin: Option<i64>,
     /// The last retransmission of the peer, and the time until the next one is due: it doubles.
@@ -103,7 +106,6 @@ impl BlackHole {
         if matches!(seen.class, SegmentClass::Copy | SegmentClass::Probe | SegmentClass::Outside) {
             return;
         }
-        self.confirm(seen.time_ns);
         let answered_ns = self.answered_ns;
         let (una, highest) = (self.una.unwrap_or(seen.offset), self.highest.unwrap_or(seen.offset));
         let bytes = i64::from(seen.length);
@@ -125,10 +127,10 @@ impl BlackHole {
                 self.current = None;
             }
         } else if seen.class == SegmentClass::Retransmission && seen.offset <= una && una < seen.end() {
-            self.answered_ns = None;
             // several of its size were lost, and the smaller one behind them was not
-            let has_passed = self.hole_end.is_some_and(|end| end.saturating_sub(una) >= LOST_AT_ONCE * bytes);
-            let passed_ns = has_passed.then_some(seen.time_ns);
+            let are_several = |end: i64| end.saturating_sub(una) >= LOST_AT_ONCE * bytes;
+            let passed_ns = self.hole_end.is_some_and(are_several).then_some(seen.time_ns);
+            self.answered_ns = self.bare.take().filter(|&(_, end)| are_several(end)).map(|(time_ns, _)| time_ns);
             let opened = Blocked { passed_ns, ..blocked(seen, una, bytes, seen.time_ns) };
             self.current = Some(opened).filter(|_| self.sacked_bytes < bytes);
         } else if seen.offset > highest && highest >= una && bytes < seen.offset - highest {
@@ -145,8 +147,12 @@ impl BlackHole {
         }
         if seen.acknowledged.is_some_and(|acknowledged| self.peer_end.is_some_and(|end| acknowledged >= end)) {
             self.peer_end = None;
-            if self.current.is_some_and(|blocked| bytes < blocked.bytes) {
-                self.answered_ns.get_or_insert(seen.time_ns);
+            match self.current {
+                Some(blocked) if bytes < blocked.bytes => {
+                    self.answered_ns.get_or_insert(seen.time_ns);
+                }
+                None if bytes == 0 => self.bare = Some((seen.time_ns, highest)),
+                _ => {}
             }
         }
         if bytes > 0 {
@@ -161,7 +167,6 @@ impl BlackHole {
     /// A packet of the receiver.
     #[inline]
     pub fn answered(&mut self, seen: &Observation) {
-        self.confirm(seen.time_ns);
         let is_fin = seen.flags.is_fin();
         if seen.length > 0 || is_fin {
             // a FIN is acknowledged and repeated as data is; offsets do not count it
@@ -169,6 +174,7 @@ impl BlackHole {
             let is_repeated = is_fin && self.peer_fin.replace(end) == Some(end);
             match seen.class {
                 SegmentClass::New | SegmentClass::Empty if !is_repeated => {
+                    self.confirm(seen);
                     self.peer_end = Some(end);
                     (self.repeated_ns, self.due_after_ns) = (None, 0);
                 }
@@ -177,7 +183,7 @@ impl BlackHole {
                     let last_ns = self.repeated_ns.replace(seen.time_ns);
                     let since_ns = last_ns.map_or(0, |last_ns| seen.time_ns.saturating_sub(last_ns));
                     self.due_after_ns = since_ns.saturating_mul(BACKOFF);
-                    (self.peer_end, self.answered_ns) = (Some(end), None);
+                    (self.peer_end, self.answered_ns, self.bare) = (Some(end), None, None);
                     if let Some(blocked) = self.current.as_mut().filter(|blocked| blocked.passed_ns.is_none()) {
                         blocked.again_ns = None;
                     }
@@ -195,6 +201,9 @@ impl BlackHole {
         if self.una.is_none_or(|una| acknowledged > una) {
             self.una = Some(acknowledged);
             (self.sacked_bytes, self.sacked, self.hole_end) = (0, i64::MIN, None);
+        }
+        if self.current.is_some_and(|blocked| acknowledged > blocked.place) {
+            self.confirm(seen);
         }
         if let Some(blocked) = self.current.as_mut().filter(|blocked| acknowledged > blocked.place) {
             blocked.last_ns = seen.time_ns;
@@ -248,14 +257,17 @@ impl BlackHole {
         }
     }
 
-    /// The peer did not repeat what was acknowledged: that ACK arrived.
+    /// The peer goes on without having repeated what was acknowledged: that ACK arrived. Silence proves nothing: its packets
+    /// may be lost, too. If it acknowledges the segment now, a retransmission may have arrived long ago.
     #[inline]
-    fn confirm(&mut self, time_ns: i64) {
-        if let Some(blocked) = &mut self.current
+    fn confirm(&mut self, seen: &Observation) {
+        if let Some(blocked) = self.current.as_mut().filter(|blocked| blocked.passed_ns.is_none())
             && let Some(answered_ns) = self.answered_ns
-            && time_ns.saturating_sub(answered_ns) >= self.due_after_ns.max(LEAST_NS)
+            && seen.time_ns.saturating_sub(answered_ns) >= self.due_after_ns.max(LEAST_NS)
         {
-            blocked.passed_ns.get_or_insert(answered_ns);
+            blocked.passed_ns = Some(answered_ns);
+            let has_arrived = seen.acknowledged.is_some_and(|acknowledged| acknowledged > blocked.place);
+            blocked.again_ns = blocked.again_ns.filter(|_| !has_arrived);
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use super::busy_line::{BusyLine, is_long_pause, is_pause};
 use super::observation::Observation;
 use super::scoreboard::Scoreboard;
-use super::sender_state::{BESIDE_PARTS, SenderState};
+use super::sender_state::SenderState;
 use super::timeline::Limited;
 use super::window_scale::WindowScale;
 use crate::tables::{Flight, NULL_NS, budget_part as part};
@@ -24,8 +24,6 @@ const TIMER_MIN_NS: i64 = 190_000_000;
 /// After an earlier loss, a pause of two RTTs and at least this time is enough: Linux's tail loss probe (RFC 8985,
 /// section 7.2).
 const PROBE_MIN_NS: i64 = 8_000_000;
-/// A sender defers a burst while less than this part of the window is free.
-const DEFERRED_PARTS: i64 = 3;
 /// Maximum number of payload packets on their way to the sender.
 const REQUESTS_MAX: usize = 1 << 12;
 /// Maximum number of stored ACKs.
@@ -114,6 +112,9 @@ pub struct Flights {
     acknowledgments: VecDeque<(i64, i64)>,
     has_loss: bool,
     highest: i64,
+    /// Whether that byte ends within a PDU, and whether the next packet finds everything acknowledged and no PDU begun.
+    is_within_pdu: bool,
+    is_done: bool,
     holes: VecDeque<Hole>,
 }
 
@@ -140,6 +141,8 @@ impl Flights {
             acknowledgments: VecDeque::new(),
             has_loss: false,
             highest: 0,
+            is_within_pdu: false,
+            is_done: false,
             holes: VecDeque::new(),
         }
     }
@@ -167,6 +170,10 @@ impl Flights {
         if !is_full {
             self.small_end = self.small_end.max(seen.end());
         }
+        self.is_done = self.arrived.una() >= self.highest && !self.is_within_pdu;
+        if seen.end() > self.highest {
+            self.is_within_pdu = seen.is_within_pdu();
+        }
         self.note_hole(seen);
         let is_retransmission = seen.class == SegmentClass::Retransmission;
         self.has_loss |= is_retransmission || sender.is_in_recovery;
@@ -175,8 +182,8 @@ impl Flights {
         let is_pause = gap_ns.is_none_or(|gap_ns| is_pause(gap_ns, seen.length, rate));
         let begun = is_pause.then(|| self.begin(seen, sender, has_request, segment_bytes, rtt_ns, rtt_to_sender_ns));
         if let (Some((_, limited)), Some(gap_ns)) = (&begun, gap_ns) {
-            let (part, least_queue) = limited.map_or((None, 0), |(part, least_queue)| (Some(part), least_queue));
-            self.limit(seen, gap_ns, part, least_queue);
+            let (part, needs_queue) = limited.map_or((None, false), |(part, needs_queue)| (Some(part), needs_queue));
+            self.limit(seen, gap_ns, part, needs_queue);
         }
         match (self.runs.last_mut(), begun) {
             (_, Some((row, _))) if gap_ns.is_none_or(|gap_ns| is_long_pause(gap_ns, seen.length, rate)) => {
@@ -197,7 +204,7 @@ impl Flights {
 
     /// Notes how a pause was limited, if TCP limited it. Pauses with the same cause in a row are one span, because a
     /// busy line takes precedence.
-    fn limit(&mut self, seen: &Observation, gap_ns: i64, part: Option<u8>, least_queue: u8) {
+    fn limit(&mut self, seen: &Observation, gap_ns: i64, part: Option<u8>, needs_queue: bool) {
         let (to_ns, frame) = (seen.time_ns, seen.frame);
         let scale = self
             .previous
@@ -206,22 +213,22 @@ impl Flights {
         match (self.limited.last_mut(), part) {
             (Some(wait), Some(part))
                 if self.is_still_limited
-                    && least_queue == wait.limited.least_queue
+                    && needs_queue == wait.limited.needs_queue
                     && wait.limited.part == part
                     && wait.scale == scale =>
             {
                 (wait.limited.to_ns, wait.limited.frame) = (to_ns, frame);
             }
             (_, Some(part)) => {
-                let limited = Limited { from_ns: to_ns.saturating_sub(gap_ns), to_ns, part, frame, least_queue };
+                let limited = Limited { from_ns: to_ns.saturating_sub(gap_ns), to_ns, part, frame, needs_queue };
                 self.limited.push(Wait { limited, scale });
             }
             (_, None) => {}
         }
-        self.is_still_limited = part.is_some() && least_queue == 0;
+        self.is_still_limited = part.is_some() && !needs_queue;
     }
 
-    /// A packet after a pause, or the first: its row, and what limited the sender, with `Limited::least_queue`.
+    /// A packet after a pause, or the first: its row, and what limited the sender, with `Limited::needs_queue`.
     fn begin(
         &self,
         seen: &Observation,
@@ -230,7 +237,7 @@ impl Flights {
         segment_bytes: i64,
         rtt_ns: i64,
         rtt_to_sender_ns: i64,
-    ) -> (Flight, Option<(u8, u8)>) {
+    ) -> (Flight, Option<(u8, bool)>) {
         let is_retransmission = seen.class == SegmentClass::Retransmission;
         let mut row = Flight {
             connection: self.connection,
@@ -264,10 +271,6 @@ impl Flights {
         };
         let is_small = i64::from(seen.length) < segment_bytes;
         let is_window_full = before.is_window_full;
-        // a sender waits for room for a burst, up to a part of the window (Linux's tcp_tso_win_divisor). Beside it the
-        // packets show for which window; far from it they pass when ACKs and requests have blurred that
-        let is_far = rtt_to_sender_ns > rtt_ns / BESIDE_PARTS;
-        let is_deferred = is_far && before.rwnd.is_some_and(|rwnd| (rwnd - before.owin) * DEFERRED_PARTS < rwnd);
         // what the sender can have known: the minimum RTT may belong to a packet that was answered late
         let known = self.highest.max(seen.end()).saturating_sub(sender.owin);
         let known =
@@ -281,12 +284,13 @@ impl Flights {
         let is_filled = is_nagle && has_request && left.is_some_and(|left| i64::from(seen.length) > left);
         // what ACKs let out, if the sender has more
         let window = if before.is_window_smaller { part::RECEIVE_WINDOW } else { part::CONGESTION_WINDOW };
-        let mut least_queue = 0;
+        let mut needs_queue = false;
         let limited = if is_retransmission && is_window_full && !before.is_in_recovery {
             // a probe of a full window, or of a slow receiver
             Some(part::RECEIVE_WINDOW)
         } else if row.is_in_recovery || is_retransmission {
-            Some(part::LOSS_RECOVERY)
+            // a retransmission after everything was acknowledged is needless, and nothing waits for it
+            (!self.is_done).then_some(part::LOSS_RECOVERY)
         } else if row.is_within_pdu {
             // since the sender could have continued
             let late_ns = ack.map_or(row.pause_ns, |ack| seen.time_ns.saturating_sub(ack.answer_ns));
@@ -305,18 +309,11 @@ impl Flights {
                 Some(part::ACK_WAIT)
             } else {
                 let is_soon = late_ns <= within_ns.max(rtt_ns);
-                let released = ack.filter(|ack| ack.is_advance && is_soon).map(|_| window);
-                if released.is_none() && is_deferred {
-                    // the PDU's own command, and another one
-                    least_queue = 2;
-                    Some(part::RECEIVE_WINDOW)
-                } else {
-                    released
-                }
+                ack.filter(|ack| ack.is_advance && is_soon).map(|_| window)
             }
         } else if before.owin > 0 && row.release == release::REQUEST && is_answer {
             // the request carried the ACK that opened the window, if there was more to send
-            least_queue = 1;
+            needs_queue = true;
             is_window_full.then_some(part::RECEIVE_WINDOW)
         } else if row.release == release::ACKNOWLEDGMENT && before.owin > 0 {
             if is_window_full {
@@ -332,7 +329,7 @@ impl Flights {
         } else {
             None
         };
-        (row, limited.map(|part| (part, least_queue)))
+        (row, limited.map(|part| (part, needs_queue)))
     }
 
     /// Notes a payload packet of the other direction, which reaches the sender `rtt_to_sender_ns` before its answer
@@ -402,7 +399,7 @@ impl Flights {
                 && hole.missing > 0
             {
                 let Hole { from_ns, to_ns, frame, .. } = hole;
-                self.unknown.push(Limited { from_ns, to_ns, part: part::UNKNOWN, frame, least_queue: 0 });
+                self.unknown.push(Limited { from_ns, to_ns, part: part::UNKNOWN, frame, needs_queue: false });
             }
         }
         bytes
@@ -468,7 +465,7 @@ impl Flights {
             Some(_) if !scale.is_proven() => Limited { part: part::UNKNOWN, ..wait.limited },
             _ => wait.limited,
         };
-        let is_likely = |wait: &Limited| wait.least_queue == 0 || wait.part == part::RECEIVE_WINDOW;
+        let is_likely = |wait: &Limited| !wait.needs_queue || wait.part == part::RECEIVE_WINDOW;
         self.limited.iter().map(judged).filter(is_likely).chain(self.unknown.iter().copied())
     }
 

@@ -10,6 +10,8 @@
 //! pace         nanoseconds per byte between packets that follow each other
 //! deliveries   the bytes of a direction as they came out of the line, and how long they were in a queue
 //! timeline     input of the time breakdown
+//! window_hold  when the receiver's window held a sender that is far from the tap
+//! sent_clock   when packets were sent, by their TCP timestamps
 //! waits        what senders waited for, by what is known at the end
 //! progress     when new data passed, which an outage interrupts
 //! line         the rate of the line that connections share
@@ -48,11 +50,13 @@ pub mod segment_size;
 pub mod send_buffer;
 pub mod sender;
 pub mod sender_state;
+pub mod sent_clock;
 pub mod short_segments;
 pub mod snapshot;
 pub mod stop;
 pub mod timeline;
 mod waits;
+pub mod window_hold;
 pub mod window_rows;
 pub mod window_scale;
 pub mod window_time;
@@ -223,6 +227,7 @@ impl Dynamics {
             for wait in self.flights[direction].limited(sender.window_scale()) {
                 waits::push(wait, sender.send_buffer(), &needless, &mut limited);
             }
+            limited.extend(sender.held_by_window());
         }
         limited.extend(lost);
         let [client, server] = deliveries;

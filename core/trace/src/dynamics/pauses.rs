@@ -65,11 +65,16 @@ pub struct Pauses {
 }
 
 impl Pauses {
+    /// The time by which an answer may follow its ACK.
+    pub fn patience_ns(delays: Delays) -> i64 {
+        delays.round_trip_ns / 2 + PATIENCE_MIN_NS
+    }
+
     /// A packet is sent. If it begins a burst: the stop before it, if that was at a full receive window.
     #[inline]
     pub fn end(&mut self, seen: &Observation, delays: Delays, now: Now) -> Option<Stop> {
         let between = self.burst.begin(seen, delays)?;
-        let patience_ns = delays.round_trip_ns / 2 + PATIENCE_MIN_NS;
+        let patience_ns = Self::patience_ns(delays);
         let stop = self.burst.stop;
         self.confirm(&stop, &between, now);
         let estimate = self.cwnd.judge(stop, between, patience_ns, now.segment);

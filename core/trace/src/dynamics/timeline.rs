@@ -15,8 +15,8 @@ pub struct Limited {
     pub part: u8,
     /// The frame that ended it.
     pub frame: u64,
-    /// It is one only if the sender had more to send: data of at least as many commands, each of before, came after.
-    pub least_queue: u8,
+    /// It is one only if the sender had more to send: data of a command from before came after.
+    pub needs_queue: bool,
 }
 
 /// Two hosts; each end of a connection is one.

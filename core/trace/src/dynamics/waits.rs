@@ -17,7 +17,7 @@ pub fn recoveries(rows: &Recoveries) -> (Vec<Limited>, Vec<(i64, i64)>) {
                 to_ns,
                 part: budget_part::LOSS_RECOVERY,
                 frame: rows.frame_first[row],
-                least_queue: 0,
+                needs_queue: false,
             });
         } else {
             needless.push((from_ns, to_ns));
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_wait_for_the_congestion_window_is_cut_where_the_send_buffer_was_full() {
         let part = budget_part::CONGESTION_WINDOW;
-        let wait = Limited { from_ns: 10, to_ns: 50, part, frame: 1, least_queue: 0 };
+        let wait = Limited { from_ns: 10, to_ns: 50, part, frame: 1, needs_queue: false };
         let at = |time_ns| Place { time_ns, row: 0 };
         let full = [
             Span { from: at(0), until: Some(at(15)) },
@@ -92,7 +92,7 @@ mod tests {
     fn a_wait_for_a_loss_is_for_the_congestion_window_where_nothing_was_lost() {
         let needless = [(10, 20), (40, 50)];
         let part = |from_ns, to_ns| {
-            let wait = Limited { from_ns, to_ns, part: budget_part::LOSS_RECOVERY, frame: 1, least_queue: 0 };
+            let wait = Limited { from_ns, to_ns, part: budget_part::LOSS_RECOVERY, frame: 1, needs_queue: false };
             pushed(wait, &[], &needless)[0].part
         };
         let cwnd = budget_part::CONGESTION_WINDOW;

@@ -7,7 +7,8 @@ use super::exchange::Key;
 /// Sequence numbers within this distance of the expected one fit; others are of another sequence.
 pub const NEAR: i32 = 1 << 14;
 
-/// Missing statuses whose tasks are unknown, at most; of more the oldest are forgotten. Each status looks at all of them.
+/// Missing statuses whose tasks are unknown, at most; of more the lists of the oldest are dropped. Each status looks at all of
+/// them.
 const LOST_MAX: usize = 8;
 
 /// Statuses that are missing, and the requests that were open when that showed.
@@ -40,6 +41,8 @@ pub struct LostStatuses {
     known: Option<SerialNumber>,
     /// Whether bytes of the target are missing since its last StatSN.
     pub is_next_unknown: bool,
+    /// The last missing statuses without a list: they may be those of all tasks that had begun before.
+    unlisted_ns: Option<i64>,
 }
 
 impl LostStatuses {
@@ -57,9 +60,15 @@ impl LostStatuses {
     /// Adds missing statuses.
     pub fn push(&mut self, lost: Lost) {
         if self.lost.len() >= LOST_MAX {
-            self.lost.remove(0);
+            let dropped = self.lost.remove(0);
+            self.push_unlisted(dropped.time_ns);
         }
         self.lost.push(lost);
+    }
+
+    /// Adds missing statuses without a list of the requests that were open at `time_ns`.
+    pub fn push_unlisted(&mut self, time_ns: i64) {
+        self.unlisted_ns = self.unlisted_ns.max(Some(time_ns));
     }
 
     /// Whether none is missing whose task is unknown.
@@ -68,9 +77,10 @@ impl LostStatuses {
         self.lost.is_empty()
     }
 
-    /// Whether one of them may be the status of a cycle.
-    pub fn may_be_of(&self, cycle: u32) -> bool {
-        self.lost.iter().any(|lost| lost.tasks.iter().any(|&(_, number)| number == cycle))
+    /// Whether one of them may be the status of a cycle that began at `begun_ns`.
+    pub fn may_be_of(&self, cycle: u32, begun_ns: i64) -> bool {
+        self.unlisted_ns.is_some_and(|unlisted_ns| begun_ns < unlisted_ns)
+            || self.lost.iter().any(|lost| lost.tasks.iter().any(|&(_, number)| number == cycle))
     }
 
     /// Takes out those whose requests are known: no more requests of that time are open than statuses are missing. `ended`
@@ -191,13 +201,17 @@ mod tests {
         let mut statuses = LostStatuses::default();
         statuses.push(lost(1, &[1, 2], &[]));
         statuses.renumber(|cycle| cycle.checked_sub(2));
-        assert!(statuses.may_be_of(0) && !statuses.may_be_of(1));
+        assert!(statuses.may_be_of(0, 9) && !statuses.may_be_of(1, 9));
     }
 
     #[test]
-    fn of_more_than_eight_the_oldest_are_forgotten() {
+    fn of_more_than_eight_the_oldest_may_be_of_any_task_that_had_begun() {
         let mut statuses = LostStatuses::default();
-        (0..9).for_each(|tag| statuses.push(lost(1, &[tag], &[])));
-        assert!(!statuses.may_be_of(0) && statuses.may_be_of(1) && statuses.may_be_of(8));
+        (0..8).for_each(|tag| statuses.push(lost(1, &[tag], &[])));
+        assert!(statuses.may_be_of(0, 4) && statuses.may_be_of(7, 4) && !statuses.may_be_of(9, 4));
+        // the first was missing at 5 ns
+        statuses.push(lost(1, &[8], &[]));
+        assert!(statuses.may_be_of(0, 4) && statuses.may_be_of(9, 4) && !statuses.may_be_of(9, 5));
+        assert!(statuses.may_be_of(8, 5));
     }
 }

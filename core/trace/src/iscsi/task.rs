@@ -49,8 +49,8 @@ pub struct Task {
     pub is_write: bool,
     /// Expected Data Transfer Length; none if that part of the header was not captured.
     pub expected_data_transfer_length: Option<u32>,
-    /// The frame of its command, if another task with its tag was open then: what began before is of that one.
-    pub took_tag_at: Option<u64>,
+    /// CmdSN of its command; none if it is immediate, which takes no number, or if that part was not captured.
+    pub cmd_sn: Option<SerialNumber>,
     /// What its data says of the logical unit, if it does.
     pub describes: Option<ParameterData>,
     /// Whether data may come in any order: the first PDU is then recognised by its number, not by its offset.
@@ -100,12 +100,12 @@ impl Task {
             is_read: bhs.is_read().unwrap_or(false),
             is_write: bhs.is_write().unwrap_or(false),
             expected_data_transfer_length: bhs.expected_data_transfer_length(),
+            cmd_sn: bhs.cmd_sn().filter(|_| bhs.is_immediate() != Some(true)),
             describes,
             is_data_in_any_order,
             operation,
             numbers: DataNumbers::new(bhs.is_read() == Some(true) && bhs.is_write() == Some(true)),
             open_rounds: Vec::new(),
-            took_tag_at: None,
             has_missing_pdus: false,
             missing_data: 0,
             missing_r2t: 0,
@@ -129,6 +129,12 @@ impl Task {
     pub fn has_room_for(&self, is_data_in: bool, buffer_offset: u32, length: u32) -> bool {
         let expected = if is_data_in { self.expected_data_in_bytes() } else { self.expected_data_transfer_length };
         expected.is_none_or(|expected| u64::from(buffer_offset) + u64::from(length) <= u64::from(expected))
+    }
+
+    /// Whether the target had its command when it sent a PDU with its tag, by ExpCmdSN: else the PDU belongs to an earlier
+    /// task.
+    pub fn is_known_to(&self, bhs: Bhs<'_>) -> bool {
+        bhs.exp_cmd_sn().zip(self.cmd_sn).is_none_or(|(exp_cmd_sn, cmd_sn)| exp_cmd_sn.is_after(cmd_sn))
     }
 
     /// Whether a PDU with its tag must belong to a later task whose command was not captured: a number is repeated, or

@@ -95,6 +95,8 @@ table! {
         pdu_count_to_target: u64 [PDUs];
         /// to target: iSCSI PDUs missing from the capture, by sequence numbers and bytes that were not decoded
         missing_pdu_count_to_target: u64 [PDUs];
+        /// to target: header and data digests that do not match
+        digest_errors_to_target: u64 [digests], "RFC 7143 section 13.1";
         /// to target: retransmitted packets: they repeat bytes, or deliver them late because the first copy was lost
         retransmitted_packets_to_target: u64 [packets];
         /// to target: payload bytes of these packets
@@ -143,6 +145,8 @@ table! {
         pdu_count_to_initiator: u64 [PDUs];
         /// to initiator: iSCSI PDUs missing from the capture, by sequence numbers and bytes that were not decoded
         missing_pdu_count_to_initiator: u64 [PDUs];
+        /// to initiator: header and data digests that do not match
+        digest_errors_to_initiator: u64 [digests], "RFC 7143 section 13.1";
         /// to initiator: retransmitted packets: they repeat bytes, or deliver them late because the first copy was lost
         retransmitted_packets_to_initiator: u64 [packets];
         /// to initiator: payload bytes of these packets

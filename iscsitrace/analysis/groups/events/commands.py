@@ -76,7 +76,7 @@ _HOW: Final = (
     "until it was aborted",
     "when its connection was closed",
     "when its connection was reset",
-    "when another session took the place of its own",
+    "when its session was replaced",
     "until the capture ended",
 )
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.groups.events.batch import Batch, texts
-from iscsitrace.analysis.groups.events.capture import Capture
-from iscsitrace.analysis.measures.nops import is_late
+from iscsitrace.analysis.groups.events.capture import ENDS, Capture
+from iscsitrace.analysis.measures.nops import awaited_until, is_late
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Table, null_value
 from iscsitrace.wording import amounts
@@ -56,22 +56,39 @@ def _nops(capture: Capture) -> Batch:
     gaps = gaps + capture.of_connection("gap_bytes_to_initiator", connections)
     last = np.where(gaps == 0, capture.of_connection("time_last_ns", connections), 0)
     late = nops.select(is_late(nops, last))
-
-    def word(is_from_initiator: bool, has_answer: bool) -> str:
-        what = "NOP-Out" if is_from_initiator else "NOP-In"
-        return f"{what} answered too late" if has_answer else f"{what} without an answer"
-
+    whole = capture.of_connection("time_last_ns", late.raw("connection"))
+    until = awaited_until(late, whole, _closed_ns(capture, late))
     has_answer = known(late, "response_ns")
+
+    def word(is_from_initiator: bool, has_answer: bool, is_closed: bool) -> str:
+        what, sender = ("NOP-Out", "initiator") if is_from_initiator else ("NOP-In", "target")
+        if has_answer:
+            return f"{what} answered too late"
+        return f"{what} without an answer" + (f" until the {sender} closed the connection" if is_closed else "")
+
     return Batch(
         "nop_timeout",
         late.raw("request_ns"),
-        texts(word, late.raw("is_from_initiator"), has_answer),
+        texts(word, late.raw("is_from_initiator"), has_answer, until < whole),
         frame=late.raw("request_frame"),
-        end_ns=np.where(
-            has_answer, late.raw("response_ns"), capture.of_connection("time_last_ns", late.raw("connection"))
-        ),
+        end_ns=np.where(has_answer, late.raw("response_ns"), until),
         **_own(capture, late),
     )
+
+
+def _closed_ns(capture: Capture, nops: Table) -> Array:
+    """The first FIN or RST of the sender of each NOP; the largest int64 where there is none."""
+    rows = capture.connections.select(capture.row_of(nops.raw("connection")))
+    closed = {
+        direction: np.minimum.reduce(
+            [np.where(known(rows, name), rows.raw(name), _NEVER) for name in ENDS if name.endswith(f"{direction}_ns")]
+        )
+        for direction in ("to_target", "to_initiator")
+    }
+    return np.asarray(np.where(nops.raw("is_from_initiator"), closed["to_target"], closed["to_initiator"]))
+
+
+_NEVER: Final = np.iinfo(np.int64).max
 
 
 def _task_management(capture: Capture) -> Batch:

@@ -227,7 +227,7 @@ def _replaced(capture: Capture) -> Iterator[Batch]:
 def _replacement(old: int, own: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]], *, was_open: bool) -> str:
     by = own[0]["initiator_address"] if own else "the initiator"
     if not was_open:
-        return f"{by} logged in again, in the place of session {old}"
+        return f"{by} logged in again, replacing session {old}"
     other = before[0]["initiator_address"] if before else by
     if by != other:
         return f"the login of {by} ended session {old} of {other}: one InitiatorName and ISID from two addresses"

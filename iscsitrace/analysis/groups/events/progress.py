@@ -94,11 +94,12 @@ def _recoveries(capture: Capture) -> Batch:
     is_spurious = (rows.raw("spurious_packets") >= rows.raw("retransmitted_packets")) & ~has_lost_acks
 
     def word(cause: int, to_target: bool, packets: int, was_nothing: bool, for_acks: bool, has_end: bool) -> str:
-        how = "retransmission timeout" if cause == _TIMEOUT else "long recovery from a loss"
-        text = f"{how}: {amounts.count(packets, 'retransmission')} to the {'target' if to_target else 'initiator'}"
+        long, what = ("long recovery", "spurious ") if was_nothing else ("long recovery from a loss", "")
+        how = "retransmission timeout" if cause == _TIMEOUT else long
+        sent = amounts.count(packets, f"{what}retransmission")
+        text = f"{how}: {sent} to the {'target' if to_target else 'initiator'}"
         text += "" if has_end else ", never acknowledged"
-        text += ", because ACKs were lost" if for_acks else ""
-        return f"{text}, all unnecessary" if was_nothing else text
+        return f"{text}, because ACKs were lost" if for_acks else text
 
     columns = [rows.raw(name) for name in ("cause", "to_target", "retransmitted_packets")]
     connections = rows.raw("connection")

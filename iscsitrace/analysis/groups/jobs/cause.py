@@ -14,7 +14,8 @@ from iscsitrace.analysis.groups.jobs.runs import Run
 from iscsitrace.analysis.measures import budget as time_budget
 from iscsitrace.analysis.measures.losses import losses
 from iscsitrace.errors import InputInvalid
-from iscsitrace.tables.table import Source, Table
+from iscsitrace.tables.partition import ByConnection
+from iscsitrace.tables.table import Table
 
 WORTH: Final = 0.05
 """Share of its time from which on waiting for a window is the cause of a slow stream."""
@@ -70,15 +71,14 @@ class Loss:
 class Evidence:
     """What the packets show of the sender of one stream."""
 
-    def __init__(self, run: Run, source: Source) -> None:
-        """``source`` has the tables budget, recoveries and senders, and retransmissions if it was read with them."""
+    def __init__(self, run: Run, tables: ByConnection) -> None:
+        """``tables`` are budget, recoveries and senders, and retransmissions if the trace was read with them."""
         self.run = run
-        self._source = source
+        self._tables = tables
 
     @cached_property
     def _connection(self) -> dict[str, Any]:
-        table = self._source("connections")
-        own = table.select(table.raw("connection") == self.run.connection)
+        own = self._tables.rows("connections", [self.run.connection])
         return next(own.rows((f"packets_{self._direction}", f"retransmitted_packets_{self._direction}")))
 
     @property
@@ -102,10 +102,8 @@ class Evidence:
 
     def _own(self, name: str) -> Table:
         """The rows of a table for its connection and direction."""
-        table = self._source(name)
-        return table.select(
-            (table.raw("connection") == self.run.connection) & (table.raw("to_target") == self.run.to_target)
-        )
+        own = self._tables.rows(name, [self.run.connection])
+        return own.select(own.raw("to_target") == self.run.to_target)
 
     @cached_property
     def _sender(self) -> dict[str, Any]:
@@ -204,7 +202,8 @@ class Evidence:
 
     def _waited(self, *parts: str) -> tuple[int, Table]:
         """Time of the run in these parts, and its stretches."""
-        rows = time_budget.rows_of(self._source("budget"), connection=self.run.connection)
+        # stretches of a session are of no connection
+        rows = self._tables.rows("budget", [self.run.connection])
         codes = [time_budget.PARTS.index(part) for part in parts]
         inside = (rows.raw("time_last_ns") > self.run.first_ns) & (rows.raw("time_first_ns") < self.run.last_ns)
         rows = rows.select(np.isin(rows.raw("part"), codes) & inside)

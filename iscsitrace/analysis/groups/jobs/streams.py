@@ -7,15 +7,18 @@ or several hosts that each do a part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
+
+import numpy as np
 
 from iscsitrace.analysis.groups.jobs import runs
 from iscsitrace.analysis.groups.jobs.cause import Cause, Evidence
 from iscsitrace.analysis.groups.jobs.runs import Run
 from iscsitrace.analysis.groups.mirrors.recognition import Mirror
+from iscsitrace.tables.partition import ByConnection
 from iscsitrace.tables.table import Source
 
 TOGETHER: Final = 0.5
@@ -138,7 +141,8 @@ def jain(amounts: Sequence[float]) -> float:
 
 def find(source: Source, mirrors: Sequence[Mirror] = ()) -> list[Job]:
     """The jobs of several streams, the earliest first; the sides of a mirror are not streams of one job."""
-    left = sorted(runs.of_trace(source), key=lambda run: (-run.length_ns, run.connection))
+    tables = ByConnection(source)
+    left = _Left(runs.of_trace(source))
     side_of: dict[int | None, tuple[int, int]] = {
         session: (number, place)
         for number, mirror in enumerate(mirrors)
@@ -146,17 +150,45 @@ def find(source: Source, mirrors: Sequence[Mirror] = ()) -> list[Job]:
         for session in side.sessions
     }
     jobs = []
-    while left:
-        longest, *others = left
+    for longest in left:
         members = {longest.connection: longest}
-        for run in others:
+        for run in left.beside(longest):
             is_other = run.connection not in members
             if is_other and _is_together(longest, run) and not _is_mirrored(longest, run, side_of):
                 members[run.connection] = run
         if len(members) > 1:
-            jobs.append(_job([*members.values()], source))
-        left = [run for run in others if members.get(run.connection) is not run]
+            jobs.append(_job([*members.values()], tables))
+        left.take(members.values())
     return sorted(jobs, key=lambda job: (job.first_ns, job.runs[0].connection))
+
+
+class _Left:
+    """The runs that are of no job yet, the longest first."""
+
+    def __init__(self, found: Iterable[Run]) -> None:
+        self._runs = sorted(found, key=lambda run: (-run.length_ns, run.connection))
+        self._place = {id(run): place for place, run in enumerate(self._runs)}
+        self._first_ns, self._last_ns = (
+            np.array([getattr(run, name) for run in self._runs], dtype=np.int64) for name in ("first_ns", "last_ns")
+        )
+        self._is_left = np.ones(len(self._runs), dtype=bool)
+
+    def __iter__(self) -> Iterator[Run]:
+        for place, run in enumerate(self._runs):
+            if self._is_left[place]:
+                yield run
+
+    def beside(self, longest: Run) -> Iterator[Run]:
+        """The shorter runs that overlap it."""
+        after = self._place[id(longest)] + 1
+        first_ns, last_ns = self._first_ns[after:], self._last_ns[after:]
+        is_beside = self._is_left[after:] & (first_ns < longest.last_ns) & (last_ns > longest.first_ns)
+        for place in np.flatnonzero(is_beside).tolist():
+            yield self._runs[after + place]
+
+    def take(self, members: Iterable[Run]) -> None:
+        """Removes the runs of a job."""
+        self._is_left[[self._place[id(run)] for run in members]] = False
 
 
 def _is_together(longest: Run, run: Run) -> bool:
@@ -187,12 +219,12 @@ def _is_mirrored(one: Run, other: Run, side_of: Mapping[int | None, tuple[int, i
     return first is not None and second is not None and first[0] == second[0] and first[1] != second[1]
 
 
-def _job(members: list[Run], source: Source) -> Job:
+def _job(members: list[Run], tables: ByConnection) -> Job:
     members = sorted(members, key=lambda run: (run.last_ns, run.connection))
     fastest = max(members, key=lambda run: run.bytes_per_s)
     streams = []
     for run in members:
-        evidence = Evidence(run, source)
+        evidence = Evidence(run, tables)
         is_slow = run.bytes_per_s < SLOW * fastest.bytes_per_s
         cause = evidence.cause(fastest) if is_slow else None
         streams.append(Stream(run, run.last_ns - members[0].last_ns, is_slow, evidence, cause))

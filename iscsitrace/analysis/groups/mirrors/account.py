@@ -14,6 +14,7 @@ from iscsitrace.analysis.groups.mirrors import recognition, writes
 from iscsitrace.analysis.groups.mirrors.causes import CAUSES, with_causes
 from iscsitrace.analysis.groups.mirrors.recognition import Mirror
 from iscsitrace.analysis.groups.mirrors.writes import MirroredWrites
+from iscsitrace.analysis.groups.volumes import Volumes
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.intervals import merged, union_length
 from iscsitrace.tables.table import Source
@@ -174,9 +175,9 @@ class Account:
         }
 
 
-def of_trace(source: Source) -> list[Account]:
-    """Every mirror of a trace read with the tables that mirrors.NEEDED names."""
-    return [Account(with_causes(writes.of_mirror(each, source), source)) for each in recognition.find(source)]
+def of_trace(source: Source, volumes: Volumes | None = None) -> list[Account]:
+    """Every mirror of a trace read with the tables that mirrors.NEEDED names; ``volumes`` are found if not given."""
+    return [Account(with_causes(writes.of_mirror(each, source), source)) for each in recognition.find(source, volumes)]
 
 
 def name(mirror: Mirror) -> str:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.groups.mirrors import sides
 from iscsitrace.analysis.groups.mirrors.pairing import Pairing, pair
 from iscsitrace.analysis.groups.mirrors.sides import MirrorSide, Requests
+from iscsitrace.analysis.groups.volumes import Volumes
 from iscsitrace.analysis.measures.intervals import merged
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.table import Source, Table
@@ -66,9 +67,9 @@ class Mirror:
         return tuple(dict.fromkeys(session for side in self.sides for session in side.sessions))
 
 
-def find(source: Source) -> list[Mirror]:
-    """Every mirror of a trace; ``source`` is its method ``table``."""
-    every = sides.of_trace(source)
+def find(source: Source, volumes: Volumes | None = None) -> list[Mirror]:
+    """Every mirror of a trace; ``source`` is its method ``table``; ``volumes`` are found if not given."""
+    every = sides.of_trace(source, volumes)
     if len(every) < 2:
         return []
     starts = _starts(source)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.groups import volumes
-from iscsitrace.analysis.groups.volumes import Volume
+from iscsitrace.analysis.groups.volumes import Volume, Volumes
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Source, Table
 
@@ -87,13 +87,16 @@ class MirrorSide:
         return self.volume.members[0].lun
 
 
-def of_trace(source: Source) -> list[MirrorSide]:
-    """Every side that has writes, in the order of their sessions; none where there is only one."""
+def of_trace(source: Source, found_volumes: Volumes | None = None) -> list[MirrorSide]:
+    """Every side that has writes, in the order of their sessions; none where there is only one.
+
+    The volumes of the trace are found if they are not given.
+    """
     cycles = source("cycles")
     written = _requests_of(cycles, "write")
     if len(written) < 2:
         return []
-    found_volumes = volumes.find(source)
+    found_volumes = found_volumes or volumes.find(source)
     number = found_volumes.of_commands(cycles)
     numbers = np.unique(number[written][number[written] >= 0])
     if len(numbers) < 2:

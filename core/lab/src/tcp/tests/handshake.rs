@@ -52,6 +52,44 @@ fn three_segments_open_and_four_close() {
 }
 
 #[test]
+fn bytes_after_both_directions_were_closed_are_answered_with_a_rst() {
+    let mut pipe = Pipe::connected(&Settings::default(), 10 * MS);
+    pipe.write(1, b"early");
+    pipe.run_until(pipe.now_ns + 15 * MS);
+    pipe.read(0);
+    let before = sent(&pipe).len();
+    // they leave at 55 ms, with the ACK of the bytes before them, and cross the FIN
+    pipe.write(1, b"on its way");
+    pipe.run_until(pipe.now_ns + 5 * MS);
+    pipe.ends[0].close_both(pipe.now_ns);
+    pipe.run_until(pipe.now_ns + 30 * MS);
+    // each takes 10 ms; the ACK of the FIN finds no connection any more
+    assert_eq!(sent(&pipe)[before..], ["55 1 P. 10", "55 0 F. 0", "65 0 R 0", "65 1 . 0", "75 0 R 0"]);
+    assert_eq!((pipe.ends[0].state(), pipe.ends[1].state()), (State::Closed, State::Closed));
+    assert_eq!((pipe.ends[0].error(), pipe.ends[1].error()), (None, Some(ConnectionError::Reset)));
+}
+
+#[test]
+fn a_retransmission_of_bytes_that_were_read_before_the_close_is_no_reason_for_a_rst() {
+    let mut pipe = Pipe::connected(&Settings::default(), 10 * MS);
+    pipe.write(1, b"early");
+    pipe.run_until(pipe.now_ns + 15 * MS);
+    pipe.read(0);
+    pipe.ends[0].close_both(pipe.now_ns);
+    pipe.run_until(pipe.now_ns + 25 * MS);
+    let records = pipe.records.as_ref().unwrap();
+    let again = records.iter().find(|record| record.from == 1 && !record.segment.payload.is_empty());
+    let again = again.unwrap().segment.clone();
+    pipe.ends[0].receive(pipe.now_ns, again);
+    assert_eq!(pipe.ends[0].state(), State::FinWait2);
+    assert!(!pipe.ends[0].poll_transmit(pipe.now_ns).unwrap().flags.is_rst());
+    // nor is the peer's FIN
+    pipe.ends[1].close(pipe.now_ns);
+    pipe.run_until(pipe.now_ns + 25 * MS);
+    assert_eq!((pipe.ends[0].state(), pipe.ends[1].state()), (State::TimeWait, State::Closed));
+}
+
+#[test]
 fn both_close_at_once() {
     let mut pipe = Pipe::connected(&Settings::default(), 10 * MS);
     pipe.ends[0].close(pipe.now_ns);

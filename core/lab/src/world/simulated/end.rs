@@ -118,7 +118,7 @@ impl End {
             }
         }
         if self.is_closing {
-            self.endpoint.close(now_ns);
+            self.endpoint.close_both(now_ns);
         }
         has_said || self.is_closing
     }

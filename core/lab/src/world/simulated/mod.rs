@@ -117,12 +117,6 @@ pub enum SimulationError {
     /// A capture cannot be written.
     #[error("cannot write a capture: {0}")]
     Capture(#[from] io::Error),
-    /// No event is left, and the run is not finished.
-    #[error("the simulation stopped at {0} ns: both sides wait for each other")]
-    Stuck(i64),
-    /// It takes longer than the limit.
-    #[error("the simulation is not finished after {0} ns of virtual time")]
-    TooLong(i64),
     /// Time does not advance.
     #[error("the simulation does not advance beyond {0} ns")]
     Circling(i64),
@@ -146,6 +140,18 @@ pub struct Outcome {
     pub target_ends: Vec<Vec<EndLog>>,
     /// What the faults of hosts hit.
     pub host_faults: Vec<Hits>,
+    /// Why it ended before the initiator was finished.
+    pub unfinished: Option<Unfinished>,
+}
+
+/// Why a simulation ended before its initiator was finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unfinished {
+    /// No event is left: each side waits for the other, and nobody for a time-out.
+    NothingLeft,
+    /// The longest virtual time is over.
+    TimeLimit,
 }
 
 /// Progress of a simulation.
@@ -203,10 +209,11 @@ impl Packet for Passing {
     }
 }
 
-/// Runs until the initiator is finished and all connections are closed.
+/// Runs until the initiator is finished and all connections are closed; or until the longest virtual time, or until
+/// nothing is left that could happen.
 ///
 /// # Errors
-/// Settings that are not valid, captures that cannot be written, a run that does not end.
+/// Settings that are not valid, captures that cannot be written, time that does not advance.
 pub fn run(
     settings: &SimulatedSettings,
     initiator: &mut dyn Application,
@@ -248,7 +255,7 @@ pub fn run(
         taps,
     };
     (0..target_count).for_each(|target| world.note_due(target));
-    world.run(settings, watch)?;
+    let unfinished = world.run(settings, watch)?;
     let log = |link: Link<Passing>| {
         let mut log = link.into_log();
         if settings.is_untapped {
@@ -263,6 +270,7 @@ pub fn run(
         initiator_ends: world.initiator.finish(),
         target_ends: world.targets.into_iter().map(Host::finish).collect(),
         host_faults: world.faults.hits().collect(),
+        unfinished,
     })
 }
 
@@ -287,17 +295,18 @@ impl World<'_, '_> {
         &mut self,
         settings: &SimulatedSettings,
         watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-    ) -> Result<(), SimulationError> {
+    ) -> Result<Option<Unfinished>, SimulationError> {
         let (mut events, mut events_now) = (0u64, 0u64);
         self.run_initiator()?;
         while !self.initiator.is_finished() {
-            let next_ns = self.next_ns().ok_or(SimulationError::Stuck(self.now_ns))?;
+            let Some(next_ns) = self.next_ns() else { return Ok(Some(Unfinished::NothingLeft)) };
+            if next_ns.saturating_sub(settings.start_ns) > settings.limit_ns {
+                self.now_ns = settings.start_ns.saturating_add(settings.limit_ns);
+                return Ok(Some(Unfinished::TimeLimit));
+            }
             events_now = if next_ns > self.now_ns { 0 } else { events_now + 1 };
             self.now_ns = self.now_ns.max(next_ns);
             let elapsed_ns = self.now_ns - settings.start_ns;
-            if elapsed_ns > settings.limit_ns {
-                return Err(SimulationError::TooLong(settings.limit_ns));
-            }
             if events_now > EVENTS_AT_ONCE {
                 return Err(SimulationError::Circling(self.now_ns));
             }
@@ -309,7 +318,7 @@ impl World<'_, '_> {
             }
             self.step()?;
         }
-        Ok(())
+        Ok(None)
     }
 
     fn next_ns(&self) -> Option<i64> {

@@ -28,6 +28,7 @@ impl Sender {
             self.remembered.follow_lost_acks(count, Place::BeforeTap, rows);
         }
         self.acks.push(seen, acknowledged, delays.to_sender_ns);
+        self.hold.acknowledge(seen, acknowledged);
         if self.acks.is_full()
             && let Some((ack, blocks)) = self.acks.take_oldest()
         {

@@ -39,8 +39,11 @@ use crate::dynamics::scoreboard::Scoreboard;
 use crate::dynamics::segment_size::SegmentSize;
 use crate::dynamics::send_buffer::Span;
 use crate::dynamics::sender_state::{Delays, SenderState};
+use crate::dynamics::sent_clock::TICK_NS;
 use crate::dynamics::short_segments::ShortSegments;
 use crate::dynamics::stop::Stop;
+use crate::dynamics::timeline::Limited;
+use crate::dynamics::window_hold::{Sent, WindowHold};
 use crate::dynamics::window_scale::{WINDOW_PARTS, WindowScale};
 use crate::dynamics::window_time::WindowTime;
 use crate::tables::{NULL_NS, Window};
@@ -62,6 +65,7 @@ pub struct Sender {
     remembered: Remembered,
     recovery: Recovery,
     pauses: Pauses,
+    hold: WindowHold,
     short: ShortSegments,
     lost_acks: LostAcks,
     delayed: DelayedAcks,
@@ -123,6 +127,16 @@ impl Sender {
         let mut where_to = recovery_rows(self.connection, self.is_from_client, rows);
         self.delayed.send(seen, has_more, segment, delays.round_trip_ns, &mut where_to);
         let last_ns = self.pauses.burst.last_ns();
+        if seen.class == SegmentClass::New && delays.to_sender_ns >= TICK_NS {
+            let sent = Sent {
+                had_more: has_more,
+                segment,
+                shift: self.scale.found().map(|(shift, _)| shift),
+                delays,
+                patience_ns: Pauses::patience_ns(delays),
+            };
+            self.hold.send(seen, sent);
+        }
         // an overtaken packet was sent before others, not now
         if seen.class != SegmentClass::Reordered {
             self.end_pause(seen, last_ns, delays);
@@ -233,6 +247,7 @@ impl Sender {
         self.state.rwnd = self.state.rwnd.map(|window| window << more);
         self.times.begin_anew();
         self.pauses.limits.widen();
+        self.hold.widen();
     }
 
     /// After a change: updates the state and the time of a full window, and adds a row.
@@ -273,6 +288,11 @@ impl Sender {
         self.pauses.send_buffer()
     }
 
+    /// When the receiver's window held it, far from the tap.
+    pub fn held_by_window(&self) -> impl Iterator<Item = Limited> + '_ {
+        self.hold.limited(self.scale.is_proven())
+    }
+
     /// The window scale, and whether a wait for the receiver's window is proven with it.
     pub fn window_scale(&self) -> &WindowScale {
         &self.scale
@@ -293,6 +313,7 @@ impl Sender {
     /// Removes spans from before.
     pub fn forget(&mut self, before_ns: i64) {
         self.pauses.forget(before_ns);
+        self.hold.forget(before_ns);
     }
 }
 

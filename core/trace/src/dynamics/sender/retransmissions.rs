@@ -9,6 +9,7 @@ use crate::dynamics::sender_state::Delays;
 
 impl Sender {
     pub(super) fn retransmit(&mut self, seen: &Observation, last_ns: Option<i64>, delays: Delays, rows: &mut Rows) {
+        self.hold.retransmit();
         let heard_ns = self.advanced_ns.max(last_ns.unwrap_or(i64::MIN));
         let circumstances = Circumstances {
             una: self.board.una(),

@@ -9,6 +9,7 @@ impl Sender {
         let (least, largest) = self.times.extremes();
         let [fast, timeouts, probes, unknown] = self.counts;
         let [window_ns, congestion_ns, buffer_ns] = self.pauses.limits.times_ns();
+        let window_ns = self.hold.total_ns().unwrap_or(window_ns);
         let mut row = SenderRow {
             connection: self.connection,
             to_target: self.is_from_client,

@@ -57,6 +57,19 @@ fn a_black_out_that_is_over_looks_the_same_until_the_next_retransmission() {
 }
 
 #[test]
+fn a_segment_that_the_next_packet_of_the_peer_acknowledges_may_have_arrived_long_ago() {
+    for (acknowledged, is_by_size) in [(0, true), (1, false)] {
+        let mut talk = blocked();
+        talk.request(1600 * MS, 0, 0);
+        bare(&mut talk, 1601 * MS, 48);
+        talk.again(3100 * MS, 0);
+        talk.again(6300 * MS, 0);
+        talk.request(9900 * MS, 48, acknowledged);
+        assert_eq!(found(talk), Some((1000, 5, 300, 9900, is_by_size)));
+    }
+}
+
+#[test]
 fn in_a_black_out_nothing_passes() {
     let mut talk = blocked();
     talk.again(3100 * MS, 0);
@@ -144,23 +157,69 @@ fn several_lost_segments_before_a_smaller_one_that_is_sacked() {
     }
 }
 
+/// A FIN of the server, and the client's ACK of it.
+fn fin(talk: &mut Conversation, time_ns: i64, offset: i64) {
+    let seen = talk.packet(time_ns, 1, offset, 0, Some(0));
+    talk.see(Observation { flags: TcpFlags(ACK | FIN), ..seen });
+    bare(talk, time_ns + MS, offset);
+}
+
 #[test]
-fn a_fin_of_the_peer_needs_no_retransmission() {
-    let fin = |talk: &mut Conversation, time_ns: i64| {
-        let seen = talk.packet(time_ns, 1, 0, 0, Some(0));
-        talk.see(Observation { flags: TcpFlags(ACK | FIN), ..seen });
-        bare(talk, time_ns + MS, 0);
-    };
+fn an_outage_that_begins_in_one_direction_and_goes_on_in_both_is_no_hole() {
+    // the server's packets pass until 1600 ms, those of the client are lost: nothing shows that the ACK was not
+    for is_fin in [false, true] {
+        let mut talk = blocked();
+        if is_fin {
+            fin(&mut talk, 1600 * MS, 0);
+        } else {
+            talk.request(1600 * MS, 0, 0);
+            bare(&mut talk, 1601 * MS, 48);
+        }
+        talk.again(3100 * MS, 0);
+        talk.again(6300 * MS, 0);
+        talk.again(12_700 * MS, 0);
+        assert_eq!(found(talk), None);
+    }
+}
+
+#[test]
+fn a_bare_ack_behind_several_lost_segments_passed() {
+    // segments before the ACK; those that the server's next packet acknowledges; whether it repeats its data before
+    let cases = [(3, 0, false, true), (2, 0, false, false), (3, 1, false, false), (3, 0, true, false)];
+    for (lost, acknowledged, is_repeated, is_by_size) in cases {
+        let mut talk = Conversation::begin();
+        talk.data(100 * MS, lost);
+        talk.request(101 * MS, 0, 0);
+        bare(&mut talk, 102 * MS, 48);
+        talk.data(103 * MS, 1);
+        if is_repeated {
+            let seen = talk.packet(301 * MS, 1, 0, 48, Some(0));
+            talk.see(Observation { class: SegmentClass::Retransmission, ..seen });
+        }
+        for time_ns in [302, 702, 1502, 3102] {
+            talk.again(time_ns * MS, 0);
+        }
+        talk.request(3300 * MS, 48, acknowledged);
+        assert_eq!(found(talk).is_some_and(|found| found.4), is_by_size, "{lost} {acknowledged} {is_repeated}");
+    }
+}
+
+#[test]
+fn a_fin_is_sent_after_the_ack_of_what_was_before() {
     let mut talk = blocked();
-    fin(&mut talk, 1600 * MS);
+    talk.request(1600 * MS, 0, 0);
+    bare(&mut talk, 1601 * MS, 48);
     talk.again(3100 * MS, 0);
-    talk.again(6300 * MS, 0);
-    assert_eq!(found(talk), Some((1000, 5, 300, 6300, true)));
-    // the ACKs of the client are lost, too
+    fin(&mut talk, 4100 * MS, 48);
+    assert_eq!(found(talk), Some((1000, 4, 300, 4100, true)));
+}
+
+#[test]
+fn a_fin_whose_acks_are_lost_is_repeated() {
     let mut talk = blocked();
-    [1600, 1900, 2500].into_iter().for_each(|time_ns| fin(&mut talk, time_ns * MS));
+    [1600, 1900, 2500].into_iter().for_each(|time_ns| fin(&mut talk, time_ns * MS, 0));
     talk.again(3100 * MS, 0);
-    [3700, 6100].into_iter().for_each(|time_ns| fin(&mut talk, time_ns * MS));
+    [3700, 6100].into_iter().for_each(|time_ns| fin(&mut talk, time_ns * MS, 0));
     talk.again(6300 * MS, 0);
     assert_eq!(found(talk), None);
 }
@@ -187,8 +246,7 @@ fn a_closed_window_and_a_tiny_segment_are_something_else() {
             let seen = talk.packet(time_ns * MS, 0, 0, length, Some(0));
             talk.see(Observation { class: SegmentClass::Retransmission, ..seen });
         }
-        let seen = talk.packet(4100 * MS, 1, 48, 0, Some(0));
-        talk.see(seen);
+        talk.request(4100 * MS, 48, 0);
         assert_eq!(found(talk).is_some(), is_found, "{length}");
     }
 }

@@ -151,6 +151,24 @@ fn a_retransmission_is_loss_recovery_unless_it_probes_a_full_window() {
 }
 
 #[test]
+fn nothing_waits_for_a_retransmission_of_what_was_acknowledged() {
+    let again = |acknowledged: i64, left_of_pdu: Option<u32>| {
+        let pause = Pause::new();
+        let mut flights = Flights::new(CONNECTION, true);
+        flights.packet(&Observation { left_of_pdu, ..pause.first }, pause.before, SEGMENT, AWAY_NS, 0);
+        let ack = Observation { direction: 1, acknowledged: Some(acknowledged), length: 0, ..pause.first };
+        flights.acknowledge(&Observation { time_ns: MS, ..ack }, SEGMENT, 0);
+        let copy = Observation { offset: pause.first.offset, class: SegmentClass::Retransmission, ..pause.next };
+        flights.packet(&copy, pause.after, SEGMENT, AWAY_NS, 0);
+        flights.limited(&WindowScale::default()).next().map(|limited| limited.part)
+    };
+    let loss = Some(part::LOSS_RECOVERY);
+    assert_eq!(again(1000, None), None);
+    assert_eq!(again(999, None), loss, "a byte is missing");
+    assert_eq!(again(1000, Some(9000)), loss, "the sender has more to send");
+}
+
+#[test]
 fn far_away_acks_let_out_what_a_smaller_receive_window_held() {
     let beyond = |change: &dyn Fn(&mut Pause)| {
         with(|pause| {

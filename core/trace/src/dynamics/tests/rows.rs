@@ -306,9 +306,9 @@ fn timeline(is_client_initiator: bool) -> Timeline {
         line_busy,
         deliveries,
         limited: vec![
-            // the pauses before the retransmission and after it, and the recovery itself
-            Limited { from_ns: 100 * MS, to_ns: 144 * MS, part, frame: 20, least_queue: 0 },
-            Limited { from_ns: 121 * MS, to_ns: 143 * MS, part, frame: 15, least_queue: 0 },
+            // the pause before the retransmission, and the recovery itself: what comes after it waited for no loss
+            Limited { from_ns: 100 * MS, to_ns: 123 * MS, part, frame: 18, needs_queue: false },
+            Limited { from_ns: 121 * MS, to_ns: 143 * MS, part, frame: 15, needs_queue: false },
         ],
         progress: Default::default(),
     }

@@ -1,13 +1,17 @@
 //! Statuses that were sent but not captured: StatSN skips them, or ExpStatSN acknowledges them. Their tasks are in
 //! flight no longer.
 
+use iscsitrace_wire::bhs::Bhs;
+use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::{Begun, IscsiConnection};
 use crate::iscsi::context::Context;
 use crate::iscsi::lost_statuses::Lost;
+use crate::iscsi::task::Task;
+use crate::tables::NULL_NS;
 
-/// Among more open tasks nothing is looked for.
+/// More open tasks are not listed.
 const OPEN_MAX: usize = 256;
 
 impl IscsiConnection {
@@ -30,6 +34,7 @@ impl IscsiConnection {
     #[cold]
     fn lose_statuses(&mut self, count: usize, time_ns: i64, context: &mut Context) {
         if self.tasks.len() > OPEN_MAX {
+            self.lost_statuses.push_unlisted(time_ns);
             return;
         }
         // the command that acknowledges them is none of them
@@ -64,10 +69,26 @@ impl IscsiConnection {
         }
     }
 
+    /// Whether a status may be that of a later task whose command was not captured: its own may be missing, and so is a
+    /// command that came late enough to take its tag.
+    pub(super) fn may_be_outlived(&self, task: &Task, bhs: Bhs<'_>, context: &Context) -> bool {
+        let is_status = bhs.opcode() == Some(Opcode::ScsiResponse) || bhs.has_status() == Some(true);
+        is_status && self.may_lack_status(task.cycle, context) && self.may_lack_command_after(task, bhs, context)
+    }
+
+    /// Whether a command that the target had before it sent a PDU was not captured, and may have the tag of a task.
+    fn may_lack_command_after(&self, task: &Task, bhs: Bhs<'_>, context: &Context) -> bool {
+        let commands = self.session.and_then(|session| context.sessions.states.get(session as usize));
+        let until = bhs.exp_cmd_sn().or(self.exp_cmd_sn);
+        let (Some(state), Some(cmd_sn), Some(until)) = (commands, task.cmd_sn, until) else { return true };
+        !state.commands.has_all(cmd_sn + state.recent_tags.least_distance(), until)
+    }
+
     /// Whether the status of an open task may have been sent without being captured.
     pub(super) fn may_lack_status(&self, cycle: u32, context: &Context) -> bool {
+        let begun_ns = context.tables.cycles.command_first_ns.get(cycle as usize).copied().unwrap_or(NULL_NS);
         self.lost_statuses.is_next_unknown
-            || self.lost_statuses.may_be_of(cycle)
+            || self.lost_statuses.may_be_of(cycle, begun_ns)
             || context.cycle_ends_ns.get(cycle as usize).is_some_and(|&end_ns| end_ns != i64::MAX)
     }
 }

@@ -86,9 +86,6 @@ pub struct IscsiConnection {
     exchanges: Exchanges,
     unclaimed: VecDeque<Unclaimed>,
     descriptions: Descriptions,
-    /// The tag of the last command, and whether the one before had the same: an initiator that takes a tag again at once.
-    last_tag: Option<u32>,
-    takes_tags_again: bool,
     lost_statuses: LostStatuses,
     /// What must come next, by direction.
     assumptions: [Assumptions; 2],
@@ -120,8 +117,6 @@ impl IscsiConnection {
             exchanges: Exchanges::default(),
             unclaimed: VecDeque::new(),
             descriptions: Descriptions::default(),
-            last_tag: None,
-            takes_tags_again: false,
             lost_statuses: LostStatuses::default(),
             assumptions: Default::default(),
             stat_sn: None,

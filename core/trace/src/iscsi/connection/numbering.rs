@@ -59,7 +59,8 @@ impl IscsiConnection {
             self.stat_sn.get_or_insert(stat_sn);
             return;
         }
-        self.lost_statuses.is_next_unknown = false;
+        // nor is the one before the first known
+        self.lost_statuses.is_next_unknown &= self.stat_sn.is_none();
         let distance = self.stat_sn.map_or(0, |expected| stat_sn.distance(expected));
         if distance < 0 {
             context.counters.add(Counter::StatSnOutOfOrder, Some(self.number), frame);
@@ -67,14 +68,6 @@ impl IscsiConnection {
         }
         if distance > 0 && distance < NEAR {
             self.note_statuses(stat_sn, first.time_ns, context);
-            // where no other command is open, a missing one may be that of its task, and this one of a later command that was
-            // not captured; one is that of the task before it, if that had none
-            if self.takes_tags_again
-                && self.tasks.len() == 1
-                && let Some(task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.get_mut(&tag))
-            {
-                task.has_missing_pdus |= distance > i32::from(task.took_tag_at.is_some());
-            }
             context.counters.add_many(Counter::StatusMissing, Some(self.number), frame, distance as u64);
             self.missing.add_bare(1, distance as u64);
         }

@@ -42,12 +42,14 @@ impl IscsiConnection {
             }),
             _ => None,
         };
-        let is_data_in_any_order = state.is_some_and(|state| state.is_data_in_any_order);
+        let is_data_in_any_order = state.as_ref().is_some_and(|state| state.is_data_in_any_order);
         let Some(tag) = bhs.initiator_task_tag() else {
             context.counters.add(Counter::PduWithoutTask, Some(self.number), first.frame);
             return None;
         };
-        self.takes_tags_again |= self.last_tag.replace(tag) == Some(tag);
+        if let Some(state) = state {
+            state.recent_tags.note(tag, self.tasks_opened > self.tasks.len() as u64);
+        }
         let decoded = bhs.cdb().map(|cdb| cdb::decode(&cdb, device_type));
         let cycle = context.tables.cycles.row_count() as u32;
         context.cycle_ends_ns.push(i64::MAX);
@@ -57,9 +59,6 @@ impl IscsiConnection {
             let task = Task::open(bhs, cycle, decoded.as_ref(), is_data_in_any_order);
             self.tasks_opened += 1;
             if let Some(earlier) = self.tasks.insert(tag, task) {
-                if let Some(task) = self.tasks.get_mut(&tag) {
-                    task.took_tag_at = Some(first.frame);
-                }
                 context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
                 self.end_without_status(earlier, first, context);
             }
@@ -84,10 +83,11 @@ impl IscsiConnection {
         }
     }
 
-    /// Closes a task that another one with the same tag must have followed, in a capture with holes.
+    /// Closes a task that another one with its tag followed, or may have followed before a status.
     fn close_outlived(&mut self, bhs: Bhs<'_>, first: Stamp, context: &mut Context) {
         let Some(tag) = bhs.initiator_task_tag().filter(|_| self.has_gap) else { return };
-        if self.tasks.get(&tag).is_some_and(|task| task.is_outlived_by(bhs, &context.tables.cycles))
+        let Some(task) = self.tasks.get(&tag).filter(|task| task.is_known_to(bhs)) else { return };
+        if (task.is_outlived_by(bhs, &context.tables.cycles) || self.may_be_outlived(task, bhs, context))
             && let Some(task) = self.tasks.remove(&tag)
         {
             context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
@@ -167,7 +167,7 @@ impl IscsiConnection {
         let bhs = pdu.bhs();
         let frame = pdu.first.frame;
         let task = bhs.initiator_task_tag().and_then(|tag| self.tasks.get_mut(&tag))?;
-        if task.took_tag_at.is_some_and(|taken| frame < taken) {
+        if self.has_gap && !task.is_known_to(bhs) {
             return None;
         }
         let cycle = task.cycle;

@@ -9,7 +9,7 @@ use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use super::listener::{Fit, Listener};
 use super::progress::HEADER_WALK_BYTES;
 use super::replay::Replay;
-use super::{Framer, State};
+use super::{Framer, State, without_header};
 use crate::iscsi::assumption::ASSUMED_MAX;
 use crate::iscsi::pdu::Stamp;
 use crate::tcp::reassembly::Chunk;
@@ -58,7 +58,7 @@ impl Framer {
             }
             _ => {
                 self.lose_sync(self.pdu.start, stamp.frame, listener);
-                Some(used)
+                Some(without_header(used))
             }
         }
     }

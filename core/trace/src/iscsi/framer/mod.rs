@@ -49,6 +49,8 @@ pub struct Framer {
     pub data_digest: DigestUse,
     /// Bytes of PDUs with a decoded header.
     pub explained_bytes: u64,
+    /// Header and data digests that do not match.
+    pub digest_errors: u64,
     state: State,
     /// Stream offset of the next byte.
     offset: i64,
@@ -99,6 +101,7 @@ impl Framer {
             header_digest: DigestUse::Unknown,
             data_digest: DigestUse::Unknown,
             explained_bytes: 0,
+            digest_errors: 0,
             state: if is_stream_start { State::Walking } else { State::Searching },
             offset,
             first_offset: offset,
@@ -256,6 +259,12 @@ impl Framer {
             self.pdu.is_late = true;
         }
     }
+}
+
+/// How much of a chunk is used before the bytes of a header that ends at `used`, and of which others were cut away: if it is
+/// none, the real one may start there.
+fn without_header(used: u32) -> u32 {
+    used.saturating_sub(LENGTH_BYTES as u32)
 }
 
 /// Prefetches the header at `at`, if it is in these bytes.

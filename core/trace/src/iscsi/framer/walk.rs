@@ -5,7 +5,7 @@ use iscsitrace_wire::digest;
 
 use super::listener::{Fit, Listener};
 use super::progress::HEADER_TAG_BYTES;
-use super::{Framer, prefetch_header};
+use super::{Framer, prefetch_header, without_header};
 use crate::counters::Counter;
 use crate::iscsi::assumption::Assumed;
 use crate::iscsi::digest_use::DigestUse;
@@ -170,12 +170,13 @@ impl Framer {
             let (header, first) = (self.pdu.header, self.pdu.first);
             self.lose_sync(self.pdu.start, stamp.frame, listener);
             // the real header may start within these bytes
-            if known == LENGTH_BYTES {
-                self.carry.extend_from_slice(&header[1..]);
-                let before = LENGTH_BYTES.saturating_sub(used as usize);
-                self.carry_stamps.resize(before.saturating_sub(1), first);
-                self.carry_stamps.resize(self.carry.len(), stamp);
+            if known < LENGTH_BYTES {
+                return without_header(used);
             }
+            self.carry.extend_from_slice(&header[1..]);
+            let before = LENGTH_BYTES.saturating_sub(used as usize);
+            self.carry_stamps.resize(before.saturating_sub(1), first);
+            self.carry_stamps.resize(self.carry.len(), stamp);
             return used;
         }
         if known < LENGTH_BYTES {
@@ -243,9 +244,11 @@ impl Framer {
         self.explained_bytes += pdu.position;
         let frame = pdu.first.frame;
         if pdu.header_digest_ok == Some(false) {
+            self.digest_errors += 1;
             listener.count(Counter::HeaderDigestError, frame, 1);
         }
         if pdu.data_digest_ok == Some(false) {
+            self.digest_errors += 1;
             listener.count(Counter::DataDigestError, frame, 1);
         }
         let digests = listener.pdu(&Pdu {

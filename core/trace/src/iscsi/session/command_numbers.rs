@@ -97,13 +97,14 @@ impl CommandNumbers {
         }
     }
 
-    /// Whether all values from one on and before another were seen, or are too old to know.
+    /// Whether all values from one on and before another were seen, or are too old to know, or of another sequence.
     pub fn has_all(&self, from: SerialNumber, to: SerialNumber) -> bool {
         let (Some(first), Some(last)) = (self.runs.first(), self.runs.last()) else { return true };
         let end = SerialNumber(last.end as u32);
         let [from, to] = [from, to].map(|value| last.end + i64::from(value.distance(end)));
         let at = self.runs.partition_point(|run| run.end < to);
-        from >= to || from < first.start || self.runs.get(at).is_none_or(|run| run.start <= from)
+        let is_other = to > last.end + i64::from(JUMP_MAX);
+        from >= to || from < first.start || is_other || self.runs.get(at).is_some_and(|run| run.start <= from)
     }
 
     /// The number of missing values between those that were seen.
@@ -214,6 +215,8 @@ mod tests {
         // an immediate command has the number of the next; backwards and before the first there is nothing to miss
         assert!([(3, 3), (2, 2), (4, 3), (u32::MAX - 9, 3)].iter().all(|&(from, to)| has_all(from, to)));
         assert!(CommandNumbers::default().has_all(SerialNumber(1), SerialNumber(9)));
+        // those after the last one were not seen
+        assert!(has_all(7, 8) && !has_all(7, 9) && !has_all(8, 9) && !has_all(0, 1000) && has_all(7, 1 << 20));
     }
 
     proptest! {

@@ -5,6 +5,7 @@
 pub mod command_numbers;
 pub mod logical_units;
 pub mod missing_commands;
+pub mod recent_tags;
 pub mod succession;
 
 use rustc_hash::FxHashMap;
@@ -13,6 +14,7 @@ use crate::tables::{AluaState, AluaStates, LogicalUnit, LogicalUnits, NULL_NS, N
 use command_numbers::CommandNumbers;
 use logical_units::Units;
 use missing_commands::{Group, MissingCommands, PduTotals};
+use recent_tags::RecentTags;
 
 /// How a session ended; codes as in `CATEGORIES["session_end"]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub enum SessionEnd {
 pub struct SessionState {
     /// CmdSN of its commands, over all connections.
     pub commands: CommandNumbers,
+    /// Their Initiator Task Tags, over all connections.
+    pub recent_tags: RecentTags,
     /// Its logical units.
     pub units: Units,
     /// Open connections.

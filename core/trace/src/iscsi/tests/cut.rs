@@ -214,3 +214,21 @@ fn without_any_tag_all_pdus_are_missing() {
         assert_eq!((connections.is_iscsi[1], tables.sessions.session.len()), (true, 1));
     }
 }
+
+#[test]
+fn a_header_behind_a_digest_that_was_cut_away_is_found() {
+    // 60 bytes of each packet are captured: the login does not tell that the data have a digest
+    let mut talk = Talk::connect();
+    talk.kept_bytes = 60;
+    talk.send(true, login_request(1, 3), REQUESTED.as_bytes());
+    talk.send(false, login_response(1, 3), ANSWERED.as_bytes());
+    for place in 0..4 {
+        let write = command(0x30 + place, 100 + place, 512, &[0x2a, 0, 0, 0, 0, 9, 0, 0, 1, 0]).is_write(true);
+        let header = write.exp_stat_sn(SerialNumber(501 + place)).data_segment_length(512).build();
+        talk.packet(true, 0x18, &[&header[..], &[7; 512 + 4]].concat());
+        talk.packet(false, 0x18, &response(0x30 + place, 501 + place, 101 + place, 0).build());
+    }
+    let tables = talk.finish();
+    assert_eq!(tables.cycles.command_frame, [8, 10, 12, 14]);
+    assert_eq!((&tables.cycles.status_frame[..], missing(&tables)), (&[9, 11, 13, 15][..], [0, 0]));
+}

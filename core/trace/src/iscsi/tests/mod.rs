@@ -8,6 +8,7 @@ mod icmp_errors;
 mod logical_units;
 mod logins;
 mod missing;
+mod tags;
 
 use iscsitrace_wire::bhs::{BhsBuilder, RESERVED_TAG};
 use iscsitrace_wire::frame::LinkType;

@@ -153,6 +153,8 @@ fn describe(iscsi: &IscsiContent, row: &mut Connection) {
     row.cid = connection.login.cid.unwrap_or(NULL_U16);
     row.explained_bytes_to_target = iscsi.framers[0].explained_bytes;
     row.explained_bytes_to_initiator = iscsi.framers[1].explained_bytes;
+    row.digest_errors_to_target = iscsi.framers[0].digest_errors;
+    row.digest_errors_to_initiator = iscsi.framers[1].digest_errors;
     [row.pdu_count_to_target, row.pdu_count_to_initiator] = connection.pdu_count;
     [row.missing_pdu_count_to_target, row.missing_pdu_count_to_initiator] = connection.missing.count;
     let [header, data]: [fn(&Framer) -> DigestUse; 2] = [|framer| framer.header_digest, |framer| framer.data_digest];

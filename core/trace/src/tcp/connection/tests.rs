@@ -235,7 +235,7 @@ fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
     iscsi.connection.login.cid = Some(9);
     (iscsi.connection.pdu_count, iscsi.connection.missing.count) = ([3, 4], [5, 6]);
     for (framer, explained_bytes) in iscsi.framers.iter_mut().zip([11, 22]) {
-        framer.explained_bytes = explained_bytes;
+        (framer.explained_bytes, framer.digest_errors) = (explained_bytes, explained_bytes + 1);
         (framer.header_digest, framer.data_digest) = (DigestUse::Known(true), DigestUse::Known(false));
     }
     let expected = Connection {
@@ -285,6 +285,7 @@ fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
         explained_bytes_to_target: 11,
         pdu_count_to_target: 3,
         missing_pdu_count_to_target: 5,
+        digest_errors_to_target: 12,
         retransmitted_packets_to_target: 2,
         retransmitted_bytes_to_target: 200,
         retransmitted_syns_to_target: 0,
@@ -309,6 +310,7 @@ fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
         explained_bytes_to_initiator: 22,
         pdu_count_to_initiator: 4,
         missing_pdu_count_to_initiator: 6,
+        digest_errors_to_initiator: 23,
         retransmitted_packets_to_initiator: 0,
         retransmitted_bytes_to_initiator: 0,
         retransmitted_syns_to_initiator: 0,

@@ -1,0 +1,118 @@
+"""The report on a sweep: each capture is read alone, and its sessions are points of one study."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import iscsitrace
+from iscsitrace.analysis.curves import sweep as curves
+from iscsitrace.analysis.curves.model import ModelCurves, label_of
+from iscsitrace.analysis.fit.rivalry import compare
+from iscsitrace.analysis.fit.sweep import Sweep
+from iscsitrace.outputs import rivals
+from iscsitrace.outputs import sweep as tables
+from iscsitrace.outputs.document import Grid, Section, table
+from iscsitrace.plots import inline, model, style
+from iscsitrace.report.document import Document, Fact, Outcome, Picture
+from iscsitrace.wording import amounts, cells
+
+_READ: Final = (
+    "Marks: measured throughput, with 95 % confidence intervals. Lines: the model fitted to all points, with the band "
+    "for one more run."
+)
+
+
+def describe(
+    sweeps: Sequence[Sweep], missing: Sequence[str], inputs: Sequence[Mapping[str, Any]], *, has_pictures: bool = True
+) -> Document:
+    """The document; ``inputs`` are the captures by their provenance, ``missing`` the sessions without points."""
+    looks = inline.Looks()
+    pictures = tuple(_pictures(sweeps, looks)) if has_pictures else ()
+    names = dict.fromkeys(name for sweep in sweeps for name in sweep.varied)
+    over = f" over {' and '.join(label_of(name) for name in names)}" if names else ""
+    captures = amounts.count(len(inputs), "capture")
+    return Document(
+        title=f"Throughput{over}",
+        subtitle=f"{captures}, each read alone; {amounts.count(sum(len(each.places) for each in sweeps), 'point')}",
+        lead=None,
+        others=None,
+        pictures=pictures,
+        sections=tuple(_sections(sweeps, missing, inputs)),
+        outcome=Outcome(
+            " ".join(map(tables.verdict, sweeps)) or "No session has steady reads or writes, so there is no point.",
+            "A point is the steady commands of one session in one capture.",
+            tuple(_facts(sweeps)),
+        ),
+        style_sheet=looks.sheet,
+    )
+
+
+def _pictures(sweeps: Sequence[Sweep], looks: inline.Looks) -> Iterator[Picture]:
+    plots = [(sweep, plot) for sweep in sweeps for plot in curves.plots(sweep)]
+    for number, (sweep, plot) in enumerate(plots, 1):
+        with style.applied():
+            figure = style.new_figure()
+            model.draw(figure, plot)
+        drawn = inline.draw(figure, f"sweep{number}-", looks)
+        name = f"{sweep.operation.capitalize()}s" + (f" {number}" if len(plots) > len(sweeps) else "")
+        yield Picture(name, _title(plot), _READ, tuple(model.notes(plot)), drawn.svg, drawn.axes)
+
+
+def _title(plot: ModelCurves) -> str:
+    return f"Throughput over {plot.axis.label.split(',')[0]}: measured and model"
+
+
+def _facts(sweeps: Sequence[Sweep]) -> Iterator[Fact]:
+    for sweep in sweeps:
+        rates = [place.point.throughput_bytes_per_s for place in sweep.places]
+        idle = [place.point.idle_fraction for place in sweep.places if place.point.idle_fraction is not None]
+        yield Fact(
+            f"{sweep.operation}s",
+            tables.span(rates),
+            amounts.count(len(rates), "point"),
+        )
+        if idle:
+            yield Fact("idle", f"{cells.percent(min(idle))} to {cells.percent(max(idle))} %", "no data on the line")
+        if sweep.error is not None:
+            has_others = any(place.left_out for place in sweep.places)
+            what = "median, each setting by the others" if has_others else "median of residuals"
+            yield Fact("error of the model", amounts.percent(sweep.error), what)
+        if not sweep.is_poor:
+            yield Fact("k", f"{sweep.fit.k.value:.2f}", "one-way delays per command")
+
+
+def _sections(
+    sweeps: Sequence[Sweep], missing: Sequence[str], inputs: Sequence[Mapping[str, Any]]
+) -> Iterator[Section]:
+    grids = [grid for sweep in sweeps for grid in (tables.points(sweep), tables.connections(sweep)) if grid]
+    yield Section("Points", grids=tuple(grids), identity="points")
+    fitted = [grid for sweep in sweeps if (grid := tables.parameters(sweep))]
+    unknown = tables.undetermined(sweeps, missing)
+    if fitted or unknown:
+        lines = tuple(f"Not determined: {line}." for line in unknown)
+        yield Section("Model", lines, tuple(fitted), "fit")
+    rivalry = compare([place.point for sweep in sweeps for place in sweep.places])
+    if rivalry:
+        yield rivals.section(rivalry)
+    yield Section("How this was made", tuple(_making()), (_captures(inputs),), "making")
+
+
+def _captures(inputs: Sequence[Mapping[str, Any]]) -> Grid:
+    rows = [
+        (each["name"], each["format"], cells.count(each["packet_count"]), cells.date(each["time_first_ns"]))
+        for each in inputs
+    ]
+    return table(("capture", "format", "packets", "first packet"), rows, "Captures, each read alone")
+
+
+def _making() -> Iterator[str]:
+    yield (
+        f"Made by iscsitrace {iscsitrace.__version__}: iscsitrace report --sweep. iscsitrace model fit -o DIR with the "
+        "same captures writes the points as CSV and the plots as SVG and PDF."
+    )
+    yield (
+        "Steady commands only: those in slow start, after losses, with pauses and at the ends of bursts are left out; "
+        "where losses leave no steady command, all count. "
+        "The model is period = k * d + s + B / C + stalls. Section 6 of docs/method.md defines each number."
+    )

@@ -1,0 +1,87 @@
+"""The rows of tables by a number that each row has, such as its session or its connection.
+
+The table is put in order once; the rows of a number are a slice of it, without a copy. Ten thousand sessions must not
+cost ten thousand selections from the whole table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.tables.table import Source, Table
+
+Array = NDArray[Any]
+
+
+class Partition:
+    """The rows of a table by number; rows with a negative number belong to none."""
+
+    def __init__(self, table: Table, numbers: Array) -> None:
+        """``numbers`` are integers, one per row."""
+        self._whole = table
+        self._none = table.select(slice(0, 0))
+        self._order: Array | None = None
+        # the null of an unsigned column is its largest number
+        numbers = numbers.astype(np.int64)
+        if (numbers[1:] < numbers[:-1]).any():
+            # NumPy sorts 16-bit numbers by counting
+            is_small = numbers.max() < 1 << 15 and numbers.min() >= -1
+            self._order = np.argsort(numbers.astype(np.int16) if is_small else numbers, kind="stable")
+            numbers = numbers[self._order]
+        starts = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] - 1)) if len(numbers) else np.empty(0, np.intp)
+        edges = [*starts.tolist(), len(numbers)]
+        self._places = {
+            number: slice(start, end)
+            for number, start, end in zip(numbers[starts].tolist(), edges[:-1], edges[1:], strict=True)
+            if number >= 0
+        }
+        # the rows of a table of one number need neither a copy nor a view
+        self._table = table if len(starts) <= 1 else table.select(self._order, is_kept=True)
+
+    def __iter__(self) -> Iterator[int]:
+        """The numbers that have rows, ascending."""
+        return iter(self._places)
+
+    def rows(self, number: int) -> Table:
+        """The rows of a number, in the order of the table."""
+        place = self._places.get(number)
+        if place is None:
+            return self._none
+        return self._table if place.stop - place.start == len(self._table) else self._table.select(place)
+
+    def rows_of_several(self, numbers: Iterable[int]) -> Table:
+        """The rows of these numbers, in the order of the table."""
+        places = [self._places[number] for number in {*numbers} if number in self._places]
+        if not places:
+            return self._none
+        if len(places) == 1:
+            return self._table if places[0] == slice(0, len(self._table)) else self._table.select(places[0])
+        if sum(place.stop - place.start for place in places) == len(self._whole):
+            return self._whole
+        parts = [np.arange(place.start, place.stop) for place in places]
+        rows = np.concatenate(parts if self._order is None else [self._order[part] for part in parts])
+        return self._whole.select(np.sort(rows))
+
+
+class ByConnection:
+    """The tables of a trace, called by name, with their rows by connection."""
+
+    def __init__(self, source: Source) -> None:
+        """``source`` has the tables of the whole trace."""
+        self._source = source
+        self._parts: dict[str, Partition] = {}
+
+    def __call__(self, name: str) -> Table:
+        """A table of the trace."""
+        return self._source(name)
+
+    def rows(self, name: str, connections: Iterable[int]) -> Table:
+        """The rows of these connections in a table that has a column ``connection``, in the table's order."""
+        if name not in self._parts:
+            table = self(name)
+            self._parts[name] = Partition(table, table.raw("connection"))
+        return self._parts[name].rows_of_several(connections)
