@@ -33,7 +33,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name '*.tsv' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build plugin demo quick test test-rust test-python test-guests lint lint-rust lint-python check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-faults bench-model bench-watch bench-capture guests fuzz mutants docs screenshots samples wheel clean
+.PHONY: help setup build plugin demo quick test test-rust test-python test-guests lint lint-rust lint-python check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-faults bench-model bench-watch bench-capture guests fuzz mutants docs reproduction screenshots samples wheel clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,6 +101,7 @@ lint-python: build/build.stamp
 	$(BIN)/python -m tools.circles
 	$(BIN)/python -m tools.words
 	$(BIN)/python -m tools.docs --check
+	$(BIN)/python -m tools.reproduction --check
 	$(BIN)/python -m tools.tutorial --check
 	$(BIN)/python -m tools.plots --check
 
@@ -153,8 +154,17 @@ mutants: build/build.stamp build/mutants.stamp ## mutation testing: MUTANTS=300 
 
 docs: build/build.stamp ## write the generated pages and images in docs/
 	$(BIN)/python -m tools.docs
+	$(BIN)/python -m tools.reproduction
 	$(BIN)/python -m tools.tutorial
 	$(BIN)/python -m tools.plots
+
+# a run that was interrupted continues; finished points of unchanged settings are kept; 1: some points failed
+reproduction: build/build.stamp ## run all studies in virtual time, record them, write docs/reproduction.md (half an hour)
+	for file in iscsitrace/experiments/definitions/*.toml; do \
+		name=$$(basename $$file .toml); \
+		$(BIN)/iscsitrace lab run $$name -o build/studies/$$name --keep none > build/$$name.log || [ $$? = 1 ]; \
+	done
+	$(BIN)/python -m tools.reproduction --record build/studies/*
 
 plugin: build/build.stamp ## assemble plugins/iscsitrace.lua from plugins/lua
 	$(BIN)/python -m tools.plugin

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-import numpy as np
-
+from iscsitrace.experiments import comparison, scatter
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.definition_figures import ARM, BudgetFigure, Figure, FinishFigure, LineFigure
@@ -14,25 +14,35 @@ from iscsitrace.experiments.quantities import QUANTITIES, PointResult
 from iscsitrace.plots.budget_bars import Bars
 from iscsitrace.plots.experiment import Chart, Line
 
-_SETTING_WORDS: Final = {"target.count": "targets"}
+_MS_NS: Final = 1_000_000
+_SETTING_WORDS: Final = {
+    "target.count": "number of targets",
+    "workload.connections": "number of connections",
+    "link.one-way-delay": "one-way delay",
+    "link.target-delays": "one-way delay to each target",
+    "link.access-queue-packets": "packets in the queue:",
+    "workload.block-size": "I/O size",
+}
+_RTT_WORDS: Final = {"link.target-delays": "RTT to each target"}
+_AMOUNT: Final = re.compile(r"(-?[\d.]+) ?([A-Za-z%]+)")
 
 
 def of_lines(figure: LineFigure, definition: Definition, rows: Sequence[Row]) -> Chart:
     """A quantity over a setting: measured, predicted and published."""
     shown = _shown(figure, figure.x, rows)
-    texts = _texts(definition, figure.x)
+    texts, x_label = _axis(figure, definition, shown)
     places = sorted({_key(value): value for row in shown for value in [row.values[figure.x]]}.values(), key=_order)
     # most settings are doubled from value to value, so even spacing reads best
     at = {_key(value): float(number) for number, value in enumerate(places)}
     if figure.to_scale and all(isinstance(value, int | float) for value in places):
         at = {_key(value): float(value) for value in places}
     names = list(dict.fromkeys(_line_name(figure.lines, definition, row) for row in shown))
-    published = _published(figure, definition)
+    published = _published(figure, definition, shown)
     return Chart(
         title=figure.title,
-        x_label=setting_words(figure.x),
+        x_label=x_label,
         y_label=QUANTITIES[figure.y].axis,
-        ticks=tuple((at[_key(value)], texts.get(_key(value), str(value))) for value in places),
+        ticks=tuple((at[_key(value)], texts[_key(value)]) for value in places),
         lines=tuple(
             _line(
                 name,
@@ -88,6 +98,26 @@ def of_finishes(figure: FinishFigure, definition: Definition, results: Sequence[
     )
 
 
+def _axis(figure: LineFigure, definition: Definition, rows: Sequence[Row]) -> tuple[dict[str, str], str]:
+    """The texts of the values along x, and the label of the axis; a unit that all have is part of the label."""
+    written = _texts(definition, figure.x)
+    values = {_key(row.values[figure.x]): row.values[figure.x] for row in rows}
+    if figure.is_rtt:
+        texts = {key: ", ".join(f"{2 * each / _MS_NS:g}" for each in _list(value)) for key, value in values.items()}
+        return texts, f"{_RTT_WORDS.get(figure.x, 'RTT')}, ms"
+    texts = {key: written.get(key, str(value)) for key, value in values.items()}
+    amounts = {key: [_AMOUNT.fullmatch(each) for each in text.split(", ")] for key, text in texts.items()}
+    units = {each and each[2] for found in amounts.values() for each in found}
+    if len(units) != 1 or None in units:
+        return texts, setting_words(figure.x)
+    bare = {key: ", ".join(each[1] for each in found if each) for key, found in amounts.items()}
+    return bare, f"{setting_words(figure.x)}, {units.pop()}"
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
 def source_lines(definition: Definition) -> tuple[str, ...]:
     """The text below each figure."""
     return (f"{definition.title}: {definition.source}",)
@@ -110,30 +140,30 @@ def _is_shown(figure: Figure, made: Row | PointResult) -> bool:
 
 
 def _line(
-    name: str, rows: Iterable[Row], figure: LineFigure, at: dict[str, float], published: dict[tuple[str, str], float]
+    name: str, rows: Iterable[Row], figure: LineFigure, at: dict[str, float], published: dict[int, float]
 ) -> Line:
     ordered = sorted(rows, key=lambda row: at[_key(row.values[figure.x])])
+    found = [row.estimates.get(figure.y) for row in ordered]
     return Line(
         name=name,
         places=tuple(at[_key(row.values[figure.x])] for row in ordered),
-        measured=tuple(row.means.get(figure.y) for row in ordered),
-        spreads=tuple(row.spreads.get(figure.y) for row in ordered),
+        measured=tuple(each.value if each else None for each in found),
+        intervals=tuple(each.interval if each else None for each in found),
+        counts=tuple(each.count if each else 0 for each in found),
         model=tuple(row.model.get(figure.y) for row in ordered),
-        published=tuple(published.get((row.arm, _key(row.values[figure.x]))) for row in ordered),
+        published=tuple(published.get(id(row)) for row in ordered),
     )
 
 
-def _published(figure: LineFigure, definition: Definition) -> dict[tuple[str, str], float]:
-    """The published values of this quantity, by arm and place on the x axis."""
-    found: dict[tuple[str, str], float] = {}
-    for published in definition.published:
-        if (published.quantity, published.x) != (figure.y, figure.x):
-            continue
-        if published.where.settings != figure.where.settings:
-            continue
-        for arm in published.arms or [arm.name for arm in definition.arms]:
-            found |= {(arm, _key(written.value)): value for written, value in published.pairs}
-    return found
+def _published(figure: LineFigure, definition: Definition, shown: Sequence[Row]) -> dict[int, float]:
+    """The published values of this quantity, by the identity of the row beside which each is drawn."""
+    return {
+        id(row): value
+        for published in definition.published
+        if published.quantity == figure.y
+        for row, _, _, value in comparison.places(published, shown, definition)
+        if row is not None
+    }
 
 
 def _line_name(lines: str, definition: Definition, made: Row | PointResult) -> str:
@@ -146,14 +176,14 @@ def _line_name(lines: str, definition: Definition, made: Row | PointResult) -> s
 def _line_of_ends(name: str, repeats: Sequence[Sequence[float]]) -> Line:
     """The repeats of one point, which have the same number of streams."""
     count = min(map(len, repeats))
-    ends = np.array([each[:count] for each in repeats])
-    spreads = ends.std(axis=0, ddof=1) if len(repeats) > 1 else [None] * count
+    ends = [scatter.mean([each[place] for each in repeats]) for place in range(count)]
     nothing = (None,) * count
     return Line(
         name=name,
         places=tuple(map(float, range(count))),
-        measured=tuple(map(float, ends.mean(axis=0))),
-        spreads=tuple(None if each is None else float(each) for each in spreads),
+        measured=tuple(each.value for each in ends),
+        intervals=tuple(each.interval for each in ends),
+        counts=tuple(each.count for each in ends),
         model=nothing,
         published=nothing,
     )

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import definition_mistakes
-from iscsitrace.experiments.definition_claims import ALL_WORLDS, GUESTS, WORLDS, Claim, Published
+from iscsitrace.experiments.definition_claims import ALL_WORLDS, GUESTS, WORLDS, Claim, LeftOut, Paper, Published
 from iscsitrace.experiments.definition_figures import ARM, AnyFigure, Text
 from iscsitrace.experiments.definition_settings import GriddedTable, Mistake, Place, SettingTable, require_among
 
@@ -68,6 +68,7 @@ class Study(GriddedTable, frozen=True, kw_only=True):
     title: Text
     source: Text
     """The study that is repeated, or the reason for the experiment."""
+    paper: Paper = Paper()
     about: str = ""
     tables: tuple[str, ...] = ()
     """Of TABLES."""
@@ -84,6 +85,7 @@ class Study(GriddedTable, frozen=True, kw_only=True):
     figures: tuple[AnyFigure, ...] = ()
     published: tuple[Published, ...] = ()
     claims: tuple[Claim, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from iscsitrace.experiments.definition_figures import Text
@@ -26,18 +27,37 @@ GUESTS: Final = "guests"
 ALL_WORLDS: Final = (*WORLDS, GUESTS)
 
 
+class Paper(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """Where the study was published; empty where that is not recorded."""
+
+    authors: str = ""
+    title: str = ""
+    venue: str = ""
+    year: int | None = None
+
+
+class LeftOut(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """A figure, table or discussion of the study that is not repeated."""
+
+    what: Text
+    why: Text
+
+
 class Published(Struct, frozen=True, kw_only=True, dict=True, forbid_unknown_fields=True, rename="kebab"):
     """Values that a study published."""
 
     quantity: str
     """One of QUANTITIES."""
     source: str = ""
+    """Its place in the study: figure, table or sentence."""
+    note: str = ""
+    """Why the result differs, or what the value is."""
     where: SettingTable = SettingTable()
     arms: tuple[str, ...] = ()
     x: str
     """A setting."""
-    values: tuple[tuple[Any, float], ...]
-    """Value of ``x`` as it is written, and the published value in the quantity's unit."""
+    values: tuple[tuple[Any, int | float], ...]
+    """Value of ``x`` as it is written, and the published value in the quantity's unit; its digits count."""
 
     def __post_init__(self) -> None:
         require_among("quantity", self.quantity, QUANTITIES)
@@ -91,10 +111,12 @@ class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
 
 
 class Claim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
-    """A claim of the study."""
+    """A claim of the study, or of this project."""
 
     name: Text
     text: Text
+    is_own: bool = msgspec.field(name="own", default=False)
+    """Whether the claim is this project's own; the study makes the others."""
     note: str = ""
     """Why the result may differ, or why the claim cannot be tested."""
     real_note: str = ""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
+import msgspec
 from msgspec import Meta, Struct
 
 from iscsitrace.experiments.definition_settings import Mistake, SettingTable, require_among
 from iscsitrace.experiments.quantities import QUANTITIES
 
+DELAYS: Final = ("link.one-way-delay", "link.target-delays")
+"""Settings that are one-way delays."""
 ARM: Final = "arm"
 """The value of ``lines`` that draws a line for each arm, instead of one for each value of a setting."""
 Text = Annotated[str, Meta(pattern=r"\S")]
@@ -41,10 +44,14 @@ class LineFigure(Figure, frozen=True, kw_only=True, tag="lines"):
     """A line for each value of this setting, or for each arm."""
     to_scale: bool = False
     """Whether numbers on the x axis are spaced by value; else values are spaced evenly."""
+    is_rtt: bool = msgspec.field(name="as-rtt", default=False)
+    """Whether one-way delays along x are shown as the RTT, twice as long: as the study has them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_among("y", self.y, QUANTITIES)
+        if self.is_rtt and self.x not in DELAYS:
+            raise Mistake("as-rtt", f"x has to be one of {', '.join(DELAYS)}")
 
 
 class BudgetFigure(Figure, frozen=True, kw_only=True, tag="budget"):

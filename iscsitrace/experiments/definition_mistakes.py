@@ -15,6 +15,7 @@ _STEP: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 _NAMED: Final = re.compile(r"Object (?P<how>contains unknown|missing required) field `(?P<key>.*)`")
 _WORDS: Final = {
     "`str`": "text",
+    "`int | float`": "a number",
     "`int`": "a whole number",
     "`float`": "a number",
     "`bool`": "true or false",

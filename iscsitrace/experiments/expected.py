@@ -182,6 +182,16 @@ def setting_of(
     )
 
 
+def line_bytes_per_s(values: dict[str, Value]) -> float | None:
+    """Throughput at which the line is full: its TCP payload rate / the copies of each block; None without a rate.
+
+    A target that serves commands one after another may be slower; it is no line.
+    """
+    is_write = str(values.get("workload.operation", "read")).endswith("write")
+    found = _line(values, settings.link_of(values, "to-target" if is_write else "to-initiator"))
+    return None if found is None else found / settings.copy_count(values)
+
+
 def segment_bytes(values: dict[str, Value]) -> int:
     """Payload of a full segment: the smaller MSS of both hosts, minus timestamps when both use them."""
     hosts = [settings.tcp_of(values, host) for host in ("initiator", "target")]

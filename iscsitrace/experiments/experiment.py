@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from iscsitrace.errors import InputInvalid, OutputExists
-from iscsitrace.experiments import catalogue, claims, comparison, figures, fits, results, runner
+from iscsitrace.experiments import catalogue, claims, comparison, figures, fits, making, results, runner
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.quantities import PointResult
@@ -80,8 +80,11 @@ def _results(
     *,
     is_reduced: bool,
 ) -> Results:
+    rows = comparison.rows(found)
     return Results(
         is_reduced=is_reduced,
+        versions=making.versions(points[0].world),
+        seeds=making.seeds(points),
         name=definition.name,
         title=definition.title,
         source=definition.source,
@@ -91,8 +94,8 @@ def _results(
         point_count=len(points),
         points=tuple(found),
         fits=tuple(fits.of(points, found)),
-        beside=tuple(comparison.beside(definition, found)),
+        beside=tuple(comparison.beside(definition, rows)),
         figures=tuple(figures.draw(definition, points, found, directory)),
-        claims=tuple(claims.judge(definition.claims, comparison.rows(found), points[0].world)),
+        claims=tuple(claims.judge(definition.claims, rows, points[0].world)),
         tables=definition.tables,
     )

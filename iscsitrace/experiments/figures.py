@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from iscsitrace.experiments import capture_figures, charts, comparison, course_figures
+from iscsitrace.experiments import capture_figures, charts, comparison, course_figures, figure_data
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.definition_figures import (
@@ -23,25 +23,20 @@ from iscsitrace.experiments.definition_figures import (
 )
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.quantities import PointResult
-from iscsitrace.experiments.results import POINTS, FigureFile
+from iscsitrace.experiments.results import POINTS, FigureFile, write_text
 from iscsitrace.outputs.files import written_aside
 from iscsitrace.plots import budget_bars, courses, experiment, footer, style
 
-FORMAT: Final = "svg"
-_READ_LINES: Final = "Marks: measured. Lines: model. Stars: published."
+FORMATS: Final = ("svg", "pdf")
+"""The first is the one that results name."""
 _READ_BUDGET: Final = "Each bar is the time from one call to the next, broken down by cause."
 _READ_PACKETS: Final = (
     "Time runs downwards; packets cross from one host to the other. Shaded spans are idle at the tap; the column on "
     "the right shows the cause."
 )
-_READ_FINISHES: Final = (
-    "Marks: means over repeats; error bars: standard deviations. Streams are in the order in which they finished."
-)
-_READ_STREAMS: Final = (
-    "Left: progress of each stream over time. Right: its bytes in flight; a loss halves them, a timeout drops them to "
-    "zero."
-)
-_READ_COURSES: Final = "Time since the first command of the workload; a line is one run."
+_READ_FINISHES: Final = "Streams are in the order in which they finished."
+_READ_STREAMS: Final = "Left: progress of each stream over time. Right: its bytes in flight."
+_READ_COURSES: Final = "Time since the first command of the workload; a line is the first run at its place."
 
 
 def needed(definition: Definition, points: Sequence[Point]) -> set[str]:
@@ -60,6 +55,8 @@ class Picture:
     """Onto an empty figure of matplotlib's."""
     lines: tuple[str, ...]
     """The text below it."""
+    rows: figure_data.Rows = ()
+    """Its numbers; empty for a figure that is drawn from a capture."""
 
 
 def pictures(
@@ -70,23 +67,29 @@ def pictures(
     for figure in definition.figures:
         found = _drawing(figure, definition, points, results, rows, directory)
         if found is not None:
-            how_to_read, draw, lines = found
-            yield Picture(figure.name, figure.title, how_to_read, draw, lines)
+            yield Picture(figure.name, figure.title, *found)
 
 
 def draw(
     definition: Definition, points: Sequence[Point], results: Sequence[PointResult], directory: Path
 ) -> list[FigureFile]:
-    """Draws the figures for which there are results; the files. InputInvalid when one cannot be written."""
+    """Draws the figures for which there are results, and writes their numbers; the files.
+
+    InputInvalid when one cannot be written.
+    """
     files = []
     for picture in pictures(definition, points, results, directory):
-        path = directory / f"{picture.name}.{FORMAT}"
+        names = [f"{picture.name}.{ending}" for ending in FORMATS]
         with style.applied():
             drawn = style.new_figure()
             picture.draw(drawn)
-            footer.write_lines(drawn, picture.title, picture.lines)
-            _save(path, drawn)
-        files.append(FigureFile(picture.name, picture.title, path.name))
+            footer.write_lines(drawn, picture.title, (picture.how_to_read, *picture.lines))
+            for name in names:
+                _save(directory / name, drawn)
+        if picture.rows:
+            names.append(f"{picture.name}.csv")
+            write_text(directory / names[-1], figure_data.text(picture.rows))
+        files.append(FigureFile(picture.name, picture.title, names[0], tuple(names[1:])))
     return files
 
 
@@ -97,32 +100,37 @@ def _drawing(
     results: Sequence[PointResult],
     rows: Sequence[Row],
     directory: Path,
-) -> tuple[str, Callable[[Any], None], tuple[str, ...]] | None:
-    """How to read a figure, how to draw it, and the text below it; None without results for it."""
+) -> tuple[str, Callable[[Any], None], tuple[str, ...], figure_data.Rows] | None:
+    """How to read a figure, how to draw it, the text below it, and its numbers; None without results for it."""
     match figure:
-        case LineFigure():
-            chart = charts.of_lines(figure, definition, rows)
-            has_marks = any(value is not None for line in chart.lines for value in line.measured)
-            return (_READ_LINES, lambda drawn: experiment.draw(drawn, chart), chart.notes) if has_marks else None
-        case FinishFigure():
-            chart = charts.of_finishes(figure, definition, results)
-            return (_READ_FINISHES, lambda drawn: experiment.draw(drawn, chart), chart.notes) if chart.lines else None
+        case LineFigure() | FinishFigure():
+            is_finish = isinstance(figure, FinishFigure)
+            chart = (
+                charts.of_finishes(figure, definition, results)
+                if isinstance(figure, FinishFigure)
+                else charts.of_lines(figure, definition, rows)
+            )
+            words = " ".join([figure_data.caption(chart), *([_READ_FINISHES] if is_finish else [])])
+            drawing = (words, lambda drawn: experiment.draw(drawn, chart), chart.notes, figure_data.of_chart(chart))
+            return drawing if chart.has("measured") else None
         case BudgetFigure():
             bars = charts.of_budgets(figure, definition, rows)
-            return (_READ_BUDGET, lambda drawn: budget_bars.draw(drawn, bars), bars.notes) if bars.panels else None
+            drawn_bars = (_READ_BUDGET, lambda drawn: budget_bars.draw(drawn, bars), bars.notes)
+            return (*drawn_bars, figure_data.of_bars(bars)) if bars.panels else None
         case CourseFigure():
             lines = course_figures.lines_of(figure, points, results, lambda point: _point_name(figure, point))
             label = course_figures.y_label(figure, results)
             below = charts.source_lines(definition)
-            return (_READ_COURSES, lambda drawn: courses.draw(drawn, lines, label), below) if lines else None
+            drawn_courses = (_READ_COURSES, lambda drawn: courses.draw(drawn, lines, label), below)
+            return (*drawn_courses, figure_data.of_courses(lines, label)) if lines else None
         case PacketFigure() | StreamFigure():
             capture = _capture(figure, points, results, directory)
             if capture is None:
                 return None
             if isinstance(figure, StreamFigure):
-                return _READ_STREAMS, *capture_figures.streams(capture)
+                return _READ_STREAMS, *capture_figures.streams(capture), ()
             made = capture_figures.packets(capture, figure.cycles)
-            return (_READ_PACKETS, *made) if made else None
+            return (_READ_PACKETS, *made, ()) if made else None
 
 
 def _point_name(figure: CourseFigure, point: Point) -> str:
@@ -155,4 +163,4 @@ def _capture(
 
 def _save(path: Path, drawn: Any) -> None:
     with written_aside(path) as partial, partial.open("wb") as stream:
-        style.write(drawn, stream, FORMAT)
+        style.write(drawn, stream, path.suffix.removeprefix("."))

@@ -6,17 +6,20 @@ To add a quantity: its field in `PointResult`, its record in `QUANTITIES`, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from iscsitrace.analysis.fit.points import Point as SteadyPoint
+from iscsitrace.experiments import scatter
 from iscsitrace.experiments.course import Course
+from iscsitrace.experiments.scatter import Estimate
 from iscsitrace.experiments.streams import Stream
 from iscsitrace.wording.cells import NOTHING
 
 SEARCH, STREAMS, EFFICIENCY = "search", "streams", "efficiency"
 """Tables of results that have a column for each of their quantities."""
+IDLE_OF_SOCKET: Final = "idle_of_socket"
 HOST_PARTS: Final = ("initiator_think", "initiator_service", "target_service")
 """Parts of the time breakdown that are spent in the hosts, neither on the path nor waiting for TCP."""
 
@@ -136,7 +139,7 @@ def columns() -> tuple[str, ...]:
     return tuple(found)
 
 
-_SCALES: Final = {"%": 100.0, "MB/s": 1e-6, "ms": 1e-6}
+_SCALES: Final = {"%": 100.0, "MB/s": 1e-6, "Mbit/s": 8e-6, "ms": 1e-6}
 """From a fraction, bytes/s or ns to the unit; other units are those of the field."""
 _COUNTS: Final = {"connections", "delays", "of 1", "packets", "timeouts", "times"}
 
@@ -159,8 +162,10 @@ class Quantity:
     """Of `PointResult`; the name by default."""
     in_model: str = ""
     """The key of the model's prediction, if the model predicts it."""
-    of_repeats: Callable[[Mapping[str, float], Mapping[str, float]], float | None] | None = None
-    """From means and standard deviations over repeats, instead of from a field."""
+    of_repeats: Callable[[Mapping[str, Sequence[float]]], Estimate | None] | None = None
+    """From the values of all repeats by quantity, instead of from a field."""
+    is_of_places: bool = False
+    """Whether it compares two places, and comes from no field."""
 
     @property
     def scale(self) -> float:
@@ -174,7 +179,8 @@ class Quantity:
 
     def measured(self, point: PointResult) -> float | None:
         """The quantity at a point, in its unit."""
-        value = None if self.of_repeats else getattr(point, self.field or self.name)
+        has_field = self.of_repeats is None and not self.is_of_places
+        value = getattr(point, self.field or self.name) if has_field else None
         return None if value is None else value * self.scale
 
     def text(self, value: float | None) -> str:
@@ -182,8 +188,8 @@ class Quantity:
         return NOTHING if value is None else f"{value:.{self.digits}f}"
 
 
-def _scatter(means: Mapping[str, float], spreads: Mapping[str, float]) -> float | None:
-    return 100 * spreads["throughput"] / means["throughput"] if "throughput" in spreads else None
+def _scatter(values: Mapping[str, Sequence[float]]) -> Estimate | None:
+    return scatter.variation(values["throughput"], 100) if "throughput" in values else None
 
 
 _CV: Final = "coefficient of variation"
@@ -198,8 +204,25 @@ _RECORDS: Final = (
         in_model="throughput_bytes_per_s",
     ),
     Quantity("idle_fraction", "%", "idle fraction", "idle %", 1, in_model="idle_fraction"),
+    Quantity(
+        IDLE_OF_SOCKET,
+        "%",
+        "idle fraction: 1 - throughput / that of a socket",
+        "idle of socket %",
+        1,
+        is_of_places=True,
+    ),
     Quantity("model_error", "%", "error of the model", "error %", 1, field="absolute_model_error"),
     Quantity("period", "ms", "time from one call to the next", "period ms", 3, field="period_ns", in_model="period_ns"),
+    Quantity(
+        "bit_rate",
+        "Mbit/s",
+        "throughput after the warm-up",
+        "Mbit/s",
+        1,
+        field="steady_throughput_bytes_per_s",
+        in_model="throughput_bytes_per_s",
+    ),
     Quantity("k", "delays", "one-way delays per command", "k", 2, in_model="k"),
     Quantity("packets", "packets", "packets with data per command", "packets", 1, field="packets_per_command"),
     Quantity("connections", "connections", "connections found", "found", 0, SEARCH),

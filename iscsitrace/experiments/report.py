@@ -8,13 +8,12 @@ from typing import Final
 
 import numpy as np
 
-import iscsitrace
-from iscsitrace.experiments import catalogue, claims, comparison, figures, results, tables
+from iscsitrace.experiments import catalogue, comparison, figures, making, records, results, tables, verdicts
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.definition import Definition
-from iscsitrace.experiments.definition_claims import GUESTS
+from iscsitrace.experiments.definition_claims import GUESTS, WORLDS
 from iscsitrace.experiments.points import of_experiment
-from iscsitrace.experiments.results import Results
+from iscsitrace.experiments.results import JudgedClaim, Results
 from iscsitrace.outputs.document import Section
 from iscsitrace.plots import inline, style
 from iscsitrace.report.document import Document, Fact, Outcome, Picture
@@ -63,20 +62,32 @@ def _pictures(definition: Definition, found: Results, directory: Path, looks: in
 def _outcome(definition: Definition, found: Results) -> Outcome:
     rows = comparison.rows(found.points)
     errors = [(abs(error), row) for row in rows if (error := _model_error(row)) is not None]
-    verdict = _claimed(found) if found.claims else _verdict(errors)
-    caveats = f"{_verdict(errors)} {definition.about}" if found.claims else definition.about
+    agreement = _agreement(found, errors)
+    verdict = " ".join(_claimed(found)) if found.claims else agreement
+    caveats = f"{agreement} {definition.about}" if found.claims else definition.about
     return Outcome(verdict, caveats, tuple(_facts(found, rows, errors)))
 
 
-def _claimed(found: Results) -> str:
-    """How many of the tested claims are reproduced, and which are not."""
-    judged = [each for each in found.claims if each.verdict != claims.NOT_RUN]
-    others = [each for each in judged if each.verdict != claims.REPRODUCED]
-    rest = ", ".join(f"{each.name} ({each.verdict})" for each in others)
-    text = f"{len(judged) - len(others)} of {len(judged)} claims of the study are reproduced"
-    text += f"; others: {rest}" if rest else ""
-    not_run = ", ".join(each.name for each in found.claims if each.verdict == claims.NOT_RUN)
-    return f"{text}{f'; not run: {not_run}' if not_run else ''}."
+def _claimed(found: Results) -> Iterator[str]:
+    """How many of the tested claims are reproduced, and which are not: those of the study, then our own."""
+    for whose, claims in (
+        ("of the study", [each for each in found.claims if not each.is_own]),
+        ("of our own", [each for each in found.claims if each.is_own]),
+    ):
+        left_out = {verdicts.NOT_RUN, verdicts.NOT_TESTABLE}
+        tested = [each for each in claims if each.verdict not in left_out]
+        good = sum(each.verdict == verdicts.REPRODUCED for each in tested)
+        word = "is" if len(tested) == 1 else "are"
+        parts = [f"{good} of {len(tested)} tested claims {whose} {word} reproduced"] if claims else []
+        others = [each for each in claims if each.verdict != verdicts.REPRODUCED]
+        parts += [f"{verdict}: {names}" for verdict, names in _by_verdict(others)]
+        if parts:
+            yield f"{'; '.join(parts)}."
+
+
+def _by_verdict(claims: list[JudgedClaim]) -> Iterator[tuple[str, str]]:
+    for verdict in dict.fromkeys(each.verdict for each in claims):
+        yield verdict, ", ".join(each.name for each in claims if each.verdict == verdict)
 
 
 def _model_error(row: Row) -> float | None:
@@ -84,14 +95,30 @@ def _model_error(row: Row) -> float | None:
     return model / measured - 1 if measured and model else None
 
 
-def _verdict(errors: list[tuple[float, Row]]) -> str:
+def _agreement(found: Results, errors: list[tuple[float, Row]]) -> str:
+    """The differences of the model: from the simulator, whose settings it has, or from a measurement."""
     if not errors:
         return "No point can be compared with the model."
     worst, row = max(errors, key=lambda each: each[0])
     half, most = np.percentile([error for error, _ in errors], (50, 90))
+    is_simulated = found.world == WORLDS[0]
+    what = "Difference of the model from the simulator" if is_simulated else "Error of the model"
+    text = (
+        f"{what} over {len(errors)} throughputs: median {_percent(half)}, 90th percentile {_percent(most)}, largest "
+        f"{_percent(worst)} ({_place(row)})."
+    )
+    return f"{text} {verdicts.SHARED_SETTINGS} {_recorded_error(found.name)}".rstrip() if is_simulated else text
+
+
+def _recorded_error(name: str) -> str:
+    """The error of the model over the kernel's TCP in the record of this experiment; empty without one."""
+    run = records.of_world(name, WORLDS[1])
+    if run is None or run.model is None:
+        return ""
+    model = run.model
     return (
-        f"Error of the model over {len(errors)} measured throughputs: median {_percent(half)}, 90th percentile "
-        f"{_percent(most)}, largest {_percent(worst)} ({_place(row)})."
+        f"Recorded over the kernel's TCP: error of the model over {model.count} throughputs: median "
+        f"{_percent(model.median)}, 90th percentile {_percent(model.p90)}, largest {_percent(model.largest)}."
     )
 
 
@@ -112,11 +139,13 @@ def _facts(found: Results, rows: list[Row], errors: list[tuple[float, Row]]) -> 
         yield Fact("throughput", f"{min(rates):.1f} to {max(rates):.1f} MB/s", "after the warm-up")
     if errors:
         yield Fact(
-            "error of the model", _percent(float(np.mean([error for error, _ in errors]))), "mean of absolute errors"
+            "model / simulator" if found.world == WORLDS[0] else "error of the model",
+            _percent(float(np.median([error for error, _ in errors]))),
+            "median difference",
         )
     idle = [row.means["idle_fraction"] for row in rows if "idle_fraction" in row.means]
     if idle:
-        yield Fact("idle fraction", f"{min(idle):.0f} to {max(idle):.0f} %", "of the line")
+        yield Fact("idle fraction", f"{min(idle):.0f} to {max(idle):.0f} %", "from the captures, after the warm-up")
     limiters = [row.limiter for row in rows if row.limiter]
     if limiters:
         named = sorted(set(limiters), key=lambda name: (-limiters.count(name), name))[:_SHOWN_LIMITERS]
@@ -125,16 +154,20 @@ def _facts(found: Results, rows: list[Row], errors: list[tuple[float, Row]]) -> 
             ", ".join(f"{name.replace('_', ' ')} {limiters.count(name)}" for name in named),
             "places of the grid",
         )
-    ratios = [each.ours / each.published for each in found.beside if each.ours is not None and each.published]
-    if ratios:
-        yield Fact("measured / published", f"{np.median(ratios):.2f}", f"median of {len(ratios)} values")
+    compared = [each for each in found.beside if each.verdict not in {verdicts.NOT_RUN, verdicts.NOT_COMPARED}]
+    if compared:
+        good = sum(each.verdict == verdicts.REPRODUCED for each in compared)
+        yield Fact("printed values reproduced", f"{good} of {len(compared)}", "within 5 %, see the table")
 
 
 def _making(definition: Definition, found: Results) -> Iterator[str]:
+    command = making.command(definition.name, found.world, is_reduced=found.is_reduced)
+    versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
+    seeds = f"; seeds {making.seeds_text(found.seeds)}, one for each repeat" if found.seeds else ""
     yield (
-        f"Made by iscsitrace {iscsitrace.__version__}: `iscsitrace lab run {definition.name} --world {found.world}"
-        f"{' --reduced' if found.is_reduced else ''}`. The definition is in the folder: "
-        f"{definition.name}{catalogue.ENDING}."
+        f"Made by `{command}` ({versions}{seeds}). The definition is in the folder: "
+        f"{definition.name}{catalogue.ENDING}. The numbers of each figure are in a CSV file of its name, beside SVG "
+        "and PDF."
     )
     if found.world != "simulated":
         is_guests = found.world == GUESTS
@@ -142,8 +175,24 @@ def _making(definition: Definition, found: Results) -> Iterator[str]:
         where = "The initiator and target of Debian's kernel in virtual machines" if is_guests else _NAMESPACES
         yield f"{where}{': ' if note else ''}{note}."
     else:
-        yield "Virtual time: the same definition makes the same captures, byte for byte."
+        yield (
+            "Virtual time: the same definition makes the same captures, byte for byte. A point that depends on no seed "
+            "runs once."
+        )
     yield (
-        "Throughput is counted by the initiator, after the warm-up. Idle fraction, k and limiter come from the capture "
-        "at the initiator. Each number is defined in docs/method.md of the project."
+        f"{_warm_up(definition)} Throughput is counted by the initiator. Idle fraction, k and limiter come from the "
+        "capture at the initiator. Each number is defined in docs/method.md of the project."
     )
+    yield (
+        "Numbers are means over repeats, with 95 % confidence intervals by Student's t; those of ratios and "
+        "differences have Welch's degrees of freedom. A check holds when the whole interval is within its limits, "
+        "fails when it is outside, and is undecided in between. A printed value is reproduced within "
+        f"{_percent(verdicts.TOLERANCE)} of it; a percentage also within {_percent(verdicts.TOLERANCE)} of what it "
+        "lacks to 100 %; in any case within half of its last digit."
+    )
+
+
+def _warm_up(definition: Definition) -> str:
+    if definition.warm_up_seconds:
+        return f"The first {definition.warm_up_seconds:g} s of a run do not count, or as many as its arm sets."
+    return f"The first {definition.warm_up_calls} calls of a run do not count."

@@ -12,7 +12,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,6 +58,14 @@ class Beside:
     ours: float | None
     spread: float | None
     """Standard deviation over repeats; None for a single run."""
+    run_count: int = 0
+    """Repeats of the measured one."""
+    interval: tuple[float, float] | None = None
+    """Its 95 % confidence interval; None for a single run."""
+    verdict: str = ""
+    """``reproduced``, ``undecided``, ``not reproduced``, ``not run``, ``not compared``."""
+    why: str = ""
+    """The note on a value that is not reproduced or not compared."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,13 @@ class JudgedCheck:
     low: float
     high: float
     is_met: bool
+    """Whether the value alone is within the limits."""
+    is_undecided: bool = False
+    """Whether its confidence interval has a limit in it: the repeats are too few to decide."""
+    run_count: int = 0
+    """Repeats; of two places, those of the one with fewer, among places that were repeated."""
+    interval: tuple[float, float] | None = None
+    """The 95 % confidence interval; None for a single run."""
 
 
 @dataclass(frozen=True)
@@ -91,17 +106,19 @@ class Evidence:
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """A claim of the study, checked against measurements."""
+    """A claim, checked against measurements."""
 
     name: str
     text: str
     verdict: str
-    """``reproduced``, ``partly``, ``not reproduced``, ``not run``, ``not testable here``."""
+    """``reproduced``, ``undecided``, ``partly``, ``not reproduced``, ``not run``, ``not testable here``."""
     why: str
     """The note on a claim that is not reproduced or not testable."""
     checks: tuple[JudgedCheck, ...]
     evidence: tuple[Evidence, ...] = ()
     """For a claim that is not reproduced, where there are captures."""
+    is_own: bool = False
+    """Whether it is a claim of this project, and not of the study."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +128,8 @@ class FigureFile:
     name: str
     title: str
     file: str
+    others: tuple[str, ...] = ()
+    """The same in other formats, and its numbers (CSV)."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +154,9 @@ class Results:
     """Tables beside those of every experiment: of `definition.TABLES`."""
     is_reduced: bool = False
     """Whether it ran at the scale of the real world."""
+    versions: dict[str, str] = field(default_factory=dict)
+    """Versions of what ran."""
+    seeds: tuple[int, ...] = ()
 
     @property
     def failed(self) -> tuple[PointResult, ...]:

@@ -2,46 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from iscsitrace.experiments import comparison
+from iscsitrace.experiments import comparison, expected, making, verdicts
 from iscsitrace.experiments.claims import SHOWN
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.quantities import EFFICIENCY, QUANTITIES, SEARCH, STREAMS, Quantity
-from iscsitrace.experiments.results import JudgedCheck, Results
+from iscsitrace.experiments.results import Beside, JudgedCheck, JudgedClaim, Results
+from iscsitrace.lab.settings import structs
 from iscsitrace.outputs.document import Grid
 from iscsitrace.wording.cells import NOTHING
 
 _SHOWN_PERCENT: Final = 0.5
 """The least share of a part of the time breakdown that is shown."""
 _SHOWN_PARTS: Final = 3
+_EVEN: Final = 1e-6
+"""Ends of an interval that are as far from the value, up to this share of its width."""
 
 
 def of(found: Results) -> list[Grid]:
     """Every table that has a row."""
     rows = comparison.rows(found.points)
-    every = [_claims(found), _evidence(found), _measured(rows), _search(rows), _streams(rows)]
+    every = [*_claims(found), _evidence(found), _measured(rows, found.world), _search(rows), _streams(rows)]
     every += [make(rows) for name, make in _WANTED.items() if name in found.tables]
     every += [_beside(found), _fits(found), _failed(found)]
     return [grid for grid in every if grid.rows]
 
 
-def _claims(found: Results) -> Grid:
-    return Grid(
-        "Claims of the study",
-        ("claim", "text", "result", "measured (expected)", "why"),
-        tuple(
-            (each.name, each.text, each.verdict, "; ".join(map(_check, each.checks)) or NOTHING, each.why or NOTHING)
-            for each in found.claims
-        ),
-    )
+def _claims(found: Results) -> Iterator[Grid]:
+    for caption, is_own in (("Claims of the study", False), ("Claims of our own", True)):
+        yield Grid(
+            caption,
+            ("claim", "text", "result", "measured (expected)", "why"),
+            tuple(
+                (each.name, each.text, each.verdict, checks_text(each) or NOTHING, each.why or NOTHING)
+                for each in found.claims
+                if each.is_own == is_own
+            ),
+            (_CHECKS_NOTE,),
+        )
+
+
+_CHECKS_NOTE: Final = (
+    "±: half of the 95 % confidence interval, with the number of repeats n. Undecided: a limit is in the interval. "
+    "Without ±: one run."
+)
+
+
+def checks_text(claim: JudgedClaim) -> str:
+    """The checks of a claim: measured, with the limits and the places."""
+    return "; ".join(map(_check, claim.checks))
 
 
 def _check(check: JudgedCheck) -> str:
     sign = "minus" if check.unit != "times" else "over"
     where = f"{check.of}, {sign} {check.beside}" if check.beside else check.of
-    return f"{_number(check.value, 2)} {check.unit} ({check.low:g} to {check.high:g}): {where}"
+    measured = with_interval(check.value, check.interval, check.run_count, 2)
+    return f"{measured} {check.unit} ({check.low:g} to {check.high:g}): {where}"
+
+
+def with_interval(value: float | None, interval: tuple[float, float] | None, count: int, digits: int) -> str:
+    """A number with half its confidence interval, ``85.92 ± 0.31 (n = 5)``; with both ends where it is uneven."""
+    text = _number(value, digits)
+    if value is None or interval is None:
+        return text
+    below, above = value - interval[0], interval[1] - value
+    if abs(below - above) <= _EVEN * (above + below):
+        return f"{text} ± {above:.{digits}f} (n = {count})"
+    return f"{text} ({interval[0]:.{digits}f} .. {interval[1]:.{digits}f}, n = {count})"
 
 
 def _evidence(found: Results) -> Grid:
@@ -63,27 +92,58 @@ def _largest(shares: dict[str, float]) -> str:
     return ", ".join(f"{part.replace('_', ' ')} {shares[part]:.0f} %" for part in parts if shares[part] >= 1)
 
 
-def _measured(rows: Sequence[Row]) -> Grid:
-    columns = ("MB/s", "model", "error %", "idle %", "model idle %", "k", "limiter", "runs")
-    return _by_place("Measured and model", columns, rows, _measured_cells, _MEASURED_NOTE)
+def _measured(rows: Sequence[Row], world: str) -> Grid:
+    is_simulated = world == making.SIMULATED
+    columns = (
+        "MB/s",
+        "95 % ±",
+        "model",
+        "difference %" if is_simulated else "error %",
+        "idle %",
+        "model idle %",
+        "k",
+        "limiter",
+        "runs",
+    )
+    note = f"{_MEASURED_NOTE} {verdicts.SHARED_SETTINGS}" if is_simulated else _MEASURED_NOTE
+    # in the real world a veth pair may replace the line
+    has_line = [is_simulated or not structs.programs_of(row.values).get("is_bypassed") for row in rows]
+    lines = {
+        id(row): expected.line_bytes_per_s(row.values) if has else None for row, has in zip(rows, has_line, strict=True)
+    }
+    return _by_place("Measured and model", columns, rows, lambda row: _measured_cells(row, lines[id(row)]), note)
 
 
-_MEASURED_NOTE: Final = "Throughput after the warm-up; error: throughput of the model / measured, less 1."
+_MEASURED_NOTE: Final = (
+    "Throughput after the warm-up, with half its 95 % confidence interval; error or difference: throughput of the "
+    "model / measured, less 1; idle: 1 - throughput / TCP payload rate of the line, which carries each copy of a "
+    "mirror."
+)
 
 
-def _measured_cells(row: Row) -> tuple[str, ...]:
-    throughput, idle, k = (QUANTITIES[name] for name in ("throughput", "idle_fraction", "k"))
+def _measured_cells(row: Row, line_bytes_per_s: float | None) -> tuple[str, ...]:
+    throughput, k = (QUANTITIES[name] for name in ("throughput", "k"))
     measured, predicted = row.means.get(throughput.name), row.model.get(throughput.name)
+    interval = row.estimates[throughput.name].interval if measured is not None else None
     return (
         throughput.text(measured),
+        throughput.text((interval[1] - interval[0]) / 2 if interval else None),
         throughput.text(predicted),
         _number(100 * (predicted / measured - 1) if measured and predicted else None, 1),
-        idle.text(row.means.get(idle.name)),
-        idle.text(row.model.get(idle.name)),
+        _idle_text(measured, line_bytes_per_s),
+        _idle_text(predicted, line_bytes_per_s),
         k.text(row.means.get(k.name)),
         row.limiter or NOTHING,
         f"{row.run_count}/{row.run_count + row.failed_count}" if row.failed_count else str(row.run_count),
     )
+
+
+def _idle_text(megabytes_per_s: float | None, line_bytes_per_s: float | None) -> str:
+    """The share of the line's rate that is not used, in %."""
+    if megabytes_per_s is None or line_bytes_per_s is None:
+        return NOTHING
+    # below zero where more was counted than the line carries: that is to be seen
+    return _number(round(100 * (1 - 1e6 * megabytes_per_s / line_bytes_per_s), 1) + 0.0, 1)
 
 
 def _search(rows: Sequence[Row]) -> Grid:
@@ -150,15 +210,24 @@ _WANTED: Final = {"efficiency": _efficiency, "budget": _budget}
 def _beside(found: Results) -> Grid:
     return Grid(
         "Measured and published",
-        ("quantity", "arm", "at", "published", "measured", "unit", "source"),
+        ("quantity", "arm", "at", "published", "measured", "unit", "result", "source", "why"),
         tuple(
             (
-                *(each.quantity, each.arm, each.at, f"{each.published:g}"),
-                *(QUANTITIES[each.quantity].text(each.ours), each.unit, each.source),
+                *(each.quantity, each.arm, _at(each), f"{each.published:g}", _ours(each), each.unit),
+                *(each.verdict, each.source, each.why or NOTHING),
             )
             for each in found.beside
         ),
     )
+
+
+def _at(each: Beside) -> str:
+    """The value of ``x``, and the settings of its place."""
+    return ", ".join((each.at, *(f"{name.rpartition('.')[2]} {text}" for name, text in each.where.items())))
+
+
+def _ours(each: Beside) -> str:
+    return with_interval(each.ours, each.interval, each.run_count, QUANTITIES[each.quantity].digits)
 
 
 def _fits(found: Results) -> Grid:

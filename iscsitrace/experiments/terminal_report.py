@@ -18,7 +18,7 @@ def show(found: Results, directory: Path) -> None:
         for note in grid.notes:
             show_line(note)
     show_heading("Files")
-    names = ["results.json", "results.csv", *(figure.file for figure in found.figures)]
-    titles = {figure.file: figure.title for figure in found.figures}
+    titles = {name: figure.title for figure in found.figures for name in (figure.file, *figure.others)}
+    names = ["results.json", "results.csv", *titles]
     show_table(("file", "content"), [(directory / name, titles.get(name, "every point")) for name in names])
     show_line(f"One page with figures and tables: iscsitrace report {directory}")

@@ -31,8 +31,10 @@ class Line:
     name: str
     places: tuple[float, ...]
     measured: tuple[float | None, ...]
-    spreads: tuple[float | None, ...]
-    """Standard deviations over repeats."""
+    intervals: tuple[tuple[float, float] | None, ...]
+    """95 % confidence intervals of the measured values; None for one run."""
+    counts: tuple[int, ...]
+    """Runs of each measured value."""
     model: tuple[float | None, ...]
     published: tuple[float | None, ...]
 
@@ -49,9 +51,13 @@ class Chart:
     lines: tuple[Line, ...]
     notes: tuple[str, ...] = ()
 
+    def has(self, name: str) -> bool:
+        """Whether a line has a value of this field."""
+        return any(value is not None for line in self.lines for value in getattr(line, name))
+
 
 def draw(figure: Figure, chart: Chart) -> None:
-    """Draws marks for measured values, lines for the model, stars for published values."""
+    """Draws marks with error bars for measured values, lines for the model, stars for published values."""
     axes = figure.subplots()
     for line, (color, mark) in zip(chart.lines, _cycled(len(chart.lines)), strict=True):
         _draw_line(axes, line, color, mark)
@@ -68,14 +74,15 @@ def _cycled(count: int) -> list[tuple[str, str]]:
 
 def _draw_line(axes: Axes, line: Line, color: str, mark: str) -> None:
     known = [
-        (place, value, spread or 0.0)
-        for place, value, spread in zip(line.places, line.measured, line.spreads, strict=True)
+        (place, value, *((value - interval[0], interval[1] - value) if interval else (0.0, 0.0)))
+        for place, value, interval in zip(line.places, line.measured, line.intervals, strict=True)
         if value is not None
     ]
     if known:
-        places, values, spreads = zip(*known, strict=True)
+        places, values, *bars = zip(*known, strict=True)
+        has_bars = any(map(any, bars))
         axes.errorbar(
-            places, values, yerr=spreads if any(spreads) else None, fmt=mark, color=color, markersize=6, capsize=3,
+            places, values, yerr=bars if has_bars else None, fmt=mark, color=color, markersize=6, capsize=3,
             label=line.name,
         )  # fmt: skip
     for found, look in (
@@ -88,14 +95,19 @@ def _draw_line(axes: Axes, line: Line, color: str, mark: str) -> None:
 
 
 def _explain(axes: Axes, chart: Chart) -> None:
-    """Adds a legend: the mark of each line, and the meaning of lines and stars."""
+    """Adds a legend: the mark of each line, and the meaning of error bars, lines and stars."""
     handles, labels = axes.get_legend_handles_labels()
     for is_there, look, text in (
-        (_has(chart, "model"), {"linestyle": "-"}, "model"),
         (
-            _has(chart, "published"),
+            chart.has("intervals"),
+            {"linestyle": "none", "marker": "|", "markersize": 11, "markeredgewidth": 1.5},
+            "95 % confidence interval",
+        ),
+        (chart.has("model"), {"linestyle": "-"}, "model"),
+        (
+            chart.has("published"),
             {"linestyle": "none", "marker": "*", "markersize": 11, "markerfacecolor": "none"},
-            "published",
+            "printed in the study",
         ),
     ):
         if is_there:
@@ -112,7 +124,3 @@ def _explain(axes: Axes, chart: Chart) -> None:
             frameon=False,
             borderaxespad=0.3,
         )
-
-
-def _has(chart: Chart, name: str) -> bool:
-    return any(value is not None for line in chart.lines for value in getattr(line, name))

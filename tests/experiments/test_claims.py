@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.experiments import claims, definition
+from iscsitrace.experiments import claims, definition, scatter, verdicts
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.definition import Definition
 
@@ -46,8 +46,9 @@ def claim(*checks: str) -> str:
     )
 
 
-def row(arm: str, delay_ms: int, value: float) -> Row:
-    return Row(arm, {}, {"link.one-way-delay": delay_ms * 1_000_000}, 1, 0, {"throughput": value}, {}, {}, None)
+def row(arm: str, delay_ms: int, *values: float) -> Row:
+    estimates = {"throughput": scatter.mean(values)}
+    return Row(arm, {}, {"link.one-way-delay": delay_ms * 1_000_000}, len(values), 0, estimates, {}, None)
 
 
 ROWS = [row(arm, delay_ms, value) for (arm, delay_ms), value in MEASURED.items()]
@@ -67,7 +68,7 @@ def test_a_check_is_a_number_a_ratio_or_a_difference(tmp_path: Path, check: str,
         (judged,) = claims.judge(written(tmp_path, claim(f"{check}\nbetween = {between}")).claims, ROWS)
         (found,) = judged.checks
         assert (found.value, found.unit, found.is_met) == (pytest.approx(value), unit, is_met)
-        assert judged.verdict == (claims.REPRODUCED if is_met else claims.NOT_REPRODUCED)
+        assert judged.verdict == (verdicts.REPRODUCED if is_met else verdicts.NOT_REPRODUCED)
         assert judged.why == ("" if is_met else "because")
 
 
@@ -76,14 +77,43 @@ def test_a_claim_holds_when_all_its_checks_do(tmp_path: Path) -> None:
     good, bad = (f"{of}\nbetween = {between}" for between in ([9, 11], [1, 2]))
     elsewhere = f'of = {{ arm = "one", {NEAR}, workload.queue-depth = 7 }}\nbetween = [1, 2]'
     for checks, verdict in (
-        ((good, good), claims.REPRODUCED),
-        ((good, bad), claims.PARTLY),
-        ((bad, bad), claims.NOT_REPRODUCED),
-        ((good, elsewhere), claims.NOT_RUN),
-        ((), claims.NOT_TESTABLE),
+        ((good, good), verdicts.REPRODUCED),
+        ((good, bad), verdicts.PARTLY),
+        ((bad, bad), verdicts.NOT_REPRODUCED),
+        ((good, elsewhere), verdicts.NOT_RUN),
+        ((), verdicts.NOT_TESTABLE),
     ):
         (judged,) = claims.judge(written(tmp_path, claim(*checks)).claims, ROWS)
         assert judged.verdict == verdict
+
+
+def test_repeats_whose_interval_has_a_limit_in_it_decide_nothing(tmp_path: Path) -> None:
+    """85.92 against 86: no failure where the repeats scatter by more, and one where they do not."""
+    text = claim(f'of = {{ arm = "one", {NEAR} }}\nbetween = [86, 96]')
+    for values, verdict in (
+        ((84.92, 85.92, 86.92), verdicts.UNDECIDED),
+        ((85.91, 85.92, 85.93), verdicts.NOT_REPRODUCED),
+        ((85.92,), verdicts.NOT_REPRODUCED),
+        ((90.9, 91.0, 91.1), verdicts.REPRODUCED),
+    ):
+        (judged,) = claims.judge(written(tmp_path, text).claims, [row("one", 0, *values)])
+        assert (judged.verdict, judged.checks[0].run_count) == (verdict, len(values))
+        assert judged.why == ("" if verdict == verdicts.REPRODUCED else "because")
+
+
+def test_a_difference_from_zero_is_known_and_a_ratio_to_zero_is_not(tmp_path: Path) -> None:
+    rows = [row("one", 0, 0.0), row("two", 0, 3.0)]
+    for key, verdict in (("minus", verdicts.REPRODUCED), ("over", verdicts.NOT_RUN)):
+        text = f'of = {{ arm = "two", {NEAR} }}\n{key} = {{ arm = "one", {NEAR} }}\nbetween = [2, 4]'
+        (judged,) = claims.judge(written(tmp_path, claim(text)).claims, rows)
+        assert judged.verdict == verdict
+
+
+def test_claims_of_our_own_are_marked(tmp_path: Path) -> None:
+    text = claim(f'of = {{ arm = "one", {NEAR} }}\nbetween = [9, 11]')
+    own = text.replace('name = "a"', 'name = "b"\nown = true')
+    judged = list(claims.judge(written(tmp_path, text + own).claims, ROWS))
+    assert [(each.name, each.is_own) for each in judged] == [("a", False), ("b", True)]
 
 
 def captured(of: Row, shares: dict[str, float]) -> Row:

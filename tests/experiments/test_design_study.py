@@ -28,12 +28,14 @@ from iscsitrace.experiments import (
     results,
     runner,
     tables,
+    verdicts,
 )
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.definition_claims import ALL_WORLDS
 from iscsitrace.experiments.definition_figures import BudgetFigure
 from iscsitrace.experiments.quantities import PointResult
 from iscsitrace.experiments.results import Results
+from iscsitrace.experiments.scatter import Estimate
 from iscsitrace.lab.settings import structs as settings
 from iscsitrace.plots import budget_bars, style
 from iscsitrace.tables.schema import TABLES
@@ -242,17 +244,17 @@ def test_hosts_limit_small_blocks_and_the_line_limits_large_ones(
 
 def test_claims_are_checked_in_the_world_in_which_they_can_be(study: tuple[Definition, Results, Path]) -> None:
     judged = {each.name: each for each in study[1].claims}
-    assert judged["a"].verdict == claims.REPRODUCED
-    assert judged["h"].verdict == judged["i"].verdict == claims.NOT_TESTABLE
+    assert judged["a"].verdict == verdicts.REPRODUCED
+    assert judged["h"].verdict == judged["i"].verdict == verdicts.NOT_TESTABLE
     # 64 KiB and a header on a line of 7.92 Gbit/s, and 54 us of hosts: 42.1 % of 10 Gbit/s, where 41.2 were printed
     hosts, *around = judged["e"].checks
     assert hosts.value == pytest.approx(65_536 / ((65_536 + 48) / (7920 / 8 * PAYLOAD_SHARE) + 54), rel=0.005)
-    assert (judged["e"].verdict, [each.is_met for each in around]) == (claims.REPRODUCED, [True, True])
+    assert (judged["e"].verdict, [each.is_met for each in around]) == (verdicts.REPRODUCED, [True, True])
     # there is a note for whatever is not as the study says
-    assert all(each.why for each in judged.values() if each.verdict not in {claims.REPRODUCED, claims.NOT_RUN})
+    assert all(each.why for each in judged.values() if each.verdict not in {verdicts.REPRODUCED, verdicts.NOT_RUN})
     real = {each.name: each for each in claims.judge(study[0].claims, [], "real")}
-    assert (real["e"].verdict, real["h"].verdict) == (claims.NOT_TESTABLE, claims.NOT_RUN)
-    rows = [replace(row, means={"efficiency": 70.0}) for row in comparison.rows(study[1].points)]
+    assert (real["e"].verdict, real["h"].verdict) == (verdicts.NOT_TESTABLE, verdicts.NOT_RUN)
+    rows = [replace(row, estimates={"efficiency": Estimate(70.0)}) for row in comparison.rows(study[1].points)]
     worse = {each.name: each for each in claims.judge(study[0].claims, rows, "real")}
     assert "too few processors" in worse["a"].why
     assert "too few processors" not in next(claims.judge(study[0].claims, rows)).why

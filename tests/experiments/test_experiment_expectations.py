@@ -32,6 +32,29 @@ def throughputs(folder: Path, values: dict[str, Any]) -> tuple[float, float]:
     return measured.steady_stretch(truth, values, 50).throughput_bytes_per_s, prediction.throughput_bytes_per_s
 
 
+@pytest.mark.parametrize(
+    ("changes", "bits_per_s"),
+    [
+        ({}, 100e6),
+        # a slower disk is no line
+        ({"target.is-serial": True, "target.service-delay": 1_000_000_000}, 100e6),
+        # the line of the data
+        ({"link.to-target.rate": 50_000_000}, 100e6),
+        ({"workload.operation": "write", "link.to-target.rate": 50_000_000}, 50e6),
+        ({"workload.operation": "socket_write", "link.to-target.rate": 50_000_000}, 50e6),
+        # a line that all targets share; it carries each copy of a mirror
+        ({"target.count": 4, "workload.layout": "stripe", "link.access-rate": 80_000_000}, 80e6),
+        ({"target.count": 2, "workload.layout": "mirror", "link.access-rate": 80_000_000}, 40e6),
+    ],
+)
+def test_the_line_that_idle_fractions_refer_to(changes: dict[str, Any], bits_per_s: float) -> None:
+    assert expected.line_bytes_per_s(BASE | changes) == pytest.approx(bits_per_s / 8 * 1448 / 1514)
+
+
+def test_without_a_rate_there_is_no_idle_fraction() -> None:
+    assert expected.line_bytes_per_s({name: value for name, value in BASE.items() if name != "link.rate"}) is None
+
+
 @pytest.mark.parametrize(("is_ipv6", "headers_bytes"), [(False, 20 + 20), (True, 40 + 20)])
 def test_a_full_line_has_its_payload_rate(tmp_path: Path, is_ipv6: bool, headers_bytes: int) -> None:
     """Of each frame 14 bytes are Ethernet's, and 12 TCP's timestamps; of 262,192 bytes 48 are a Data-In's header."""

@@ -59,7 +59,7 @@ def point(repeat: int, megabytes_per_s: float, **more: Any) -> PointResult:
         "utilisation": 0.42,
         "timeout_count": 3,
     }
-    return PointResult(f"a{repeat}", "held", GRID, {}, repeat, "", **values | more)
+    return PointResult(f"a{repeat}", "held", GRID, {"link.rate": 200_000_000}, repeat, "", **values | more)
 
 
 def estimate(value: float) -> dict[str, float]:
@@ -80,7 +80,8 @@ MISSED = JudgedClaim(
     "not reproduced",
     "too fast",
     (
-        JudgedCheck("throughput", "MB/s", "held", "", 12.5, 1, 9, False),
+        JudgedCheck("throughput", "MB/s", "held", "", 12.5, 1, 9, False, run_count=5, interval=(12.25, 12.75)),
+        JudgedCheck("scatter", "%", "held", "", 2.5, 1, 9, True, run_count=5, interval=(1.5, 7.25)),
         JudgedCheck("k", "times", "a", "b", 1.5, 2, 3, False),
     ),
     (Evidence("held at 8ms", "propagation", SHARES, MEANS),),
@@ -92,8 +93,13 @@ FOUND = Results(
         *(PointResult(f"b{repeat}", "big", GRID, {}, repeat, "", error="too big") for repeat in range(2)),
     ),
     fits=(ArmFit("held", {"workload.queue-depth": "4"}, FIT),),
-    beside=(Beside("throughput", "MB/s", "Table 1", "held", {}, "link.one-way-delay", "8ms", 9.75, 10.0, None),),
-    figures=(FigureFile("f", "How fast", "f.svg"),),
+    beside=(
+        Beside(
+            "throughput", "MB/s", "Table 1", "held", {"link.rate": "1Gbit"}, "link.one-way-delay", "8ms", 9.75, 10.0,
+            spread=None, run_count=4, interval=(9.5, 10.5), verdict="undecided", why="few repeats",
+        ),
+    ),
+    figures=(FigureFile("f", "How fast", "f.svg", ("f.pdf", "f.csv")),),
     claims=(MISSED,),
     tables=("efficiency", "budget"),
 )  # fmt: skip
@@ -107,16 +113,21 @@ def shown() -> str:
 
 
 def test_measured_and_model(shown: str) -> None:
-    """The mean of 12 and 8 MB/s, the model's 11 MB/s, and the difference."""
+    """The mean of 12 and 8 MB/s, the model's 11 MB/s, and the difference.
+
+    The standard error of 12 and 8 is 2, and Student's t with one degree of freedom 12.7062.
+    """
     columns: dict[str, Any] = {
-        **WHERE, "MB/s": lambda row: "10.000", "model": lambda row: "11.000", "error %": lambda row: "10.0",
-        "idle %": lambda row: "62.0", "model idle %": lambda row: "64.0", "k": lambda row: "2.25",
+        **WHERE, "MB/s": lambda row: "10.000", "95 % ±": lambda row: "25.412", "model": lambda row: "11.000",
+        "difference %": lambda row: "10.0",
+        # a line of 200 Mbit/s carries 25 MB/s x 1448 / 1514
+        "idle %": lambda row: "58.2", "model idle %": lambda row: "54.0", "k": lambda row: "2.25",
         "limiter": lambda row: "propagation", "runs": lambda row: "2/3",
     }  # fmt: skip
     rows = table(shown, *columns)
     assert rows[0] == ("held", "8ms", "4", *(columns[name]({}) for name in list(columns)[3:]))
     # of an arm that failed nothing is known
-    assert rows[1] == ("big", "8ms", "4", "-", "-", "-", "-", "-", "-", "-", "0/2")
+    assert rows[1] == ("big", "8ms", "4", "-", "-", "-", "-", "-", "-", "-", "-", "0/2")
     assert len(rows) == 2
 
 
@@ -175,8 +186,9 @@ def test_efficiency_and_budget(shown: str) -> None:
 
 def test_published_figures_fits_and_missing_points(shown: str) -> None:
     columns = {
-        "quantity": "quantity", "arm": "arm", "at": "at", "published": "published", "measured": "ours", "unit": "unit",
-        "source": "source",
+        "quantity": "quantity", "arm": "arm", "at": lambda row: "8ms, rate 1Gbit", "published": "published",
+        "measured": lambda row: "10.000 ± 0.500 (n = 4)", "unit": "unit", "result": "verdict", "source": "source",
+        "why": "why",
     }  # fmt: skip
     check_table(shown, columns, [vars(FOUND.beside[0]) | {"published": Decimal("9.75")}])
     (row,) = table(shown, "arm", "settings", "k", "s ms", "C MB/s", "largest residual %")
@@ -186,14 +198,17 @@ def test_published_figures_fits_and_missing_points(shown: str) -> None:
     files = [
         ("folder/results.json", "every point"),
         ("folder/results.csv", "every point"),
-        ("folder/f.svg", "How fast"),
+        *((f"folder/f.{ending}", "How fast") for ending in ("svg", "pdf", "csv")),
     ]
     assert table(shown, "file", "content") == files
 
 
 def test_claims_and_their_evidence(shown: str) -> None:
     (row,) = table(shown, "claim", "text", "result", "measured (expected)", "why")
-    checks = "12.50 MB/s (1 to 9): held; 1.50 times (2 to 3): a, over b"
+    checks = (
+        "12.50 ± 0.25 (n = 5) MB/s (1 to 9): held; 2.50 (1.50 .. 7.25, n = 5) % (1 to 9): held; "
+        "1.50 times (2 to 3): a, over b"
+    )
     assert row == ("far", "it is slow", "not reproduced", checks, "too fast")
     heads = ("claim", "at", "MB/s", "period ms", "idle %", "retransmitted %", "limiter", "time breakdown")
     (row,) = table(shown, *heads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import multiprocessing
 import re
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
 from iscsitrace.cli import main
@@ -26,23 +28,29 @@ from iscsitrace.experiments import (
     definition,
     expected,
     experiment,
+    figure_data,
     figures,
     measured,
     points,
+    records,
+    report,
     results,
     runner,
     terminal_report,
+    verdicts,
 )
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.definition_figures import LineFigure, PacketFigure
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.quantities import PointResult
-from iscsitrace.experiments.results import Results
+from iscsitrace.experiments.results import JudgedClaim, Results
 from iscsitrace.lab.settings import structs as settings
 from iscsitrace.lab.settings.kinds import Value
 from iscsitrace.lab.settings.table import SETTINGS
 from iscsitrace.plots import experiment as experiment_plot
 from iscsitrace.plots import style
+from iscsitrace.plots.experiment import Chart, Line
+from iscsitrace.report.document import Outcome
 
 SMALL = """
 title = "Small"
@@ -631,7 +639,8 @@ def test_a_figure_shows_measured_published_and_expected_values(small: tuple[Path
     figure = made.figures[0]
     assert isinstance(figure, LineFigure)
     chart = charts.of_lines(figure, made, comparison.rows(found.points))
-    assert [text for _, text in chart.ticks] == ["1ms", "2ms"]
+    assert [text for _, text in chart.ticks] == ["1", "2"]
+    assert chart.x_label == "one-way delay, ms"
     held, with_data = chart.lines
     assert (held.name, with_data.name) == ("held", "with data")
     assert held.measured == pytest.approx([57, 72.4], abs=1)
@@ -645,11 +654,72 @@ def test_a_figure_shows_measured_published_and_expected_values(small: tuple[Path
     (axes,) = drawn.axes
     legend = axes.get_legend()
     assert legend is not None
-    assert [each.get_text() for each in legend.get_texts()] == ["held", "with data", "model", "published"]
+    assert [each.get_text() for each in legend.get_texts()] == ["held", "with data", "model", "printed in the study"]
     shown = {tuple(np.asarray(line.get_ydata()).tolist()) for line in axes.lines}
     assert {held.measured, held.model, held.published} <= shown
     assert [each.file for each in found.figures] == ["idle.svg", "packets.svg"]
     assert all((folder / each.file).read_text().startswith("<?xml") for each in found.figures)
+    assert [each.others for each in found.figures] == [("idle.pdf", "idle.csv"), ("packets.pdf",)]
+    assert all((folder / each.others[0]).read_bytes().startswith(b"%PDF") for each in found.figures)
+
+
+def test_the_numbers_of_a_figure_are_beside_it(small: tuple[Path, Results, Watched]) -> None:
+    folder, found, _ = small
+    rows = list(csv.DictReader((folder / "idle.csv").read_text().splitlines()))
+    points = by_name(found)
+    assert [(row["line"], row["one-way delay, ms"]) for row in rows] == [
+        ("held", "1"), ("held", "2"), ("with data", "1"), ("with data", "2"),
+    ]  # fmt: skip
+    for row in rows:
+        point = points[row["line"], f"{row['one-way delay, ms']}ms"]
+        assert float(row["idle fraction, %"]) == 100 * (point.idle_fraction or 0)
+        assert (row["runs"], row["95 % low"], row["95 % high"]) == ("1", "", "")
+    assert [row["printed"] for row in rows] == ["57", "73", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (Line("a", (0.0,), (1.0,), (None,), (1,), (None,), (None,)), "Marks: measured, one run each."),
+        (
+            Line("a", (0.0,), (1.0,), (None,), (1,), (2.0,), (None,)),
+            "Marks: measured, one run each. Lines: model at the places of the marks, joined.",
+        ),
+        (
+            Line("a", (0.0, 1.0), (1.0, 1.0), ((0.5, 1.5), None), (3, 1), (None, None), (None, None)),
+            "Marks: measured, means over repeats, or one run. Error bars: 95 % confidence intervals of 3 repeats.",
+        ),
+        (
+            Line("a", (0.0, 1.0), (1.0, 1.0), ((0.5, 1.5), (0.0, 2.0)), (3, 5), (None, None), (None, 1.0)),
+            "Marks: measured, means over repeats. Error bars: 95 % confidence intervals of 3 to 5 repeats. Stars: "
+            "printed in the study.",
+        ),
+    ],
+)
+def test_a_caption_names_what_is_drawn(line: Line, words: str) -> None:
+    assert figure_data.caption(Chart("t", "x", "y", (), (line,))) == words
+
+
+def test_error_bars_are_intervals_of_the_measured_values() -> None:
+    line = Line("a", (0.0, 1.0), (1.0, 4.0), ((0.5, 1.75), None), (3, 1), (None, None), (None, None))
+    drawn = Figure()
+    with style.applied():
+        experiment_plot.draw(drawn, Chart("t", "x", "y", ((0.0, "0"), (1.0, "1")), (line,)))
+    (axes,) = drawn.axes
+    (bars,) = [each for each in axes.containers if isinstance(each, ErrorbarContainer)]
+    (collection,) = bars.lines[2]
+    ends = [(float(segment[0][1]), float(segment[1][1])) for segment in collection.get_segments()]
+    assert ends == [(0.5, 1.75), (4.0, 4.0)]
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [each.get_text() for each in legend.get_texts()] == ["a", "95 % confidence interval"]
+
+
+def test_titles_of_figures_stand_alone() -> None:
+    """Of all studies together: no two figures have the same title, and none is a bare quantity."""
+    titles = [(name, figure.title) for name in catalogue.names() for figure in catalogue.load(name).figures]
+    assert not [title for title, count in Counter(title for _, title in titles).items() if count > 1]
+    assert not [title for title in titles if len(title[1].split()) < 5]
 
 
 def test_repeats_are_one_row_with_a_deviation(small: tuple[Path, Results, Watched]) -> None:
@@ -661,7 +731,7 @@ def test_repeats_are_one_row_with_a_deviation(small: tuple[Path, Results, Watche
     assert (row.run_count, row.failed_count) == (2, 1)
     assert row.means["throughput"] == pytest.approx(1.5 * one)
     # standard deviation of one and two, with one degree of freedom
-    assert row.spreads["throughput"] == pytest.approx(one / 2**0.5)
+    assert row.estimates["throughput"].spread == pytest.approx(one / 2**0.5)
 
 
 # ---- commands
@@ -719,6 +789,46 @@ def test_a_page_is_written_from_a_folder(small: tuple[Path, Results, Watched], t
     ticket = invoke("report", folder, "--format", "md", "-o", "-").output
     assert "## Result" in ticket
     assert "**Measured and published**" in ticket
+
+
+def test_the_model_is_beside_the_simulator_and_own_claims_are_counted_apart(
+    small: tuple[Path, Results, Watched], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, found, _ = small
+    (tmp_path / "small.toml").write_text((folder / "small.toml").read_text())
+
+    def outcome(made: Results) -> Outcome:
+        results.write(tmp_path, made)
+        shown = report.describe(tmp_path, has_pictures=False).outcome
+        assert shown is not None
+        return shown
+
+    assert outcome(found).verdict.startswith("Difference of the model from the simulator over 4 throughputs")
+    assert "take the same settings" in outcome(found).verdict
+    assert "Recorded" not in outcome(found).verdict
+    # with the error of the model over the kernel's TCP, where a run is recorded
+    agreement = records.Agreement(12, 0.0123, 0.02, 0.04)
+    recorded = records.Run("real", False, "", {}, (), 12, 0, agreement, ())
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "of_world", lambda name, world: recorded if (name, world) == ("small", "real") else None)
+        assert outcome(found).verdict.endswith(
+            "Recorded over the kernel's TCP: error of the model over 12 throughputs: median 1.2 %, 90th percentile "
+            "2.0 %, largest 4.0 %."
+        )
+    real = outcome(replace(found, world="real"))
+    assert real.verdict.startswith("Error of the model over 4 throughputs")
+    assert "same settings" not in real.verdict
+    claims = tuple(
+        JudgedClaim(name, "", verdict, "", (), is_own=is_own)
+        for name, verdict, is_own in (
+            ("a", verdicts.REPRODUCED, False), ("b", verdicts.PARTLY, False), ("c", verdicts.NOT_TESTABLE, False),
+            ("d", verdicts.REPRODUCED, True), ("e", verdicts.NOT_RUN, True),
+        )
+    )  # fmt: skip
+    assert outcome(replace(found, claims=claims)).verdict == (
+        "1 of 2 tested claims of the study are reproduced; partly: b; not testable here: c. "
+        "1 of 1 tested claims of our own is reproduced; not run: e."
+    )
 
 
 def test_a_folder_without_its_definition_is_a_one_line_error(

@@ -76,14 +76,16 @@ def test_a_quantity_is_in_its_unit(name: str, value: float | None, text: str) ->
 def test_every_quantity_has_a_field_or_comes_from_repeats() -> None:
     for each in QUANTITIES.values():
         each.measured(POINT)
-        assert (each.of_repeats is None) or not each.field
+        assert (each.of_repeats is None and not each.is_of_places) or not each.field
     prediction = expected.of_point({"workload.operation": "read", "link.rate": 10**9}, None)
     assert prediction is not None
     assert {each.in_model for each in QUANTITIES.values() if each.in_model} <= prediction.as_dict().keys()
 
 
 def test_the_columns_of_results_hold_every_measured_quantity() -> None:
-    measured = {each.field or name for name, each in QUANTITIES.items() if not each.of_repeats}
+    measured = {
+        each.field or name for name, each in QUANTITIES.items() if not each.of_repeats and not each.is_of_places
+    }
     assert measured - set(columns()) == {"absolute_model_error", "host_share"}
     assert not {"error", "name", "streams", "model"} & set(columns())
     (header, row) = results.table(Results("n", "t", "s", "", "simulated", True, 1, (POINT,))).splitlines()

@@ -409,7 +409,7 @@ def test_figures_show_ends_and_streams(small: Small) -> None:
     assert isinstance(lines, LineFigure)
     assert isinstance(finishes, FinishFigure)
     scale = charts.of_lines(lines, found, comparison.rows(made.points))
-    assert (scale.ticks, scale.x_label) == (((1.0, "1"), (3.0, "3"), (4.0, "4")), "targets")
+    assert (scale.ticks, scale.x_label) == (((1.0, "1"), (3.0, "3"), (4.0, "4")), "number of targets")
     chart = charts.of_finishes(finishes, found, made.points)
     (line,) = chart.lines
     (point,) = of_arm(made, "one file")
@@ -427,7 +427,10 @@ def test_ends_of_repeats_are_means(small: Small) -> None:
     (line,) = charts.of_finishes(finishes, found, [point, slow]).lines
     ends = sorted(each.ended_s for each in point.streams)
     assert line.measured == pytest.approx([each + 1 for each in ends])
-    assert line.spreads == pytest.approx([2**0.5] * 3)
+    # standard error of two values that differ by 2: 1; Student's t with one degree of freedom
+    halves = [(high - low) / 2 for low, high in filter(None, line.intervals)]
+    assert halves == pytest.approx([12.7062] * 3, rel=1e-4)
+    assert line.counts == (2, 2, 2)
 
 
 def test_streams_are_shown_as_a_table(small: Small, tmp_path: Path) -> None:

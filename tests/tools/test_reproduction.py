@@ -1,0 +1,62 @@
+"""The page of printed values and claims: each stands on it, with the recorded measurement of its world."""
+
+from __future__ import annotations
+
+import pytest
+
+from iscsitrace.experiments import catalogue, comparison, records
+from tools import reproduction
+
+
+@pytest.fixture(scope="module")
+def page() -> list[str]:
+    return reproduction.page().splitlines()
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_every_printed_value_claim_and_figure_is_on_the_page(name: str, page: list[str]) -> None:
+    first = page.index(f"## {name}")
+    following = [place for place, line in enumerate(page) if line.startswith("## ") and place > first]
+    part = page[first : following[0] if following else None]
+    found = catalogue.load(name)
+    rows = [line.split(" | ") for line in part if line.startswith("| ")]
+    for published in found.published:
+        for _, arm, at, value in comparison.places(published, [], found):
+            assert any(arm in row[2] and at.text in row[2] and f"{value} " in row[3] for row in rows if len(row) > 4)
+    for claim in found.claims:
+        assert any(row[:2] == [f"| {claim.name}", claim.text] for row in rows)
+    for figure in found.figures:
+        assert any(f"`{figure.name}.svg`" in row[0] and row[1] == figure.title for row in rows)
+    for each in found.left_out:
+        assert f"| {each.what} | {each.why} |" in part
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_numbers_are_those_of_the_records(name: str, page: list[str]) -> None:
+    """Every recorded run has its command on the page, and without a record nothing is reproduced."""
+    runs = records.load(name).runs
+    for run in runs:
+        assert any(f"`{run.command}`" in line for line in page)
+    found = catalogue.load(name)
+    for world in reproduction.worlds(found):
+        if world.run is None:
+            assert not world.rows
+            assert {each.verdict for each in reproduction.printed(found, world)} <= {"not run"}
+            assert {each.verdict for each in reproduction.judged(found, world)} <= {"not run", "not testable here"}
+
+
+def test_printed_values_are_counted_where_they_are_drawn(page: list[str]) -> None:
+    """The write study prints 11 values of a socket and 9 of iSCSI, all without loss."""
+    part = page[page.index("## write-study") :]
+    for name, count in (("throughput", "20"), ("throughput-lossy", "-"), ("model-error", "-")):
+        (row,) = [line for line in part if line.startswith(f"| `{name}.svg`")]
+        assert row.endswith(f"| {count} |")
+
+
+def test_rows_have_as_many_cells_as_their_heading(page: list[str]) -> None:
+    for place, line in enumerate(page):
+        if line.startswith("|---"):
+            width = page[place - 1].count("|")
+            rest = page[place + 1 :]
+            rows = rest[: next((number for number, each in enumerate(rest) if not each.startswith("|")), len(rest))]
+            assert all(row.replace("\\|", "").count("|") == width for row in rows)

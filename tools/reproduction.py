@@ -1,0 +1,292 @@
+"""Writes docs/reproduction.md: every printed value and claim of the studies, beside what the recorded runs measured.
+
+``python -m tools.reproduction`` writes the page; ``--check`` only says whether it is out of date (exit code 1). No lab
+runs for either: the measurements are in the records of the package. ``--record DIR ...`` records the folders of
+complete runs (``iscsitrace lab run NAME -o DIR``), then writes the page.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from iscsitrace.experiments import catalogue, claims, comparison, making, records, results, tables, verdicts
+from iscsitrace.experiments.comparison import Row
+from iscsitrace.experiments.definition import Definition
+from iscsitrace.experiments.definition_claims import ALL_WORLDS, Claim
+from iscsitrace.experiments.definition_figures import LineFigure
+from iscsitrace.experiments.points import of_experiment
+from iscsitrace.experiments.quantities import QUANTITIES
+from iscsitrace.experiments.records import Run
+from iscsitrace.experiments.results import Beside, JudgedClaim
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "reproduction.md"
+NOTHING = "-"
+_WORLD_NAMES = {"simulated": "simulated", "real": "kernel's TCP", "guests": "guests"}
+_UNTESTED = {verdicts.NOT_RUN, verdicts.NOT_TESTABLE, verdicts.NOT_COMPARED, NOTHING}
+_PERCENT = f"{100 * verdicts.TOLERANCE:g} %"
+_INTRODUCTION = f"""
+Each study is an experiment: `iscsitrace lab run NAME -o DIR` repeats it, `iscsitrace report DIR` makes a page with all
+figures, tables and captures of it ([lab.md](lab.md)). This page has every printed value and every claim that the
+definitions hold, with the measurement of a recorded run and a verdict. The text of the papers is not part of this
+project: bibliographic data and figures that are not recorded are named as missing.
+
+- **A check** holds (reproduced) when the measured number is within its limits with its whole 95 % confidence interval,
+  fails when all of the interval is outside, and is undecided where a limit is in the interval. One run has no interval;
+  in the simulated world a place that depends on no seed runs once.
+- **A printed value** is reproduced when ours is within {_PERCENT} of it; a percentage also within
+  {_PERCENT} of what it lacks to 100 %, so that 91 % of the time idle is judged like 9 % busy; in any case
+  within half of its last digit.
+- **The model's error** is not compared with that of a study's model. In the simulated world it is no test against a
+  network: model and simulator take the same settings.
+- "{NOTHING}": this world does not have that place. `{verdicts.NOT_RUN}`: no recorded run has it with the present
+  definition.
+
+`python -m tools.reproduction --record DIR` records another run. Numbers of a place whose settings have changed since
+are dropped.
+"""
+
+
+@dataclass(frozen=True)
+class World:
+    """A world of a study: its recorded run, if any, and the rows that the present definition still has."""
+
+    name: str
+    run: Run | None
+    rows: list[Row]
+    arms: frozenset[str]
+
+
+def page() -> str:
+    """docs/reproduction.md."""
+    lines = [
+        "# The studies, value by value",
+        "",
+        "Generated from the definitions and records of `iscsitrace/experiments/` by",
+    ]
+    lines += ["`python -m tools.reproduction`; do not edit.", *_INTRODUCTION.splitlines(), ""]
+    studies = [(definition, worlds(definition)) for definition in map(catalogue.load, catalogue.names())]
+    lines += ["## Summary", "", *_summary(studies)]
+    for definition, found in studies:
+        lines += _study(definition, found)
+    return "\n".join(lines)
+
+
+def worlds(definition: Definition) -> list[World]:
+    """The worlds in which an experiment has arms, the simulated one first."""
+    found = []
+    for name in ALL_WORLDS:
+        run = records.of_world(definition.name, name)
+        is_possible = {"real": definition.real.is_possible, "guests": definition.guests.is_possible}.get(name, True)
+        has_arms = any(name in arm.worlds for arm in definition.arms)
+        if is_possible and has_arms:
+            arms = frozenset(point.arm for point in of_experiment(definition, name))
+            found.append(World(name, run, records.rows_of(definition, run) if run else [], arms))
+    return found
+
+
+def _summary(studies: Sequence[tuple[Definition, list[World]]]) -> list[str]:
+    head = (
+        "experiment",
+        "study",
+        "world",
+        "claims of the study",
+        "claims of our own",
+        "printed values",
+        "difference of the model",
+    )
+    rows = [
+        (
+            f"[{definition.name}](#{definition.name})",
+            _cited(definition),
+            _WORLD_NAMES[world.name],
+            *(_counted([each.verdict for each in judged(definition, world) if each.is_own == own]) for own in (0, 1)),
+            _counted([each.verdict for each in printed(definition, world)]),
+            _agreement(world.run),
+        )
+        for definition, found in studies
+        for world in found
+        if world.run is not None
+    ]
+    note = (
+        "Reproduced of tested. Difference of the model from measured throughputs: median, largest (number of places)."
+    )
+    return [*_table(head, rows), note, ""]
+
+
+def _counted(found: Sequence[str]) -> str:
+    tested = [each for each in found if each not in _UNTESTED]
+    undecided = tested.count(verdicts.UNDECIDED)
+    more = f", {undecided} undecided" if undecided else ""
+    return f"{tested.count(verdicts.REPRODUCED)} of {len(tested)}{more}" if tested else NOTHING
+
+
+def _agreement(run: Run | None) -> str:
+    model = run.model if run else None
+    return NOTHING if model is None else f"{100 * model.median:.1f} %, {100 * model.largest:.1f} % ({model.count})"
+
+
+def _cited(definition: Definition) -> str:
+    paper = definition.paper
+    return ", ".join(filter(None, (paper.authors, paper.title, paper.venue, str(paper.year or "")))) or "not recorded"
+
+
+def judged(definition: Definition, world: World) -> list[JudgedClaim]:
+    """The claims of a study, by the recorded run of a world."""
+    return list(claims.judge(definition.claims, world.rows, world.name))
+
+
+def printed(definition: Definition, world: World) -> list[Beside]:
+    """The printed values of a study, by the recorded run of a world."""
+    return comparison.beside(definition, world.rows, is_whole=True)
+
+
+def _study(definition: Definition, found: list[World]) -> Iterator[str]:
+    yield from (f"## {definition.name}", "", f"{definition.title}: {definition.source}.", "", *_citation(definition))
+    yield from _runs(found)
+    yield from _titled("Printed values", _printed_rows(definition, found), _printed_head(found))
+    for title, is_own in (("Claims of the study", False), ("Claims of our own", True)):
+        head = (
+            "claim",
+            "text",
+            *(cell for world in found for cell in (_WORLD_NAMES[world.name], "measured (limits)")),
+            "why",
+        )
+        yield from _titled(title, _claim_rows(definition, found, is_own=is_own), head)
+    yield from _titled("Figures", _figure_rows(definition), ("file", "figure", "printed values drawn over it"))
+    left_out = [(each.what, each.why) for each in definition.left_out]
+    yield from _titled("Not repeated", left_out, ("what", "why"))
+
+
+def _citation(definition: Definition) -> list[str]:
+    paper = definition.paper
+    known = {"authors": paper.authors, "title": paper.title, "venue": paper.venue, "year": str(paper.year or "")}
+    texts = [f"{name} {value}" for name, value in known.items() if value]
+    missing = ", ".join(name for name, value in known.items() if not value)
+    texts += [f"not recorded: {missing}"] if missing else []
+    return [f"Published: {'; '.join(texts)}.", ""]
+
+
+def _runs(found: Sequence[World]) -> list[str]:
+    head = ("world", "command", "versions", "seeds", "points", "failed")
+    rows = [
+        (
+            _WORLD_NAMES[world.name],
+            f"`{world.run.command}`" if world.run else verdicts.NOT_RUN,
+            ", ".join(f"{name} {version}" for name, version in world.run.versions.items()) if world.run else NOTHING,
+            making.seeds_text(world.run.seeds) if world.run else NOTHING,
+            *((str(world.run.point_count), str(world.run.failed_count)) if world.run else (NOTHING, NOTHING)),
+        )
+        for world in found
+    ]
+    return _table(head, rows)
+
+
+def _printed_head(found: Sequence[World]) -> tuple[str, ...]:
+    of_worlds = (cell for world in found for cell in (_WORLD_NAMES[world.name], "verdict"))
+    return ("printed in", "quantity", "at", "printed", *of_worlds, "why")
+
+
+def _printed_rows(definition: Definition, found: Sequence[World]) -> list[tuple[str, ...]]:
+    by_world = [printed(definition, world) for world in found]
+    rows = []
+    for several in zip(*by_world, strict=True):
+        one = several[0]
+        cells = [
+            cell
+            for each, world in zip(several, found, strict=True)
+            for cell in ((_ours(each), each.verdict) if each.arm in world.arms else (NOTHING, NOTHING))
+        ]
+        where = ", ".join(f"{name.rpartition('.')[2]} {text}" for name, text in {**one.where, one.x: one.at}.items())
+        value = f"{one.published} {one.unit}"
+        why = "; ".join(dict.fromkeys(each.why for each in several if each.why)) or NOTHING
+        rows.append((one.source, QUANTITIES[one.quantity].label, f"{one.arm}, {where}", value, *cells, why))
+    return rows
+
+
+def _ours(each: Beside) -> str:
+    return tables.with_interval(each.ours, each.interval, each.run_count, QUANTITIES[each.quantity].digits)
+
+
+def _claim_rows(definition: Definition, found: Sequence[World], *, is_own: bool) -> list[tuple[str, ...]]:
+    by_world = [judged(definition, world) for world in found]
+    return [
+        (
+            *(claim.name, claim.text),
+            *(cell for each, world in zip(several, found, strict=True) for cell in _verdict(claim, each, world)),
+            "; ".join(dict.fromkeys(each.why for each in several if each.why)) or NOTHING,
+        )
+        for claim, several in zip(definition.claims, zip(*by_world, strict=True), strict=True)
+        if claim.is_own == is_own
+    ]
+
+
+def _verdict(claim: Claim, found: JudgedClaim, world: World) -> tuple[str, str]:
+    """The verdict in a world, and the checks behind it; neither where the world has no arm of the claim."""
+    arms = {spot.arm for check in claim.checks for _, spot in check.spots}
+    if arms and not arms & world.arms:
+        return NOTHING, NOTHING
+    is_run = found.verdict not in _UNTESTED
+    return found.verdict, tables.checks_text(found) if is_run else NOTHING
+
+
+def _figure_rows(definition: Definition) -> Iterator[tuple[str, ...]]:
+    points = of_experiment(definition, making.SIMULATED)
+    for figure in definition.figures:
+        shown = [point for point in points if point.is_at(figure.where.settings)]
+        count = sum(
+            any(point.arm == arm and point.is_at({**published.where.settings, published.x: at}) for point in shown)
+            for published in definition.published
+            if isinstance(figure, LineFigure) and published.quantity == figure.y
+            for _, arm, at, _ in comparison.places(published, [], definition)
+            if not figure.arms or arm in figure.arms
+        )
+        yield f"`{figure.name}.svg`", figure.title, str(count) if count else NOTHING
+
+
+def _titled(
+    title: str, rows: Sequence[tuple[str, ...]] | Iterator[tuple[str, ...]], head: tuple[str, ...]
+) -> list[str]:
+    found = list(rows)
+    return [f"### {title}", "", *_table(head, found)] if found else []
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    return [*lines, *(f"| {' | '.join(map(_cell, row))} |" for row in rows), ""]
+
+
+def _cell(text: str) -> str:
+    """On one line, as a cell of Markdown."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def record(folders: Sequence[Path]) -> None:
+    """Records the results in these folders."""
+    for folder in folders:
+        found = results.load(folder)
+        file = records.keep(catalogue.load(found.name), found)
+        print(f"{file.relative_to(ROOT)} written")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes the page, or only compares it; returns the exit code."""
+    if arguments[:1] == ["--record"]:
+        record([Path(each) for each in arguments[1:]])
+    text = page()
+    if PAGE.is_file() and PAGE.read_text() == text:
+        return 0
+    name = PAGE.relative_to(ROOT)
+    if "--check" in arguments:
+        print(f"{name} is out of date: python -m tools.reproduction")
+        return 1
+    PAGE.write_text(text)
+    print(f"{name} written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
