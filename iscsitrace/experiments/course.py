@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 SHOWN: Final = (1, 40)
 """Connections, counted from 1, whose curves are kept: the first, and one that joins late."""
-CONNECTIONS, GOODPUT = "connections", "goodput"
+CONNECTIONS, GOODPUT, LATENCY = "connections", "goodput", "latency"
 _SECOND_NS: Final = 1_000_000_000
 _MOST_POINTS: Final = 240
 _MB: Final = 1e6
@@ -171,6 +171,7 @@ def _courses(
         of_it = tasks[tasks[:, 0] == number - 1]
         if len(of_it):
             yield _goodput(f"{GOODPUT} of connection {number}", of_it, first_ns, end_ns)
+            yield _latency(f"{LATENCY} of connection {number}", of_it, first_ns)
         changed_ns, windows = _window(ends, number - 1)
         if len(changed_ns):
             at = np.linspace(max(first_ns, changed_ns[0]), end_ns, _MOST_POINTS).astype(np.int64)
@@ -191,3 +192,11 @@ def _goodput(name: str, tasks: Array, first_ns: int, end_ns: int) -> Course:
     times = (edges[:-1] - first_ns) / _SECOND_NS + width_s / 2
     rates = sums / width_s / _MB if width_s else sums
     return Course(name, "MB/s", tuple(times.tolist()), tuple(rates.astype(float).tolist()))
+
+
+def _latency(name: str, tasks: Array, first_ns: int) -> Course:
+    """Of each command, at its end; of a long run evenly chosen commands."""
+    in_order = tasks[np.argsort(tasks[:, 2], kind="stable")]
+    kept = in_order[:: -(-len(in_order) // _MOST_POINTS)]
+    times = (kept[:, 2] - first_ns) / _SECOND_NS
+    return Course(name, "ms", tuple(times.tolist()), tuple(((kept[:, 2] - kept[:, 1]) / 1e6).tolist()))

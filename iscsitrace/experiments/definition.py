@@ -36,8 +36,9 @@ class Arm(GriddedTable, frozen=True, kw_only=True):
     """Settings in that world only."""
     real: SettingTable = SettingTable()
     guests: SettingTable = SettingTable()
+    warm_up_calls: Count | None = None
+    """Replaces the experiment's; so does the next."""
     warm_up_seconds: Seconds | None = None
-    """Replaces the experiment's."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,6 +56,7 @@ class RealWorld(GriddedTable, frozen=True, kw_only=True):
     note: str = ""
     repeats: Count = 0
     """Replaces the experiment's, if not 0."""
+    warm_up_calls: Count | None = None
     warm_up_seconds: Seconds | None = None
     arms: tuple[str, ...] = ()
     """Only these arms; all when empty."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from iscsitrace.analysis.model.prediction import predict
-from iscsitrace.analysis.model.setting import Leg, Prediction, Setting, Solicitation
+from iscsitrace.analysis.model.setting import CONGESTION_CONTROLS, Leg, Prediction, Setting, Solicitation
 from iscsitrace.lab.settings import structs as settings
 from iscsitrace.lab.settings.kinds import Value
 
@@ -61,7 +61,9 @@ SIMULATED: Final = Surroundings()
 def of_point(
     values: dict[str, Value], parameters: dict[str, Any] | None, surroundings: Surroundings = SIMULATED
 ) -> Prediction | None:
-    """The prediction for a run; None for what the model does not describe, such as mixed reads and writes.
+    """The prediction for a run; None for what the model does not describe: mixed reads and writes, losses with another
+    congestion control than Reno and CUBIC, or held statuses where the command window allows more than one command of a
+    split read, but not all.
 
     ``parameters`` are the negotiated parameters, as in the results of a connection.
     """
@@ -109,13 +111,16 @@ def setting_of(
         return None
     is_socket = operation.startswith(_SOCKET)
     operation = operation.removeprefix(_SOCKET)
-    call, command = settings.call_bytes(values), _command_bytes(values)
-    calls, commands = settings.queue_depth(values), -(-call // command)
-    # the commands of a call are sent together, and the data of reads arrive as one block
-    block, depth = (call, calls) if operation == "read" else (command, calls * commands)
-    if "target.command-window" in values:
-        depth = min(depth, _count(values, "target.command-window"))
-    is_cut = operation == "write" and calls == 1 < commands and not is_socket
+    call, calls = settings.call_bytes(values), settings.queue_depth(values)
+    commands = -(-call // _command_bytes(values))
+    depth = calls * commands
+    in_flight = min(depth, _count(values, "target.command-window")) if "target.command-window" in values else depth
+    if operation == "read" and in_flight == depth:
+        # the commands of a call are sent together, and their data arrive as one block
+        block, depth, is_cut = call, calls, False
+    else:
+        # of commands of unequal sizes the mean
+        block, depth, is_cut = call // commands, in_flight, calls == 1 < commands and not is_socket
     if is_socket:
         # no command to wait for: the line, a window or losses decide
         block, depth = _SOCKET_BLOCK_BYTES, _SOCKET_DEPTH
@@ -131,12 +136,24 @@ def setting_of(
     service_ns = surroundings.service_ns + settings.service_ns(values)
     spread_ns = settings.service_spread_ns(values)
     service_ns += sum(float(str(values.get(name, 0))) for name in of_hosts)
+    control, loss = (
+        settings.tcp_of(values, sender).get("congestion_control", "cubic"),
+        link.get("loss_probability", 0.0),
+    )
+    if loss and control not in CONGESTION_CONTROLS:
+        return None
+    is_held = _is_apart(values) and not is_socket
+    if is_held and operation == "read" and 1 < in_flight < calls * commands > calls:
+        # which statuses find data to ride with depends on when each command is sent
+        return None
     # the commands in flight of a session are spread over its connections
     connections = _count(values, "workload.connections")
     if not is_socket:
         connections = min(connections, depth)
         depth = max(1, round(depth / connections))
     window, data_pdu = _window(values, sender, receiver, surroundings), _data_pdu_bytes(operation, parameters)
+    if data_pdu is not None:
+        data_pdu = min(data_pdu, _command_bytes(values))
     line, served = _line(values, link), _served(values, block, is_socket=is_socket)
     if served is not None and (line is None or served < line):
         # a serial target: its service time acts like transfer time on a line
@@ -154,13 +171,13 @@ def setting_of(
         call_bytes=call if is_cut else None,
         connections=connections * _count(values, "workload.sessions") * settings.stripe_count(values),
         data_pdu_bytes=data_pdu,
-        is_status_held=_is_apart(values) and not is_socket and (depth > 1 or _part_bytes(values) >= block),
+        is_status_held=is_held and (depth > 1 or _part_bytes(values) >= block),
         ack_delay_ns=_ACK_DELAY_NS if settings.tcp_of(values, receiver).get("delayed_ack", True) else 0.0,
         solicitation=_solicitation(parameters),
         window_bytes=window,
         segment_bytes=segment_bytes(values),
-        loss=float(link.get("loss_probability", 0.0)),
-        congestion_control=str(settings.tcp_of(values, sender).get("congestion_control", "cubic")),
+        loss=loss,
+        congestion_control=control if control in CONGESTION_CONTROLS else CONGESTION_CONTROLS[0],
         target_delays_ns=_mirror_delays_ns(values, delay_ns),
     )
 

@@ -28,7 +28,7 @@ SOCKET: Final = "socket"
 """The mode of a plain TCP transfer: it has no commands, and its second half counts as steady state."""
 DELAY_LEAST_NS: Final = 50_000
 """Below this delay k is not reported: the hosts' time is of the same size."""
-_TABLES: Final = tuple(dict.fromkeys((*steady.NEEDED, "budget")))
+_TABLES: Final = tuple(dict.fromkeys((*steady.NEEDED, "budget", "segments")))
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _captured(capture: Path, stretch: Stretch) -> dict[str, Any]:
 
 
 def _read(trace: Trace, capture: Path, stretch: Stretch) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"packets_per_command": packets_per_command(trace.cycles, trace.segments, stretch)}
     rows = busy.rows_of(budget.rows_of(trace.budget, session=_session_of(trace.cycles)))
     if len(rows):
         span = np.array([[stretch.start_ns], [stretch.end_ns]], dtype=np.int64)
@@ -180,7 +180,7 @@ def _read(trace: Trace, capture: Path, stretch: Stretch) -> dict[str, Any]:
         total_ns = int(parts_ns.sum())
         parts = dict(zip(budget.PARTS, (int(ns) for ns in parts_ns), strict=True))
         whole = budget.Budget(parts)
-        found = {
+        found |= {
             "idle_fraction": whole.idle_fraction,
             "limiter": whole.limiter if total_ns else None,
             "parts_ns": {part: ns / stretch.call_count for part, ns in parts.items()},
@@ -196,3 +196,14 @@ def _read(trace: Trace, capture: Path, stretch: Stretch) -> dict[str, Any]:
             "c_bytes_per_s": fitted.c_bytes_per_s and fitted.c_bytes_per_s.value,
         }
     return found
+
+
+def packets_per_command(cycles: Table, segments: Table, stretch: Stretch) -> float | None:
+    """Packets with payload, in both directions, per command that ended in a stretch; None where none did."""
+
+    def count(times_ns: NDArray[np.int64]) -> int:
+        return int(((times_ns > stretch.start_ns) & (times_ns <= stretch.end_ns)).sum())
+
+    ended = cycles["status_ns"][np.isin(cycles["operation"], ("read", "write"))]
+    commands = count(np.ma.compressed(ended))
+    return count(segments["time_ns"][segments["payload_bytes"] > 0]) / commands if commands else None

@@ -22,7 +22,7 @@ LENGTHS: Final = ("workload.calls", "workload.bytes", "workload.seconds")
 _DIGEST_DIGITS = 16
 _SEEDS_APART = 1_000
 """Distance between the seeds of repeats. The paths of one run use consecutive seeds."""
-_FORMAT = 2
+_FORMAT = 3
 """Version of what is measured at a point; with another number all points run again."""
 _BY_CHANCE: Final = ("random", "mixed", "shuffled")
 """Values for which a run depends on its seed."""
@@ -127,8 +127,11 @@ def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, world: str
     if any(name in arm.settings for name in LENGTHS):
         base = {name: value for name, value in base.items() if name not in LENGTHS}
     base |= {**arm.settings, **arm.own(world)}
-    own = (arm.warm_up_seconds, real.warm_up_seconds if real is not None else None, definition.warm_up_seconds)
-    warm_up = WarmUp(definition.warm_up_calls, next(each for each in own if each is not None))
+    scales: list[Arm | RealWorld | Definition] = [arm, *([] if real is None else [real]), definition]
+    warm_up = WarmUp(
+        next(each.warm_up_calls for each in scales if each.warm_up_calls is not None),
+        next(each.warm_up_seconds for each in scales if each.warm_up_seconds is not None),
+    )
     for values in itertools.product(*grid.values()):
         at = dict(zip(grid, values, strict=True))
         place = {**base, **at}

@@ -73,6 +73,8 @@ class PointResult:
     d_ns: float | None = None
     s_ns: float | None = None
     c_bytes_per_s: float | None = None
+    packets_per_command: float | None = None
+    """Packets with payload, in both directions, after the warm-up; from the initiator's capture."""
     model: dict[str, Any] | None = None
     """The model's prediction from the settings, as ``model predict --json``."""
     efficiency: float | None = None
@@ -139,7 +141,7 @@ def columns() -> tuple[str, ...]:
 
 _SCALES: Final = {"%": 100.0, "MB/s": 1e-6, "Mbit/s": 8e-6, "ms": 1e-6}
 """From a fraction, bytes/s or ns to the unit; other units are those of the field."""
-_COUNTS: Final = {"connections", "delays", "of 1", "timeouts", "times"}
+_COUNTS: Final = {"connections", "delays", "of 1", "packets", "timeouts", "times"}
 
 
 @dataclass(frozen=True)
@@ -222,6 +224,7 @@ _RECORDS: Final = (
         in_model="throughput_bytes_per_s",
     ),
     Quantity("k", "delays", "one-way delays per command", "k", 2, in_model="k"),
+    Quantity("packets", "packets", "packets with data per command", "packets", 1, field="packets_per_command"),
     Quantity("connections", "connections", "connections found", "found", 0, SEARCH),
     Quantity("converge", "s", "time until the number was found", "after s", 1, SEARCH, field="converged_s"),
     Quantity("goodput_lost", "%", "throughput lost by the search", "lost %", 1, SEARCH),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from iscsitrace.experiments import course, expected, measured
@@ -72,6 +73,13 @@ def test_a_send_buffer_allows_two_thirds_of_its_size_per_rtt(tmp_path: Path) -> 
     assert found == pytest.approx(carried, rel=0.03)
 
 
+def test_congestion_control_that_the_model_does_not_know_matters_only_under_losses() -> None:
+    tahoe, reno = (BASE | {"tcp.congestion-control": name} for name in ("tahoe", "reno"))
+    assert expected.of_point(tahoe, {}) == expected.of_point(reno, {})
+    assert expected.of_point(tahoe | {"link.loss": 0.001}, {}) is None
+    assert expected.of_point(reno | {"link.loss": 0.001}, {}) is not None
+
+
 def connection(number: int, **times: int | None) -> dict[str, Any]:
     return {"connection": number, "joined_ns": None, "left_ns": None} | times
 
@@ -122,6 +130,18 @@ def test_differences_of_connections_are_of_time_weighted_means() -> None:
     # what ends on an edge counts in what follows, and at the end in the last
     assert goodput.values == pytest.approx((0, 1, 1, 1, 1, 2, 1, 1, 1, 3))
     assert goodput.times_s == pytest.approx([0.5 + second for second in range(10)])
+
+
+def test_read_times_of_a_connection_are_in_order_of_their_ends() -> None:
+    tasks = [(0, 3000, 300), (0, 1000, 100), (1, 2000, 70), (0, 2000, 150)]
+    found = course.of_run(truth_of(tasks, [end(40_000, at_0=10)], 2), {}, 0, 4 * SECOND_NS)
+    (latency,) = [each for each in found["courses"] if each.name == "latency of connection 1"]
+    assert (latency.unit, latency.times_s, latency.values) == ("ms", (1, 2, 3), (100, 150, 300))
+    # a thousand commands are 200 of them, each fifth
+    many = [(0, number, 1) for number in range(1, 1001)]
+    found = course.of_run(truth_of(many, [end(40_000, at_0=10)], 1), {}, 0, 4 * SECOND_NS)
+    (latency,) = [each for each in found["courses"] if each.name == "latency of connection 1"]
+    assert np.allclose(latency.times_s, np.arange(1, 1001, 5) / 1000)
 
 
 def test_a_window_counts_from_its_first_sample_on() -> None:

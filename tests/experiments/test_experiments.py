@@ -565,6 +565,14 @@ def truth_of(ended_ms: list[int], size: int = 1000) -> dict[str, Any]:
     }
 
 
+def test_an_arm_and_a_reduced_scale_may_have_a_warm_up_of_their_own(tmp_path: Path) -> None:
+    text = 'title = "t"\nsource = "s"\nworkload.calls = 9\nwarm-up-calls = 4\n[real]\nwarm-up-calls = 2\n'
+    (tmp_path / "own.toml").write_text(text + '[[arms]]\nname = "one"\n[[arms]]\nname = "two"\nwarm-up-calls = 0\n')
+    found = definition.load(tmp_path / "own.toml")
+    for world, calls in (("simulated", [4, 0]), ("real", [2, 0])):
+        assert [each.warm_up.calls for each in points.of_experiment(found, world)] == calls
+
+
 def test_the_warm_up_does_not_count() -> None:
     # 100 ms for each of two calls, then 10 ms each; in no order
     truth = truth_of([100, 200, 220, 210, 230])

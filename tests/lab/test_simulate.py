@@ -239,12 +239,15 @@ def test_invalid_settings_are_a_one_line_error_and_write_nothing(tmp_path: Path,
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--congestion-control bbr", "'--congestion-control': 'bbr' is not one of 'reno', 'cubic'."),
+        ("--congestion-control bbr", "'--congestion-control': 'bbr' is not one of 'reno', 'cubic', 'tahoe'."),
         (
             "--initiator-tcp congestion-control=bbr",
-            "'--initiator-tcp': congestion-control: 'bbr' is not one of reno, cubic",
+            "'--initiator-tcp': congestion-control: 'bbr' is not one of reno, cubic, tahoe",
         ),
-        ("--target-tcp congestion-control=x", "'--target-tcp': congestion-control: 'x' is not one of reno, cubic"),
+        (
+            "--target-tcp congestion-control=x",
+            "'--target-tcp': congestion-control: 'x' is not one of reno, cubic, tahoe",
+        ),
     ],
 )
 def test_congestion_control_that_is_not_simulated_is_a_usage_error(tmp_path: Path, options: str, message: str) -> None:
@@ -255,7 +258,7 @@ def test_congestion_control_that_is_not_simulated_is_a_usage_error(tmp_path: Pat
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("control", ["reno", "cubic"])
+@pytest.mark.parametrize("control", ["reno", "cubic", "tahoe"])
 def test_both_hosts_have_the_congestion_control_that_is_asked_for(tmp_path: Path, control: str) -> None:
     for options in (f"--congestion-control {control}", f"--target-tcp congestion-control={control}"):
         assert simulate(tmp_path, f"read --bytes 64K {options}", "--force").exit_code == 0
@@ -266,7 +269,7 @@ def test_a_definition_with_another_congestion_control_is_reported(tmp_path: Path
     assert simulate(tmp_path, "read --bytes 64K").exit_code == 0
     settings = deepcopy(truth_of(tmp_path)["settings"])
     settings["world"]["initiator_tcp"]["congestion_control"] = "bbr"
-    message = "^initiator.tcp.congestion-control: simulated hosts have no bbr; there are reno, cubic$"
+    message = "^initiator.tcp.congestion-control: simulated hosts have no bbr; there are reno, cubic, tahoe$"
     with pytest.raises(TrafficImpossible, match=message):
         simulation.run(settings, tmp_path, lambda *_: False, is_forced=True)
 

@@ -10,7 +10,7 @@ from iscsitrace.cli.read.sections import Section, option
 from iscsitrace.cli.traffic.setting_options import Named, Values, settings_section
 from iscsitrace.cli.units import Size
 from iscsitrace.lab.settings.kinds import Kind, one_of
-from iscsitrace.lab.settings.table import SETTINGS, SIMULATED_CONTROLS
+from iscsitrace.lab.settings.table import KERNEL_CONTROLS, SETTINGS, SIMULATED_CONTROLS
 
 
 def _sockets(
@@ -60,5 +60,5 @@ def _hosts(controls: Kind) -> Section[Values]:
     )
 
 
-HOSTS = _hosts(SETTINGS["tcp.congestion-control"].kind)
+HOSTS = _hosts(one_of(*KERNEL_CONTROLS))
 SIMULATED_HOSTS = _hosts(one_of(*SIMULATED_CONTROLS))

@@ -19,8 +19,10 @@ MODES = ("read", "write", "mixed")
 SOCKETS = ("socket-read", "socket-write")
 """Bulk transfers over plain TCP, without iSCSI: the most that the path can carry."""
 OPERATIONS = (*MODES, *SOCKETS)
-SIMULATED_CONTROLS = ("reno", "cubic")
+SIMULATED_CONTROLS = ("reno", "cubic", "tahoe")
 """Congestion control that simulated hosts have."""
+KERNEL_CONTROLS = ("reno", "cubic", "bbr")
+"""Congestion control that the kernel's hosts have, or may have."""
 TARGET_NAME = "iqn.2025-01.org.iscsitrace:memory"
 MOST_CONNECTIONS = 64
 
@@ -116,10 +118,10 @@ _BOTH_DIRECTIONS: Rows = {
 }
 _TCP: Rows = {
     "congestion-control": Setting(
-        one_of(*SIMULATED_CONTROLS, "bbr"),
+        one_of(*dict.fromkeys((*SIMULATED_CONTROLS, *KERNEL_CONTROLS))),
         Part.TCP,
         "congestion_control",
-        "Congestion control (cubic). Simulated hosts have no bbr; others have it if their kernel has.",
+        "Congestion control (cubic). Simulated hosts have no bbr; others have it if their kernel has, and no tahoe.",
     ),
     "window": Setting(
         SIZE,

@@ -6,7 +6,7 @@
 //! output      segments of what is to be sent
 //! sender      what may be sent now: windows, loss recovery, timers
 //! receiver    bytes in order, the receive window, when to acknowledge
-//! congestion  Reno and CUBIC
+//! congestion  Tahoe, Reno and CUBIC
 //! segment     one segment and its options
 //! frame       a segment -> an Ethernet frame, for a capture
 //! settings    the settings of one end

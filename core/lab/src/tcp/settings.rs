@@ -5,9 +5,13 @@
 use serde::{Deserialize, Serialize};
 
 /// Congestion control (RFC 5681, RFC 9438).
+///
+/// Tahoe is that of 4.3BSD-Tahoe (Jacobson, 1988), as simulators still have it; no Linux kernel does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "lowercase")]
 pub enum CongestionControl {
+    /// No fast recovery: a loss restarts slow start from one segment. Windows grow with each ACK.
+    Tahoe,
     /// Additive increase, multiplicative decrease by half (RFC 5681).
     Reno,
     /// Growth along a cubic function of time, decrease to 0.7 (RFC 9438).

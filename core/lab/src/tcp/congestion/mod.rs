@@ -1,12 +1,14 @@
 //! The congestion window: its growth with each ACK, and its reduction after a loss.
 //!
 //! ```text
+//! tahoe    slow start after each loss (Jacobson, 1988)
 //! reno     RFC 5681
 //! cubic    RFC 9438, in Linux's integers
 //! hystart  when CUBIC leaves slow start
 //! ```
 //!
-//! Windows are counted in segments, and every acknowledged segment counts (RFC 3465 with an unlimited L, as in Linux).
+//! Windows are counted in segments, and every acknowledged segment counts (RFC 3465 with an unlimited L, as in Linux);
+//! with Tahoe every ACK counts as one.
 //! It is not used during loss recovery.
 
 pub mod cubic;
@@ -41,6 +43,7 @@ pub struct CongestionWindow {
 
 #[derive(Debug)]
 enum Algorithm {
+    Tahoe,
     Reno,
     Cubic(Box<Cubic>),
 }
@@ -49,6 +52,7 @@ impl CongestionWindow {
     /// An initial window (RFC 6928).
     pub fn new(settings: &Settings) -> Self {
         let algorithm = match settings.congestion_control {
+            CongestionControl::Tahoe => Algorithm::Tahoe,
             CongestionControl::Reno => Algorithm::Reno,
             CongestionControl::Cubic => Algorithm::Cubic(Box::new(Cubic::new(settings.hystart))),
         };
@@ -60,13 +64,19 @@ impl CongestionWindow {
         self.cwnd < self.ssthresh
     }
 
+    /// Whether a loss that no timeout detected halves the window; else slow start begins again.
+    pub fn has_fast_recovery(&self) -> bool {
+        !matches!(self.algorithm, Algorithm::Tahoe)
+    }
+
     /// Increases the window.
     pub fn acknowledged(&mut self, now_ns: i64, acknowledged: Acknowledged) {
         // RFC 7661, and Linux's is_cwnd_limited: a window that was not used does not grow.
         if !acknowledged.is_cwnd_limited {
             return;
         }
-        let mut segments = acknowledged.segments;
+        let most = if matches!(self.algorithm, Algorithm::Tahoe) { 1 } else { u32::MAX };
+        let mut segments = acknowledged.segments.min(most);
         if self.is_slow_start() {
             // RFC 5681, section 3.1; RFC 3465, section 2.2.
             let grown = (self.cwnd.saturating_add(segments)).min(self.ssthresh);
@@ -77,7 +87,7 @@ impl CongestionWindow {
             }
         }
         let per_segment = match &mut self.algorithm {
-            Algorithm::Reno => self.cwnd,
+            Algorithm::Tahoe | Algorithm::Reno => self.cwnd,
             Algorithm::Cubic(cubic) => cubic.segments_per_increase(now_ns, self.cwnd, segments),
         };
         // RFC 5681, section 3.1: one segment per RTT; CUBIC follows its curve.
@@ -96,7 +106,7 @@ impl CongestionWindow {
     pub fn threshold_after_loss(&mut self) -> u32 {
         self.count = 0;
         match &mut self.algorithm {
-            Algorithm::Reno => (self.cwnd >> 1).max(2),
+            Algorithm::Tahoe | Algorithm::Reno => (self.cwnd >> 1).max(2),
             Algorithm::Cubic(cubic) => cubic.threshold_after_loss(self.cwnd),
         }
     }
@@ -169,6 +179,15 @@ mod tests {
             assert!((41 + round - 1..=41 + round).contains(&window.cwnd), "{} in round {round}", window.cwnd);
         }
         assert_eq!(window.threshold_after_loss(), window.cwnd / 2);
+    }
+
+    #[test]
+    fn tahoe_grows_with_each_ack() {
+        let mut window = window(CongestionControl::Tahoe, 10, 25);
+        for segments in [1, 2, 40] {
+            acknowledge(&mut window, 0, segments);
+        }
+        assert_eq!(window.cwnd, 13);
     }
 
     #[test]

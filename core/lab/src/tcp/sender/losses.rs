@@ -107,9 +107,11 @@ impl Sender {
         self.detect_losses(now_ns);
         if pipe != self.board.pipe() {
             if self.recovery.state != State::Recovery {
-                self.enter_recovery();
-                let newly_lost = self.board.lost_total - lost;
-                self.reduce_window(1, newly_lost, false);
+                self.enter_recovery(now_ns);
+                if self.recovery.is_reducing() {
+                    let newly_lost = self.board.lost_total - lost;
+                    self.reduce_window(1, newly_lost, false);
+                }
             }
             self.retransmit_lost(now_ns);
         }

@@ -4,6 +4,7 @@
 //! Open -> Disorder      a segment is sacked
 //!      -> Recovery      a segment is lost: window to ssthresh by proportional rate reduction (RFC 6937)
 //!      -> Loss          retransmission timeout: window of one segment, slow start, F-RTO (RFC 5682)
+//!                       Tahoe: the same when a segment is lost, without F-RTO
 //!      -> CWR           a loss probe repaired a loss: window to ssthresh
 //! Recovery, Loss -> Open   everything sent before is acknowledged, or nothing was lost
 //! ```
@@ -55,7 +56,7 @@ impl Sender {
                     if self.board.lost_count == 0 {
                         return Retransmit::Nothing;
                     }
-                    self.enter_recovery();
+                    self.enter_recovery(now_ns);
                 }
                 return Retransmit::Lost;
             }
@@ -89,7 +90,7 @@ impl Sender {
             }
             return Retransmit::Nothing;
         }
-        self.enter_recovery();
+        self.enter_recovery(now_ns);
         Retransmit::Lost
     }
 
@@ -103,8 +104,16 @@ impl Sender {
         }
     }
 
-    /// Fast recovery begins (RFC 6675, section 5, step 4).
-    pub(super) fn enter_recovery(&mut self) {
+    /// Fast recovery begins (RFC 6675, section 5, step 4); with Tahoe, slow start begins again.
+    pub(super) fn enter_recovery(&mut self, now_ns: i64) {
+        if !self.window.has_fast_recovery() {
+            self.enter_loss(now_ns);
+            // nothing takes such a loss for spurious later
+            self.recovery.is_frto = false;
+            self.recovery.undo_from = None;
+            self.rearm_retransmission(now_ns);
+            return;
+        }
         self.init_undo();
         if !self.recovery.is_reducing() {
             self.recovery.prior_ssthresh = self.current_ssthresh();

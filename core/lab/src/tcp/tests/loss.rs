@@ -68,6 +68,24 @@ fn several_losses_are_recovered_in_one_rtt_with_sack_and_one_per_rtt_without() {
 }
 
 #[test]
+fn tahoe_begins_slow_start_again_at_the_third_duplicate_ack() {
+    // Windows of 10 and 20 segments. The ACK of segment 10 comes at 200 ms: a window of 21, of which half is the
+    // threshold, then three duplicate ACKs. The next ACK covers everything; windows of 2, 4, 8, and 10 from there on.
+    let tahoe = Settings { congestion_control: CongestionControl::Tahoe, delayed_ack: false, ..settings(false) };
+    for (control, after) in [(CongestionControl::Tahoe, [2, 4, 8]), (CongestionControl::Reno, [10, 11, 12])] {
+        let mut pipe = Pipe::connected(&Settings { congestion_control: control, ..tahoe.clone() }, 50 * MS);
+        losing(&mut pipe, &[11]);
+        pipe.write(0, &[1; 100 * MSS as usize]);
+        pipe.run_until(pipe.now_ns + 590 * MS);
+        assert_eq!(retransmissions(&pipe), [(11, 200)]);
+        assert_eq!((pipe.ends[0].tcp_info().ssthresh, pipe.ends[0].tcp_info().total_timeouts), (10, 0));
+        let data = pipe.data(0);
+        let sent_in = |round: i64| data.iter().filter(|(at_ns, ..)| (at_ns - data[0].0) / (100 * MS) == round).count();
+        assert_eq!([3, 4, 5].map(sent_in), after, "{control:?}");
+    }
+}
+
+#[test]
 fn limited_transmit_sends_new_segments_for_the_first_two_duplicates() {
     // RFC 3042.
     let mut pipe = Pipe::connected(&Settings { initial_window: 4, ..settings(true) }, 50 * MS);
