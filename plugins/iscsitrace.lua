@@ -2115,7 +2115,7 @@ end)()
 ------------------------------------------------------------------------------------------------------------------ waits
 
 local waits = (function()
--- How long each command waited: its latency, or, without a status, the time for which it was in flight at least; and the
+-- How long each command waited: its latency, or, without a status, the least time for which it was in flight; and the
 -- percentiles of these times. The rule is that of iscsitrace/analysis/measures/waits.py.
 --
 -- Never reads a packet. Provides `wait_of`, `latencies` and `percentile`.
@@ -2188,7 +2188,7 @@ local format, unpack = string.format, table.unpack
 local latencies, percentile, wait_of = waits.latencies, waits.percentile, waits.wait_of
 
 -- Adds the cycles whose status a frame completes, and those whose command it has.
-local function collect(cycles, commands, frame)
+local function collect(cycles, begun, frame)
     local known = state.facts[frame]
     if not known then
         return
@@ -2198,18 +2198,18 @@ local function collect(cycles, commands, frame)
         if is_status then
             cycles[#cycles + 1] = cycle
         elseif phase == state.COMMAND then
-            commands[#commands + 1] = cycle
+            begun[#begun + 1] = cycle
         end
     end
 end
 
 -- The cycles of both lists: those with a status, and those of the commands without one.
-local function with_unanswered(cycles, commands)
+local function with_unanswered(cycles, begun)
     local all = {}
     for index, cycle in ipairs(cycles) do
         all[index] = cycle
     end
-    for _, cycle in ipairs(commands) do
+    for _, cycle in ipairs(begun) do
         if wait_of(cycle) then
             all[#all + 1] = cycle
         end
@@ -2431,16 +2431,16 @@ end
 -- Taps the frames that pass the filter. Calls `draw` with the text whenever Wireshark asks for it.
 local function listen(filter, draw)
     state.has_listener = true
-    local cycles, commands = {}, {}
+    local cycles, begun = {}, {}
     local tap = Listener.new("frame", filter)
     function tap.packet(pinfo)
-        collect(cycles, commands, pinfo.number)
+        collect(cycles, begun, pinfo.number)
     end
     function tap.reset()
-        cycles, commands = {}, {}
+        cycles, begun = {}, {}
     end
     function tap.draw()
-        draw(statistics_text(with_unanswered(cycles, commands), filter))
+        draw(statistics_text(with_unanswered(cycles, begun), filter))
     end
     return tap
 end

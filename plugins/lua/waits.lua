@@ -1,4 +1,4 @@
--- How long each command waited: its latency, or, without a status, the time for which it was in flight at least; and the
+-- How long each command waited: its latency, or, without a status, the least time for which it was in flight; and the
 -- percentiles of these times. The rule is that of iscsitrace/analysis/measures/waits.py.
 --
 -- Never reads a packet. Provides `wait_of`, `latencies` and `percentile`.
