@@ -3,7 +3,7 @@
 //! Beyond the tap: the first unacknowledged segment is retransmitted for a second or more. A smaller packet passed in
 //! between, or behind several that were lost: SACK reports it, or the peer went on without a retransmission of its data, so
 //! that their ACK arrived. A retransmission after that was lost again: a black-out would have been over. No segment as large
-//! was SACKed.
+//! was SACKed, nor did it arrive in the end in a packet as large: then another black-out had begun.
 //!
 //! Before the tap: the sender's sequence numbers go on behind bytes that never pass, and the receiver's ACK stays before
 //! them. That alone may be a black-out that is over, until the next retransmission is due: a timeout doubles, so it waits
@@ -29,8 +29,10 @@ const LEAST_BYTES: i64 = 536;
 struct Blocked {
     /// Its offset.
     place: i64,
-    /// The smallest size in which it was sent; before the tap, the bytes that are missing.
+    /// The smallest size in which it was sent, and that before the last retransmission; before the tap, the bytes that
+    /// are missing.
     bytes: i64,
+    bytes_before: i64,
     count: u32,
     frame: u64,
     first_ns: i64,
@@ -62,6 +64,14 @@ impl Blocked {
         self.bytes >= LEAST_BYTES
             && (self.is_before_tap || self.count >= LEAST_COUNT)
             && self.last_ns.saturating_sub(from_ns) >= LEAST_NS
+    }
+
+    /// Its last retransmission arrived: it was smaller than those before, or its size is not what blocked them.
+    fn arrive(&mut self) {
+        if self.bytes == self.bytes_before {
+            self.again_ns = None;
+        }
+        self.bytes = self.bytes_before;
     }
 
     /// The one to report of two: the one that its size explains, then the longer one.
@@ -117,6 +127,7 @@ impl BlackHole {
                 self.end();
             } else if covers {
                 blocked.count += 1;
+                blocked.bytes_before = blocked.bytes;
                 blocked.bytes = blocked.bytes.min(bytes);
                 blocked.last_ns = seen.time_ns;
                 if blocked.passed_ns.or(answered_ns).is_some_and(|passed_ns| seen.time_ns > passed_ns) {
@@ -211,6 +222,7 @@ impl BlackHole {
                 // it arrived, and is missing from the capture
                 self.current = None;
             } else {
+                blocked.arrive();
                 self.end();
             }
         }
@@ -284,6 +296,7 @@ fn blocked(seen: &Observation, place: i64, bytes: i64, first_ns: i64) -> Blocked
     Blocked {
         place,
         bytes,
+        bytes_before: bytes,
         count: 1,
         frame: seen.frame,
         first_ns,

@@ -70,6 +70,25 @@ fn a_segment_that_the_next_packet_of_the_peer_acknowledges_may_have_arrived_long
 }
 
 #[test]
+fn a_segment_that_arrives_in_the_end_was_not_blocked_by_its_size_unless_it_became_smaller() {
+    for (length, is_by_size) in [(1000, false), (600, true)] {
+        let mut talk = blocked();
+        talk.request(1600 * MS, 0, 0);
+        bare(&mut talk, 1601 * MS, 48);
+        // the small packet passed, for the server goes on; then, perhaps, a second black-out
+        talk.again(3100 * MS, 0);
+        talk.request(4000 * MS, 48, 0);
+        talk.again(6300 * MS, 0);
+        let seen = talk.packet(12_700 * MS, 0, 0, length, Some(96));
+        talk.see(Observation { class: SegmentClass::Retransmission, ..seen });
+        let seen = talk.packet(12_720 * MS, 1, 0, 0, Some(i64::from(length)));
+        talk.see(seen);
+        // those that were lost had 1000 bytes
+        assert_eq!(found(talk), Some((1000, 6, 300, 12_720, is_by_size)));
+    }
+}
+
+#[test]
 fn in_a_black_out_nothing_passes() {
     let mut talk = blocked();
     talk.again(3100 * MS, 0);
