@@ -71,6 +71,11 @@ impl IscsiContent {
             login.has_gap = true;
             self.framers.iter_mut().for_each(|framer| framer.agree(Digests { header: None, data: None }));
         }
+        self.before_capture(tcp_direction, offset, length, context);
+    }
+
+    fn before_capture(&mut self, tcp_direction: usize, offset: i64, length: u64, context: &mut Context) {
+        let direction = self.direction(tcp_direction);
         let listener = &mut ConnectionListener { connection: &mut self.connection, context, to_target: direction == 0 };
         self.framers[direction].gap(offset, length, listener);
     }
@@ -206,6 +211,14 @@ impl StreamSink for ContentSink<'_> {
                 self.context.counters.add_many(Counter::CaptureGapBytes, connection, frame, length);
                 iscsi.gap(self.direction, offset, length, self.context);
             }
+            Content::Undecided(detector) => detector.gap(self.direction, offset, length),
+            Content::Other => {}
+        }
+    }
+
+    fn before_capture(&mut self, offset: i64, length: u64) {
+        match self.content {
+            Content::Iscsi(iscsi) => iscsi.before_capture(self.direction, offset, length, self.context),
             Content::Undecided(detector) => detector.gap(self.direction, offset, length),
             Content::Other => {}
         }

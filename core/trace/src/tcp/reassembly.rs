@@ -53,6 +53,10 @@ pub trait StreamSink {
     fn chunk(&mut self, chunk: Chunk<'_>);
     /// Bytes that no captured packet carried.
     fn gap(&mut self, offset: i64, length: u64);
+    /// Bytes that were sent before the capture began, as far as is known.
+    fn before_capture(&mut self, offset: i64, length: u64) {
+        self.gap(offset, length);
+    }
 }
 
 /// The payload that all streams together may hold behind holes.
@@ -108,6 +112,9 @@ pub struct Placement {
 pub struct Reassembly {
     /// All bytes below this offset were delivered, or became gaps.
     next: i64,
+    /// The first byte of the stream: the first captured one, unless its start is known.
+    begin: i64,
+    is_begin_known: bool,
     /// The highest offset seen.
     highest: i64,
     /// The highest offset that the receiver acknowledged.
@@ -125,6 +132,16 @@ impl Reassembly {
     /// The highest offset seen.
     pub fn highest(&self) -> i64 {
         self.highest
+    }
+
+    /// The bytes of the stream, holes included.
+    pub fn stream_bytes(&self) -> u64 {
+        u64::try_from(self.highest - self.begin).unwrap_or(0)
+    }
+
+    /// The stream begins with offset 0: its SYN was captured, or the answer to that.
+    pub fn note_begin(&mut self) {
+        self.is_begin_known = true;
     }
 
     /// All bytes below this offset were delivered or became gaps.
@@ -300,16 +317,27 @@ impl Reassembly {
             if gap_end <= self.next {
                 break;
             }
-            self.give_up(gap_end, sink);
+            self.give_up_hole(gap_end, sink);
             self.drain(budget, sink);
         }
     }
 
     fn give_up_first_hole(&mut self, budget: &mut HoldBudget, sink: &mut impl StreamSink) {
         if let Some((&first, _)) = self.held.first_key_value() {
-            self.give_up(first, sink);
+            self.give_up_hole(first, sink);
             self.drain(budget, sink);
         }
+    }
+
+    /// Gives up bytes before those that are held. Before the first captured byte nothing was captured yet: an ACK told
+    /// what the receiver had, and the rest was on its way when the capture began.
+    fn give_up_hole(&mut self, end: i64, sink: &mut impl StreamSink) {
+        if self.next > self.begin || self.is_begin_known {
+            return self.give_up(end, sink);
+        }
+        let (offset, length) = (self.next, (end - self.next) as u64);
+        (self.next, self.begin) = (end, end);
+        sink.before_capture(offset, length);
     }
 
     /// The bytes up to `end`, which is beyond `next`, are a gap.
@@ -428,12 +456,33 @@ mod tests {
     #[test]
     fn an_acknowledged_hole_is_a_gap_at_once_when_bytes_wait_behind_it() {
         let (mut stream, mut budget, mut record) = (Reassembly::default(), HoldBudget::default(), Record::default());
+        stream.note_begin();
         stream.segment(chunk(3, b"de", 1), &mut budget, &mut record);
         stream.acknowledge(2, &mut budget, &mut record);
         assert_eq!(record.bytes, vec![None, None]);
         stream.segment(chunk(2, b"c", 2), &mut budget, &mut record);
         assert_eq!(record.bytes[2..], [Some((b'c', 2)), Some((b'd', 1)), Some((b'e', 1))]);
         assert_eq!(stream.gaps(), (2, 1));
+    }
+
+    #[test]
+    fn without_its_start_a_stream_begins_with_its_first_captured_byte() {
+        let begin = |segments: &[(i64, i64)]| {
+            let (mut stream, mut budget, mut record) =
+                (Reassembly::default(), HoldBudget::default(), Record::default());
+            for &(offset, acknowledged) in segments {
+                stream.segment(chunk(offset, b"a", 1), &mut budget, &mut record);
+                stream.acknowledge(acknowledged, &mut budget, &mut record);
+            }
+            stream.finish(&mut budget, &mut record);
+            (stream.gaps(), stream.stream_bytes())
+        };
+        assert_eq!(begin(&[(5, 0)]), ((0, 0), 1));
+        // acknowledged in parts
+        assert_eq!(begin(&[(5, 3), (6, 7)]), ((0, 0), 2));
+        // the first packet was overtaken; but for its bytes, what is between is a gap
+        assert_eq!(begin(&[(5, 0), (3, 6)]), ((1, 1), 3));
+        assert_eq!(begin(&[(0, 1), (5, 6)]), ((4, 1), 6));
     }
 
     #[test]
@@ -464,6 +513,7 @@ mod tests {
     #[test]
     fn what_waits_behind_holes_is_delivered_at_the_end() {
         let (mut stream, mut budget, mut record) = (Reassembly::default(), HoldBudget::default(), Record::default());
+        stream.note_begin();
         stream.segment(chunk(4, b"e", 20), &mut budget, &mut record);
         stream.segment(chunk(1, b"bc", 30), &mut budget, &mut record);
         assert_eq!((stream.has_hole(), stream.held_since_ns(), budget.held_bytes), (true, Some(20), 3));
@@ -519,6 +569,7 @@ mod tests {
         fn equals_the_naive_model(segments in proptest::collection::vec((0usize..60, 1usize..20), 1..40)) {
             let (mut stream, mut budget, mut record) = (Reassembly::default(), HoldBudget::default(), Record::default());
             let mut model: Vec<Option<(u8, u64)>> = Vec::new();
+            stream.note_begin();
             for (frame, &(start, length)) in segments.iter().enumerate() {
                 let bytes: Vec<u8> = (start..start + length).map(|place| (place as u8).wrapping_mul(31) ^ frame as u8).collect();
                 let before = model.iter().flatten().count();

@@ -147,6 +147,7 @@ impl TcpConnection {
             if flags.is_syn() {
                 // the SYN was not captured, but its answer acknowledges it
                 self.content.note_start(1 - direction);
+                opposite.reassembly.note_begin();
             }
         }
         let acknowledged = self.acknowledged_offset(direction, segment);
@@ -267,6 +268,7 @@ impl TcpConnection {
         }
         if half.initial_sequence_number.is_none() {
             self.content.note_start(direction);
+            half.reassembly.note_begin();
         }
         half.set_base(segment.sequence_number.wrapping_add(1));
         half.has_syn = true;

@@ -121,7 +121,7 @@ impl TcpConnection {
             is_dont_fragment_to_target is_dont_fragment_to_initiator =
                 |half| half.captured_bytes > 0 && !half.may_be_fragmented;
             packets_to_target packets_to_initiator = |half| half.packets;
-            stream_bytes_to_target stream_bytes_to_initiator = |half| half.reassembly.highest().max(0) as u64;
+            stream_bytes_to_target stream_bytes_to_initiator = |half| half.reassembly.stream_bytes();
             captured_bytes_to_target captured_bytes_to_initiator = |half| half.captured_bytes;
             gap_bytes_to_target gap_bytes_to_initiator = |half| half.reassembly.gaps().0;
             cut_bytes_to_target cut_bytes_to_initiator = |half| half.cut_bytes;

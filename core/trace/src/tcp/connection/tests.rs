@@ -584,3 +584,31 @@ fn the_first_fin_and_reset_of_each_side_count() {
     assert_eq!([row.rst_to_initiator_frame, row.rst_to_target_frame], [4, 6]);
     assert_eq!((row.syn_ns, row.syn_frame, row.syn_ack_ns), (NULL_NS, NULL_U64, NULL_NS));
 }
+
+/// A capture that begins with the ACK of client bytes up to 100, and then has 10 of them from 150 on, and their ACK.
+fn begun_late(flags: u8) -> Connection {
+    let mut talk = Talk::new();
+    talk.see(0, 1, ACK | flags, (200, 100), &[], 0);
+    talk.see(MS, 0, ACK, (150, 200), &[], 10);
+    talk.see(2 * MS, 0, ACK, (170, 200), &[], 10);
+    talk.see(3 * MS, 1, ACK, (201, 180), &[], 0);
+    talk.connection.finish(&mut talk.context, &mut talk.budget)
+}
+
+#[test]
+fn what_was_on_its_way_when_the_capture_began_is_no_gap() {
+    let row = begun_late(0);
+    assert_eq!((row.stream_bytes_to_initiator, row.gap_bytes_to_initiator), (30, 10));
+    // a SYN-ACK acknowledges the start of the stream
+    let row = begun_late(SYN);
+    assert_eq!((row.stream_bytes_to_initiator, row.gap_bytes_to_initiator), (80, 60));
+}
+
+#[test]
+fn a_stream_of_which_only_acks_were_captured_is_a_gap() {
+    let mut talk = Talk::new();
+    talk.see(0, 1, ACK, (200, 100), &[], 0);
+    talk.see(MS, 1, ACK, (200, 180), &[], 0);
+    let row = talk.connection.finish(&mut talk.context, &mut talk.budget);
+    assert_eq!((row.stream_bytes_to_initiator, row.gap_bytes_to_initiator), (80, 80));
+}
