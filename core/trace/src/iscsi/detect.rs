@@ -1,8 +1,8 @@
 //! Detects iSCSI on any port, and which side is the initiator.
 //!
 //! If the capture has the start of the streams, the first header decides. Otherwise headers are searched at the starts
-//! of segments until one is certain: two of both directions with the same task tag, three in a row, a matching header
-//! digest, or one that fits on an iSCSI port. Until then the last bytes are kept, and read again from the first of
+//! of segments until one is certain: two of both directions with the same task tag, three in a row, one that leads to
+//! another, a matching header digest, or one that fits on an iSCSI port. Until then the last bytes are kept, and read again from the first of
 //! these headers.
 
 use std::collections::VecDeque;
@@ -11,6 +11,7 @@ use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES, RESERVED_TAG};
 use iscsitrace_wire::digest;
 use iscsitrace_wire::opcode::Opcode;
 
+use super::leads::Leads;
 use crate::tcp::reassembly::Chunk;
 
 /// Captured bytes of one connection that are kept until the decision; on an iSCSI port two Data-In of 256 KiB.
@@ -79,6 +80,7 @@ pub struct Detector {
     events: VecDeque<Event>,
     kept_bytes: usize,
     headers: VecDeque<Header>,
+    leads: [Leads; 2],
     in_a_row: [u32; 2],
     /// Whether each stream is captured from its first byte: its SYN was.
     has_start: [bool; 2],
@@ -94,6 +96,7 @@ impl Detector {
             events: VecDeque::new(),
             kept_bytes: 0,
             headers: VecDeque::new(),
+            leads: Default::default(),
             in_a_row: [0; 2],
             has_start: [false; 2],
             is_iscsi_port: ports.iter().any(|port| PORTS.contains(port)),
@@ -131,10 +134,23 @@ impl Detector {
         if self.has_start[direction] {
             return self.by_first_bytes(direction, chunk);
         }
+        if let Some(opcode) = self.led_to(direction, chunk) {
+            return Verdict::Iscsi { is_client_initiator: opcode.is_initiator() == (direction == 0) };
+        }
         if !chunk.is_segment_start {
             return Verdict::Undecided;
         }
         self.by_header(direction, chunk)
+    }
+
+    /// The opcode of a header in this chunk to which an earlier one leads.
+    fn led_to(&self, direction: usize, chunk: &Chunk<'_>) -> Option<Opcode> {
+        let leads = &self.leads[direction];
+        leads.within(chunk.offset..chunk.offset + chunk.captured.len() as i64).find_map(|place| {
+            let at = usize::try_from(place - chunk.offset).ok()?;
+            let bhs = Bhs::new(chunk.captured.get(at..at + LENGTH_BYTES)?);
+            bhs.opcode().filter(|_| bhs.is_valid().is_ok() && leads.show(place, bhs))
+        })
     }
 
     fn keep(&mut self, event: Event) {
@@ -208,6 +224,9 @@ impl Detector {
             self.headers.pop_front();
         }
         self.headers.push_back(Header { direction, is_of_initiator, initiator_task_tag: tag });
+        if let Some(whole) = captured.first_chunk() {
+            self.leads[direction].note(chunk.offset, whole);
+        }
         Verdict::Undecided
     }
 
@@ -287,6 +306,24 @@ mod tests {
     }
 
     const BY_SERVER: Verdict = Verdict::Iscsi { is_client_initiator: false };
+
+    #[test]
+    fn a_header_that_leads_to_another_decides_on_any_port() {
+        let pdu = |bytes: usize| {
+            let header = BhsBuilder::new(Opcode::DataIn).initiator_task_tag(1).data_segment_length(bytes as u32);
+            [&header.build()[..], &vec![0xff; bytes]].concat()
+        };
+        for (bytes, is_iscsi) in [(4000, true), (3900, false)] {
+            let stream = [&pdu(bytes)[..], &vec![0xff; 4000 - bytes], &pdu(2000)].concat();
+            let mut detector = Detector::new([50_000, 5000]);
+            let mut verdicts = (0..)
+                .step_by(1448)
+                .zip(stream.chunks(1448))
+                .map(|(offset, segment)| detector.chunk(1, &Chunk { offset, ..chunk(segment) }));
+            let expected = if is_iscsi { Verdict::Iscsi { is_client_initiator: true } } else { Verdict::Undecided };
+            assert_eq!(verdicts.nth(2), Some(expected), "{bytes} bytes");
+        }
+    }
 
     #[test]
     fn on_an_iscsi_port_a_header_to_the_end_of_its_segment_decides() {

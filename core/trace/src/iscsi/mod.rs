@@ -10,6 +10,7 @@
 //! exchange    everything that is not a SCSI command
 //! lost_statuses    whose statuses are missing from the capture
 //! missing_pdus     how many PDUs are missing, by numbers and by bytes
+//! leads       where possible headers lead, before one is certain
 //! assumption  what must come next, when its header was cut away
 //! spans       which cycle a byte of the stream belongs to
 //! context pdu digest_use continued_text    what these modules share
@@ -26,6 +27,7 @@ pub mod digest_use;
 pub mod exchange;
 pub mod framer;
 pub mod keys;
+pub mod leads;
 pub mod login;
 pub mod lost_statuses;
 pub mod missing_pdus;

@@ -2,11 +2,11 @@
 //!
 //! A header is accepted if its tags or numbers are the expected ones; or, at the start of a segment, if nothing
 //! contradicts it and it leads to the segment's end or to another header. Headers may extend over the end of a packet.
-//! At the start of a stream, PDUs that lead to the first header are read as well.
+//! At the start of a stream, a possible header leads to the first one, over any number of segments; and PDUs that lead to
+//! the first header, or to bytes before it that are missing from the capture, are read as well.
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::digest;
-use iscsitrace_wire::serial::SerialNumber;
 use rustc_hash::FxHashSet;
 
 use super::listener::{Fit, Listener};
@@ -15,7 +15,7 @@ use super::unread::Unread;
 use super::{Framer, State};
 use crate::counters::Counter;
 use crate::iscsi::digest_use::DigestUse;
-use crate::iscsi::lost_statuses::NEAR;
+use crate::iscsi::leads::{DIGESTS, NUMBERS_MIN, near_numbers};
 use crate::iscsi::pdu::Stamp;
 use crate::tcp::reassembly::Chunk;
 
@@ -76,9 +76,21 @@ impl Framer {
                     listener,
                 );
             }
+            if is_start {
+                self.note_lead(chunk.offset, header, listener);
+            }
         }
         self.carry_over(captured, is_cut, stamp);
         chunk.length
+    }
+
+    /// Notes a possible header at the start of a segment, while none is certain.
+    fn note_lead(&mut self, offset: i64, header: &[u8], listener: &impl Listener) {
+        if let (Some(unread), Some(whole)) = (&mut self.unread, header.first_chunk())
+            && listener.judge(Bhs::new(whole)) == Fit::Possible
+        {
+            unread.leads.note(offset, whole);
+        }
     }
 
     /// Keeps the last bytes: a header may start in them.
@@ -117,6 +129,7 @@ impl Framer {
         match listener.judge(bhs) {
             Fit::No | Fit::Unlikely => false,
             Fit::Certain => true,
+            Fit::Possible if self.unread.as_ref().is_some_and(|unread| unread.leads.show(offset, bhs)) => true,
             Fit::Possible => {
                 let Some((bytes, length)) = rest else { return false };
                 let digest = bytes.get(LENGTH_BYTES..LENGTH_BYTES + 4);
@@ -126,8 +139,7 @@ impl Framer {
                 if !is_segment_start {
                     return false;
                 }
-                let digests: &[(bool, bool)] = &[(false, false), (true, false), (false, true), (true, true)];
-                digests.iter().any(|&(has_header_digest, has_data_digest)| {
+                DIGESTS.iter().any(|&(has_header_digest, has_data_digest)| {
                     let Some(total) = bhs.total_length(has_header_digest, has_data_digest) else { return false };
                     let total = total as usize;
                     total == length
@@ -186,7 +198,8 @@ impl Framer {
         }
     }
 
-    /// The first position whose lengths lead to the header at `found`.
+    /// The first position whose lengths lead to the header at `found`; or, from the start of a segment, to a header
+    /// before it that was not captured.
     fn first_before(&self, found: i64, header: &[u8], listener: &impl Listener) -> Option<i64> {
         let unread = self.unread.as_ref()?;
         let uses = |digest: DigestUse| match digest {
@@ -199,23 +212,30 @@ impl Framer {
                 let mut leads_elsewhere: FxHashSet<i64> = FxHashSet::default();
                 let start = unread.positions(found).find(|&(start, starts_segment)| {
                     let (mut offset, mut passed) = (start, Vec::new());
+                    let (mut leads_there, mut has_numbers) = (false, starts_segment);
                     while offset < found {
-                        let Some(bytes) = unread.header_at(offset) else { break };
+                        let Some(bytes) = unread.header_at(offset) else {
+                            // with as many numbers as this takes, no header is needed there
+                            leads_there = has_numbers && offset > start;
+                            break;
+                        };
                         let bhs = Bhs::new(&bytes);
-                        let needed = if offset == start && !starts_segment { 2 } else { 1 };
-                        let is_header = listener.judge(bhs) > Fit::Unlikely
-                            && near_numbers(bhs, Bhs::new(header)).is_some_and(|near| near >= needed);
+                        let near = near_numbers(bhs, Bhs::new(header));
+                        let needed = if offset == start && !starts_segment { NUMBERS_MIN } else { 1 };
+                        let is_header = listener.judge(bhs) > Fit::Unlikely && near >= needed;
                         let length = bhs.total_length(has_header_digest, has_data_digest);
                         let Some(length) = length.filter(|_| is_header && !leads_elsewhere.contains(&offset)) else {
                             break;
                         };
+                        has_numbers &= near >= NUMBERS_MIN;
                         passed.push(offset);
                         offset += length as i64;
                     }
-                    if offset != found {
+                    leads_there |= offset == found;
+                    if !leads_there {
                         leads_elsewhere.extend(passed);
                     }
-                    offset == found
+                    leads_there
                 });
                 first = start.map(|(start, _)| first.map_or(start, |first| first.min(start))).or(first);
             }
@@ -245,21 +265,4 @@ impl Framer {
         }
         true
     }
-}
-
-/// How many sequence numbers two headers of one direction have in common; none if some of them are far apart.
-fn near_numbers(one: Bhs<'_>, other: Bhs<'_>) -> Option<u32> {
-    let numbers = |bhs: Bhs<'_>| -> [Option<SerialNumber>; 5] {
-        [bhs.cmd_sn(), bhs.exp_stat_sn(), bhs.stat_sn(), bhs.exp_cmd_sn(), bhs.max_cmd_sn()]
-    };
-    let mut near = 0;
-    for (value, other) in numbers(one).into_iter().zip(numbers(other)) {
-        if let (Some(value), Some(other)) = (value, other) {
-            if value.distance(other).unsigned_abs() >= NEAR.unsigned_abs() {
-                return None;
-            }
-            near += 1;
-        }
-    }
-    Some(near)
 }

@@ -12,6 +12,7 @@
 
 use iscsitrace_wire::bhs::LENGTH_BYTES;
 
+use crate::iscsi::leads::Leads;
 use crate::tcp::reassembly::Chunk;
 
 /// Captured bytes that are kept of one stream: two Data-In of 256 KiB, the longest in practice.
@@ -25,6 +26,8 @@ pub(super) struct Unread {
     /// Each chunk, and where its captured bytes start in `captured`.
     pub(super) chunks: Vec<(Chunk<'static>, usize)>,
     captured: Vec<u8>,
+    /// The possible headers at the starts of segments.
+    pub(super) leads: Leads,
 }
 
 impl Unread {
