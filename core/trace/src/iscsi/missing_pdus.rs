@@ -22,16 +22,24 @@ pub struct MissingPdus {
     pub count: [u64; 2],
     /// Those whose bytes were not decoded.
     unread: [u64; 2],
+    /// Those of them that are R2Ts.
+    r2ts: u64,
     /// Those of them with data, and the data bytes that ended tasks lack.
     data: [u64; 2],
     data_bytes: [u64; 2],
 }
 
 impl MissingPdus {
-    /// Adds PDUs without data: statuses, R2Ts.
+    /// Adds PDUs of which no number tells whether they have data: statuses.
     pub fn add_bare(&mut self, direction: usize, count: u64) {
         self.count[direction] += count;
         self.unread[direction] += count;
+    }
+
+    /// Adds R2Ts, which have no data.
+    pub fn add_r2ts(&mut self, count: u64) {
+        self.add_bare(1, count);
+        self.r2ts += count;
     }
 
     /// Adds PDUs with data; [`MissingPdus::add_data_bytes`] follows at the end of their task.
@@ -84,7 +92,9 @@ impl MissingPdus {
         self.count[direction] -= missing.uncounted_in(known.saturating_sub(bytes)).min(data);
         // commands that are missing are counted later, by the numbers of all connections
         let is_bound = direction == 1 && longest > HEADER_BYTES && unread.bytes >= HEADER_BYTES;
-        let least = if is_bound { explained + unread.bytes.div_ceil(longest) } else { 0 };
+        let r2ts = self.r2ts.min(self.unread[direction]);
+        let others = unread.bytes.saturating_sub(r2ts * HEADER_BYTES).div_ceil(longest);
+        let least = if is_bound { explained + r2ts + others } else { 0 };
         (bytes.saturating_sub(known), least.saturating_sub(self.count[direction]))
     }
 }
@@ -124,6 +134,17 @@ mod tests {
         missing.add_explained(1);
         assert_eq!(missing.settle(1, unread(1049), &carriers), (1049, 2));
         assert_eq!(missing.count, [0, 1]);
+    }
+
+    #[test]
+    fn r2ts_are_headers_alone() {
+        let carriers = DataCarriers { uncounted: 0, ..CARRIERS };
+        for (bytes, others) in [(2 * 48 + 1048, 1), (2 * 48 + 1049, 2), (2 * 48, 0)] {
+            let mut missing = MissingPdus::default();
+            missing.add_r2ts(2);
+            let (_, least) = missing.settle(1, unread(bytes), &carriers);
+            assert_eq!((missing.count, least), ([0, 2], others), "{bytes} bytes");
+        }
     }
 
     #[test]

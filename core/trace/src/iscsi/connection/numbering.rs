@@ -30,13 +30,12 @@ impl IscsiConnection {
                 }
                 return;
             }
-            if bhs.is_immediate() == Some(true) {
-                return;
-            }
             let session = self.session(context);
-            if let Some(state) = context.sessions.states.get_mut(session as usize)
-                && state.commands.take(cmd_sn) == Order::Behind
-            {
+            let Some(state) = context.sessions.states.get_mut(session as usize) else { return };
+            if bhs.is_immediate() == Some(true) {
+                // it carries the next number, and does not use it
+                state.commands.start(cmd_sn);
+            } else if state.commands.take(cmd_sn) == Order::Behind {
                 context.counters.add(Counter::CmdSnOutOfOrder, Some(self.number), frame);
             }
             return;

@@ -219,7 +219,7 @@ impl IscsiConnection {
         let data = missing.data_out + missing.data_in;
         self.missing.add_data(0, missing.data_out);
         self.missing.add_data(1, missing.data_in);
-        self.missing.add_bare(1, missing.r2t);
+        self.missing.add_r2ts(missing.r2t);
         self.missing.add_data_bytes(0, missing.data_out * size);
         self.missing.add_data_bytes(1, missing.data_in * size);
         context.counters.add_many(Counter::DataMissing, Some(self.number), frame, data);

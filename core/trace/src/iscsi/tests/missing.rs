@@ -400,3 +400,21 @@ fn a_stream_whose_syn_is_missing_begins_where_its_answer_says() {
     assert_eq!(tables.sessions.initiator_name, ["iqn.i"]);
     assert_eq!((missing(&tables)[0], counted(&tables, "command_missing")), (1, 1));
 }
+
+#[test]
+fn an_immediate_command_in_mid_session_carries_the_number_of_the_next_one() {
+    for is_captured in [true, false] {
+        let mut talk = Talk::new();
+        let ping = BhsBuilder::new(Opcode::NopOut).is_immediate(true).is_final(true).initiator_task_tag(0x20);
+        let ping = ping.target_transfer_tag(RESERVED_TAG).cmd_sn(SerialNumber(100)).exp_stat_sn(SerialNumber(500));
+        talk.packet(true, 0x18, &ping.build());
+        talk.is_losing = !is_captured;
+        talk.packet(true, 0x18, &read(0x30, 100).build());
+        talk.is_losing = false;
+        talk.packet(false, 0x18, &response(0x30, 500, 101, 0).build());
+        talk.packet(true, 0x18, &read(0x31, 101).build());
+        talk.packet(false, 0x18, &response(0x31, 501, 102, 0).build());
+        talk.packet(true, 0x10, &[]);
+        assert_eq!(missing(&talk.finish())[0], u64::from(!is_captured), "captured: {is_captured}");
+    }
+}
