@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import json
+from itertools import pairwise
 from math import ceil, log2
 from pathlib import Path
 from typing import Any
@@ -278,6 +281,31 @@ def test_a_receive_window_holds_a_sender_as_long_as_its_kernel_counts(
     # both of the time that the kernel had something in flight; five points, far from the sender ten
     share = 0.05 if is_beside else 0.1
     assert abs(row["rwnd_limited_ns"] / 1e6 - times["rwnd_limited"]) <= share * times["busy"]
+
+
+def full_ns(probe: Path, port: str, segment_bytes: int) -> tuple[int, int]:
+    """How long tcp_probe shows a sender with less than a segment of room in its congestion window, and with data."""
+    with gzip.open(probe, "rt") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["event"] != "retransmit" and row["local"].endswith(port)]
+    full = busy = 0
+    for before, row in pairwise(rows):
+        # a row has the state before its ACK is processed: that since the row before
+        flight_bytes = (int(row["snd_nxt"]) - int(row["snd_una"])) % (1 << 32)
+        lasted_ns = (int(row["time"].replace(".", "")) - int(before["time"].replace(".", ""))) * 1000
+        is_full = flight_bytes + segment_bytes > int(row["snd_cwnd_segs"]) * segment_bytes
+        busy += lasted_ns if flight_bytes > 0 else 0
+        full += lasted_ns if flight_bytes > 0 and is_full else 0
+    return full, busy
+
+
+@pytest.mark.skipif(not captures_folder().is_dir(), reason="the recorded captures are not there")
+@pytest.mark.parametrize("name", ["35_discard_slow", "04_read_loss1pct_delay08ms.target"])
+def test_a_sender_waits_for_its_congestion_window_while_that_is_full(name: str) -> None:
+    """For a slow target almost never, with losses for most of the time."""
+    trace = iscsitrace.read(captures_folder() / f"{name}.pcap.gz", tables=("senders",))
+    probe = captures_folder() / f"{name.removesuffix('.target')}.target.tcp_probe.csv.gz"
+    full, busy = full_ns(probe, f":{PORT}", 1448)
+    assert abs(sender_row(trace, to_target=False)["cwnd_limited_ns"] - full) <= 0.05 * busy
 
 
 @pytest.mark.skipif(not captures_folder().is_dir(), reason="the recorded captures are not there")
