@@ -280,6 +280,11 @@ class Finding:
             return self.is_final or (self.cost_ns or 0) >= LEAST_COST_NS or (self.share or 0.0) >= LEAST_SHARE
         return self.rank == "slowness"
 
+    def below(self, headline: str) -> str:
+        """What is read of it below this headline: the facts, or the whole story of a failure that it leaves out."""
+        is_untold = self.rank == "failure" and self.cause not in (headline, sentence(self.text))
+        return self.cause if is_untold else self.text
+
     def gains_by_advice(self) -> list[tuple[Advice, list[Gain]]]:
         """Each advice with its gains."""
         return [(advice, [gain for gain in self.gains if gain.advice is advice]) for advice in self.steps]
