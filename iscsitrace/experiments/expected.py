@@ -64,8 +64,8 @@ def of_point(
     values: dict[str, Value], parameters: dict[str, Any] | None, surroundings: Surroundings = SIMULATED
 ) -> Prediction | None:
     """The prediction for a run; None for what the model does not describe: mixed reads and writes, losses with another
-    congestion control than Reno and CUBIC, or held statuses where the command window allows more than one command of a
-    split read, but not all.
+    congestion control than Reno and CUBIC, held statuses where the command window allows more than one command of a
+    split read, but not all, and writes in a queue to a target that may hold its R2Ts and statuses.
 
     ``parameters`` are the negotiated parameters, as in the results of a connection.
     """
@@ -161,6 +161,9 @@ def setting_of(
     try:
         session = of_session(setting, settings.call_bytes(values), window)
     except InputInvalid:
+        return None
+    if operation == "write" and _is_apart(values) and session.queue_depth > 1:
+        # Nagle's algorithm holds back their R2Ts and statuses, too, while an earlier one is not acknowledged
         return None
     return replace(session, connections=session.connections * alike)
 

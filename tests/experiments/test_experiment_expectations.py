@@ -118,10 +118,12 @@ def test_commands_in_flight_are_those_of_the_session(
 
 def test_statuses_are_held_for_reads_only() -> None:
     apart = {"target.status": "apart_held"}
-    for operation, is_held in (("read", True), ("write", False), ("socket_read", False)):
-        found = expected.setting_of(BASE | apart | {"workload.operation": operation}, {})
+    for operation, depth, is_held in (("read", 16, True), ("write", 1, False), ("socket_read", 16, False)):
+        found = expected.setting_of(BASE | apart | {"workload.operation": operation, "workload.queue-depth": depth}, {})
         assert found
         assert found.is_status_held is is_held
+    # where R2Ts and statuses of writes follow each other, Nagle's algorithm holds them
+    assert expected.setting_of(BASE | apart | {"workload.operation": "write"}, {}) is None
     part = {"workload.system-call-size": 1 << 20, "workload.max-transfer": 262_144, "target.command-window": 8}
     assert expected.setting_of(BASE | apart | part, {}) is None
     assert expected.setting_of(BASE | part, {}) is not None
