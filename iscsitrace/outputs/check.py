@@ -75,7 +75,7 @@ def _with_kernel(kernel: Mapping[str, Any]) -> Section:
 
 def _clock(clock: Mapping[str, Any]) -> str:
     bounds = tuple("?" if each is None else cells.milliseconds(each) for each in (clock["low_ns"], clock["high_ns"]))
-    found = f"{clock['file']}: clock {cells.milliseconds(clock['offset_ns'])} ms behind that of the capture"
+    found = f"{clock['file']}: offset to the clock of the capture {cells.milliseconds(clock['offset_ns'])} ms"
     if not clock["is_known"]:
         return f"{clock['file']}: taken for the clock of the capture; its samples do not bound the offset"
     share = percent(clock["contradicted_count"] / clock["bound_count"])

@@ -171,7 +171,9 @@ def test_a_send_buffer_that_linux_hardly_counts_stays_one() -> None:
 PARTS = ("transfer", "receive_window", "congestion_window", "send_buffer")
 
 
-def budget_of(*rows: tuple[int, int, str], counters: list[tuple[int, int, int]]) -> list[tuple[int, int, str]]:
+def budget_of(
+    *rows: tuple[int, int, str], counters: list[tuple[int, int, int]], windows: dict[str, int] | None = None
+) -> list[tuple[int, int, str]]:
     """The breakdown of one connection (from, to in ms, part) after samples (ms, rwnd limited, sndbuf limited)."""
     connections = table(
         "connections", {"connection": 0, "time_first_ns": 0, "time_last_ns": 10_000 * MS, "has_syn": True}
@@ -182,6 +184,7 @@ def budget_of(*rows: tuple[int, int, str], counters: list[tuple[int, int, int]])
         *(
             {"connection": 0, "to_target": False, "time_ns": at * MS, "busy_ns": at * MS}
             | {"rwnd_limited_ns": rwnd * MS, "sndbuf_limited_ns": sndbuf * MS, "retransmitted_segments": 0}
+            | (windows or {})
             for at, rwnd, sndbuf in counters
         ),
     )
@@ -229,6 +232,22 @@ def test_a_wait_is_at_least_what_the_kernel_counts_beyond_all_other_time() -> No
 def test_a_full_send_buffer_may_last_longer_than_linux_counts() -> None:
     rows = [(0, 100, "transfer"), (100, 400, "send_buffer")]
     assert budget_of(*rows, counters=[(400, 0, 20)]) == rows
+
+
+def test_a_cwnd_above_the_receive_window_limited_nothing() -> None:
+    rows = [(0, 100, "transfer"), (100, 400, "receive_window"), (400, 1000, "receive_window")]
+    counters = [(500, 400, 0), (1000, 800, 0)]
+    # in the first interval the handshake's window is not known; in the second it was 30 segments against 20
+    large = {"cwnd_segments": 30, "segment_bytes": 1000, "rwnd_bytes": 20_000}
+    assert budget_of(*rows, counters=counters, windows=large) == [
+        (0, 100, "transfer"),
+        (100, 400, "receive_window"),
+        (400, 500, "receive_window"),
+        (500, 600, "unknown"),
+        (600, 1000, "receive_window"),
+    ]
+    small = large | {"cwnd_segments": 20}
+    assert (500, 600, "congestion_window") in budget_of(*rows, counters=counters, windows=small)
 
 
 def test_each_interval_has_its_own_bounds_and_no_time_is_lost() -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.tables.kernel import limits
 from iscsitrace.tables.table import Table, null_value
 
 Array = NDArray[Any]
@@ -38,16 +39,22 @@ class SenderAgreement:
     """As the kernel counts."""
 
 
-def compare(samples: Table, window: Table, senders: Table, estimated: Table) -> Iterator[SenderAgreement]:
-    """Each sender with samples. ``senders`` has the kernel's counters, ``estimated`` is the same table without them."""
-    guesses = {(row["connection"], row["to_target"]): row for row in estimated.rows(_COMPARED)}
+def compare(samples: Table, window: Table, estimated: Table, connections: Table) -> Iterator[SenderAgreement]:
+    """Each sender with samples; ``estimated`` is the table ``senders`` without the kernel's counters."""
+    counters = {(each.connection, each.to_target): each for each in limits.counted(samples, connections)}
     keys, of_window = _keys(samples), _keys(window)
-    for row in senders.rows((*_COMPARED, "kernel_busy_ns", "kernel_retransmitted_segments")):
-        own = samples.select(keys == 2 * row["connection"] + row["to_target"])
+    for row in estimated.rows(("connection", "to_target", *_COMPARED)):
+        key = 2 * row["connection"] + row["to_target"]
+        own = samples.select(keys == key)
         if not len(own):
             continue
-        errors = _cwnd_errors(own, window.select(of_window == 2 * row["connection"] + row["to_target"]))
-        guess, busy_ns = guesses[row["connection"], row["to_target"]], row["kernel_busy_ns"]
+        errors = _cwnd_errors(own, window.select(of_window == key))
+        counted = counters.get((row["connection"], row["to_target"]))
+        busy_ns = counted.total("busy_ns") if counted else None
+        points = {
+            name: _points(row[name], counted.total(name), busy_ns) if counted and busy_ns else None
+            for name in _COMPARED
+        }
         yield SenderAgreement(
             row["connection"],
             row["to_target"],
@@ -56,23 +63,21 @@ def compare(samples: Table, window: Table, senders: Table, estimated: Table) -> 
             float(np.median(errors)) if len(errors) else None,
             float(np.quantile(errors, 0.95)) if len(errors) else None,
             busy_ns,
-            _points(guess["rwnd_limited_ns"], row["rwnd_limited_ns"], busy_ns),
-            _points(guess["sndbuf_limited_ns"], row["sndbuf_limited_ns"], busy_ns),
-            row["kernel_retransmitted_segments"],
+            points["rwnd_limited_ns"],
+            points["sndbuf_limited_ns"],
+            counted.total("retransmitted") if counted else None,
         )
 
 
-_COMPARED: Final = ("connection", "to_target", "rwnd_limited_ns", "sndbuf_limited_ns")
+_COMPARED: Final = ("rwnd_limited_ns", "sndbuf_limited_ns")
 
 
 def _keys(table: Table) -> Array:
     return table.raw("connection").astype(np.int64) * 2 + table.raw("to_target")
 
 
-def _points(estimate_ns: int | None, counted_ns: int | None, busy_ns: int | None) -> float | None:
-    if estimate_ns is None or counted_ns is None or not busy_ns:
-        return None
-    return 100 * (estimate_ns - counted_ns) / busy_ns
+def _points(estimate_ns: int | None, counted_ns: int, busy_ns: int) -> float | None:
+    return None if estimate_ns is None else 100 * (estimate_ns - counted_ns) / busy_ns
 
 
 def _cwnd_errors(samples: Table, window: Table) -> Array:

@@ -114,7 +114,7 @@ def _kernel(capture_input: CaptureInput, trace: Trace) -> dict[str, Any] | None:
     from iscsitrace.analysis.measures import kernel_agreement
 
     again = capture_input.read(kernel_agreement.NEEDED)
-    senders = kernel_agreement.compare(again.tcp_info, again.window, again.senders, again.estimated("senders"))
+    senders = kernel_agreement.compare(again.tcp_info, again.window, again.estimated("senders"), again.connections)
     clocks = [
         {"file": name} | asdict(clock) | {"is_known": clock.is_known}
         for name, clock in zip(capture_input.tcp_info, again.clocks, strict=True)

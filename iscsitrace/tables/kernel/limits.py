@@ -4,7 +4,9 @@ TCP_INFO counts the time in which the receive window or the send buffer held a s
 time breakdown attributes each nanosecond once, transfer first. So the counters bound the parts: over an interval,
 a part is at least what the kernel counts beyond the time of all other parts, and the receive window's at most what it
 counts. Within these bounds the estimate stays; what exceeds them goes to the congestion window, or comes from it. Linux
-counts a full send buffer only while nothing is queued behind the last packet: that counter is no upper bound.
+counts a full send buffer only while nothing is queued behind the last packet: that counter is no upper bound. A
+congestion window that was larger than the receive window in every sample of an interval limited nothing in it: such a
+wait is of unknown cause.
 """
 
 from __future__ import annotations
@@ -27,7 +29,11 @@ LEAST_INTERVAL_NS = 250_000_000
 """Counters are read over intervals of this length at least: they advance by ticks of the kernel of up to 10 ms, and a
 sample is an RTT away from the packets of a tap at the other host."""
 
-_PART = {name: CATEGORIES["budget_part"].index(name) for name in ("receive_window", "congestion_window", "send_buffer")}
+_PART = {
+    name: CATEGORIES["budget_part"].index(name)
+    for name in ("receive_window", "congestion_window", "send_buffer", "unknown")
+}
+_MOVED = ("receive_window", "congestion_window", "send_buffer")
 _NULL = null_value("int64")
 _COUNTERS = {"receive_window": "rwnd_limited_ns", "send_buffer": "sndbuf_limited_ns"}
 
@@ -44,6 +50,13 @@ class Counted:
     sndbuf_limited_ns: Array
     retransmitted: Array
     """Cumulative, one for each time; the first is the start."""
+    has_small_cwnd: Array
+    """Whether the congestion window was smaller than the receive window, or this is not known."""
+
+    def total(self, counter: str) -> int:
+        """What a counter of this name advanced in all."""
+        values = getattr(self, counter)
+        return int(values[-1] - values[0])
 
 
 def counted(samples: Table, connections: Table) -> Iterator[Counted]:
@@ -61,20 +74,26 @@ def counted(samples: Table, connections: Table) -> Iterator[Counted]:
         times = samples.raw("time_ns")
         is_own = (keys == key) & (times >= span["time_first_ns"]) & (times <= span["time_last_ns"])
         own = samples.select(is_own)
-        busy = own.raw("busy_ns")
-        if not len(own) or (busy == _NULL).all():
+        if not len(own) or (own.raw("busy_ns") == _NULL).all():
             continue
         start = [span["time_first_ns"]] if span["has_syn"] else []
         values = [np.where(own.raw(name) == _NULL, 0, own.raw(name)) for name in ("busy_ns", *_COUNTERS.values())]
-        again = own["retransmitted_segments"]
-        values.append(np.where(np.ma.getmaskarray(again), 0, np.ma.getdata(again)).astype(np.int64))
+        segments = own["retransmitted_segments"]
+        values.append(np.where(np.ma.getmaskarray(segments), 0, np.ma.getdata(segments)).astype(np.int64))
         # two hosts' samples of one socket, or files that overlap, may be out of step by a tick: counters never go back
-        cumulative = [
-            np.maximum.accumulate(np.concatenate([np.zeros(len(start), dtype=np.int64), each])) for each in values
-        ]
-        yield Counted(
-            key >> 1, bool(key & 1), np.concatenate([start, own.raw("time_ns")]).astype(np.int64), *cumulative
-        )
+        zeros = np.zeros(len(start), dtype=np.int64)
+        busy, rwnd, sndbuf, again = (np.maximum.accumulate(np.concatenate([zeros, each])) for each in values)
+        times = np.concatenate([start, own.raw("time_ns")]).astype(np.int64)
+        has_small_cwnd = np.concatenate([np.ones(len(start), dtype=bool), _has_small_cwnd(own)])
+        yield Counted(key >> 1, bool(key & 1), times, busy, rwnd, sndbuf, again, has_small_cwnd)
+
+
+def _has_small_cwnd(own: Table) -> Array:
+    columns = [own[name] for name in ("cwnd_segments", "segment_bytes", "rwnd_bytes")]
+    cwnd, size, rwnd = (np.ma.getdata(column).astype(np.int64) for column in columns)
+    is_known = ~np.logical_or.reduce([np.ma.getmaskarray(column) for column in columns])
+    found: Array = ~is_known | (cwnd * size <= rwnd)
+    return found
 
 
 def senders(columns: Columns, samples: Table, connections: Table) -> Columns:
@@ -83,11 +102,9 @@ def senders(columns: Columns, samples: Table, connections: Table) -> Columns:
     keys = found["connection"].astype(np.int64) * 2 + found["to_target"]
     for each in counted(samples, connections):
         for place in np.flatnonzero(keys == each.connection * 2 + each.to_target).tolist():
-            busy = int(each.busy_ns[-1] - each.busy_ns[0])
-            rwnd = int(each.rwnd_limited_ns[-1] - each.rwnd_limited_ns[0])
-            sndbuf = int(each.sndbuf_limited_ns[-1] - each.sndbuf_limited_ns[0])
+            busy, rwnd, sndbuf = (each.total(name) for name in ("busy_ns", "rwnd_limited_ns", "sndbuf_limited_ns"))
             found["kernel_busy_ns"][place] = busy
-            found["kernel_retransmitted_segments"][place] = each.retransmitted[-1] - each.retransmitted[0]
+            found["kernel_retransmitted_segments"][place] = each.total("retransmitted")
             found["rwnd_limited_ns"][place] = rwnd
             # an estimate that is longer stays, within the rest of the busy time
             rest = max(0, busy - rwnd)
@@ -113,7 +130,7 @@ def budget(columns: Columns, samples: Table, connections: Table, cycles: Table) 
             own = np.flatnonzero(
                 is_in_scope
                 & (keys == each.connection * 2 + each.to_target)
-                & np.isin(rows["part"], list(_PART.values()))
+                & np.isin(rows["part"], [_PART[part] for part in _MOVED])
             )
             _bound(edits, own, each, edges)
     return edits.applied()
@@ -151,6 +168,9 @@ def _bound(edits: _Edits, own: Array, each: Counted, edges: Array) -> None:
                 pieces = edits.moved(pieces, _PART[part], _PART["congestion_window"], estimate - wanted)
             elif wanted > estimate:
                 pieces = edits.moved(pieces, _PART["congestion_window"], _PART[part], wanted - estimate)
+        # the sample before the interval is of its start
+        if not each.has_small_cwnd[begin : end + 1].any():
+            edits.moved(pieces, _PART["congestion_window"], _PART["unknown"], total)
 
 
 Piece = tuple[int, int, int, int]
