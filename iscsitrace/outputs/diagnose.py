@@ -10,6 +10,7 @@ from iscsitrace.analysis.measures import capture_health
 from iscsitrace.outputs import health, inputs
 from iscsitrace.outputs.document import Section, table
 from iscsitrace.outputs.remedies import Remedies
+from iscsitrace.outputs.shown import Choice, Shown
 from iscsitrace.wording import cells
 from iscsitrace.wording.parts import BY_NAME
 
@@ -42,41 +43,38 @@ def as_dict(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
     }
 
 
-def sections(trace: Trace, diagnosis: Diagnosis, *, is_verbose: bool = False) -> Iterator[Section]:
-    """The diagnosis as text: headlines first; with ``is_verbose`` every connection in addition to sessions."""
-    shown = [("session", opinion) for opinion in diagnosis.sessions.values()]
-    shown += [("connection", each) for each in diagnosis.connections.values() if is_verbose or each.is_separate]
+def sections(trace: Trace, diagnosis: Diagnosis, choice: Choice) -> Iterator[Section]:
+    """The diagnosis as text: headlines first, then what is shown in full."""
+    shown = Shown(trace, diagnosis, choice)
     yield inputs.section(trace.inputs)
-    if not shown:
+    if not shown.subjects:
         yield Section("", ("no iSCSI session was found",))
-    yield Section("", ("", *_verdicts(diagnosis, [opinion for _, opinion in shown])))
+    yield Section("", ("", *_verdicts(diagnosis, shown)))
+    yield from shown.others()
     remedies = Remedies()
-    for story in diagnosis.stories:
-        # what was found of connects without a session has no other place
-        if not story.story.sessions and story.findings:
-            yield _findings(story.label, story.findings, story.headline, remedies)
+    # what was found of connects without a session has no other place
+    for story in shown.unanswered:
+        yield _findings(story.label, story.findings, story.headline, remedies)
     of_stories: set[int] = set()
-    for kind, opinion in shown:
-        label = f"{kind} {opinion.number}"
+    for label, opinion in shown.subjects:
         yield from _breakdown(label, opinion)
         new = [finding for finding in opinion.findings if id(finding) not in of_stories]
         if new or not opinion.findings:
             yield _findings(label, new, opinion.headline, remedies)
         # sessions of one story share its findings, which are shown once
         of_stories.update(map(id, opinion.findings))
-    yield from map(_streams, diagnosis.jobs)
+    yield from map(_streams, shown.jobs)
     losses = capture_health.reaching(capture_health.by_name(trace.counters), "data_loss")
     if losses:
         yield health.health(losses)
 
 
-def _verdicts(diagnosis: Diagnosis, opinions: Sequence[Opinion]) -> Iterator[str]:
+def _verdicts(diagnosis: Diagnosis, shown: Shown) -> Iterator[str]:
     """Each headline once, that of what broke first."""
-    first = [diagnosis.headline] if diagnosis.headline and diagnosis.headline.severity == "error" else []
-    without_session = [each.headline for each in diagnosis.stories if not each.story.sessions and each.findings]
-    yield from dict.fromkeys(
-        [*(each.text for each in (*first, *without_session)), *(opinion.verdict for opinion in opinions)]
-    )
+    worst = diagnosis.headline
+    first = [worst] if worst and worst.severity == "error" and not shown.is_requested else []
+    headlines = (*first, *(each.headline for each in shown.unanswered), *(each.headline for _, each in shown.subjects))
+    yield from dict.fromkeys(each.text for each in headlines)
 
 
 def _breakdown(label: str, opinion: Opinion) -> Iterator[Section]:

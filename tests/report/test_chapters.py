@@ -29,7 +29,8 @@ def test_a_finding_has_a_step_for_each_advice_with_its_gains() -> None:
     problem: Any = SimpleNamespace(name="odd", rank="failure", advice=(first, second))
     gains = (Gain(second, "queue depth 8", 2.0, 2.0, 2.4), Gain(second, "queue depth 9", 5.0, 2.0, 2.41))
     said = Remedies()
-    lost = Finding(problem, "data_loss", 0.25, "bytes are missing", (4, 9), cause="Bytes are missing.", gains=gains)
+    cause = "Bytes are missing."
+    lost = Finding(problem, "data_loss", 0.25, "bytes are missing", (4, 9), cause=cause, predict=lambda _: gains)
     found = _finding(lost, _subject(2), said)
     assert (found.name, found.severity, found.share, found.text) == ("odd", "data loss", "25 %", "Bytes are missing.")
     assert [(step.advice, step.gain) for step in found.steps] == [
@@ -70,7 +71,7 @@ def chapter(
         senders=table("senders", *senders or []),
         task_management=table("task_management"),
     )
-    return of_session(trace, Opinion(number, Headline("Slow.", ("One.", "Two.")), time, None, []), Remedies())
+    return of_session(trace, Opinion(number, Headline("Slow.", ("One.", "Two.")), time, lambda: None, []), Remedies())
 
 
 def facts(*arguments: Any, **options: Any) -> dict[str, tuple[str, str]]:
