@@ -22,8 +22,8 @@ _SETTLING, _COUNTED = 4, 6
 """In units of the time in which a window regrows after a loss, about 1 / sqrt(p) RTTs."""
 _STEPS_MOST: Final = 12_000
 _SEED: Final = 7143
-_LEAST_TIMEOUT_NS: Final = 200e6
-"""What the retransmission timeout of Linux has beyond the RTT."""
+LEAST_TIMEOUT_NS: Final = 200e6
+"""Linux' least retransmission timeout, which it adds to the RTT where that varies little."""
 _RESTART_SEGMENTS: Final = 10
 """The initial window (RFC 6928), with which slow start begins again."""
 _KEPT: Final = 3 / 4
@@ -82,7 +82,7 @@ class _Mirrors:
         self._late = [np.zeros(shape) for _ in range(_STEPS_PER_ROUND + 1)]
         self._lags = np.ceil(trips / step_ns).astype(int).clip(1, _STEPS_PER_ROUND)
         self._repairing = np.zeros(shape)
-        self._step_ns, self._timeout_ns = step_ns, trips + _LEAST_TIMEOUT_NS
+        self._step_ns, self._timeout_ns = step_ns, trips + LEAST_TIMEOUT_NS
         self._idle_ns = np.zeros(shape)
         """Since a copy last sent anything."""
         self._thresholds = self._windows.copy()
