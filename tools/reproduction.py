@@ -42,6 +42,8 @@ project: bibliographic data and figures that are not recorded are named as missi
   within half of its last digit.
 - **The model's error** is not compared with that of a study's model. In the simulated world it is no test against a
   network: model and simulator take the same settings.
+- **Over the kernel's TCP** hosts take time, the more the busier their machine is. The recorded runs shared two
+  processors with other work.
 - "{NOTHING}": this world does not have that place. `{verdicts.NOT_RUN}`: no recorded run has it with the present
   definition.
 

@@ -167,6 +167,7 @@ def _courses(
         yield Course(CONNECTIONS, "", times, tuple(map(float, numbers)))
     yield _goodput(GOODPUT, tasks, first_ns, end_ns)
     ends = _sender_ends(truth, values)
+    left_ns = {each["connection"]: each["left_ns"] for each in truth["results"]["connections"]}
     for number in SHOWN:
         of_it = tasks[tasks[:, 0] == number - 1]
         if len(of_it):
@@ -174,7 +175,9 @@ def _courses(
             yield _latency(f"{LATENCY} of connection {number}", of_it, first_ns)
         changed_ns, windows = _window(ends, number - 1)
         if len(changed_ns):
-            at = np.linspace(max(first_ns, changed_ns[0]), end_ns, _MOST_POINTS).astype(np.int64)
+            # the window of a connection that the search has removed is none
+            last_ns = min(end_ns, left_ns.get(number - 1) or end_ns)
+            at = np.linspace(max(first_ns, changed_ns[0]), last_ns, _MOST_POINTS).astype(np.int64)
             held = windows[np.searchsorted(changed_ns, at, side="right") - 1]
             seconds = (at - first_ns) / _SECOND_NS
             yield Course(

@@ -206,3 +206,17 @@ def test_a_window_counts_from_its_first_sample_on() -> None:
     found = course.of_run(truth_of(tasks, ends, 2), {}, 2 * SECOND_NS, 10 * SECOND_NS)
     # two seconds of 10 and four of 40 are 30
     assert found["cwnd_spread"] == pytest.approx(5 / 35)
+
+
+def test_the_window_of_a_connection_ends_when_it_leaves() -> None:
+    truth = truth_of([(0, 9000, 100)], [end(40_000, at_0=10, at_3=20)], 1)
+
+    def last_s() -> float:
+        found = course.of_run(truth, {}, 0, 10 * SECOND_NS)
+        (window,) = [each for each in found["courses"] if each.name == "cwnd of connection 1"]
+        assert (window.values[0], window.values[-1]) == (10, 20)
+        return float(window.times_s[-1])
+
+    assert last_s() == pytest.approx(10)
+    truth["results"]["connections"][0]["left_ns"] = 5 * SECOND_NS
+    assert last_s() == pytest.approx(5)

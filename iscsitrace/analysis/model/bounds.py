@@ -30,10 +30,7 @@ RTT later, by whole segments."""
 CUBIC_CONSTANT: Final[float] = (0.4 * 3.7 / 1.2) ** 0.25
 """RFC 9438, section 5.1, with C = 0.4 and a decrease to 0.7."""
 LEAST_SEGMENTS: Final = 10
-"""Fewest segments in flight for which the formulas hold: with fewer, losses end in timeouts (Padhye, 1998)."""
-LEAST_WINDOW: Final = 20
-"""Smallest average window, in segments, that losses alone may leave: with smaller ones, the model was off by more than
-a quarter in simulated runs (docs/method.md, section 6)."""
+"""Smallest average window for which the formulas hold: below it, losses end in timeouts (Padhye and others 1998)."""
 _FAR: Final = 8
 """Windows larger than this times 1 / sqrt(p) are practically never reached."""
 _LOSSES: Final = 40

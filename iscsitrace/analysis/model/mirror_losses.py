@@ -1,7 +1,8 @@
 """Throughput of a mirror under losses: its connections wait for each other.
 
 Each copy has its congestion window. The copy that is behind decides: those ahead have sent all that they may, and a
-window that is not used does not grow (RFC 7661). There is no formula for it. So many mirrors are simulated side by
+window that is not used does not grow (RFC 7661). A copy that had to wait for longer than its retransmission timeout
+begins again with slow start (RFC 5681, section 4.1). There is no formula for it. So many mirrors are simulated side by
 side, in steps of half the longest RTT, with losses drawn from a fixed seed.
 """
 
@@ -21,6 +22,12 @@ _SETTLING, _COUNTED = 4, 6
 """In units of the time in which a window regrows after a loss, about 1 / sqrt(p) RTTs."""
 _STEPS_MOST: Final = 12_000
 _SEED: Final = 7143
+LEAST_TIMEOUT_NS: Final = 200e6
+"""Linux' least retransmission timeout, which it adds to the RTT where that varies little."""
+_RESTART_SEGMENTS: Final = 10
+"""The initial window (RFC 6928), with which slow start begins again."""
+_KEPT: Final = 3 / 4
+"""Share of the window up to which slow start then goes (tcp_current_ssthresh of Linux)."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,11 @@ class _Mirrors:
         self._late = [np.zeros(shape) for _ in range(_STEPS_PER_ROUND + 1)]
         self._lags = np.ceil(trips / step_ns).astype(int).clip(1, _STEPS_PER_ROUND)
         self._repairing = np.zeros(shape)
+        self._step_ns, self._timeout_ns = step_ns, trips + LEAST_TIMEOUT_NS
+        self._idle_ns = np.zeros(shape)
+        """Since a copy last sent anything."""
+        self._thresholds = self._windows.copy()
+        """Where slow start ends."""
         self._call = np.zeros(len(self._windows))
         """Where the current system call ends; 0 before the first."""
 
@@ -95,6 +107,7 @@ class _Mirrors:
             most = np.minimum(known + copies.ahead_segments, self._call[:, None])
         else:
             most = known.min(axis=1, keepdims=True) + copies.ahead_segments
+        self._restart((most - self._sent) > 0)
         allowed = self._windows * self._rounds
         wanted = np.minimum(allowed, (most - self._sent).clip(0))
         total = wanted.sum(axis=1, keepdims=True)
@@ -102,8 +115,22 @@ class _Mirrors:
         lost = self._chance.random(sent.shape) < -np.expm1(log1p(-copies.loss) * sent)
         lost &= self._repairing <= 0
         grows = (sent >= allowed * (1 - 1e-9)) & (self._repairing <= 0)
-        self._windows = np.where(lost, self._windows * copies.decrease, self._windows + grows * self._growth)
+        is_slow = self._windows < self._thresholds
+        slow = np.minimum(self._windows * (1 + self._rounds), self._thresholds)
+        grown = np.where(is_slow, slow, self._windows + self._growth)
+        self._windows = np.where(lost, self._windows * copies.decrease, np.where(grows, grown, self._windows))
         np.clip(self._windows, 1.0, copies.window_segments, out=self._windows)
+        self._thresholds = np.where(lost, self._windows, self._thresholds)
+        self._idle_ns = np.where(sent > 0, 0.0, self._idle_ns + self._step_ns)
         self._repairing = np.where(lost, 1.0, self._repairing - self._rounds)
         self._sent = self._sent + sent
         self._late = [*self._late[1:], self._sent]
+
+    def _restart(self, may_send: NDArray[np.bool_]) -> None:
+        """Begins slow start again where a copy has waited for too long; each timeout of waiting halved its window."""
+        is_over = may_send & (self._idle_ns > self._timeout_ns)
+        kept = np.maximum(self._thresholds, _KEPT * self._windows)
+        self._thresholds = np.where(is_over, np.minimum(kept, self._windows), self._thresholds)
+        halved = self._windows * 0.5 ** (self._idle_ns // self._timeout_ns)
+        restarted = np.minimum(self._windows, np.maximum(_RESTART_SEGMENTS, halved))
+        self._windows = np.where(is_over, restarted, self._windows)

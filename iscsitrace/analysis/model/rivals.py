@@ -14,6 +14,7 @@ from typing import Final
 
 from iscsitrace.analysis.model.bounds import CUBIC_CONSTANT
 from iscsitrace.analysis.model.legs import legs
+from iscsitrace.analysis.model.mirror_losses import LEAST_TIMEOUT_NS
 from iscsitrace.analysis.model.prediction import predict
 from iscsitrace.analysis.model.setting import Setting
 from iscsitrace.analysis.model.transfer import line_ns, stream_bytes
@@ -21,8 +22,6 @@ from iscsitrace.analysis.model.transfer import line_ns, stream_bytes
 SEGMENTS_PER_ROUND: Final = 1
 """``b`` of the papers, the rounds for a segment more: 1, because Linux counts the segments that an ACK covers (RFC
 3465), also where ACKs are delayed. The papers have 2 for delayed ACKs."""
-LEAST_TIMEOUT_S: Final = 0.2
-"""Linux' least retransmission timeout, which it adds to the RTT where that varies little."""
 INITIAL_SEGMENTS: Final = 10
 """RFC 6928."""
 GROWTH: Final = 1 + 1 / SEGMENTS_PER_ROUND
@@ -63,7 +62,7 @@ def round_trip_s(setting: Setting) -> float:
 
 
 def _timeout_s(setting: Setting) -> float:
-    return round_trip_s(setting) + LEAST_TIMEOUT_S
+    return round_trip_s(setting) + LEAST_TIMEOUT_NS / 1e9
 
 
 def _square_root(setting: Setting) -> float:

@@ -124,6 +124,28 @@ def test_a_system_call_ends_when_all_copies_have_it() -> None:
     assert steps(near, 5, "_sent") == [[4, 4], [4, 7], [7, 7], [7, 7], [11, 11]]
 
 
+def test_a_copy_that_waited_for_longer_than_its_timeout_begins_slow_start_again() -> None:
+    """Three timeouts halve 40 segments to the 10 of a restart, and slow start ends at three quarters of the 40."""
+    made = mirrors()
+    made._windows[:] = 40.0
+    made._thresholds[:] = 16.0
+    # the timeout is the RTT and 200 ms; one copy waited for just that
+    made._idle_ns[:] = [3 * (200e6 + 100) + 1, 200e6 + 100]
+    assert steps(made, 5, "_windows") == [[15, 40], [22.5, 40], [30, 40], [30, 40], [30, 40]]
+    # the last loss decides where slow start ends, and a window does not grow by waiting
+    made = mirrors()
+    made._windows[:] = 12.0
+    made._thresholds[:] = 11.0
+    made._idle_ns[:] = 201e6
+    assert steps(made, 2, "_windows") == [[11, 11], [11, 11]]
+
+
+def test_the_idle_time_counts_from_the_last_data() -> None:
+    """Seven segments go in two steps; the next call begins when they have arrived."""
+    made = mirrors(call_segments=7.0)
+    assert steps(made, 4, "_idle_ns") == [[0, 0], [0, 0], [50, 50], [0, 0]]
+
+
 @pytest.mark.parametrize(("loss", "count"), [(0.04, 100), (0.039, 102), (1e-9, 12_000)])
 def test_throughput_counts_from_two_fifths_of_the_steps_on(
     loss: float, count: int, monkeypatch: pytest.MonkeyPatch
