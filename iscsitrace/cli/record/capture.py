@@ -14,7 +14,7 @@ from iscsitrace.cli.options import as_json
 from iscsitrace.cli.record.capture_limits import Limit, gathered
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.units import Duration, Size
-from iscsitrace.errors import InputInvalid, OutputExists
+from iscsitrace.errors import CaptureRefused, InputInvalid, OutputExists
 from iscsitrace.outputs import files as output_file
 from iscsitrace.outputs.terminal import show, show_json
 from iscsitrace.recording.file_names import made_up
@@ -164,7 +164,7 @@ def command(
     kept_files = next_file.pop("files", None)
     if kept_files is not None and not next_file:
         raise click.UsageError("-b files keeps the last of several files: add -b filesize, duration or packets")
-    target = _target(path, interfaces, is_ring=bool(next_file), is_forced=is_forced)
+    target = _target(path, interfaces, is_ring=bool(next_file), is_forced=is_forced, sources=sources)
     if sources and (is_learning or capture_filter is not None or snaplen is not None or "duration_ns" in stop):
         raise click.UsageError("-r takes --trigger, -b, -c and -w; select packets with -f when the file is read")
     if is_json and str(target) == "-":
@@ -225,8 +225,10 @@ def _show_end(outcome: dict[str, Any], caller: Any, *, is_quiet: bool) -> None:
 
 
 def _exit_code(outcome: dict[str, Any]) -> int:
-    has_loss = outcome["progress"]["dropped_count"] > 0 or outcome["end"]["reason"] in ("interface", "output")
-    return EXIT_LOSS if has_loss else 0
+    reason = outcome["end"]["reason"]
+    if reason == "output":
+        return CaptureRefused.exit_code
+    return EXIT_LOSS if outcome["progress"]["dropped_count"] > 0 or reason == "interface" else 0
 
 
 def _advise(
@@ -309,7 +311,9 @@ def _snaplen(text: str) -> int:
     return found or _SNAPLEN_MAX
 
 
-def _target(path: str | None, interfaces: tuple[str, ...], *, is_ring: bool, is_forced: bool) -> Path:
+def _target(
+    path: str | None, interfaces: tuple[str, ...], *, is_ring: bool, is_forced: bool, sources: tuple[str, ...] = ()
+) -> Path:
     """The output; errors come before anything is opened."""
     if path is None:
         if not interfaces:
@@ -330,7 +334,7 @@ def _target(path: str | None, interfaces: tuple[str, ...], *, is_ring: bool, is_
         if target.is_dir():
             raise OutputExists(f"{path} is a folder; nothing was written")
         return target
-    output_file.check(target, is_forced=is_forced)
+    output_file.check(target, is_forced=is_forced, inputs=sources)
     return target
 
 

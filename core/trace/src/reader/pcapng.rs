@@ -85,7 +85,7 @@ impl Clock {
         Self { resolution, nanoseconds, offset_s }
     }
 
-    /// Nanoseconds since 1970, rounded down. Times outside the years 1677 to 2262 become the nearest of them.
+    /// Nanoseconds since 1970, rounded down. Times outside the years 1677 to 2262 become the nearest of them: all implausible.
     #[inline]
     fn time_ns(&self, ticks: u64) -> i64 {
         match (i64::try_from(ticks), self.nanoseconds) {
@@ -194,7 +194,9 @@ impl Pcapng {
             if let Some((mut record, data_at)) = parsed {
                 let data_start = block.start.saturating_add(data_at);
                 record.range = data_start..data_start.saturating_add(record.range.len());
-                self.last_time_ns = record.time_ns;
+                if record.has_plausible_time() {
+                    self.last_time_ns = record.time_ns;
+                }
                 return Ok(record);
             }
         }
