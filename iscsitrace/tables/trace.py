@@ -146,6 +146,8 @@ class Trace:
         columns = {each: samples.raw(each) for each in samples}
         offsets = [0, *(each.offset_ns for each in self.clocks)]
         columns["time_ns"] = columns["time_ns"] + numpy.array(offsets)[columns["source"]]
+        order = numpy.lexsort((columns["time_ns"], columns["to_target"], columns["connection"]))
+        columns = {each: values[order] for each, values in columns.items()}
         return Table(TABLES["tcp_info"], columns, None, self._words)
 
     @cached_property

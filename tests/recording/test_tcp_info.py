@@ -41,7 +41,7 @@ def values_of(line: str) -> dict[str, float | str]:
     words = dict(re.findall(r"\b(\w+):([\d.]+)", line))
     found: dict[str, float | str] = {name: float(words.get(name, 0)) for name in (*WHOLE, *TIMES, "minrtt", "unacked")}
     rtt = re.search(r" rtt:([\d.]+)/([\d.]+)", line)
-    found |= {"rtt": rtt[1] if rtt else "", "rttvar": rtt[2] if rtt else ""}
+    found |= {"rtt": float(rtt[1]) if rtt else "", "rttvar": float(rtt[2]) if rtt else ""}
     retransmitted = re.search(r"retrans:\d+/(\d+)", line)
     rate = re.search(r"delivery_rate (\d+)bps", line)
     # iproute2 has ssthresh only below 65535
@@ -119,8 +119,9 @@ def test_samples_on_veth_equal_those_of_ss(is_v6: bool, veth: Network, tmp_path:
 
 def test_samples_are_read_with_the_packets_beside_them(veth: Network, tmp_path: Path) -> None:
     file = tmp_path / "veth.pcapng"
-    with target(veth) as url, capturing(veth["target"], "-w", file, "--tcp-info", "5ms") as process:
-        traffic(veth, url, "--block-size", "64K", "--bytes", "64M")
+    with target(veth) as url, capturing(veth["target"], "-s", "200", "-w", file, "--tcp-info", "5ms") as process:
+        # a new socket is found within half a second
+        traffic(veth, url, "--block-size", "64K", "--bytes", "400M")
         told = stopped(process)
     assert "samples of TCP_INFO" in told
     trace = iscsitrace.read(file, tables=("tcp_info", "senders", "budget"))
@@ -146,6 +147,8 @@ def test_the_files_of_a_ring_have_the_samples_of_their_time(veth: Network, tmp_p
     words = ("-w", tmp_path / "r.pcapng", "-b", "filesize:200", "--tcp-info", "10ms")
     with capturing(far, *words) as process:
         with connected(initiator, far.address, far) as (out, into):
+            # a new socket is found within half a second
+            time.sleep(0.7)
             for _ in range(100):
                 transfer_quickly(out, into, 20_000)
                 time.sleep(0.02)
@@ -154,7 +157,7 @@ def test_the_files_of_a_ring_have_the_samples_of_their_time(veth: Network, tmp_p
     assert len(files) > 5
     assert seen["dropped"] == 0
     times = [[at for at, _ in messages(file)] for file in files]
-    assert sum(map(len, times)) > 100
+    assert sum(map(len, times)) > 50
     # every file has those of its time: the last one may have been about to begin
     assert all(times[:-1])
     joined = [at for each in times for at in each]
@@ -201,7 +204,7 @@ def test_a_hundred_busy_sockets_cost_less_than_a_hundredth_of_a_core(tmp_path: P
             pairs.append((out, stack.enter_context(server.accept()[0])))
         # the start of Python and the packets cost many times what the samples do: so it is the slope from 50 to 10 ms
         runs = [(cpu_s("50ms"), cpu_s("10ms")) for _ in range(3)]
-    slopes = [(often[0] - seldom[0]) / (often[1] - seldom[1]) for seldom, often in runs]
-    assert all(often[1] > 100 * seconds * 60 for _, often in runs)
-    # at 50 ms a hundred sockets are 2,000 samples a second
-    assert sorted(slopes)[1] * 2000 < 0.01
+    # each socket changed in each round of traffic
+    assert all(often[1] > seldom[1] > 100 * 10 * (seconds - 1) for seldom, often in runs)
+    share_at_50ms = [(often[0] - seldom[0]) / seconds * 20 / (100 - 20) for seldom, often in runs]
+    assert sorted(share_at_50ms)[1] < 0.01, share_at_50ms

@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import iscsitrace
+from iscsitrace.cli import main
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
 from iscsitrace.tables.kernel import clock, limits
 from iscsitrace.tables.table import null_value
@@ -164,6 +166,27 @@ def test_a_send_buffer_that_linux_hardly_counts_stays_one() -> None:
     (row,) = [row for row in trace.senders.rows() if not row["to_target"]]
     assert row["kernel_busy_ns"] > 1_700 * MS
     assert row["sndbuf_limited_ns"] > 1_300 * MS
+
+
+@pytest.mark.skipif(not SAMPLES, reason="the recorded captures are not there")
+def test_check_prints_how_far_the_estimates_are_off() -> None:
+    stem = "04_read_loss1pct_delay08ms"
+    files = [captures_folder() / f"{stem}.{side}.ss.jsonl.gz" for side in ("initiator", "target")]
+    words = ["check", str(captures_folder() / f"{stem}.target.pcap.gz"), "--fail-on", "never"]
+    words += [f"--tcp-info={file}" for file in files]
+    document = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)["tcp_info"]
+    assert [each["file"] for each in document["clocks"]] == [str(file) for file in files]
+    (row,) = [each for each in document["senders"] if not each["to_target"]]
+    last = json.loads(gzip.decompress(files[1].read_bytes()).decode().splitlines()[-1])
+    assert row["retransmitted_segments"] == last["total_retrans"]
+    # beside the sender: the aim of the estimates
+    assert row["compared_count"] > 100
+    assert row["cwnd_error_median"] <= 0.05
+    assert row["cwnd_error_p95"] <= 0.15
+    assert abs(row["rwnd_limited_points"]) <= 3
+    shown = CliRunner().invoke(main, words).stdout
+    assert "Estimates against the kernel's TCP_INFO" in shown
+    assert f"{files[0]}: offset to the clock of the capture" in shown
 
 
 # --- by hand

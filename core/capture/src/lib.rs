@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! settings  report       the request as JSON; progress and result
+//! drops                  reports of dropped packets
 //! device    dumpcap      packets of an interface: from libpcap, or from dumpcap where only it has the permission
 //! clock                  the time of the capture while no packet comes
 //! portals   portal_search   capture filters for iSCSI; finding portals by content
@@ -17,6 +18,7 @@
 
 mod clock;
 pub mod device;
+mod drops;
 mod dumpcap;
 pub mod error;
 mod files;

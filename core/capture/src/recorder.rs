@@ -11,6 +11,7 @@ use iscsitrace_wire::frame::LinkType;
 
 use crate::clock::Clock;
 use crate::device::{self, ArrivedPacket, Counts, Device};
+use crate::drops::DropReporter;
 use crate::dumpcap::{self, Dumpcap};
 use crate::error::{RecordingError, os_message};
 use crate::files::{Files, InterfaceDescription, Watch};
@@ -26,8 +27,6 @@ const BATCH: usize = 1024;
 const PERIOD: Duration = Duration::from_millis(50);
 /// Time between two readings of the drop counters.
 const COUNTED_EVERY: Duration = Duration::from_millis(500);
-/// Time between two reports of drops.
-const TOLD_EVERY: Duration = Duration::from_secs(1);
 /// A packet is read within this time; twice what libpcap waits, and a look of this loop.
 const HANDED_OVER_AFTER: Duration = Duration::from_millis(130);
 /// The same where dumpcap reads it first and waits up to 250 ms.
@@ -244,29 +243,6 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// Reports new drops, at most once per interval.
-struct DropReporter {
-    reported: Vec<u64>,
-    reported_at: Option<Instant>,
-}
-
-impl DropReporter {
-    fn report(&mut self, sink: &mut Sink<'_>, is_last: bool) {
-        if !is_last && self.reported_at.is_some_and(|reported_at| reported_at.elapsed() < TOLD_EVERY) {
-            return;
-        }
-        for (described, reported) in sink.files.interfaces.iter().zip(&mut self.reported) {
-            let total = described.counts.dropped + described.counts.dropped_by_interface;
-            if total > *reported {
-                let interface = described.name.clone();
-                sink.watch.progress.events.push(Event::Dropped { interface, count: total - *reported, total });
-                *reported = total;
-                self.reported_at = Some(Instant::now());
-            }
-        }
-    }
-}
-
 fn describe(device: &Device, settings: &InterfaceSettings) -> InterfaceDescription {
     InterfaceDescription {
         name: device.name.clone(),
@@ -289,7 +265,7 @@ fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Ou
     }
     let described = devices.iter().zip(&settings.interfaces).map(|(device, settings)| describe(device, settings));
     let mut sink = Sink::begin(settings, described.collect(), caller, HANDED_OVER_AFTER)?;
-    let mut drops = DropReporter { reported: vec![0; devices.len()], reported_at: None };
+    let mut drops = DropReporter::new(devices.len());
     let mut counted = Instant::now();
     while sink.end.is_none() {
         let mut is_busy = false;
@@ -322,7 +298,7 @@ fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Ou
                 for (place, device) in devices.iter_mut().enumerate() {
                     sink.set_counts(place, device.count());
                 }
-                drops.report(&mut sink, false);
+                drops.report(&sink.files.interfaces, &mut sink.watch.progress, false);
             }
             sink.tick();
         }
@@ -338,7 +314,7 @@ fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Ou
     if sink.end == Some(End::Stopped) {
         drain(&mut devices, &mut counts, &mut sink);
     }
-    drops.report(&mut sink, true);
+    drops.report(&sink.files.interfaces, &mut sink.watch.progress, true);
     Ok(sink.finish())
 }
 
@@ -457,7 +433,7 @@ fn run_dumpcap(
         let seen = sink.taken.get(place).copied().unwrap_or(0) + dropped;
         sink.set_counts(place, Counts { seen, dropped, dropped_by_interface: 0 });
     }
-    DropReporter { reported: vec![0; sink.taken.len()], reported_at: None }.report(&mut sink, true);
+    DropReporter::new(sink.taken.len()).report(&sink.files.interfaces, &mut sink.watch.progress, true);
     Ok(sink.finish())
 }
 

@@ -11,11 +11,15 @@ use std::time::{Duration, Instant};
 use iscsitrace_trace::reader::Filter;
 use iscsitrace_wire::frame::LinkType;
 use iscsitrace_wire::tcp_info::{TcpInfo, TcpSample};
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    Emitable, ErrorBuffer, ErrorMessage, NLA_HEADER_SIZE, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
+    NetlinkBuffer, NetlinkHeader, NetlinkMessage, NlasIterator, Parseable,
+};
 use netlink_packet_sock_diag::SockDiagMessage;
-use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
-use netlink_packet_sock_diag::inet::nlas::Nla;
-use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags};
+use netlink_packet_sock_diag::constants::{
+    AF_INET, AF_INET6, INET_DIAG_CONG, INET_DIAG_INFO, IPPROTO_TCP, SOCK_DIAG_BY_FAMILY,
+};
+use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddress};
 use rustc_hash::FxHashMap;
@@ -33,6 +37,9 @@ const REQUESTS_AT_ONCE: usize = 32;
 
 /// A socket of this host.
 struct Known {
+    local: SocketAddr,
+    remote: SocketAddr,
+    congestion_control: String,
     /// The request for its TCP_INFO; empty if the capture filter does not match its packets.
     request: Vec<u8>,
     /// Number of the last list that had it.
@@ -112,10 +119,10 @@ impl Sampler {
             result = self.socket.send(&bytes, 0).map(|_| ());
             let time_ns = before_ns + (now_ns() - before_ns) / 2;
             result = result.and_then(|()| {
-                self.receive(count, |response| {
-                    let Some(sample) = sample_of(time_ns, &response) else { return };
-                    let Some(known) = known.get_mut(&response.header.socket_id.cookie) else { return };
-                    if known.is_news(&sample) {
+                self.receive(count, |header, attributes| {
+                    let Some(bytes) = attribute(attributes, INET_DIAG_INFO) else { return };
+                    let Some(known) = known.get_mut(&header.socket_id.cookie) else { return };
+                    if let Some(sample) = known.news(time_ns, header.state, TcpInfo::from_kernel(bytes)) {
                         each(&sample);
                     }
                 })
@@ -147,7 +154,7 @@ impl Sampler {
             let all = InetRequest {
                 family,
                 protocol: IPPROTO_TCP,
-                extensions: ExtensionFlags::empty(),
+                extensions: ExtensionFlags::CONG,
                 // those with TCP_INFO that changes
                 states: StateFlags::all()
                     - StateFlags::LISTEN
@@ -157,18 +164,18 @@ impl Sampler {
                 socket_id: id,
             };
             self.socket.send(&serialized(all, NLM_F_REQUEST | NLM_F_DUMP), 0)?;
-            let mut listed = Vec::new();
-            self.receive(usize::MAX, |response| listed.push((response.header.family, response.header.socket_id)))?;
-            for (family, id) in listed {
-                let list = self.list;
-                let filters = &mut self.filters;
-                let known = self.known.entry(id.cookie).or_insert_with(|| {
-                    let is_captured = is_matched(&id, filters);
-                    let request = if is_captured { serialized(by_name(family, id), NLM_F_REQUEST) } else { Vec::new() };
-                    Known { request, list, last: None }
-                });
+            let list = self.list;
+            let (mut known, mut filters) = (std::mem::take(&mut self.known), std::mem::take(&mut self.filters));
+            let result = self.receive(usize::MAX, |header, attributes| {
+                let id = header.socket_id;
+                let known = known.entry(id.cookie).or_insert_with(|| Known::new(header.family, id, &mut filters));
                 known.list = list;
-            }
+                let name = attribute(attributes, INET_DIAG_CONG).unwrap_or_default();
+                let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+                known.congestion_control = String::from_utf8_lossy(name).into_owned();
+            });
+            (self.known, self.filters) = (known, filters);
+            result?;
         }
         let list = self.list;
         self.known.retain(|_, known| known.list == list);
@@ -176,7 +183,8 @@ impl Sampler {
     }
 
     /// Receives that many replies, or a list to its end. A socket that is gone has an error as its reply.
-    fn receive(&mut self, count: usize, mut each: impl FnMut(InetResponse)) -> io::Result<()> {
+    fn receive(&mut self, count: usize, mut each: impl FnMut(InetResponseHeader, &[u8])) -> io::Result<()> {
+        let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
         let is_list = count == usize::MAX;
         let mut left = count;
         while left > 0 {
@@ -188,16 +196,23 @@ impl Sampler {
             }
             let mut rest = self.received.as_slice();
             while !rest.is_empty() {
-                let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-                let message = NetlinkMessage::<SockDiagMessage>::deserialize(rest).map_err(invalid)?;
-                let length = (message.header.length as usize).next_multiple_of(4);
-                rest = rest.get(length.max(16)..).unwrap_or_default();
-                match message.payload {
-                    NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => each(*response),
-                    NetlinkPayload::Done(_) => return Ok(()),
-                    NetlinkPayload::Error(error) if is_list => return Err(error.to_io()),
+                let message = NetlinkBuffer::new_checked(&rest).map_err(invalid)?;
+                let payload = message.payload();
+                match message.message_type() {
+                    NLMSG_DONE => return Ok(()),
+                    NLMSG_ERROR if is_list => {
+                        let error = ErrorBuffer::new_checked(&payload).and_then(|error| ErrorMessage::parse(&error));
+                        return Err(error.map_err(invalid)?.to_io());
+                    }
+                    SOCK_DIAG_BY_FAMILY => {
+                        let header = InetResponseHeader::parse(payload).map_err(invalid)?;
+                        let length = header.buffer_len();
+                        each(header, payload.get(length..).unwrap_or_default());
+                    }
                     _ => {}
                 }
+                let length = (message.length() as usize).next_multiple_of(4);
+                rest = rest.get(length..).unwrap_or_default();
                 left -= 1;
             }
         }
@@ -205,16 +220,36 @@ impl Sampler {
     }
 }
 
+/// The value of the first attribute of that kind.
+fn attribute(attributes: &[u8], kind: u16) -> Option<&[u8]> {
+    let found = NlasIterator::new(attributes).map_while(Result::ok).find(|attribute| attribute.kind() == kind)?;
+    let length = found.value_length();
+    found.into_inner().get(NLA_HEADER_SIZE..NLA_HEADER_SIZE + length)
+}
+
 impl Known {
-    /// Whether a sample differs from the last one that was kept, or that one is old.
-    fn is_news(&mut self, sample: &TcpSample) -> bool {
-        let is_news = self.last.is_none_or(|(info, time_ns)| {
-            info != sample.info || i128::from(sample.time_ns) - i128::from(time_ns) >= UNCHANGED_FOR.as_nanos() as i128
-        });
-        if is_news {
-            self.last = Some((sample.info, sample.time_ns));
+    fn new(family: u8, id: SocketId, filters: &mut [(String, Option<Filter>)]) -> Self {
+        Self {
+            local: SocketAddr::new(id.source_address.to_canonical(), id.source_port),
+            remote: SocketAddr::new(id.destination_address.to_canonical(), id.destination_port),
+            congestion_control: String::new(),
+            request: if is_matched(&id, filters) { serialized(by_name(family, id), NLM_F_REQUEST) } else { Vec::new() },
+            list: 0,
+            last: None,
         }
-        is_news
+    }
+
+    /// A sample, if it differs from the last one that was kept, or that one is old.
+    fn news(&mut self, time_ns: i64, state: u8, info: TcpInfo) -> Option<TcpSample> {
+        let is_news = self.last.is_none_or(|(last, last_ns)| {
+            info != last || i128::from(time_ns) - i128::from(last_ns) >= UNCHANGED_FOR.as_nanos() as i128
+        });
+        if !is_news {
+            return None;
+        }
+        self.last = Some((info, time_ns));
+        let (local, remote, congestion_control) = (self.local, self.remote, self.congestion_control.clone());
+        Some(TcpSample { time_ns, local, remote, state, congestion_control, info })
     }
 }
 
@@ -234,31 +269,10 @@ fn by_name(family: u8, id: SocketId) -> InetRequest {
     InetRequest {
         family,
         protocol: IPPROTO_TCP,
-        extensions: ExtensionFlags::INFO | ExtensionFlags::CONG,
+        extensions: ExtensionFlags::INFO,
         states: StateFlags::all(),
         socket_id: id,
     }
-}
-
-fn sample_of(time_ns: i64, response: &InetResponse) -> Option<TcpSample> {
-    let header = &response.header;
-    let end = |address: IpAddr, port| SocketAddr::new(address.to_canonical(), port);
-    let (mut info, mut congestion_control) = (None, String::new());
-    for attribute in &response.nlas {
-        match attribute {
-            Nla::TcpInfo(bytes) => info = Some(TcpInfo::from_kernel(bytes)),
-            Nla::Congestion(name) => name.trim_end_matches('\0').clone_into(&mut congestion_control),
-            _ => {}
-        }
-    }
-    Some(TcpSample {
-        time_ns,
-        local: end(header.socket_id.source_address, header.socket_id.source_port),
-        remote: end(header.socket_id.destination_address, header.socket_id.destination_port),
-        state: header.state,
-        congestion_control,
-        info: info?,
-    })
 }
 
 /// Whether a filter matches a packet of this socket, in either direction.

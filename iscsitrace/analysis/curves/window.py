@@ -109,9 +109,13 @@ def _kernel_line(samples: Table | None, name: str, view: View, detail: Detail) -
     """A window of TCP_INFO in bytes: the kernel counts it in segments."""
     if samples is None:
         return Line()
-    own = samples.select(view.is_of(samples) & view.covers(samples.raw("time_ns")))
-    values, sizes, times = own[name], own["segment_bytes"], own.raw("time_ns")
+    own = samples.select(view.is_of(samples))
+    times, values, sizes = own.raw("time_ns"), own[name], own["segment_bytes"]
     is_known = ~(np.ma.getmaskarray(values) | np.ma.getmaskarray(sizes))
+    # with the sample before the view, which holds at its start
+    first, last = np.searchsorted(times, [view.start_ns, view.end_ns + 1]).tolist()
+    is_known[: max(0, first - 1)] = False
+    is_known[last:] = False
     maker = LineMaker(view.start_ns, view.end_ns, detail.edges(int(is_known.sum()), view.start_ns, view.end_ns))
     maker.add(times[is_known], np.ma.getdata(values)[is_known].astype(np.int64) * np.ma.getdata(sizes)[is_known])
     return maker.line()

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.tables.kernel import limits
+from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Table, null_value
 
 Array = NDArray[Any]
@@ -42,13 +43,14 @@ class SenderAgreement:
 def compare(samples: Table, window: Table, estimated: Table, connections: Table) -> Iterator[SenderAgreement]:
     """Each sender with samples; ``estimated`` is the table ``senders`` without the kernel's counters."""
     counters = {(each.connection, each.to_target): each for each in limits.counted(samples, connections)}
-    keys, of_window = _keys(samples), _keys(window)
+    by_sender = Partition(samples, limits.sender_keys(samples))
+    changes = Partition(window, limits.sender_keys(window))
     for row in estimated.rows(("connection", "to_target", *_COMPARED)):
         key = 2 * row["connection"] + row["to_target"]
-        own = samples.select(keys == key)
+        own = by_sender.rows(key)
         if not len(own):
             continue
-        errors = _cwnd_errors(own, window.select(of_window == key))
+        errors = _cwnd_errors(own, changes.rows(key))
         counted = counters.get((row["connection"], row["to_target"]))
         busy_ns = counted.total("busy_ns") if counted else None
         points = {
@@ -70,10 +72,6 @@ def compare(samples: Table, window: Table, estimated: Table, connections: Table)
 
 
 _COMPARED: Final = ("rwnd_limited_ns", "sndbuf_limited_ns")
-
-
-def _keys(table: Table) -> Array:
-    return table.raw("connection").astype(np.int64) * 2 + table.raw("to_target")
 
 
 def _points(estimate_ns: int | None, counted_ns: int, busy_ns: int) -> float | None:

@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.tables.kernel.limits import sender_keys
+from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
@@ -68,14 +70,12 @@ def _bounds(samples: Table, connections: Table, segments: Table) -> Iterator[tup
     """Lower and upper bounds of each socket."""
     numbers = connections.raw("connection")
     has_syn = dict(zip(numbers.tolist(), connections.raw("has_syn").tolist(), strict=True))
-    keys = samples.raw("connection").astype(np.int64) * 2 + samples.raw("to_target")
-    by_packet = segments.raw("connection").astype(np.int64) * 2 + segments.raw("to_target")
-    for key in np.unique(keys).tolist():
+    by_sender, packets = Partition(samples, sender_keys(samples)), Partition(segments, sender_keys(segments))
+    for key in by_sender:
         if not has_syn.get(key >> 1, False):
             continue
-        own = samples.select(keys == key)
-        sent = _Passing(segments.select(by_packet == key))
-        received = _Passing(segments.select(by_packet == key ^ 1))
+        own = by_sender.rows(key)
+        sent, received = _Passing(packets.rows(key)), _Passing(packets.rows(key ^ 1))
         times = own.raw("time_ns")
         got, acknowledged = _count(own, "bytes_received"), _count(own, "bytes_acked") - 1
         repeated = own["bytes_retransmitted"]

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table, null_value
 
@@ -68,12 +69,11 @@ def counted(samples: Table, connections: Table) -> Iterator[Counted]:
     spans = {
         row["connection"]: row for row in connections.rows(("connection", "time_first_ns", "time_last_ns", "has_syn"))
     }
-    keys = samples.raw("connection").astype(np.int64) * 2 + samples.raw("to_target")
-    for key in np.unique(keys).tolist():
-        span = spans[key >> 1]
-        times = samples.raw("time_ns")
-        is_own = (keys == key) & (times >= span["time_first_ns"]) & (times <= span["time_last_ns"])
-        own = samples.select(is_own)
+    by_sender = Partition(samples, sender_keys(samples))
+    for key in by_sender:
+        span, own = spans[key >> 1], by_sender.rows(key)
+        times = own.raw("time_ns")
+        own = own.select((times >= span["time_first_ns"]) & (times <= span["time_last_ns"]))
         if not len(own) or (own.raw("busy_ns") == _NULL).all():
             continue
         start = [span["time_first_ns"]] if span["has_syn"] else []
@@ -86,6 +86,12 @@ def counted(samples: Table, connections: Table) -> Iterator[Counted]:
         times = np.concatenate([start, own.raw("time_ns")]).astype(np.int64)
         has_small_cwnd = np.concatenate([np.ones(len(start), dtype=bool), _has_small_cwnd(own)])
         yield Counted(key >> 1, bool(key & 1), times, busy, rwnd, sndbuf, again, has_small_cwnd)
+
+
+def sender_keys(table: Table) -> Array:
+    """A number for each connection and direction: twice the connection, one more for data to the target."""
+    keys: Array = table.raw("connection").astype(np.int64) * 2 + table.raw("to_target")
+    return keys
 
 
 def _has_small_cwnd(own: Table) -> Array:
@@ -122,17 +128,16 @@ def budget(columns: Columns, samples: Table, connections: Table, cycles: Table) 
     if not len(cycles):
         return columns
     keys = np.where(has_cycle, cycles.raw("connection")[at].astype(np.int64) * 2 + cycles.raw("is_write")[at], -1)
-    is_of_session = rows["connection"] == null_value("uint32")
+    # the session's time and the connection's are apart
+    keys = np.where(keys < 0, -1, keys * 2 + (rows["connection"] == null_value("uint32")))
+    movable = np.flatnonzero((keys >= 0) & np.isin(rows["part"], [_PART[part] for part in _MOVED]))
+    movable = movable[np.lexsort((rows["time_first_ns"][movable], keys[movable]))]
     edits = _Edits(rows)
     for each in counted(samples, connections):
         edges = _edges(each)
-        for is_in_scope in (is_of_session, ~is_of_session):
-            own = np.flatnonzero(
-                is_in_scope
-                & (keys == each.connection * 2 + each.to_target)
-                & np.isin(rows["part"], [_PART[part] for part in _MOVED])
-            )
-            _bound(edits, own, each, edges)
+        for key in 2 * (2 * each.connection + each.to_target) + np.arange(2):
+            first, last = np.searchsorted(keys[movable], [key, key + 1])
+            _bound(edits, movable[first:last], each, edges)
     return edits.applied()
 
 
@@ -148,11 +153,11 @@ def _edges(each: Counted) -> Array:
 
 
 def _bound(edits: _Edits, own: Array, each: Counted, edges: Array) -> None:
-    """Moves time between the parts, interval by interval."""
+    """Moves time between the parts, interval by interval; the rows are in order of time."""
     firsts, lasts = edits.rows["time_first_ns"][own], edits.rows["time_last_ns"][own]
     for begin, end in pairwise(edges.tolist()):
         from_ns, to_ns = int(each.times_ns[begin]), int(each.times_ns[end])
-        here = own[(firsts < to_ns) & (lasts > from_ns)]
+        here = own[np.searchsorted(lasts, from_ns, side="right") : np.searchsorted(firsts, to_ns)]
         if not len(here):
             continue
         pieces = [piece for row in here.tolist() for piece in edits.pieces(row, from_ns, to_ns)]

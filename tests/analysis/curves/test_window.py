@@ -143,3 +143,25 @@ def test_a_receive_window_that_is_unknown_is_a_gap() -> None:
 def test_the_pipe_is_drawn_where_it_differs_from_owin() -> None:
     rows = [change(at, owin) | {"pipe_bytes": pipe} for at, owin, pipe in ((110, 5, 5), (120, 9, 7), (140, 9, 9))]
     assert [points(line) for line in curves(*rows).pipe] == [[(120, 7), (140, 7)]]
+
+
+def test_the_kernels_windows_are_bytes_from_the_sample_before_the_view_on() -> None:
+    def sample(time_ns: int, cwnd: int | None, ssthresh: int | None, **columns: Any) -> dict[str, Any]:
+        row = {"connection": 0, "time_ns": time_ns, "cwnd_segments": cwnd, "ssthresh_segments": ssthresh}
+        return row | {"segment_bytes": 1000} | columns
+
+    samples = table(
+        "tcp_info",
+        sample(50, 1, None),
+        sample(90, 10, None),
+        sample(150, 20, 15),
+        sample(160, None, None),
+        sample(201, 30, None),
+        sample(150, 99, 99, to_target=True),
+    )
+    changes = table("window", change(110, 1))
+    resent, recoveries, cycles = (table(name) for name in ("retransmissions", "recoveries", "cycles"))
+    found = window.prepare(changes, resent, recoveries, cycles, VIEW, None, samples)
+    assert points(found.kernel_cwnd) == [(100, 10_000), (150, 20_000), (200, 20_000)]
+    assert points(found.kernel_ssthresh) == [(150, 15_000), (200, 15_000)]
+    assert not len(window.prepare(changes, resent, recoveries, cycles, VIEW).kernel_cwnd)
