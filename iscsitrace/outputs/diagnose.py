@@ -10,12 +10,14 @@ from iscsitrace.analysis.measures import capture_health
 from iscsitrace.outputs import health, inputs
 from iscsitrace.outputs.document import Section, table
 from iscsitrace.outputs.remedies import Remedies
+from iscsitrace.outputs.shown import Choice, Shown
 from iscsitrace.wording import cells
 from iscsitrace.wording.parts import BY_NAME
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.findings.examination import Diagnosis, Opinion
     from iscsitrace.analysis.findings.finding import Finding
+    from iscsitrace.analysis.findings.headline import Headline
     from iscsitrace.analysis.groups.jobs.streams import Job
     from iscsitrace.tables.trace import Trace
 
@@ -41,41 +43,38 @@ def as_dict(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
     }
 
 
-def sections(trace: Trace, diagnosis: Diagnosis, *, is_verbose: bool = False) -> Iterator[Section]:
-    """The diagnosis as text: headlines first; with ``is_verbose`` every connection in addition to sessions."""
-    shown = [("session", opinion) for opinion in diagnosis.sessions.values()]
-    shown += [("connection", each) for each in diagnosis.connections.values() if is_verbose or each.is_separate]
+def sections(trace: Trace, diagnosis: Diagnosis, choice: Choice) -> Iterator[Section]:
+    """The diagnosis as text: headlines first, then what is shown in full."""
+    shown = Shown(trace, diagnosis, choice)
     yield inputs.section(trace.inputs)
-    if not shown:
+    if not shown.subjects:
         yield Section("", ("no iSCSI session was found",))
-    yield Section("", ("", *_verdicts(diagnosis, [opinion for _, opinion in shown])))
+    yield Section("", ("", *_verdicts(diagnosis, shown)))
+    yield from shown.others()
     remedies = Remedies()
-    for story in diagnosis.stories:
-        # what was found of connects without a session has no other place
-        if not story.story.sessions and story.findings:
-            yield _findings(story.label, story.findings, remedies)
+    # what was found of connects without a session has no other place
+    for story in shown.unanswered:
+        yield _findings(story.label, story.findings, story.headline, remedies)
     of_stories: set[int] = set()
-    for kind, opinion in shown:
-        label = f"{kind} {opinion.number}"
+    for label, opinion in shown.subjects:
         yield from _breakdown(label, opinion)
         new = [finding for finding in opinion.findings if id(finding) not in of_stories]
         if new or not opinion.findings:
-            yield _findings(label, new, remedies)
+            yield _findings(label, new, opinion.headline, remedies)
         # sessions of one story share its findings, which are shown once
         of_stories.update(map(id, opinion.findings))
-    yield from map(_streams, diagnosis.jobs)
+    yield from map(_streams, shown.jobs)
     losses = capture_health.reaching(capture_health.by_name(trace.counters), "data_loss")
     if losses:
         yield health.health(losses)
 
 
-def _verdicts(diagnosis: Diagnosis, opinions: Sequence[Opinion]) -> Iterator[str]:
+def _verdicts(diagnosis: Diagnosis, shown: Shown) -> Iterator[str]:
     """Each headline once, that of what broke first."""
-    first = [diagnosis.headline] if diagnosis.headline and diagnosis.headline.severity == "error" else []
-    without_session = [each.headline for each in diagnosis.stories if not each.story.sessions and each.findings]
-    yield from dict.fromkeys(
-        [*(each.text for each in (*first, *without_session)), *(opinion.verdict for opinion in opinions)]
-    )
+    worst = diagnosis.headline
+    first = [worst] if worst and worst.severity == "error" and not shown.is_requested else []
+    headlines = (*first, *(each.headline for each in shown.unanswered), *(each.headline for _, each in shown.subjects))
+    yield from dict.fromkeys(each.text for each in headlines)
 
 
 def _breakdown(label: str, opinion: Opinion) -> Iterator[Section]:
@@ -96,20 +95,20 @@ def _breakdown(label: str, opinion: Opinion) -> Iterator[Section]:
     )
 
 
-def _findings(label: str, findings: Sequence[Finding], remedies: Remedies) -> Section:
+def _findings(label: str, findings: Sequence[Finding], headline: Headline, remedies: Remedies) -> Section:
     if not findings:
         return Section(f"No problem found in {label}")
     has_shares = any(each.share for each in findings)
     return Section(
         f"Findings of {label}" + (", shares of the busy time" if has_shares else ""),
-        tuple(line for each in findings for line in _lines(each, label, remedies)),
+        tuple(line for each in findings for line in _lines(each, label, headline, remedies)),
     )
 
 
-def _lines(finding: Finding, label: str, remedies: Remedies) -> Iterator[str]:
+def _lines(finding: Finding, label: str, headline: Headline, remedies: Remedies) -> Iterator[str]:
     # a failure without I/O has no busy time that it could be a share of
     share = f", {cells.percent(finding.share)} %" if finding.share else ""
-    yield f"{finding.name} ({finding.severity}{share}): {finding.text}"
+    yield f"{finding.name} ({finding.severity}{share}): {finding.below(headline.sentence)}"
     for text, gains in remedies.steps(finding, label):
         yield f"    - {text}" + (f" ({gains})" if gains else "")
     if finding.display_filter:

@@ -93,6 +93,66 @@ def test_connections_are_shown_if_a_session_has_several(diagnose: Diagnose) -> N
     assert "Connection 4 carried no SCSI commands: there is no time to break down." in output
 
 
+def several() -> Told:
+    """Two healthy sessions of one and two seconds, and between them one that was lost for a second."""
+    told = Told()
+    for number, (first, last, end) in enumerate(((0, 1, "logout"), (2, 4, "reset"), (6, 8, "logout"))):
+        more = {"rst_to_initiator_ns": last} if end == "reset" else {}
+        told.session(first, last, end=end, isid=f"8{number}", **more)
+        for place in range(20):
+            step = (last - first) / 25
+            told.read(number, first + 0.1 + place * step, first + 0.1 + (place + 1) * step)
+    told.read(1, 3.9, None)
+    return told
+
+
+def test_of_many_sessions_the_worst_is_shown_in_full_and_the_others_by_headline(diagnose: Diagnose) -> None:
+    result = diagnose(several(), "--top", "1")
+    lines = result.stdout.splitlines()
+    assert [line for line in lines if line.startswith("Time breakdown")] == [
+        "Time breakdown of session 1: 1.600000 s of busy time"
+    ]
+    place = lines.index("2 sessions less severe, by headline")
+    assert [line.split("  ") for line in lines[place + 1 : place + 2]] == [
+        ["--top COUNT shows more of them in full, --session NUMBER shows one."]
+    ]
+    assert lines[place + 2].split() == ["sessions", "headline", "limiter", "lost", "s", "busy", "s", "worst"]
+    # 0.8 s of the one, 1.6 s of the other
+    (row,) = (line.split() for line in lines[place + 3 : place + 4])
+    assert (row[0], row[-2], row[-1]) == ("2", "2.400000", "2")
+    assert "queue_depth_low" not in lines[2], "the first headline is of what broke"
+
+
+def test_all_sessions_are_shown_in_order_where_they_are_few(diagnose: Diagnose) -> None:
+    for arguments in ((), ("--top", "3")):
+        lines = diagnose(several(), *arguments).stdout.splitlines()
+        shown = [line.split(":")[0] for line in lines if line.startswith("Time breakdown")]
+        assert shown == [f"Time breakdown of session {number}" for number in range(3)]
+        assert not any("less severe" in line for line in lines)
+
+
+def test_sessions_are_chosen_by_number(diagnose: Diagnose) -> None:
+    lines = diagnose(several(), "--session", "2", "--session", "0", "--top", "1").stdout.splitlines()
+    shown = [line.split(":")[0] for line in lines if line.startswith("Time breakdown")]
+    assert shown == ["Time breakdown of session 2", "Time breakdown of session 0"]
+    assert not any("lost its connection" in line or "less severe" in line for line in lines)
+    unknown = diagnose(several(), "--session", "7")
+    assert unknown.exit_code == 2
+    assert "there is no session 7; there are 0, 1, 2" in unknown.stderr
+
+
+def test_the_document_has_all_sessions(diagnose: Diagnose) -> None:
+    whole, some = (json.loads(diagnose(several(), "--json", *more).stdout) for more in ((), ("--top", "1")))
+    assert len(whole["sessions"]) == 3
+    assert whole["sessions"] == some["sessions"]
+
+
+def test_connections_of_the_sessions_that_are_shown(diagnose: Diagnose) -> None:
+    output = diagnose(several(), "-v", "--top", "1").stdout
+    assert "Time breakdown of connection 1" in output
+    assert "Time breakdown of connection 0" not in output
+
+
 def test_packets_missing_from_the_capture_are_reported(diagnose: Diagnose) -> None:
     gap = {"name": "capture_gap", "severity": "data_loss", "count": 2, "meaning": "holes", "advice": "a larger buffer"}
     assert "a larger buffer" in diagnose(well().add("counters", **gap)).stdout

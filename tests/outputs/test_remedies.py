@@ -14,7 +14,7 @@ SHARED, OWN, OTHER = Advice("Use more connections."), Advice("Raise the window."
 
 def finding(name: str, *advice: Advice, found: tuple[Gain, ...] = ()) -> Finding:
     problem: Any = SimpleNamespace(name=name, advice=advice)
-    return Finding(problem, "warning", 0.5, "text", (), gains=found)
+    return Finding(problem, "warning", 0.5, "text", (), predict=lambda _: found)
 
 
 def gain(factor: float, low: float | None = None, high: float | None = None, advice: Advice = SHARED) -> Gain:

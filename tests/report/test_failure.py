@@ -109,7 +109,7 @@ def test_a_story_has_the_findings_and_the_time_of_its_sessions_each_problem_once
     )
     times = [Budget(dict.fromkeys(PARTS, 0) | {"transfer": ns}, {"scan": ns}, {"scan": ns}) for ns in (3, 4)]
     opinions = {
-        number: Opinion(number, Headline(""), times[number], None, [lost, found])
+        number: Opinion(number, Headline(""), times[number], lambda: None, [lost, found])
         for number, found in enumerate((slow, slower))
     }
     rows = ({"session": 0}, {"session": 1})

@@ -7,7 +7,7 @@ from typing import Any
 
 from iscsitrace.analysis.findings.examination import Opinion, examine
 from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.findings.registry import OF_SESSIONS
+from iscsitrace.analysis.findings.registry import OF_CASES
 from iscsitrace.analysis.session.grouping import TABLES
 from iscsitrace.tables.table import Source
 from tests.support.tables_by_hand import MS, table
@@ -123,7 +123,7 @@ class Story:
         session, connection = diagnosis.sessions[0], diagnosis.connections[3]
         assert session.budget == connection.budget
         assert [
-            f for f in session.findings if f.name in OF_SESSIONS and not f.problem.is_session_only
+            f for f in session.findings if f.problem in OF_CASES and not f.problem.is_session_only
         ] == connection.findings
         return session
 

@@ -16,6 +16,7 @@ from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS, Outage
 from iscsitrace.analysis.measures.intervals import Span, merged
 from iscsitrace.analysis.measures.losses import ack_losses
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.columns import Columns
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.tables.table import Table
@@ -53,6 +54,10 @@ def _until_recovery(stretches: Stretches, recoveries: Table) -> Array:
     following = np.append(starts, np.iinfo(np.int64).max)[place]
     is_cut = following - stretches.ends <= stretches.lengths // LINE_PARTS
     return np.asarray(np.where(is_cut, following, stretches.ends))
+
+
+def _has_ack_losses(columns: Columns) -> Array:
+    return columns.count("recoveries", lambda recoveries: known(recoveries, "ack_loss")) > 0
 
 
 def _lost(history: History) -> Observation | None:
@@ -169,6 +174,7 @@ ACK_LOSS: Final = Problem(
         ),
     ),
     observe=_lost,
+    needs=_has_ack_losses,
 )
 
 PROBLEMS: Final = (ACK_LOSS,)

@@ -122,6 +122,7 @@ DELAYED_ACK_IN_RECOVERY: Final = Problem(
         Advice("If the sender's initial window is a segment or two, raise it: `ip route change ... initcwnd 10`."),
     ),
     observe=_delayed,
+    needs=lambda columns: columns.total("senders", "delayed_ack_wait_count") > 0,
 )
 
 PROBLEMS: Final = (HELD_FOR_ACK, DELAYED_ACK_IN_RECOVERY)

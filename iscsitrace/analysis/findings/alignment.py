@@ -70,6 +70,11 @@ def _large_blocks(trace: Surroundings) -> dict[int, list[dict[str, Any]]]:
     return found
 
 
+def _is_large(units: Table) -> Array:
+    is_known = known(units, "physical_block_bytes") & known(units, "block_bytes")
+    return is_known & (units.raw("physical_block_bytes") > units.raw("block_bytes"))
+
+
 def _of_units(history: History) -> Iterator[_Unaligned]:
     units = [row for number in history.sessions for row in history.source.once(_large_blocks).get(number, ())]
     if not units:
@@ -144,6 +149,7 @@ UNALIGNED_IO: Final = Problem(
         ),
     ),
     observe=_alignment,
+    needs=lambda columns: columns.count("logical_units", _is_large) > 0,
 )
 
 PROBLEMS: Final = (UNALIGNED_IO,)

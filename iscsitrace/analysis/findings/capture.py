@@ -8,6 +8,7 @@ from typing import Any, Final
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import WARNING
+from iscsitrace.analysis.session.columns import Array, Columns, has_path
 from iscsitrace.analysis.session.session import WAITS, Session
 from iscsitrace.wording import amounts as wording
 
@@ -69,6 +70,25 @@ def forbids_verdict(subject: Session) -> bool:
     return subject.path_ns is None or 0 < subject.part_ns("unknown") >= most
 
 
+def _may_be_poor(columns: Columns) -> Array:
+    """Where any of the `reasons` holds."""
+
+    def is_below(have: tuple[str, ...], lost: tuple[str, ...], *, is_whole: bool) -> Array:
+        amounts = [
+            columns.total("connections", *(f"{name}_{each}" for name in names for each in _DIRECTIONS))
+            for names in (have, lost)
+        ]
+        whole = amounts[1] if is_whole else amounts[0] + amounts[1]
+        return amounts[0] < COVERAGE * whole
+
+    return (
+        (columns.share(columns.part_ns("unknown")) >= UNKNOWN)
+        | is_below(("explained_bytes",), ("stream_bytes",), is_whole=True)
+        | is_below(("pdu_count",), ("missing_pdu_count",), is_whole=False)
+        | ((columns.jobs_ns > 0) & ~columns.once(has_path))
+    )
+
+
 def _poor(case: Case) -> Observation | None:
     subject = case.subject
     missing = reasons(subject)
@@ -96,6 +116,7 @@ CAPTURE_POOR: Final = Problem(
         ),
     ),
     observe=_poor,
+    needs=_may_be_poor,
 )
 
 PROBLEMS: Final = (CAPTURE_POOR,)

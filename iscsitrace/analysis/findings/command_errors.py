@@ -181,6 +181,7 @@ COMMAND_ERRORS: Final = Problem(
         ),
     ),
     observe=_errors,
+    needs=statuses.has_status,
 )
 
 PROBLEMS: Final = (COMMAND_ERRORS,)

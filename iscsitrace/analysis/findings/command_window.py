@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
+from iscsitrace.analysis.findings.hosts import has_commands
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import frames_in
@@ -87,6 +88,7 @@ COMMAND_WINDOW_CLOSED: Final = Problem(
         Advice("If latency matters more than throughput, set node.session.queue_depth below the window instead."),
     ),
     observe=_closed,
+    needs=has_commands,
 )
 
 PROBLEMS: Final = (COMMAND_WINDOW_CLOSED,)

@@ -10,7 +10,7 @@ from iscsitrace.analysis.findings.failures import NOP_TIMEOUT
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.partial_losses import partial_losses
-from iscsitrace.analysis.findings.session_loss import Loss, losses
+from iscsitrace.analysis.findings.session_loss import Loss, losses, may_be_lost
 from iscsitrace.analysis.measures.intervals import covered_ns
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
@@ -148,6 +148,8 @@ CONNECTION_LOST: Final = Problem(
         ),
     ),
     observe=_lost,
+    # a session of several connections may lose one of them
+    needs=lambda columns: may_be_lost(columns) | (columns.count("connections") > 1),
     accounts_for=(NOP_TIMEOUT,),
 )
 

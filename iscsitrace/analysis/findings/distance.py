@@ -12,14 +12,22 @@ from iscsitrace.analysis.findings.case import Case, is_worth
 from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, next_queue_depths
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
+from iscsitrace.analysis.measures.data_commands import is_transfer
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import line, system_calls
+from iscsitrace.analysis.session.columns import Array, Columns, has_path
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.situation import Situation
 from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.analysis.session.workload import MIN_TASKS, MIXED, Workload
 from iscsitrace.wording import amounts as wording
+
+
+def _has_pattern(columns: Columns) -> Array:
+    """Where there are enough reads and writes, and the RTT is known."""
+    counts = columns.count("cycles", lambda cycles: is_transfer(cycles) & cycles.raw("is_complete"))
+    return (counts >= MIN_TASKS) & columns.once(has_path)
 
 
 def _waits(subject: Session) -> Stretches | None:
@@ -85,6 +93,7 @@ QUEUE_DEPTH_LOW: Final = Problem(
         ),
     ),
     observe=_queue_depth,
+    needs=_has_pattern,
 )
 
 
@@ -195,6 +204,7 @@ BLOCK_SIZE_SMALL: Final = Problem(
         ),
     ),
     observe=_block_size,
+    needs=_has_pattern,
 )
 
 PROBLEMS: Final = (QUEUE_DEPTH_LOW, BLOCK_SIZE_SMALL)

@@ -6,13 +6,14 @@ Pure functions of tables. Each family declares its problems.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from iscsitrace.analysis.findings import gains, headline, registry
 from iscsitrace.analysis.findings.case import Case, Groups
-from iscsitrace.analysis.findings.finding import Finding
+from iscsitrace.analysis.findings.finding import Finding, Problem
 from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.surroundings import Surroundings
@@ -24,7 +25,7 @@ from iscsitrace.analysis.groups.mirrors.account import Account
 from iscsitrace.analysis.groups.stories import Story
 from iscsitrace.analysis.groups.volumes import Volume
 from iscsitrace.analysis.measures.budget import PARTS, Budget
-from iscsitrace.analysis.session.grouping import sessions_and_connections_of
+from iscsitrace.analysis.session.grouping import Grouping
 from iscsitrace.analysis.session.line import times_by_line
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.system_calls import SystemCall
@@ -40,11 +41,15 @@ class Opinion:
     headline: Headline
     time: Budget | None
     """The time breakdown; None where no command has a status. Shares of findings are of its busy time."""
-    system_call: SystemCall | None
+    infer: Callable[[], SystemCall | None]
+    """Infers the system call."""
     findings: list[Finding]
     """Failures first, then by share."""
-    is_separate: bool = True
-    """False for the only connection of a session: it has the session's diagnosis."""
+
+    @property
+    def system_call(self) -> SystemCall | None:
+        """The inferred system call behind the reads and writes; None where nothing shows one."""
+        return self.infer()
 
     @property
     def budget(self) -> dict[str, int] | None:
@@ -70,6 +75,11 @@ class Opinion:
     def verdict(self) -> str:
         """The headline with its notes."""
         return self.headline.text
+
+    @property
+    def weight(self) -> tuple[int, float, float]:
+        """How bad it is, beside other sessions: severity of the headline, time lost, busy time."""
+        return headline.weight(self.headline, self.jobs_ns)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, beside the row of the session or connection."""
@@ -116,7 +126,9 @@ class Diagnosis:
     """The diagnosis of a trace, by number of session and of connection."""
 
     sessions: dict[int, Opinion]
-    connections: dict[int, Opinion]
+    connections: Mapping[int, Opinion]
+    separate: tuple[Opinion, ...] = ()
+    """Those of connections that are not the only one of a session: such a one has the session's diagnosis."""
     mirrors: tuple[Account, ...] = ()
     """Mirrored sessions."""
     jobs: tuple[Job, ...] = ()
@@ -145,7 +157,7 @@ class Diagnosis:
     @property
     def found(self) -> set[str]:
         """The names of all findings."""
-        subjects = [each.findings for each in (*self.sessions.values(), *self.connections.values())]
+        subjects = [each.findings for each in (*self.sessions.values(), *self.separate)]
         stories = [each.findings for each in self.stories]
         return {finding.name for findings in (*subjects, *stories) for finding in findings}
 
@@ -156,7 +168,8 @@ def examine(source: Source, *, has_mirrors: bool = True) -> Diagnosis:
     Without ``has_mirrors`` mirrors are not searched for, and only jobs known by session or names count: the sides of a
     mirror would else look like parallel streams.
     """
-    sessions, connections = sessions_and_connections_of(source)
+    grouping = Grouping(source)
+    of_session = registry.possible(grouping.columns(), registry.OF_CASES)
     surroundings = Surroundings(source)
     found_volumes = surroundings.once(volumes.find)
     accounts = tuple(account.of_trace(source, found_volumes)) if has_mirrors else ()
@@ -165,23 +178,23 @@ def examine(source: Source, *, has_mirrors: bool = True) -> Diagnosis:
     uses = tuple(paths.of_trace(source, found_volumes))
     groups = Groups(accounts, jobs, source("cycles"), times_by_line(source), uses)
     opinions: dict[int, Opinion] = {}
-    own: dict[int, Opinion] = {}
     told = []
-    for story in stories.find(source):
-        history = History(story, sessions, surroundings)
-        shared = registry.findings_of_story(history)
-        for number in history.members:
-            # what was computed of a session goes with it: memory must not grow with all of them
-            subject = sessions.pop(number)
-            opinions[number] = _opinion(subject, groups, shared)
-            for row in subject.connections:
-                connection = connections.pop(row["connection"])
-                own[connection.number] = _of_connection(connection, subject, opinions[number], groups)
+    all_stories = stories.find(source)
+    members = [(story.numbers, [row["connection"] for row in story.connections]) for story in all_stories]
+    of_story = registry.possible(grouping.columns_together(members), registry.OF_STORIES)
+    for story, problems in zip(all_stories, of_story, strict=True):
+        history = History(story, grouping.sessions, surroundings)
+        shared = registry.findings_of(history, problems)
+        for number, subject in history.members.items():
+            examined = partial(_case, grouping.sessions, number, groups)
+            opinions[number] = _opinion(Case(subject, groups), examined, of_session[number], shared)
         told.append(_of_story(history, shared, opinions))
-    own |= {number: _opinion(subject, groups) for number, subject in connections.items()}
+    opinions = dict(sorted(opinions.items()))
+    own = _Connections(grouping, groups, opinions)
     outages = volume_outages.find(source, found_volumes)
-    opinions, own = dict(sorted(opinions.items())), dict(sorted(own.items()))
-    return Diagnosis(opinions, own, accounts, jobs, tuple(told), found_volumes.all, outages)
+    return Diagnosis(
+        opinions, own, tuple(own.separate.values()), accounts, jobs, tuple(told), found_volumes.all, outages
+    )
 
 
 def _of_story(history: History, found: list[Finding], opinions: dict[int, Opinion]) -> StoryOpinion:
@@ -198,28 +211,51 @@ def _of_story(history: History, found: list[Finding], opinions: dict[int, Opinio
     return StoryOpinion(history.story, history.label, busy, ordered)
 
 
-def _of_connection(subject: Session, session: Session, opinion: Opinion, groups: Groups) -> Opinion:
-    """The diagnosis of a connection of a session; of the only one that of the session less session-only findings."""
-    if len(session.connections) > 1:
-        return _opinion(subject, groups)
-    own = [
-        finding
-        for finding in opinion.findings
-        if not finding.problem.is_session_only and finding.name in registry.OF_SESSIONS
-    ]
-    # reuse what the session's subject has computed
-    subject = session.as_connection(subject.number)
-    return replace(
-        opinion,
-        number=subject.number,
-        headline=headline.of(Case(subject, groups), own),
-        findings=own,
-        is_separate=False,
-    )
+class _Connections(Mapping[int, Opinion]):
+    """The diagnosis of each connection; of the only one of a session it is derived when it is used."""
+
+    def __init__(self, grouping: Grouping, groups: Groups, sessions: Mapping[int, Opinion]) -> None:
+        self._connections = grouping.connections
+        self._groups = groups
+        self._sessions = sessions
+        self.separate = {
+            number: self._examined(number) for number in self._connections if not grouping.is_alone(number)
+        }
+
+    def _examined(self, number: int) -> Opinion:
+        examined = partial(_case, self._connections, number, self._groups)
+        return _opinion(examined(), examined, registry.OF_CASES)
+
+    def __getitem__(self, number: int) -> Opinion:
+        return self.separate[number] if number in self.separate else self._of_session(self._connections[number])
+
+    def _of_session(self, subject: Session) -> Opinion:
+        """The diagnosis of its session, less findings of sessions alone and of stories."""
+        opinion = self._sessions[subject.connections[0]["session"]]
+        own = [
+            finding
+            for finding in opinion.findings
+            if not finding.problem.is_session_only and finding.problem in registry.OF_CASES
+        ]
+        return replace(
+            opinion, number=subject.number, headline=headline.of(Case(subject, self._groups), own), findings=own
+        )
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._connections)
+
+    def __len__(self) -> int:
+        return len(self._connections)
 
 
-def _opinion(subject: Session, groups: Groups, shared: Sequence[Finding] = ()) -> Opinion:
-    """``shared`` are the findings of its story."""
-    case = Case(subject, groups)
-    found = gains.with_gains(case, registry.ordered([*shared, *registry.findings_of(case)]))
-    return Opinion(subject.number, headline.of(case, found), subject.budget, case.system_call, found)
+def _case(subjects: Mapping[int, Session], number: int, groups: Groups) -> Case:
+    return Case(subjects[number], groups)
+
+
+def _opinion(
+    case: Case, examined: Callable[[], Case], problems: Sequence[Problem], shared: Sequence[Finding] = ()
+) -> Opinion:
+    """``examined`` makes the case anew, ``problems`` are those that it may have, ``shared`` those of its story."""
+    found = gains.with_gains(examined, registry.ordered([*shared, *registry.findings_of(case, problems)]))
+    subject = case.subject
+    return Opinion(subject.number, headline.of(case, found), subject.budget, lambda: examined().system_call, found)

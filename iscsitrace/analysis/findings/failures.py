@@ -64,6 +64,7 @@ DIGEST_ERRORS: Final = Problem(
         ),
     ),
     observe=_digests,
+    needs=lambda columns: columns.count("counters", _is_digest_error) > 0,
 )
 
 
@@ -130,6 +131,7 @@ NOP_TIMEOUT: Final = Problem(
         ),
     ),
     observe=_pings,
+    needs=lambda columns: columns.count("nops") > 0,
 )
 
 
@@ -179,6 +181,7 @@ TASK_ABORTS: Final = Problem(
         ),
     ),
     observe=_aborts,
+    needs=lambda columns: columns.count("task_management") > 0,
 )
 
 PROBLEMS: Final = (DIGEST_ERRORS, NOP_TIMEOUT, TASK_ABORTS)

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+import numpy as np
 
 from iscsitrace.analysis.findings.thresholds import SHOWN_FRAMES, WARNING
 from iscsitrace.analysis.measures.intervals import Span
@@ -18,7 +21,10 @@ from iscsitrace.analysis.session.workload import MOST
 from iscsitrace.wording.sentences import sentence
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from iscsitrace.analysis.findings.case import Case
+    from iscsitrace.analysis.session.columns import Columns
     from iscsitrace.analysis.session.measurement import Measured
     from iscsitrace.analysis.session.situation import Situation
 
@@ -151,6 +157,10 @@ class Problem:
     advice: tuple[Advice, ...]
     observe: Callable[[Any], Observation | None]
     """Called with a ``Case``, or a ``History`` if it is of a story."""
+    needs: Callable[[Columns], NDArray[Any]] | None = None
+    """Which sessions, or stories, may have it: a necessary condition, so that it is not looked for in the others. None
+    where it may be in all.
+    """
     rank: Rank = "slowness"
     """What broke comes before what is slow; notes never lead."""
     explains: Explains | None = None
@@ -163,6 +173,13 @@ class Problem:
     """Whose side it points to, such as ``the target``; None where the packets cannot tell."""
     accounts_for: tuple[Problem, ...] = ()
     """Problems that are consequences of this one: not reported where this one has at least half of their share."""
+
+    def possible(self, columns: Columns) -> NDArray[Any]:
+        """Which sessions or stories may have it, by its ``needs`` and the time that it has to explain."""
+        possible = np.ones(len(columns), dtype=bool) if self.needs is None else self.needs(columns)
+        if self.explains and self.explains.least:
+            possible = possible & (columns.share(columns.part_ns(self.explains.part)) >= self.explains.least)
+        return possible
 
     def find(self, case: Examined) -> Finding | None:
         """The finding, or None where the session, connection or story does not have the problem."""
@@ -234,8 +251,8 @@ class Finding:
     """The time that it costs; None where this is unknown."""
     cause: str = ""
     """The sentence for the headline."""
-    gains: tuple[Gain, ...] = ()
-    """Gains of the advice; empty where the model predicts none."""
+    predict: Callable[[Finding], tuple[Gain, ...]] | None = field(default=None, compare=False, repr=False)
+    """Computes the gains; None where there are none."""
     spans: tuple[Span, ...] = ()
     """When, in order."""
     sessions: tuple[int, ...] = ()
@@ -279,6 +296,16 @@ class Finding:
         if self.rank == "failure":
             return self.is_final or (self.cost_ns or 0) >= LEAST_COST_NS or (self.share or 0.0) >= LEAST_SHARE
         return self.rank == "slowness"
+
+    @cached_property
+    def gains(self) -> tuple[Gain, ...]:
+        """Gains of the advice; empty where the model predicts none."""
+        return self.predict(self) if self.predict else ()
+
+    def below(self, headline: str) -> str:
+        """What is read of it below this headline: the facts, or the whole story of a failure that it leaves out."""
+        is_untold = self.rank == "failure" and self.cause not in (headline, sentence(self.text))
+        return self.cause if is_untold else self.text
 
     def gains_by_advice(self) -> list[tuple[Advice, list[Gain]]]:
         """Each advice with its gains."""

@@ -6,8 +6,9 @@ model does not describe the session, there are no gains.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from math import log
 from typing import Final
 
@@ -26,17 +27,39 @@ LINE: Final = 0.02
 """Relative uncertainty of the estimated line rate."""
 
 
-def with_gains(case: Case, findings: Sequence[Finding]) -> list[Finding]:
-    """Add to each finding the gains of its advice."""
-    asked = case.subject.workload
-    has_what_if = any(advice.what_if for finding in findings for advice in finding.steps)
-    if asked is None or asked.word == workload.MIXED or not has_what_if:
-        return list(findings)
-    measured = measure(case.subject)
-    if measured is None or abs(log(measured.remainder)) > log(1 + MODEL):
-        return list(findings)
-    readings = _readings(measured)
-    return [replace(finding, gains=tuple(_gains(Basis(case, measured, finding), readings))) for finding in findings]
+def with_gains(examined: Callable[[], Case], findings: Sequence[Finding]) -> list[Finding]:
+    """Add to each finding the gains of its advice. They are computed when they are first used: only those of findings
+    that are shown. ``examined`` makes the case that has the findings.
+    """
+    predicted = _Predicted(examined, findings)
+    return [
+        replace(finding, predict=predicted) if any(advice.what_if for advice in finding.steps) else finding
+        for finding in findings
+    ]
+
+
+class _Predicted:
+    """The gains of all findings of a session, computed together when the first is used."""
+
+    def __init__(self, examined: Callable[[], Case], findings: Sequence[Finding]) -> None:
+        self._examined = examined
+        self._findings = findings
+
+    def __call__(self, finding: Finding) -> tuple[Gain, ...]:
+        return self._of.get(finding.name, ())
+
+    @cached_property
+    def _of(self) -> dict[str, tuple[Gain, ...]]:
+        """The gains by name of the finding."""
+        case = self._examined()
+        asked = case.subject.workload
+        if asked is None or asked.word == workload.MIXED:
+            return {}
+        measured = measure(case.subject)
+        if measured is None or abs(log(measured.remainder)) > log(1 + MODEL):
+            return {}
+        readings = _readings(measured)
+        return {each.name: tuple(_gains(Basis(case, measured, each), readings)) for each in self._findings}
 
 
 def _gains(basis: Basis, readings: Sequence[Situation]) -> Iterator[Gain]:

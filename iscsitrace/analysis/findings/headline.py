@@ -85,9 +85,9 @@ def of(case: Case, findings: Sequence[Finding]) -> Headline:
     """The headline of a session or connection with these findings, in their order."""
     subject = case.subject
     name = capital(subject.label)
-    if capture.forbids_verdict(subject):
+    poor = next((finding for finding in findings if finding.problem is capture.CAPTURE_POOR), None)
+    if poor and capture.forbids_verdict(subject):
         missing = "; ".join(capture.reasons(subject))
-        poor = next(finding for finding in findings if finding.problem is capture.CAPTURE_POOR)
         return of_finding(poor, f"{name}: limiter unknown, the capture is too poor: {missing}.")
     lead = next((finding for finding in findings if finding.rank == "failure" and finding.leads), None)
     if lead:
@@ -125,14 +125,14 @@ def foremost(headlines: Sequence[tuple[Headline, float]]) -> Headline | None:
     """The headline of a whole capture, of those of its sessions with their busy time in ns: failures by time lost, then
     the slowness that costs most, then what has the longest busy time. None where there is nothing.
     """
-
-    def weight(each: tuple[Headline, float]) -> tuple[int, float, float]:
-        headline, busy_ns = each
-        rank = _RANKS.get(headline.severity, 0) if headline.name not in (NONE, TOO_SHORT) else 0
-        return rank, headline.cost_ns or 0.0, busy_ns
-
-    best = max(headlines, key=weight, default=None)
+    best = max(headlines, key=lambda each: weight(*each), default=None)
     return best[0] if best else None
+
+
+def weight(headline: Headline, busy_ns: float) -> tuple[int, float, float]:
+    """How bad it is, to compare headlines: severity, time lost, busy time."""
+    rank = _RANKS.get(headline.severity, 0) if headline.name not in (NONE, TOO_SHORT) else 0
+    return rank, headline.cost_ns or 0.0, busy_ns
 
 
 _RANKS: Final = {"warning": 1, "data_loss": 2, "error": 3}
@@ -220,7 +220,6 @@ def _excluded_ns(subject: Session, use: str) -> int:
 
 
 def _caveat(subject: Session) -> str:
-    asked = subject.workload
     # UNMAP and the like are a workload too
-    count = (asked.task_count if asked else 0) + int((subject.is_data & ~subject.is_transfer).sum())
+    count = int((subject.is_whole_transfer | (subject.is_data & ~subject.is_transfer)).sum())
     return f"Only {wording.count(count, 'command')} moved data: too few to be sure." if count < MIN_TASKS else ""

@@ -22,6 +22,7 @@ from iscsitrace.analysis.findings.finding import (
 )
 from iscsitrace.analysis.findings.thresholds import CONTRAST, MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.columns import Columns
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.situation import Situation
 from iscsitrace.analysis.session.stretches import Stretches
@@ -36,6 +37,11 @@ Array = NDArray[Any]
 HEALTHY_NS: Final = 10 * MILLISECOND_NS
 """Service time below which storage is healthy, also where it is the limiter: service levels promise 10 ms or less for
 reads and writes, a disk needs about that long, and hypervisors warn above it."""
+
+
+def has_commands(columns: Columns) -> Array:
+    """Where there are enough commands to show a pattern."""
+    return columns.count("cycles") >= MIN_TASKS
 
 
 def _target(case: Case) -> Observation | None:
@@ -134,6 +140,7 @@ SLOW_TARGET: Final = Problem(
         Advice(SHARE_PATH, more_connections),
     ),
     observe=_target,
+    needs=has_commands,
 )
 
 

@@ -6,13 +6,18 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History, listed
 from iscsitrace.analysis.findings.login_attempts import attempts, end_of
 from iscsitrace.analysis.findings.surroundings import Surroundings
 from iscsitrace.analysis.groups import portals
+from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.columns import Array, Columns
 from iscsitrace.analysis.session.session import Session
+from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
 
@@ -24,6 +29,10 @@ _TARGETS: Final = 3
 """Targets named in a sentence."""
 
 # --- discovery_only
+
+
+def _is_discovery(sessions: Table) -> Array:
+    return np.asarray(sessions["session_type"] == "discovery")
 
 
 def _discovery(history: History) -> Observation | None:
@@ -78,9 +87,17 @@ DISCOVERY_ONLY: Final = Problem(
         ),
     ),
     observe=_discovery,
+    needs=lambda columns: columns.count("sessions", _is_discovery) > 0,
 )
 
 # --- no_io
+
+
+def _may_be_idle(columns: Columns) -> Array:
+    """Which stories have a session without commands that read, write or erase data."""
+    cycles = columns.table("cycles")
+    with_data = np.unique(cycles.raw("session")[is_data_command(cycles)])
+    return columns.count("sessions", lambda table: ~np.isin(table.raw("session"), with_data)) > 0
 
 
 def _without_io(history: History) -> Observation | None:
@@ -168,6 +185,7 @@ NO_IO: Final = Problem(
         ),
     ),
     observe=_without_io,
+    needs=_may_be_idle,
 )
 
 PROBLEMS: Final = (DISCOVERY_ONLY, NO_IO)

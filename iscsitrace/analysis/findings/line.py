@@ -8,6 +8,7 @@ from typing import Final
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
 from iscsitrace.analysis.session import line
+from iscsitrace.analysis.session.columns import Array, Columns
 from iscsitrace.analysis.session.line import Line
 from iscsitrace.wording import amounts as wording
 
@@ -21,6 +22,11 @@ def rate(found: Line) -> str:
     bits = found.wire_bytes_per_s * 8
     wire = f"{bits / 1e9:.3g} Gbit/s" if bits >= 1e9 else f"{bits / 1e6:.3g} Mbit/s"
     return f"{wording.rate(found.bytes_per_s)} ({wire} with headers)"
+
+
+def _is_transferring(columns: Columns) -> Array:
+    """Where data transfer is the limiter: it takes more than half of the busy time."""
+    return 2 * columns.part_ns("transfer") > columns.jobs_ns
 
 
 def _observe(case: Case, *, is_shared: bool) -> Observation | None:
@@ -66,6 +72,7 @@ LINE_SATURATED: Final = Problem(
     explains=Explains("transfer"),
     advice=(Advice("Use a faster line, or move fewer bytes.", _faster), _QUEUE),
     observe=lambda case: _observe(case, is_shared=False),
+    needs=_is_transferring,
 )
 
 LINE_SHARED: Final = Problem(
@@ -81,6 +88,7 @@ LINE_SHARED: Final = Problem(
         _QUEUE,
     ),
     observe=lambda case: _observe(case, is_shared=True),
+    needs=_is_transferring,
 )
 
 PROBLEMS: Final = (LINE_SATURATED, LINE_SHARED)

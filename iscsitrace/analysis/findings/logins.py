@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from iscsitrace.analysis.findings import login_advice
 from iscsitrace.analysis.findings.finding import Observation, Problem
 from iscsitrace.analysis.findings.history import History, listed
@@ -13,6 +15,8 @@ from iscsitrace.analysis.findings.login_attempts import LOGIN_SILENCE_NS, Attemp
 from iscsitrace.analysis.findings.session_loss import losses
 from iscsitrace.analysis.findings.surroundings import Surroundings
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.columns import Array, Columns
+from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
 
@@ -54,6 +58,16 @@ def _has_failed_connect(trace: Surroundings) -> bool:
     table = trace("connections")
     is_silent = table.raw("has_syn") & ~table.raw("is_iscsi") & ~known(table, "syn_ack_ns")
     return bool(is_silent.any())
+
+
+def _may_fail(columns: Columns) -> Array:
+    """Where a Login Response has another status than success, or where a session carried nothing."""
+    is_unused = columns.count("sessions", lambda sessions: sessions.raw("cycle_count") == 0) > 0
+    return is_unused | (columns.count("logins", _is_refused) > 0)
+
+
+def _is_refused(logins: Table) -> Array:
+    return np.asarray(known(logins, "status_class") & (logins.raw("status_class") != 0))
 
 
 def _failed(history: History) -> Observation | None:
@@ -139,6 +153,7 @@ LOGIN_FAILED: Final = Problem(
     rank="failure",
     advice=login_advice.ALL,
     observe=_failed,
+    needs=_may_fail,
 )
 
 PROBLEMS: Final = (LOGIN_FAILED,)

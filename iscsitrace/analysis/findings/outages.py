@@ -14,6 +14,7 @@ from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.session_loss import Loss, losses
 from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS, Outage
+from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.tables.table import Table
@@ -249,6 +250,7 @@ IO_OUTAGE: Final = Problem(
     rank="failure",
     advice=(_PATH, _TARGET, *_TOLERANT),
     observe=_outages,
+    needs=lambda columns: columns.count("budget", lambda table: table.raw("part") == PARTS.index("outage")) > 0,
     accounts_for=(CONNECTION_LOST, NOP_TIMEOUT),
 )
 

@@ -12,8 +12,14 @@ from iscsitrace.analysis.findings.history import Blocked, History
 from iscsitrace.analysis.findings.outages import IO_OUTAGE
 from iscsitrace.analysis.findings.transport import LOSS
 from iscsitrace.analysis.measures.intervals import Span
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.columns import Array, Columns
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
+
+
+def _has_blocked(columns: Columns) -> Array:
+    return columns.count("senders", lambda senders: known(senders, "blocked_bytes")) > 0
 
 
 def _blocked(history: History) -> Observation | None:
@@ -141,6 +147,7 @@ PATH_MTU: Final = Problem(
         ),
     ),
     observe=_blocked,
+    needs=_has_blocked,
 )
 
 PROBLEMS: Final = (PATH_MTU,)

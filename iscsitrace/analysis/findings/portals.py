@@ -11,6 +11,7 @@ from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.session_loss import losses
 from iscsitrace.analysis.findings.surroundings import Surroundings
 from iscsitrace.analysis.groups.portals import Portal, Portals, written
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
@@ -216,6 +217,7 @@ PORTAL_UNREACHABLE: Final = Problem(
         ),
     ),
     observe=_unreachable,
+    needs=lambda columns: columns.count("connections", lambda table: ~known(table, "session")) > 0,
 )
 
 PROBLEMS: Final = (PORTAL_UNREACHABLE,)

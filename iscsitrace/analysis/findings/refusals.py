@@ -136,6 +136,7 @@ RESERVATION_CONFLICT: Final = Problem(
     rank="failure",
     advice=_advice(classes.RESERVATION_CONFLICT),
     observe=_conflicts,
+    needs=statuses.has_status,
 )
 
 
@@ -189,6 +190,7 @@ TARGET_BUSY: Final = Problem(
     rank="failure",
     advice=_advice(classes.BUSY, classes.TASK_SET_FULL),
     observe=_busy,
+    needs=statuses.has_status,
 )
 
 
@@ -250,6 +252,7 @@ ATS_MISCOMPARE: Final = Problem(
     rank="failure",
     advice=_advice(classes.MISCOMPARE),
     observe=_miscompares,
+    needs=statuses.has_status,
 )
 
 PROBLEMS: Final = (RESERVATION_CONFLICT, TARGET_BUSY, ATS_MISCOMPARE)

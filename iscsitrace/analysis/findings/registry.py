@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
+
+import numpy as np
 
 from iscsitrace.analysis.findings import (
     ack_loss,
@@ -33,9 +35,8 @@ from iscsitrace.analysis.findings import (
     transport,
     writes,
 )
-from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Examined, Finding, Problem, in_order
-from iscsitrace.analysis.findings.history import History
+from iscsitrace.analysis.session.columns import Columns
 
 FAMILIES: Final = (
     distance,
@@ -70,28 +71,27 @@ STORY_FAMILIES: Final = (
 )
 """The families whose problems are those of a story: of sessions that took each other's place, and their connections."""
 
-PROBLEMS: Final[dict[str, Problem]] = {
-    problem.name: problem for family in (*STORY_FAMILIES, *FAMILIES) for problem in family.PROBLEMS
-}
+OF_CASES: Final = tuple(problem for family in FAMILIES for problem in family.PROBLEMS)
+"""The problems that are looked for in each session and connection alone."""
+
+OF_STORIES: Final = tuple(problem for family in STORY_FAMILIES for problem in family.PROBLEMS)
+
+PROBLEMS: Final = {problem.name: problem for problem in (*OF_STORIES, *OF_CASES)}
 """Every problem by name, in the order of docs/diagnosis.md."""
 
 
-OF_SESSIONS: Final = frozenset(problem.name for family in FAMILIES for problem in family.PROBLEMS)
-"""The names of the problems that are looked for in each session and connection alone."""
+def possible(columns: Columns, problems: Sequence[Problem]) -> list[Sequence[Problem]]:
+    """The problems that each session, or story, may have."""
+    which = np.array([problem.possible(columns) for problem in problems], dtype=bool)
+    # few combinations occur
+    combinations, numbers = np.unique(np.packbits(which, axis=0), axis=1, return_inverse=True)
+    rows = np.unpackbits(combinations, axis=0, count=len(problems)).T.tolist()
+    found = [[problem for problem, is_possible in zip(problems, row, strict=True) if is_possible] for row in rows]
+    return [found[number] for number in numbers.ravel().tolist()]
 
 
-def findings_of(case: Case) -> list[Finding]:
-    """What is found in a session or connection alone."""
-    return _found(case, FAMILIES)
-
-
-def findings_of_story(history: History) -> list[Finding]:
-    """What is found in a story."""
-    return _found(history, STORY_FAMILIES)
-
-
-def _found(examined: Examined, families: Sequence[Any]) -> list[Finding]:
-    problems = (problem for family in families for problem in family.PROBLEMS)
+def findings_of(examined: Examined, problems: Sequence[Problem]) -> list[Finding]:
+    """Which of these problems a session or connection has, or a story."""
     return [finding for problem in problems if (finding := problem.find(examined))]
 
 

@@ -187,6 +187,7 @@ DUPLICATE_INITIATOR: Final = Problem(
         ),
     ),
     observe=_duplicates,
+    needs=lambda columns: columns.count("sessions") > LEAST_TAKEOVERS,
 )
 
 PROBLEMS: Final = (DUPLICATE_INITIATOR,)

@@ -11,6 +11,7 @@ from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem
 from iscsitrace.analysis.findings.transport import CONGESTION_WINDOW_SMALL
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.columns import Columns
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.tables.table import Table
@@ -54,6 +55,11 @@ def _waits(subject: Session, recoveries: Table, is_needless: Array) -> Stretches
     order = np.argsort(recoveries.raw("time_first_ns"), kind="stable")
     before = np.searchsorted(recoveries.raw("time_first_ns")[order], waits.ends) - 1
     return waits.where((before >= 0) & is_needless[order][before.clip(min=0)])
+
+
+def _may_be_reordered(columns: Columns) -> Array:
+    late = columns.total("connections", "reordered_packets_to_target", "reordered_packets_to_initiator")
+    return (late > 0) | (columns.count("recoveries") > 0)
 
 
 def _reordered(case: Case) -> Observation | None:
@@ -123,6 +129,7 @@ REORDERING: Final = Problem(
         ),
     ),
     observe=_reordered,
+    needs=_may_be_reordered,
 )
 
 PROBLEMS: Final = (REORDERING,)

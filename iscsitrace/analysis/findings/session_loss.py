@@ -17,11 +17,16 @@ from iscsitrace.analysis.findings.login_attempts import Attempt, End, attempts, 
 from iscsitrace.analysis.findings.other_paths import retried
 from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]
 
 _END_OF_TIME: Final = (1 << 63) - 1
+
+ENDS_BY_LOSS: Final = ("closed", "reset", "reinstated")
+"""Ends of sessions without a logout."""
 
 FAILOVER_NS: Final = 150_000_000_000
 """Longest time until a command is issued again over another path: open-iscsi's replacement_timeout is 120 s without
@@ -137,6 +142,16 @@ class Rebuilding:
             yield f"{wording.count(count, 'login')} failed: {reason}."
 
 
+def may_be_lost(columns: Columns) -> Array:
+    """Which stories may have losses: they have several sessions, or one that was ended without a logout."""
+    return (columns.count("sessions") > 1) | (columns.count("sessions", _is_ended) > 0)
+
+
+def _is_ended(sessions: Table) -> Array:
+    """Which sessions ended without a logout."""
+    return np.isin(sessions["end"].astype(str), ENDS_BY_LOSS)
+
+
 def losses(history: History) -> Sequence[Loss]:
     """The losses of a story, in order."""
     return history.once(_losses)
@@ -157,7 +172,7 @@ def _losses(history: History) -> tuple[Loss, ...]:
     found = []
     for row, after in zip_longest(sessions, sessions[1:]):
         own = history.connections_of[row["session"]]
-        is_lost = row["end"] in ("closed", "reset", "reinstated") or (after is not None and row["end"] == "open")
+        is_lost = row["end"] in ENDS_BY_LOSS or (after is not None and row["end"] == "open")
         if not carries_io(row) or not own or not is_lost:
             continue
         # a session that carried nothing and that no login of its ISID replaced was not missed

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.case import Case, is_worth
 from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem
-from iscsitrace.analysis.findings.hosts import HEALTHY_NS, SLOW_TARGET
+from iscsitrace.analysis.findings.hosts import HEALTHY_NS, SLOW_TARGET, has_commands
 from iscsitrace.analysis.findings.statuses import spoken
 from iscsitrace.analysis.findings.thresholds import CONTRAST, MILLISECOND_NS, WARNING, WORTH, WORTH_A_CHANGE
 from iscsitrace.analysis.measures import intervals
-from iscsitrace.analysis.measures.data_commands import is_operation
+from iscsitrace.analysis.measures.data_commands import is_data_command, is_for, is_operation
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.workload import MIN_TASKS
@@ -81,6 +81,12 @@ class _SlowOperation:
     lost_ns: int
     """Time in which they were in flight and nothing was served."""
     is_flush: bool
+
+
+def _is_other(cycles: Table) -> Array:
+    """Which successful commands erase or flush."""
+    is_timed = is_data_command(cycles) | is_for(cycles, "flush")
+    return _is_good(cycles) & is_timed & ~_is_io(cycles)
 
 
 def _operation(case: Case) -> Observation | None:
@@ -172,6 +178,7 @@ SLOW_OPERATION: Final = Problem(
         ),
     ),
     observe=_operation,
+    needs=lambda columns: columns.count("cycles", _is_other) > 0,
     accounts_for=(SLOW_TARGET,),
 )
 
@@ -236,6 +243,7 @@ SLOW_LUN: Final = Problem(
         ),
     ),
     observe=_lun,
+    needs=has_commands,
     is_session_only=True,
     accounts_for=(SLOW_TARGET,),
 )

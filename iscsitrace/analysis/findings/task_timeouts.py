@@ -279,6 +279,7 @@ TASK_TIMEOUT: Final = Problem(
         ),
     ),
     observe=_timeouts,
+    needs=lambda columns: columns.count("task_management") > 0,
     accounts_for=(IO_OUTAGE, TASK_ABORTS, CONNECTION_LOST, NOP_TIMEOUT),
 )
 

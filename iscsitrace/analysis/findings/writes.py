@@ -15,6 +15,7 @@ from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, next_que
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.columns import Columns
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.situation import Situation
 from iscsitrace.analysis.session.workload import MIN_TASKS, MOST
@@ -38,6 +39,10 @@ class _Grant:
     is_first: Array
     is_whole: Array
     """Whether all these times are known, and the R2T came after what it had to wait for."""
+
+
+def _has_rounds(columns: Columns) -> Array:
+    return columns.count("rounds") >= MIN_TASKS
 
 
 def _grants(subject: Session) -> _Grant | None:
@@ -128,6 +133,7 @@ R2T_ROUNDS: Final = Problem(
         Advice(RAISE_QUEUE_DEPTH, next_queue_depth),
     ),
     observe=_rounds,
+    needs=_has_rounds,
 )
 
 
@@ -186,6 +192,7 @@ R2T_LATE: Final = Problem(
         Advice("If the target is the bottleneck, keep fewer writes in flight: node.session.queue_depth."),
     ),
     observe=_late,
+    needs=_has_rounds,
 )
 
 
@@ -258,6 +265,7 @@ UNSOLICITED_DATA_UNUSED: Final = Problem(
         ),
     ),
     observe=_unused,
+    needs=_has_rounds,
 )
 
 PROBLEMS: Final = (R2T_ROUNDS, R2T_LATE, UNSOLICITED_DATA_UNUSED)

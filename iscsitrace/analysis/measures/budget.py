@@ -6,7 +6,7 @@ status. All shares, wherever they are shown, are of the busy time among it (``bu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,13 +96,32 @@ def added(budgets: Iterable[Budget]) -> Budget | None:
     )
 
 
-def of_connections(budget: Table) -> dict[int, Budget]:
-    """The time breakdown of each connection that has one, by number."""
+class Budgets(Mapping[int, Budget]):
+    """The time breakdowns of several sessions, or connections, by number."""
+
+    def __init__(self, numbers: NDArray[Any], sums_ns: NDArray[Any]) -> None:
+        """``sums_ns`` are int64 nanoseconds, shape (numbers, uses of ``busy``, PARTS); ``numbers`` ascend."""
+        self.numbers = numbers
+        self.sums_ns = sums_ns
+        self._place = {number: place for place, number in enumerate(numbers.tolist())}
+
+    def __getitem__(self, number: int) -> Budget:
+        return _budget(self.sums_ns[self._place[number]])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._place)
+
+    def __len__(self) -> int:
+        return len(self._place)
+
+
+def of_connections(budget: Table) -> Budgets:
+    """The time breakdown of each connection that has one."""
     return _by_number(budget, "connection", ~_is_session_time(budget))
 
 
-def of_sessions(budget: Table) -> dict[int, Budget]:
-    """The time breakdown of each session that has one, by number: its own time, or that of its only connection."""
+def of_sessions(budget: Table) -> Budgets:
+    """The time breakdown of each session that has one: its own time, or that of its only connection."""
     return _by_number(budget, "session", is_of_session(budget))
 
 
@@ -150,7 +169,7 @@ def _until(budget: Table, instants_ns: NDArray[Any]) -> NDArray[Any]:
     return sums
 
 
-def _by_number(budget: Table, name: str, is_wanted: NDArray[Any]) -> dict[int, Budget]:
+def _by_number(budget: Table, name: str, is_wanted: NDArray[Any]) -> Budgets:
     number, part = budget.raw(name)[is_wanted].astype(np.int64), budget.raw("part")[is_wanted]
     length_ns = (budget.raw("time_last_ns") - budget.raw("time_first_ns"))[is_wanted]
     # numbers are small: counting is faster than sorting
@@ -160,7 +179,7 @@ def _by_number(budget: Table, name: str, is_wanted: NDArray[Any]) -> dict[int, B
     use = busy.uses(budget)[is_wanted]
     sums = np.zeros((len(numbers), busy.BUSY + 1, len(PARTS)), dtype=np.int64)
     np.add.at(sums, (place[number], use, part), length_ns)
-    return {int(number): _budget(own) for number, own in zip(numbers, sums, strict=True)}
+    return Budgets(numbers, sums)
 
 
 def _budget(sums: NDArray[Any]) -> Budget:

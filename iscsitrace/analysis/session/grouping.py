@@ -1,9 +1,8 @@
-"""The rows of every table by session and by connection."""
+"""The rows of every table by session and by connection, and columns over all sessions."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from iscsitrace.analysis.measures import budget, busy
 from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.nulls import known, numbers_of
 from iscsitrace.analysis.session import NEEDED, path
+from iscsitrace.analysis.session.columns import Columns
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Source, Table
@@ -22,6 +22,8 @@ Array = NDArray[Any]
 TABLES: Final = (*NEEDED, "cycles", "rounds", "nops", "task_management", "parameters", "counters")
 _SPLIT: Final = (*TABLES, "busy")
 """The tables that are split; ``busy`` has the stretches of ``budget`` that are busy time."""
+_BY_SESSION: Final = ("sessions", "cycles", "budget", "logical_units")
+"""Tables with the session of each row."""
 
 _CONNECTION_COLUMNS = (
     *("connection", "session", "is_iscsi", *path.COLUMNS),
@@ -45,25 +47,113 @@ _CONNECTION_COLUMNS = (
 )
 
 
+class Grouping:
+    """Every session and every iSCSI connection of a trace, by number; and columns over all sessions.
+
+    A session is made anew each time: what is computed of it goes with it, so memory does not grow with all of them.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._rows: dict[int, dict[str, Any]] = {row["connection"]: row for row in _connections(source)}
+        self._members: dict[int | None, list[dict[str, Any]]] = {
+            number: [] for number in source("sessions").raw("session").tolist()
+        }
+        for row in self._rows.values():
+            self._members.setdefault(row["session"], []).append(row)
+        self._budgets = budget.of_sessions(source("budget"))
+        self._split = _Split(source, self._keys)
+        self.sessions: Mapping[int, Session] = _Made(
+            [number for number in self._members if number is not None], self._session
+        )
+        self.connections: Mapping[int, Session] = _Made(sorted(self._rows), self._connection)
+
+    def _session(self, number: int) -> Session:
+        return _make("session", number, self._members[number], self._split, self._budgets)
+
+    def _connection(self, number: int) -> Session:
+        row = self._rows[number]
+        if self.is_alone(number):
+            return self._session(row["session"]).as_connection(number)
+        split, budgets = self._by_connection
+        return _make("connection", number, [row], split, budgets)
+
+    def is_alone(self, connection: int) -> bool:
+        """Whether it is the only connection of a session, which has the same data."""
+        session = self._rows[connection]["session"]
+        return session is not None and len(self._members[session]) == 1
+
+    @cached_property
+    def _by_connection(self) -> tuple[_Split, Mapping[int, Budget]]:
+        return _Split(self._source, Keys(self._source)), budget.of_connections(self._source("budget"))
+
+    @cached_property
+    def _keys(self) -> Keys:
+        session_of = np.full(max(self._rows, default=-1) + 2, -1, dtype=np.int64)
+        for number, row in self._rows.items():
+            session_of[number] = -1 if row["session"] is None else row["session"]
+        return Keys(self._source, session_of)
+
+    def columns(self) -> Columns:
+        """Columns over the sessions: each has the place of its number."""
+        return Columns(self._source, self._keys, self._sums_ns)
+
+    def columns_together(self, members: Sequence[tuple[Iterable[int], Iterable[int]]]) -> Columns:
+        """Columns over sessions that are one subject together: their numbers, and those of all connections."""
+        place_of_session, place_of_connection = (_places([each[which] for each in members]) for which in (0, 1))
+        sums_ns = np.zeros((len(members), *self._sums_ns.shape[1:]), dtype=np.int64)
+        places = _looked_up(place_of_session, np.arange(len(self._sums_ns)))
+        np.add.at(sums_ns, places[places >= 0], self._sums_ns[places >= 0])
+        return Columns(self._source, Keys(self._source, place_of_connection, place_of_session), sums_ns)
+
+    @cached_property
+    def _sums_ns(self) -> Array:
+        """The time breakdown of each session by its number."""
+        sums_ns = np.zeros((max(self.sessions, default=-1) + 1, *self._budgets.sums_ns.shape[1:]), dtype=np.int64)
+        sums_ns[self._budgets.numbers] = self._budgets.sums_ns
+        return sums_ns
+
+
+class _Made(Mapping[int, Session]):
+    """Sessions or connections by number, made anew each time."""
+
+    def __init__(self, numbers: Sequence[int], make: Callable[[int], Session]) -> None:
+        self._numbers = dict.fromkeys(numbers)
+        self._make = make
+
+    def __getitem__(self, number: int) -> Session:
+        if number not in self._numbers:
+            raise KeyError(number)
+        return self._make(number)
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._numbers
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+
+def _places(members: Sequence[Iterable[int]]) -> Array:
+    """The place of each number in ``members``; -1 of others, and in the last place."""
+    pairs = np.array([(number, place) for place, each in enumerate(members) for number in each], dtype=np.int64)
+    numbers, places = pairs.reshape(-1, 2).T
+    found = np.full(numbers.max(initial=-1) + 2, -1, dtype=np.int64)
+    found[numbers] = places
+    return found
+
+
 def sessions_and_connections_of(source: Source) -> tuple[dict[int, Session], dict[int, Session]]:
     """Every session and every iSCSI connection of a trace, by number."""
-    rows = _connections(source)
-    sessions = _sessions(source, rows)
-    members = Counter(row["session"] for row in rows)
-    lonely = {row["connection"]: row["session"] for row in rows if members[row["session"]] == 1}
-    connections = {
-        number: sessions[session].as_connection(number) for number, session in lonely.items() if session in sessions
-    }
-    others = [row for row in rows if row["connection"] not in connections]
-    if others:
-        split, sums = _Split(source, _connection_keys(source)), budget.of_connections(source("budget"))
-        connections |= {row["connection"]: _make("connection", row["connection"], [row], split, sums) for row in others}
-    return sessions, dict(sorted(connections.items()))
+    found = Grouping(source)
+    return dict(found.sessions), dict(found.connections)
 
 
 def sessions_of(source: Source) -> dict[int, Session]:
     """Every session of a trace, by number."""
-    return _sessions(source, _connections(source))
+    return dict(Grouping(source).sessions)
 
 
 def _connections(source: Source) -> list[dict[str, Any]]:
@@ -74,20 +164,7 @@ def _connections(source: Source) -> list[dict[str, Any]]:
     return rows
 
 
-def _sessions(source: Source, rows: list[dict[str, Any]]) -> dict[int, Session]:
-    session_of = np.full(max((row["connection"] for row in rows), default=-1) + 2, -1, dtype=np.int64)
-    for row in rows:
-        session_of[row["connection"]] = -1 if row["session"] is None else row["session"]
-    split, sums = _Split(source, _session_keys(source, session_of)), budget.of_sessions(source("budget"))
-    own: dict[int, list[dict[str, Any]]] = {number: [] for number in source("sessions").raw("session").tolist()}
-    for row in rows:
-        own.setdefault(row["session"], []).append(row)
-    return {
-        number: _make("session", number, members, split, sums) for number, members in own.items() if number is not None
-    }
-
-
-def _make(kind: str, number: int, rows: list[dict[str, Any]], split: _Split, sums: dict[int, Budget]) -> Session:
+def _make(kind: str, number: int, rows: list[dict[str, Any]], split: _Split, sums: Mapping[int, Budget]) -> Session:
     senders = split.senders(row["connection"] for row in rows)
     return Session(number, rows, senders, _Rows(split, number), sums.get(number), is_session=kind == "session")
 
@@ -95,7 +172,7 @@ def _make(kind: str, number: int, rows: list[dict[str, Any]], split: _Split, sum
 class _Split:
     """The tables of a trace split by session or connection; each is split when it is first used."""
 
-    def __init__(self, source: Source, keys: Callable[[str], Array]) -> None:
+    def __init__(self, source: Source, keys: Keys) -> None:
         self._source = source
         self._keys = keys
         self._parts: dict[str, Partition] = {}
@@ -152,28 +229,33 @@ class _Rows(Mapping[str, Table]):
         return len(_SPLIT)
 
 
-def _connection_keys(source: Source) -> Callable[[str], Array]:
-    def keys(name: str) -> Array:
+class Keys:
+    """The subject of each row of every table, such as its session or connection; -1 for none."""
+
+    def __init__(self, source: Source, of_connection: Array | None = None, of_session: Array | None = None) -> None:
+        """Subjects by number of connection and of session, each with -1 in a last place: by default sessions by their
+        number, or connections by theirs where nothing is given.
+        """
+        self._source = source
+        self._of_connection = of_connection
+        self._of_session = of_session
+
+    def __call__(self, name: str) -> Array:
+        """The key of each row of the table of that name."""
+        table = self._source(name)
+        if self._of_connection is not None and name in _BY_SESSION:
+            sessions = session_of_stretches(table) if name == "budget" else numbers_of(table, "session")
+            return sessions if self._of_session is None else _looked_up(self._of_session, sessions)
         if name == "rounds":
-            return numbers_of(source("cycles"), "connection")[source("rounds").raw("cycle")]
-        return numbers_of(source(name), "connection")
+            numbers = numbers_of(self._source("cycles"), "connection")[table.raw("cycle")]
+        else:
+            numbers = numbers_of(table, "connection")
+        return numbers if self._of_connection is None else _looked_up(self._of_connection, numbers)
 
-    return keys
 
-
-def _session_keys(source: Source, session_of: Array) -> Callable[[str], Array]:
-    of_connection = _connection_keys(source)
-
-    def keys(name: str) -> Array:
-        if name == "budget":
-            return session_of_stretches(source(name))
-        if name == "cycles":
-            return numbers_of(source(name), "session")
-        # connections that are not iSCSI, or none, map to the last place, which holds -1
-        found: Array = session_of[of_connection(name).clip(max=len(session_of) - 1)]
-        return found
-
-    return keys
+def _looked_up(found: Array, numbers: Array) -> Array:
+    """The value of each number; that of the last place for those beyond it, and for -1."""
+    return np.asarray(found[numbers.clip(max=len(found) - 1)])
 
 
 def session_of_stretches(stretches: Table) -> Array:

@@ -160,9 +160,14 @@ class Session:
         return self.cycles.each(_is_flush)
 
     @cached_property
+    def is_whole_transfer(self) -> Array:
+        """Which reads and writes are complete in the capture."""
+        return np.asarray(self.is_transfer & self.cycles.raw("is_complete"))
+
+    @cached_property
     def transfers(self) -> Table:
         """The reads and writes that are complete in the capture."""
-        return self.cycles.select(self.is_transfer & self.cycles.raw("is_complete"))
+        return self.cycles.select(self.is_whole_transfer)
 
     @cached_property
     def commands(self) -> Commands:

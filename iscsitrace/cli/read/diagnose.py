@@ -11,6 +11,8 @@ from iscsitrace.cli.units import Quantity
 from iscsitrace.outputs.terminal import show, show_json
 
 EXIT_FINDING = 1
+TOP = 20
+"""Sessions in full by default: a few screens."""
 _ANY = "any"
 _EXAMINATION = "iscsitrace.analysis.findings.examination"
 
@@ -45,23 +47,49 @@ def _names() -> tuple[str, ...]:
     metavar="FINDING",
     help="Exit with 1 when this problem is found (any: any problem; docs/diagnosis.md lists the names); repeatable.",
 )
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    default=TOP,
+    show_default=True,
+    metavar="COUNT",
+    help="Show only the COUNT worst sessions in full where there are more: what broke, then by time lost.",
+)
+@click.option(
+    "--session",
+    "sessions",
+    multiple=True,
+    type=click.IntRange(min=0),
+    metavar="NUMBER",
+    help="Show this session in full, and no other; repeatable.",
+)
 @click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Show every connection in addition to sessions.")
-def command(capture_input: CaptureInput, is_json: bool, fail_on: tuple[str, ...], is_verbose: bool) -> None:
+def command(
+    capture_input: CaptureInput,
+    is_json: bool,
+    fail_on: tuple[str, ...],
+    top: int,
+    sessions: tuple[int, ...],
+    is_verbose: bool,
+) -> None:
     """Show what limits each session, where its time went, the problems found with their frames, and how to fix them.
 
     The busy time (reads and writes in flight, and steady think time between them) is split into parts without overlap.
     The limiter is transfer where it takes more than half, else the largest other part. Shares are of the busy time.
     Findings can overlap: each share is the most that its fix can save.
+
+    Of many sessions the worst are shown in full, and the others as a table by headline. The JSON document has them all.
     """
     trace = capture_input.read(NEEDED, loading=_EXAMINATION)
     from iscsitrace.analysis.findings.examination import examine
     from iscsitrace.outputs import diagnose
+    from iscsitrace.outputs.shown import Choice
 
     diagnosis = examine(trace.table)
     failed = sorted(diagnosis.found if _ANY in fail_on else diagnosis.found & set(fail_on))
     if is_json:
         show_json(diagnose.as_dict(trace, diagnosis) | {"fail_on": list(fail_on), "failed": failed})
     else:
-        show(diagnose.sections(trace, diagnosis, is_verbose=is_verbose))
+        show(diagnose.sections(trace, diagnosis, Choice(top, sessions, is_verbose=is_verbose)))
     if failed:
         raise click.exceptions.Exit(EXIT_FINDING)

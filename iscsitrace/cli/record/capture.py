@@ -73,6 +73,13 @@ EXIT_LOSS = 1
     show_default=True,
     help="Memory for packets that a trigger may keep.",
 )
+@click.option(
+    "--tcp-info",
+    "tcp_info_every",
+    type=Duration(),
+    metavar="INTERVAL",
+    help="Sample the kernel's TCP_INFO of the captured connections' sockets on this host, like 50ms.",
+)
 @click.option("--promiscuous", "is_promiscuous", is_flag=True, help="Capture packets to other hosts, too.")
 @click.option("-p", "is_not_promiscuous", is_flag=True, help="Accepted for compatibility with tshark: the default.")
 @click.option("--time-stamp-type", type=click.Choice(_CLOCKS), help="Clock of the time stamps (host).")
@@ -104,6 +111,7 @@ def command(
     before: int,
     after: int,
     trigger_memory: int,
+    tcp_info_every: int | None,
     is_promiscuous: bool,
     is_not_promiscuous: bool,
     time_stamp_type: str | None,
@@ -121,9 +129,15 @@ def command(
     A trigger combines latency>TIME, no_progress>TIME, status=NAME, status!=NAME, operation=NAME and operation!=NAME
     with and, or. The file then begins with the handshakes and logins of its connections. A hang is written within a
     second of its limit, without a packet, and also if the capture ends in it. With -r a trigger is applied to captures.
+
+    --tcp-info samples the sockets whose packets the capture filter matches: cwnd, ssthresh, RTT, retransmissions, and
+    the time limited by the receive window or send buffer, as this host's kernel has them. Each sample is a frame of the
+    file.
     """
     if bool(interfaces) == bool(sources):
         raise click.UsageError("name an interface with -i (iscsitrace interfaces lists them), or captures with -r")
+    if tcp_info_every is not None and (sources or time_stamp_type == "adapter_unsynced"):
+        raise click.UsageError("--tcp-info samples this host, on its clock: omit -r and adapter_unsynced")
     if is_learning and capture_filter is not None:
         raise click.UsageError("--learn makes its own capture filter: omit -f")
     _require_clock(interfaces, time_stamp_type)
@@ -169,6 +183,8 @@ def command(
     if trigger is not None:
         memory = {"before_ns": before, "after_ns": after, "memory_bytes": trigger_memory}
         settings["trigger"] = {"condition": trigger, **memory}
+    if tcp_info_every is not None:
+        settings["tcp_info_every_ns"] = tcp_info_every
     if is_learning:
         settings["learn"] = {"look_ns": 3 * TIMES["s"], "every_ns": learn_every}
     outcome = _captured(settings, sources, target, dumpcap, is_quiet=is_quiet)

@@ -360,7 +360,7 @@ def test_the_cost_of_many_sessions_is_linear(is_one_story: bool) -> None:
         begin = time.process_time()
         surroundings = Surroundings(source)
         for story in stories.find(source):
-            registry.findings_of_story(History(story, sessions, surroundings))
+            registry.findings_of(History(story, sessions, surroundings), registry.OF_STORIES)
         return time.process_time() - begin
 
     assert cost(1200) < 24 * cost(150)

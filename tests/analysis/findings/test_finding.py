@@ -52,6 +52,17 @@ def test_failures_come_first_then_the_largest_share() -> None:
     assert shown([5, None, 3, 5, *range(20, 40)]) == (3, 5, *range(20, 29))
 
 
+def test_a_failure_that_the_headline_leaves_out_tells_its_whole_story() -> None:
+    story = "Session 0 lost its connection for 2.0 s. The target closed it. 2 commands had no status."
+    lost = Finding(
+        PROBLEMS["connection_lost"], "error", 0.2, "session 0 lost its connection for 2.0 s", (), cause=story
+    )
+    assert lost.below(story) == lost.text
+    assert lost.below("Session 0 had no I/O for 9.0 s.") == story
+    slow = Finding(PROBLEMS["slow_target"], "warning", 0.2, "service time 2.0 s", (), cause="The target is slow.")
+    assert slow.below("Session 0 is cwnd-limited.") == slow.text
+
+
 def test_a_finding_without_a_share_stands_with_those_of_none() -> None:
     found = [
         Finding(PROBLEMS["loss"], "warning", share, text, ()) for share, text in ((None, "a"), (0.0, "b"), (0.1, "c"))
@@ -97,7 +108,7 @@ def test_a_condition_states_its_threshold(name: str) -> None:
 
 def test_the_diagnosis_of_an_only_connection_is_that_of_its_session() -> None:
     diagnosis = examine(Story().tasks(8, ("propagation", 16 * MS)).source())
-    assert (diagnosis.sessions[0].is_separate, diagnosis.connections[3].is_separate) == (True, False)
+    assert diagnosis.separate == ()
     assert (diagnosis.sessions[0].number, diagnosis.connections[3].number) == (0, 3)
     assert diagnosis.connections[3].verdict.startswith("Connection 3 is latency-bound")
     assert (diagnosis.sessions[0].jobs_ns, Story().opinion().jobs_ns) == (128 * MS, 0)
@@ -128,8 +139,8 @@ def test_the_diagnosis_of_a_session_as_json() -> None:
 def test_one_of_two_connections_has_a_diagnosis_of_its_own() -> None:
     story = Story().tasks(8, ("propagation", 16 * MS))
     story.rows["connections"].append(story.connection | {"connection": 4})
-    connections = examine(story.source()).connections
-    assert {number: each.is_separate for number, each in connections.items()} == {3: True, 4: True}
+    diagnosis = examine(story.source())
+    assert [each.number for each in diagnosis.separate] == list(diagnosis.connections) == [3, 4]
 
 
 def test_amounts_in_words() -> None:

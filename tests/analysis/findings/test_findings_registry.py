@@ -67,9 +67,9 @@ def test_only_exclusive_problems_of_a_part_are_equally_specific() -> None:
 
 
 def test_problems_of_equal_share_follow_the_order_of_the_docs() -> None:
-    names = [finding.name for finding in registry.findings_of(cases(classic())[0])]
+    names = [finding.name for finding in registry.findings_of(cases(classic())[0], registry.OF_CASES)]
     assert names == ["queue_depth_low", "block_size_small"]
-    assert [finding.name for finding in in_order(registry.findings_of(cases(classic())[0]))] == names
+    assert [finding.name for finding in in_order(registry.findings_of(cases(classic())[0], registry.OF_CASES))] == names
 
 
 # --- scope
@@ -108,9 +108,9 @@ def test_the_scopes() -> None:
 
 def test_a_gain_stays_with_its_advice_when_another_is_inserted() -> None:
     case, _ = cases(classic())
-    (plain, *_) = gains.with_gains(case, [finding for finding in [QUEUE_DEPTH_LOW.find(case)] if finding])
+    (plain, *_) = gains.with_gains(lambda: case, [finding for finding in [QUEUE_DEPTH_LOW.find(case)] if finding])
     problem = replace(QUEUE_DEPTH_LOW, advice=(Advice("Buy a faster network."), *QUEUE_DEPTH_LOW.advice))
-    (longer, *_) = gains.with_gains(case, [finding for finding in [problem.find(case)] if finding])
+    (longer, *_) = gains.with_gains(lambda: case, [finding for finding in [problem.find(case)] if finding])
     own = QUEUE_DEPTH_LOW.advice[0]
     for finding, place in ((plain, 0), (longer, 1)):
         # one RTT per command, and nothing else: eight at once have eight times the throughput
@@ -127,7 +127,8 @@ def test_the_first_what_if_comes_first_and_keeps_its_index() -> None:
     depth, *others = QUEUE_DEPTH_LOW.advice
     first = Advice("Try this first.", depth.what_if, is_tried_first=True)
     (found,) = gains.with_gains(
-        case, [finding for finding in [replace(QUEUE_DEPTH_LOW, advice=(depth, *others, first)).find(case)] if finding]
+        lambda: case,
+        [finding for finding in [replace(QUEUE_DEPTH_LOW, advice=(depth, *others, first)).find(case)] if finding],
     )
     places = [each["advice"] for each in found.as_dict()["gains"]]
     assert places == sorted(places, reverse=True)

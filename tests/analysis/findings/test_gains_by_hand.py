@@ -10,7 +10,7 @@ import pytest
 
 from iscsitrace.analysis.findings import gains
 from iscsitrace.analysis.findings.distance import _larger_blocks, _of_call, _whole_system_calls
-from iscsitrace.analysis.findings.finding import Advice, Change
+from iscsitrace.analysis.findings.finding import Advice, Change, Finding
 from iscsitrace.analysis.model.setting import Setting
 from iscsitrace.analysis.session.measurement import Measured
 from iscsitrace.analysis.session.situation import Situation
@@ -83,9 +83,10 @@ def test_gains_need_a_model_that_is_right_within_a_quarter(
     monkeypatch.setattr(gains, "measure", lambda subject: measured(PLAIN, factor))
     monkeypatch.setattr(gains, "_readings", readings)
     case: Any = SimpleNamespace(subject=SimpleNamespace(workload=SimpleNamespace(word="read")))
-    finding: Any = SimpleNamespace(steps=(Advice("text", lambda basis: iter(())),))
-    monkeypatch.setattr(gains, "replace", lambda finding, gains: finding)
-    assert gains.with_gains(case, [finding]) == [finding]
+    problem: Any = SimpleNamespace(name="odd", advice=(Advice("text", lambda basis: iter(())),))
+    (found,) = gains.with_gains(lambda: case, [Finding(problem, "info", None, "text", ())])
+    assert not seen, "nothing is computed before it is used"
+    assert found.gains == ()
     assert bool(seen) == is_shown
 
 

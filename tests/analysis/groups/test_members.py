@@ -118,7 +118,7 @@ def test_sides_of_one_mirror_are_no_job() -> None:
 
 def job(*runs: Run) -> Job:
     nothing: Any = None
-    return Job(tuple(Stream(each, each.last_ns - runs[0].last_ns, False, nothing, None) for each in runs), False)
+    return Job(tuple(Stream(each, each.last_ns - runs[0].last_ns, nothing, None) for each in runs), False)
 
 
 def test_figures_of_a_job_of_a_nanosecond() -> None:

@@ -5,6 +5,8 @@ use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use iscsitrace_wire::tcp_info::TcpSample;
+
 use super::error::CaptureError;
 use super::info::CaptureInfo;
 use super::record::{End, Packet, Record};
@@ -145,6 +147,21 @@ impl Capture {
     /// Metadata of the capture, and what was read so far.
     pub fn info(&self) -> &CaptureInfo {
         &self.info
+    }
+
+    /// From now on, samples of TCP_INFO are collected for [`Capture::take_samples`].
+    pub(super) fn keep_samples(&mut self) {
+        if let Format::Pcapng(pcapng) = &mut self.format {
+            pcapng.samples.get_or_insert_default();
+        }
+    }
+
+    /// The samples of TCP_INFO so far.
+    pub(super) fn take_samples(&mut self) -> Vec<TcpSample> {
+        match &mut self.format {
+            Format::Pcapng(pcapng) => pcapng.samples.as_mut().map(std::mem::take).unwrap_or_default(),
+            Format::Pcap(_) => Vec::new(),
+        }
     }
 
     /// Continues the frame numbers of the previous file.

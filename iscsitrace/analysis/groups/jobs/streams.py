@@ -40,9 +40,19 @@ class Stream:
     run: Run
     behind_ns: int
     """Time from the first stream's finish to its own."""
-    is_slow: bool
     evidence: Evidence
-    cause: Cause | None
+    faster: Run | None
+    """The fastest stream, if this one is slow beside it."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it is slow beside the fastest stream."""
+        return self.faster is not None
+
+    @cached_property
+    def cause(self) -> Cause | None:
+        """Why it is slow; None where it is not, or where the packets do not show it."""
+        return self.evidence.cause(self.faster) if self.faster else None
 
 
 @dataclass(frozen=True)
@@ -222,10 +232,13 @@ def _is_mirrored(one: Run, other: Run, side_of: Mapping[int | None, tuple[int, i
 def _job(members: list[Run], tables: ByConnection) -> Job:
     members = sorted(members, key=lambda run: (run.last_ns, run.connection))
     fastest = max(members, key=lambda run: run.bytes_per_s)
-    streams = []
-    for run in members:
-        evidence = Evidence(run, tables)
-        is_slow = run.bytes_per_s < SLOW * fastest.bytes_per_s
-        cause = evidence.cause(fastest) if is_slow else None
-        streams.append(Stream(run, run.last_ns - members[0].last_ns, is_slow, evidence, cause))
-    return Job(tuple(streams), all(_is_related(members[0], run) for run in members))
+    streams = tuple(
+        Stream(
+            run,
+            run.last_ns - members[0].last_ns,
+            Evidence(run, tables),
+            fastest if run.bytes_per_s < SLOW * fastest.bytes_per_s else None,
+        )
+        for run in members
+    )
+    return Job(streams, all(_is_related(members[0], run) for run in members))

@@ -359,3 +359,34 @@ fn written_captures_are_read_back() {
         assert_eq!(info.snaplen, 128);
     }
 }
+
+#[test]
+fn samples_of_tcp_info_are_frames_and_kept_only_if_they_are_wanted() {
+    let mut writer = PcapngWriter::new(Vec::new(), "test").unwrap();
+    writer.add_interface(LinkType::ETHERNET, 0, "eth0").unwrap();
+    let line = "ESTAB 0 0 10.0.0.1:5 10.0.0.2:3260 cubic cwnd:7";
+    writer.packet(0, 1_000_000, 1, b"a", None).unwrap();
+    writer.journal(5_000_000, "iscsitrace-tcp-info", line).unwrap();
+    writer.journal(6_000_000, "sshd", line).unwrap();
+    writer.packet(0, 9_000_000, 1, b"b", None).unwrap();
+    let bytes = writer.finish().unwrap();
+    for is_wanted in [false, true] {
+        let mut counters = Counters::default();
+        let input = || Input::Reader { name: "test".into(), reader: Box::new(std::io::Cursor::new(bytes.clone())) };
+        let mut sequence = Sequence::open(vec![input(), input()], &mut counters).unwrap();
+        if is_wanted {
+            sequence.keep_samples();
+        }
+        let mut frames = Vec::new();
+        while let Some(packet) = sequence.next_packet(&mut counters).unwrap() {
+            frames.push(packet.frame);
+        }
+        assert_eq!(frames, [1, 4, 5, 8]);
+        let samples = sequence.take_samples();
+        assert_eq!(
+            samples.iter().map(|each| each.time_ns).collect::<Vec<_>>(),
+            [5_000_000; 2][..2 * usize::from(is_wanted)]
+        );
+        assert!(samples.iter().all(|each| each.info.cwnd_segments == Some(7)));
+    }
+}

@@ -1,0 +1,132 @@
+"""Which sessions a diagnosis shows in full, and the table of the others by headline.
+
+A subject is a session with its connections, or a connection without a session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from iscsitrace.analysis.findings.headline import NONE, TOO_SHORT, weight
+from iscsitrace.errors import InputInvalid
+from iscsitrace.outputs.document import Section, table
+from iscsitrace.wording import amounts as wording
+from iscsitrace.wording import cells
+from iscsitrace.wording.parts import BY_NAME
+
+if TYPE_CHECKING:
+    from iscsitrace.analysis.findings.examination import Diagnosis, Opinion, StoryOpinion
+    from iscsitrace.analysis.groups.jobs.streams import Job
+    from iscsitrace.tables.trace import Trace
+
+_LISTED: Final = 10
+"""Sessions that a message names."""
+_WORDS: Final = {NONE: "no problem", TOO_SHORT: "too few commands"}
+"""Headlines that are no finding, in a table."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a person asks to see in full."""
+
+    top: int
+    """The most subjects, the worst first."""
+    sessions: Sequence[int] = ()
+    """These sessions, and no other subject, where any are named."""
+    is_verbose: bool = False
+    """Every connection of a session, also where it is the only one."""
+
+
+class Shown:
+    """What is shown of a diagnosis."""
+
+    def __init__(self, trace: Trace, diagnosis: Diagnosis, choice: Choice) -> None:
+        """InputInvalid for a session that is not there."""
+        self._diagnosis = diagnosis
+        self._choice = choice
+        self._left_out: list[Opinion] = []
+        session_of = {row["connection"]: row["session"] for row in trace.connections.rows(("connection", "session"))}
+        if choice.sessions:
+            sessions, alone = self._requested(), []
+        else:
+            sessions = list(diagnosis.sessions.values())
+            alone = [each for each in diagnosis.separate if session_of[each.number] is None]
+        if len(sessions) + len(alone) > choice.top and not choice.sessions:
+            ranked = [(each, True) for each in sessions] + [(each, False) for each in alone]
+            ranked.sort(key=lambda each: each[0].weight, reverse=True)
+            self._left_out = [each for each, _ in ranked[choice.top :]]
+            sessions, alone = (
+                [each for each, is_session in ranked[: choice.top] if is_session == wanted] for wanted in (True, False)
+            )
+        self._numbers = {each.number for each in sessions}
+        apart = {each.number for each in (*diagnosis.separate, *alone)}
+        own = {number for number, session in session_of.items() if session in self._numbers and session is not None}
+        own &= {*diagnosis.connections} if choice.is_verbose else apart
+        own |= {each.number for each in alone}
+        self.subjects = [(f"session {each.number}", each) for each in sessions]
+        """Each with its label, the worst first where not all are shown."""
+        self.subjects += [(f"connection {number}", diagnosis.connections[number]) for number in sorted(own)]
+
+    def _requested(self) -> list[Opinion]:
+        sessions, numbers = self._diagnosis.sessions, dict.fromkeys(self._choice.sessions)
+        for number in numbers:
+            if number not in sessions:
+                known = ", ".join(map(str, [*sessions][:_LISTED])) or "none"
+                raise InputInvalid(f"there is no session {number}; there are {known}")
+        return [sessions[number] for number in numbers]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is left out."""
+        return not (self._left_out or self.is_requested)
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether it is what was asked for by number."""
+        return bool(self._choice.sessions)
+
+    @cached_property
+    def unanswered(self) -> list[StoryOpinion]:
+        """Stories of connects without a session that have findings."""
+        if self.is_requested:
+            return []
+        found = [each for each in self._diagnosis.stories if not each.story.sessions and each.findings]
+        if len(found) > self._choice.top:
+            found.sort(key=lambda each: weight(each.headline, 0.0), reverse=True)
+        return found[: self._choice.top]
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Jobs of parallel streams: all, or those of the sessions that are shown."""
+        found = self._diagnosis.jobs
+        if self.is_whole:
+            return list(found)
+        return [job for job in found if any(run.session in self._numbers for run in job.runs)][: self._choice.top]
+
+    def others(self) -> Iterator[Section]:
+        """The sessions that are not shown, by headline and limiter, the worst first."""
+        if not self._left_out:
+            return
+        groups: dict[tuple[str, str | None], list[Opinion]] = {}
+        for opinion in self._left_out:
+            groups.setdefault((opinion.headline.name, opinion.limiter), []).append(opinion)
+        columns = ("sessions", "headline", "limiter", "lost s", "busy s", "worst")
+        rows = (
+            (
+                f"{len(each):,}",
+                _WORDS.get(name, name),
+                BY_NAME[limiter].limited if limiter else None,
+                cells.seconds(sum(one.headline.cost_ns or 0.0 for one in each) or None),
+                cells.seconds(sum(one.jobs_ns for one in each)),
+                each[0].number,
+            )
+            for (name, limiter), each in groups.items()
+        )
+        yield Section(
+            f"{wording.count(len(self._left_out), 'session')} less severe, by headline",
+            ("--top COUNT shows more of them in full, --session NUMBER shows one.",),
+            (table(columns, rows),),
+        )

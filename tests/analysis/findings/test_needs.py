@@ -1,0 +1,87 @@
+"""What problems need at least: no finding is missed where a problem is not looked for, and a healthy session is not
+searched for what broke.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import iscsitrace
+from iscsitrace.analysis.findings import NEEDED, examination, registry
+from iscsitrace.analysis.findings.finding import Problem
+from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.analysis.session.grouping import Grouping
+from tests.support.histories import Told
+from tests.support.recordings import recorded_captures
+from tests.support.story import Story
+from tests.support.tables_by_hand import MS
+
+ROOT = Path(__file__).parents[3]
+KEPT = sorted(file for folder in ("samples", "tests/vectors") for file in (ROOT / folder).rglob("*.pcapng.gz"))
+
+
+def everything(columns: Columns, problems: Sequence[Problem]) -> list[Sequence[Problem]]:
+    """Every problem, in the place of those that a session or story may have."""
+    return [problems] * len(columns)
+
+
+@pytest.mark.parametrize("file", [*KEPT, *recorded_captures()], ids=lambda file: f"{file.parent.name}/{file.name}")
+def test_no_finding_is_missed_where_it_is_not_looked_for(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = iscsitrace.read(file, tables=NEEDED)
+    found = examination.examine(trace.table)
+    monkeypatch.setattr(registry, "possible", everything)
+    whole = examination.examine(trace.table)
+    for some, others in ((found.sessions, whole.sessions), (found.connections, whole.connections)):
+        assert [each.as_dict() for each in some.values()] == [each.as_dict() for each in others.values()]
+    assert [each.as_dict() for each in found.stories] == [each.as_dict() for each in whole.stories]
+
+
+def test_there_are_captures_to_look_at() -> None:
+    assert len(KEPT) >= 36
+
+
+def test_a_healthy_session_is_not_searched_for_what_broke() -> None:
+    told = Told()
+    for number, end in enumerate(("logout", "reset")):
+        told.session(3 * number, 3 * number + 2, end=end)
+        told.reads(number, 3 * number + 0.1, 9)
+        told.rows["sessions"][number]["cycle_count"] = 9
+    grouping = Grouping(told.source())
+    columns = grouping.columns_together([((0,), (0,)), ((1,), (1,))])
+    healthy, lost = registry.possible(columns, registry.OF_STORIES)
+    assert healthy == []
+    assert [problem.name for problem in lost] == ["connection_lost"]
+
+
+def test_shares_of_columns_are_those_of_the_session() -> None:
+    story = Story().tasks(9, ("propagation", 16 * MS)).task(("transfer", 3 * MS))
+    grouping = Grouping(story.source())
+    columns, session = grouping.columns(), grouping.sessions[0]
+    assert columns.jobs_ns.tolist() == [session.jobs_ns]
+    for part in ("propagation", "transfer", "outage"):
+        assert columns.part_ns(part).tolist() == [session.part_ns(part)]
+        assert columns.share(columns.part_ns(part)).tolist() == [session.share(session.part_ns(part))]
+
+
+def test_columns_count_the_rows_of_each_subject() -> None:
+    told = Told()
+    for first in (0, 3):
+        told.session(first, first + 2)
+    told.reads(1, 3.1, 5)
+    told.add("nops", connection=1, request_ns=4.0)
+    told.connection(6, 7)
+    grouping = Grouping(told.source())
+    sessions = grouping.columns()
+    assert sessions.count("cycles").tolist() == [0, 5]
+    assert sessions.count("nops").tolist() == [0, 1]
+    assert sessions.count("connections").tolist() == [1, 1]
+    together = grouping.columns_together([((), (2,)), ((0, 1), (0, 1))])
+    assert together.count("cycles").tolist() == [0, 5]
+    assert together.count("connections").tolist() == [1, 2]
+    assert together.jobs_ns.tolist() == [0, sessions.jobs_ns.sum()]
+    is_even = together.count("cycles", lambda cycles: np.asarray(cycles.raw("cycle") % 2 == 0))
+    assert is_even.tolist() == [0, 3]
