@@ -255,6 +255,7 @@ impl DropReporter {
         if !is_last && self.reported_at.is_some_and(|reported_at| reported_at.elapsed() < TOLD_EVERY) {
             return;
         }
+        let mut has_news = false;
         for (described, reported) in sink.files.interfaces.iter().zip(&mut self.reported) {
             let total = described.counts.dropped + described.counts.dropped_by_interface;
             if total > *reported {
@@ -262,7 +263,14 @@ impl DropReporter {
                 sink.watch.progress.events.push(Event::Dropped { interface, count: total - *reported, total });
                 *reported = total;
                 self.reported_at = Some(Instant::now());
+                has_news = true;
             }
+        }
+        if has_news
+            && !is_last
+            && let Err(end) = sink.files.tell_drops(&mut sink.watch)
+        {
+            sink.end.get_or_insert(end);
         }
     }
 }
