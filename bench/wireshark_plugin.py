@@ -12,10 +12,12 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 from collections import Counter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import iscsitrace
 from iscsitrace.analysis.comparison.second_opinion import compare
@@ -40,6 +42,7 @@ USES: dict[str, tuple[list[str], list[str]]] = {
     "response times, and the plugin's statistics": (["-q", "-z", "scsi,srt,0"], ["-z", "iscsitrace,cycles"]),
 }
 """Options of tshark, and the additional ones with the plugin."""
+PROFILE = "iscsitrace"
 
 
 def equality(files: list[Path]) -> None:
@@ -62,10 +65,10 @@ def equality(files: list[Path]) -> None:
             print(f"    {line}")
 
 
-def user_seconds(command: list[str]) -> float:
+def user_seconds(command: list[str], configuration: Path) -> float:
     """User CPU time of one run; its output is discarded."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    environment = os.environ | {"WIRESHARK_CONFIG_DIR": "/nonexistent"}
+    environment = os.environ | {"WIRESHARK_CONFIG_DIR": str(configuration)}
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
@@ -73,13 +76,20 @@ def user_seconds(command: list[str]) -> float:
 def speed(file: Path, repeats: int, packet_limit: int | None) -> None:
     """Print a line for each use."""
     limit = ["-c", str(packet_limit)] if packet_limit else []
-    for name, (options, more) in USES.items():
-        plain = ["tshark", "-n", "-r", str(file), *limit, *options]
-        extended = [plain[0], "-X", f"lua_script:{PLUGIN}", *plain[1:], *more]
-        runs = [(user_seconds(plain), user_seconds(extended)) for _ in range(repeats)]
-        without, with_plugin = (statistics.median(column) for column in zip(*runs, strict=True))
-        ratio = statistics.median(later / former for former, later in runs)
-        print(f"{name}: {without:.2f} s without, {with_plugin:.2f} s with, ratio {ratio:.2f}", flush=True)
+    with TemporaryDirectory() as folder:
+        configuration = Path(folder)
+        shutil.copytree(PLUGIN.parent / "profile", configuration / "profiles" / PROFILE)
+        for name, (options, more) in USES.items():
+            plain = ["tshark", "-n", "-r", str(file), *limit, *options]
+            with_plugin = [plain[0], "-X", f"lua_script:{PLUGIN}", *plain[1:], *more]
+            commands = [plain, with_plugin, [*with_plugin, "-C", PROFILE]]
+            runs = [[user_seconds(command, configuration) for command in commands] for _ in range(repeats)]
+            first, *others = (statistics.median(column) for column in zip(*runs, strict=True))
+            line = ", ".join(
+                f"{seconds:.2f} s {what} ({seconds / first:.2f})"
+                for seconds, what in zip(others, ("with the plugin", "with plugin and profile"), strict=True)
+            )
+            print(f"{name}: {first:.2f} s, {line}", flush=True)
 
 
 def main() -> None:

@@ -45,4 +45,6 @@ def _row(interface: NetworkInterface) -> tuple[object, ...]:
 def _permission(interface: NetworkInterface) -> str:
     if interface.is_permission_lacking:
         return "no permission"
+    if interface.is_by_dumpcap:
+        return "yes, by dumpcap"
     return "yes" if interface.refusal is None else f"no: {interface.refusal.partition(': ')[2]}"

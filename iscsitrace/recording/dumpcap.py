@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -40,6 +41,18 @@ def capture_by(choice: str, interfaces: Sequence[str], run: Callable[[str | None
         if error.kind == "no_such_interface":
             raise CaptureRefused(f"{error}{_nearest(interfaces)}", error.kind) from error
         raise
+
+
+def interfaces_found() -> list[network_interfaces.NetworkInterface]:
+    """The network interfaces, with the permission of dumpcap where libpcap has none: `capture_by` does the same."""
+    dumpcap = shutil.which("dumpcap")
+    found = network_interfaces.found()
+    return [
+        replace(each, can_capture=True, refusal=None, is_permission_lacking=False, is_by_dumpcap=True)
+        if each.is_permission_lacking and dumpcap and _may(dumpcap, each.name)
+        else each
+        for each in found
+    ]
 
 
 def _may(dumpcap: str, interface: str) -> bool:

@@ -62,9 +62,12 @@ class NetworkInterface:
     time_stamp_types: list[str]
     """libpcap's names of the clocks that can stamp packets; the first is the default."""
     can_capture: bool
+    """Whether this user may, by libpcap or by dumpcap."""
     refusal: str | None
     """The reason if it cannot capture, in one line."""
     is_permission_lacking: bool
+    is_by_dumpcap: bool = False
+    """Whether of the two only dumpcap may, and captures for this user."""
     portals: list[Portal] = field(default_factory=list)
     """Portals with established connections on iSCSI ports."""
 

@@ -55,6 +55,8 @@ def _metrics(report: Report, watcher: Watcher) -> Iterator[Metric]:
         "packets skipped because the view could not keep up",
         report.pace.left_out_packets,
     )
+    if report.dropped is not None:
+        yield _counter("iscsitrace_capture_dropped_packets", "packets that the capture dropped", report.dropped)
     yield _gauge(
         "iscsitrace_is_reduced", "1 while there is no time breakdown, RTT and owin", int(report.pace.is_reduced)
     )

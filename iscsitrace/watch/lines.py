@@ -25,7 +25,7 @@ def lines_of(report: Report) -> list[str]:
         lines.append(f"  cannot keep up: lag {pace.lag_ns / 1e9:.1f} s{reduced}{left_out}")
     if report.dropped:
         lines.append(f"  the capture dropped {report.dropped} packets so far")
-    lines += [f"  {_session(line)}" for line in report.sessions]
+    lines += [f"  {_session(line, report.to_ns - report.from_ns)}" for line in report.sessions]
     hanging = [line for line in report.sessions if line.hang.is_shown]
     lines += [f"  {sentence(line.number, line.hang, line.open_task_count)}" for line in hanging]
     for found in report.findings:
@@ -38,7 +38,7 @@ def lines_of(report: Report) -> list[str]:
     return lines
 
 
-def _session(line: Line) -> str:
+def _session(line: Line, interval_ns: int) -> str:
     budget, load = line.budget, line.load
     idle = (
         f", idle {percent(budget.idle_fraction)} % of {wording.time(budget.jobs_ns)} busy"
@@ -49,8 +49,11 @@ def _session(line: Line) -> str:
     depth = "" if load.queue_depth_max is None else f", QD {load.queue_depth_max}"
     rtt = "" if line.rtt_smoothed_ns is None else f", RTT {milliseconds(line.rtt_smoothed_ns)} ms"
     owin = "" if line.owin_peak_bytes is None else f", owin {size(line.owin_peak_bytes)}"
+    # in flight for the whole interval: it is in none of these figures
+    is_old = line.hang.oldest_ns >= interval_ns > 0
+    oldest = f", oldest command in flight for {wording.time(line.hang.oldest_ns)}" if is_old else ""
     again = f", {wording.count(line.retransmitted, 'retransmission')}" if line.retransmitted else ""
     return (
         f"session {line.number}: read {rate(load.read_bytes_per_s)} MB/s, write {rate(load.write_bytes_per_s)} MB/s, "
-        f"{count(load.iops)} IOPS, {latency(load.latency_ns)}{depth}{idle}{limiter}{rtt}{owin}{again}"
+        f"{count(load.iops)} IOPS, {latency(load.latency_ns)}{depth}{idle}{limiter}{rtt}{owin}{again}{oldest}"
     )

@@ -188,7 +188,8 @@ def test_a_target(called_with: dict[str, Any], tmp_path: Path) -> None:
         called_with,
         "target --lun 1G --lun ram:64M --lun null:1T --lun address:1TB --lun sparse:8M --block-length 4096",
         "--name iqn.2025-01.org.example:disk --listen 127.0.0.1 --listen [::1]:0 --chap joe%one-secret --chap",
-        "jim%a%b --mutual-chap disk%other --target-key InitialR2T=Yes --status apart-held --service-delay",
+        "jim%a%b --mutual-chap disk%other --short-secrets",
+        "--target-key InitialR2T=Yes --status apart-held --service-delay",
         "30ms-40ms --write-delay exp:5ms --serial --max-connections 8 --command-window 16 --r2t-order",
         "shuffled --seed 3",
     )
@@ -223,9 +224,13 @@ def test_a_target(called_with: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_a_target_keeps_no_log_unless_its_truth_is_requested(called_with: dict[str, Any], tmp_path: Path) -> None:
+    bounds = {"session_count": 1024, "waiting_bytes": 256 << 20}
     limits = settings(called_with, "target")["portal"]["limits"]
-    assert limits == {"logged_task_count": 0, "logged_connection_count": 0}
-    assert "limits" not in settings(called_with, "target", "--truth", str(tmp_path / "truth.json"))["portal"]
+    assert limits == bounds | {"logged_task_count": 0, "logged_connection_count": 0}
+    with_truth = settings(called_with, "target", "--truth", str(tmp_path / "truth.json"))
+    assert with_truth["portal"]["limits"] == bounds
+    fewer = settings(called_with, "target", "--max-sessions", "2", "--waiting-memory", "8M")["portal"]["limits"]
+    assert (fewer["session_count"], fewer["waiting_bytes"]) == (2, 8 << 20)
 
 
 def test_faults(called_with: dict[str, Any]) -> None:
@@ -407,8 +412,8 @@ def test_a_held_status_needs_nagle(called_with: dict[str, Any], tmp_path: Path) 
         (["target", "--listen", "[::1"], "is not an address"),
         (["target", "--listen", "[::1]3260"], "is not an address"),
         (["target", "--listen", ""], "is not an address"),
-        (["target", "--chap", "joe"], "like joe%"),
-        (["target", "--mutual-chap", "disk%secret"], "--mutual-chap needs --chap"),
+        (["target", "--chap", "joe%"], "like joe%"),
+        (["target", "--mutual-chap", "disk%secret-of-12"], "--mutual-chap needs --chap"),
         (["link", "tap0"], "TARGET_TAP"),
         (["link", "a", "b", "--queue", "many"], "'many' is not a number of packets"),
         (["link", "a", "b", "--burst-loss", "1%"], "ENTER,LEAVE"),

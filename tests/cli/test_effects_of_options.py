@@ -353,13 +353,13 @@ def test_a_watch_ends_as_its_capture_does_and_serves_no_more(
         raise CaptureUnreadable("no capture")
 
     watched = SimpleNamespace(live=None, close=lambda: code, last_message=lambda: "no permission")
-    server = SimpleNamespace(shutdown=lambda: done.append("shutdown"), server_close=lambda: done.append("closed"))
+    server = SimpleNamespace(stop=lambda: done.append("stopped"))
     monkeypatch.setattr("iscsitrace.watch.source.open_source", lambda *_, **__: nullcontext(watched))
-    monkeypatch.setattr(watch_command, "_serve", lambda _: (None, server))
+    monkeypatch.setattr(watch_command, "_serve", lambda *_: (None, server))
     monkeypatch.setattr(watch_command._Show, "as_lines", refuse)
     result = CliRunner().invoke(main, ["watch", "eth0"])
     assert (result.exit_code, result.output) == expected
-    assert done == ["shutdown", "closed"]
+    assert done == ["stopped"]
 
 
 # --- a lab

@@ -19,9 +19,10 @@ from iscsitrace.cli.record.capture_limits import Limit, gathered
 from iscsitrace.cli.record.capture_progress import CaptureCaller, _status
 from iscsitrace.cli.record.watch import _has_lost, _Show
 from iscsitrace.cli.stop_signals import StopWish
+from iscsitrace.cli.traffic.chap_options import Credentials
 from iscsitrace.cli.traffic.experiment import _minutes
 from iscsitrace.cli.traffic.link import _Run, _tap
-from iscsitrace.cli.traffic.target_options import Credentials, Fault, LogicalUnit
+from iscsitrace.cli.traffic.target_options import Fault, LogicalUnit
 from iscsitrace.cli.traffic.workload_options import Connections, Digests, lasting
 from iscsitrace.cli.units import Moment
 from iscsitrace.lab import fault_catalogue as catalogue
@@ -72,7 +73,9 @@ def test_logical_units_and_credentials() -> None:
     assert converted(LogicalUnit(), "null:64M") == {"medium": "null_zeros", "size_bytes": 64 << 20}
     assert [converted(LogicalUnit(), text) for text in ("disk:1G", "ram:", "ram:much")] == [None] * 3
     assert converted(Credentials(), "joe%a%b") == {"name": "joe", "secret": "a%b"}
-    assert [converted(Credentials(), text) for text in ("joe", "joe%", "%secret")] == [None] * 3
+    assert [converted(Credentials(), text) for text in ("", "joe%", "%secret")] == [None] * 3
+    # from elsewhere
+    assert converted(Credentials(), "joe") == {"name": "joe", "secret": ""}
 
 
 # --- a workload

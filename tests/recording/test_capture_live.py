@@ -337,6 +337,40 @@ def test_a_full_disk_ends_it_and_its_files_are_valid(url: str, veth: Network, tm
         subprocess.run([UMOUNT, disk], check=True)
 
 
+def dropped_so_far(capture: bytes) -> int:
+    """isb_ifdrop of the last whole Interface Statistics Block of a pcapng file; 0 without one."""
+    dropped = at = 0
+    while at + 8 <= len(capture):
+        kind, length = struct.unpack_from("<II", capture, at)
+        if kind == 5 and at + length <= len(capture):
+            options = capture[at + 20 : at + length - 4]
+            while (code := int.from_bytes(options[:2], "little")) != 0:
+                size = int.from_bytes(options[2:4], "little")
+                if code == 5:
+                    dropped = int.from_bytes(options[4:12], "little")
+                options = options[4 + size + -size % 4 :]
+        at += length
+    return dropped
+
+
+def test_the_reader_of_a_pipe_learns_of_drops_before_the_end(url: str, veth: Network) -> None:
+    command = veth["target"].command(*OURS, "capture", "-q", "-i", "eth0", "-w", "-", "-B", "1", package="python3")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as popen:
+        assert popen.stdout is not None
+        got = popen.stdout.read(16)
+        # nobody reads: the pipe fills, then the kernel's buffer of 1 MiB
+        traffic(veth, url, "--bytes", "16M", "--block-size", "64K")
+        os.set_blocking(popen.stdout.fileno(), False)
+        end = time.monotonic() + 10
+        while not (dropped := dropped_so_far(got)) and time.monotonic() < end:
+            got += popen.stdout.read() or b""
+            time.sleep(0.05)
+        is_running = popen.poll() is None
+        popen.kill()
+    assert is_running
+    assert dropped > 1000
+
+
 @pytest.mark.parametrize(
     ("options", "count"), [("-c 100", 100), ("-a packets:100", 100), ("-b packets:30 -a files:2", 60)]
 )

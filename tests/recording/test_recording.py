@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from iscsitrace.errors import PermissionLacking
+from iscsitrace.outputs.interfaces import _permission
 from iscsitrace.recording import capture, dumpcap
 from iscsitrace.recording.file_names import numbered
 from iscsitrace.recording.filters import place_of_problem
@@ -45,6 +46,26 @@ def test_dumpcap_captures_if_only_it_has_the_permission(
     else:
         assert dumpcap.capture_by(choice, ["eth0"], attempt) == {}
     assert asked == tried
+
+
+@pytest.mark.parametrize(("has_libpcap", "has_dumpcap"), [(True, True), (False, True), (False, False)])
+def test_an_interface_that_only_dumpcap_may_open_can_be_captured(
+    has_libpcap: bool, has_dumpcap: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link_types(name: str) -> list[int]:
+        if not has_libpcap:
+            raise PermissionLacking(f"no permission to capture on {name}: socket: Operation not permitted")
+        return [1]
+
+    monkeypatch.setattr(capture, "link_types", link_types)
+    monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/dumpcap")
+    monkeypatch.setattr(dumpcap, "_may", lambda *_: has_dumpcap)
+    for found in dumpcap.interfaces_found():
+        assert found.can_capture == (has_libpcap or has_dumpcap)
+        assert found.is_permission_lacking == (not found.can_capture)
+        assert found.is_by_dumpcap == (has_dumpcap and not has_libpcap)
+        expected = "yes" if has_libpcap else "yes, by dumpcap" if has_dumpcap else "no permission"
+        assert _permission(found) == expected
 
 
 # --- position of the error in a filter: known, because a valid filter was changed there

@@ -69,6 +69,13 @@ def test_a_line_of_a_session_has_what_is_known() -> None:
     assert lines_of(report(session(0, budget=budget(transfer=25))))[1] == f"{start}, idle 0 % of 25 ns busy (transfer)"
 
 
+def test_a_line_shows_the_age_of_a_command_that_saw_no_end_in_the_interval() -> None:
+    interval_ns = report().to_ns - report().from_ns
+    for oldest_ns, is_shown in ((interval_ns - 1, False), (interval_ns, True)):
+        (line,) = lines_of(report(session(0, hang=Hang(oldest_ns=oldest_ns))))[1:]
+        assert line.endswith(", oldest command in flight for 1.0 s") == is_shown
+
+
 def test_the_maximum_stands_for_a_p99_of_too_few_commands() -> None:
     few = {"n": 99, "p50": 1_500_000, "p95": 20_000_000, "p99": None, "max": 40_000_000}
     for latency, shown_tail in (

@@ -20,11 +20,17 @@ impl DropReporter {
         Self { reported: vec![0; interface_count], reported_at: None }
     }
 
-    /// Adds an event for each interface with new drops; the last report does not wait.
-    pub(crate) fn report(&mut self, interfaces: &[InterfaceDescription], progress: &mut Progress, is_last: bool) {
+    /// Adds an event for each interface with new drops; the last report does not wait. Returns whether there were any.
+    pub(crate) fn report(
+        &mut self,
+        interfaces: &[InterfaceDescription],
+        progress: &mut Progress,
+        is_last: bool,
+    ) -> bool {
         if !is_last && self.reported_at.is_some_and(|reported_at| reported_at.elapsed() < TOLD_EVERY) {
-            return;
+            return false;
         }
+        let mut has_news = false;
         for (described, reported) in interfaces.iter().zip(&mut self.reported) {
             let total = described.counts.dropped + described.counts.dropped_by_interface;
             if total > *reported {
@@ -32,7 +38,9 @@ impl DropReporter {
                 progress.events.push(Event::Dropped { interface, count: total - *reported, total });
                 *reported = total;
                 self.reported_at = Some(Instant::now());
+                has_news = true;
             }
         }
+        has_news
     }
 }

@@ -319,33 +319,8 @@ impl Files {
     /// Completes a file: adds the statistics of its time.
     fn end_file(&mut self, watch: &mut Watch<'_>) -> Result<(), End> {
         let Some(mut current) = self.current.take() else { return Ok(()) };
-        let end_ns = now_ns().max(current.begun_ns);
         let written = (|| {
-            for (described, in_file) in self.interfaces.iter().zip(&current.interfaces) {
-                let Some(number) = in_file.number else { continue };
-                let dropped_by_system = described.counts.dropped - in_file.counts.dropped;
-                let dropped =
-                    dropped_by_system + described.counts.dropped_by_interface - in_file.counts.dropped_by_interface;
-                let is_narrowed = described.filter != in_file.filter;
-                let comment = if is_narrowed {
-                    format!("capture filter at the end: {}", described.filter)
-                } else {
-                    String::new()
-                };
-                current.writer.counted(
-                    number,
-                    &Statistics {
-                        time_ns: end_ns,
-                        start_ns: current.begun_ns,
-                        end_ns,
-                        received_count: in_file.packet_count + dropped,
-                        dropped_count: dropped,
-                        dropped_by_system_count: dropped_by_system,
-                        delivered_count: in_file.packet_count,
-                        comment: comment.get(..comment.len().min(COMMENT_MAX)).unwrap_or_default(),
-                    },
-                )?;
-            }
+            self.count(&mut current)?;
             current.writer.out().drain(&mut || watch.report_progress())
         })();
         self.ended_count += 1;
@@ -356,6 +331,45 @@ impl Files {
         }
         watch.progress.written_bytes = self.ended_bytes;
         if reached(self.stop.files, self.ended_count) { Err(End::Limit) } else { Ok(()) }
+    }
+
+    /// Adds statistics in the middle of a pipe, whose reader would learn of drops at the end only. A file has them once.
+    ///
+    /// # Errors
+    /// The pipe cannot be written.
+    pub fn tell_drops(&mut self, watch: &mut Watch<'_>) -> Result<(), End> {
+        let Some(mut current) = self.current.take_if(|current| current.writer.out().is_pipe()) else { return Ok(()) };
+        let written = self.count(&mut current);
+        self.current = Some(current);
+        written.map_err(|error| self.give_up(&error, watch))
+    }
+
+    /// Writes the statistics of the file so far.
+    fn count(&self, current: &mut Current) -> io::Result<()> {
+        let end_ns = now_ns().max(current.begun_ns);
+        for (described, in_file) in self.interfaces.iter().zip(&current.interfaces) {
+            let Some(number) = in_file.number else { continue };
+            let dropped_by_system = described.counts.dropped - in_file.counts.dropped;
+            let dropped =
+                dropped_by_system + described.counts.dropped_by_interface - in_file.counts.dropped_by_interface;
+            let is_narrowed = described.filter != in_file.filter;
+            let comment =
+                if is_narrowed { format!("capture filter at the end: {}", described.filter) } else { String::new() };
+            current.writer.counted(
+                number,
+                &Statistics {
+                    time_ns: end_ns,
+                    start_ns: current.begun_ns,
+                    end_ns,
+                    received_count: in_file.packet_count + dropped,
+                    dropped_count: dropped,
+                    dropped_by_system_count: dropped_by_system,
+                    delivered_count: in_file.packet_count,
+                    comment: comment.get(..comment.len().min(COMMENT_MAX)).unwrap_or_default(),
+                },
+            )?;
+        }
+        Ok(())
     }
 
     /// Handles a write error: the packets already in the file stay readable.

@@ -78,6 +78,11 @@ impl Output {
         Self { file, is_pipe, gathered: Vec::with_capacity(2 * GATHERED_BYTES), byte_count: 0 }
     }
 
+    /// Whether somebody reads it while it is written.
+    pub fn is_pipe(&self) -> bool {
+        self.is_pipe
+    }
+
     /// At the end of a block: writes if the buffer is full.
     ///
     /// # Errors

@@ -298,7 +298,11 @@ fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Ou
                 for (place, device) in devices.iter_mut().enumerate() {
                     sink.set_counts(place, device.count());
                 }
-                drops.report(&sink.files.interfaces, &mut sink.watch.progress, false);
+                if drops.report(&sink.files.interfaces, &mut sink.watch.progress, false)
+                    && let Err(end) = sink.files.tell_drops(&mut sink.watch)
+                {
+                    sink.end.get_or_insert(end);
+                }
             }
             sink.tick();
         }

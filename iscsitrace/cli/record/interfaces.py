@@ -16,9 +16,9 @@ def command(is_json: bool) -> None:
     Portals are found from this machine's own connections to and from TCP ports 3260 and 860, of any user.
     """
     from iscsitrace.outputs import interfaces
-    from iscsitrace.recording import interfaces as network_interfaces
+    from iscsitrace.recording.dumpcap import interfaces_found
 
-    found = network_interfaces.found()
+    found = interfaces_found()
     if is_json:
         from iscsitrace.tables.schema import SCHEMA_VERSION
 

@@ -12,6 +12,7 @@ import click
 
 from iscsitrace.cli.read.sections import Section, SectionedCommand, option
 from iscsitrace.cli.stop_signals import StopWish, wishing
+from iscsitrace.cli.traffic import chap_options
 from iscsitrace.cli.traffic.setting_options import settings_section
 from iscsitrace.cli.traffic.tcp_options import SOCKETS
 from iscsitrace.cli.traffic.workload_options import KEYS, WORKLOAD, lasting
@@ -31,6 +32,27 @@ _SEED_BITS = 63
 
 def _pings(*, ping_count: int, ping_interval_ns: int, ping_size: int) -> dict[str, Any]:
     return {"count": ping_count, "interval_ns": ping_interval_ns, "bytes": ping_size}
+
+
+def _login(
+    *,
+    chap: tuple[chap_options.Account, ...],
+    chap_of_target: chap_options.Account | None,
+    chap_file: Path | None,
+    allows_short: bool,
+) -> dict[str, Any]:
+    return {"chap": chap, "chap_of_target": chap_of_target, "chap_file": chap_file, "allows_short": allows_short}
+
+
+CHAP = Section(
+    "CHAP",
+    _login,
+    *chap_options.options(
+        "Name and secret for the target; one for all URLs. Without %SECRET it is that of the environment "
+        "(ISCSITRACE_CHAP_SECRET), or asked for.",
+        "Expected name and secret of the target, for mutual CHAP (ISCSITRACE_MUTUAL_CHAP_SECRET).",
+    ),
+)
 
 
 PINGS = Section(
@@ -56,7 +78,7 @@ DESIGN = settings_section("Design", "initiator.driver", "initiator.receive")
 
 @click.command(
     cls=SectionedCommand,
-    sections=(WORKLOAD, KEYS, SOCKETS, DESIGN, PINGS),
+    sections=(WORKLOAD, KEYS, SOCKETS, DESIGN, CHAP, PINGS),
     epilog="Example:  iscsitrace initiator read iscsi://127.0.0.1:3260/iqn.2025-01.org.iscsitrace:memory/0 --seconds 2",
 )
 @click.argument("mode", type=click.Choice((*MODES, "discover", "ping")))
@@ -107,8 +129,9 @@ def command(
     """Run a workload, a discovery or pings against targets, and print the results.
 
     URL: iscsi://[user[%password]@]host[:port]/target/lun; discover takes it without a target. Append
-    ?target_user=NAME&target_password=SECRET for mutual CHAP, ?header_digest=crc32c and the like for login keys. With
-    several URLs the workload is striped over the targets, or mirrored (--mirror).
+    ?target_user=NAME&target_password=SECRET for mutual CHAP, ?header_digest=crc32c and the like for login keys.
+    Secrets in a URL are visible to other users of this machine: see --chap-file. With several URLs the workload is
+    striped over the targets, or mirrored (--mirror).
 
     Without --bytes and --seconds a workload lasts 5 s. Ctrl-C ends a run in order. Exit codes: 1 for failed commands
     or wrong data, 2 for a target that cannot be used.
@@ -120,6 +143,8 @@ def command(
     client = settings["client"]
     client["task_log"] = truth_path is not None
     settings["sockets"]["bind_address"] = bind_address
+    urls, login = _authenticated(urls, CHAP.take(values))
+    client["login"] |= login
     settings["urls"] = [traffic.parse_url(url).resolved() for url in urls]
     if initiator_name is not None:
         client["login"]["initiator_name"] = initiator_name
@@ -145,6 +170,24 @@ def command(
     initiator_results.end(results)
     if wish.is_there:
         raise click.exceptions.Exit(_EXIT_INTERRUPTED)
+
+
+def _authenticated(urls: tuple[str, ...], given: dict[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The URLs without users whose secret they lack, and the part of the login's settings with secrets."""
+    allows_short = given["allows_short"]
+    for url in urls:
+        chap_options.require_length_in(url, allows_short=allows_short)
+    parted = [chap_options.without_user(url) for url in urls]
+    named = [account for _, account in parted if account]
+    accounts = given["chap"] or (tuple(named[:1]) if given["chap_file"] is None else ())
+    if any(account != named[0] for account in named):
+        raise click.UsageError("the URLs have different users: name each secret in its URL")
+    found = chap_options.gathered(accounts, given["chap_of_target"], given["chap_file"], allows_short=allows_short)
+    if found is None:
+        return urls, {}
+    if len(found["initiators"]) > 1:
+        raise click.UsageError("an initiator has one name and secret for CHAP")
+    return tuple(url for url, _ in parted), {"chap": found["initiators"][0], "chap_of_target": found["target"]}
 
 
 def _settings(mode: str, seed: int, values: dict[str, Any]) -> dict[str, Any]:
@@ -192,9 +235,10 @@ def _watcher(wish: StopWish, samples: Any, progress: Progress) -> Any:
 def _truth(settings: dict[str, Any], found: dict[str, Any], samples: Any) -> dict[str, Any]:
     """The truth of a run; without its URLs, which hold secrets."""
     from iscsitrace.lab import truth_file
+    from iscsitrace.lab.real import without_secrets
 
     return truth_file.envelope("initiator") | {
-        "settings": {name: settings[name] for name in ("client", "sockets", "driver", "receive")},
+        "settings": {name: without_secrets(settings[name]) for name in ("client", "sockets", "driver", "receive")},
         "results": found["results"],
         "ends": list(samples.ends.values()),
         "cycles": truth_file.initiator_cycles(found),

@@ -12,7 +12,7 @@ from iscsitrace.cli.read.sections import SectionedCommand
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, faults_of, portal_of
 from iscsitrace.cli.traffic.tcp_options import SOCKETS
-from iscsitrace.cli.units import Quantity
+from iscsitrace.cli.units import Quantity, Size
 from iscsitrace.outputs import target_results
 from iscsitrace.outputs.terminal import show_line
 from iscsitrace.wording.quantities import parse_endpoint
@@ -21,6 +21,7 @@ _PORT = 3260
 _IPV6 = 6
 _PERIOD_NS = 50_000_000
 _SEED_BITS = 63
+_SESSIONS_MAX = 32_000
 
 
 class Address(Quantity):
@@ -60,8 +61,30 @@ class Address(Quantity):
     help="Write every command as JSON at the end. Takes memory.",
 )
 @click.option("--force", "is_forced", is_flag=True, help="Overwrite that file if it exists.")
+@click.option(
+    "--max-sessions",
+    type=click.IntRange(1, _SESSIONS_MAX),
+    default=1024,
+    show_default=True,
+    help="Sessions at the same time; further logins are refused.",
+)
+@click.option(
+    "--waiting-memory",
+    "waiting_bytes",
+    type=Size(),
+    default="256M",
+    show_default=True,
+    help="Memory for data that waits for the network, or for its command's turn. Beyond it, reads are sent in short "
+    "PDUs, and connections with such writes end.",
+)
 def command(
-    addresses: tuple[str, ...], seed: int | None, truth_path: Path | None, is_forced: bool, **values: Any
+    addresses: tuple[str, ...],
+    seed: int | None,
+    truth_path: Path | None,
+    is_forced: bool,
+    max_sessions: int,
+    waiting_bytes: int,
+    **values: Any,
 ) -> None:
     """Serve logical units in memory until Ctrl-C or SIGTERM. Prints the URL for initiators when it is ready.
 
@@ -86,11 +109,12 @@ def command(
     if portal["status"] == "apart_held" and values["is_nagle"] is None:
         values["is_nagle"] = True
     samples = TcpSamples()
+    portal["limits"] = {"session_count": max_sessions, "waiting_bytes": waiting_bytes}
     if truth_path:
         truth_file.require_new([truth_path], is_forced=is_forced)
     else:
         # without a truth the target must not use more and more memory
-        portal["limits"] = {"logged_task_count": 0, "logged_connection_count": 0}
+        portal["limits"] |= {"logged_task_count": 0, "logged_connection_count": 0}
     settings = {"portal": portal, "sockets": SOCKETS.take(values), "listen": list(addresses)}
     for address in addresses:
         endpoint = parse_endpoint(address)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from string import hexdigits
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from iscsitrace.cli.read.sections import Section, option
+from iscsitrace.cli.traffic import chap_options
 from iscsitrace.cli.traffic.setting_options import Named, SettingsOption, Values, of_section, settings_section
 from iscsitrace.cli.units import Quantity
 from iscsitrace.errors import InputInvalid
@@ -53,21 +55,6 @@ class LogicalUnit(Quantity):
         if found is None or (medium or "sparse") not in _MEDIA:
             self.fail(f"{value!r} is not a logical unit like 1G, ram:64M, sparse:1T or null:1T", param, ctx)
         return {"medium": _MEDIA[medium or "sparse"], "size_bytes": found}
-
-
-class Credentials(Quantity):
-    """``USER%SECRET``, to a name and a secret."""
-
-    name = "USER%SECRET"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str]:
-        """The pair; fails with a line that shows how to write one."""
-        if isinstance(value, dict):
-            return value
-        user, _, secret = value.partition("%")
-        if not user or not secret:
-            self.fail("not a name, % and a secret, like joe%twelve-or-more", param, ctx)
-        return {"name": user, "secret": secret}
 
 
 class Fault(Quantity):
@@ -140,15 +127,15 @@ def _device(
     *,
     logical_units: tuple[dict[str, Any], ...],
     block_length: str,
-    chap: tuple[dict[str, str], ...],
-    chap_of_target: dict[str, str] | None,
+    chap: tuple[chap_options.Account, ...],
+    chap_of_target: chap_options.Account | None,
+    chap_file: Path | None,
+    allows_short: bool,
     faults: tuple[dict[str, Any] | FaultOfRun, ...],
 ) -> dict[str, Any]:
-    if chap_of_target and not chap:
-        raise click.UsageError("--mutual-chap needs --chap: the target authenticates only initiators that do so, too")
     return {
         "logical_units": [unit | {"block_bytes": int(block_length)} for unit in logical_units],
-        "chap": {"initiators": list(chap), "target": chap_of_target} if chap else None,
+        "chap": chap_options.gathered(chap, chap_of_target, chap_file, allows_short=allows_short),
         "faults": [each for each in faults if isinstance(each, dict)],
     }
 
@@ -173,8 +160,11 @@ DEVICE = Section(
         show_default=True,
         help="Bytes of a logical block.",
     ),
-    option("--chap", type=Credentials(), multiple=True, help="Let only these initiators log in. Repeatable."),
-    option("--mutual-chap", "chap_of_target", type=Credentials(), help="Credentials of the target for mutual CHAP."),
+    *chap_options.options(
+        "Let only these initiators log in. Repeatable. Without %SECRET it is that of the environment "
+        "(ISCSITRACE_CHAP_SECRET), or asked for.",
+        "Credentials of the target for mutual CHAP (ISCSITRACE_MUTUAL_CHAP_SECRET).",
+    ),
     option(
         "--fault",
         "--guest-fault",

@@ -130,6 +130,33 @@ fn the_size_of_system_calls_is_limited() {
 }
 
 #[test]
+fn reads_that_nobody_takes_have_limited_memory() {
+    use iscsitrace_lab::application::Application;
+    const LONG: &[(&str, &str)] = &[("MaxRecvDataSegmentLength", "65536"), ("MaxConnections", "2")];
+    let limits = Limits { transmit_bytes: 4096, waiting_bytes: 96 << 10, ..Limits::default() };
+    let mut talk = Conversation::logged_in(PortalSettings { limits, ..settings() }, LONG);
+    talk.connect();
+    talk.log_in(1, &LONG[..1]);
+    for (place, tag) in [(0, 7), (1, 8), (1, 9)] {
+        let read = talk.read(tag, 0, 128);
+        talk.send(place, read, &[]);
+    }
+    let lengths = |talk: &mut Conversation, place: usize, out: &mut Vec<u8>| -> Vec<u32> {
+        out.clear();
+        talk.portal.poll_transmit(0, talk.number(place), out);
+        talk.decode(place, out, 0).iter().filter_map(|pdu| pdu.bhs().data_segment_length()).collect()
+    };
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    assert_eq!(lengths(&mut talk, 0, &mut first), [65_536]);
+    // 96 KiB less the PDU, with its header, that waits at the first connection
+    assert_eq!(lengths(&mut talk, 1, &mut second), [(32 << 10) - 48]);
+    assert_eq!(lengths(&mut talk, 1, &mut second), [(32 << 10) - 48]);
+    // the first one was taken
+    assert!(lengths(&mut talk, 0, &mut first).is_empty());
+    assert_eq!(lengths(&mut talk, 1, &mut second), [96, 65_536]);
+}
+
+#[test]
 fn small_answers_overtake_a_long_read() {
     let limits = Limits { transmit_bytes: 4096, ..Limits::default() };
     let mut talk = Conversation::logged_in(PortalSettings { limits, ..settings() }, KEYS);

@@ -137,6 +137,19 @@ fn data_of_commands_that_wait_is_bounded() {
 }
 
 #[test]
+fn data_of_commands_that_wait_is_bounded_for_the_whole_target() {
+    let limits = Limits { waiting_bytes: 10_000, ..Limits::default() };
+    let mut talk = Conversation::logged_in(PortalSettings { limits, ..settings() }, &[]);
+    let _missing = talk.test_unit_ready(0);
+    for tag in 1..=2 {
+        let write = talk.write(tag, 0, 16);
+        talk.send(0, write, &pattern(8192, 0));
+        assert_eq!(talk.is_open(0), tag == 1);
+    }
+    assert!(talk.ending(0).unwrap().contains("10000 bytes"));
+}
+
+#[test]
 fn data_of_delivered_commands_does_not_count() {
     let limits = Limits { early_data_bytes: 10_000, ..Limits::default() };
     let mut talk = Conversation::logged_in(PortalSettings { limits, ..settings() }, &[]);

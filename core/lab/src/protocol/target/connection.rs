@@ -99,6 +99,8 @@ pub(super) struct Connection {
     pub reads: VecDeque<Handle>,
     /// A PDU for a separate system call.
     pub alone: Option<Outgoing>,
+    /// Bytes of the last system call: the network may not have taken them yet.
+    pub transmitted_bytes: usize,
     /// Pending PDUs that return no credit: an initiator can cause any number of them.
     pub unbidden_count: usize,
     pub immediate_count: usize,
@@ -134,6 +136,7 @@ impl Connection {
             ready: VecDeque::new(),
             reads: VecDeque::new(),
             alone: None,
+            transmitted_bytes: 0,
             unbidden_count: 0,
             immediate_count: 0,
             deadline: None,

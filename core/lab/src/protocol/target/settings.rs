@@ -55,6 +55,9 @@ pub struct Limits {
     pub waiting_pdu_count: usize,
     /// Data of a session that arrived before its commands' turn; more ends the connection.
     pub early_data_bytes: usize,
+    /// Bytes of all connections together that wait to be sent; beyond it a Data-In has no more data than one system
+    /// call. Also bytes of all sessions that arrived before their commands' turn; more ends the connection.
+    pub waiting_bytes: usize,
     /// Longest wait of a task management function for requested Data-Out, and for earlier commands.
     pub task_management_wait_ns: i64,
     /// Bytes of one system call, exceeded by at most one PDU.
@@ -77,6 +80,7 @@ impl Default for Limits {
             immediate_count: 64,
             waiting_pdu_count: 4096,
             early_data_bytes: 64 << 20,
+            waiting_bytes: 256 << 20,
             task_management_wait_ns: 200_000_000,
             transmit_bytes: 256 << 10,
             logged_task_count: 4 << 20,

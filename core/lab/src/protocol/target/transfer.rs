@@ -148,9 +148,12 @@ impl Portal {
 
     /// Bounds the data that waits for its command's turn.
     pub(super) fn check_early(&mut self, now_ns: i64, number: ConnectionNumber) {
-        let limit = self.settings.limits.early_data_bytes;
         let tsih = self.connections.get(&number).and_then(|connection| connection.tsih());
-        if tsih.and_then(|tsih| self.sessions.get(&tsih)).is_some_and(|session| session.early_bytes > limit) {
+        let Some(session) = tsih.and_then(|tsih| self.sessions.get(&tsih)) else { return };
+        let of_all = self.sessions.values().map(|each| each.early_bytes).sum();
+        let limits = &self.settings.limits;
+        let reached = [(session.early_bytes, limits.early_data_bytes), (of_all, limits.waiting_bytes)];
+        if let Some((_, limit)) = reached.into_iter().find(|(bytes, limit)| bytes > limit) {
             self.end_connection(now_ns, number, Ending::TooMuchEarlyData(limit));
         }
     }

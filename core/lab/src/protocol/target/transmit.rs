@@ -32,8 +32,36 @@ enum Left {
 }
 
 impl Portal {
-    /// Appends the bytes of one system call.
+    /// Appends the bytes of one system call. An empty buffer means that the network took those of the last one.
     pub(super) fn transmit(&mut self, now_ns: i64, number: ConnectionNumber, out: &mut Vec<u8>) {
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.transmitted_bytes = out.len();
+        }
+        let most_bytes = self.data_in_bytes(number);
+        self.append(now_ns, number, most_bytes, out);
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.transmitted_bytes = out.len();
+        }
+        if out.is_empty() {
+            // a long PDU is rare: its room is not kept for the next one
+            out.shrink_to(2 * self.settings.limits.transmit_bytes);
+        }
+    }
+
+    /// The most data of a Data-In: what the initiator takes (RFC 7143 section 13.12) while there is room for it.
+    fn data_in_bytes(&self, number: ConnectionNumber) -> u32 {
+        let limits = &self.settings.limits;
+        let Some(connection) = self.connections.get(&number) else { return 0 };
+        let taken = connection.parameters.initiator_max_recv_data_segment_length;
+        if taken as usize <= limits.transmit_bytes {
+            return taken;
+        }
+        let waiting: usize = self.connections.values().map(|each| each.transmitted_bytes).sum();
+        let room = limits.waiting_bytes.saturating_sub(waiting).max(limits.transmit_bytes);
+        taken.min(u32::try_from(room).unwrap_or(u32::MAX))
+    }
+
+    fn append(&mut self, now_ns: i64, number: ConnectionNumber, most_bytes: u32, out: &mut Vec<u8>) {
         let begin = out.len();
         let Portal { connections, sessions, targets, log, settings, .. } = self;
         let Some(connection) = connections.get_mut(&number) else { return };
@@ -57,7 +85,10 @@ impl Portal {
             let Some(&handle) = connection.reads.front() else { break };
             // a session in logout sends no more data
             let left = match session.as_deref_mut().filter(|_| !matches!(connection.phase, Phase::Over(_))) {
-                Some(session) => send_data_in(now_ns, connection, session, targets, handle, settings.status, log, out),
+                Some(session) => {
+                    let delivery = settings.status;
+                    send_data_in(now_ns, connection, session, targets, handle, most_bytes, delivery, log, out)
+                }
                 None => Left::Gone,
             };
             if matches!(left, Left::Data) {
@@ -164,6 +195,7 @@ fn send_data_in(
     session: &mut Session,
     targets: &[TargetNode],
     handle: Handle,
+    most_bytes: u32,
     delivery: StatusDelivery,
     log: &mut PortalLog,
     out: &mut Vec<u8>,
@@ -173,9 +205,8 @@ fn send_data_in(
     let Some(command) = session.command(handle) else { return Left::Gone };
     let offset = command.data_in_sent;
     let remaining = command.data_in_length - offset;
-    // RFC 7143 sections 13.12 and 13.13
-    let segment = connection.parameters.initiator_max_recv_data_segment_length;
-    let length = remaining.min(segment).min(max_burst_length - command.burst_sent);
+    // RFC 7143 section 13.13
+    let length = remaining.min(most_bytes).min(max_burst_length - command.burst_sent);
     let is_last = length == remaining;
     let is_burst_end = is_last || command.burst_sent + length == max_burst_length;
     let status = command.status();
