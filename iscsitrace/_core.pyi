@@ -153,6 +153,7 @@ def read(
     time_to_ns: int | None,
     time_is_relative: bool,
     tables: Iterable[str],
+    tcp_info_files: Sequence[tuple[str, str]],
     progress: Callable[[int, int | None], None] | None,
 ) -> Pass:
     """One pass over the sources as one stream. Releases the GIL; Ctrl-C raises KeyboardInterrupt.

@@ -1,8 +1,8 @@
 """The command ``iscsitrace``: one file per command, loaded when the command is used.
 
 Every error becomes one line and an exit code: 0 done, 1 data loss or a finding to fail on, 2 usage error or unreadable
-input, 130 interrupted. Computes nothing. Importing this imports click, but neither NumPy nor the core, so that
-``--help`` and shell completion are quick.
+input, 3 an error of iscsitrace itself, 130 interrupted. Computes nothing. Importing this imports click, but neither
+NumPy nor the core, so that ``--help`` and shell completion are quick.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import io
 import os
 import sys
+import traceback
+import warnings
 from contextlib import suppress
 from importlib import import_module
 from typing import IO, Any
@@ -73,6 +75,7 @@ _SHORT_HELP = {
 
 EXIT_INTERRUPTED = 130
 EXIT_NO_OUTPUT = 2
+EXIT_UNEXPECTED = 3
 
 # NumPy's linear algebra is not used; its threads would take processor time from reading
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -91,6 +94,8 @@ class _OneLine(click.ClickException):
 class _Commands(click.Group):
     """A group whose commands are imported when they are used."""
 
+    is_debugging = False
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -105,6 +110,20 @@ class _Commands(click.Group):
         for title, (_, names) in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, _SHORT_HELP[name]) for name in names])
+
+    def __call__(self, *arguments: Any, **extra: Any) -> Any:
+        """Runs as a process: warnings of libraries and tracebacks are shown only with --debug, or Python's -W."""
+        if not sys.warnoptions:
+            warnings.simplefilter("ignore")
+        try:
+            return super().__call__(*arguments, **extra)
+        except SystemExit:
+            raise
+        except BaseException as error:  # a panic of the core is no Exception
+            if self.is_debugging:
+                traceback.print_exc()
+            _show_unexpected(error)
+            sys.exit(EXIT_UNEXPECTED)
 
     def main(self, *arguments: Any, **extra: Any) -> Any:
         if sys.stdout is None:
@@ -149,6 +168,15 @@ class _Commands(click.Group):
         return result
 
 
+def _show_unexpected(error: BaseException) -> None:
+    what = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(".")
+    click.echo(
+        f"iscsitrace: unexpected error: {what}. This is a bug of iscsitrace: please report it with the output of "
+        "'iscsitrace --debug' before the same command",
+        err=True,
+    )
+
+
 def _discard_output() -> None:
     """Discard all further standard output, buffered output included."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -160,7 +188,8 @@ def _discard_output() -> None:
     epilog="Example:  iscsitrace summary capture.pcapng",
 )
 @click.version_option(package_name="iscsitrace", prog_name="iscsitrace", message="%(prog)s %(version)s")
-def main() -> None:
+@click.option("--debug", is_flag=True, help="Show warnings, and the traceback of an unexpected error.")
+def main(debug: bool) -> None:
     """Analyze iSCSI captures: negotiated parameters, the timing of every SCSI command, the limiter of each session, and
     the quality of the capture. Also make iSCSI traffic with known properties.
 
@@ -169,5 +198,8 @@ def main() -> None:
 
     \b
     Times take ns, us, ms, s; sizes take K, M, G (1024) and KB, MB, GB (1000); rates take Kbit, Mbit, Gbit.
-    Exit codes: 0 done, 1 data loss or a finding to fail on, 2 usage error, unreadable input, or not possible.
+    Exit codes: 0 done, 1 data loss or a finding to fail on, 2 usage error, unreadable input, or not possible, 3 a bug.
     """  # noqa: D301 -- click reads the \b
+    if debug:
+        main.is_debugging = True
+        warnings.simplefilter("default")

@@ -34,6 +34,7 @@ class CaptureInput:
     time_from: Moment | None
     time_to: Moment | None
     has_progress: bool
+    tcp_info: tuple[str, ...] = ()
 
     def require_whole_file(self, purpose: str) -> None:
         """A usage error unless it is one file read whole or up to -c, as tshark can read it."""
@@ -59,6 +60,7 @@ class CaptureInput:
                 time_to_ns=self.time_to.time_ns if self.time_to else None,
                 time_is_relative=any(moment.is_relative for moment in moments),
                 tables=tables,
+                tcp_info=self.tcp_info,
                 progress=progress.show if progress else None,
             )
         finally:
@@ -109,6 +111,12 @@ def takes_captures(function: _Function) -> _Function:
     )
     @click.option("--to", "time_to", type=When(), help="Skip packets after this time.")
     @click.option(
+        "--tcp-info",
+        metavar="FILE",
+        multiple=True,
+        help="Samples of a host's TCP_INFO: a time and a line of ss -tinOH each; repeatable.",
+    )
+    @click.option(
         "-n", "is_numeric", is_flag=True, help="Accepted for compatibility with tshark: names are never resolved."
     )
     @click.option("--no-progress", is_flag=True, help="Show no progress bar.")
@@ -121,6 +129,7 @@ def takes_captures(function: _Function) -> _Function:
         packet_limit: int | None,
         time_from: Moment | None,
         time_to: Moment | None,
+        tcp_info: tuple[str, ...],
         is_numeric: bool,
         no_progress: bool,
         **options: Any,
@@ -134,7 +143,9 @@ def takes_captures(function: _Function) -> _Function:
             raise click.UsageError("--from and --to must both be relative to the first packet, or both be dates")
         if time_from and time_to and time_from.time_ns > time_to.time_ns:
             raise click.UsageError("--from is after --to")
-        capture_input = CaptureInput(sources, capture_filter, packet_limit, time_from, time_to, not no_progress)
+        capture_input = CaptureInput(
+            sources, capture_filter, packet_limit, time_from, time_to, not no_progress, tcp_info
+        )
         return function(*arguments, capture_input=capture_input, **options)
 
     return wrapper  # type: ignore[return-value]

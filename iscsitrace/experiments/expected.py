@@ -21,8 +21,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from iscsitrace.analysis.model.calls import of_session
 from iscsitrace.analysis.model.prediction import predict
 from iscsitrace.analysis.model.setting import CONGESTION_CONTROLS, Leg, Prediction, Setting, Solicitation
+from iscsitrace.errors import InputInvalid
 from iscsitrace.lab.settings import structs as settings
 from iscsitrace.lab.settings.kinds import Value
 
@@ -62,28 +64,25 @@ def of_point(
     values: dict[str, Value], parameters: dict[str, Any] | None, surroundings: Surroundings = SIMULATED
 ) -> Prediction | None:
     """The prediction for a run; None for what the model does not describe: mixed reads and writes, losses with another
-    congestion control than Reno and CUBIC, or held statuses where the command window allows more than one command of a
-    split read, but not all.
+    congestion control than Reno and CUBIC, held statuses where the command window allows more than one command of a
+    split read, but not all, and writes in a queue to a target that may hold its R2Ts and statuses.
 
     ``parameters`` are the negotiated parameters, as in the results of a connection.
     """
     setting = setting_of(values, parameters or {}, surroundings)
     if setting is None:
         return None
-    prediction = predict(setting)
-    part = _part_bytes(values)
-    is_cut = setting.operation == "read" and setting.queue_depth == 1 and part < setting.block_bytes
-    if not (is_cut and _is_apart(values)):
-        return prediction
     is_beyond = setting.window_bytes is not None and setting.window_bytes < setting.block_bytes
-    if is_beyond and surroundings.delays is not None:
+    if is_beyond and surroundings.delays is not None and _is_in_parts(setting):
+        prediction = predict(replace(setting, is_status_held=False))
         return _waiting(prediction, max(0.0, surroundings.delays - prediction.k) * setting.delay_ns)
-    return _cut(prediction, part)
+    return predict(setting)
 
 
-def _cut(prediction: Prediction, part_bytes: int) -> Prediction:
-    """The prediction for a block in several parts: its end waits for the ACK of the first."""
-    return predict(replace(prediction.setting, is_status_held=True, part_bytes=part_bytes))
+def _is_in_parts(setting: Setting) -> bool:
+    """Whether one read at a time, with a held status, is written to TCP in several parts."""
+    is_long = setting.part_bytes is not None and setting.part_bytes < setting.block_bytes
+    return setting.is_status_held and setting.queue_depth == 1 and is_long
 
 
 def _waiting(prediction: Prediction, wait_ns: float) -> Prediction:
@@ -111,19 +110,6 @@ def setting_of(
         return None
     is_socket = operation.startswith(_SOCKET)
     operation = operation.removeprefix(_SOCKET)
-    call, calls = settings.call_bytes(values), settings.queue_depth(values)
-    commands = -(-call // _command_bytes(values))
-    depth = calls * commands
-    in_flight = min(depth, _count(values, "target.command-window")) if "target.command-window" in values else depth
-    if operation == "read" and in_flight == depth:
-        # the commands of a call are sent together, and their data arrive as one block
-        block, depth, is_cut = call, calls, False
-    else:
-        # of commands of unequal sizes the mean
-        block, depth, is_cut = call // commands, in_flight, calls == 1 < commands and not is_socket
-    if is_socket:
-        # no command to wait for: the line, a window or losses decide
-        block, depth = _SOCKET_BLOCK_BYTES, _SOCKET_DEPTH
     toward = "to-initiator" if operation == "read" else "to-target"
     link = settings.link_of(values, toward)
     ways = [settings.link_of(values, way).get("delay_ns", 0) for way in ("to-target", "to-initiator")]
@@ -142,44 +128,44 @@ def setting_of(
     )
     if loss and control not in CONGESTION_CONTROLS:
         return None
-    is_held = _is_apart(values) and not is_socket
-    if is_held and operation == "read" and 1 < in_flight < calls * commands > calls:
-        # which statuses find data to ride with depends on when each command is sent
-        return None
-    # the commands in flight of a session are spread over its connections
-    connections = _count(values, "workload.connections")
-    if not is_socket:
-        connections = min(connections, depth)
-        depth = max(1, round(depth / connections))
-    window, data_pdu = _window(values, sender, receiver, surroundings), _data_pdu_bytes(operation, parameters)
-    if data_pdu is not None:
-        data_pdu = min(data_pdu, _command_bytes(values))
-    line, served = _line(values, link), _served(values, block, is_socket=is_socket)
+    line, served = _line(values, link), _served(values, is_socket=is_socket)
     if served is not None and (line is None or served < line):
         # a serial target: its service time acts like transfer time on a line
         line, service_ns, spread_ns = served, service_ns - settings.service_ns(values), 0.0
-    return Setting(
+    setting = Setting(
         # a plain TCP transfer is sent like the data of a read: without R2Ts
         operation="read" if is_socket else operation,
-        block_bytes=block,
+        block_bytes=_SOCKET_BLOCK_BYTES if is_socket else _command_bytes(values),
         delay_ns=delay_ns,
         c_bytes_per_s=line,
         service_ns=service_ns,
         service_spread_ns=spread_ns,
-        queue_depth=depth,
-        # for one call at a time only: otherwise the commands of two calls overlap
-        call_bytes=call if is_cut else None,
-        connections=connections * _count(values, "workload.sessions") * settings.stripe_count(values),
-        data_pdu_bytes=data_pdu,
-        is_status_held=is_held and (depth > 1 or _part_bytes(values) >= block),
+        queue_depth=settings.queue_depth(values),
+        connections=_count(values, "workload.connections"),
+        data_pdu_bytes=_data_pdu_bytes(operation, parameters),
+        is_status_held=operation == "read" and _is_apart(values) and not is_socket,
+        part_bytes=None if is_socket else _part_bytes(values),
         ack_delay_ns=_ACK_DELAY_NS if settings.tcp_of(values, receiver).get("delayed_ack", True) else 0.0,
         solicitation=_solicitation(parameters),
-        window_bytes=window,
+        window_bytes=_window(values, sender, receiver, surroundings),
         segment_bytes=segment_bytes(values),
         loss=loss,
         congestion_control=control if control in CONGESTION_CONTROLS else CONGESTION_CONTROLS[0],
         target_delays_ns=_mirror_delays_ns(values, delay_ns),
     )
+    alike = _count(values, "workload.sessions") * settings.stripe_count(values)
+    if is_socket:
+        # no command to wait for: the line, a window or losses decide
+        return replace(setting, queue_depth=_SOCKET_DEPTH, connections=setting.connections * alike)
+    window = _count(values, "target.command-window") if "target.command-window" in values else None
+    try:
+        session = of_session(setting, settings.call_bytes(values), window)
+    except InputInvalid:
+        return None
+    if operation == "write" and _is_apart(values) and session.queue_depth > 1:
+        # Nagle's algorithm holds back their R2Ts and statuses, too, while an earlier one is not acknowledged
+        return None
+    return replace(session, connections=session.connections * alike)
 
 
 def line_bytes_per_s(values: dict[str, Value]) -> float | None:
@@ -210,12 +196,12 @@ def _line(values: dict[str, Value], link: dict[str, Any]) -> float | None:
     return min(lines, default=None)
 
 
-def _served(values: dict[str, Value], block_bytes: int, *, is_socket: bool) -> float | None:
+def _served(values: dict[str, Value], *, is_socket: bool) -> float | None:
     """Bytes/s that serial targets serve; None for targets that serve commands in parallel."""
     delay_ns = settings.service_ns(values)
     if is_socket or not values.get("target.is-serial") or not delay_ns:
         return None
-    return settings.stripe_count(values) * min(block_bytes, _command_bytes(values)) * 1e9 / delay_ns
+    return settings.stripe_count(values) * _command_bytes(values) * 1e9 / delay_ns
 
 
 def payload_rate(values: dict[str, Value], link: dict[str, Any]) -> float | None:

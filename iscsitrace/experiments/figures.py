@@ -162,5 +162,5 @@ def _capture(
 
 
 def _save(path: Path, drawn: Any) -> None:
-    with written_aside(path) as partial, partial.open("wb") as stream:
+    with written_aside(path, has_hosts=False) as partial, partial.open("wb") as stream:
         style.write(drawn, stream, path.suffix.removeprefix("."))

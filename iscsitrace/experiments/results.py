@@ -227,5 +227,5 @@ def write_json(file: Path, found: Mapping[str, Any]) -> None:
 
 def write_text(file: Path, text: str) -> None:
     """A text, whole or not at all; InputInvalid when it cannot be written."""
-    with written_aside(file) as partial:
+    with written_aside(file, has_hosts=False) as partial:
         partial.write_text(text, encoding="utf-8")

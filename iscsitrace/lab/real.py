@@ -184,10 +184,12 @@ def run(
     targets = run_files.targets(len(settings["portals"]))
     hosts = [host for host in (INITIATOR, *targets) if SIDES[host != INITIATOR] in programs.capture_at]
     names = [run_files.capture_name(host) for host in hosts]
-    with run_files.made_in(directory, names, is_forced=is_forced) as files:
-        outcome_of_run = _run_in_world(settings, dict(zip(hosts, files, strict=True)), watch, programs)
+    with run_files.made_in(directory, names, is_forced=is_forced) as folder:
+        outcome_of_run = _run_in_world(
+            settings, dict(zip(hosts, [folder / name for name in names], strict=True)), watch, programs
+        )
         truth = truth_file.envelope("run") | outcome_of_run
-        truth_file.write(directory / run_files.TRUTH, truth)
+        truth_file.write(folder / run_files.TRUTH, truth)
     return truth
 
 

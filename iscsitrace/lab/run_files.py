@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,6 +15,7 @@ from iscsitrace.lab import signals, truth_file
 
 TRUTH = "truth.json"
 INITIATOR = "initiator"
+_PREFIX, _SUFFIX = ".run.", ".partial"
 
 
 def targets(count: int) -> list[str]:
@@ -35,24 +40,50 @@ def hosts(target_count: int, capture_at: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def made_in(directory: Path, names: Sequence[str], *, is_forced: bool) -> Iterator[list[Path]]:
-    """The paths of the captures that the block writes in a folder. They are removed when the block fails.
+def made_in(directory: Path, names: Sequence[str], *, is_forced: bool) -> Iterator[Path]:
+    """A new folder for the captures with these ``names`` and the truth, all of which the block writes.
 
-    The folder is created if missing. OutputExists if a capture or the truth exists and ``is_forced`` is not set;
+    Afterwards they move to ``directory``, the truth last: what is there is complete, however a run ends. When the block
+    fails they are removed, and those of a killed run at the next.
+
+    ``directory`` is created if missing. OutputExists if a capture or the truth exists and ``is_forced`` is not set;
     TrafficImpossible if the folder cannot be created.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TrafficImpossible(f"cannot make {directory}: {error.strerror}") from error
-    files = [directory / name for name in names]
-    truth_file.require_new([*files, directory / TRUTH], is_forced=is_forced)
+    names = [*names, TRUTH]
+    truth_file.require_new([directory / name for name in names], is_forced=is_forced)
     with signals.unwinding():
+        _remove_leftovers(directory)
+        aside = Path(tempfile.mkdtemp(prefix=_PREFIX, suffix=_SUFFIX, dir=directory))
+        lock = _locked(aside)
         try:
-            yield files
-        except BaseException:
+            yield aside
             with signals.deferred():
-                for file in files:
-                    with suppress(OSError):
-                        file.unlink()
-            raise
+                for name in names:
+                    (aside / name).replace(directory / name)
+        finally:
+            with signals.deferred():
+                shutil.rmtree(aside, ignore_errors=True)
+                os.close(lock)
+
+
+def _locked(folder: Path) -> int:
+    """A descriptor that locks a folder: the kernel closes it with its process. OSError if another one has the lock."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _remove_leftovers(directory: Path) -> None:
+    for folder in directory.glob(f"{_PREFIX}*{_SUFFIX}"):
+        with suppress(OSError):
+            lock = _locked(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)

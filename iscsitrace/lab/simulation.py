@@ -44,8 +44,8 @@ def run(
     initiator, *targets = (run_files.INITIATOR, *run_files.targets(len(settings["portals"])))
     hosts = run_files.hosts(len(targets), () if settings["world"].get("is_untapped") else capture_at)
     names = {host: run_files.capture_name(host) for host in hosts}
-    with run_files.made_in(directory, list(names.values()), is_forced=is_forced) as files:
-        file_of = dict(zip(hosts, files, strict=True))
+    with run_files.made_in(directory, list(names.values()), is_forced=is_forced) as folder:
+        file_of = {host: folder / name for host, name in names.items()}
         found = traffic.simulate(settings, [file_of.get(host) for host in (initiator, *targets)], watch)
         truth = truth_file.envelope("simulation")
         truth["captures"] = {"initiator": names.get(initiator), "targets": [names.get(host) for host in targets]}
@@ -57,7 +57,7 @@ def run(
             truth_file.pack_busy_times(log)
             hits += fault_truth.of_link(log)
         truth["faults"] = fault_truth.rows(faults, hits, truth["started_ns"], truth["ended_ns"])
-        truth_file.write(directory / run_files.TRUTH, truth)
+        truth_file.write(folder / run_files.TRUTH, truth)
     return truth
 
 

@@ -19,10 +19,12 @@ def end(outcome: Mapping[str, Any]) -> str:
     """The packets seen, written and dropped, and the commands that met the trigger."""
     progress = outcome["progress"]
     seen = sum(interface["seen_count"] for interface in outcome["interfaces"])
-    found = progress["slow_count"]
+    found, samples = progress["slow_count"], progress["tcp_info_count"]
     return (
         f"{seen} packets seen, {progress['written_count']} written ({progress['written_bytes']} bytes), "
-        f"{progress['dropped_count']} dropped" + (f"; {count(found, 'command')} met the trigger" if found else "")
+        f"{progress['dropped_count']} dropped"
+        + (f"; {count(found, 'command')} met the trigger" if found else "")
+        + (f"; {count(samples, 'sample')} of TCP_INFO" if samples else "")
     )
 
 

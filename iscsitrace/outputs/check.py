@@ -12,6 +12,7 @@ from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.outputs import health
 from iscsitrace.outputs.document import Grid, Section, table
 from iscsitrace.wording import cells
+from iscsitrace.wording.amounts import percent
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.comparison.agreement import Agreement
@@ -38,10 +39,55 @@ def sections(
     """Coverage and counters, then the comparison with tshark and that with the truth of the run."""
     yield health.coverage(document["coverage"])
     yield health.health(document["counters"])
+    if kernel := document.get("tcp_info"):
+        yield _with_kernel(kernel)
     if comparison:
         yield _with_tshark(comparison)
     if agreement:
         yield _with_truth(agreement)
+
+
+def _with_kernel(kernel: Mapping[str, Any]) -> Section:
+    columns = (
+        *("tcp.stream", "direction", "samples", "cwnd compared", "cwnd error, median", "p95", "busy, ms"),
+        *("receive window, points", "send buffer, points", "retransmitted segments"),
+    )
+    rows = [
+        (
+            each["connection"],
+            "to target" if each["to_target"] else "to initiator",
+            each["sample_count"],
+            each["compared_count"],
+            _share(each["cwnd_error_median"]),
+            _share(each["cwnd_error_p95"]),
+            cells.milliseconds(each["busy_ns"]),
+            _points(each["rwnd_limited_points"]),
+            _points(each["sndbuf_limited_points"]),
+            each["retransmitted_segments"],
+        )
+        for each in kernel["senders"]
+    ]
+    lines = [_clock(each) for each in kernel["clocks"]]
+    if not rows:
+        lines.append("no sample is of a connection of the capture: its addresses and ports are others")
+    return Section("Estimates against the kernel's TCP_INFO", tuple(lines), _grids(columns, rows))
+
+
+def _clock(clock: Mapping[str, Any]) -> str:
+    bounds = tuple("?" if each is None else cells.milliseconds(each) for each in (clock["low_ns"], clock["high_ns"]))
+    found = f"{clock['file']}: offset to the clock of the capture {cells.milliseconds(clock['offset_ns'])} ms"
+    if not clock["is_known"]:
+        return f"{clock['file']}: taken for the clock of the capture; its samples do not bound the offset"
+    share = percent(clock["contradicted_count"] / clock["bound_count"])
+    return f"{found} (bounds {bounds[0]} to {bounds[1]} ms; {share} of {clock['bound_count']:,} bounds contradict it)"
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else percent(value)
+
+
+def _points(value: float | None) -> str:
+    return "" if value is None else f"{value:+.1f}"
 
 
 def _with_tshark(comparison: Comparison) -> Section:

@@ -17,6 +17,7 @@ from iscsitrace.wording.parts import BY_NAME
 if TYPE_CHECKING:
     from iscsitrace.analysis.findings.examination import Diagnosis, Opinion
     from iscsitrace.analysis.findings.finding import Finding
+    from iscsitrace.analysis.findings.headline import Headline
     from iscsitrace.analysis.groups.jobs.streams import Job
     from iscsitrace.tables.trace import Trace
 
@@ -53,13 +54,13 @@ def sections(trace: Trace, diagnosis: Diagnosis, choice: Choice) -> Iterator[Sec
     remedies = Remedies()
     # what was found of connects without a session has no other place
     for story in shown.unanswered:
-        yield _findings(story.label, story.findings, remedies)
+        yield _findings(story.label, story.findings, story.headline, remedies)
     of_stories: set[int] = set()
     for label, opinion in shown.subjects:
         yield from _breakdown(label, opinion)
         new = [finding for finding in opinion.findings if id(finding) not in of_stories]
         if new or not opinion.findings:
-            yield _findings(label, new, remedies)
+            yield _findings(label, new, opinion.headline, remedies)
         # sessions of one story share its findings, which are shown once
         of_stories.update(map(id, opinion.findings))
     yield from map(_streams, shown.jobs)
@@ -94,20 +95,20 @@ def _breakdown(label: str, opinion: Opinion) -> Iterator[Section]:
     )
 
 
-def _findings(label: str, findings: Sequence[Finding], remedies: Remedies) -> Section:
+def _findings(label: str, findings: Sequence[Finding], headline: Headline, remedies: Remedies) -> Section:
     if not findings:
         return Section(f"No problem found in {label}")
     has_shares = any(each.share for each in findings)
     return Section(
         f"Findings of {label}" + (", shares of the busy time" if has_shares else ""),
-        tuple(line for each in findings for line in _lines(each, label, remedies)),
+        tuple(line for each in findings for line in _lines(each, label, headline, remedies)),
     )
 
 
-def _lines(finding: Finding, label: str, remedies: Remedies) -> Iterator[str]:
+def _lines(finding: Finding, label: str, headline: Headline, remedies: Remedies) -> Iterator[str]:
     # a failure without I/O has no busy time that it could be a share of
     share = f", {cells.percent(finding.share)} %" if finding.share else ""
-    yield f"{finding.name} ({finding.severity}{share}): {finding.text}"
+    yield f"{finding.name} ({finding.severity}{share}): {finding.below(headline.sentence)}"
     for text, gains in remedies.steps(finding, label):
         yield f"    - {text}" + (f" ({gains})" if gains else "")
     if finding.display_filter:

@@ -15,6 +15,7 @@ from iscsitrace.wording.parts import BY_NAME
 if TYPE_CHECKING:
     from iscsitrace.analysis.comparison.differences import Difference, Explanation
     from iscsitrace.analysis.comparison.sides import Key, Side
+    from iscsitrace.analysis.findings.headline import Headline
     from iscsitrace.tables.trace import Trace
 
 _SHOWN_PART: Final = 0.01
@@ -34,14 +35,21 @@ _FORMATS: Final[dict[str, Callable[[float], str]]] = {
 
 
 def as_dict(
-    traces: Sequence[Trace], a: Side, b: Side, explanation: Explanation | None, why_not: str | None
+    traces: Sequence[Trace],
+    headlines: Sequence[Headline | None],
+    a: Side,
+    b: Side,
+    explanation: Explanation | None,
+    why_not: str | None,
 ) -> dict[str, Any]:
     """What ``diff --json`` prints."""
     first, second = (trace.provenance for trace in traces)
     shared = {"schema": first["schema"], "tool": first["tool"]}
     captures = {
-        name: {"input": document["input"], "options": document["options"]} | side.as_dict()
-        for name, document, side in (("a", first, a), ("b", second, b))
+        name: {"input": document["input"], "options": document["options"]}
+        | side.as_dict()
+        | {"headline": headline and headline.as_dict()}
+        for name, document, side, headline in zip("ab", (first, second), (a, b), headlines, strict=True)
     }
     keys = [
         {"key": key, **{name: _key(side.keys.get(key)) for name, side in (("a", a), ("b", b))}}
@@ -57,14 +65,24 @@ def _key(key: Key | None) -> dict[str, str | None] | None:
 
 
 def sections(
-    traces: Sequence[Trace], a: Side, b: Side, explanation: Explanation | None, why_not: str | None
+    traces: Sequence[Trace],
+    headlines: Sequence[Headline | None],
+    a: Side,
+    b: Side,
+    explanation: Explanation | None,
+    why_not: str | None,
 ) -> Iterator[Section]:
-    """The comparison: the answer first, then what it rests on."""
+    """The comparison: what broke, the answer, then what it rests on."""
     for name, trace, side in zip("AB", traces, (a, b), strict=True):
         yield inputs.section(trace.inputs)
         target = side.target_name or "target name unknown: its login was not captured"
         yield Section("", (f"{name}: session {side.session}, {target}",))
-    yield Section("", ("", _answer(a, b, explanation, why_not)))
+    broke = [
+        f"{name}: {headline.text}"
+        for name, headline in zip("AB", headlines, strict=True)
+        if headline and headline.severity == "error"
+    ]
+    yield Section("", ("", *broke, _answer(a, b, explanation, why_not)))
     if explanation:
         yield _differences(explanation)
     yield _figures(a, b)

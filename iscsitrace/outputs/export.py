@@ -10,12 +10,11 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import BinaryIO
 
-from iscsitrace.errors import ExtraMissing, InputInvalid, OutputExists
+from iscsitrace.errors import ExtraMissing, InputInvalid
 from iscsitrace.outputs.csv_writer import write_csv
-from iscsitrace.outputs.files import written_aside
+from iscsitrace.outputs.files import check, written_aside
 from iscsitrace.tables.schema import DERIVED_TABLES, ON_REQUEST, SCHEMA_VERSION, TABLES
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
@@ -40,7 +39,7 @@ def export(
     """
     chosen = list(dict.fromkeys(tables))
     parts = [trace.table(name) for name in chosen]
-    paths = prepare(directory, format, chosen, force)
+    paths = prepare(directory, format, chosen, force, [each["name"] for each in trace.inputs])
     for table, path in zip(parts, paths, strict=True):
         with written_aside(path) as partial, partial.open("wb") as stream:
             _WRITERS[format](table, stream, trace)
@@ -52,6 +51,7 @@ def prepare(
     format: str,  # noqa: A002 -- the option's name
     tables: Iterable[str],
     force: bool,
+    inputs: Iterable[str] = (),
 ) -> list[Path]:
     """The paths that :func:`export` will write, in a directory that is made when missing; raises what it raises."""
     if format not in FORMATS:
@@ -62,16 +62,11 @@ def prepare(
         _require_parquet()
     paths = [Path(directory) / f"{name}.{format}" for name in tables]
     try:
-        for path in paths:
-            if path.exists() and not path.is_file():
-                raise InputInvalid(f"{path} exists and is no file; nothing was written")
-            if path.exists() and not force:
-                raise OutputExists(f"{path} exists; nothing was written (--force overwrites)")
         Path(directory).mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=directory):
-            pass
     except OSError as error:
         raise InputInvalid(f"cannot write to {directory}: {error.strerror or error}") from error
+    for path in paths:
+        check(path, is_forced=force, inputs=inputs)
     return paths
 
 

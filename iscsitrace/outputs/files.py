@@ -1,37 +1,65 @@
-"""Files that are written: refused before a long input is read, and never left half written."""
+"""Files that are written: refused before a long input is read, never half written, never through a symbolic link."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
 
 from iscsitrace.errors import InputInvalid, OutputExists
 
+_PERMISSIONS = 0o7777
 
-def check(path: Path, *, is_forced: bool) -> None:
-    """OutputExists for a file that is there and not to be overwritten, InputInvalid for what cannot be written."""
+
+def check(path: Path, *, is_forced: bool, inputs: Iterable[str] = ()) -> None:
+    """OutputExists for a file that is there and not to be overwritten, InputInvalid for what cannot be written.
+
+    An output that is one of the ``inputs``, under any name, is never overwritten.
+    """
     try:
         if path.exists() and not path.is_file():
             raise InputInvalid(f"{path} exists and is no file; nothing was written")
-        if path.exists() and not is_forced:
+        if path.exists():
+            same = next((name for name in inputs if Path(name).exists() and path.samefile(name)), None)
+            if same is not None:
+                raise InputInvalid(f"{path} is the input {same}; nothing was written")
+        if os.path.lexists(path) and not is_forced:
             raise OutputExists(f"{path} exists; nothing was written (--force overwrites)")
-        with TemporaryFile(dir=path.parent):
+        with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
         raise InputInvalid(f"cannot write {path}: {error.strerror or error}") from error
 
 
 @contextmanager
-def written_aside(path: Path) -> Iterator[Path]:
-    """A file to write to, which takes the name when all went well: an interruption leaves no half of it."""
-    partial = path.with_name(f"{path.name}.partial")
+def written_aside(path: Path, *, has_hosts: bool = True) -> Iterator[Path]:
+    """A new file to write to, which takes the name when all went well: an interruption leaves no half of it.
+
+    Its name cannot be guessed, and only its owner can read it. So it stays when it ``has_hosts``, names or addresses of
+    a capture; otherwise it gets the usual permissions. A file that is replaced leaves its permissions to the new one.
+    """
     try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+        os.close(descriptor)
+        partial = Path(name)
         try:
             yield partial
+            partial.chmod(_permissions(path, has_hosts=has_hosts))
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
         raise InputInvalid(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _permissions(path: Path, *, has_hosts: bool) -> int:
+    if path.is_file() and not path.is_symlink():
+        return path.stat().st_mode & _PERMISSIONS
+    if has_hosts:
+        return 0o600
+    # the mask can only be read by setting it
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return 0o666 & ~mask

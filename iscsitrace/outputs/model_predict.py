@@ -92,7 +92,7 @@ def write_chart(
     from iscsitrace.plots import model, style
 
     curves = of_answers(answers, lists, fit.places if fit and fit.setting.operation == base.operation else ())
-    with files.written_aside(path) as partial, style.applied(), partial.open("wb") as stream:
+    with files.written_aside(path, has_hosts=False) as partial, style.applied(), partial.open("wb") as stream:
         figure = style.new_figure()
         model.draw(figure, curves)
         model.write_notes(figure, curves)

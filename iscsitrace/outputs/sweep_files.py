@@ -29,6 +29,7 @@ def write(
 
     OutputExists where a file is there and ``is_forced`` is not set, InputInvalid for what cannot be written.
     """
+    inputs = [each["name"] for each in provenance["input"]]
     texts = {
         "points.csv": (_csv(_points(sweeps)), "points"),
         "connections.csv": (_csv(_connections(sweeps)), "connections"),
@@ -43,7 +44,9 @@ def write(
         for number, plot in enumerate(curves.plots(sweep), 1)
         for file_format in FORMATS
     ]
-    _prepare(directory, [*(directory / name for name in texts), *(path for path, _ in plots)], is_forced=is_forced)
+    _prepare(
+        directory, [*(directory / name for name in texts), *(path for path, _ in plots)], inputs, is_forced=is_forced
+    )
     found = []
     for name, (text, content) in texts.items():
         with files.written_aside(directory / name) as partial:
@@ -55,13 +58,13 @@ def write(
     return found
 
 
-def _prepare(directory: Path, paths: Iterable[Path], *, is_forced: bool) -> None:
+def _prepare(directory: Path, paths: Iterable[Path], inputs: Iterable[str], *, is_forced: bool) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputInvalid(f"cannot write to {directory}: {error.strerror or error}") from error
     for path in paths:
-        files.check(path, is_forced=is_forced)
+        files.check(path, is_forced=is_forced, inputs=inputs)
 
 
 def _draw(path: Path, plot: ModelCurves) -> None:

@@ -54,6 +54,8 @@ def of_window(window: Window, title: str) -> Iterator[str]:
     for lines, color in ((window.pipe, "white"), (window.rwnd, "yellow"), (window.cwnd, "green")):
         for line in lines:
             yield from _steps(line, color)
+    for line, color in ((window.kernel_cwnd, "purple"), (window.kernel_ssthresh, "blue")):
+        yield from _steps(line, color)
     for marks in window.retransmissions.values():
         for time_ns, value in _pairs(marks):
             yield from (f"atext {_time(time_ns)} {value} red", "R")

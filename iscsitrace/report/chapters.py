@@ -67,7 +67,7 @@ def _chapter(
         notes=" ".join(subject.headline.notes),
         facts=tuple(_facts(trace, connections, cycles, subject.time)),
         parts=parts,
-        findings=tuple(_finding(finding, label, remedies, _base(finding, subject)) for finding in subject.findings),
+        findings=tuple(_finding(finding, subject, remedies) for finding in subject.findings),
         budget=_budget(label, parts),
         failure=failure.facts(trace, subject),
     )
@@ -103,16 +103,16 @@ def _base(finding: Finding, subject: Subject) -> str:
     return f"the time of session {finding.sessions[0]}" if is_of_one else "the time"
 
 
-def _finding(finding: Finding, label: str, remedies: Remedies, base: str = "the time") -> FoundProblem:
+def _finding(finding: Finding, subject: Subject, remedies: Remedies) -> FoundProblem:
     return FoundProblem(
         name=finding.name,
         severity=finding.severity.replace("_", " "),
         share="" if finding.share is None else wording.percent(finding.share),
-        text=sentence(finding.text),
-        steps=tuple(Step(*each) for each in remedies.steps(finding, label)),
+        text=sentence(finding.below(subject.headline.sentence)),
+        steps=tuple(Step(*each) for each in remedies.steps(finding, subject.label)),
         display_filter=finding.display_filter or "",
         is_failure=finding.problem.rank == "failure",
-        base=base,
+        base=_base(finding, subject),
     )
 
 

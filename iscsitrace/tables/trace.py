@@ -15,10 +15,12 @@ from threading import Thread, get_native_id
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
+from iscsitrace.tables.kernel import files as tcp_info_files
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES, ON_REQUEST, SCHEMA_VERSION, TABLES
 
 if TYPE_CHECKING:
     from iscsitrace.tables.coverage import Coverage
+    from iscsitrace.tables.kernel.clock import Offset
     from iscsitrace.tables.table import Table
 
 try:
@@ -29,6 +31,7 @@ else:
     _core_missing = None
 
 _LOADING_NICENESS = 10
+_WITH_KERNEL = ("senders", "budget")
 _INT64 = -(1 << 63), (1 << 63) - 1
 _UINT64_MAX = (1 << 64) - 1
 
@@ -66,6 +69,7 @@ class Trace:
         recoveries: Table
         flights: Table
         senders: Table
+        tcp_info: Table
         budget: Table
         counters: Table
         events: Table
@@ -73,10 +77,14 @@ class Trace:
         mirror_legs: Table
         streams: Table
 
-    def __init__(self, core_pass: _core.Pass, operations: tuple[str, ...], options: dict[str, Any]) -> None:
+    def __init__(
+        self, core_pass: _core.Pass, operations: tuple[str, ...], options: dict[str, Any], tcp_info_file_count: int = 0
+    ) -> None:
         """Wraps the result of the core; use :func:`read`."""
         self._pass = core_pass
         self._tables: dict[str, Table] = {}
+        self._estimated: dict[str, Table] = {}
+        self._file_count = tcp_info_file_count
         self._words = CATEGORIES | {"operation": operations}
         self.options = options
         """The options of :func:`read`, part of the provenance of results."""
@@ -92,20 +100,76 @@ class Trace:
             raise InputInvalid(f"unknown table {name}; there are {', '.join((*TABLES, *DERIVED_TABLES))}")
         if name in ON_REQUEST and name not in self.options["tables"]:
             raise InputInvalid(f"table {name} is filled only on request: read(..., tables=[{name!r}])")
-        from iscsitrace.tables import phases
+        return self._stored(name)
+
+    def _stored(self, name: str) -> Table:
+        """A table of the pass, also one that was filled for another, with the kernel's counters for estimates."""
+        if name not in self._tables:
+            found = self.estimated(name)
+            if name in _WITH_KERNEL and len(self.estimated("tcp_info")):
+                found = self._with_kernel(name)
+            elif name == "tcp_info" and self.clocks:
+                found = self._on_one_clock(found)
+            self._tables[name] = found
+        return self._tables[name]
+
+    def estimated(self, name: str) -> Table:
+        """A table of the pass as the packets alone have it, without TCP_INFO, and its times as they were sampled."""
+        if name not in self._estimated:
+            from iscsitrace.tables import phases
+            from iscsitrace.tables.table import Table
+
+            masks = self._pass.masks(name)
+            columns = self._pass.columns(name)
+            derived = phases.DERIVED if name == "cycles" else None
+            self._estimated[name] = Table(TABLES[name], columns, masks, self._words, derived)
+        return self._estimated[name]
+
+    def _with_kernel(self, name: str) -> Table:
+        from iscsitrace.tables.kernel import limits
         from iscsitrace.tables.table import Table
 
-        masks = self._pass.masks(name)
-        columns = self._pass.columns(name)
-        derived = phases.DERIVED if name == "cycles" else None
-        self._tables[name] = Table(TABLES[name], columns, masks, self._words, derived)
-        return self._tables[name]
+        estimated, samples = self.estimated(name), self._stored("tcp_info")
+        columns = {each: estimated.raw(each) for each in estimated}
+        if name == "senders":
+            columns = limits.senders(columns, samples, self.connections)
+        else:
+            columns = limits.budget(columns, samples, self.connections, self.cycles)
+        return Table(TABLES[name], columns, None, self._words)
+
+    def _on_one_clock(self, samples: Table) -> Table:
+        """The samples of files with times of the capture's clock."""
+        import numpy
+
+        from iscsitrace.tables.table import Table
+
+        columns = {each: samples.raw(each) for each in samples}
+        offsets = [0, *(each.offset_ns for each in self.clocks)]
+        columns["time_ns"] = columns["time_ns"] + numpy.array(offsets)[columns["source"]]
+        return Table(TABLES["tcp_info"], columns, None, self._words)
+
+    @cached_property
+    def clocks(self) -> tuple[Offset, ...]:
+        """The clock of each file of samples of TCP_INFO against that of the capture."""
+        from iscsitrace.tables.kernel import clock
+
+        samples = self.estimated("tcp_info") if self._file_count else None
+        return tuple(
+            clock.offset(
+                samples.select(samples.raw("source") == number + 1), self.connections, self._stored("segments")
+            )
+            for number in range(self._file_count)
+            if samples is not None
+        )
 
     def row_count(self, name: str) -> int:
         """Number of rows of a table of the pass, which is not made for it, or of a computed one."""
         if name in DERIVED_TABLES:
             return len(self.table(name))
-        return len(self._tables[name]) if name in self._tables else self._pass.row_count(name)
+        if name in _WITH_KERNEL and len(self.estimated("tcp_info")):
+            return len(self._stored(name))
+        made = self._tables.get(name, self._estimated.get(name))
+        return self._pass.row_count(name) if made is None else len(made)
 
     @property
     def inputs(self) -> list[dict[str, Any]]:
@@ -195,6 +259,7 @@ def read(
     time_to_ns: int | None = None,
     time_is_relative: bool = False,
     tables: Iterable[str] = ("pdus",),
+    tcp_info: Iterable[str | os.PathLike[str]] = (),
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Trace:
     """Reads one or more captures, as one stream, into a :class:`Trace`.
@@ -207,7 +272,10 @@ def read(
     many packets. ``time_from_ns`` and ``time_to_ns`` keep packets captured in that window, both ends included: absolute
     nanoseconds since 1970, or, with ``time_is_relative``, after the first packet. ``tables`` names the tables that are
     filled only on request, because they grow with the traffic (schema.ON_REQUEST), and those that are computed from
-    others (schema.DERIVED_TABLES); all others always are filled.
+    others (schema.DERIVED_TABLES); all others always are filled. ``tcp_info`` names files of samples of the kernel's
+    TCP_INFO, of any of the hosts: lines of ``ss -tinOH`` behind a time in seconds since 1970. Captures may have
+    samples, too. Where there are some, the tables ``senders`` and ``budget`` have the kernel's counters in place of
+    estimates.
     ``progress(bytes_done, bytes_total)`` is called about ten times a second; the total is None when unknown.
 
     Raises CaptureUnreadable for a source that is no capture, or that fails before its first packet, and InputInvalid
@@ -239,10 +307,17 @@ def read(
         "time_is_relative": time_is_relative,
         "tables": [name for name in sorted(wanted) if name in ON_REQUEST],
     }
+    files = tcp_info_files.read(tcp_info)
+    if files:
+        options["tcp_info"] = [name for name, _ in files]
+    selection = {name: value for name, value in options.items() if name not in ("tables", "tcp_info")}
+    filled = {*options["tables"]}
+    if files or filled & {*_WITH_KERNEL}:
+        filled |= {"tcp_info", "segments"} if files else {"tcp_info"}
     sources = [os.fsdecode(each) if isinstance(each, os.PathLike) else each for each in (source, *more)]
     load_meanwhile("iscsitrace.tables.phases")
     try:
-        core_pass = _core.read(sources, progress=progress, **options)
+        core_pass = _core.read(sources, progress=progress, tables=sorted(filled), tcp_info_files=files, **selection)
     except _core.CaptureError as error:
         raise CaptureUnreadable(str(error)) from error
-    return Trace(core_pass, tuple(_core.OPERATIONS), options)
+    return Trace(core_pass, tuple(_core.OPERATIONS), options, len(files))

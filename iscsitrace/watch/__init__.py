@@ -7,6 +7,7 @@ figures     one interval of one session or connection
 findings    the diagnosis of the last seconds, repeated from time to time
 choice      sort order, session and line that the user chose; columns: of the table
 board       the live view as text of any width; screen: on a terminal, with keys; lines: for a pipe
-exposition  figures for Prometheus; snapshot: files
+exposition  figures for Prometheus; server: over HTTP; web_config: TLS and passwords
+snapshot    files
 ```
 """

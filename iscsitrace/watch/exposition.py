@@ -1,19 +1,18 @@
-"""Metrics for Prometheus in its text format over HTTP, on a loopback address by default."""
+"""Metrics for Prometheus: one interval, and totals since the start. `server` serves them."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from typing import Any, Final
-from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from iscsitrace.errors import InputInvalid
 from iscsitrace.watch.figures import CAUSES, Line
+from iscsitrace.watch.server import MetricsServer
 from iscsitrace.watch.watcher import Report, Watcher
+from iscsitrace.watch.web_config import OPEN, Access
 
 _LABELS: Final = ("session", "target")
 
@@ -37,15 +36,11 @@ class Exposition(Collector):
             yield from self._metrics
 
 
-def serve(exposition: Exposition, address: str, port: int) -> WSGIServer:
+def serve(exposition: Exposition, address: str, port: int, access: Access = OPEN) -> MetricsServer:
     """Serves the metrics at ``http://ADDRESS:PORT/metrics``; InputInvalid if the port is not available."""
     registry = CollectorRegistry()
     registry.register(exposition)
-    try:
-        server, _ = start_http_server(port, addr=address, registry=registry)
-    except OSError as error:
-        raise InputInvalid(f"cannot serve at {address}:{port}: {error.strerror or error}") from error
-    return server
+    return MetricsServer(registry, address, port, access)
 
 
 def _metrics(report: Report, watcher: Watcher) -> Iterator[Metric]:

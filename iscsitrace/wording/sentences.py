@@ -9,5 +9,5 @@ def capital(text: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """A text with a first capital and a full stop."""
-    return f"{capital(text)}."
+    """A text with a first capital and a full stop, which whole sentences have."""
+    return capital(text.removesuffix(".") + ".")

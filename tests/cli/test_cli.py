@@ -292,7 +292,7 @@ def test_export_refuses_existing_files_before_it_reads(tmp_path: Path, core: Any
 @pytest.mark.parametrize(
     ("directory", "message"),
     [
-        ("/proc", "cannot write to /proc: "),
+        ("/proc", "cannot write /proc/connections.csv: "),
         ("/proc/tables", "cannot write to /proc/tables: "),
         ("", "has no name"),
         ("n" * 300, "cannot write to n"),

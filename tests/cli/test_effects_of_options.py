@@ -251,11 +251,11 @@ def test_a_snaplen_is_measured_for_ten_seconds_unless_a_time_is_set(asked: Any) 
     assert interfaces[0]["snaplen"] == 262_144
 
 
-def test_a_capture_that_lost_packets_or_its_interface_fails() -> None:
+def test_a_capture_fails_that_lost_packets_its_interface_or_its_output() -> None:
     def code(dropped: int, reason: str) -> int:
         return capture._exit_code({"progress": {"dropped_count": dropped}, "end": {"reason": reason}})
 
-    assert [code(0, "limit"), code(1, "limit"), code(0, "interface"), code(0, "output")] == [0, 1, 1, 1]
+    assert [code(0, "limit"), code(1, "limit"), code(0, "interface"), code(0, "output")] == [0, 1, 1, 2]
 
 
 def test_a_mistake_is_marked_where_it_is() -> None:

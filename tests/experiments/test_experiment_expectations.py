@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iscsitrace.analysis.model.calls import in_commands
+from iscsitrace.analysis.model.setting import Setting
 from iscsitrace.experiments import course, expected, measured
 from iscsitrace.lab import simulation
 from iscsitrace.lab.settings import structs as settings
@@ -71,6 +73,60 @@ def test_a_send_buffer_allows_two_thirds_of_its_size_per_rtt(tmp_path: Path) -> 
     carried = (65_536 * 2 / 3 + 2 * 1448) / 0.020
     assert model == pytest.approx(carried, rel=0.01)
     assert found == pytest.approx(carried, rel=0.03)
+
+
+def places(values: dict[str, Any]) -> tuple[int, int, int, int | None]:
+    """Commands in flight on each connection, connections, their I/O size, and the call that ends before the next."""
+    found = expected.setting_of(BASE | values, {})
+    assert found
+    return found.queue_depth, found.connections, found.block_bytes, found.call_bytes
+
+
+@pytest.mark.parametrize(
+    ("operation", "calls", "connections", "window", "found"),
+    [
+        # calls of 600,000 bytes are three commands of at most 256 KiB; those of a read are sent together
+        ("read", 1, 1, None, (1, 1, 600_000, None)),
+        ("read", 4, 2, None, (2, 2, 600_000, None)),
+        ("read", 1, 1, 1, (1, 1, 200_000, 600_000)),
+        ("read", 4, 2, 6, (3, 2, 200_000, None)),
+        ("write", 1, 1, None, (3, 1, 200_000, 600_000)),
+        # six commands over four connections: the nearest whole number on each
+        ("write", 2, 4, None, (2, 4, 200_000, None)),
+        # no more connections than commands in flight
+        ("write", 2, 4, 3, (1, 3, 200_000, None)),
+        ("write", 1, 4, 1, (1, 1, 200_000, 600_000)),
+    ],
+)
+def test_commands_in_flight_are_those_of_the_session(
+    operation: str, calls: int, connections: int, window: int | None, found: tuple[int, int, int, int | None]
+) -> None:
+    values = {"workload.operation": operation, "workload.queue-depth": calls, "workload.connections": connections}
+    values |= {"workload.system-call-size": 600_000, "workload.max-transfer": 262_144}
+    if window:
+        values["target.command-window"] = window
+    assert places(values) == found
+    # each session, and each target of a stripe, has as many
+    depth, count, *sizes = found
+    assert places(values | {"workload.sessions": 3}) == (depth, 3 * count, *sizes)
+    # the what-if of a capture that shows the calls on each connection
+    if calls % connections == 0:
+        shown = Setting(operation, 262_144, 1e6, queue_depth=calls // connections, connections=connections)
+        asked = in_commands(shown, 600_000, window)
+        assert (asked.queue_depth, asked.connections, asked.block_bytes, asked.call_bytes) == found
+
+
+def test_statuses_are_held_for_reads_only() -> None:
+    apart = {"target.status": "apart_held"}
+    for operation, depth, is_held in (("read", 16, True), ("write", 1, False), ("socket_read", 16, False)):
+        found = expected.setting_of(BASE | apart | {"workload.operation": operation, "workload.queue-depth": depth}, {})
+        assert found
+        assert found.is_status_held is is_held
+    # where R2Ts and statuses of writes follow each other, Nagle's algorithm holds them
+    assert expected.setting_of(BASE | apart | {"workload.operation": "write"}, {}) is None
+    part = {"workload.system-call-size": 1 << 20, "workload.max-transfer": 262_144, "target.command-window": 8}
+    assert expected.setting_of(BASE | apart | part, {}) is None
+    assert expected.setting_of(BASE | part, {}) is not None
 
 
 def test_congestion_control_that_the_model_does_not_know_matters_only_under_losses() -> None:

@@ -307,6 +307,33 @@ def test_a_folder_that_cannot_be_created_is_a_one_line_error() -> None:
     assert result.stderr.startswith("iscsitrace: cannot make /proc/nowhere: ")
 
 
+def wait_for_its_capture(process: subprocess.Popen[str], folder: Path) -> Path:
+    """The folder with the files of a run that is not complete, once its capture is there; at most a minute."""
+    end = time.monotonic() + 60
+    while not (found := list(folder.glob(".run.*.partial/initiator.pcapng"))):
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return found[0].parent
+
+
+def test_a_killed_run_leaves_no_capture_and_the_next_run_removes_the_rest(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "iscsitrace", "simulate", *f"read --bytes 1G {LINK} -o {tmp_path}".split()]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            aside = wait_for_its_capture(process, tmp_path)
+            # the files of a run that goes on are not touched
+            assert simulate(tmp_path, f"read --bytes 64K {LINK}").exit_code == 0
+            assert aside.exists()
+        finally:
+            process.kill()
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        aside.name, "initiator.pcapng", "target.pcapng", "truth.json"
+    ]  # fmt: skip
+    assert simulate(tmp_path, f"read --bytes 64K {LINK}", "--force").exit_code == 0
+    assert not aside.exists()
+
+
 @pytest.mark.parametrize(
     ("number", "code", "said"),
     [
@@ -322,9 +349,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path, number: signal.Signal
     command = [*reset, sys.executable, "-m", "iscsitrace", *line.split()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
-            while not (tmp_path / "out" / "initiator.pcapng").exists():
-                assert process.poll() is None
-                time.sleep(0.01)
+            wait_for_its_capture(process, tmp_path / "out")
             process.send_signal(number)
             # a limit only for a run that never ends, however loaded the machine is
             output, errors = process.communicate(timeout=120)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -58,9 +59,15 @@ def test_a_folder_in_place_of_a_file_is_reported_before_writing(tmp_path: Path) 
 
 
 def test_an_unwritable_file_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "sessions.csv.partial").mkdir()
-    with pytest.raises(InputInvalid, match=r"cannot write .*/sessions\.csv: "):
-        export(trace(), tmp_path, tables=["sessions"])
+    """As on a full disk: the file can be made, and not written."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with pytest.raises(InputInvalid, match=r"cannot write .*/sessions\.csv: File too large"):
+            export(trace(), tmp_path, tables=["sessions"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("file_format", ["csv", "parquet"])

@@ -328,7 +328,7 @@ def test_a_full_disk_ends_it_and_its_files_are_valid(url: str, veth: Network, tm
             while process.is_running and time.monotonic() < end:
                 time.sleep(0.01)
             said = process.log
-            assert process._popen.returncode == 1
+            assert process._popen.returncode == 2
         assert f"cannot write {file}: No space left on device" in said
         trace = iscsitrace.read(file)
         assert not trace.inputs[0]["is_cut_short"]

@@ -20,21 +20,25 @@ from tests.support.tables_by_hand import MS, table
 NAMES = {"initiator_name": "host", "target_name": "disk"}
 
 
+def _subject(number: int) -> Subject:
+    return Subject(f"session {number}", (number,), Headline("No problem found."), (), None)
+
+
 def test_a_finding_has_a_step_for_each_advice_with_its_gains() -> None:
     first, second = Advice("Do this."), Advice("Do that.")
     problem: Any = SimpleNamespace(name="odd", rank="failure", advice=(first, second))
     gains = (Gain(second, "queue depth 8", 2.0, 2.0, 2.4), Gain(second, "queue depth 9", 5.0, 2.0, 2.41))
     said = Remedies()
-    found = _finding(
-        Finding(problem, "data_loss", 0.25, "bytes are missing", (4, 9), predict=lambda _: gains), "session 2", said
-    )
+    cause = "Bytes are missing."
+    lost = Finding(problem, "data_loss", 0.25, "bytes are missing", (4, 9), cause=cause, predict=lambda _: gains)
+    found = _finding(lost, _subject(2), said)
     assert (found.name, found.severity, found.share, found.text) == ("odd", "data loss", "25 %", "Bytes are missing.")
     assert [(step.advice, step.gain) for step in found.steps] == [
         ("Do this.", ""),
         ("Do that.", "model: up to 2.0x with queue depth 8, about 5.0x (2.0x to 2.4x) with queue depth 9"),
     ]
     assert (found.display_filter, found.is_failure) == ("frame.number in {4, 9}", True)
-    bare = _finding(Finding(problem, "info", None, "text", ()), "session 3", said)
+    bare = _finding(Finding(problem, "info", None, "text", (), cause="Text."), _subject(3), said)
     assert (bare.share, bare.display_filter) == ("", "")
     assert [step.advice for step in bare.steps] == ["See odd of session 2."]
 

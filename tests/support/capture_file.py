@@ -45,19 +45,19 @@ def write_pcap(
 
 def write_pcapng(file: FilePath, packets: Sequence[Packet | Record], link_type: int) -> FilePath:
     """A pcapng file of one section and one interface, times in nanoseconds."""
-    out = bytearray(_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)))
+    out = bytearray(block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)))
     # if_tsresol (option 9) 10^-9, end of options
-    out += _block(1, struct.pack("<HHIHHB3xHH", link_type, 0, 262_144, 9, 1, 9, 0, 0))
+    out += block(1, struct.pack("<HHIHHB3xHH", link_type, 0, 262_144, 9, 1, 9, 0, 0))
     for packet in packets:
         head = struct.pack(
             "<IIIII", 0, packet.time_ns >> 32, packet.time_ns & 0xFFFFFFFF, len(packet.data), packet.original_length
         )
-        out += _block(6, head + packet.data)
+        out += block(6, head + packet.data)
     file.write_bytes(out)
     return file
 
 
-def _block(kind: int, body: bytes) -> bytes:
+def block(kind: int, body: bytes) -> bytes:
     body += bytes(-len(body) % 4)
     length = struct.pack("<I", len(body) + 12)
     return struct.pack("<I", kind) + length + body + length

@@ -141,11 +141,10 @@ def test_prometheus_is_served(watched: tuple[Watcher, list[Report]]) -> None:
     server = serve(exposition, "127.0.0.1", 0)
     try:
         exposition.update(reports[0], watcher)
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=30) as answer:
             families = {family.name: family for family in text_string_to_metric_families(answer.read().decode())}
     finally:
-        server.shutdown()
-        server.server_close()
+        server.stop()
     assert families["iscsitrace_packets"].samples[0].value == reports[0].packet_count
 
 

@@ -8,6 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use iscsitrace_trace::tcp_info::JOURNAL_SOURCE;
 use iscsitrace_wire::capture_writer::{Interface, PcapngWriter, Section, Statistics};
 use iscsitrace_wire::frame::LinkType;
 
@@ -204,6 +205,28 @@ impl Files {
             self.end_file(watch)?;
         }
         if is_last { Err(End::Limit) } else { Ok(()) }
+    }
+
+    /// Writes a sample of TCP_INFO as an entry of a journal. An error if it was the last, or cannot be written.
+    pub fn write_tcp_info(&mut self, time_ns: i64, line: &str, watch: &mut Watch<'_>) -> Result<(), End> {
+        if self.current.is_none() {
+            self.next(watch).map_err(|error| End::Output(error.to_string()))?;
+        }
+        let Some(current) = &mut self.current else { return Ok(()) };
+        let written = current
+            .writer
+            .journal(time_ns, JOURNAL_SOURCE, line)
+            .and_then(|()| current.writer.out().end_block(&mut || watch.report_progress()));
+        if let Err(error) = written {
+            return Err(self.give_up(&error, watch));
+        }
+        let file_bytes = current.writer.out().byte_count;
+        watch.progress.tcp_info_count += 1;
+        watch.progress.written_bytes = self.ended_bytes + file_bytes;
+        if self.output.next_file.is_some_and(|next| reached(next.bytes, file_bytes)) {
+            self.end_file(watch)?;
+        }
+        if reached(self.stop.bytes, watch.progress.written_bytes) { Err(End::Limit) } else { Ok(()) }
     }
 
     /// Periodic work.

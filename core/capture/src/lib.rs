@@ -6,6 +6,7 @@
 //! clock                  the time of the capture while no packet comes
 //! portals   portal_search   capture filters for iSCSI; finding portals by content
 //! trigger/  condition, history, observer: keeps only the time around slow commands
+//! tcp_info               samples of the kernel's TCP_INFO of the captured sockets
 //! output    files        bytes to a file, a pipe or a ring of files
 //! snaplen                how many bytes of a packet keep every header
 //! recorder               the capture loop: packets of all interfaces into files
@@ -26,4 +27,5 @@ pub mod recorder;
 pub mod report;
 pub mod settings;
 pub mod snaplen;
+mod tcp_info;
 pub mod trigger;

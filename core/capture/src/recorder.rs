@@ -12,12 +12,13 @@ use iscsitrace_wire::frame::LinkType;
 use crate::clock::Clock;
 use crate::device::{self, ArrivedPacket, Counts, Device};
 use crate::dumpcap::{self, Dumpcap};
-use crate::error::RecordingError;
+use crate::error::{RecordingError, os_message};
 use crate::files::{Files, InterfaceDescription, Watch};
 use crate::portal_search::PortalSearch;
 use crate::report::{Caller, End, Event, InterfaceCounts, Outcome};
 use crate::settings::{CaptureSettings, InterfaceSettings};
-use crate::trigger::{KeptPacket, Trigger};
+use crate::tcp_info::Sampler;
+use crate::trigger::{KeptPacket, TCP_INFO, Trigger};
 
 /// Packets per read of an interface.
 const BATCH: usize = 1024;
@@ -31,6 +32,8 @@ const TOLD_EVERY: Duration = Duration::from_secs(1);
 const HANDED_OVER_AFTER: Duration = Duration::from_millis(130);
 /// The same where dumpcap reads it first and waits up to 250 ms.
 const HANDED_OVER_BY_DUMPCAP_AFTER: Duration = Duration::from_millis(400);
+/// A sample of a hundred sockets takes half a millisecond.
+const SAMPLED_AT_MOST_EVERY: Duration = Duration::from_millis(1);
 /// How long to wait at the end for packets already captured.
 const DRAINED_WITHIN: Duration = Duration::from_millis(150);
 
@@ -57,6 +60,7 @@ type Found<'a> = &'a mut dyn FnMut(&str);
 struct Sink<'a> {
     files: Files,
     trigger: Option<Trigger>,
+    sampler: Option<Sampler>,
     clock: Clock,
     watch: Watch<'a>,
     frame: u64,
@@ -78,7 +82,13 @@ impl<'a> Sink<'a> {
         let files =
             Files::begin(settings.output.clone(), settings.section.clone(), settings.stop, interfaces, &mut watch)?;
         let clock = Clock::new(handed_over_after);
-        Ok(Self { files, trigger, clock, watch, frame: 0, taken, end: None, has_told_of_memory: false })
+        let interval =
+            settings.tcp_info_every_ns.map(|every_ns| Duration::from_nanos(every_ns).max(SAMPLED_AT_MOST_EVERY));
+        let sampler = interval.map(Sampler::new).transpose().map_err(|error| {
+            let message = os_message(&error);
+            RecordingError::Settings(format!("the kernel does not list its TCP sockets (modprobe tcp_diag): {message}"))
+        })?;
+        Ok(Self { files, trigger, sampler, clock, watch, frame: 0, taken, end: None, has_told_of_memory: false })
     }
 
     #[inline]
@@ -104,6 +114,38 @@ impl<'a> Sink<'a> {
             data: packet.data,
         };
         self.release_by(|trigger, release, found| trigger.take(&packet, release, found));
+    }
+
+    /// Samples TCP_INFO if it is due.
+    fn sample(&mut self) {
+        let Some(sampler) = self.sampler.as_mut().filter(|sampler| sampler.due_in().is_zero()) else { return };
+        if self.end.is_some() {
+            return;
+        }
+        let mut lines = Vec::new();
+        let filters = self.files.interfaces.iter().map(|described| described.filter.as_str());
+        let sampled = sampler.sample(filters, |sample| {
+            let mut line = String::new();
+            sample.line(&mut line);
+            lines.push((sample.time_ns, line));
+        });
+        if let Err(error) = sampled {
+            self.sampler = None;
+            let text = format!("no more samples of TCP_INFO: {}", os_message(&error));
+            self.watch.report(Event::Warning { text });
+        }
+        for (time_ns, line) in lines {
+            if self.trigger.is_some() {
+                self.release_by(|trigger, release, _| trigger.keep_tcp_info(time_ns, &line, release));
+            } else if self.end.is_none() {
+                self.end = self.files.write_tcp_info(time_ns, &line, &mut self.watch).err();
+            }
+        }
+    }
+
+    /// How long to wait for packets: until periodic work or a sample is due.
+    fn patience(&self) -> Duration {
+        self.sampler.as_ref().map_or(PERIOD, |sampler| sampler.due_in().min(PERIOD))
     }
 
     /// The source had no packet when it was asked then.
@@ -134,6 +176,9 @@ impl<'a> Sink<'a> {
         let mut texts = Vec::new();
         let (files, watch) = (&mut self.files, &mut self.watch);
         let mut release = |kept: &KeptPacket, comment: Option<&str>| {
+            if kept.link_type == TCP_INFO {
+                return files.write_tcp_info(kept.time_ns, &String::from_utf8_lossy(&kept.data), watch);
+            }
             let arrived =
                 ArrivedPacket { time_ns: kept.time_ns, original_length: kept.original_length, data: &kept.data };
             files.write(kept.interface as usize, kept.link_type, &arrived, comment, watch)
@@ -281,8 +326,9 @@ fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Ou
             }
             sink.tick();
         }
+        sink.sample();
         if !is_busy && sink.end.is_none() {
-            device::wait(devices.iter().chain(looks.iter().filter_map(PortalSearch::device)), PERIOD);
+            device::wait(devices.iter().chain(looks.iter().filter_map(PortalSearch::device)), sink.patience());
         }
     }
     let mut counts: Vec<Counts> = devices.iter_mut().map(Device::count).collect();
@@ -376,7 +422,8 @@ fn run_dumpcap(
     let mut has_gone = false;
     while sink.end.is_none() {
         let asked = Instant::now();
-        match dumpcap.next(PERIOD) {
+        sink.sample();
+        match dumpcap.next(sink.patience()) {
             Ok(Some(passed)) => {
                 take_captured(&mut sink, &passed);
                 sink.clock.hear(Instant::now());

@@ -24,6 +24,8 @@ pub struct Progress {
     pub written_count: u64,
     /// Bytes written to files.
     pub written_bytes: u64,
+    /// Samples of TCP_INFO written to files.
+    pub tcp_info_count: u64,
     /// Packets dropped.
     pub dropped_count: u64,
     /// Commands that the trigger found.

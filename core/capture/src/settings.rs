@@ -18,6 +18,8 @@ pub struct CaptureSettings {
     pub trigger: Option<TriggerSettings>,
     /// Finds portals by content.
     pub learn: Option<LearnSettings>,
+    /// Interval between samples of the kernel's TCP_INFO.
+    pub tcp_info_every_ns: Option<u64>,
     /// Metadata for the files.
     pub section: SectionSettings,
     /// The path of dumpcap, to capture with it instead of libpcap.

@@ -33,7 +33,7 @@ const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// One pass over the sources as one stream.
 #[pyfunction]
-#[pyo3(signature = (sources, *, capture_filter, packet_limit, time_from_ns, time_to_ns, time_is_relative, tables, progress))]
+#[pyo3(signature = (sources, *, capture_filter, packet_limit, time_from_ns, time_to_ns, time_is_relative, tables, tcp_info_files, progress))]
 #[allow(clippy::too_many_arguments, reason = "keyword arguments of a Python function")]
 fn read(
     py: Python<'_>,
@@ -44,11 +44,13 @@ fn read(
     time_to_ns: Option<i64>,
     time_is_relative: bool,
     tables: Vec<String>,
+    tcp_info_files: Vec<(String, String)>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Pass> {
     let failure = source::Failure::default();
     let inputs = sources.iter().map(|source| source::input(source, &failure)).collect::<PyResult<Vec<_>>>()?;
-    let selection = Selection { capture_filter, packet_limit, time_from_ns, time_to_ns, time_is_relative };
+    let selection =
+        Selection { capture_filter, packet_limit, time_from_ns, time_to_ns, time_is_relative, tcp_info_files };
     let mut wanted = Wanted::default();
     tables.iter().for_each(|name| wanted.add(name));
     let outcome = py.detach(|| {

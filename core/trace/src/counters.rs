@@ -68,6 +68,9 @@ counters! {
     TimeRunsBackwards, "time_runs_backwards", Warning,
         "packets with an earlier time stamp than the packet before them",
         "Usual with several capture queues. If files were read in the wrong order, name them in time order.";
+    TimeImplausible, "time_implausible", DataLoss,
+        "packets with a time stamp outside the years 1970 to 2106, which no clock shows; left out of every result",
+        "The file is damaged, or its time resolution (if_tsresol) or offset (if_tsoffset) is wrong. See editcap -t.";
     CompressionCutShort, "compression_cut_short", DataLoss,
         "compressed files that are incomplete or fail their checksum",
         "Copy the file again. Everything that could be decompressed is analysed.";

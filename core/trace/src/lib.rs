@@ -7,6 +7,7 @@
 //! dynamics/  packets -> how each sender behaved: bytes in flight, losses, flights (on request)
 //! content    between TCP and iSCSI: is it iSCSI, and which direction is whose?
 //! queue      queue depth, after the pass
+//! tcp_info   samples of the kernel's TCP_INFO, in captures or files -> rows of their connections
 //! budget/    the time breakdown, after the pass (on request)
 //! tables/    the columns that come out, each declared once
 //! counters   every oddity of the input, by name
@@ -29,3 +30,4 @@ pub mod queue;
 pub mod reader;
 pub mod tables;
 pub mod tcp;
+pub mod tcp_info;

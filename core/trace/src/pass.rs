@@ -6,6 +6,7 @@ use crate::reader::filter::Filter;
 use crate::reader::sequence::{Input, Progress, Sequence};
 use crate::reader::{CaptureError, CaptureInfo};
 use crate::tables::{Tables, Wanted};
+use crate::tcp_info;
 
 /// Which packets to read.
 #[derive(Debug, Default)]
@@ -20,6 +21,8 @@ pub struct Selection {
     pub time_to_ns: Option<i64>,
     /// Whether the times are relative to the first packet instead of 1970.
     pub time_is_relative: bool,
+    /// Names and texts of files of samples of TCP_INFO, for the table `tcp_info`.
+    pub tcp_info_files: Vec<(String, String)>,
 }
 
 /// The result of a pass.
@@ -88,6 +91,9 @@ pub fn run<E>(
     let mut filter = selection.capture_filter.as_deref().map(Filter::new).transpose()?;
     let mut pipeline = Pipeline::new(wanted);
     let mut sequence = Sequence::open(inputs, pipeline.counters())?;
+    if wanted.tcp_info {
+        sequence.keep_samples();
+    }
     let progress = sequence.progress();
     let mut packet_count = 0;
     let mut first_packet = None;
@@ -126,13 +132,12 @@ pub fn run<E>(
     if packet_count > 0 && pipeline.counters().total(Counter::LinkTypeUnsupported) == packet_count {
         return Err(undecodable(&sequence).into());
     }
-    Ok(Outcome {
-        tables: pipeline.finish(),
-        inputs: sequence.infos().cloned().collect(),
-        packet_count,
-        tcp_packet_count,
-        first_packet,
-    })
+    let mut tables = pipeline.finish();
+    if wanted.tcp_info {
+        let sources = tcp_info::sources(sequence.take_samples(), &selection.tcp_info_files)?;
+        tcp_info::fill(&mut tables, &sources, window.unwrap_or((i64::MIN, i64::MAX)));
+    }
+    Ok(Outcome { tables, inputs: sequence.infos().cloned().collect(), packet_count, tcp_packet_count, first_packet })
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 //! sense   sense data of a CHECK CONDITION, and T10's words
 //! digest  CRC32C of headers and data
 //! capture_writer  packets -> a pcapng or pcap file
+//! tcp_info  a sample of the kernel's TCP_INFO <-> a line of ss
 //! ```
 //!
 //! Nothing here keeps state, does I/O or allocates more than one header's worth, except the writer, which counts its
@@ -30,4 +31,5 @@ pub mod parameter_data;
 pub mod reject;
 pub mod sense;
 pub mod serial;
+pub mod tcp_info;
 pub mod text;

@@ -55,7 +55,6 @@ _LABELS: Final = {
 _SETTING: Final = (
     ("queue_depth", "tasks"),
     ("connections", "connections"),
-    ("block_bytes", "bytes"),
     ("delay_ns", "ns"),
     ("c_bytes_per_s", "B/s"),
     ("window_bytes", "bytes"),
@@ -201,6 +200,9 @@ def _with(situation: Situation, name: str, value: Any) -> Situation:
 def _changes(a: Situation, b: Situation) -> list[_Change]:
     """All properties that differ."""
     found = []
+    if (a.setting.block_bytes, a.sizes) != (b.setting.block_bytes, b.sizes):
+        one, other = a.setting.block_bytes, b.setting.block_bytes
+        found.append(_Change("block_bytes", "bytes", one, other, lambda situation: situation.with_sizes_of(b)))
     for name, unit in _SETTING:
         one, other = _value(a, name), _value(b, name)
         if one != other:

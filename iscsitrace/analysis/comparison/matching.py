@@ -53,7 +53,7 @@ def _mixed(name: str, side: Side) -> str:
 
 def _candidates(sides: Mapping[int, Side], number: int | None, which: str) -> list[Side]:
     if not sides:
-        raise InputInvalid(f"the {which} capture has no session that read or wrote data")
+        raise InputInvalid(f"the {which} capture has no session that read or wrote data; diagnose says what it shows")
     if number is not None:
         if number not in sides:
             known = ", ".join(map(str, sides))

@@ -58,20 +58,21 @@ def prepare(cycles: Table, waited: Waits, view: View, detail: Detail | None = No
         raise InputInvalid("nothing to draw: no SCSI command of the view has a status")
     times, values = known.raw("command_first_ns"), waited.least_ns[is_known]
     edges = detail.edges(len(known), view.start_ns, view.end_ns)
-    operations = _operations(known)
+    operations = _operations(in_view)
+    with_latency = {name: chosen[is_known] for name, chosen in operations.items() if (chosen & is_known).any()}
     latency_edges = _latency_edges(values, int(np.clip(len(known) // 6, *BINS_LATENCY)))
     time_edges = even_edges(view.start_ns, view.end_ns + 1, int(np.clip(len(known) // 3, *BINS_TIME)))
     after = times - view.start_ns, time_edges - view.start_ns
     heat, _, _ = np.histogram2d(values, after[0], bins=(latency_edges, after[1]))
     return Latency(
         view=view,
-        over_time={name: _points(times[chosen], values[chosen], edges) for name, chosen in operations.items()},
+        over_time={name: _points(times[chosen], values[chosen], edges) for name, chosen in with_latency.items()},
         is_decimated=edges is not None,
-        distribution=_distributions(in_view, waited),
+        distribution=_distributions(operations, waited),
         heat=heat.astype(np.int64),
         time_edges_ns=time_edges,
         latency_edges_ns=latency_edges,
-        block_sizes=_block_sizes(in_view, waited),
+        block_sizes=_block_sizes(in_view, operations, waited),
         task_count=len(known),
         without_status=_without_status(in_view, waited),
         unsure_count=int((waited.least_ns == UNKNOWN).sum()),
@@ -84,9 +85,9 @@ def _without_status(cycles: Table, waited: Waits) -> Line:
     return Line(starts[order], waits_ns[order])
 
 
-def _distributions(cycles: Table, waited: Waits) -> dict[str, tuple[Array, Array]]:
+def _distributions(operations: dict[str, Array], waited: Waits) -> dict[str, tuple[Array, Array]]:
     found = {}
-    for name, chosen in _operations(cycles).items():
+    for name, chosen in operations.items():
         own = waited.select(chosen)
         if len(own.latencies_ns):
             found[name] = _cumulative(own.latencies_ns, len(own.slowest_ns))
@@ -132,9 +133,9 @@ def _latency_edges(values: Array, count: int) -> Array:
     return edges
 
 
-def _block_sizes(cycles: Table, waited: Waits) -> dict[str, dict[int, dict[str, int]]]:
+def _block_sizes(cycles: Table, operations: dict[str, Array], waited: Waits) -> dict[str, dict[int, dict[str, int]]]:
     """Percentiles by operation and I/O size, for the commonest sizes; of reads and writes if there are any."""
-    sizes, operations = np.ma.filled(np.ma.asarray(cycles["bytes"]), 0), _operations(cycles)
+    sizes = np.ma.filled(np.ma.asarray(cycles["bytes"]), 0)
     found: dict[str, dict[int, dict[str, int]]] = {}
     movers = [name for name in operations if name in ("read", "write")]
     for name in movers or operations:

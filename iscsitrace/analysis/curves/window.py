@@ -38,6 +38,10 @@ class Window:
     """The estimated congestion window: a line for each stretch in which it is valid."""
     valid_share: float
     """Share of the view's time in which the estimate is valid."""
+    kernel_cwnd: Line = field(default_factory=Line)
+    """The congestion window of the kernel's TCP_INFO, where there are samples of the sender's host."""
+    kernel_ssthresh: Line = field(default_factory=Line)
+    """Its slow start threshold, where it has one."""
     retransmissions: dict[str, Line] = field(default_factory=dict)
     """By cause: when, and owin at that time."""
     recoveries: Spans = field(default_factory=Spans)
@@ -45,7 +49,13 @@ class Window:
 
 
 def prepare(
-    window: Table, retransmissions: Table, recoveries: Table, cycles: Table, view: View, detail: Detail | None = None
+    window: Table,
+    retransmissions: Table,
+    recoveries: Table,
+    cycles: Table,
+    view: View,
+    detail: Detail | None = None,
+    tcp_info: Table | None = None,
 ) -> Window:
     """The curves of the view's connection and direction; InputInvalid without data in the view or before it."""
     detail = detail or Detail()
@@ -71,6 +81,8 @@ def prepare(
         rwnd=_runs(window, "rwnd_bytes", np.ones(len(is_apart), dtype=bool), rows, view, edges)[0],
         cwnd=cwnd,
         valid_share=valid_ns / (view.end_ns - view.start_ns),
+        kernel_cwnd=_kernel_line(tcp_info, "cwnd_segments", view, detail),
+        kernel_ssthresh=_kernel_line(tcp_info, "ssthresh_segments", view, detail),
         retransmissions=_retransmissions(retransmissions, owin, view, edges),
         recoveries=_recoveries(recoveries, view),
         tasks=tasks.of_view(cycles, view),
@@ -90,6 +102,18 @@ def _line(window: Table, name: str, rows: slice, view: View, edges_ns: Array | N
     for part in chunks(len(times)):
         is_known = values[part] != _NULL
         maker.add(times[part][is_known], values[part][is_known])
+    return maker.line()
+
+
+def _kernel_line(samples: Table | None, name: str, view: View, detail: Detail) -> Line:
+    """A window of TCP_INFO in bytes: the kernel counts it in segments."""
+    if samples is None:
+        return Line()
+    own = samples.select(view.is_of(samples) & view.covers(samples.raw("time_ns")))
+    values, sizes, times = own[name], own["segment_bytes"], own.raw("time_ns")
+    is_known = ~(np.ma.getmaskarray(values) | np.ma.getmaskarray(sizes))
+    maker = LineMaker(view.start_ns, view.end_ns, detail.edges(int(is_known.sum()), view.start_ns, view.end_ns))
+    maker.add(times[is_known], np.ma.getdata(values)[is_known].astype(np.int64) * np.ma.getdata(sizes)[is_known])
     return maker.line()
 
 

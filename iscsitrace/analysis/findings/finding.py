@@ -302,6 +302,11 @@ class Finding:
         """Gains of the advice; empty where the model predicts none."""
         return self.predict(self) if self.predict else ()
 
+    def below(self, headline: str) -> str:
+        """What is read of it below this headline: the facts, or the whole story of a failure that it leaves out."""
+        is_untold = self.rank == "failure" and self.cause not in (headline, sentence(self.text))
+        return self.cause if is_untold else self.text
+
     def gains_by_advice(self) -> list[tuple[Advice, list[Gain]]]:
         """Each advice with its gains."""
         return [(advice, [gain for gain in self.gains if gain.advice is advice]) for advice in self.steps]

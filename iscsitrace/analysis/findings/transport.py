@@ -75,8 +75,9 @@ def _window_small(case: Case) -> Observation | None:
         )
     else:
         held = wording.time(row["rwnd_limited_ns"] or 0)
+        source = "" if row["kernel_busy_ns"] is None else " (TCP_INFO)"
         text = (
-            f"the {_receiver(row)}'s receive window held the {_sender(row)} for {held}; it is at most {size}"
+            f"the {_receiver(row)}'s receive window held the {_sender(row)} for {held}{source}; it is at most {size}"
             f"{_capacity(subject, row)}"
         )
     return Observation(text, subject.evidence(waits), waits.total_ns)

@@ -17,17 +17,23 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.model.mirror_losses import Copies, segments_per_ns
 from iscsitrace.analysis.model.setting import Setting
-from iscsitrace.analysis.model.transfer import way_of
+from iscsitrace.analysis.model.transfer import usable_bytes, way_of
 
 RENO: Final = (1.0, 0.5)
 """Growth of the window in an RTT without loss, in segments (RFC 5681; Linux counts segments, not ACKs, so delayed ACKs
 do not halve it: RFC 3465), and the share of the window that remains after a loss."""
 CUBIC_AS_RENO: Final = (3 * 0.3 / 1.7, 0.7)
 """The same for CUBIC in its Reno-friendly region (RFC 9438, section 4.3)."""
+_CUBIC_BEHIND: Final = 0.5 + CUBIC_AS_RENO[0]
+"""Segments by which the window is below the estimate of that region (tcp_cubic.c of Linux): it follows the estimate an
+RTT later, by whole segments."""
 CUBIC_CONSTANT: Final[float] = (0.4 * 3.7 / 1.2) ** 0.25
 """RFC 9438, section 5.1, with C = 0.4 and a decrease to 0.7."""
 LEAST_SEGMENTS: Final = 10
-"""Smallest average window for which the formulas hold: below it, losses end in timeouts (Padhye and others 1998)."""
+"""Fewest segments in flight for which the formulas hold: with fewer, losses end in timeouts (Padhye, 1998)."""
+LEAST_WINDOW: Final = 20
+"""Smallest average window, in segments, that losses alone may leave: with smaller ones, the model was off by more than
+a quarter in simulated runs (docs/method.md, section 6)."""
 _FAR: Final = 8
 """Windows larger than this times 1 / sqrt(p) are practically never reached."""
 _LOSSES: Final = 40
@@ -44,7 +50,8 @@ def loss_window_segments(loss: float, round_trip_s: float, congestion_control: s
         return most
     if congestion_control == "reno":
         return _average(loss, *RENO, most)
-    return max(_average(loss, *CUBIC_AS_RENO, most), min(most, CUBIC_CONSTANT * float((round_trip_s / loss) ** 0.75)))
+    like_reno = max(min(most, 1.0), _average(loss, *CUBIC_AS_RENO, most) - _CUBIC_BEHIND)
+    return max(like_reno, min(most, CUBIC_CONSTANT * float((round_trip_s / loss) ** 0.75)))
 
 
 @lru_cache(maxsize=4096)
@@ -75,7 +82,7 @@ def _average(loss: float, increase: float, decrease: float, most: float) -> floa
 
 def loss_window_bytes(setting: Setting) -> float:
     """Average congestion window of a setting in bytes, bounded by its window."""
-    most = setting.window_bytes / setting.segment_bytes if setting.window_bytes else inf
+    most = usable_bytes(setting.window_bytes or inf, setting.segment_bytes) / setting.segment_bytes
     segments = loss_window_segments(setting.loss, 2 * setting.delay_ns / 1e9, setting.congestion_control, most)
     return segments * setting.segment_bytes
 
@@ -86,8 +93,8 @@ def mirror_bytes_per_s(setting: Setting) -> float:
     copies = Copies(
         round_trips_ns=tuple(way_of(replace(setting, delay_ns=each)).acknowledged_ns for each in delays_ns),
         loss=setting.loss,
-        growth=tuple(_growth(replace(setting, delay_ns=each)) for each in delays_ns),
-        decrease=_aimd(setting)[1],
+        growth=tuple(growth_and_decrease(replace(setting, delay_ns=each))[0] for each in delays_ns),
+        decrease=growth_and_decrease(setting)[1],
         window_segments=setting.window_bytes / setting.segment_bytes if setting.window_bytes else inf,
         ahead_segments=setting.queue_depth * setting.block_bytes / setting.segment_bytes,
         call_segments=setting.call_bytes / setting.segment_bytes if setting.call_bytes else inf,
@@ -96,18 +103,18 @@ def mirror_bytes_per_s(setting: Setting) -> float:
     return setting.connections * segments_per_ns(copies) * setting.segment_bytes * 1e9
 
 
-def _aimd(setting: Setting) -> tuple[float, float]:
-    return RENO if setting.congestion_control == "reno" else CUBIC_AS_RENO
-
-
-def _growth(setting: Setting) -> float:
-    """Growth per RTT, in segments, that results in the average window, which is proportional to its square root."""
-    growth, decrease = _aimd(setting)
+def growth_and_decrease(setting: Setting) -> tuple[float, float]:
+    """Growth of a window in an RTT without loss, in segments, that results in the average window, which is proportional
+    to its square root; and the share of a window that remains after a loss.
+    """
+    growth, decrease = RENO if setting.congestion_control == "reno" else CUBIC_AS_RENO
+    if not setting.loss:
+        return growth, decrease
     average = loss_window_bytes(replace(setting, window_bytes=None)) / setting.segment_bytes
-    return growth * (average / _average(setting.loss, growth, decrease, inf)) ** 2
+    return growth * (average / _average(setting.loss, growth, decrease, inf)) ** 2, decrease
 
 
-def window_bytes_per_s(setting: Setting, window_bytes: float = inf) -> float:
-    """Throughput of a connection's stream with this window per RTT, or with the setting's if that is smaller."""
-    way = way_of(setting, window_bytes)
+def window_bytes_per_s(setting: Setting, average_bytes: float = inf) -> float:
+    """Throughput of a connection's stream with this average window per RTT, or with the setting's if it is smaller."""
+    way = way_of(setting, average_bytes)
     return way.window_bytes / way.acknowledged_ns * 1e9 if way.window_bytes < inf and way.acknowledged_ns else inf

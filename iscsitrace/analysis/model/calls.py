@@ -21,6 +21,16 @@ def in_commands(setting: Setting, call_bytes: int | None, command_window: int | 
     which of them find data to ride with depends on when each command is sent.
     """
     calls = setting.queue_depth * setting.connections
+    return of_session(replace(setting, queue_depth=calls), call_bytes, command_window)
+
+
+def of_session(setting: Setting, call_bytes: int | None, command_window: int | None) -> Setting:
+    """The same where the queue depth of ``setting`` counts the calls of all its connections together.
+
+    Commands in flight are spread evenly over the connections: the nearest whole number on each, and none on
+    connections beyond the commands.
+    """
+    calls = setting.queue_depth
     commands = 1 if call_bytes is None else -(-call_bytes // setting.block_bytes)
     in_flight = min(calls * commands, command_window or calls * commands)
     if call_bytes is None or commands == 1:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 
-from iscsitrace.analysis.model.bounds import loss_window_bytes
+from iscsitrace.analysis.model.bounds import growth_and_decrease, loss_window_bytes
 from iscsitrace.analysis.model.legs import legs
 from iscsitrace.analysis.model.pipeline import Pipeline, Way
 from iscsitrace.analysis.model.queueing import Service
@@ -172,9 +172,15 @@ def _riding(setting: Setting, cycle: Cycle) -> Cycle:
 def _repairs_ns(setting: Setting, way: Way) -> float:
     """Average cost of losses in the last window of each burst: an RTT if there is one. Recovery from earlier losses
     goes on beside new data.
+
+    Of a command alone in flight, whose burst fits into the window, the next bursts need an RTT more, too, until the
+    window has grown to a burst again. It does not grow beyond one: what is not used does not grow (RFC 7661).
     """
     block, repairs_ns = block_of(setting), 0.0
+    growth, decrease = growth_and_decrease(setting)
     for size in (block.first_bytes, *block.solicited_bytes):
         segments = min(way.window_bytes, size) / setting.segment_bytes
-        repairs_ns += 2 * setting.delay_ns * (1 - float((1 - setting.loss) ** segments))
+        met = 1 - float((1 - setting.loss) ** segments)
+        shrunk = segments * (1 - decrease) / growth if setting.queue_depth == 1 and size <= way.window_bytes else 0.0
+        repairs_ns += 2 * setting.delay_ns * met * (1 + shrunk)
     return repairs_ns

@@ -13,7 +13,13 @@ from itertools import product
 from math import inf
 from typing import Any
 
-from iscsitrace.analysis.model.bounds import LEAST_SEGMENTS, loss_window_bytes, mirror_bytes_per_s, window_bytes_per_s
+from iscsitrace.analysis.model.bounds import (
+    LEAST_SEGMENTS,
+    LEAST_WINDOW,
+    loss_window_bytes,
+    mirror_bytes_per_s,
+    window_bytes_per_s,
+)
 from iscsitrace.analysis.model.bursts import first_burst_bytes, solicited_bytes
 from iscsitrace.analysis.model.cycle import Cycle, bytes_per_s, cycle_of
 from iscsitrace.analysis.model.setting import CONGESTION_CONTROLS, OPERATIONS, Prediction, Setting, Solicitation
@@ -120,8 +126,8 @@ def _name(bounds: Mapping[str, float], throughput: float, setting: Setting, cycl
 
 
 def _is_in_range(setting: Setting) -> bool:
-    """Always without losses; with losses where the average window and the data in flight have enough segments
-    for a loss to be repaired without a timeout.
+    """Always without losses; with losses where the average window is one of those that were tested, and the data in
+    flight have enough segments for a loss to be repaired without a timeout.
     """
     if not setting.loss:
         return True
@@ -129,7 +135,8 @@ def _is_in_range(setting: Setting) -> bool:
     if setting.operation == "write":
         sizes = (first_burst_bytes(setting), *solicited_bytes(setting))
     most = min(loss_window_bytes(setting), setting.window_bytes or inf, max(sizes) * setting.queue_depth)
-    return most >= LEAST_SEGMENTS * setting.segment_bytes
+    left = loss_window_bytes(replace(setting, window_bytes=None))
+    return most >= LEAST_SEGMENTS * setting.segment_bytes and left >= LEAST_WINDOW * setting.segment_bytes
 
 
 def _check(setting: Setting) -> None:

@@ -58,13 +58,15 @@ def usable_bytes(window_bytes: float, segment_bytes: int) -> float:
     return (segments - segments % _SEGMENTS_PER_ACK if segments > _SEGMENTS_PER_ACK else segments) * segment_bytes
 
 
-def way_of(setting: Setting, window_bytes: float = inf, k_factor: float = 1.0) -> Way:
-    """The path with the setting's window or a smaller one; sending continues with the ACK of the second segment."""
+def way_of(setting: Setting, average_bytes: float = inf, k_factor: float = 1.0) -> Way:
+    """The path with the setting's window, or with a smaller one that varies about an average, which need not be full
+    segments; sending continues with the ACK of the second segment.
+    """
     round_trip_ns = 2 * setting.delay_ns
     return Way(
         round_trip_ns=round_trip_ns * k_factor,
         acknowledged_ns=round_trip_ns + _SEGMENTS_PER_ACK * setting.segment_bytes * byte_ns(setting),
-        window_bytes=usable_bytes(min(setting.window_bytes or inf, window_bytes), setting.segment_bytes),
+        window_bytes=min(usable_bytes(setting.window_bytes or inf, setting.segment_bytes), average_bytes),
         start_bytes=setting.start_window_bytes or inf,
     )
 

@@ -23,6 +23,8 @@ Array = NDArray[Any]
 
 _AWAY: Final = 1 / 8
 """Share of the RTT on the initiator's side from which on a tap does not count as beside the initiator."""
+_SIZES: Final = 8
+"""The most I/O sizes that are kept apart."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +102,40 @@ def measure(session: Session) -> Measured | None:
     stalls_ns_per_byte = {name: stall / moved for name, stall in stalls_ns.items()}
     service_ns = session.waits_by_cycle(session.stretches("target_service"))[session.rows_of(cycles.raw("cycle"))]
     deviation_ns = float(np.std(service_ns)) if depth == 1 else 0.0
-    situation = Situation(setting, waits_ns, stalls_ns_per_byte, frozenset(open_names), deviation_ns)
+    sizes = _sizes_of(cycles.raw("data_bytes"))
+    situation = Situation(setting, waits_ns, stalls_ns_per_byte, frozenset(open_names), deviation_ns, sizes)
     throughput = moved * 1e9 / busy_ns
     if depth > 1 and (session.rtt_ns("initiator") or 0) > path.round_trip_ns * _AWAY:
         # commands queued before the line, beyond the tap, are in flight too: the line is too busy without them
         alone = situation.with_setting(queue_depth=1).throughput()
         situation = situation.with_setting(queue_depth=max(depth, round(throughput / alone)))
+    if is_window_known:
+        situation = _with_slow_receiver(situation, busy_ns / moved, parts_ns["receive_window"] / moved)
     return Measured(situation, throughput, busy_ns, parts_ns, count, moved)
+
+
+def _sizes_of(moved: Array) -> tuple[tuple[int, float], ...]:
+    """The sizes of commands in bytes, each with its share of them; empty where all have the same. Where there are more
+    than _SIZES, those between two powers of two count as their mean.
+    """
+    sizes, counts = np.unique(moved[moved > 0].astype(np.int64), return_counts=True)
+    if len(sizes) > _SIZES:
+        _, groups = np.unique(np.frexp(sizes.astype(np.float64))[1], return_inverse=True)
+        sums, counts = np.bincount(groups, sizes * counts), np.bincount(groups, counts)
+        sizes = np.rint(sums / counts)
+    if len(sizes) < 2:
+        return ()
+    return tuple((int(size), float(count) / len(moved)) for size, count in zip(sizes, counts, strict=True))
+
+
+def _with_slow_receiver(situation: Situation, busy_ns_per_byte: float, waited_ns_per_byte: float) -> Situation:
+    """The situation with the waits for the receive window that its largest size does not explain.
+
+    A receiver that reads slowly, or a window below its largest size, keeps the sender waiting for longer than the
+    model's window does. That is the time that the model lacks, as far as the sender waited for the window.
+    """
+    lacking = busy_ns_per_byte - 1e9 / situation.throughput()
+    return situation.with_stall("receiver", min(waited_ns_per_byte, max(0.0, lacking)))
 
 
 def _largest(cycles: Table) -> tuple[str, Table]:

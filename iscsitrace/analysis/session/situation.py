@@ -42,6 +42,8 @@ class Situation:
     """Fields of Setting and Solicitation that the packets do not show: their values are assumed."""
     service_deviation_ns: float = 0.0
     """Standard deviation of the target's service time, measured at queue depth 1."""
+    sizes: tuple[tuple[int, float], ...] = ()
+    """I/O sizes in bytes, each with its share of the commands; empty where all have the setting's size, their mean."""
     groups: int = 1
     """Groups of connections like the measured ones; each group stalls by itself."""
     _reached: dict[bool, float] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -57,16 +59,26 @@ class Situation:
     def _together(self, *, is_rough: bool) -> float:
         """The throughput of one group."""
         setting = self.setting.dealt(service_ns=sum(self.waits_ns.values()))
-        reached = min(_throughput(setting, is_rough=is_rough), self._by_chance(setting))
+        reached = min(self._of_sizes(setting, is_rough=is_rough), self._by_chance(setting))
         ns_per_byte = 1e9 / reached + sum(self.stalls_ns_per_byte.values())
         return 1e9 / ns_per_byte
 
     def with_setting(self, **changes: Any) -> Situation:
-        """The same with other values of its setting."""
+        """The same with other values of its setting; with another I/O size, all commands have that size."""
+        if "block_bytes" in changes:
+            return self._with(setting=altered(self.setting, **changes), sizes=())
         return self._with(setting=altered(self.setting, **changes))
+
+    def with_sizes_of(self, other: Situation) -> Situation:
+        """The same with the I/O sizes of another."""
+        return self.with_setting(block_bytes=other.setting.block_bytes)._with(sizes=other.sizes)
 
     def _with(self, **changes: Any) -> Situation:
         return altered(self, **changes, _reached={})
+
+    def with_stall(self, name: str, ns_per_byte: float) -> Situation:
+        """The same with another stall."""
+        return self._with(stalls_ns_per_byte={**self.stalls_ns_per_byte, name: ns_per_byte})
 
     def with_keys(self, **changes: Any) -> Situation:
         """The same with other negotiated parameters."""
@@ -78,6 +90,16 @@ class Situation:
         tasks = max(self.setting.queue_depth, groups * self.setting.connections)
         found = self.with_setting(connections=groups * self.setting.connections, queue_depth=tasks)
         return found._with(groups=groups)
+
+    def _of_sizes(self, setting: Setting, *, is_rough: bool) -> float:
+        """The throughput of commands of these sizes, one after another: their waits for windows and R2Ts are not in
+        proportion to their size. In a queue, where one is sent while others wait, that of commands of the mean size.
+        """
+        if not self.sizes or setting.queue_depth * setting.connections > 1:
+            return _throughput(setting, is_rough=is_rough)
+        alone = ((size, share, altered(setting, block_bytes=size)) for size, share in self.sizes)
+        each_ns = sum(share * size / _throughput(one, is_rough=is_rough) for size, share, one in alone)
+        return sum(size * share for size, share in self.sizes) / each_ns
 
     def _by_chance(self, setting: Setting) -> float:
         """The throughput of commands that meet on the line by chance; infinite where they fall into step."""

@@ -60,6 +60,9 @@ def command(
 
     With --truth, the file that simulate, lab run, initiator or target wrote, commands, parameters and losses are
     compared with the run: every count, tag, size and, for simulated runs, every time. Each difference is printed.
+
+    With samples of TCP_INFO, in the capture or by --tcp-info, the estimates of cwnd and limited times are compared with
+    the kernel's, and the clock of each file is printed with its bounds.
     """
     from iscsitrace.analysis.measures import capture_health
     from iscsitrace.outputs import check
@@ -72,7 +75,7 @@ def command(
         from iscsitrace.wireshark.dissect import require_tshark
 
         require_tshark()
-    trace = capture_input.read(("pdus", "segments") if against else ())
+    trace = capture_input.read(("pdus", "segments", "tcp_info") if against else ("tcp_info",))
     counters = capture_health.by_name(trace.counters)
     findings = [] if fail_on == "never" else capture_health.reaching(counters, fail_on)
     document: dict[str, Any] = trace.provenance | {
@@ -94,12 +97,29 @@ def command(
     if truth is not None:
         agreement = _compared(trace, truth, tap or _tap_of(truth, capture_input))
         document["against_truth"] = asdict(agreement)
+    if kernel := _kernel(capture_input, trace):
+        document["tcp_info"] = kernel
     if is_json:
         show_json(document)
     else:
         show(check.sections(document, comparison, agreement))
     if findings or (comparison and comparison.unexplained) or (agreement and agreement.differences):
         raise click.exceptions.Exit(EXIT_FINDING)
+
+
+def _kernel(capture_input: CaptureInput, trace: Trace) -> dict[str, Any] | None:
+    """The estimates against TCP_INFO; None without samples. They take a second pass, so not over standard input."""
+    if not (len(trace.tcp_info) or capture_input.tcp_info) or "-" in capture_input.sources:
+        return None
+    from iscsitrace.analysis.measures import kernel_agreement
+
+    again = capture_input.read(kernel_agreement.NEEDED)
+    senders = kernel_agreement.compare(again.tcp_info, again.window, again.estimated("senders"), again.connections)
+    clocks = [
+        {"file": name} | asdict(clock) | {"is_known": clock.is_known}
+        for name, clock in zip(capture_input.tcp_info, again.clocks, strict=True)
+    ]
+    return {"clocks": clocks, "senders": [asdict(each) for each in senders]}
 
 
 def _read_truth(path: Path) -> dict[str, Any]:

@@ -24,9 +24,11 @@ def command(
     write), preferably with the same target. A and B may be the same file.
 
     The model changes one difference at a time from A's value to B's, in every order; a factor is the average effect on
-    the throughput. The factors multiply to the gap of the model; the rest is printed as unexplained. See docs/diff.md.
+    the throughput. The factors multiply to the gap of the model; the rest is printed as unexplained. What broke in a
+    capture is printed first: an outage is no part of this gap. See docs/diff.md.
     """
     from iscsitrace.analysis.comparison import differences, matching, sides
+    from iscsitrace.analysis.findings import examination
     from iscsitrace.outputs import diff
 
     if (capture_a, capture_b) == ("-", "-"):
@@ -39,7 +41,8 @@ def command(
     a, b = matching.match(found_a, found_b, session_a, session_b)
     why_not = matching.why_not(a, b)
     explanation = differences.explain(a.measured, b.measured) if a.measured and b.measured and not why_not else None
+    headlines = [examination.examine(trace.table).headline for trace in traces]
     if is_json:
-        show_json(diff.as_dict(traces, a, b, explanation, why_not))
+        show_json(diff.as_dict(traces, headlines, a, b, explanation, why_not))
     else:
-        show(diff.sections(traces, a, b, explanation, why_not))
+        show(diff.sections(traces, headlines, a, b, explanation, why_not))

@@ -86,7 +86,7 @@ def _export_tables(
     if unknown or not chosen:
         raise InputInvalid(f"no table is called {', '.join(unknown) or '(nothing)'}; there are {', '.join(every)}")
     # an output that cannot be written is refused before a long input is read
-    prepare(directory, file_format, chosen, force)
+    prepare(directory, file_format, chosen, force, capture_input.sources)
     trace = capture_input.read(chosen)
     for path in export(trace, directory, file_format, chosen, force):
         click.echo(f"{path}: {trace.row_count(path.stem)} rows")
@@ -97,7 +97,7 @@ def _export_perfetto(capture_input: CaptureInput, path: Path, *, has_packets: bo
     from iscsitrace.outputs import perfetto, perfetto_packets
 
     perfetto_packets.require()
-    output_file.check(path, is_forced=is_forced)
+    output_file.check(path, is_forced=is_forced, inputs=capture_input.sources)
     trace = capture_input.read(perfetto.needed())
     with output_file.written_aside(path) as partial, partial.open("wb") as stream:
         count = perfetto.write(trace, stream, has_packets=has_packets)
@@ -118,7 +118,7 @@ def _export_sidecar(capture_input: CaptureInput, directory: Path | None, force: 
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputInvalid(f"cannot write to {path.parent}: {error.strerror or error}") from error
-    output_file.check(path, is_forced=force)
+    output_file.check(path, is_forced=force, inputs=capture_input.sources)
     trace = capture_input.read(sidecar.TABLES)
     if _file_size(capture) != size:
         raise InputInvalid(f"{capture} grew while it was read: a sidecar needs a complete capture")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,7 +97,7 @@ def command(
     if (path is None) == (not has_window):
         raise click.UsageError("name a file with -o, or use --show")
     if path is not None:
-        _check_output(path, kind, is_forced)
+        _check_output(path, kind, capture_input.sources, is_forced)
     trace = _read(kind, capture_input, cycles)
     from iscsitrace.analysis.curves import subject
     from iscsitrace.analysis.curves.decimation import Detail
@@ -125,7 +126,7 @@ def command(
         click.echo(f"{path}: {drawing.title}")
 
 
-def _check_output(path: Path, kind: str, is_forced: bool) -> None:
+def _check_output(path: Path, kind: str, inputs: Sequence[str], is_forced: bool) -> None:
     """Rejects an unwritable output before a long input is read."""
     ending = path.suffix.removeprefix(".")
     if ending == _XPLOT and kinds.load(kind).xplot is None:
@@ -133,7 +134,7 @@ def _check_output(path: Path, kind: str, is_forced: bool) -> None:
         raise click.UsageError(f"xplot draws {able}, not {kind}")
     if ending not in (*_PICTURES, _XPLOT):
         raise click.UsageError(f"{path} has no known format: end it with .png, .svg, .pdf or .xpl")
-    output_file.check(path, is_forced=is_forced)
+    output_file.check(path, is_forced=is_forced, inputs=inputs)
 
 
 def _read(kind: str, capture_input: CaptureInput, cycles: range | None) -> Trace:

@@ -79,7 +79,7 @@ def command(
         raise click.UsageError("a sweep has all sessions: use it without --session")
     path = None if output == _STANDARD_OUTPUT else Path(output or _default_name(capture_input, file_format))
     if path is not None:
-        output_file.check(path, is_forced=is_forced)
+        output_file.check(path, is_forced=is_forced, inputs=capture_input.sources)
     from iscsitrace import __version__
 
     has_pictures = file_format == "html" and not no_plots

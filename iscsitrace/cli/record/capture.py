@@ -14,7 +14,7 @@ from iscsitrace.cli.options import as_json
 from iscsitrace.cli.record.capture_limits import Limit, gathered
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.units import Duration, Size
-from iscsitrace.errors import InputInvalid, OutputExists
+from iscsitrace.errors import CaptureRefused, InputInvalid, OutputExists
 from iscsitrace.outputs import files as output_file
 from iscsitrace.outputs.terminal import show, show_json
 from iscsitrace.recording.file_names import made_up
@@ -73,6 +73,13 @@ EXIT_LOSS = 1
     show_default=True,
     help="Memory for packets that a trigger may keep.",
 )
+@click.option(
+    "--tcp-info",
+    "tcp_info_every",
+    type=Duration(),
+    metavar="INTERVAL",
+    help="Sample the kernel's TCP_INFO of the captured connections' sockets on this host, like 50ms.",
+)
 @click.option("--promiscuous", "is_promiscuous", is_flag=True, help="Capture packets to other hosts, too.")
 @click.option("-p", "is_not_promiscuous", is_flag=True, help="Accepted for compatibility with tshark: the default.")
 @click.option("--time-stamp-type", type=click.Choice(_CLOCKS), help="Clock of the time stamps (host).")
@@ -104,6 +111,7 @@ def command(
     before: int,
     after: int,
     trigger_memory: int,
+    tcp_info_every: int | None,
     is_promiscuous: bool,
     is_not_promiscuous: bool,
     time_stamp_type: str | None,
@@ -121,9 +129,15 @@ def command(
     A trigger combines latency>TIME, no_progress>TIME, status=NAME, status!=NAME, operation=NAME and operation!=NAME
     with and, or. The file then begins with the handshakes and logins of its connections. A hang is written within a
     second of its limit, without a packet, and also if the capture ends in it. With -r a trigger is applied to captures.
+
+    --tcp-info samples the sockets whose packets the capture filter matches: cwnd, ssthresh, RTT, retransmissions, and
+    the time limited by the receive window or send buffer, as this host's kernel has them. Each sample is a frame of the
+    file.
     """
     if bool(interfaces) == bool(sources):
         raise click.UsageError("name an interface with -i (iscsitrace interfaces lists them), or captures with -r")
+    if tcp_info_every is not None and (sources or time_stamp_type == "adapter_unsynced"):
+        raise click.UsageError("--tcp-info samples this host, on its clock: omit -r and adapter_unsynced")
     if is_learning and capture_filter is not None:
         raise click.UsageError("--learn makes its own capture filter: omit -f")
     _require_clock(interfaces, time_stamp_type)
@@ -150,7 +164,7 @@ def command(
     kept_files = next_file.pop("files", None)
     if kept_files is not None and not next_file:
         raise click.UsageError("-b files keeps the last of several files: add -b filesize, duration or packets")
-    target = _target(path, interfaces, is_ring=bool(next_file), is_forced=is_forced)
+    target = _target(path, interfaces, is_ring=bool(next_file), is_forced=is_forced, sources=sources)
     if sources and (is_learning or capture_filter is not None or snaplen is not None or "duration_ns" in stop):
         raise click.UsageError("-r takes --trigger, -b, -c and -w; select packets with -f when the file is read")
     if is_json and str(target) == "-":
@@ -169,6 +183,8 @@ def command(
     if trigger is not None:
         memory = {"before_ns": before, "after_ns": after, "memory_bytes": trigger_memory}
         settings["trigger"] = {"condition": trigger, **memory}
+    if tcp_info_every is not None:
+        settings["tcp_info_every_ns"] = tcp_info_every
     if is_learning:
         settings["learn"] = {"look_ns": 3 * TIMES["s"], "every_ns": learn_every}
     outcome = _captured(settings, sources, target, dumpcap, is_quiet=is_quiet)
@@ -209,8 +225,10 @@ def _show_end(outcome: dict[str, Any], caller: Any, *, is_quiet: bool) -> None:
 
 
 def _exit_code(outcome: dict[str, Any]) -> int:
-    has_loss = outcome["progress"]["dropped_count"] > 0 or outcome["end"]["reason"] in ("interface", "output")
-    return EXIT_LOSS if has_loss else 0
+    reason = outcome["end"]["reason"]
+    if reason == "output":
+        return CaptureRefused.exit_code
+    return EXIT_LOSS if outcome["progress"]["dropped_count"] > 0 or reason == "interface" else 0
 
 
 def _advise(
@@ -293,7 +311,9 @@ def _snaplen(text: str) -> int:
     return found or _SNAPLEN_MAX
 
 
-def _target(path: str | None, interfaces: tuple[str, ...], *, is_ring: bool, is_forced: bool) -> Path:
+def _target(
+    path: str | None, interfaces: tuple[str, ...], *, is_ring: bool, is_forced: bool, sources: tuple[str, ...] = ()
+) -> Path:
     """The output; errors come before anything is opened."""
     if path is None:
         if not interfaces:
@@ -314,7 +334,7 @@ def _target(path: str | None, interfaces: tuple[str, ...], *, is_ring: bool, is_
         if target.is_dir():
             raise OutputExists(f"{path} is a folder; nothing was written")
         return target
-    output_file.check(target, is_forced=is_forced)
+    output_file.check(target, is_forced=is_forced, inputs=sources)
     return target
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +20,7 @@ from iscsitrace.wording.quantities import TIMES, parse_endpoint
 
 if TYPE_CHECKING:
     from iscsitrace.watch.exposition import Exposition
+    from iscsitrace.watch.server import MetricsServer
     from iscsitrace.watch.source import Watched
     from iscsitrace.watch.watcher import Watcher
 
@@ -67,6 +69,12 @@ class Listen(Quantity):
     metavar="[ADDRESS:]PORT",
     help="Serve metrics at http://ADDRESS:PORT/metrics (127.0.0.1).",
 )
+@click.option(
+    "--web-config",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="TLS and passwords for --prometheus, in the format of Prometheus exporters.",
+)
 @click.option("--no-findings", is_flag=True, help="Do not diagnose.")
 @click.option("--no-dynamics", is_flag=True, help="Omit time breakdown, RTT, owin and causes: a third of the work.")
 def command(
@@ -81,6 +89,7 @@ def command(
     is_json: bool,
     plain: bool,
     prometheus: tuple[str, int] | None,
+    web_config: str | None,
     no_findings: bool,
     no_dynamics: bool,
 ) -> None:
@@ -114,7 +123,7 @@ def command(
     ]
     with open_source(source, settings, capture_options=capture_options) as watched:
         watcher = Watcher(watched.live, has_findings=not (no_findings or no_dynamics))
-        exposition, server = _serve(prometheus)
+        exposition, server = _serve(prometheus, web_config)
         view = _Show(watcher, watched, source, exposition, duration_s)
         try:
             if no_follow:
@@ -128,8 +137,7 @@ def command(
             raise
         finally:
             if server is not None:
-                server.shutdown()
-                server.server_close()
+                server.stop()
         watched.close()
         words = watched.last_message()
     document = watcher.document()
@@ -147,14 +155,19 @@ def command(
         raise click.exceptions.Exit(EXIT_LOSS)
 
 
-def _serve(listen: tuple[str, int] | None) -> tuple[Exposition | None, Any]:
+def _serve(listen: tuple[str, int] | None, web_config: str | None) -> tuple[Exposition | None, MetricsServer | None]:
     if listen is None:
+        if web_config is not None:
+            raise click.UsageError("--web-config needs --prometheus")
         return None, None
     from iscsitrace.watch.exposition import Exposition, serve
+    from iscsitrace.watch.web_config import OPEN, read
 
+    access = OPEN if web_config is None else read(Path(web_config))
     exposition = Exposition()
-    server = serve(exposition, *listen)
-    click.echo(f"iscsitrace: serving http://{listen[0]}:{server.server_port}/metrics", err=True)
+    server = serve(exposition, *listen, access)
+    scheme = "http" if access.tls is None else "https"
+    click.echo(f"iscsitrace: serving {scheme}://{listen[0]}:{server.port}/metrics", err=True)
     return exposition, server
 
 

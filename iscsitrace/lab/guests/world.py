@@ -155,10 +155,12 @@ def run(
     faults.require_possible(programs.faults, hosts, programs.target)
     captured = [host for host in hosts if real.SIDES[host != INITIATOR] in programs.capture_at]
     names = [run_files.capture_name(host) for host in captured]
-    with run_files.made_in(directory, names, is_forced=is_forced) as files:
-        found = _run(settings, dict(zip(captured, files, strict=True)), watch, say, programs)
+    with run_files.made_in(directory, names, is_forced=is_forced) as folder:
+        found = _run(
+            settings, dict(zip(captured, [folder / name for name in names], strict=True)), watch, say, programs
+        )
         truth = truth_file.envelope("run") | found
-        truth_file.write(directory / run_files.TRUTH, truth)
+        truth_file.write(folder / run_files.TRUTH, truth)
     return truth
 
 

@@ -50,7 +50,8 @@ def draw(figure: Figure, latency: Latency) -> None:
     """Draws the four panels."""
     (over_time, distribution), (heat, block_sizes) = figure.subplots(2, 2)
     time = TimeAxis(latency.view)
-    looks = _LOOKS | dict(zip([name for name in latency.over_time if name not in _LOOKS], _OTHER_LOOKS, strict=False))
+    names = dict.fromkeys((*latency.over_time, *latency.distribution, *latency.block_sizes))
+    looks = _LOOKS | dict(zip([name for name in names if name not in _LOOKS], _OTHER_LOOKS, strict=False))
     _draw_over_time(over_time, latency, time, looks)
     _draw_distribution(distribution, latency, looks)
     _draw_heat(figure, heat, latency, time)

@@ -32,6 +32,8 @@ _LABELS = {
     "pipe": "pipe: estimated in the network, where it differs",
     "cwnd": "congestion window (cwnd), estimated",
     "rwnd": "receive window (rwnd)",
+    "kernel_cwnd": "cwnd of the kernel (TCP_INFO)",
+    "kernel_ssthresh": "ssthresh of the kernel (TCP_INFO)",
 }
 
 
@@ -54,6 +56,14 @@ def draw(figure: Figure, window: Window) -> None:
     _draw_lines(
         axes, window.rwnd, time, amounts, color=style.ORANGE, linewidth=1.8, linestyle=(0, (4, 1.5)), zorder=4,
         label=_LABELS["rwnd"], path_effects=[Stroke(linewidth=3.4, foreground="white"), Normal()],
+    )  # fmt: skip
+    _draw_lines(
+        axes, (window.kernel_cwnd,), time, amounts, color=style.PURPLE, linewidth=1.6, zorder=3.5,
+        label=_LABELS["kernel_cwnd"],
+    )  # fmt: skip
+    _draw_lines(
+        axes, (window.kernel_ssthresh,), time, amounts, color=style.GREY, linewidth=1.0, linestyle=":", zorder=3.4,
+        label=_LABELS["kernel_ssthresh"],
     )  # fmt: skip
     for cause, marks in window.retransmissions.items():
         marker, label = _CAUSES[cause]
@@ -96,8 +106,8 @@ def title(window: Window) -> str:
 
 
 def _greatest(window: Window) -> float:
-    """The most bytes of data, or of the estimated window."""
-    lines = (window.owin, *window.pipe, *window.cwnd)
+    """The most bytes of data, or of the congestion window."""
+    lines = (window.owin, *window.pipe, *window.cwnd, window.kernel_cwnd)
     return max((float(line.values.max()) for line in lines if len(line)), default=1.0)
 
 
@@ -131,7 +141,9 @@ def _draw_lines(axes: Axes, lines: Iterable[Line], time: TimeAxis, amounts: Byte
 
 def prepare(trace: Trace, view: View, detail: Detail) -> Window:
     """The curves of a view."""
-    return curves.prepare(trace.window, trace.retransmissions, trace.recoveries, trace.cycles, view, detail)
+    return curves.prepare(
+        trace.window, trace.retransmissions, trace.recoveries, trace.cycles, view, detail, trace.tcp_info
+    )
 
 
 KIND = Kind(
@@ -140,8 +152,8 @@ KIND = Kind(
     title=title,
     notes=notes,
     how_to_read="Where bytes in flight touch the dashed line, the sender is receive-window-limited. Where they follow "
-    "the thick green line, it is cwnd-limited.",
-    tables=with_events("window", "retransmissions", "recoveries"),
+    "the thick green line, it is cwnd-limited. With samples of TCP_INFO, the kernel's own cwnd is drawn, too.",
+    tables=with_events("window", "retransmissions", "recoveries", "tcp_info"),
     view=view_of_connection,
     xplot=xplot.of_window,
     pictures=whole_session("Windows"),

@@ -259,8 +259,8 @@ def test_sessions_with_the_same_work_are_compared() -> None:
 @pytest.mark.parametrize(
     ("a", "b", "number", "message"),
     [
-        ([], [side(0)], None, "the first capture has no session that read or wrote data"),
-        ([side(0)], [], None, "the second capture has no session that read or wrote data"),
+        ([], [side(0)], None, "the first capture has no session that read or wrote data; diagnose says what it shows"),
+        ([side(0)], [], None, "the second capture has no session that read or wrote data; diagnose says what it shows"),
         ([side(0), side(4)], [side(0)], 1, "the first capture has no session 1 that read or wrote data; it has 0, 4"),
     ],
 )
@@ -325,6 +325,19 @@ def test_the_command_as_json(runs: Runs) -> None:
     assert gap["throughput_factor"] == pytest.approx(b["throughput_bytes_per_s"] / a["throughput_bytes_per_s"])
 
 
+def test_what_broke_in_a_capture_comes_before_the_gap() -> None:
+    """An outage is no part of the gap, so that the answer alone would hide it; what is slow is the answer's."""
+    broken = SOURCE.parents[1] / "black-out-and-relogin" / "capture.pcapng.gz"
+    document: dict[str, Any] = json.loads(diff("--json", SOURCE, broken).stdout)
+    a, b = (document[name]["headline"] for name in ("a", "b"))
+    told = json.loads(CliRunner().invoke(main, ["diagnose", "--json", str(broken)]).stdout)["headline"]
+    assert (a["severity"] == "error", b) == (False, told)
+    assert b["severity"] == "error"
+    text = diff(SOURCE, broken).stdout
+    assert text.index(f"B: {b['text']}\n") < text.index("Causes of the gap")
+    assert a["text"] not in text
+
+
 def test_commands_without_a_status_are_counted_on_each_side(tmp_path: Path) -> None:
     cut = tmp_path / "cut.pcapng"
     cut_in_a_read(cut)
@@ -374,7 +387,10 @@ def test_a_capture_without_commands_is_a_one_line_error(runs: Runs, poor: Path) 
     for arguments, which in (((poor, runs(READ).capture()), "first"), ((runs(READ).capture(), poor), "second")):
         result = diff(*arguments)
         assert (result.exit_code, result.stdout) == (2, "")
-        assert result.stderr == f"iscsitrace: the {which} capture has no session that read or wrote data\n"
+        assert (
+            result.stderr
+            == f"iscsitrace: the {which} capture has no session that read or wrote data; diagnose says what it shows\n"
+        )
 
 
 def test_the_same_file_twice_by_session(runs: Runs) -> None:

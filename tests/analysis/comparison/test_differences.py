@@ -8,8 +8,11 @@ import pytest
 
 from iscsitrace.analysis.comparison.differences import ELSE, Difference, Explanation, explain
 from iscsitrace.analysis.model.setting import Setting
+from iscsitrace.analysis.session.grouping import sessions_of
+from iscsitrace.analysis.session.measurement import Measured, measure
 from iscsitrace.analysis.session.situation import Situation
 from tests.analysis.comparison.test_diff import measured
+from tests.support.story import Story
 
 MS = 1_000_000
 
@@ -73,6 +76,36 @@ def test_differences_have_both_values_and_their_unit_the_largest_first() -> None
     assert units["MaxBurstLength"] == ("bytes", 262_144, 16_384)
     # lower waits and stalls are faster
     assert found["loss"].factor > 1 > found["target_service"].factor
+
+
+def read_slowly(rtt_ms: int) -> Measured:
+    """512 KiB that stop twice at a window of 146 segments, read by a host that takes 15 ms for them; a few of 4 KiB."""
+    story = Story(rtt_to_target_ns=rtt_ms * MS)
+    story.tasks(3, ("propagation", rtt_ms * MS), bytes=4_096)
+    story.tasks(8, ("propagation", rtt_ms * MS), ("receive_window", (2 * rtt_ms + 15) * MS), bytes=524_288)
+    sender = {"to_target": False, "rwnd_min_bytes": 1_448, "rwnd_max_bytes": 146 * 1_448, "segment_bytes": 1_448}
+    found = measure(sessions_of(story.add("senders", **sender).source())[0])
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("longer_ms", [16, 32])
+def test_a_slow_receiver_on_both_sides_leaves_the_gap_to_the_rtt(longer_ms: int) -> None:
+    found = explain(read_slowly(8), read_slowly(longer_ms))
+    first = found.differences[0]
+    assert first.name == "delay_ns"
+    assert first.share == pytest.approx(1, abs=0.01)
+    assert found.unexplained_share == pytest.approx(0, abs=0.01)
+
+
+def test_the_sizes_of_commands_are_one_difference_also_with_equal_means() -> None:
+    """Half of 16 and half of 112 KiB, against 64 KiB: the mean is the same, and only the larger stop at the window."""
+    setting = Setting("read", 65_536, 4 * MS, window_bytes=46 * 1_448)
+    a, b = Situation(setting), Situation(setting, sizes=((16_384, 0.5), (114_688, 0.5)))
+    for one, other, factor in ((a, b, 2 / 3), (b, a, 3 / 2)):
+        found = explain(measured(one), measured(other))
+        assert [each.name for each in found.differences] == ["block_bytes"]
+        assert found.model_factor == pytest.approx(found.differences[0].factor) == pytest.approx(factor)
 
 
 def test_login_keys_of_reads_are_no_difference() -> None:

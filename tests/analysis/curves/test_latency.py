@@ -81,6 +81,14 @@ def test_the_rarest_operations_are_one_curve(monkeypatch: pytest.MonkeyPatch) ->
     assert {name: len(line) for name, line in found.over_time.items()} == {"read": 3, "write": 2, "other": 2}
 
 
+def test_the_curves_have_the_same_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the most frequent operation has hardly a latency."""
+    monkeypatch.setattr(latency, "OPERATIONS", 1)
+    rows = [command(number, operation="write", lasted_ns=None) for number in range(3)]
+    found = curves(command(0, operation="write"), *rows, *(command(number) for number in range(4, 6)))
+    assert list(found.over_time) == list(found.distribution) == ["write", "other"]
+
+
 def test_a_distribution_has_at_most_1000_points_with_both_ends() -> None:
     values, shares = latency._cumulative(np.arange(2_000)[::-1])
     assert (len(values), values[0], values[-1], shares[0], shares[-1]) == (1_000, 0, 1_999, 1 / 2_000, 1)

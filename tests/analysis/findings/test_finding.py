@@ -52,6 +52,17 @@ def test_failures_come_first_then_the_largest_share() -> None:
     assert shown([5, None, 3, 5, *range(20, 40)]) == (3, 5, *range(20, 29))
 
 
+def test_a_failure_that_the_headline_leaves_out_tells_its_whole_story() -> None:
+    story = "Session 0 lost its connection for 2.0 s. The target closed it. 2 commands had no status."
+    lost = Finding(
+        PROBLEMS["connection_lost"], "error", 0.2, "session 0 lost its connection for 2.0 s", (), cause=story
+    )
+    assert lost.below(story) == lost.text
+    assert lost.below("Session 0 had no I/O for 9.0 s.") == story
+    slow = Finding(PROBLEMS["slow_target"], "warning", 0.2, "service time 2.0 s", (), cause="The target is slow.")
+    assert slow.below("Session 0 is cwnd-limited.") == slow.text
+
+
 def test_a_finding_without_a_share_stands_with_those_of_none() -> None:
     found = [
         Finding(PROBLEMS["loss"], "warning", share, text, ()) for share, text in ((None, "a"), (0.0, "b"), (0.1, "c"))

@@ -77,7 +77,7 @@ def test_a_mirror_has_the_window_of_its_farthest_target() -> None:
         assert (found.bound, found.throughput_bytes_per_s) == ("window", pytest.approx(10 * 1_448 / 0.010, rel=0.005))
 
 
-def test_losses_need_ten_segments_in_flight() -> None:
+def test_losses_need_ten_segments_in_flight_and_a_window_of_twenty() -> None:
     lossy = Setting("read", 10 * 1_448, 4 * MS, loss=1e-6, congestion_control="reno")
     ranges = [
         (lossy, True),
@@ -85,6 +85,9 @@ def test_losses_need_ten_segments_in_flight() -> None:
         (replace(lossy, block_bytes=5 * 1_448, queue_depth=2), True),
         (replace(lossy, block_bytes=5 * 1_448), False),
         (replace(lossy, window_bytes=10 * 1_448 - 1), False),
+        # average windows of 1.31 / sqrt(p): 24 and 19 segments
+        (replace(lossy, block_bytes=1 << 20, loss=0.003), True),
+        (replace(lossy, block_bytes=1 << 20, loss=0.0048), False),
         (replace(lossy, block_bytes=1_448, loss=0.0), True),
     ]
     # of a write the longest burst counts

@@ -19,7 +19,8 @@ READ = Setting("read", 65_536, 4.0 * MS)
 def test_without_losses_the_window_is_the_largest() -> None:
     assert [loss_window_segments(loss, 0.1, "reno", 40) for loss in (0.0, -1.0)] == [40, 40]
     assert bounds.loss_window_bytes(READ) == inf
-    assert bounds.loss_window_bytes(replace(READ, window_bytes=9_999)) == pytest.approx(9_999)
+    # the full segments of it, an even number
+    assert bounds.loss_window_bytes(replace(READ, window_bytes=9_999)) == pytest.approx(6 * 1_448)
 
 
 def test_rare_losses_are_scaled_by_the_square_root() -> None:
@@ -40,7 +41,11 @@ def test_cubic_is_the_larger_of_both_of_its_averages() -> None:
     """RFC 9438: 1.054 (RTT / p)^0.75 where that is more than as Reno would, and up to the window."""
     assert loss_window_segments(1e-4, 1.0, "cubic") == pytest.approx((0.4 * 3.7 / 1.2) ** 0.25 * 1e3)
     assert loss_window_segments(1e-4, 1.0, "cubic", 700) == 700
-    assert loss_window_segments(1e-4, 0.0, "cubic") == bounds._average(1e-4, 3 * 0.3 / 1.7, 0.7, inf)
+    # Linux follows Reno's window an RTT later, by whole segments: half of one on average
+    like_reno = bounds._average(1e-4, 3 * 0.3 / 1.7, 0.7, inf)
+    assert loss_window_segments(1e-4, 0.0, "cubic") == pytest.approx(like_reno - 0.5 - 3 * 0.3 / 1.7)
+    assert loss_window_segments(0.3, 0.0, "cubic") == 1
+    assert loss_window_segments(0.3, 0.0, "cubic", 0.9) == 0.9
 
 
 def test_the_window_under_losses_is_of_the_rtt_in_seconds() -> None:
@@ -66,7 +71,9 @@ def test_the_way_of_a_setting() -> None:
     assert (way.window_bytes, way.start_bytes) == (6 * 1_448, 3_000)
     longer = way_of(setting, 5 * 1_448, k_factor=1.5)
     assert (longer.round_trip_ns, longer.acknowledged_ns) == (12 * MS, pytest.approx(10 * MS))
-    assert longer.window_bytes == 4 * 1_448
+    # a window that varies is no number of segments
+    assert longer.window_bytes == 5 * 1_448
+    assert way_of(setting, 6.5 * 1_448).window_bytes == 6 * 1_448
     free = way_of(READ)
     assert (free.acknowledged_ns, free.window_bytes, free.start_bytes) == (8 * MS, inf, inf)
     assert [way.round_trip_ns for way in (open_way(READ), open_way(READ, 0.5))] == [8 * MS, 4 * MS]

@@ -42,16 +42,32 @@ def test_a_held_status_without_a_delay() -> None:
 def test_losses_cost_a_round_trip_where_there_is_one_in_the_last_window() -> None:
     setting = Setting("read", 10 * 1_448, 4 * MS, loss=1e-3, congestion_control="reno")
     found = cycle_of(setting)
-    repairs_ns = 8 * MS * (1 - (1 - 1e-3) ** 10)
+    # and leaves five, which regrow in five round trips: each of the next five reads needs one more
+    repairs_ns = 8 * MS * (1 - (1 - 1e-3) ** 10) * (1 + 5)
     assert (found.stall_ns, found.loss_stall_ns) == pytest.approx((repairs_ns, repairs_ns))
 
 
+def test_after_a_loss_reads_wait_until_the_window_has_grown_to_them_again() -> None:
+    """20 segments are 10 after a loss, and 20 again ten reads later. CUBIC keeps 7/10, and grows more slowly."""
+    setting = Setting("read", 20 * 1_448, 4 * MS, loss=1e-3, congestion_control="reno", window_bytes=1 << 20)
+    met_ns = 8 * MS * (1 - 0.999**20)
+    assert cycle_of(setting).loss_stall_ns == pytest.approx(met_ns * (1 + 10))
+    # a segment in 39 behind its 9/17 of a segment in a round trip
+    cubic = replace(setting, congestion_control="cubic")
+    assert cycle_of(cubic).loss_stall_ns == pytest.approx(met_ns * (1 + 20 * 0.3 / (9 / 17 * (38 / 39) ** 2)), rel=0.01)
+    # far away it grows faster
+    far = replace(cubic, delay_ns=400 * MS)
+    assert cycle_of(far).loss_stall_ns < 100 * met_ns * (1 + 5)
+    # in a queue the others fill the window
+    assert cycle_of(replace(setting, queue_depth=2)).loss_stall_ns == pytest.approx(met_ns)
+
+
 def test_of_a_stall_losses_cause_what_the_receive_window_does_not() -> None:
-    """40 segments by 10 wait three times. Losses take a little of the window, which leaves 8: four waits."""
+    """40 segments by 10 wait three times. A loss in a thousand RTTs takes 20 segments: four waits."""
     setting = Setting("read", 40 * 1_448, 4 * MS, window_bytes=10 * 1_448)
     assert (cycle_of(setting).stall_ns, cycle_of(setting).loss_stall_ns) == pytest.approx((3 * 8 * MS, 0))
     found = cycle_of(replace(setting, loss=1e-4, congestion_control="reno"))
-    repairs_ns = 8 * MS * (1 - (1 - 1e-4) ** 8)
+    repairs_ns = 8 * MS * (1 - (1 - 1e-4) ** 9.98)
     assert found.stall_ns == pytest.approx(4 * 8 * MS + repairs_ns)
     assert found.loss_stall_ns == pytest.approx(8 * MS + repairs_ns)
 
@@ -59,7 +75,7 @@ def test_of_a_stall_losses_cause_what_the_receive_window_does_not() -> None:
 def test_a_write_repairs_losses_of_each_burst() -> None:
     keys = Solicitation(is_immediate_data=False, max_burst_bytes=10 * 1_448)
     setting = Setting("write", 15 * 1_448, 4 * MS, loss=1e-3, congestion_control="reno", solicitation=keys)
-    repairs_ns = sum(8 * MS * (1 - (1 - 1e-3) ** segments) for segments in (10, 5))
+    repairs_ns = sum(8 * MS * (1 - (1 - 1e-3) ** segments) * (1 + segments / 2) for segments in (10, 5))
     assert cycle_of(setting).loss_stall_ns == pytest.approx(repairs_ns)
 
 

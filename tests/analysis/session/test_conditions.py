@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import iscsitrace
 from iscsitrace.analysis.model.setting import Solicitation
 from iscsitrace.analysis.session.conditions import Conditions
 from iscsitrace.analysis.session.grouping import sessions_of
+from tests.support.runs import Run, Runs
 from tests.support.story import Story
 from tests.support.tables_by_hand import MS
 
@@ -121,3 +126,30 @@ def test_incomplete_writes_do_not_show_how_data_is_sent() -> None:
     story.rows["cycles"][1]["is_complete"] = True
     assert conditions(story, "write").solicitation.max_recv_data_segment_bytes == 9_000
     assert conditions(Story().task(READ)).solicitation == Solicitation()
+
+
+SIXTEEN = "--block-size 256K --queue-depth 16 --bytes 16M --one-way-delay 1ms --rate 320Mbit"
+
+
+def depths(run: Run, operation: str) -> tuple[int, int]:
+    """The queue depth that the capture shows, and by the truth the median of the commands that were sent by then."""
+
+    def source(name: str) -> Any:
+        return iscsitrace.read(run.capture(), tables=[name]).table(name)
+
+    truth = json.loads((run.folder / "truth.json").read_text())["cycles"]
+    is_own = np.array(truth["operation"]) == operation
+    sent, ended = (
+        np.array(truth["initiator"][name], dtype=float)[is_own] for name in ("command_first_ns", "status_ns")
+    )
+    in_flight = [int(((sent <= instant) & (ended > instant)).sum()) for instant in sent]
+    return Conditions(sessions_of(source)[0], operation).queue_depth, int(np.median(in_flight))
+
+
+def test_writes_behind_the_data_of_others_are_not_in_flight_yet(tmp_path: Path) -> None:
+    """The program submits 16; a command waits in the send buffer while TCP sends the data of those before it."""
+    runs = Runs(tmp_path)
+    shown, sent = depths(runs(f"write {SIXTEEN}"), "write")
+    assert shown == sent < 16
+    shown, sent = depths(runs(f"read {SIXTEEN}"), "read")
+    assert shown == sent == 16

@@ -89,6 +89,52 @@ def test_waits_for_a_known_receive_window_are_the_model_s() -> None:
         assert ("window_bytes" in found.situation.open_names) == bool(stall_ms)
 
 
+def window(size_bytes: int) -> dict[str, Any]:
+    return {"to_target": False, "rwnd_min_bytes": 1_448, "rwnd_max_bytes": size_bytes, "segment_bytes": 1_448}
+
+
+def test_what_the_window_does_not_explain_of_its_waits_is_a_stall_of_the_receiver() -> None:
+    """68 segments fit into a window of 100,000 bytes, so 128 KiB stop once, for an RTT of 16 ms; they waited for 20."""
+    found = measured(Story().tasks(8, READ, ("receive_window", 20 * MS)).add("senders", **window(100_000)))
+    assert found
+    assert found.situation.stalls_ns_per_byte["receiver"] * found.bytes == pytest.approx(8 * 4 * MS, rel=1e-6)
+    assert found.remainder == pytest.approx(1)
+
+
+def test_time_that_the_model_lacks_elsewhere_is_no_stall_of_the_receiver() -> None:
+    """Four commands at a time take 80 ms each of the wire: the model has 16 ms for them, and the window held 1 ms."""
+    story = Story().kept_filled(40, 4, ("propagation", 19 * MS), ("receive_window", MS))
+    found = measured(story.add("senders", **window(1 << 20)))
+    assert found
+    stalled_ns = found.situation.stalls_ns_per_byte["receiver"] * found.bytes
+    assert stalled_ns == pytest.approx(found.parts_ns["receive_window"]) == pytest.approx(40 * MS)
+    assert found.remainder < 0.5
+
+
+def test_commands_of_unequal_sizes_stop_at_the_window_each_by_its_size() -> None:
+    """512 KiB stop twice at a window of 146 segments, 4 KiB never. Their mean, 382,417 bytes, stops once."""
+    story = Story().tasks(3, READ, bytes=4_096).tasks(8, READ, ("receive_window", 32 * MS), bytes=524_288)
+    found = measured(story.add("senders", **window(146 * 1_448)))
+    assert found
+    assert found.situation.sizes == ((4_096, 3 / 11), (524_288, 8 / 11))
+    assert found.situation.throughput() == pytest.approx(found.bytes * 1e9 / (11 * 16 * MS + 8 * 32 * MS), rel=1e-6)
+    assert found.situation.stalls_ns_per_byte["receiver"] == pytest.approx(0, abs=1e-6)
+    # a what-if of another I/O size is one of that size alone
+    assert found.situation.with_setting(block_bytes=4_096).sizes == ()
+    assert found.situation.with_setting(block_bytes=4_096).throughput() == pytest.approx(4_096e9 / (16 * MS))
+
+
+def test_many_sizes_count_by_powers_of_two() -> None:
+    story = Story()
+    for number in range(24):
+        story.task(READ, bytes=512 * (16 + number))
+    found = measured(story)
+    assert found
+    # 16 to 31 blocks, and 32 to 39
+    assert found.situation.sizes == ((12_032, 16 / 24), (18_176, 8 / 24))
+    assert measured(Story().tasks(8, READ)).situation.sizes == ()  # type: ignore[union-attr]
+
+
 def test_the_setting_has_the_largest_data_pdu_and_the_line_rate() -> None:
     story = Story().tasks(8, READ, data_pdu_bytes_max=8_192).task(READ, data_pdu_bytes_max=65_536)
     found = measured(story.add("senders", **SENDER, line_bytes_per_s=5_000_000, restart_after_idle_count=3))

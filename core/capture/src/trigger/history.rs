@@ -16,7 +16,10 @@ const BEGINNING_PAYLOADS: usize = 16;
 /// Maximum connections whose start is kept.
 const CONNECTIONS_MAX: usize = 4096;
 
-/// A stored packet.
+/// In place of a link type: the bytes are a sample of TCP_INFO.
+pub const TCP_INFO: LinkType = LinkType(u16::MAX);
+
+/// A stored packet, or a sample of TCP_INFO.
 #[derive(Debug, Clone)]
 pub struct KeptPacket {
     /// Its number among all arrived packets.
@@ -96,7 +99,7 @@ impl History {
 
     /// Number of the newest packet.
     pub(super) fn last_frame(&self) -> Option<u64> {
-        self.packets.back().map(|newest| newest.frame)
+        self.packets.iter().rev().find(|newest| newest.link_type != TCP_INFO).map(|newest| newest.frame)
     }
 
     /// Number of the oldest packet.

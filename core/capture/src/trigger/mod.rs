@@ -20,8 +20,8 @@ use iscsitrace_trace::reader::Packet;
 use iscsitrace_wire::frame::segment;
 
 pub use self::condition::Condition;
-pub use self::history::KeptPacket;
 use self::history::{Beginnings, History};
+pub use self::history::{KeptPacket, TCP_INFO};
 pub use self::observer::EndedCommand;
 use self::observer::Observer;
 use crate::error::RecordingError;
@@ -127,6 +127,23 @@ impl Trigger {
         self.open_until_ns = None;
         self.forget(packet.time_ns);
         Ok(())
+    }
+
+    /// Keeps a sample of TCP_INFO, which is released with the packets around it. It does not advance the clock: packets
+    /// before it may still be on their way.
+    ///
+    /// # Errors
+    /// The error of `release`.
+    pub fn keep_tcp_info<E>(
+        &mut self,
+        time_ns: i64,
+        line: &str,
+        mut release: impl FnMut(&KeptPacket, Option<&str>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        // it comes before the next packet
+        let (frame, data) = (self.last_frame + 1, line.as_bytes().into());
+        self.history.push(KeptPacket { frame, time_ns, link_type: TCP_INFO, interface: 0, original_length: 0, data });
+        if self.open_until_ns.is_some() { self.release_all(&mut release) } else { Ok(()) }
     }
 
     /// The clock advanced to `now_ns` without a packet: a command in flight may meet the condition by that.
@@ -295,6 +312,10 @@ impl Trigger {
         release: &mut impl FnMut(&KeptPacket, Option<&str>) -> Result<(), E>,
     ) -> Result<(), E> {
         while let Some(kept) = self.history.pop() {
+            if kept.link_type == TCP_INFO {
+                release(&kept, None)?;
+                continue;
+            }
             let comment = self.comments.remove(&kept.frame);
             self.released = kept.frame;
             release(&kept, comment.as_deref())?;

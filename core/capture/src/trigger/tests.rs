@@ -7,7 +7,7 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::observer::Observer;
-use super::{EndedCommand, KeptPacket, Trigger};
+use super::{EndedCommand, KeptPacket, TCP_INFO, Trigger};
 use crate::settings::TriggerSettings;
 
 const MS: i64 = 1_000_000;
@@ -220,6 +220,39 @@ fn the_window_spans_from_before_the_command_to_after_its_end() {
     assert_eq!(*frame, 4 + 2 * 61);
     assert!(comment.contains("latency>50ms: test_unit_ready took 80.000 ms, tag 0x0000003c"), "{comment}");
     assert_eq!(trigger.found_count, 1);
+}
+
+/// Frames, and 0 for a sample of TCP_INFO: one is taken after each packet.
+fn released_with_samples(wire: &Wire, trigger: &mut Trigger) -> Vec<(i64, u64, Option<String>)> {
+    let mut released = Vec::new();
+    let mut each = |kept: &KeptPacket, comment: Option<&str>| {
+        let frame = if kept.link_type == TCP_INFO { 0 } else { kept.frame };
+        released.push((kept.time_ns, frame, comment.map(str::to_owned)));
+        Ok::<(), ()>(())
+    };
+    for packet in wire.frames() {
+        assert_eq!(trigger.take(&packet, &mut each, |_| {}), Ok(()));
+        assert_eq!(trigger.keep_tcp_info(packet.time_ns + 1, "a sample", &mut each), Ok(()));
+    }
+    released
+}
+
+#[test]
+fn samples_of_tcp_info_are_released_with_the_packets_of_their_window() {
+    let wire = one_slow(100, 60);
+    let without = released(&wire, &mut trigger("latency>50ms", 250 * MS, 150 * MS, 1 << 20));
+    let with = released_with_samples(&wire, &mut trigger("latency>50ms", 250 * MS, 150 * MS, 1 << 20));
+    let packets = with.iter().filter(|(_, frame, _)| *frame > 0);
+    assert_eq!(packets.map(|(_, frame, comment)| (*frame, comment.clone())).collect::<Vec<_>>(), without);
+    let samples: Vec<i64> = with.iter().filter(|(_, frame, _)| *frame == 0).map(|(time_ns, ..)| *time_ns).collect();
+    let in_window: Vec<i64> = wire
+        .frames()
+        .map(|packet| packet.time_ns + 1)
+        .filter(|time_ns| (5850 * MS..=6330 * MS).contains(time_ns))
+        .collect();
+    assert!(in_window.len() > 8);
+    assert_eq!(samples, in_window);
+    assert!(with.iter().filter(|(_, frame, _)| *frame == 0 || *frame > 18).is_sorted_by_key(|(time_ns, ..)| *time_ns));
 }
 
 #[test]

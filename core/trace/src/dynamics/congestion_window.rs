@@ -44,7 +44,9 @@ pub struct CongestionWindow {
     peaks: [i64; 3],
     /// The round ends when this byte is acknowledged.
     round_end: i64,
+    /// Whether a loss reduced it, and that was not undone; and whether there was any loss.
     has_reduced: bool,
+    has_lost: bool,
     buffer: BufferLevel,
     /// The largest estimate since the last possible reduction: the window does not shrink without a reason.
     shown: i64,
@@ -133,7 +135,7 @@ impl CongestionWindow {
         }
         self.round_end = sent;
         // after a loss a level can be CUBIC's plateau
-        let begins_level = self.buffer.end_round(self.peaks[0], segment, !self.has_reduced);
+        let begins_level = self.buffer.end_round(self.peaks[0], segment, !self.has_lost);
         self.peaks = [0, self.peaks[0], self.peaks[1]];
         self.full_rounds += u32::from(self.is_window_full[0]);
         self.is_window_full = [false, self.is_window_full[0]];
@@ -151,7 +153,13 @@ impl CongestionWindow {
     /// A loss: from now on a level can be CUBIC's plateau.
     pub fn lose(&mut self) {
         self.reduce();
-        self.has_reduced = true;
+        (self.has_reduced, self.has_lost) = (true, true);
+    }
+
+    /// No loss reduced it: the sender undid what it had reduced. Not all senders undo, so a level can still be CUBIC's
+    /// plateau.
+    pub fn undo(&mut self) {
+        self.has_reduced = false;
     }
 }
 
@@ -222,6 +230,9 @@ mod tests {
         cwnd.lose();
         assert_eq!(judge(&mut cwnd, stop(4), HELD), Some(4));
         assert_eq!(cwnd.latest(), Some(4 * SEGMENT));
+        cwnd.lose();
+        cwnd.undo();
+        assert_eq!(judge(&mut cwnd, stop(9), HELD), None);
     }
 
     #[test]
@@ -346,14 +357,19 @@ mod tests {
         let left = Some(LEFT_MIN * SEGMENT - 1);
         assert!(!level(13, Stop { left, ..deep(20) }).is_at_ceiling());
         assert!(!level(13, stop(20)).is_at_ceiling());
-        // after a loss a level can be CUBIC's plateau
-        let mut cwnd = CongestionWindow::default();
-        cwnd.lose();
-        for _ in 0..20 {
-            judge(&mut cwnd, deep(20), HELD);
-            round(&mut cwnd);
+        // after a loss a level can be CUBIC's plateau, also where only some senders undo the reduction
+        for is_undone in [false, true] {
+            let mut cwnd = CongestionWindow::default();
+            cwnd.lose();
+            if is_undone {
+                cwnd.undo();
+            }
+            for _ in 0..20 {
+                judge(&mut cwnd, deep(20), HELD);
+                round(&mut cwnd);
+            }
+            assert!(!cwnd.is_at_ceiling());
         }
-        assert!(!cwnd.is_at_ceiling());
     }
 
     #[test]

@@ -145,6 +145,13 @@ impl Recovered {
         self.explained >= self.packets
     }
 
+    /// Whether the sender undoes what it reduced: all of its retransmissions are known to be spurious (RFC 3522, RFC 3708;
+    /// Linux's tcp_try_undo_recovery). One that is not may have replaced a loss. DSACKs may be among ACKs that were lost
+    /// on their way to the sender.
+    fn is_undone(&self) -> bool {
+        self.spurious >= self.packets && self.ack_loss != Some(Place::BeyondTap)
+    }
+
     /// Writes what it shows of lost ACKs to its row.
     fn show(&self, row: Option<usize>, rows: &mut Rows) {
         let ack_loss = self.ack_loss.filter(|_| self.is_needless()).map_or(NULL_U8, |place| place as u8);
@@ -161,8 +168,9 @@ pub struct Remembered {
     spurious_count: u32,
     /// The recoveries of `sent`, in order.
     recoveries: VecDeque<Recovered>,
-    /// Needless recoveries before these.
+    /// Needless recoveries before these, and whether any before these reduced the window for good.
     needless: u32,
+    has_reduced_before: bool,
 }
 
 impl Remembered {
@@ -191,6 +199,7 @@ impl Remembered {
         if self.recoveries.len() > REMEMBERED_MAX {
             let first = self.recoveries.pop_front();
             self.needless += u32::from(first.is_some_and(|recovered| recovered.is_needless()));
+            self.has_reduced_before |= first.is_some_and(|recovered| !recovered.is_undone());
         }
         self.sent.push_back(Sent {
             start: seen.offset,
@@ -256,6 +265,11 @@ impl Remembered {
     /// The number of spurious retransmissions.
     pub fn spurious_count(&self) -> u32 {
         self.spurious_count
+    }
+
+    /// Whether a recovery reduced the congestion window for good.
+    pub fn has_reduced(&self) -> bool {
+        self.has_reduced_before || self.recoveries.iter().any(|recovered| !recovered.is_undone())
     }
 
     /// Whether a retransmission in the recovery of this number was spurious, as far as it is remembered.

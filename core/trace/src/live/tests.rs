@@ -269,6 +269,20 @@ fn skipped_packets_are_counted_and_not_analysed() {
 }
 
 #[test]
+fn a_packet_of_an_implausible_time_does_not_turn_the_clock() {
+    let times_ns = [0, SECOND_NS / 2, i64::MAX - START_NS, SECOND_NS, 3 * SECOND_NS];
+    let (mut live, sender) = fed(&pcapng(times_ns), settings());
+    drop(sender);
+    let mut ends = Vec::new();
+    while ends.len() < 10 && live.advance(HOUR).unwrap() == Step::Look {
+        ends.push(live.look().to_ns - START_NS);
+    }
+    assert_eq!(ends, [SECOND_NS, 2 * SECOND_NS, 3 * SECOND_NS]);
+    assert_eq!(live.packet_count(), 4);
+    assert_eq!(live.pipeline.counters().total(Counter::TimeImplausible), 1);
+}
+
+#[test]
 fn a_compressed_source_names_its_compression() {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(&pcapng([0, 1])).unwrap();

@@ -5,6 +5,8 @@ use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use iscsitrace_wire::tcp_info::TcpSample;
+
 use super::error::CaptureError;
 use super::info::CaptureInfo;
 use super::record::{End, Packet, Record};
@@ -88,7 +90,8 @@ impl Capture {
         Ok(Self { source, format, info, frame: 0, is_at_end: false })
     }
 
-    /// The next packet, or none at the end of the capture. Damage is counted and ends the capture.
+    /// The next packet with a plausible time, or none at the end of the capture. Packets with other times are counted.
+    /// Damage is counted and ends the capture.
     ///
     /// # Errors
     /// The operating system can no longer read the input; packets read before stay valid.
@@ -103,21 +106,24 @@ impl Capture {
     /// The next packet without its bytes, so that nothing is borrowed.
     #[inline]
     pub(super) fn next_record(&mut self, counters: &mut Counters) -> Result<Option<Record>, CaptureError> {
-        if self.is_at_end {
-            return Ok(None);
+        while !self.is_at_end {
+            let record = match &mut self.format {
+                Format::Pcap(pcap) => pcap.next(&mut self.source),
+                Format::Pcapng(pcapng) => pcapng.next(&mut self.source, &mut self.info, counters, &mut self.frame),
+            };
+            let record = match record {
+                Ok(record) => record,
+                Err(_) if self.source.is_waiting() => return Ok(None),
+                Err(end) => return self.end(end, counters).map(|()| None),
+            };
+            self.frame += 1;
+            if record.has_plausible_time() {
+                self.info.add_packet(&record);
+                return Ok(Some(record));
+            }
+            counters.add(Counter::TimeImplausible, None, self.frame);
         }
-        let record = match &mut self.format {
-            Format::Pcap(pcap) => pcap.next(&mut self.source),
-            Format::Pcapng(pcapng) => pcapng.next(&mut self.source, &mut self.info, counters, &mut self.frame),
-        };
-        let record = match record {
-            Ok(record) => record,
-            Err(_) if self.source.is_waiting() => return Ok(None),
-            Err(end) => return self.end(end, counters).map(|()| None),
-        };
-        self.frame += 1;
-        self.info.add_packet(&record);
-        Ok(Some(record))
+        Ok(None)
     }
 
     /// The packet of the last record.
@@ -141,6 +147,21 @@ impl Capture {
     /// Metadata of the capture, and what was read so far.
     pub fn info(&self) -> &CaptureInfo {
         &self.info
+    }
+
+    /// From now on, samples of TCP_INFO are collected for [`Capture::take_samples`].
+    pub(super) fn keep_samples(&mut self) {
+        if let Format::Pcapng(pcapng) = &mut self.format {
+            pcapng.samples.get_or_insert_default();
+        }
+    }
+
+    /// The samples of TCP_INFO so far.
+    pub(super) fn take_samples(&mut self) -> Vec<TcpSample> {
+        match &mut self.format {
+            Format::Pcapng(pcapng) => pcapng.samples.as_mut().map(std::mem::take).unwrap_or_default(),
+            Format::Pcap(_) => Vec::new(),
+        }
     }
 
     /// Continues the frame numbers of the previous file.

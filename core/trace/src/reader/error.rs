@@ -35,6 +35,12 @@ pub enum CaptureError {
         /// The error.
         error: io::Error,
     },
+    /// A file of samples of TCP_INFO has none.
+    #[error("{name} has no samples of TCP_INFO: a line is a time (seconds since 1970) and what ss -tinOH prints")]
+    NoTcpSamples {
+        /// The file.
+        name: String,
+    },
     /// libpcap rejects the capture filter.
     #[error("capture filter '{expression}': {message}")]
     Filter {

@@ -3,18 +3,21 @@
 //! ```text
 //! block    type:4  total_length:4  body  total_length:4      (all padded to 4 bytes)
 //! packets  Enhanced (6), Simple (3), obsolete Packet Block (2)
-//! others   Section Header, Interface Description (1), Interface Statistics (5); the rest is skipped
+//! others   Section Header, Interface Description (1), Interface Statistics (5)
+//! journal  (9), if samples of TCP_INFO are wanted; the rest is skipped
 //! ```
 //!
 //! No block is kept. Options become strings of [`CaptureInfo`], which are limited in number.
 
 use iscsitrace_wire::frame::LinkType;
+use iscsitrace_wire::tcp_info::TcpSample;
 
 use super::info::{ByteOrder, CaptureInfo, InterfaceInfo, TimeResolution, text};
 use super::record::{End, PACKET_BYTES_AT_MOST, Record};
 use super::source::Source;
 
 use crate::counters::{Counter, Counters};
+use crate::tcp_info;
 
 /// Type of a Section Header Block: the same in both byte orders.
 const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
@@ -24,10 +27,13 @@ const PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const INTERFACE_STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
+const JOURNAL: u32 = 9;
 /// Systemd journal, custom and sysdig blocks hold no packet, but Wireshark gives them a frame number.
-const NUMBERED: [u32; 9] = [9, 0xbad, 0x4000_0bad, 0x204, 0x208, 0x216, 0x217, 0x221, 0x222];
+const NUMBERED: [u32; 9] = [JOURNAL, 0xbad, 0x4000_0bad, 0x204, 0x208, 0x216, 0x217, 0x221, 0x222];
 /// Name resolution, decryption secrets, hone and sysdig tables: known, and without a frame number.
 const SKIPPED: [std::ops::RangeInclusive<u32>; 4] = [4..=4, 10..=10, 0x101..=0x102, 0x201..=0x222];
+/// Longer entries hold no sample.
+const JOURNAL_BYTES_AT_MOST: u32 = 1 << 16;
 /// Far more than tools write; limits the memory that a hostile file can use.
 const INTERFACES_AT_MOST: usize = 65_536;
 
@@ -50,6 +56,8 @@ pub(super) struct Pcapng {
     first_interface: u32,
     /// For Simple Packet Blocks, which have no time.
     last_time_ns: i64,
+    /// Samples of TCP_INFO so far, if they are wanted.
+    pub(super) samples: Option<Vec<TcpSample>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -77,7 +85,7 @@ impl Clock {
         Self { resolution, nanoseconds, offset_s }
     }
 
-    /// Nanoseconds since 1970, rounded down. Times outside the years 1677 to 2262 become the nearest of them.
+    /// Nanoseconds since 1970, rounded down. Times outside the years 1677 to 2262 become the nearest of them: all implausible.
     #[inline]
     fn time_ns(&self, ticks: u64) -> i64 {
         match (i64::try_from(ticks), self.nanoseconds) {
@@ -106,7 +114,13 @@ impl Clock {
 impl Pcapng {
     /// A reader at the start of a file, after [`is_section_header`].
     pub(super) fn new() -> Self {
-        Self { byte_order: ByteOrder::Little, interfaces: Vec::new(), first_interface: 0, last_time_ns: 0 }
+        Self {
+            byte_order: ByteOrder::Little,
+            interfaces: Vec::new(),
+            first_interface: 0,
+            last_time_ns: 0,
+            samples: None,
+        }
     }
 
     /// The next complete packet; blocks before it are read into `info`. `frame` is the number of the previous frame.
@@ -138,6 +152,7 @@ impl Pcapng {
                 INTERFACE_STATISTICS => 24,
                 ENHANCED_PACKET | PACKET => 32,
                 SIMPLE_PACKET => 16,
+                JOURNAL if self.samples.is_some() && length <= JOURNAL_BYTES_AT_MOST => 12,
                 _ => {
                     self.skip_block(source, length)?;
                     if NUMBERED.contains(&block_type) {
@@ -165,6 +180,13 @@ impl Pcapng {
                 SIMPLE_PACKET => self.simple_packet(block, counters, *frame),
                 SECTION => self.section(block, info, counters, *frame),
                 INTERFACE_DESCRIPTION => self.interface_description(block, info),
+                JOURNAL => {
+                    *frame += 1;
+                    if let Some(samples) = &mut self.samples {
+                        samples.extend(tcp_info::of_journal(block.get(8..).unwrap_or_default()));
+                    }
+                    Ok(None)
+                }
                 _ => self.interface_statistics(block, info),
             }?;
             let block = source.consume(length as usize);
@@ -172,7 +194,9 @@ impl Pcapng {
             if let Some((mut record, data_at)) = parsed {
                 let data_start = block.start.saturating_add(data_at);
                 record.range = data_start..data_start.saturating_add(record.range.len());
-                self.last_time_ns = record.time_ns;
+                if record.has_plausible_time() {
+                    self.last_time_ns = record.time_ns;
+                }
                 return Ok(record);
             }
         }

@@ -7,6 +7,10 @@ use iscsitrace_wire::frame::LinkType;
 /// Maximum length of a packet: even super-segments are shorter, so a longer record is damaged.
 pub(super) const PACKET_BYTES_AT_MOST: u32 = 64 << 20;
 
+/// Plausible capture times: the years 1970 to 2106, which classic pcap can express. No computer captured outside them:
+/// such a time is damage, or a wrong resolution or offset. Differences and sums of two plausible times fit an `i64`.
+const PLAUSIBLE_NS: Range<i64> = 0..(1 << 32) * 1_000_000_000;
+
 /// One captured frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
@@ -31,6 +35,14 @@ pub(super) struct Record {
     pub(super) interface: u32,
     pub(super) original_length: u32,
     pub(super) range: Range<usize>,
+}
+
+impl Record {
+    /// Whether anything can have been captured at its time.
+    #[inline]
+    pub(super) fn has_plausible_time(&self) -> bool {
+        PLAUSIBLE_NS.contains(&self.time_ns)
+    }
 }
 
 /// Why there is no further record.

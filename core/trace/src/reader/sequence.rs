@@ -14,6 +14,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use iscsitrace_wire::tcp_info::TcpSample;
+
 use super::capture::Capture;
 use super::compressed;
 use super::error::CaptureError;
@@ -138,6 +140,8 @@ pub struct Sequence {
     done: Vec<CaptureInfo>,
     last_time_ns: i64,
     progress: Progress,
+    /// Samples of TCP_INFO of the inputs so far, if they are wanted.
+    samples: Option<Vec<TcpSample>>,
 }
 
 impl Sequence {
@@ -156,6 +160,7 @@ impl Sequence {
             done: Vec::new(),
             last_time_ns: i64::MIN,
             progress,
+            samples: None,
         };
         sequence.open_next(counters)?;
         Ok(sequence)
@@ -184,6 +189,23 @@ impl Sequence {
     /// Whether there is no packet now, but may be later (the reader returned `WouldBlock`).
     pub fn is_waiting(&self) -> bool {
         self.current.as_ref().is_some_and(Capture::is_waiting)
+    }
+
+    /// From now on, samples of TCP_INFO within the captures are collected for [`Sequence::take_samples`].
+    pub fn keep_samples(&mut self) {
+        self.samples.get_or_insert_default();
+        if let Some(current) = &mut self.current {
+            current.keep_samples();
+        }
+    }
+
+    /// The samples of TCP_INFO so far.
+    pub fn take_samples(&mut self) -> Vec<TcpSample> {
+        let mut samples = self.samples.as_mut().map(std::mem::take).unwrap_or_default();
+        if let Some(current) = &mut self.current {
+            samples.append(&mut current.take_samples());
+        }
+        samples
     }
 
     /// Appends a capture.
@@ -223,7 +245,10 @@ impl Sequence {
     fn open_next(&mut self, counters: &mut Counters) -> Result<bool, CaptureError> {
         let mut nothing_in = None;
         while let Some(input) = self.waiting.pop_front() {
-            if let Some(ended) = self.current.take() {
+            if let Some(mut ended) = self.current.take() {
+                if let Some(samples) = &mut self.samples {
+                    samples.append(&mut ended.take_samples());
+                }
                 self.frame = ended.frame;
                 self.done.push(ended.info);
             }
@@ -231,6 +256,9 @@ impl Sequence {
             let (counter, format) = match input.open(&self.progress.bytes_read) {
                 Ok(mut next) => {
                     next.continue_after(self.frame);
+                    if self.samples.is_some() {
+                        next.keep_samples();
+                    }
                     self.current = Some(next);
                     return Ok(true);
                 }

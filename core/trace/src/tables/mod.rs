@@ -7,6 +7,7 @@
 //! commands     PDUs, SCSI commands, R2Ts and their bursts
 //! exchanges    other requests and responses
 //! tcp          packets, and the behaviour of each sender
+//! tcp_info     what the kernels of the hosts say of their sockets
 //! time         the time breakdown, and the irregularities of the input
 //! declaration  the macro `table!`, its syntax and the null rule
 //! ```
@@ -19,6 +20,7 @@ mod declaration;
 mod exchanges;
 mod logical_units;
 mod tcp;
+mod tcp_info;
 mod time;
 
 pub use commands::*;
@@ -28,6 +30,7 @@ pub use declaration::{NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64};
 pub use exchanges::*;
 pub use logical_units::*;
 pub use tcp::*;
+pub use tcp_info::*;
 pub use time::*;
 
 macro_rules! tables {
@@ -96,6 +99,7 @@ tables! {
     recoveries: Recoveries,
     flights: Flights,
     senders: Senders,
+    tcp_info: TcpInfos,
     budget: Budget,
     counters: CounterRows,
 }
@@ -123,12 +127,12 @@ macro_rules! wanted {
         }
     };
 }
-wanted!(pdus write_starts segments sacks window round_trips retransmissions recoveries flights senders budget);
+wanted!(pdus write_starts segments sacks window round_trips retransmissions recoveries flights senders tcp_info budget);
 
 impl Wanted {
     /// Whether any table about the senders' behaviour is wanted.
     pub fn has_dynamics(self) -> bool {
-        Self { pdus: false, write_starts: false, segments: false, ..self } != Self::default()
+        Self { pdus: false, write_starts: false, segments: false, tcp_info: false, ..self } != Self::default()
     }
 }
 
@@ -236,7 +240,7 @@ mod tests {
             wanted.add(name);
             wanted.has_dynamics()
         };
-        assert_eq!(["pdus", "segments", "write_starts", "cycles"].map(wanted), [false; 4]);
+        assert_eq!(["pdus", "segments", "write_starts", "tcp_info", "cycles"].map(wanted), [false; 5]);
         assert_eq!(["window", "senders", "budget", "flights"].map(wanted), [true; 4]);
     }
 }

@@ -230,6 +230,10 @@ table! {
         cwnd_limited_ns: i64 [ns], "method 5";
         /// time with more to send, held by a full send buffer
         sndbuf_limited_ns: i64 [ns], "method 5";
+        /// time with data in flight or to send, as TCP_INFO counts; null without samples of the sender's host. With them, the times limited by windows and send buffer are those of TCP_INFO, too
+        kernel_busy_ns: i64 [ns] = null, "method 5";
+        /// retransmitted segments, as TCP_INFO counts; null without samples of the sender's host
+        kernel_retransmitted_segments: u32 [segments] = null, "method 5";
         /// congestion control, as its reductions after losses tell; null where they do not
         congestion_control: u8(congestion_control) = null, "method 5";
         /// retransmissions after duplicate or selective ACKs

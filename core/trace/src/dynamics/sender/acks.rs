@@ -64,6 +64,7 @@ impl Sender {
         let una_before = self.board.una();
         let is_advance = ack.acknowledged > una_before;
         self.note_delay(ack, answer_ns, delays);
+        let spurious_before = self.remembered.spurious_count();
         let has_news = self.take_blocks(ack, blocks, rows);
         if is_advance {
             self.board.acknowledge(ack.acknowledged);
@@ -89,10 +90,15 @@ impl Sender {
         }
         let pipe = self.board.pipe();
         let mut where_to = recovery_rows(self.connection, self.is_from_client, rows);
-        if is_advance && self.recovery.acknowledge(self.board.una(), ack.frame, ack.time_ns, pipe, &mut where_to) {
+        let has_recovered =
+            is_advance && self.recovery.acknowledge(self.board.una(), ack.frame, ack.time_ns, pipe, &mut where_to);
+        if has_recovered {
             self.board.forget_losses();
             self.recovered_ns = Some(answer_ns);
             self.pauses.reduce();
+        }
+        if has_recovered || self.remembered.spurious_count() > spurious_before {
+            self.undo();
         }
         if is_advance || has_news || before.rwnd != Some(window) {
             self.pauses.burst.acknowledge(answer_ns);
@@ -107,6 +113,15 @@ impl Sender {
         self.state.inferred_scale = self.scale.is_inferred().then(|| self.scale.inferred());
         self.settle(ack.frame, answer_ns.saturating_sub(delays.to_sender_ns / 2), rows);
         self.state.last_ack = Some(LastAck { answer_ns, is_advance, has_opened_window, owin: self.state.owin });
+    }
+
+    /// A recovery ended, or another retransmission turned out to be spurious: the sender undoes what no loss reduced.
+    /// During a recovery there may be one yet.
+    #[cold]
+    fn undo(&mut self) {
+        if self.recovery.cause().is_none() && !self.remembered.has_reduced() {
+            self.pauses.cwnd.undo();
+        }
     }
 
     /// An ACK reaches the sender: whether it was held back while the sender waited for it.

@@ -222,6 +222,8 @@ fn senders(is_client_initiator: bool) -> [SenderRow; 2] {
         // from the retransmission on
         cwnd_limited_ns: 21 * MS,
         sndbuf_limited_ns: 0,
+        kernel_busy_ns: NULL_NS,
+        kernel_retransmitted_segments: NULL_U32,
         congestion_control: NULL_U8,
         fast_retransmit_count: 1,
         timeout_count: 0,

@@ -329,3 +329,84 @@ fn an_answer_within_half_an_rtt_and_a_millisecond_shows_the_window() {
         assert_eq!(estimates(&talk.finish())[1..13], [segments; 12], "{answer_ms} ms");
     }
 }
+
+/// What a sender shows that stops four segments deep, after `before`; five rounds.
+fn four_in_flight(before: impl Fn(&mut Conversation)) -> Option<i64> {
+    let mut talk = Conversation::begin();
+    before(&mut talk);
+    for round in 0..6 {
+        let now_ns = (600 + 20 * round) * MS;
+        talk.ack(now_ns, talk.highest / SEGMENT, &[]);
+        talk.data(now_ns, 4);
+    }
+    estimates(&talk.finish()).last_chunk().map(|last: &[i64; 10]| last[0])
+}
+
+/// Six segments, of which the ACKs at 120 ms report four to have arrived, and retransmissions of the first ones.
+fn lose_first(talk: &mut Conversation, count: i64) {
+    talk.data(100 * MS, 6);
+    talk.ack(120 * MS, 0, &[(2, 5)]);
+    (0..count).for_each(|segment| talk.again(121 * MS, segment));
+}
+
+#[test]
+fn a_spurious_retransmission_reduces_no_window() {
+    // a window below ten segments takes a loss
+    assert_eq!(four_in_flight(|_| ()), Some(0));
+    let lost = |talk: &mut Conversation| {
+        lose_first(talk, 1);
+        talk.ack(141 * MS, 6, &[]);
+    };
+    assert_eq!(four_in_flight(lost), Some(4));
+    let is_known_late = |talk: &mut Conversation| {
+        lost(talk);
+        talk.ack(142 * MS, 6, &[(0, 1)]);
+    };
+    assert_eq!(four_in_flight(is_known_late), Some(0));
+    let is_known_during_the_recovery = |talk: &mut Conversation| {
+        lose_first(talk, 1);
+        talk.ack(140 * MS, 5, &[(0, 1)]);
+        talk.ack(141 * MS, 6, &[]);
+    };
+    assert_eq!(four_in_flight(is_known_during_the_recovery), Some(0));
+}
+
+#[test]
+fn a_loss_beside_a_spurious_retransmission_reduces_the_window() {
+    let of_one_flight = |talk: &mut Conversation| {
+        lose_first(talk, 2);
+        talk.ack(141 * MS, 6, &[]);
+        talk.ack(142 * MS, 6, &[(0, 1)]);
+    };
+    assert_eq!(four_in_flight(of_one_flight), Some(4));
+    let of_one_recovery = |talk: &mut Conversation| {
+        lose_first(talk, 1);
+        talk.ack(140 * MS, 1, &[(0, 1), (2, 5)]);
+        talk.again(141 * MS, 1);
+        talk.ack(160 * MS, 6, &[]);
+    };
+    assert_eq!(four_in_flight(of_one_recovery), Some(4));
+    let before = |talk: &mut Conversation| {
+        lose_first(talk, 1);
+        talk.ack(141 * MS, 6, &[]);
+        talk.data(200 * MS, 1);
+        talk.again(250 * MS, 6);
+        talk.ack(260 * MS, 7, &[]);
+        talk.ack(270 * MS, 7, &[(6, 7)]);
+    };
+    assert_eq!(four_in_flight(before), Some(4));
+}
+
+#[test]
+fn an_old_timestamp_undoes_a_timeout() {
+    for (echo, segments) in [(7, 0), (307, 4)] {
+        let timeout = |talk: &mut Conversation| {
+            talk.data(100 * MS, 1);
+            let again = talk.packet(400 * MS, 0, 0, SEGMENT as u32, Some(0));
+            talk.see(Observation { timestamps: Some((307, 1)), class: SegmentClass::Retransmission, ..again });
+            let ack = talk.packet(401 * MS, 1, 0, 0, Some(SEGMENT));
+            talk.see(Observation { timestamps: Some((900, echo)), ..ack });
+        };
+        assert_eq!(four_in_flight(timeout), Some(segments), "{echo}");
+    }
+}

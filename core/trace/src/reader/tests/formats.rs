@@ -170,13 +170,50 @@ fn clocks_of_every_resolution() {
         (0x8a, 0, 1536, 1_500_000_000),
         (0xff, 0, u64::MAX, 0),
         (0x7f, 0, u64::MAX, 0),
-        (0, 0, u64::MAX, i64::MAX),
-        (6, i64::MIN, 0, i64::MIN),
     ] {
         let options = [numbers.option(9, &[resolution]), numbers.option(14, &numbers.u64(offset_s as u64))].concat();
         let bytes =
             [numbers.section(&[]), numbers.interface(1, 0, &options), numbers.enhanced(0, ticks, 0, b"", &[])].concat();
         assert_eq!(read(&bytes).0, [kept(1, time_ns, 1, 0, 0, b"")], "resolution {resolution:#x} offset {offset_s}");
+    }
+}
+
+#[test]
+fn packets_of_implausible_times_are_left_out_and_keep_their_frame_number() {
+    let numbers = Numbers { is_big: false };
+    let last_ns = (1_i64 << 32) * 1_000_000_000 - 1;
+    for (resolution, offset_s, ticks, is_plausible) in [
+        (9, 0_i64, 0, true),
+        (9, 0, last_ns as u64, true),
+        (9, 0, last_ns as u64 + 1, false),
+        (9, -1, 999_999_999, false),
+        (9, -1, 1_000_000_000, true),
+        // further than an i64 of nanoseconds reaches, either way
+        (0, 0, u64::MAX, false),
+        (0, 100_000_000_000, 1_700_000_000, false),
+        (6, i64::MIN, 0, false),
+    ] {
+        let options = [numbers.option(9, &[resolution]), numbers.option(14, &numbers.u64(offset_s as u64))].concat();
+        let bytes = [
+            numbers.section(&[]),
+            numbers.interface(1, 0, &numbers.option(9, &[9])),
+            numbers.interface(1, 0, &options),
+            numbers.enhanced(0, 7, 0, b"", &[]),
+            numbers.enhanced(1, ticks, 0, b"", &[]),
+            // without a time of its own: that of the last packet that has one
+            numbers.block(3, &numbers.u32(0)),
+        ]
+        .concat();
+        let (packets, info, counters) = read(&bytes);
+        let case = format!("resolution {resolution} offset {offset_s} ticks {ticks}");
+        let frames: Vec<u64> = packets.iter().map(|packet| packet.frame).collect();
+        assert_eq!(frames, if is_plausible { vec![1, 2, 3] } else { vec![1, 3] }, "{case}");
+        assert_eq!(counters.total(Counter::TimeImplausible), u64::from(!is_plausible), "{case}");
+        assert_eq!(info.packet_count, packets.len() as u64, "{case}");
+        if !is_plausible {
+            assert_eq!(packets[1].time_ns, 7, "{case}");
+            assert_eq!((info.time_first_ns, info.time_last_ns), (Some(7), Some(7)), "{case}");
+        }
     }
 }
 
@@ -320,5 +357,36 @@ fn written_captures_are_read_back() {
         let (packets, info, _) = read(&writer.finish().unwrap());
         assert_eq!(packets, [kept(1, time_ns, 101, 0, 9, b"abc")]);
         assert_eq!(info.snaplen, 128);
+    }
+}
+
+#[test]
+fn samples_of_tcp_info_are_frames_and_kept_only_if_they_are_wanted() {
+    let mut writer = PcapngWriter::new(Vec::new(), "test").unwrap();
+    writer.add_interface(LinkType::ETHERNET, 0, "eth0").unwrap();
+    let line = "ESTAB 0 0 10.0.0.1:5 10.0.0.2:3260 cubic cwnd:7";
+    writer.packet(0, 1_000_000, 1, b"a", None).unwrap();
+    writer.journal(5_000_000, "iscsitrace-tcp-info", line).unwrap();
+    writer.journal(6_000_000, "sshd", line).unwrap();
+    writer.packet(0, 9_000_000, 1, b"b", None).unwrap();
+    let bytes = writer.finish().unwrap();
+    for is_wanted in [false, true] {
+        let mut counters = Counters::default();
+        let input = || Input::Reader { name: "test".into(), reader: Box::new(std::io::Cursor::new(bytes.clone())) };
+        let mut sequence = Sequence::open(vec![input(), input()], &mut counters).unwrap();
+        if is_wanted {
+            sequence.keep_samples();
+        }
+        let mut frames = Vec::new();
+        while let Some(packet) = sequence.next_packet(&mut counters).unwrap() {
+            frames.push(packet.frame);
+        }
+        assert_eq!(frames, [1, 4, 5, 8]);
+        let samples = sequence.take_samples();
+        assert_eq!(
+            samples.iter().map(|each| each.time_ns).collect::<Vec<_>>(),
+            [5_000_000; 2][..2 * usize::from(is_wanted)]
+        );
+        assert!(samples.iter().all(|each| each.info.cwnd_segments == Some(7)));
     }
 }

@@ -1,0 +1,113 @@
+"""Serves metrics over HTTP: one thread, a limited number of connections, and a time limit for each request.
+
+A connection beyond the limit closes the oldest one: a scrape sends its request at once, so it is not the one that
+waits. The pages come from prometheus-client; Tornado speaks HTTP and TLS. Nothing here knows a metric.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from prometheus_client import make_wsgi_app
+from prometheus_client.registry import CollectorRegistry
+from tornado.httpserver import HTTPServer
+from tornado.iostream import IOStream
+from tornado.wsgi import WSGIContainer
+
+from iscsitrace.errors import InputInvalid
+from iscsitrace.watch.web_config import OPEN, Access
+
+CONNECTIONS_MAX: Final = 64
+REQUEST_S: Final = 5.0
+"""Time for the TLS handshake and all headers of a request, and for the next one on the same connection."""
+_HEADER_BYTES_MAX: Final = 16 << 10
+_BACKLOG: Final = 128
+_UNAUTHORIZED: Final = "401 Unauthorized"
+
+_Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Any]
+
+
+class MetricsServer:
+    """A server in a thread of its own, from its creation until `stop`."""
+
+    def __init__(self, registry: CollectorRegistry, address: str, port: int, access: Access = OPEN) -> None:
+        """InputInvalid if the port is not available."""
+        try:
+            family, *_, bound = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+            listener = socket.create_server(bound, family=family, backlog=_BACKLOG)
+        except OSError as error:
+            raise InputInvalid(f"cannot serve at {address}:{port}: {error.strerror or error}") from error
+        listener.setblocking(False)
+        self.port: int = listener.getsockname()[1]
+        # its warnings, on requests that are no HTTP, would disturb the screen
+        logging.getLogger("tornado").propagate = False
+        logging.getLogger("tornado").addHandler(logging.NullHandler())
+        self._loop = asyncio.new_event_loop()
+        app = _with_password(make_wsgi_app(registry), access)
+
+        async def begin() -> None:
+            server = _Server(
+                WSGIContainer(app),
+                ssl_options=access.tls,
+                idle_connection_timeout=REQUEST_S,
+                body_timeout=REQUEST_S,
+                max_header_size=_HEADER_BYTES_MAX,
+                max_body_size=0,
+                max_buffer_size=1 << 20,
+            )
+            server.add_socket(listener)
+            self._server = server
+
+        def serve() -> None:
+            asyncio.set_event_loop(self._loop)
+            self._loop.run_until_complete(begin())
+            self._loop.run_forever()
+            self._server.close_all()
+            self._loop.close()
+
+        self._thread = threading.Thread(target=serve, name="metrics", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Closes the port and all connections."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+
+class _Server(HTTPServer):
+    """Closes its oldest connection for a new one when there are `CONNECTIONS_MAX`."""
+
+    def initialize(self, *arguments: Any, **options: Any) -> None:
+        super().initialize(*arguments, **options)
+        # in order of their beginning
+        self._streams: list[IOStream] = []
+
+    def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
+        self._streams = [each for each in self._streams if not each.closed()]
+        for oldest in self._streams[: len(self._streams) + 1 - CONNECTIONS_MAX]:
+            oldest.close()
+        self._streams.append(stream)
+        super().handle_stream(stream, address)
+
+    def close_all(self) -> None:
+        self.stop()
+        for stream in self._streams:
+            stream.close()
+
+
+def _with_password(app: _Wsgi, access: Access) -> _Wsgi:
+    if not access.users:
+        return app
+
+    def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        if access.admits(environ.get("HTTP_AUTHORIZATION", "")):
+            return app(environ, start_response)
+        start_response(_UNAUTHORIZED, [("WWW-Authenticate", 'Basic realm="iscsitrace"')])
+        return [b"Unauthorized\n"]
+
+    return guarded
