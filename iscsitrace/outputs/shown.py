@@ -116,7 +116,7 @@ class Shown:
         columns = ("sessions", "headline", "limiter", "lost s", "busy s", "worst")
         rows = (
             (
-                f"{len(each):,}",
+                len(each),
                 _WORDS.get(name, name),
                 BY_NAME[limiter].limited if limiter else None,
                 cells.seconds(sum(one.headline.cost_ns or 0.0 for one in each) or None),

@@ -7,14 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-import numpy as np
-
 from iscsitrace.analysis.findings.thresholds import WORTH_A_CHANGE
 from iscsitrace.analysis.groups.jobs.streams import Job
 from iscsitrace.analysis.groups.mirrors.account import Account
 from iscsitrace.analysis.groups.paths import PathsUse
 from iscsitrace.analysis.measures.intervals import Span
-from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import system_calls
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.system_calls import SystemCall
@@ -70,10 +67,10 @@ class Case:
         numbers = (self.subject.number,) if self.is_session else (self.subject.connections[0]["session"],)
         return tuple(number for number in numbers if number is not None)
 
-    @cached_property
+    @property
     def luns(self) -> tuple[int, ...]:
         """The logical units that it reads or writes."""
-        return luns_of(self.subject.cycles.select(self.subject.is_data))
+        return self.subject.luns
 
     @property
     def jobs_ns(self) -> int:
@@ -99,11 +96,6 @@ class Case:
     def system_call(self) -> SystemCall | None:
         """The inferred system call behind the reads and writes; None where nothing shows one."""
         return system_calls.infer(self.subject.transfers)
-
-
-def luns_of(cycles: Table) -> tuple[int, ...]:
-    """The logical units of these commands, ascending."""
-    return tuple(np.unique(cycles.raw("lun")[known(cycles, "lun")]).tolist())
 
 
 def is_worth(subject: Session, amount_ns: float, least: float = WORTH_A_CHANGE) -> bool:

@@ -12,6 +12,7 @@ from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.hosts import has_commands
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.columns import Columns
 from iscsitrace.analysis.session.session import frames_in
 from iscsitrace.analysis.session.workload import MIN_TASKS
 from iscsitrace.wording import amounts as wording
@@ -26,6 +27,19 @@ PROMPT_NS: Final = MILLISECOND_NS
 less."""
 
 
+def _may_close(columns: Columns) -> Array:
+    """Where a command has a CmdSN beyond the MaxCmdSN of some status."""
+    cycles, places = columns.table("cycles"), columns.places("cycles")
+    is_sent, has_window = (known(cycles, name) & (places >= 0) for name in ("cmd_sn", "max_cmd_sn"))
+    first = np.zeros(len(columns), dtype=np.int64)
+    first[places[is_sent][::-1]] = cycles.raw("cmd_sn")[is_sent][::-1]
+    limits = np.iinfo(np.int64)
+    last, least = np.full(len(columns), limits.min), np.full(len(columns), limits.max)
+    np.maximum.at(last, places[is_sent], _after(cycles.raw("cmd_sn")[is_sent], first[places[is_sent]]))
+    np.minimum.at(least, places[has_window], _after(cycles.raw("max_cmd_sn")[has_window], first[places[has_window]]))
+    return (last > least) & has_commands(columns)
+
+
 def _closed(case: Case) -> Observation | None:
     subject, cycles = case.subject, case.subject.cycles
     commands = _in_order(cycles.raw("command_first_ns"), known(cycles, "cmd_sn"))
@@ -33,7 +47,7 @@ def _closed(case: Case) -> Observation | None:
     if not len(commands) or not len(statuses):
         return None
     sent_at, answered_at = cycles.raw("command_first_ns")[commands], cycles.raw("status_ns")[statuses]
-    first = cycles.raw("cmd_sn")[commands[0]]
+    first = int(cycles.raw("cmd_sn")[commands[0]])
     number = _after(cycles.raw("cmd_sn")[commands], first)
     asked = np.maximum.accumulate(number)
     allowed = np.maximum.accumulate(_after(cycles.raw("max_cmd_sn")[statuses], first))
@@ -64,9 +78,9 @@ def _in_order(times: Array, which: Array) -> Array:
     return np.asarray(places[np.argsort(times[places], kind="stable")])
 
 
-def _after(numbers: Array, first: int) -> Array:
+def _after(numbers: Array, first: Array | int) -> Array:
     """Serial numbers as distances from one of them, negative before it (RFC 1982)."""
-    distance = (numbers.astype(np.int64) - int(first)) & 0xFFFF_FFFF
+    distance = (numbers.astype(np.int64) - first) & 0xFFFF_FFFF
     return np.where(distance >= 1 << 31, distance - (1 << 32), distance)
 
 
@@ -88,7 +102,7 @@ COMMAND_WINDOW_CLOSED: Final = Problem(
         Advice("If latency matters more than throughput, set node.session.queue_depth below the window instead."),
     ),
     observe=_closed,
-    needs=has_commands,
+    needs=_may_close,
 )
 
 PROBLEMS: Final = (COMMAND_WINDOW_CLOSED,)

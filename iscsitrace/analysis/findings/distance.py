@@ -12,7 +12,7 @@ from iscsitrace.analysis.findings.case import Case, is_worth
 from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, next_queue_depths
 from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
-from iscsitrace.analysis.measures.data_commands import is_transfer
+from iscsitrace.analysis.measures.data_commands import is_whole_transfer
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import line, system_calls
@@ -26,8 +26,7 @@ from iscsitrace.wording import amounts as wording
 
 def _has_pattern(columns: Columns) -> Array:
     """Where there are enough reads and writes, and the RTT is known."""
-    counts = columns.count("cycles", lambda cycles: is_transfer(cycles) & cycles.raw("is_complete"))
-    return (counts >= MIN_TASKS) & columns.once(has_path)
+    return (columns.count("cycles", is_whole_transfer) >= MIN_TASKS) & columns.once(has_path)
 
 
 def _waits(subject: Session) -> Stretches | None:

@@ -9,17 +9,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from iscsitrace.analysis.findings import capture
 from iscsitrace.analysis.findings.case import Case, is_worth
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.idle_sessions import is_scan, nothing_done, operations_in_words, other_operations
 from iscsitrace.analysis.findings.thresholds import WARNING
 from iscsitrace.analysis.measures.busy import THINK_MAX_NS
+from iscsitrace.analysis.measures.data_commands import is_data_command, is_transfer, is_whole_transfer
 from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import line
 from iscsitrace.analysis.session.session import WAITS, Session
 from iscsitrace.analysis.session.workload import MIN_TASKS
+from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.parts import BY_NAME
 from iscsitrace.wording.sentences import capital
@@ -219,7 +224,11 @@ def _excluded_ns(subject: Session, use: str) -> int:
     return amount_ns if amount_ns >= THINK_MAX_NS or is_worth(subject, amount_ns) else 0
 
 
+def _has_moved(cycles: Table) -> NDArray[np.bool_]:
+    """Which commands are the workload: complete reads and writes; UNMAP and the like are, too."""
+    return is_whole_transfer(cycles) | (is_data_command(cycles) & ~is_transfer(cycles))
+
+
 def _caveat(subject: Session) -> str:
-    # UNMAP and the like are a workload too
-    count = int((subject.is_whole_transfer | (subject.is_data & ~subject.is_transfer)).sum())
+    count = int(subject.cycles.each(_has_moved).sum())
     return f"Only {wording.count(count, 'command')} moved data: too few to be sure." if count < MIN_TASKS else ""

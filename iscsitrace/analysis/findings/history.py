@@ -10,7 +10,6 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.findings.case import luns_of
 from iscsitrace.analysis.findings.surroundings import Surroundings
 from iscsitrace.analysis.groups.outages import Outage, progress, until_progress
 from iscsitrace.analysis.groups.stories import Story
@@ -93,9 +92,7 @@ class History:
     @cached_property
     def luns(self) -> tuple[int, ...]:
         """The logical units that it reads or writes."""
-        return tuple(
-            sorted({lun for member in self.members.values() for lun in luns_of(member.cycles.select(member.is_data))})
-        )
+        return tuple(sorted({lun for member in self.members.values() for lun in member.luns}))
 
     @cached_property
     def spans(self) -> tuple[Span, ...]:

@@ -22,12 +22,12 @@ this value one of two carries twice as much as the other; round-robin stays far 
 
 def _uneven(case: Case) -> Observation | None:
     """The worst of the jobs that the session's connections belong to; None where their bytes are not known."""
-    if capture.decoded_share(case.subject.connections) < capture.COVERAGE:
-        return None
     jobs_of = case.groups.once(_by_connection)
     jobs = chain.from_iterable(jobs_of.get(row["connection"], ()) for row in case.subject.connections)
     worst = max(jobs, key=lambda each: (each.lost, -each.place), default=None)
-    return worst.observation if worst and worst.lost >= UNEVEN else None
+    if worst is None or worst.lost < UNEVEN or capture.decoded_share(case.subject.connections) < capture.COVERAGE:
+        return None
+    return worst.observation
 
 
 @dataclass(frozen=True)

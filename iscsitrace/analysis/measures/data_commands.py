@@ -27,6 +27,11 @@ def is_transfer(cycles: Table) -> NDArray[np.bool_]:
     return np.asarray(is_operation(cycles, "read", "write") & (cycles.raw("data_bytes") > 0))
 
 
+def is_whole_transfer(cycles: Table) -> NDArray[np.bool_]:
+    """Which reads and writes of data are complete in the capture."""
+    return is_transfer(cycles) & cycles.raw("is_complete")
+
+
 def is_for(cycles: Table, purpose: str) -> NDArray[np.bool_]:
     """Which commands have an operation for this purpose: one of ``data``, ``flush`` and ``other``."""
     return is_operation(cycles, *(operation for operation, each in PURPOSES.items() if each == purpose))

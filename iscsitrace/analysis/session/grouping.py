@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import budget, busy
 from iscsitrace.analysis.measures.budget import Budget
+from iscsitrace.analysis.measures.data_commands import is_data_command, is_whole_transfer
 from iscsitrace.analysis.measures.nulls import known, numbers_of
-from iscsitrace.analysis.session import NEEDED, path
+from iscsitrace.analysis.session import NEEDED, path, workload
 from iscsitrace.analysis.session.columns import Columns
 from iscsitrace.analysis.session.session import Session
+from iscsitrace.analysis.session.workload import Workload
 from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Source, Table
 
@@ -115,16 +117,19 @@ class Grouping:
 
 
 class _Made(Mapping[int, Session]):
-    """Sessions or connections by number, made anew each time."""
+    """Sessions or connections by number, made anew each time; only the last one is kept."""
 
     def __init__(self, numbers: Sequence[int], make: Callable[[int], Session]) -> None:
         self._numbers = dict.fromkeys(numbers)
         self._make = make
+        self._last: Session | None = None
 
     def __getitem__(self, number: int) -> Session:
         if number not in self._numbers:
             raise KeyError(number)
-        return self._make(number)
+        if self._last is None or self._last.number != number:
+            self._last = self._make(number)
+        return self._last
 
     def __contains__(self, number: object) -> bool:
         return number in self._numbers
@@ -166,7 +171,9 @@ def _connections(source: Source) -> list[dict[str, Any]]:
 
 def _make(kind: str, number: int, rows: list[dict[str, Any]], split: _Split, sums: Mapping[int, Budget]) -> Session:
     senders = split.senders(row["connection"] for row in rows)
-    return Session(number, rows, senders, _Rows(split, number), sums.get(number), is_session=kind == "session")
+    asked, luns = split.workloads.get(number), split.luns.get(number, ())
+    rest = _Rows(split, number), sums.get(number), asked, tuple(luns)
+    return Session(number, rows, senders, *rest, is_session=kind == "session")
 
 
 class _Split:
@@ -198,6 +205,24 @@ class _Split:
         found: dict[int, list[int]] = {}
         for place, row in enumerate(self._senders):
             found.setdefault(row["connection"], []).append(place)
+        return found
+
+    @cached_property
+    def workloads(self) -> dict[int, Workload]:
+        """The workload of each session or connection that has one."""
+        cycles, keys = self._source("cycles"), self._keys("cycles")
+        rows = np.flatnonzero(cycles.each(is_whole_transfer) & (keys >= 0))
+        return workload.of_each(cycles.select(rows), keys[rows])
+
+    @cached_property
+    def luns(self) -> dict[int, list[int]]:
+        """The logical units that each session or connection reads, writes or erases, ascending."""
+        cycles, keys = self._source("cycles"), self._keys("cycles")
+        rows = np.flatnonzero(cycles.each(is_data_command) & known(cycles, "lun") & (keys >= 0))
+        luns, place = np.unique(cycles.raw("lun")[rows], return_inverse=True)
+        found: dict[int, list[int]] = {}
+        for pair in np.unique(keys[rows] * max(len(luns), 1) + place).tolist():
+            found.setdefault(pair // len(luns), []).append(int(luns[pair % len(luns)]))
         return found
 
     def _busy(self) -> tuple[Table, Array]:

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.budget import PARTS, Budget
-from iscsitrace.analysis.measures.data_commands import is_data_command, is_for, is_transfer
+from iscsitrace.analysis.measures.data_commands import is_data_command, is_for, is_transfer, is_whole_transfer
 from iscsitrace.analysis.measures.nulls import numbers_of
-from iscsitrace.analysis.session import path, workload
+from iscsitrace.analysis.session import path
 from iscsitrace.analysis.session.path import Path
 from iscsitrace.analysis.session.spans import Commands
 from iscsitrace.analysis.session.stretches import Stretches
@@ -68,17 +68,23 @@ class Session:
         senders: Sequence[dict[str, Any]],
         tables: Mapping[str, Table],
         sums: Budget | None,
+        asked: Workload | None = None,
+        luns: tuple[int, ...] = (),
         *,
         is_session: bool,
     ) -> None:
         """``connections`` and ``senders`` are its rows of these tables, ``tables`` those of the others by name
-        (grouping.TABLES, and ``busy``).
+        (grouping.TABLES, and ``busy``); ``sums`` is its time breakdown, ``asked`` its workload, ``luns`` the
+        logical units that it reads, writes or erases, ascending.
         """
         self.number = number
         self.connections = connections
         self.senders = senders
         self.tables = tables
         self.budget = sums
+        self.luns = luns
+        self.workload = asked
+        """I/O size and queue depth of its reads and writes; None where there are none."""
         self.is_session = is_session
 
     @property
@@ -162,7 +168,7 @@ class Session:
     @cached_property
     def is_whole_transfer(self) -> Array:
         """Which reads and writes are complete in the capture."""
-        return np.asarray(self.is_transfer & self.cycles.raw("is_complete"))
+        return self.cycles.each(is_whole_transfer)
 
     @cached_property
     def transfers(self) -> Table:
@@ -173,11 +179,6 @@ class Session:
     def commands(self) -> Commands:
         """All commands in order, with the queue depth that the initiator saw."""
         return Commands(self.cycles, self.rtt_ns("initiator") or 0)
-
-    @cached_property
-    def workload(self) -> Workload | None:
-        """I/O size and queue depth of its reads and writes; None where there are none."""
-        return workload.of(self.transfers)
 
     def rows_of(self, cycle: Array) -> Array:
         """Rows of ``cycles`` by cycle number; every number has to be there."""

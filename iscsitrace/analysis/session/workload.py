@@ -40,20 +40,34 @@ class Workload:
 
 def of(cycles: Table) -> Workload | None:
     """The workload of these reads and writes; None where there are none."""
+    return of_each(cycles, np.zeros(len(cycles), dtype=np.int64)).get(0)
+
+
+def of_each(cycles: Table, numbers: NDArray[np.int64]) -> dict[int, Workload]:
+    """The workload of the reads and writes with each of these numbers, one per row, such as their session."""
     if not len(cycles):
-        return None
-    sizes, moved = cycles.raw("bytes"), cycles.raw("data_bytes")
-    whole = int(moved.sum(dtype=np.int64))
-    is_read = int(moved[cycles.raw("is_read")].sum(dtype=np.int64)) / whole
-    word = "read" if is_read >= MOSTLY else "write" if is_read <= 1 - MOSTLY else MIXED
-    return Workload(word, _median(sizes, moved), _median(cycles.raw("queue_depth"), moved), len(cycles))
+        return {}
+    if (numbers == numbers[0]).all():
+        each, place = numbers[:1], np.zeros(len(numbers), dtype=np.int64)
+    else:
+        each, place = np.unique(numbers, return_inverse=True)
+    moved, is_read = cycles.raw("data_bytes").astype(np.int64), cycles.raw("is_read")
+    whole = np.bincount(place, weights=moved)
+    read = np.bincount(place[is_read], weights=moved[is_read], minlength=len(each)) / whole
+    words = np.where(read >= MOSTLY, "read", np.where(read <= 1 - MOSTLY, "write", MIXED))
+    sizes, depths = (_medians(cycles.raw(name), moved, place, len(each)) for name in ("bytes", "queue_depth"))
+    columns = (each, words, sizes, depths, np.bincount(place))
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return {number: Workload(*measures) for number, *measures in rows}
 
 
-def _median(values: NDArray[Any], weights: NDArray[Any]) -> int:
-    """The weighted median: the least value that has half of the weight with those below."""
+def _medians(values: NDArray[Any], weights: NDArray[Any], place: NDArray[Any], count: int) -> NDArray[Any]:
+    """The weighted median of each place: the least value that has half of the weight with those below."""
     if (values == values[0]).all():
         # most workloads have one size, or one depth
-        return int(values[0])
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weights[order], dtype=np.int64)
-    return int(values[order][np.searchsorted(reached, reached[-1] / 2)])
+        return np.full(count, values[0])
+    order = np.argsort(place << 32 | values.astype(np.int64), kind="stable")
+    reached = np.cumsum(weights[order])
+    ends = reached[np.cumsum(np.bincount(place, minlength=count)) - 1]
+    starts = np.concatenate([[0], ends[:-1]])
+    return np.asarray(values[order][np.searchsorted(reached, starts + (ends - starts) / 2)])

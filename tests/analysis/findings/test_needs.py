@@ -85,3 +85,15 @@ def test_columns_count_the_rows_of_each_subject() -> None:
     assert together.jobs_ns.tolist() == [0, sessions.jobs_ns.sum()]
     is_even = together.count("cycles", lambda cycles: np.asarray(cycles.raw("cycle") % 2 == 0))
     assert is_even.tolist() == [0, 3]
+
+
+def test_the_logical_units_of_a_session_are_those_that_it_reads_or_writes() -> None:
+    told = Told()
+    for first in (0, 3):
+        told.session(first, first + 2)
+    for number, lun in ((0, 7), (0, 1 << 40), (0, 7), (1, 2)):
+        told.read(number, 3 * number + 0.1, 3 * number + 0.2, lun=lun)
+    # a command that moves no data
+    told.read(1, 3.3, 3.4, lun=9, operation="inquiry", is_read=False, bytes=0, data_bytes=0)
+    sessions = Grouping(told.source()).sessions
+    assert [sessions[number].luns for number in (0, 1)] == [(7, 1 << 40), (2,)]

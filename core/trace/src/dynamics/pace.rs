@@ -5,12 +5,12 @@
 //! mean that the previous packet was delayed: the jitter of the hosts.
 
 /// Buckets per factor of two: neighbours differ by 4.4 %.
-const BUCKETS_PER_OCTAVE: f64 = 16.0;
+const BUCKETS_PER_OCTAVE: usize = 16;
 /// The fastest rate that can be measured: 2^-6 ns per byte, 512 Gbit/s.
 const OCTAVE_MIN: f64 = -6.0;
 /// The slowest rate: 2^17 ns per byte, 61 kbit/s.
 const OCTAVE_MAX: f64 = 17.0;
-const BUCKET_COUNT: usize = ((OCTAVE_MAX - OCTAVE_MIN) * BUCKETS_PER_OCTAVE) as usize + 1;
+const BUCKET_COUNT: usize = (OCTAVE_MAX - OCTAVE_MIN) as usize * BUCKETS_PER_OCTAVE + 1;
 /// The share of the bytes that pass at the rate or faster.
 const QUANTILE: f64 = 0.25;
 /// The share that passes faster because of host jitter.
@@ -112,46 +112,63 @@ impl Pace {
     }
 }
 
-/// A histogram of gap / bytes, weighted by bytes.
-#[derive(Debug)]
+/// A histogram of gap / bytes, weighted by bytes. Most connections use few octaves: the others take no memory.
+#[derive(Debug, Default)]
 struct Histogram {
-    buckets: Box<[u64; BUCKET_COUNT]>,
-    /// Sum of the gaps of each bucket.
-    gaps_ns: Box<[u64; BUCKET_COUNT]>,
+    octaves: Vec<Option<Box<[Bucket; BUCKETS_PER_OCTAVE]>>>,
     bytes: u64,
 }
 
-impl Default for Histogram {
-    fn default() -> Self {
-        Self { buckets: Box::new([0; BUCKET_COUNT]), gaps_ns: Box::new([0; BUCKET_COUNT]), bytes: 0 }
-    }
+/// Bytes, and the sum of the gaps before them.
+#[derive(Debug, Default, Clone, Copy)]
+struct Bucket {
+    bytes: u64,
+    gaps_ns: u64,
 }
 
 impl Histogram {
     fn add(&mut self, gap_ns: i64, bytes: u64) {
         let octave = (gap_ns as f64 / bytes as f64).log2().max(OCTAVE_MIN);
-        let bucket = ((octave - OCTAVE_MIN) * BUCKETS_PER_OCTAVE) as usize;
-        if let (Some(sum), Some(gaps_ns)) = (self.buckets.get_mut(bucket), self.gaps_ns.get_mut(bucket)) {
-            *sum += bytes;
-            *gaps_ns = gaps_ns.saturating_add(gap_ns as u64);
+        let number = ((octave - OCTAVE_MIN) * BUCKETS_PER_OCTAVE as f64) as usize;
+        if number >= BUCKET_COUNT {
+            return;
+        }
+        let (octave, place) = (number / BUCKETS_PER_OCTAVE, number % BUCKETS_PER_OCTAVE);
+        if octave >= self.octaves.len() {
+            self.octaves.resize_with(octave + 1, || None);
+        }
+        if let Some(bucket) = self.octaves.get_mut(octave).and_then(|each| each.get_or_insert_default().get_mut(place))
+        {
+            bucket.bytes += bytes;
+            bucket.gaps_ns = bucket.gaps_ns.saturating_add(gap_ns as u64);
             self.bytes += bytes;
         }
+    }
+
+    /// The buckets that hold anything, and some that do not, with their numbers, in order.
+    fn buckets(&self) -> impl Iterator<Item = (usize, Bucket)> {
+        let used = self.octaves.iter().enumerate().filter_map(|(octave, buckets)| Some((octave, buckets.as_deref()?)));
+        used.flat_map(|(octave, buckets)| {
+            buckets.iter().enumerate().map(move |(place, &bucket)| (octave * BUCKETS_PER_OCTAVE + place, bucket))
+        })
     }
 
     fn quantile(&self, share: f64) -> f64 {
         let wanted = (self.bytes as f64 * share) as u64;
         let mut seen = 0;
-        for (bucket, &bytes) in self.buckets.iter().enumerate() {
-            seen += bytes;
+        for (number, bucket) in self.buckets() {
+            seen += bucket.bytes;
             if seen > wanted {
                 // the lowest bucket holds everything too fast to measure
-                if bucket == 0 {
+                if number == 0 {
                     return 0.0;
                 }
                 // the mean of the neighbouring buckets: finer than one bucket
-                let (from, to) = (bucket.saturating_sub(NEAR_BUCKETS).max(1), bucket + NEAR_BUCKETS + 1);
-                let sum = |sums: &[u64]| sums.iter().take(to).skip(from).map(|&sum| sum as f64).sum::<f64>();
-                return sum(self.gaps_ns.as_slice()) / sum(self.buckets.as_slice());
+                let near = number.saturating_sub(NEAR_BUCKETS).max(1)..=number + NEAR_BUCKETS;
+                let sum = |of: fn(Bucket) -> u64| -> f64 {
+                    self.buckets().filter(|(each, _)| near.contains(each)).map(|(_, bucket)| of(bucket) as f64).sum()
+                };
+                return sum(|bucket| bucket.gaps_ns) / sum(|bucket| bucket.bytes);
             }
         }
         0.0
@@ -185,6 +202,22 @@ mod tests {
         }
         let rate = pace.rate();
         assert!((rate.ns_per_byte - 25.0).abs() < 25.0 * 0.05, "{rate:?}");
+    }
+
+    #[test]
+    fn neighbouring_buckets_count_across_the_border_of_an_octave() {
+        let mut pace = Pace::default();
+        // on either side of 2^5 ns per byte
+        (0..200).for_each(|gap| pace.note(if gap % 2 == 0 { 31_500 } else { 32_500 }, 1000));
+        assert!((pace.rate().ns_per_byte - 32.0).abs() < 1e-9, "{:?}", pace.rate());
+    }
+
+    #[test]
+    fn octaves_without_gaps_take_no_memory() {
+        let mut pace = Pace::default();
+        assert!(pace.gaps.octaves.is_empty());
+        pace.note(36_200, 1448);
+        assert_eq!(pace.gaps.octaves.iter().flatten().count(), 1);
     }
 
     #[test]
