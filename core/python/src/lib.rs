@@ -7,6 +7,7 @@
 //! vocabulary  SCSI commands and login keys as plain data
 //! live_pass  a live pass
 //! lab      traffic: settings as JSON -> results as JSON
+//! taps     two captures of the same traffic -> dicts of arrays
 //! capture  capturing: settings as JSON -> files, and outcomes as JSON
 //! ```
 
@@ -17,6 +18,7 @@ mod lab;
 mod live_pass;
 mod pass;
 mod source;
+mod taps;
 mod vocabulary;
 
 use std::time::{Duration, Instant};
@@ -91,5 +93,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     vocabulary::add_to(module)?;
     lab::add_to(module)?;
     capture::add_to(module)?;
+    taps::add_to(module)?;
     Ok(())
 }

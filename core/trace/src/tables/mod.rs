@@ -8,6 +8,7 @@
 //! exchanges    other requests and responses
 //! tcp          packets, and the behaviour of each sender
 //! time         the time breakdown, and the irregularities of the input
+//! taps         two captures of the same traffic
 //! declaration  the macro `table!`, its syntax and the null rule
 //! ```
 //!
@@ -18,6 +19,7 @@ mod connections;
 mod declaration;
 mod exchanges;
 mod logical_units;
+pub mod taps;
 mod tcp;
 mod time;
 

@@ -1,0 +1,5 @@
+//! Captures made packet by packet, whose truth is known, and random ones against a join that holds everything.
+
+mod capture;
+mod recut;
+mod stories;
