@@ -18,6 +18,8 @@ __all__ = [
     "advise_snaplen_of",
     "check_filter",
     "check_trigger",
+    "connections_seen",
+    "join_taps",
     "list_interfaces",
     "login_keys",
     "parse_url",
@@ -32,6 +34,7 @@ __all__ = [
     "sense_codes",
     "simulate",
     "table_declarations",
+    "tap_table_declarations",
 ]
 
 OPERATIONS: tuple[str, ...]
@@ -112,6 +115,9 @@ _DeclaredTable = tuple[str, str, bool, list[_DeclaredColumn]]
 def table_declarations() -> list[_DeclaredTable]:
     """Every table of a pass, in the order of the docs."""
 
+def tap_table_declarations() -> list[_DeclaredTable]:
+    """Every table about two captures of the same traffic, in the order of the docs."""
+
 class CaptureError(Exception):
     """The input cannot be read; ``str()`` is one line."""
 
@@ -160,6 +166,32 @@ def read(
 
     A ``str`` is a path, or ``-`` for standard input; ``bytes`` are the content of a capture. Times are absolute
     nanoseconds since 1970, or relative to the first packet. ``tables``: which of schema.ON_REQUEST to fill.
+    """
+
+_Columns = dict[str, dict[str, NDArray[Any] | list[str]]]
+"""Tables by name, as columns by name."""
+
+def connections_seen(
+    sources: Sequence[str | bytes | BinaryIO],
+    *,
+    packet_limit: int | None,
+    progress: Callable[[int, int | None], None] | None,
+) -> _Columns:
+    """The tables ``connections_seen`` and ``landmarks`` of a capture, by headers alone. Releases the GIL."""
+
+def join_taps(
+    sources_a: Sequence[str | bytes | BinaryIO],
+    sources_b: Sequence[str | bytes | BinaryIO],
+    pairs: Sequence[tuple[int, int, bool, bool]],
+    offset_hint_ns: int,
+    *,
+    progress: Callable[[int, int | None], None] | None,
+) -> _Columns:
+    """The packets of two captures of the same traffic, joined; tap a is the one nearer to the initiator.
+
+    ``pairs``: a connection of a, the same of b, whether the client of each is the target. ``offset_hint_ns``: clock of
+    b less clock of a. The tables ``transits``, ``envelope``, ``path_losses``, ``paths``, and ``counters_a``,
+    ``counters_b``, ``counters``. ValueError when a connection is in two pairs. Releases the GIL.
     """
 
 @final

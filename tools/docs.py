@@ -34,6 +34,7 @@ from iscsitrace.tables.schema import (
     ON_REQUEST,
     SCHEMA_VERSION,
     TABLES,
+    TAP_TABLES,
     Column,
 )
 from iscsitrace.wording import amounts
@@ -181,6 +182,8 @@ def tables_page() -> str:
         lines += [f"## {name}", "", f"A row is {table.row}. Computed on request.", "", *_columns(table.columns)]
         if name == "events":
             lines += [*_prose("The kinds, with their severity, and when it is another one:"), *_kinds_of_events()]
+    for name, table in TAP_TABLES.items():
+        lines += [f"## {name}", "", f"A row is {table.row}. Of two captures.", "", *_columns(table.columns)]
     lines += ["## Categories", "", "| category | words |", "|---|---|"]
     for name, words in CATEGORIES.items():
         listed = ", ".join(f"`{word}`" for word in words) or "the SCSI operation: `read`, `write`, `inquiry` ..."

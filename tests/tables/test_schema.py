@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 import iscsitrace
-from iscsitrace.tables.schema import CATEGORIES, DERIVED_CYCLE_COLUMNS, DERIVED_TABLES, ON_REQUEST, TABLES, Column
+from iscsitrace.tables.schema import (
+    CATEGORIES,
+    DERIVED_CYCLE_COLUMNS,
+    DERIVED_TABLES,
+    ON_REQUEST,
+    TABLES,
+    TAP_TABLES,
+    Column,
+)
 from iscsitrace.tables.schema.sidecar import SIDECAR
 from tests.support.tables_by_hand import HEADER_FIELDS
 
@@ -19,6 +27,7 @@ DTYPES = {"bool", "uint8", "uint16", "uint32", "uint64", "int64", "str"}
 EVERY = {
     **TABLES,
     **DERIVED_TABLES,
+    **TAP_TABLES,
     "sidecar": SIDECAR,
 }
 COLUMNS = [(name, column) for name, table in EVERY.items() for column in table.columns]

@@ -1,5 +1,6 @@
 //! Tables -> NumPy arrays: each vector is moved, not copied. Their declarations -> plain data.
 
+use iscsitrace_trace::tables::taps::TAP_DECLARATIONS;
 use iscsitrace_trace::tables::{Column, Columns, Pdus, TableDeclaration, Tables, Wanted};
 use iscsitrace_wire::bhs::{Field, field_end};
 use iscsitrace_wire::opcode::Opcode;
@@ -12,15 +13,25 @@ type DeclaredColumn = (&'static str, &'static str, &'static str, &'static str, b
 /// What is declared of a table: name, meaning of a row, whether it is filled only on request, columns.
 type DeclaredTable = (&'static str, &'static str, bool, Vec<DeclaredColumn>);
 
-/// What is declared of every table.
+/// What is declared of every table of a pass.
 #[pyfunction]
 pub fn table_declarations() -> Vec<DeclaredTable> {
+    declared(Tables::DECLARATIONS)
+}
+
+/// What is declared of every table about two taps.
+#[pyfunction]
+pub fn tap_table_declarations() -> Vec<DeclaredTable> {
+    declared(TAP_DECLARATIONS)
+}
+
+fn declared(tables: &[TableDeclaration]) -> Vec<DeclaredTable> {
     let columns = |table: &TableDeclaration| {
         let columns = table.columns.iter();
         columns.map(|each| (each.name, each.dtype, each.meaning, each.unit, each.is_nullable, each.source)).collect()
     };
-    let tables = Tables::DECLARATIONS.iter();
-    tables.map(|table| (table.name, table.row, Wanted::NAMES.contains(&table.name), columns(table))).collect()
+    let is_on_request = |table: &TableDeclaration| Wanted::NAMES.contains(&table.name);
+    tables.iter().map(|table| (table.name, table.row, is_on_request(table), columns(table))).collect()
 }
 
 /// Columns as a dict of arrays; text as lists.

@@ -7,6 +7,7 @@
 //! vocabulary  SCSI commands and login keys as plain data
 //! live_pass  a live pass
 //! lab      traffic: settings as JSON -> results as JSON
+//! taps     two captures of the same traffic -> dicts of arrays
 //! capture  capturing: settings as JSON -> files, and outcomes as JSON
 //! ```
 
@@ -17,19 +18,17 @@ mod lab;
 mod live_pass;
 mod pass;
 mod source;
+mod taps;
 mod vocabulary;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use iscsitrace_trace::pass::{Interrupted, Selection, run};
 use iscsitrace_trace::tables::Wanted;
 use pyo3::prelude::*;
 
 use errors::CaptureError;
-use pass::Pass;
-
-/// Time between two progress reports, and two checks for Ctrl-C.
-const REPORT_EVERY: Duration = Duration::from_millis(100);
+use pass::{Pass, REPORT_EVERY};
 
 /// One pass over the sources as one stream.
 #[pyfunction]
@@ -93,5 +92,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     vocabulary::add_to(module)?;
     lab::add_to(module)?;
     capture::add_to(module)?;
+    taps::add_to(module)?;
     Ok(())
 }

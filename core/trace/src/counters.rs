@@ -133,6 +133,13 @@ counters! {
     IcmpErrorsNotListed, "icmp_errors_not_listed", Warning,
         "ICMP errors about tracked connections that are not listed, beyond the limit of rows",
         "A router reports the same error for every packet. See icmp_errors for the first ones.";
+    // joining two taps
+    JoinWaitingDropped, "join_waiting_dropped", Warning,
+        "packets of one tap that waited too long for the other tap, beyond the limit of packets that wait",
+        "The captures hardly overlap, or their clocks differ by more than the given offset.";
+    JoinLossesNotListed, "join_losses_not_listed", Info,
+        "packets of one tap alone that are counted in paths but not listed in path_losses, beyond the limit of rows",
+        "See paths for the counts.";
     // iSCSI framing
     SyncLost, "sync_lost", DataLoss,
         "times that the position of the next PDU header became unknown",

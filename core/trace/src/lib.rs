@@ -13,6 +13,7 @@
 //! counters   every oddity of the input, by name
 //! pipeline   packets in, tables out
 //! live/      a pass over input that has no end yet, in bounded memory
+//! taps/      two captures of the same traffic: which connections they share, and a join of their packets
 //! pass       one pass over all input: filter, time window, pipeline
 //! ```
 //!
@@ -29,5 +30,6 @@ pub mod pipeline;
 pub mod queue;
 pub mod reader;
 pub mod tables;
+pub mod taps;
 pub mod tcp;
 pub mod tcp_info;

@@ -114,6 +114,10 @@ pub struct Segment<'a> {
     pub is_dont_fragment: bool,
     /// Whether it is a super-segment, captured before segmentation with an IP length of 0.
     pub is_ip_length_zero: bool,
+    /// TTL of IPv4, hop limit of IPv6.
+    pub hop_limit: u8,
+    /// DSCP (upper six bits) and ECN (RFC 2474, RFC 3168).
+    pub traffic_class: u8,
 }
 
 /// Reads the headers of one frame of `original_length` bytes on the wire, of which `captured` was kept.
@@ -197,6 +201,8 @@ struct Network {
     identification: Option<u16>,
     is_dont_fragment: bool,
     is_ip_length_zero: bool,
+    hop_limit: u8,
+    traffic_class: u8,
 }
 
 /// An IPv4 packet (RFC 791) with `wire_length` bytes in the frame, padding of the link included.
@@ -222,6 +228,8 @@ fn ipv4(packet: &[u8], wire_length: u32, depth: u8) -> Result<Segment<'_>, NotTc
         identification: Some(u16::from_be_bytes([header[4], header[5]])),
         is_dont_fragment: header[6] & 0x40 != 0,
         is_ip_length_zero,
+        hop_limit: header[8],
+        traffic_class: header[1],
     };
     let protocol = header[9];
     // More fragments follow, or there is an offset.
@@ -256,6 +264,8 @@ fn ipv6(packet: &[u8], wire_length: u32, depth: u8) -> Result<Segment<'_>, NotTc
         identification: None,
         is_dont_fragment: true,
         is_ip_length_zero,
+        hop_limit: header[7],
+        traffic_class: header[0] << 4 | header[1] >> 4,
     };
     match header[6] {
         IP_PROTOCOL_TCP => tcp(network, payload, payload_length),
@@ -325,6 +335,8 @@ fn tcp(network: Network, captured: &[u8], length: u32) -> Result<Segment<'_>, No
         identification: network.identification,
         is_dont_fragment: network.is_dont_fragment,
         is_ip_length_zero: network.is_ip_length_zero,
+        hop_limit: network.hop_limit,
+        traffic_class: network.traffic_class,
     })
 }
 

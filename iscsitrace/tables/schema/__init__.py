@@ -18,7 +18,7 @@ from iscsitrace.tables.schema import together
 from iscsitrace.tables.schema.declaration import CATEGORIES, Column, Table
 from iscsitrace.tables.schema.events import EVENTS
 from iscsitrace.tables.schema.phases import DERIVED_CYCLE_COLUMNS
-from iscsitrace.tables.schema.stored import ON_REQUEST, PURPOSES, TABLES
+from iscsitrace.tables.schema.stored import ON_REQUEST, PURPOSES, TABLES, TAP_TABLES
 
 __all__ = [
     "CATEGORIES",
@@ -28,6 +28,7 @@ __all__ = [
     "PURPOSES",
     "SCHEMA_VERSION",
     "TABLES",
+    "TAP_TABLES",
     "Column",
     "Table",
 ]

@@ -20,22 +20,26 @@ PURPOSES: Final = _purposes()
 erases it, ``flush`` makes it permanent, ``other`` inspects or sets up the device."""
 
 
-def _declared() -> list[tuple[Table, bool]]:
-    """Every table, and whether it is filled only on request."""
+def _declared(of_taps: bool) -> list[tuple[Table, bool]]:
+    """Every table of a pass, or about two taps, and whether it is filled only on request."""
     try:
         from iscsitrace import _core
     except ImportError:  # a source tree without the compiled core; reading says so, all else works
         return []
+    declarations = _core.tap_table_declarations() if of_taps else _core.table_declarations()
     return [
         (Table(name, row, tuple(Column(*column) for column in columns)), is_on_request)
-        for name, row, is_on_request, columns in _core.table_declarations()
+        for name, row, is_on_request, columns in declarations
     ]
 
 
-_DECLARED: Final = _declared()
+_DECLARED: Final = _declared(of_taps=False)
 
 TABLES: Final[dict[str, Table]] = {table.name: table for table, _ in _DECLARED}
 """Every table of a pass by name, in the order of the docs."""
 
 ON_REQUEST: Final = frozenset(table.name for table, is_on_request in _DECLARED if is_on_request)
 """Tables that the pass fills only on request: they grow with packets or PDUs, or cost time."""
+
+TAP_TABLES: Final[dict[str, Table]] = {table.name: table for table, _ in _declared(of_taps=True)}
+"""Every table about two captures of the same traffic (tap_join.py) by name, in the order of the docs."""

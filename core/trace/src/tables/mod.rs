@@ -9,6 +9,7 @@
 //! tcp          packets, and the behaviour of each sender
 //! tcp_info     what the kernels of the hosts say of their sockets
 //! time         the time breakdown, and the irregularities of the input
+//! taps         two captures of the same traffic
 //! declaration  the macro `table!`, its syntax and the null rule
 //! ```
 //!
@@ -19,6 +20,7 @@ mod connections;
 mod declaration;
 mod exchanges;
 mod logical_units;
+pub mod taps;
 mod tcp;
 mod tcp_info;
 mod time;

@@ -19,5 +19,7 @@ pub(super) fn segment(identification: Option<u16>, options: &[u8]) -> Segment<'_
         identification,
         is_dont_fragment: true,
         is_ip_length_zero: false,
+        hop_limit: 64,
+        traffic_class: 0,
     }
 }

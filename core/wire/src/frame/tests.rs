@@ -9,6 +9,17 @@ use super::*;
 
 const TCP: [u8; 20] = [0x0c, 0xbc, 0x80, 1, 0, 0, 0, 7, 0, 0, 0, 9, 0x50, 0x18, 0x01, 0x02, 0, 0, 0, 0];
 
+/// RFC 2474 and RFC 3168: six bits of DSCP, two of ECN; in IPv6 they lie across two bytes.
+#[test]
+fn the_traffic_class_is_read_in_both_versions() {
+    let mut v4 = ipv4_packet(6, &[], &TCP);
+    v4[1] = 0xbb;
+    assert_eq!(whole(LinkType::RAW, &v4).unwrap().traffic_class, 0xbb);
+    let mut v6 = ipv6_packet(6, &TCP);
+    (v6[0], v6[1]) = (0x6b, 0xb0);
+    assert_eq!(whole(LinkType::RAW, &v6).unwrap().traffic_class, 0xbb);
+}
+
 /// IPv4 with these options and payload.
 fn ipv4_packet(protocol: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
     let length = (20 + options.len() + payload.len()) as u16;
@@ -56,11 +67,11 @@ fn assert_is_the_segment(found: Result<Segment<'_>, NotTcp>, payload: &[u8]) {
     if found.source.to_ip().is_ipv4() {
         assert_eq!(found.source.to_ip(), Ipv4Addr::new(10, 0, 0, 1));
         assert_eq!(found.destination.to_ip(), Ipv4Addr::new(10, 0, 0, 2));
-        assert_eq!(found.identification, Some(0xabcd));
+        assert_eq!((found.identification, found.hop_limit, found.traffic_class), (Some(0xabcd), 63, 0));
     } else {
         assert_eq!(found.source.to_ip(), "102:304:506:708:90a:b0c:d0e:f10".parse::<IpAddr>().unwrap());
         assert_eq!(found.destination.to_ip(), "1112:1314:1516:1718:191a:1b1c:1d1e:1f20".parse::<IpAddr>().unwrap());
-        assert_eq!(found.identification, None);
+        assert_eq!((found.identification, found.hop_limit, found.traffic_class), (None, 62, 0));
     }
 }
 

@@ -91,6 +91,8 @@ impl Talk {
             // the client's packets may be fragmented
             is_dont_fragment: direction == 1,
             is_ip_length_zero: false,
+            hop_limit: 64,
+            traffic_class: 0,
         };
         let packet = Packet {
             frame: self.frame,

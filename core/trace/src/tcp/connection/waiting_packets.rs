@@ -45,6 +45,7 @@ fn without_bytes(segment: &Segment<'_>) -> Segment<'static> {
     let Segment { source, destination, source_port, destination_port, sequence_number, acknowledgment_number, .. } =
         *segment;
     let Segment { flags, window, payload_length, identification, is_dont_fragment, is_ip_length_zero, .. } = *segment;
+    let Segment { hop_limit, traffic_class, .. } = *segment;
     Segment {
         source,
         destination,
@@ -60,6 +61,8 @@ fn without_bytes(segment: &Segment<'_>) -> Segment<'static> {
         identification,
         is_dont_fragment,
         is_ip_length_zero,
+        hop_limit,
+        traffic_class,
     }
 }
 

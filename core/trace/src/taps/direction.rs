@@ -1,0 +1,483 @@
+//! One direction of a pair of connections: its packets at the sender's tap and at the receiver's, matched by bytes.
+//!
+//! Offload cuts segments anew, so ranges of bytes are matched, not packets: a row is what one packet of each tap has in
+//! common, and its time at a tap is that of the packet that carried it. Copies of the same bytes are told apart by
+//! `evidence`, what one tap alone saw is judged by `verdict`.
+
+use iscsitrace_wire::serial::SerialNumber;
+
+use super::copies::{Latest, fingerprint};
+use super::evidence::Evidence;
+use super::header::Header;
+use super::output::{Matched, Output};
+use super::passage::{Passage, Place, Waiting};
+use super::stream::{RECEIVER, SENDER, Stream};
+use super::verdict::{self, Verdict};
+
+/// Passages of one list that wait for the other tap.
+const WAITING_MAX: usize = 1 << 16;
+/// Packets of a tap in which a second copy is looked for.
+const COPIES_AMONG: usize = 8;
+/// A second copy in a capture follows within this time,
+const COPY_WITHIN_NS: i64 = 1_000_000;
+/// or within this time when it has the same identification.
+const COPY_SAME_IDENTIFICATION_WITHIN_NS: i64 = 1_000_000_000;
+/// Matched packets of the sender that are remembered: a duplicate comes later by fewer packets.
+const REMEMBERED: usize = 256;
+/// A receiver acknowledges within this time (RFC 9293, section 3.8.6.3).
+const ACKNOWLEDGED_WITHIN_NS: i64 = 500_000_000;
+
+/// Counts of one direction; the table `paths` names them.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Counts {
+    pub(super) packets: [u64; 2],
+    pub(super) copies: [u64; 2],
+    pub(super) matched: u64,
+    /// By verdict.
+    pub(super) unmatched: [u64; 4],
+    pub(super) cannot_tell_empty: u64,
+    pub(super) outside: u64,
+    pub(super) duplicated: u64,
+    pub(super) reordered: u64,
+    pub(super) dscp_changed: u64,
+    pub(super) ce_marked: u64,
+    pub(super) mss_bytes: [Option<u16>; 2],
+    pub(super) window_scale: [Option<u8>; 2],
+    /// Packets by difference of their TTLs.
+    pub(super) hops: [u32; 32],
+    /// Least and greatest time at the receiver's tap less time at the sender's.
+    pub(super) transit_ns: Option<(i64, i64)>,
+}
+
+/// One direction of a pair.
+#[derive(Debug)]
+pub(super) struct Direction {
+    pub(super) pair: u32,
+    /// Tap of the sender: 0 for a.
+    pub(super) sender: usize,
+    pub(super) counts: Counts,
+    stream: Stream,
+    /// Highest offset of a byte at each tap.
+    highest_at: [i64; 2],
+    serials: [u64; 2],
+    latest: [Latest<COPIES_AMONG>; 2],
+    data: [Waiting; 2],
+    empty: [Waiting; 2],
+    /// Packets of the sender that both taps have seen.
+    remembered: Latest<REMEMBERED>,
+    evidence: Evidence,
+    /// Offset up to which the receiver acknowledged.
+    acknowledged: i64,
+    /// Time and offset of the latest ACK at the receiver's tap.
+    latest_ack: Option<(i64, i64)>,
+    has_sack: bool,
+    /// The latest TSval at the receiver's tap.
+    latest_timestamp: Option<u32>,
+    /// The latest TSecr of the receiver.
+    latest_echo: Option<u32>,
+    /// Of the matched packet that was sent last.
+    furthest: (u64, i64),
+    /// Its time, and by how much a packet that both taps saw was sent before the furthest by then: the extent of reordering.
+    furthest_ns: i64,
+    overtaken_ns: i64,
+    pieces: Vec<Passage>,
+}
+
+impl Direction {
+    pub(super) fn new(pair: u32, sender: usize) -> Self {
+        Self {
+            pair,
+            sender,
+            counts: Counts::default(),
+            stream: Stream::default(),
+            highest_at: [i64::MIN; 2],
+            serials: [0; 2],
+            latest: Default::default(),
+            data: Default::default(),
+            empty: Default::default(),
+            remembered: Latest::default(),
+            evidence: Evidence::default(),
+            acknowledged: i64::MIN,
+            latest_ack: None,
+            has_sack: false,
+            latest_timestamp: None,
+            latest_echo: None,
+            furthest: (0, i64::MIN),
+            furthest_ns: i64::MIN,
+            overtaken_ns: 0,
+            pieces: Vec::new(),
+        }
+    }
+
+    pub(super) fn to_target(&self) -> bool {
+        self.sender == 0
+    }
+
+    /// Index of a tap in the arrays of this direction.
+    #[inline]
+    pub(super) fn side(&self, tap: usize) -> usize {
+        usize::from(tap != self.sender)
+    }
+
+    /// A packet of this direction at one side; `acknowledged` is its acknowledgment in the opposite stream.
+    #[inline]
+    pub(super) fn see(&mut self, side: usize, header: &Header, acknowledged: Option<i64>, output: &mut Output) {
+        let flags = header.flags;
+        if flags.is_syn() {
+            self.stream.synchronize(side, header.sequence_number);
+            self.counts.mss_bytes[side] = header.maximum_segment_size;
+            self.counts.window_scale[side] = header.window_scale;
+        }
+        let Some(packet_start) = self.stream.offset(side, header.sequence_number) else {
+            return self.stream.note_outside(header.sequence_number);
+        };
+        let length = header.sequence_length();
+        let packet_end = packet_start + length;
+        let empty_start = acknowledged.unwrap_or(i64::MAX - 1);
+        let (start, end) = if length > 0 { (packet_start, packet_end) } else { (empty_start, empty_start) };
+        let passage = Passage {
+            start,
+            end,
+            packet_start,
+            packet_end,
+            time_ns: header.time_ns,
+            frame: header.frame,
+            serial: self.serials[side],
+            sequence_number: header.sequence_number,
+            timestamps: header.timestamps,
+            window: header.window,
+            identification: header.identification,
+            flags: flags.0,
+            hop_limit: header.hop_limit,
+            traffic_class: header.traffic_class,
+            fingerprint: fingerprint((packet_start, if length > 0 { packet_end } else { empty_start }), header),
+            fate: Default::default(),
+        };
+        if self.is_copy(side, &passage) {
+            self.counts.copies[side] += 1;
+            return;
+        }
+        if side == RECEIVER
+            && let Some((timestamp, _)) = header.timestamps
+        {
+            let is_older = |latest: u32| SerialNumber(latest).is_after(SerialNumber(timestamp));
+            self.latest_timestamp = Some(self.latest_timestamp.filter(|&latest| is_older(latest)).unwrap_or(timestamp));
+        }
+        self.serials[side] += 1;
+        self.counts.packets[side] += 1;
+        if length > 0 {
+            self.data(side, passage, output);
+            self.stream.reach(packet_end);
+            self.highest_at[side] = self.highest_at[side].max(packet_end);
+        } else {
+            self.empty(side, passage, acknowledged.is_some(), output);
+        }
+    }
+
+    /// Whether the capture holds the packet twice, as that of the `any` device does.
+    #[inline]
+    fn is_copy(&mut self, side: usize, passage: &Passage) -> bool {
+        let earlier_ns = self.latest[side].time_of(passage.fingerprint);
+        let is_copy = earlier_ns.is_some_and(|earlier_ns| {
+            let elapsed_ns = passage.time_ns.saturating_sub(earlier_ns);
+            if passage.identification != 0 {
+                elapsed_ns < COPY_SAME_IDENTIFICATION_WITHIN_NS
+            } else {
+                passage.start < passage.end && elapsed_ns < COPY_WITHIN_NS
+            }
+        });
+        if !is_copy {
+            self.latest[side].push(passage.fingerprint, passage.time_ns);
+        }
+        is_copy
+    }
+
+    fn data(&mut self, side: usize, mut passage: Passage, output: &mut Output) {
+        let (packet_start, packet_end) = (passage.start, passage.end);
+        if side == SENDER && packet_start < self.highest_at[SENDER] {
+            passage.fate.is_repeat = true;
+            let is_open = |each: &Passage| !each.fate.is_acknowledged;
+            self.data[SENDER].mark(packet_start, packet_end, is_open, |fate| fate.is_resent = true);
+        }
+        let mut latest_match = None;
+        let mut pieces = std::mem::take(&mut self.pieces);
+        pieces.push(passage);
+        while let Some(piece) = pieces.pop() {
+            match self.counterpart(side, &piece) {
+                Some((place, from, to)) => {
+                    if to < piece.end {
+                        pieces.push(Passage { start: to, ..piece });
+                    }
+                    if piece.start < from {
+                        pieces.push(Passage { end: from, ..piece });
+                    }
+                    let Some(other) = self.data[1 - side].take(place, from, to) else { continue };
+                    latest_match = latest_match.max(Some(if side == SENDER { passage.serial } else { other.serial }));
+                    let (sent, received) = if side == SENDER { (&passage, &other) } else { (&other, &passage) };
+                    self.matched(sent, received, from, to, output);
+                }
+                None => self.unmatched(side, piece, output),
+            }
+        }
+        self.pieces = pieces;
+        if side == RECEIVER && self.data[SENDER].len() > 0 {
+            let acknowledged = self.acknowledged;
+            let is_older =
+                |each: &Passage| !each.fate.is_acknowledged && latest_match.is_none_or(|serial| each.serial < serial);
+            // a split passage keeps its awaited byte in its first part only
+            self.data[SENDER].mark(packet_start, packet_end, is_older, |fate| {
+                fate.refills = fate.refills.saturating_add(1);
+                fate.is_awaited |= acknowledged >= packet_start && acknowledged < packet_end;
+            });
+        }
+    }
+
+    /// The best counterpart of a part of a packet at the other side, and the bytes that they have in common.
+    #[inline]
+    fn counterpart(&self, side: usize, piece: &Passage) -> Option<(Place, i64, i64)> {
+        if let Some(next) = self.data[1 - side].next_if(piece.start, piece.end) {
+            let (sent, received) = if side == SENDER { (piece, next) } else { (next, piece) };
+            return self.evidence.distance(sent, received).map(|_| (Place::Ahead(0), piece.start, piece.end));
+        }
+        let mut best: Option<((u8, u64), Place, i64, i64)> = None;
+        for (place, other) in self.data[1 - side].overlapping(piece.start, piece.end) {
+            let (sent, received) = if side == SENDER { (piece, other) } else { (other, piece) };
+            if let Some(distance) = self.evidence.distance(sent, received)
+                && best.is_none_or(|(least, ..)| distance < least)
+            {
+                best = Some((distance, place, other.start.max(piece.start), other.end.min(piece.end)));
+            }
+        }
+        best.map(|(_, place, from, to)| (place, from, to))
+    }
+
+    /// Part of a packet that the other tap has not seen, yet or at all.
+    fn unmatched(&mut self, side: usize, mut piece: Passage, output: &mut Output) {
+        if side == RECEIVER {
+            if self.is_duplicate(&piece) {
+                self.counts.duplicated += 1;
+                return;
+            }
+        } else if piece.end <= self.acknowledged && !piece.fate.is_repeat {
+            // the receiver's tap was read first: another copy may have passed there by now
+            let refills = self.data[RECEIVER].overlapping(piece.start, piece.end).count();
+            piece.fate.refills = refills.min(usize::from(u8::MAX)) as u8;
+            piece.fate.is_acknowledged = refills == 0;
+        }
+        self.data[side].push(piece);
+        if self.data[side].len() > WAITING_MAX
+            && let Some(oldest) = self.data[side].pop()
+        {
+            self.drop_waiting(side, &oldest, output);
+        }
+    }
+
+    fn drop_waiting(&mut self, side: usize, passage: &Passage, output: &mut Output) {
+        output.waiting_dropped += 1;
+        self.settle(side, passage, Verdict::CannotTell, output);
+    }
+
+    /// Whether it is a second copy of a packet that both taps have seen: a retransmission would differ.
+    fn is_duplicate(&self, passage: &Passage) -> bool {
+        (passage.timestamps.is_some() || passage.identification != 0)
+            && self.remembered.time_of(passage.fingerprint).is_some()
+    }
+
+    /// A packet without bytes.
+    fn empty(&mut self, side: usize, passage: Passage, is_ack: bool, output: &mut Output) {
+        let mut best: Option<((u8, u64), Place)> = None;
+        for (place, other) in self.empty[1 - side].at(passage.start) {
+            if other.packet_start != passage.packet_start || other.flags != passage.flags {
+                continue;
+            }
+            let (sent, received) = if side == SENDER { (&passage, other) } else { (other, &passage) };
+            if let Some(distance) = self.evidence.distance(sent, received)
+                && best.is_none_or(|(least, _)| distance < least)
+            {
+                best = Some((distance, place));
+            }
+        }
+        let other = best.and_then(|(_, place)| self.empty[1 - side].take(place, passage.start, passage.end));
+        match other {
+            Some(other) => {
+                let (sent, received) = if side == SENDER { (&passage, &other) } else { (&other, &passage) };
+                self.matched(sent, received, passage.start, passage.end, output);
+            }
+            None if side == RECEIVER && self.is_duplicate(&passage) => self.counts.duplicated += 1,
+            None => {
+                if is_ack {
+                    self.empty[side].push(passage);
+                } else {
+                    self.empty[side].stray(passage);
+                }
+                if self.empty[side].len() > WAITING_MAX
+                    && let Some(oldest) = self.empty[side].pop()
+                {
+                    self.drop_waiting(side, &oldest, output);
+                }
+            }
+        }
+    }
+
+    /// Bytes, or an empty packet, that both taps have seen.
+    #[inline]
+    fn matched(&mut self, sent: &Passage, received: &Passage, from: i64, to: i64, output: &mut Output) {
+        self.evidence.note(sent, received);
+        let counts = &mut self.counts;
+        counts.matched += 1;
+        let transit_ns = received.time_ns.saturating_sub(sent.time_ns);
+        let (least, greatest) = counts.transit_ns.unwrap_or((transit_ns, transit_ns));
+        counts.transit_ns = Some((least.min(transit_ns), greatest.max(transit_ns)));
+        let is_empty = from == to;
+        if is_empty || from == received.packet_start {
+            counts.dscp_changed += u64::from(sent.traffic_class >> 2 != received.traffic_class >> 2);
+            counts.ce_marked += u64::from(sent.traffic_class & 3 != 3 && received.traffic_class & 3 == 3);
+            let hops = usize::from(sent.hop_limit.saturating_sub(received.hop_limit));
+            if let Some(packets) = counts.hops.get_mut(hops) {
+                *packets += 1;
+            }
+            let place = (sent.serial, if is_empty { i64::MIN } else { from });
+            counts.reordered += u64::from(place < self.furthest);
+            self.furthest = self.furthest.max(place);
+            self.furthest_ns = self.furthest_ns.max(sent.time_ns);
+            self.overtaken_ns = self.overtaken_ns.max(self.furthest_ns.saturating_sub(sent.time_ns));
+        }
+        if is_empty || to == sent.packet_end {
+            self.remembered.push(sent.fingerprint, sent.time_ns);
+        }
+        let bytes =
+            if (sent.flags | received.flags) & 2 != 0 { 0 } else { u32::try_from(to - from).unwrap_or(u32::MAX) };
+        output.matched(&Matched {
+            pair: self.pair,
+            sender: self.sender,
+            sent_ns: sent.time_ns,
+            received_ns: received.time_ns,
+            bytes,
+        });
+    }
+
+    /// A packet of the opposite direction at the receiver's tap: it echoes the latest timestamp that the receiver had
+    /// (RFC 7323, section 4.3). One that never passed the tap arrived in a packet that the capture missed.
+    #[inline]
+    fn note_echo(&mut self, header: &Header) {
+        let Some((_, echo)) = header.timestamps else { return };
+        if self.latest_timestamp.is_some_and(|latest| SerialNumber(echo).is_after(SerialNumber(latest))) {
+            self.latest_timestamp = Some(echo);
+            let [data, _] = &mut self.data;
+            let [empty, _] = &mut self.empty;
+            Waiting::note_echo([data, empty], echo);
+        }
+        if self.latest_echo.is_none_or(|latest| SerialNumber(echo).is_after(SerialNumber(latest))) {
+            self.latest_echo = Some(echo);
+            let since_ns = self.furthest_ns.saturating_sub(self.overtaken_ns.saturating_mul(2));
+            self.data[SENDER].note_stale(echo, since_ns);
+        }
+    }
+
+    /// An acknowledgment of this direction's bytes, seen at one side.
+    #[inline]
+    pub(super) fn acknowledge(&mut self, side: usize, header: &Header) -> Option<i64> {
+        if side == RECEIVER {
+            self.note_echo(header);
+        }
+        let offset = self.stream.offset(side, header.acknowledgment_number)?;
+        if side == RECEIVER {
+            self.latest_ack = Some((header.time_ns, offset));
+        }
+        let is_open = |each: &Passage| each.fate.refills == 0;
+        if offset > self.acknowledged {
+            if self.data[SENDER].len() > 0 {
+                self.data[SENDER].mark(self.acknowledged, offset, is_open, |fate| fate.is_acknowledged = true);
+            }
+            self.acknowledged = offset;
+        }
+        if header.sack_count > 0 {
+            self.selectively_acknowledge(side, header, offset);
+        }
+        Some(offset)
+    }
+
+    #[cold]
+    fn selectively_acknowledge(&mut self, side: usize, header: &Header, acknowledged: i64) {
+        self.has_sack = true;
+        let mut first: Option<(i64, i64)> = None;
+        for (index, &(left, right)) in header.sack.iter().take(usize::from(header.sack_count)).enumerate() {
+            let (Some(left), Some(right)) = (self.stream.offset(side, left), self.stream.offset(side, right)) else {
+                continue;
+            };
+            // RFC 2883: bytes that were acknowledged, or that the second block has, too
+            let is_twice = |first: (i64, i64)| left <= first.0 && first.1 <= right;
+            if index == 1
+                && let Some(first) = first.filter(|&first| is_twice(first))
+            {
+                self.data[SENDER].mark(first.0, first.1, |_| true, |fate| fate.is_reported_twice = true);
+            }
+            if index == 0 && right <= acknowledged {
+                self.data[SENDER].mark(left, right, |_| true, |fate| fate.is_reported_twice = true);
+            } else {
+                let is_open = |each: &Passage| each.fate.refills == 0 && !each.fate.is_acknowledged;
+                self.data[SENDER].mark(left, right, is_open, |fate| fate.is_acknowledged = true);
+            }
+            if index == 0 {
+                first = Some((left, right));
+            }
+        }
+    }
+
+    /// Judges what waited longer than `limits_ns`, by side; at the end of the input everything.
+    pub(super) fn expire(&mut self, limits_ns: [i64; 2], is_end: bool, output: &mut Output) {
+        let greatest_ns = self.counts.transit_ns.map_or(0, |(_, greatest)| greatest);
+        let latest_ack = self.latest_ack;
+        let mut gone = std::mem::take(&mut self.pieces);
+        for side in [SENDER, RECEIVER] {
+            self.data[side].expire(
+                limits_ns[side],
+                |each| {
+                    let answered_ns = each.time_ns.saturating_add(greatest_ns).saturating_add(ACKNOWLEDGED_WITHIN_NS);
+                    each.fate.is_lacking |=
+                        latest_ack.is_some_and(|(time_ns, offset)| offset <= each.start && time_ns > answered_ns);
+                    side == RECEIVER || is_end || each.fate.is_acknowledged || each.fate.refills > 0
+                },
+                &mut gone,
+            );
+            self.empty[side].expire(limits_ns[side], |_| true, &mut gone);
+            for passage in gone.drain(..) {
+                let verdict = if side == SENDER {
+                    verdict::of_sent(&passage, 1 - self.sender, self.has_sack)
+                } else {
+                    verdict::of_received(&passage, self.sender)
+                };
+                self.settle(side, &passage, verdict, output);
+            }
+        }
+        self.pieces = gone;
+    }
+
+    /// Counts and lists a passage that the other tap has not seen, unless it passed there outside its capture.
+    fn settle(&mut self, side: usize, passage: &Passage, verdict: Verdict, output: &mut Output) {
+        let tap = if side == SENDER { self.sender } else { 1 - self.sender };
+        let is_known_lost = verdict == Verdict::LostInNetwork;
+        let is_between = output.is_between(self.sender, tap, passage.time_ns, self.overtaken_ns.saturating_mul(2));
+        if !is_known_lost && !is_between && output.is_outside(1 - tap, passage.time_ns, self.bounds_ns(side, output)) {
+            self.counts.outside += 1;
+            return;
+        }
+        let is_empty = passage.start == passage.end;
+        let bytes = u64::try_from(passage.end - passage.start).unwrap_or(0);
+        // a super-segment is several packets between the taps
+        let segment = self.counts.mss_bytes.into_iter().flatten().min().filter(|&bytes| bytes > 0);
+        let packets = segment.map_or(1, |segment| bytes.div_ceil(u64::from(segment))).max(1);
+        self.counts.unmatched[verdict as usize] += packets;
+        self.counts.cannot_tell_empty += u64::from(is_empty && verdict == Verdict::CannotTell);
+        output.lose(self.pair, self.sender, tap, passage, verdict);
+    }
+
+    /// Least and greatest time at the other tap less time at this side's.
+    fn bounds_ns(&self, side: usize, output: &Output) -> (i64, i64) {
+        let (least, greatest) = self.counts.transit_ns.unwrap_or_else(|| {
+            let offset_ns = output.offset_ns(self.sender);
+            (offset_ns, offset_ns)
+        });
+        if side == SENDER { (least, greatest) } else { (greatest.saturating_neg(), least.saturating_neg()) }
+    }
+}

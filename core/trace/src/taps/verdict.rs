@@ -1,0 +1,59 @@
+//! What happened to bytes that only one tap has seen: from what the receiver acknowledged, and when.
+//!
+//! A copy seen at the receiver's tap alone must have passed the sender's: capture of the sender's tap missed it. A copy
+//! seen at the sender's tap alone was lost by the network if the receiver went on without its bytes; it is missing from
+//! the capture of the receiver's tap if the receiver acknowledged them without another copy, or echoed their timestamp.
+//! Everything else cannot be told, above all packets without bytes, which nobody acknowledges: a capture that misses one
+//! and a network that loses one look alike.
+
+use super::passage::{Fate, Passage};
+
+/// What happened; codes as in `CATEGORIES["path_verdict"]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum Verdict {
+    LostInNetwork = 0,
+    MissingAtA = 1,
+    MissingAtB = 2,
+    CannotTell = 3,
+}
+
+impl Verdict {
+    /// Missing from the capture of this tap.
+    pub(super) fn missing_at(tap: usize) -> Self {
+        if tap == 0 { Self::MissingAtA } else { Self::MissingAtB }
+    }
+}
+
+/// Of a passage that only the sender's tap has seen; `receiver` is the other tap. `has_sack`: the receiver reports what
+/// it has behind a hole, and what arrived twice.
+pub(super) fn of_sent(passage: &Passage, receiver: usize, has_sack: bool) -> Verdict {
+    let Fate { is_repeat, is_resent, is_acknowledged, refills, is_awaited, .. } = passage.fate;
+    let Fate { is_lacking, is_stale, is_echoed, is_reported_twice, .. } = passage.fate;
+    if is_echoed {
+        return Verdict::missing_at(receiver);
+    }
+    if passage.start == passage.end {
+        return Verdict::CannotTell;
+    }
+    if is_acknowledged {
+        // with an earlier or a later copy, either may be the one that arrived
+        return if is_repeat || is_resent { Verdict::CannotTell } else { Verdict::missing_at(receiver) };
+    }
+    match refills {
+        0 if is_lacking => Verdict::LostInNetwork,
+        0 => Verdict::CannotTell,
+        1 if is_reported_twice => Verdict::missing_at(receiver),
+        _ if is_reported_twice => Verdict::CannotTell,
+        // an old packet that arrived late is discarded without an ACK
+        _ if is_stale => Verdict::CannotTell,
+        _ if has_sack || is_awaited => Verdict::LostInNetwork,
+        _ => Verdict::CannotTell,
+    }
+}
+
+/// Of a passage that only the receiver's tap has seen; `sender` is the other tap. A RST may come from a host between.
+pub(super) fn of_received(passage: &Passage, sender: usize) -> Verdict {
+    const RST: u8 = 4;
+    if passage.flags & RST != 0 { Verdict::CannotTell } else { Verdict::missing_at(sender) }
+}
