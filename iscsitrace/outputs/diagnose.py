@@ -38,6 +38,7 @@ def as_dict(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
         "headline": diagnosis.headline and diagnosis.headline.as_dict(),
         "budget": diagnosis.budget,
         "counters": capture_health.by_name(trace.counters),
+        **({"places": _places().as_dict(trace)} if trace.is_tapped else {}),
     }
 
 
@@ -49,6 +50,8 @@ def sections(trace: Trace, diagnosis: Diagnosis, *, is_verbose: bool = False) ->
     if not shown:
         yield Section("", ("no iSCSI session was found",))
     yield Section("", ("", *_verdicts(diagnosis, [opinion for _, opinion in shown])))
+    if trace.is_tapped:
+        yield from _places().sections(trace)
     remedies = Remedies()
     for story in diagnosis.stories:
         # what was found of connects without a session has no other place
@@ -67,6 +70,13 @@ def sections(trace: Trace, diagnosis: Diagnosis, *, is_verbose: bool = False) ->
     losses = capture_health.reaching(capture_health.by_name(trace.counters), "data_loss")
     if losses:
         yield health.health(losses)
+
+
+def _places() -> Any:
+    """Loaded for several taps only."""
+    from iscsitrace.outputs import places
+
+    return places
 
 
 def _verdicts(diagnosis: Diagnosis, opinions: Sequence[Opinion]) -> Iterator[str]:
