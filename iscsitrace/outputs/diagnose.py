@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from iscsitrace.analysis.groups import loads
 from iscsitrace.analysis.measures import capture_health
-from iscsitrace.outputs import health, inputs
+from iscsitrace.analysis.taps.reading import TappedTrace
+from iscsitrace.outputs import health, inputs, places
 from iscsitrace.outputs.document import Section, table
 from iscsitrace.outputs.remedies import Remedies
 from iscsitrace.wording import cells
@@ -38,7 +39,7 @@ def as_dict(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
         "headline": diagnosis.headline and diagnosis.headline.as_dict(),
         "budget": diagnosis.budget,
         "counters": capture_health.by_name(trace.counters),
-        **({"places": _places().as_dict(trace)} if trace.is_tapped else {}),
+        **({"places": places.as_dict(trace)} if isinstance(trace, TappedTrace) else {}),
     }
 
 
@@ -50,8 +51,8 @@ def sections(trace: Trace, diagnosis: Diagnosis, *, is_verbose: bool = False) ->
     if not shown:
         yield Section("", ("no iSCSI session was found",))
     yield Section("", ("", *_verdicts(diagnosis, [opinion for _, opinion in shown])))
-    if trace.is_tapped:
-        yield from _places().sections(trace)
+    if isinstance(trace, TappedTrace):
+        yield from places.sections(trace)
     remedies = Remedies()
     for story in diagnosis.stories:
         # what was found of connects without a session has no other place
@@ -70,13 +71,6 @@ def sections(trace: Trace, diagnosis: Diagnosis, *, is_verbose: bool = False) ->
     losses = capture_health.reaching(capture_health.by_name(trace.counters), "data_loss")
     if losses:
         yield health.health(losses)
-
-
-def _places() -> Any:
-    """Loaded for several taps only."""
-    from iscsitrace.outputs import places
-
-    return places
 
 
 def _verdicts(diagnosis: Diagnosis, opinions: Sequence[Opinion]) -> Iterator[str]:

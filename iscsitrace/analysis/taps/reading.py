@@ -134,6 +134,13 @@ class TappedTrace(Trace):
         return super().provenance | {"taps": taps}
 
 
+def tapped(trace: Trace) -> TappedTrace:
+    """The trace as one of several taps; InputInvalid if it is of one."""
+    if not isinstance(trace, TappedTrace):
+        raise InputInvalid("this needs captures of the same traffic at two taps or more")
+    return trace
+
+
 def read_taps(
     taps: Mapping[str, Source | Sequence[Source]],
     *,

@@ -34,7 +34,7 @@ def test_most_of_the_time_is_where_it_was_put(runs: Runs, line: str, place: str)
     trace = tapped(runs, line)
     (verdict,) = places.verdicts(trace)
     assert max(verdict.shares, key=lambda each: verdict.shares[each]) == place
-    assert verdict.shares[place] > 0.75  # type: ignore[index]
+    assert verdict.shares[place] > 0.75
     assert sum(verdict.shares.values()) == pytest.approx(1)
     assert sum(verdict.parts_ns.values()) == verdict.latency_ns
     slow = {each.place for each in places.findings(trace) if each.name.startswith("slow_at_")}
