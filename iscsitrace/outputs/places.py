@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from iscsitrace.analysis.taps import places
 from iscsitrace.analysis.taps.places import Verdict
@@ -12,7 +12,7 @@ from iscsitrace.outputs.document import Section, table
 from iscsitrace.wording import cells
 from iscsitrace.wording.sentences import sentence
 
-_WORDS = {"network": "network", "target": "target", "initiator": "initiator's host"}
+PLACE_WORDS: Final = {"network": "network", "target": "target", "initiator": "initiator's host"}
 
 
 def as_dict(trace: TappedTrace) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def as_dict(trace: TappedTrace) -> dict[str, Any]:
 def verdict(each: Verdict) -> str:
     """The sentence that answers whose fault it is."""
     latency = f"median latency {_ms(each.latency_ns)} ms"
-    parts = ", ".join(f"{_WORDS[place]} {_ms(time_ns)}" for place, time_ns in each.parts_ns.items())
+    parts = ", ".join(f"{PLACE_WORDS[place]} {_ms(time_ns)}" for place, time_ns in each.parts_ns.items())
     return f"Session {each.session}: {latency}: {parts} ({each.command_count:,} reads and writes)."
 
 
@@ -66,7 +66,7 @@ def sections(trace: TappedTrace) -> Iterator[Section]:
         )
         for row in trace.taps.rows()
     ]
-    yield Section("Places, by the captures of all taps", lines, (table(columns, rows),))
+    yield Section("Places", lines, (table(columns, rows, "The taps and the network between them"),), "places")
 
 
 def _ms(time_ns: int) -> str:

@@ -76,9 +76,9 @@ def test_losses_of_one_direction(runs: Runs, direction: str) -> None:
     packets = trace.networks[0].packets
     assert packets is not None
     unclear = [packets.count("cannot_tell_empty", to_target=way) for way in (True, False)]
-    found = [row["lost_a_to_b_packets"], row["lost_b_to_a_packets"]]
-    assert [one + other for one, other in zip(found, unclear, strict=True)] == lost
-    assert max(found) > 0.5 * sum(lost)
+    sure = [row["lost_a_to_b_packets"], row["lost_b_to_a_packets"]]
+    assert [one + other for one, other in zip(sure, unclear, strict=True)] == lost
+    assert max(sure) > 0.5 * sum(lost)
     assert (row["missing_at_a_packets"], row["missing_at_b_packets"]) == (0, 0)
     (found,) = (each for each in places.findings(trace) if each.name == "lost_between_taps")
     assert direction.replace("-", " the ") in found.text
