@@ -49,7 +49,7 @@ def elsewhere(folder: Path, environment: dict[str, str], *arguments: object) -> 
 
 @pytest.mark.parametrize("kind", kinds.NAMES)
 def test_every_kind_draws_a_real_capture(tmp_path: Path, kind: str) -> None:
-    is_of_taps = kind in ("legs", "path")
+    is_of_taps = kinds.load(kind).is_of_taps
     result = plot(tmp_path, kind, "-o", "a.png", *(BOTH_ENDS if is_of_taps else (TWO,)))
     assert result.returncode == 0
     # of several captures it states what they are to each other

@@ -26,6 +26,8 @@ _LOOKS: Final = {
     "to_initiator": ("network to the initiator", style.BLUE, ""),
     "held": ("held by TCP: windows, ACKs, losses", "#8fd6c0", "//"),
 }
+_SEEN_SHARE: Final = 1 / 400
+"""Smallest height of an area, as a share of the greatest, that can be seen: about a pixel."""
 
 
 def draw(figure: Figure, legs: LegCurves) -> None:
@@ -36,9 +38,12 @@ def draw(figure: Figure, legs: LegCurves) -> None:
     below = np.zeros(len(edges) - 1)
     names = [f"{operation}\n{size(amount)}" for operation, amount in legs.by_size]
     left = np.zeros(len(names))
+    least = _SEEN_SHARE * max(legs.over_time.sum(axis=0).max(), *(means.sum() for means in legs.by_size.values()))
     for number, part in enumerate(curves.PARTS):
         label, color, hatch = _LOOKS[part]
         height = legs.over_time[number]
+        if height.max() < least:
+            continue
         over_time.stairs(
             below + height, edges, baseline=below, fill=True, color=color, hatch=hatch, edgecolor="white", linewidth=0,
             label=label,
@@ -87,5 +92,6 @@ KIND = Kind(
     how_to_read="The colour that takes most of the height is the place that takes most of the time.",
     view=view_of_data_commands,
     has_timeline=False,
+    is_of_taps=True,
     place=8,
 )

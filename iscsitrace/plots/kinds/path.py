@@ -67,5 +67,6 @@ KIND = Kind(
     notes=notes,
     how_to_read="A delay that rises and falls is a queue. A red cross is a packet that the network lost.",
     has_timeline=False,
+    is_of_taps=True,
     place=9,
 )
