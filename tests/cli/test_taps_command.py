@@ -119,6 +119,15 @@ def test_synchronised_clocks_are_trusted(run: Run, tmp_path: Path) -> None:
     assert "clocks taken as synchronised" in result.stderr
 
 
+def test_with_a_limit_only_commands_are_compared(run: Run) -> None:
+    """A limit counts the packets of each capture apart: the rest of one is no loss."""
+    result = called("diagnose", "--json", "-c", 900, run.capture(), run.capture("target"))
+    places = json.loads(result.stdout)["places"]
+    assert places["taps"][0]["lost_b_to_a_packets"] is None
+    assert places["sessions"][0]["command_count"] > 5
+    assert not [each for each in places["findings"] if each["place"] != "target" and "slow" not in each["name"]]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -38,6 +38,8 @@ class Fault:
     """Which part of the packets it has."""
     is_translated: bool = False
     """Behind NAT: the initiator has another address and port."""
+    sequence_shift: int = 0
+    """Behind a proxy that terminates TCP: its sequence numbers are its own."""
     seed: int = 1
 
 
@@ -53,6 +55,7 @@ def with_fault(source: Path, file: Path, fault: Fault) -> Path:
             continue
         time_ns = clock_of(fault, record.time_ns, begin, has_step=share >= fault.step_after)
         data = translated(record.data) if fault.is_translated else record.data
+        data = renumbered(data, fault.sequence_shift) if fault.sequence_shift else data
         kept.append(replace(record, time_ns=time_ns, data=data[: fault.snaplen] if fault.snaplen else data))
     return write_pcapng(file, kept, link_type)
 
@@ -75,6 +78,16 @@ def translated(data: bytes) -> bytes:
         if number != 3260:
             changed[address : address + 4] = bytes((203, 0, 113, 7))
             struct.pack_into(">H", changed, port, number + 1000)
+    return bytes(changed)
+
+
+def renumbered(data: bytes, shift: int) -> bytes:
+    """The packet with other sequence numbers: to the target by ``shift``, to the initiator by twice as much."""
+    changed = bytearray(data)
+    head = IPV4_AT + (data[IPV4_AT] & 15) * 4
+    own, other = (shift, 2 * shift) if struct.unpack_from(">H", data, head + 2)[0] == 3260 else (2 * shift, shift)
+    sequence, acknowledged = struct.unpack_from(">II", data, head + 4)
+    struct.pack_into(">II", changed, head + 4, (sequence + own) % (1 << 32), (acknowledged + other) % (1 << 32))
     return bytes(changed)
 
 

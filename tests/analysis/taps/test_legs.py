@@ -32,6 +32,9 @@ RUNS = {
     "--block-size 64K --bytes 4M --queue-depth 2",
 }
 
+LOSSES = "mixed --one-way-delay 5ms --rate 200Mbit --block-size 128K --bytes 8M --queue-depth 3 --loss 0.3%"
+REORDERING = "mixed --one-way-delay 5ms --rate 200Mbit --block-size 64K --bytes 8M --queue-depth 3 --reorder 1%,3ms"
+
 FAULTS: dict[str, tuple[Fault, Fault]] = {
     "one clock": (Fault(), Fault()),
     "an hour apart": (Fault(), Fault(shift_ns=3_600_000 * MS)),
@@ -44,11 +47,12 @@ FAULTS: dict[str, tuple[Fault, Fault]] = {
     "snaplen 128 at B": (Fault(), Fault(snaplen=128, shift_ns=1_000 * MS)),
     "overlap in part": (Fault(last=0.7), Fault(first=0.3, shift_ns=1_000 * MS)),
     "NAT": (Fault(), Fault(is_translated=True, shift_ns=1_000 * MS)),
+    "proxy": (Fault(), Fault(is_translated=True, sequence_shift=123_456_789, shift_ns=-7 * MS)),
 }
 
 
 def tapped(runs: Runs, folder: Path, run: str, fault: str, *, are_synchronised: bool = False) -> TappedTrace:
-    simulated = runs(RUNS[run] + " --seed 5")
+    simulated = runs(RUNS.get(run, run) + " --seed 5")
     near, far = FAULTS[fault]
     return read_taps(
         {
@@ -85,8 +89,20 @@ def asymmetry_ns(truth: list[TrueLegs]) -> int:
 @pytest.mark.parametrize("run", RUNS)
 def test_legs_are_true_within_1_percent_or_20_microseconds(runs: Runs, tmp_path: Path, run: str, fault: str) -> None:
     trace = tapped(runs, tmp_path, run, fault)
+    check(trace, runs(RUNS[run] + " --seed 5").folder)
+
+
+@pytest.mark.parametrize("fault", [name for name in FAULTS if "lacks" not in name and name != "snaplen 128 at B"])
+@pytest.mark.parametrize("line", [LOSSES, REORDERING])
+def test_legs_over_a_bad_path(runs: Runs, tmp_path: Path, line: str, fault: str) -> None:
+    """A capture that lacks a packet which the network then lost shows nobody when it was sent."""
+    check(tapped(runs, tmp_path, line, fault), runs(line + " --seed 5").folder)
+
+
+def check(trace: TappedTrace, folder: Path) -> None:
+    """Compares the legs with the truth."""
     legs = trace.command_legs
-    pairs = with_truth(trace, runs(RUNS[run] + " --seed 5").folder)
+    pairs = with_truth(trace, folder)
     both = len(trace.whole.matched)
     assert len(pairs) >= 0.5 * both > 5
     assert (legs.latency_ns == trace.cycles["latency_ns"][legs.rows]).all()
