@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from iscsitrace.errors import CaptureUnreadable, IscsitraceError
     from iscsitrace.tables.table import Table
-    from iscsitrace.tables.trace import Trace, read
+    from iscsitrace.tables.trace import Trace, read, read_taps
 
-__all__ = ["CaptureUnreadable", "IscsitraceError", "Table", "Trace", "__version__", "read"]
+__all__ = ["CaptureUnreadable", "IscsitraceError", "Table", "Trace", "__version__", "read", "read_taps"]
 
 __version__: str
 
@@ -24,6 +24,7 @@ _HOMES = {
     "Table": "iscsitrace.tables.table",
     "Trace": "iscsitrace.tables.trace",
     "read": "iscsitrace.tables.trace",
+    "read_taps": "iscsitrace.tables.trace",
 }
 
 

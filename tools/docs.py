@@ -35,6 +35,7 @@ from iscsitrace.tables.schema import (
     SCHEMA_VERSION,
     TABLES,
     TAP_TABLES,
+    TAPPED_TABLES,
     Column,
 )
 from iscsitrace.wording import amounts
@@ -182,6 +183,8 @@ def tables_page() -> str:
         lines += [f"## {name}", "", f"A row is {table.row}. Computed on request.", "", *_columns(table.columns)]
         if name == "events":
             lines += [*_prose("The kinds, with their severity, and when it is another one:"), *_kinds_of_events()]
+    for name, table in TAPPED_TABLES.items():
+        lines += [f"## {name}", "", f"A row is {table.row}. Of several taps only.", "", *_columns(table.columns)]
     for name, table in TAP_TABLES.items():
         lines += [f"## {name}", "", f"A row is {table.row}. Of two captures.", "", *_columns(table.columns)]
     lines += ["## Categories", "", "| category | words |", "|---|---|"]

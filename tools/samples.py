@@ -50,13 +50,17 @@ class Sample:
     pdus: dict[str, int] | None = None
     """PDU counts by a program that handles digests, where tshark's are wrong; empty if unknown."""
     known: dict[str, Any] = field(default_factory=dict)
+    at_target: str | None = None
+    """The recording of the same traffic at the target."""
 
 
 SAMPLES = {
     "sequential-read-4ms": Sample("01_seqread_qd1_delay04ms_tso-off.pcapng.gz"),
     "sequential-read-16ms": Sample("01_seqread_qd1_delay16ms_tso-off.pcapng.gz"),
     "write-r2t-rounds": Sample("03_seqwrite_256k_delay04ms_R2T-yes_Imm-no_burst64k.pcapng.gz"),
-    "loss-1-percent": Sample("04_read_loss1pct_delay08ms.initiator.pcap.gz"),
+    "loss-1-percent": Sample(
+        "04_read_loss1pct_delay08ms.initiator.pcap.gz", at_target="04_read_loss1pct_delay08ms.target.pcap.gz"
+    ),
     "header-and-data-digests": Sample(
         "05_digests_header+data_crc32c_delay01ms.pcap.gz", {"SCSI Command": 50, "SCSI Data-In": 42}
     ),
@@ -246,10 +250,13 @@ def make(recordings: Path, name: str, sample: Sample) -> None:
     folder = ROOT / "samples" / name
     folder.mkdir(parents=True, exist_ok=True)
     described = describe(recordings, sample.recording)
-    suffix = re.search(r"\.pcap(ng)?(\.gz)?$", sample.recording)
-    if suffix is None or (recordings / sample.recording).stat().st_size >= SIZE_MAX_BYTES:
-        raise ValueError(f"{sample.recording} is no capture below 1 MB")
-    shutil.copyfile(recordings / sample.recording, folder / f"capture{suffix[0]}")
+    for stem, recording in (("capture", sample.recording), ("target", sample.at_target)):
+        if recording is None:
+            continue
+        suffix = re.search(r"\.pcap(ng)?(\.gz)?$", recording)
+        if suffix is None or (recordings / recording).stat().st_size >= SIZE_MAX_BYTES:
+            raise ValueError(f"{recording} is no capture below 1 MB")
+        shutil.copyfile(recordings / recording, folder / f"{stem}{suffix[0]}")
     (folder / "truth.json").write_text(json.dumps(truth(sample, described), indent=2) + "\n")
     (folder / "recipe.toml").write_text(recipe(sample, described))
 

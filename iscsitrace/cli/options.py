@@ -17,6 +17,7 @@ import click
 from iscsitrace.cli.units import Moment, When
 
 if TYPE_CHECKING:
+    from iscsitrace.analysis.taps.inputs import Inputs
     from iscsitrace.tables.trace import Trace
 
 _PATIENCE_S = 0.5
@@ -35,6 +36,9 @@ class CaptureInput:
     time_to: Moment | None
     has_progress: bool
     tcp_info: tuple[str, ...] = ()
+    tap_names: tuple[str, ...] = ()
+    """The tap of each source, where taps were named."""
+    are_clocks_synchronised: bool = False
 
     def require_whole_file(self, purpose: str) -> None:
         """A usage error unless it is one file read whole or up to -c, as tshark can read it."""
@@ -51,21 +55,34 @@ class CaptureInput:
             load_meanwhile(loading)
         moments = [moment for moment in (self.time_from, self.time_to) if moment]
         progress = _Progress() if self.has_progress and sys.stderr.isatty() else None
+        options: dict[str, Any] = {
+            "capture_filter": self.capture_filter,
+            "packet_limit": self.packet_limit,
+            "time_from_ns": self.time_from.time_ns if self.time_from else None,
+            "time_to_ns": self.time_to.time_ns if self.time_to else None,
+            "time_is_relative": any(moment.is_relative for moment in moments),
+            "tcp_info": self.tcp_info,
+            "progress": progress.show if progress else None,
+        }
         try:
-            return read(
-                *self.sources,
-                capture_filter=self.capture_filter,
-                packet_limit=self.packet_limit,
-                time_from_ns=self.time_from.time_ns if self.time_from else None,
-                time_to_ns=self.time_to.time_ns if self.time_to else None,
-                time_is_relative=any(moment.is_relative for moment in moments),
-                tables=tables,
-                tcp_info=self.tcp_info,
-                progress=progress.show if progress else None,
-            )
+            if len(self.sources) == 1 and not self.tap_names:
+                return read(*self.sources, tables=tables, **options)
+            found = self._read_several(tables, options)
         finally:
             if progress:
                 progress.close()
+        for line in found.lines:
+            click.echo(line, err=True)
+        return found.trace
+
+    def _read_several(self, tables: Iterable[str], options: dict[str, Any]) -> Inputs:
+        from iscsitrace.analysis.taps.inputs import read_inputs
+
+        named: dict[str, list[str]] = {}
+        for name, source in zip(self.tap_names, self.sources, strict=False):
+            named.setdefault(name, []).append(source)
+        unnamed = self.sources[len(self.tap_names) :]
+        return read_inputs(unnamed, named, are_synchronised=self.are_clocks_synchronised, tables=tables, **options)
 
 
 class _Progress:
@@ -94,8 +111,31 @@ class _Progress:
             self._bar.stop()
 
 
+_TAP = click.option(
+    "--tap",
+    "tap_files",
+    metavar="NAME=FILE",
+    multiple=True,
+    help="A capture of one of several taps, with the tap's name; repeatable, also for parts of a capture. "
+    "Unnamed captures of the same traffic are recognised by content.",
+)
+_CLOCKS = click.option(
+    "--clocks",
+    type=click.Choice(["measured", "synchronised"]),
+    default="measured",
+    help="Clocks of several taps: by the packets (measured), or trusted, as of hosts with PTP.",
+)
+
+
 def takes_captures(function: _Function) -> _Function:
-    """Add the shared options to a command, which gets them as ``capture_input``."""
+    """Add the shared options to a command, which gets them as ``capture_input``; also those of several taps."""
+    for option in (_CLOCKS, _TAP):
+        function = option(function)
+    return takes_parts(function)
+
+
+def takes_parts(function: _Function) -> _Function:
+    """Add the shared options, without those of several taps."""
 
     @click.argument("captures", metavar="CAPTURE...", nargs=-1)
     @click.option("-r", "read_files", metavar="FILE", multiple=True, help="A capture, as with tshark; repeatable.")
@@ -132,9 +172,14 @@ def takes_captures(function: _Function) -> _Function:
         tcp_info: tuple[str, ...],
         is_numeric: bool,
         no_progress: bool,
+        tap_files: tuple[str, ...] = (),
+        clocks: str = "measured",
         **options: Any,
     ) -> Any:
-        sources = (*read_files, *captures)
+        taps = [text.partition("=") for text in tap_files]
+        if not all(name and file for name, _, file in taps):
+            raise click.UsageError("--tap needs a name and a file: --tap initiator=capture.pcapng")
+        sources = (*(file for _, _, file in taps), *read_files, *captures)
         if not sources:
             raise click.UsageError("name a capture, or - for standard input")
         if sources.count("-") > 1:
@@ -144,7 +189,15 @@ def takes_captures(function: _Function) -> _Function:
         if time_from and time_to and time_from.time_ns > time_to.time_ns:
             raise click.UsageError("--from is after --to")
         capture_input = CaptureInput(
-            sources, capture_filter, packet_limit, time_from, time_to, not no_progress, tcp_info
+            sources,
+            capture_filter,
+            packet_limit,
+            time_from,
+            time_to,
+            not no_progress,
+            tcp_info,
+            tuple(name for name, _, _ in taps),
+            clocks == "synchronised",
         )
         return function(*arguments, capture_input=capture_input, **options)
 

@@ -1,6 +1,6 @@
 """A table as CSV (RFC 4180 quoting, LF line ends), column by column instead of cell by cell.
 
-Header row; nulls empty; booleans true/false; categories as words; integers in decimal, times as int64 nanoseconds.
+Header row; nulls empty; booleans true/false; categories as words; numbers in decimal, times as int64 nanoseconds.
 The same table gives the same bytes, whatever is installed.
 
 Each chunk of rows becomes one matrix of bytes: every column a fixed number of bytes wide, padded with NUL, commas
@@ -77,6 +77,8 @@ def _cells(table: Table, name: str) -> Cells:
         return _fixed_width([b"false", b"true"])[table.raw(name).astype(np.uint8)]
     if dtype.startswith("category:"):
         return _fixed_width([_quote(word or "") for word in table.words_by_code(name)])[table.raw(name)]
+    if dtype == "float64":
+        return _fixed_width([repr(value).encode() for value in table.raw(name).tolist()])
     cells = _decimal(np.asarray(table.raw(name)))
     if mask is not None:
         cells[mask] = 0

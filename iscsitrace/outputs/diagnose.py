@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from iscsitrace.analysis.groups import loads
 from iscsitrace.analysis.measures import capture_health
-from iscsitrace.outputs import health, inputs
+from iscsitrace.analysis.taps.reading import TappedTrace
+from iscsitrace.outputs import health, inputs, places
 from iscsitrace.outputs.document import Section, table
 from iscsitrace.outputs.remedies import Remedies
 from iscsitrace.outputs.shown import Choice, Shown
@@ -40,6 +41,7 @@ def as_dict(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
         "headline": diagnosis.headline and diagnosis.headline.as_dict(),
         "budget": diagnosis.budget,
         "counters": capture_health.by_name(trace.counters),
+        **({"places": places.as_dict(trace)} if isinstance(trace, TappedTrace) else {}),
     }
 
 
@@ -51,6 +53,8 @@ def sections(trace: Trace, diagnosis: Diagnosis, choice: Choice) -> Iterator[Sec
         yield Section("", ("no iSCSI session was found",))
     yield Section("", ("", *_verdicts(diagnosis, shown)))
     yield from shown.others()
+    if isinstance(trace, TappedTrace):
+        yield from places.sections(trace)
     remedies = Remedies()
     # what was found of connects without a session has no other place
     for story in shown.unanswered:

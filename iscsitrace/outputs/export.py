@@ -15,7 +15,7 @@ from typing import BinaryIO
 from iscsitrace.errors import ExtraMissing, InputInvalid
 from iscsitrace.outputs.csv_writer import write_csv
 from iscsitrace.outputs.files import check, written_aside
-from iscsitrace.tables.schema import DERIVED_TABLES, ON_REQUEST, SCHEMA_VERSION, TABLES
+from iscsitrace.tables.schema import DERIVED_TABLES, ON_REQUEST, SCHEMA_VERSION, TABLES, TAPPED_TABLES
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 
@@ -87,7 +87,7 @@ def _write_parquet(table: Table, stream: BinaryIO, trace: Trace) -> None:
     made_by = {
         "iscsitrace.schema": str(SCHEMA_VERSION),
         "iscsitrace.table": table.name,
-        "iscsitrace.row": (TABLES | DERIVED_TABLES)[table.name].row,
+        "iscsitrace.row": (TABLES | DERIVED_TABLES | TAPPED_TABLES)[table.name].row,
         "iscsitrace.provenance": json.dumps(trace.provenance, sort_keys=True),
     }
     parquet.write_table(table.to_arrow().replace_schema_metadata(made_by), stream, compression="zstd")

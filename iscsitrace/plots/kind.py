@@ -79,6 +79,8 @@ class Kind(Generic[_Curves]):
     """The height of the plot."""
     has_timeline: bool = True
     """Whether outages are shaded in it, and events are marked below it."""
+    is_of_taps: bool = False
+    """Whether it needs captures of several taps."""
     place: int = 0
     """Its place among the kinds in a report."""
 

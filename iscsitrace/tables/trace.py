@@ -7,7 +7,7 @@ trace never changes; its tables are made on first use.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
 from iscsitrace.tables.kernel import files as tcp_info_files
-from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES, ON_REQUEST, SCHEMA_VERSION, TABLES
+from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES, ON_REQUEST, SCHEMA_VERSION, TABLES, TAPPED_TABLES
 
 if TYPE_CHECKING:
     from iscsitrace.tables.coverage import Coverage
@@ -32,6 +32,7 @@ else:
 
 _LOADING_NICENESS = 10
 _WITH_KERNEL = ("senders", "budget")
+_ONE_TAP = "table {} needs captures of the same traffic at two taps or more"
 _INT64 = -(1 << 63), (1 << 63) - 1
 _UINT64_MAX = (1 << 64) - 1
 
@@ -96,6 +97,8 @@ class Trace:
         if name in DERIVED_TABLES:
             self._tables[name] = _derived().make(name, self.table)
             return self._tables[name]
+        if name in TAPPED_TABLES:
+            raise InputInvalid(_ONE_TAP.format(name))
         if name not in TABLES:
             raise InputInvalid(f"unknown table {name}; there are {', '.join((*TABLES, *DERIVED_TABLES))}")
         if name in ON_REQUEST and name not in self.options["tables"]:
@@ -166,12 +169,17 @@ class Trace:
 
     def row_count(self, name: str) -> int:
         """Number of rows of a table of the pass, which is not made for it, or of a computed one."""
-        if name in DERIVED_TABLES:
+        if name in DERIVED_TABLES or name in TAPPED_TABLES:
             return len(self.table(name))
         if name in _WITH_KERNEL and len(self.estimated("tcp_info")):
             return len(self._stored(name))
         made = self._tables.get(name, self._estimated.get(name))
         return self._pass.row_count(name) if made is None else len(made)
+
+    @property
+    def is_tapped(self) -> bool:
+        """Whether captures of further taps are beside it, so that it has the tables schema.TAPPED_TABLES."""
+        return False
 
     @property
     def inputs(self) -> list[dict[str, Any]]:
@@ -216,6 +224,26 @@ class Trace:
 def _derived() -> Any:
     """The module that computes tables from others. It is above this package, and reads a trace as any user does."""
     return import_module("iscsitrace.analysis.groups.derived")
+
+
+def read_taps(
+    taps: Mapping[str, Source | Sequence[Source]],
+    *,
+    are_synchronised: bool = False,
+    tables: Iterable[str] = (),
+    **options: Any,
+) -> Trace:
+    """Reads captures of the same traffic at two to eight taps, into the trace of the tap nearest to the initiator.
+
+    ``taps`` has the captures of each tap by its name, in any order: which is nearer to the initiator is seen from the
+    packets. ``are_synchronised`` trusts the clocks. ``tables`` and other options are those of :func:`read`. The trace
+    also has the tables ``legs`` and ``taps``. Raises what :func:`read` raises, and InputInvalid if the captures do not
+    show the same traffic at different taps.
+    """
+    # it is above this package, as what computes tables from others is
+    reading = import_module("iscsitrace.analysis.taps.reading")
+    trace: Trace = reading.read_taps(taps, are_synchronised=are_synchronised, tables=tables, **options)
+    return trace
 
 
 def _property(name: str) -> property:
@@ -288,6 +316,8 @@ def read(
         raise InputInvalid(f"the compiled core is missing, build it with 'maturin develop': {_core_missing}")
     wanted = set(tables)
     for name in sorted(wanted):
+        if name in TAPPED_TABLES:
+            raise InputInvalid(_ONE_TAP.format(name))
         if name not in _DECLARED:
             raise InputInvalid(f"unknown table {name}; there are {', '.join(_DECLARED)}")
     for name in wanted & DERIVED_TABLES.keys():

@@ -85,6 +85,17 @@ def test_every_sample_is_known_and_complete() -> None:
         assert f"samples/{name}/{capture_of(name).name}" in (FOLDER / name / "README.md").read_text()
 
 
+def test_the_sample_of_both_ends_places_its_losses() -> None:
+    folder = FOLDER / "loss-1-percent"
+    trace = iscsitrace.read_taps({"target": folder / "target.pcap.gz", "initiator": folder / "capture.pcap.gz"})
+    row = trace.table("taps").row(0)
+    assert (folder / "target.pcap.gz").stat().st_size < SIZE_MAX_BYTES
+    # each loss was retransmitted once
+    counted = truth_of("loss-1-percent")["kernel_retransmitted_segments"]
+    assert row["lost_a_to_b_packets"] == counted["to_target"]
+    assert row["lost_b_to_a_packets"] == counted["to_initiator"]
+
+
 # the headline of each simulated sample, and whom it names
 HEADLINES = {
     "black-out-and-relogin": ("io_outage", "A new session was logged in"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
+from iscsitrace.cli.options import CaptureInput, as_json, takes_parts
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs.terminal import show, show_json
 
@@ -21,7 +21,7 @@ EXIT_FINDING = 1
 
 
 @click.command(epilog="Example:  iscsitrace check --against tshark capture.pcapng")
-@takes_captures
+@takes_parts
 @as_json
 @click.option(
     "--fail-on",

@@ -40,6 +40,12 @@ from iscsitrace.outputs.terminal import show
     is_flag=True,
     help="Only commands whose status or data are missing from the capture.",
 )
+@click.option(
+    "--legs",
+    "has_legs",
+    is_flag=True,
+    help="Of several taps: the time in both hosts and in both directions of the network, instead of phases.",
+)
 @click.option("--filter", "has_filter", is_flag=True, help="Add a Wireshark display filter for each command.")
 def command(
     capture_input: CaptureInput,
@@ -53,6 +59,7 @@ def command(
     connection: int | None,
     session: int | None,
     is_incomplete: bool,
+    has_legs: bool,
     has_filter: bool,
 ) -> None:
     """Show one line per SCSI command: operation, address, I/O size, the time of each phase, and its frame.
@@ -69,6 +76,8 @@ def command(
         raise click.UsageError("--json and --csv exclude each other")
     if is_csv and has_filter:
         raise click.UsageError("--csv prints only the columns of the table; use --json for display filters")
+    if is_csv and has_legs:
+        raise click.UsageError("--csv prints only the columns of the table cycles; export writes the table legs")
     from iscsitrace.analysis.measures import waits
     from iscsitrace.analysis.measures.selection import pick
     from iscsitrace.outputs import cycles
@@ -97,10 +106,10 @@ def command(
 
         write_csv(picked, sys.stdout.buffer)
     elif is_json:
-        for line in cycles.json_lines(trace, picked, waited, has_filter=has_filter):
+        for line in cycles.json_lines(trace, picked, waited, has_filter=has_filter, has_legs=has_legs):
             click.echo(line, nl=False)
     else:
-        show(cycles.sections(trace, picked, waited, has_filter=has_filter))
+        show(cycles.sections(trace, picked, waited, has_filter=has_filter, has_legs=has_legs))
     if unranked:
         # a document is for programs: the line goes to stderr
         click.echo(cycles.unranked(unranked), err=is_csv or is_json)

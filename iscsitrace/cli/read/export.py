@@ -78,16 +78,18 @@ def _export_tables(
     capture_input: CaptureInput, directory: str, file_format: str, names: str | None, force: bool
 ) -> None:
     from iscsitrace.outputs.export import DEFAULT_TABLES, export, prepare
-    from iscsitrace.tables.schema import DERIVED_TABLES, TABLES
+    from iscsitrace.tables.schema import DERIVED_TABLES, TABLES, TAPPED_TABLES
 
     chosen = [name.strip() for name in names.split(",") if name.strip()] if names is not None else list(DEFAULT_TABLES)
-    every = (*TABLES, *DERIVED_TABLES)
+    every = (*TABLES, *DERIVED_TABLES, *TAPPED_TABLES)
     unknown = [name for name in chosen if name not in every]
     if unknown or not chosen:
         raise InputInvalid(f"no table is called {', '.join(unknown) or '(nothing)'}; there are {', '.join(every)}")
     # an output that cannot be written is refused before a long input is read
     prepare(directory, file_format, chosen, force, capture_input.sources)
     trace = capture_input.read(chosen)
+    if names is None and trace.is_tapped:
+        chosen = [*chosen, *TAPPED_TABLES]
     for path in export(trace, directory, file_format, chosen, force):
         click.echo(f"{path}: {trace.row_count(path.stem)} rows")
 

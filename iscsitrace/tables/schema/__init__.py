@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from iscsitrace.tables.schema import together
+from iscsitrace.tables.schema import taps, together
 from iscsitrace.tables.schema.declaration import CATEGORIES, Column, Table
 from iscsitrace.tables.schema.events import EVENTS
 from iscsitrace.tables.schema.phases import DERIVED_CYCLE_COLUMNS
@@ -28,6 +28,7 @@ __all__ = [
     "PURPOSES",
     "SCHEMA_VERSION",
     "TABLES",
+    "TAPPED_TABLES",
     "TAP_TABLES",
     "Column",
     "Table",
@@ -39,3 +40,6 @@ DERIVED_TABLES: Final[dict[str, Table]] = {
     table.name: table for table in (EVENTS, together.MIRRORED_WRITES, together.MIRROR_LEGS, together.STREAMS)
 }
 """Tables that are computed from these after the pass (analysis/groups/derived.py), by name."""
+
+TAPPED_TABLES: Final[dict[str, Table]] = {table.name: table for table in (taps.LEGS, taps.TAPS)}
+"""Tables that are computed from captures of the same traffic at several taps (analysis/taps/reading.py), by name."""

@@ -1,0 +1,210 @@
+"""The commands that two captures have in common: by what their PDUs say, never by addresses or times.
+
+A command is known by its CmdSN, task tag, LUN and CDB. The first commands of every login of a host are alike; so the
+connections are paired first, by the commands that few other connections have. Equal addresses break ties; another ISID
+or TSIH is another session.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.taps.samples import Samples, joined
+from iscsitrace.tables.table import Source, Table
+
+Array = NDArray[Any]
+
+_SEEN_IN_MOST: Final = 8
+"""A command that more connections have says nothing about which of them are the same."""
+
+_FIELDS: Final = (
+    *("cmd_sn", "initiator_task_tag", "lun", "cdb_opcode", "service_action", "lba", "block_count", "bytes"),
+    *("is_read", "is_write"),
+)
+
+_ANSWER: Final = ("status", "response", "max_cmd_sn", "data_bytes", "r2t_count", "is_status_in_data", "residual_bytes")
+"""What both taps see of the same answer.
+
+Where a capture lacks PDUs, it may take that of a later command of the same tag.
+"""
+
+_FIRST_FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
+_SECOND_FACTOR: Final = np.uint64(0xBF58476D1CE4E5B9)
+
+
+@dataclass(frozen=True)
+class ConnectionPair:
+    """One connection at both taps. A proxy between them, or NAT, may have changed its addresses."""
+
+    at_a: int
+    at_b: int
+    has_same_addresses: bool
+    has_same_login: bool = False
+    """Whether both captures show its login, with the same ISID, TSIH and CID."""
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The same commands at both taps, in the order of A's table ``cycles``."""
+
+    rows_a: Array
+    rows_b: Array
+    connections: tuple[ConnectionPair, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows_a)
+
+    def where(self, which: Array) -> Matched:
+        """The commands that a boolean mask picks."""
+        return Matched(self.rows_a[which], self.rows_b[which], self.connections)
+
+    def turned(self) -> Matched:
+        """The same with the other capture as A."""
+        pairs = (
+            ConnectionPair(pair.at_b, pair.at_a, pair.has_same_addresses, pair.has_same_login)
+            for pair in self.connections
+        )
+        order = np.argsort(self.rows_b, kind="stable")
+        return Matched(self.rows_b[order], self.rows_a[order], tuple(sorted(pairs, key=lambda pair: pair.at_a)))
+
+
+def match(a: Source, b: Source) -> Matched:
+    """The commands that both captures have, each at most once."""
+    cycles = a("cycles"), b("cycles")
+    keys = tuple(_keys(table) for table in cycles)
+    connections = cycles[0].raw("connection").astype(np.int64), cycles[1].raw("connection").astype(np.int64)
+    single = tuple(_single(*columns) for columns in zip(keys, connections, strict=True))
+    first, second = _equal(keys[0][single[0]], keys[1][single[1]])
+    rows = single[0][first], single[1][second]
+    pairs = _pairs(rows, connections, cycles, (_ends(a), _ends(b)))
+    is_paired = np.isin(
+        connections[0][rows[0]] << 32 | connections[1][rows[1]],
+        np.array([pair.at_a << 32 | pair.at_b for pair in pairs], dtype=np.int64),
+    )
+    rows_a, rows_b = rows[0][is_paired], rows[1][is_paired]
+    order = np.argsort(rows_a, kind="stable")
+    return Matched(rows_a[order], rows_b[order], pairs)
+
+
+def samples_of(matched: Matched, cycles_a: Table, cycles_b: Table) -> Samples:
+    """The differences of the clocks that commands, data and statuses show; A is nearer to the initiator.
+
+    Commands that a capture lacks parts of, or with retransmissions, are left out: at one tap it may be the first copy
+    that was captured, at the other the second.
+    """
+    kept = complete(matched, cycles_a, cycles_b)
+    is_repeated = cycles_a.raw("has_retransmission")[kept.rows_a] | cycles_b.raw("has_retransmission")[kept.rows_b]
+    kept = kept.where(~is_repeated)
+    is_write = cycles_a.raw("is_write")[kept.rows_a]
+    parts, frames = [], []
+    for name, frame, is_a_first in (
+        ("command_first_ns", "command_frame", np.ones(len(kept), dtype=bool)),
+        ("data_last_ns", "data_last_frame", is_write),
+        ("status_ns", "status_frame", np.zeros(len(kept), dtype=bool)),
+    ):
+        both = known(cycles_a, name)[kept.rows_a] & known(cycles_b, name)[kept.rows_b]
+        rows_a, rows_b = kept.rows_a[both], kept.rows_b[both]
+        time_a = cycles_a.raw(name)[rows_a].astype(np.int64)
+        parts.append(Samples(time_a, cycles_b.raw(name)[rows_b].astype(np.int64) - time_a, is_a_first[both]))
+        frames.append(cycles_a.raw(frame)[rows_a].astype(np.int64))
+    return joined(parts, np.concatenate(frames))
+
+
+def complete(matched: Matched, cycles_a: Table, cycles_b: Table) -> Matched:
+    """The commands that both captures have from the command to the same answer."""
+    is_same = cycles_a.raw("is_complete")[matched.rows_a] & cycles_b.raw("is_complete")[matched.rows_b]
+    for name in _ANSWER:
+        is_same &= cycles_a.raw(name)[matched.rows_a] == cycles_b.raw(name)[matched.rows_b]
+    return matched.where(is_same)
+
+
+def _keys(cycles: Table) -> Array:
+    """A number of 64 bits for what a command says."""
+    key = np.zeros(len(cycles), dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for name in _FIELDS:
+            key = (key ^ cycles.raw(name).astype(np.uint64)) * _FIRST_FACTOR
+            key = (key ^ (key >> np.uint64(29))) * _SECOND_FACTOR
+    return key
+
+
+def _single(keys: Array, connections: Array) -> Array:
+    """Rows of the commands that their connection has once."""
+    order = np.lexsort((keys, connections))
+    same = (np.diff(keys[order]) == 0) & (np.diff(connections[order]) == 0)
+    is_double = np.append(same, False) | np.insert(same, 0, False) if len(order) else np.empty(0, dtype=bool)
+    return np.sort(order[~is_double])
+
+
+def _equal(first: Array, second: Array) -> tuple[Array, Array]:
+    """Places of equal keys: every pair of them, but of keys that many connections have only the first ones."""
+    order = np.argsort(second, kind="stable")
+    start = np.searchsorted(second[order], first, side="left")
+    count = np.minimum(np.searchsorted(second[order], first, side="right") - start, _SEEN_IN_MOST)
+    places = np.repeat(np.arange(len(first)), count)
+    within = np.arange(len(places)) - np.repeat(np.cumsum(count) - count, count)
+    return places, order[start[places] + within]
+
+
+@dataclass(frozen=True)
+class _End:
+    """One connection in one capture."""
+
+    addresses: tuple[Any, ...]
+    login: tuple[Any, ...]
+    """ISID, TSIH and CID; None for what the capture does not show."""
+
+    def may_be(self, other: _End) -> bool:
+        """Whether no known part of the logins differs."""
+        both = zip(self.login, other.login, strict=True)
+        return not any(one is not None and another is not None and one != another for one, another in both)
+
+
+def _ends(source: Source) -> dict[int, _End]:
+    sessions = {
+        row["session"]: (row["isid"], row["tsih"]) for row in source("sessions").rows(["session", "isid", "tsih"])
+    }
+    addresses = ("initiator_address", "initiator_port", "target_address", "target_port")
+    return {
+        row["connection"]: _End(
+            tuple(row[name] for name in addresses), (*sessions.get(row["session"], (None, None)), row["cid"])
+        )
+        for row in source("connections").rows(["connection", "session", "cid", *addresses])
+    }
+
+
+def _pairs(
+    rows: tuple[Array, Array],
+    connections: tuple[Array, Array],
+    cycles: tuple[Table, Table],
+    ends: tuple[dict[int, _End], dict[int, _End]],
+) -> tuple[ConnectionPair, ...]:
+    """The connections that have most commands in common, each at most once."""
+    codes = connections[0][rows[0]] << 32 | connections[1][rows[1]]
+    if not len(codes):
+        return ()
+    candidates, inverse, count = np.unique(codes, return_inverse=True, return_counts=True)
+    apart = cycles[1].raw("command_first_ns")[rows[1]].astype(np.int64) - cycles[0].raw("command_first_ns")[rows[0]]
+    typical = apart[np.argsort(inverse, kind="stable")[(np.cumsum(count) - count) + count // 2]]
+    numbers = (candidates >> 32).tolist(), (candidates & 0xFFFFFFFF).tolist()
+    found = [(ends[0][one], ends[1][other]) for one, other in zip(*numbers, strict=True)]
+    is_same = np.array([one.addresses == other.addresses for one, other in found])
+    is_possible = np.array([one.may_be(other) for one, other in found])
+    strongest = np.lexsort((-count, ~is_same, ~is_possible))[0]
+    ranked = np.lexsort((np.abs(typical - typical[strongest]), -count, ~is_same, ~is_possible))
+    taken: tuple[set[int], set[int]] = (set(), set())
+    pairs = []
+    for place in ranked[is_possible[ranked]].tolist():
+        at_a, at_b = numbers[0][place], numbers[1][place]
+        if at_a not in taken[0] and at_b not in taken[1]:
+            taken[0].add(at_a)
+            taken[1].add(at_b)
+            one, other = found[place]
+            has_same_login = None not in one.login and one.login == other.login
+            pairs.append(ConnectionPair(at_a, at_b, bool(is_same[place]), has_same_login))
+    return tuple(sorted(pairs, key=lambda pair: pair.at_a))

@@ -1,0 +1,122 @@
+"""What several inputs have to do with each other: parts of one capture, taps of the same traffic, or the same packets.
+
+It decides by content alone, and states in a line what it decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from iscsitrace.analysis.taps.parts import are_parts
+from iscsitrace.analysis.taps.reading import MOST_TAPS, NEEDED, Tap, TappedTrace, in_order, read_taps, recognise_all
+from iscsitrace.analysis.taps.recognition import Recognition, Relation
+from iscsitrace.errors import CaptureUnreadable, InputInvalid
+from iscsitrace.tables.schema import TAPPED_TABLES
+from iscsitrace.tables.trace import Trace, read
+from iscsitrace.wording import cells
+
+Pairs = Mapping[tuple[int, int], Recognition]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What was read, and how."""
+
+    trace: Trace
+    lines: tuple[str, ...]
+    """For a person: what the inputs are to each other; none for one input."""
+
+
+def read_inputs(
+    sources: Sequence[str],
+    named: Mapping[str, Sequence[str]],
+    *,
+    are_synchronised: bool = False,
+    tables: Iterable[str] = (),
+    **options: Any,
+) -> Inputs:
+    """Reads captures: as one, or, if they are of several taps, as those.
+
+    ``named`` has the captures of each tap that a person named; then ``sources`` has no others. Two to eight unnamed
+    sources are compared, except standard input, which cannot be read twice. Raises what ``read`` and ``read_taps``
+    raise, and InputInvalid where it is unclear which captures belong to one tap.
+    """
+    wanted = set(tables)
+    if named:
+        if sources:
+            raise InputInvalid(f"name the tap of every capture, also of {sources[0]}: --tap NAME=FILE")
+        return _of_taps(read_taps(named, are_synchronised=are_synchronised, tables=wanted, **options))
+    if not 2 <= len(sources) <= MOST_TAPS or "-" in sources:
+        return _as_one(sources, wanted, options)
+    if are_parts(sources):
+        return _as_one(sources, wanted, options)
+    try:
+        traces = [read(source, tables={*wanted, *NEEDED} - TAPPED_TABLES.keys(), **options) for source in sources]
+    except CaptureUnreadable:
+        # beside others a source that cannot be read is counted
+        return _as_one(sources, wanted, options)
+    pairs = recognise_all(traces, are_synchronised=are_synchronised)
+    copies = [(first, second) for (first, second), each in pairs.items() if each.relation is Relation.COPY]
+    if copies:
+        kept = [source for place, source in enumerate(sources) if place not in {second for _, second in copies}]
+        again = read_inputs(kept, {}, are_synchronised=are_synchronised, tables=wanted, **options)
+        lines = (f"{sources[second]} has the same packets as {sources[first]}: read once" for first, second in copies)
+        return Inputs(again.trace, (*lines, *again.lines))
+    if not any(each.relation is Relation.TAPS for each in pairs.values()):
+        return _as_one(sources, wanted, options)
+    if all(each.relation is Relation.TAPS for each in pairs.values()):
+        names = _names(sources)
+        taps = [Tap(name, (source,), trace) for name, source, trace in zip(names, sources, traces, strict=True)]
+        return _of_taps(in_order(taps, pairs))
+    near, far = _sides(sources, traces, pairs)
+    sides = {_names(side)[0]: side for side in (near, far)}
+    return _of_taps(read_taps(sides, are_synchronised=are_synchronised, tables=wanted, **options))
+
+
+def _as_one(sources: Sequence[str], wanted: set[str], options: Mapping[str, Any]) -> Inputs:
+    """Read as parts of one capture, in the order in which they are named."""
+    trace = read(*sources, tables=wanted, **options)  # tables of taps are refused here
+    if len(sources) == 1:
+        return Inputs(trace, ())
+    return Inputs(trace, (f"{len(sources)} captures read as parts of one, in the order given",))
+
+
+def _sides(sources: Sequence[str], traces: Sequence[Trace], pairs: Pairs) -> tuple[list[str], list[str]]:
+    """The captures near the initiator and those near the target, each in order of time; each is one tap in parts."""
+    near, far = set(), set()
+    for (first, second), each in pairs.items():
+        if each.relation is Relation.TAPS:
+            near.add(first if each.is_first_nearer else second)
+            far.add(second if each.is_first_nearer else first)
+    if near & far or len(near | far) < len(sources):
+        raise InputInvalid("it is unclear which captures belong to one tap: name the taps with --tap NAME=FILE")
+    starts = [trace.first_packet[0] if trace.first_packet else 0 for trace in traces]
+    return tuple([sources[place] for place in sorted(side, key=starts.__getitem__)] for side in (near, far))  # type: ignore[return-value]
+
+
+def _names(sources: Sequence[str]) -> list[str]:
+    """Names of taps that nobody named: those of their files, or their paths where the names are equal."""
+    names = [Path(source).name for source in sources]
+    return names if len(set(names)) == len(names) else list(sources)
+
+
+def _of_taps(trace: TappedTrace) -> Inputs:
+    """With the line that states what was recognised."""
+    names = " -> ".join(tap.name for tap in trace.tap_list)
+    lines = [f"taps of the same traffic, from the initiator to the target: {names}"]
+    for network, near, far in zip(trace.networks, trace.tap_list[:-1], trace.tap_list[1:], strict=True):
+        clock = network.clock
+        if clock.is_assumed:
+            known = "clocks taken as synchronised"
+        else:
+            offset, half = cells.milliseconds(clock.offset_ns), cells.milliseconds((clock.high_ns - clock.low_ns) // 2)
+            known = f"clock of {far.name} less {near.name}: {offset} ms, known to +- {half} ms"
+            if clock.steps_ns:
+                known += f", set {len(clock.steps_ns)} times"
+        lines.append(f"{known}; {network.command_count} commands in both")
+    if trace.whole.is_translated:
+        lines.append("addresses differ between the taps (NAT or a proxy)")
+    return Inputs(trace, tuple(lines))

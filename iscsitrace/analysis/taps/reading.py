@@ -1,0 +1,187 @@
+"""Captures of the same traffic at several taps, read into one trace.
+
+That of the initiator's tap, with the others beside it.
+
+Every analysis of a trace then sees each session once, as the initiator's host saw it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from iscsitrace.analysis.taps import legs, network, packets, tables
+from iscsitrace.analysis.taps.commands import samples_of
+from iscsitrace.analysis.taps.network import Network
+from iscsitrace.analysis.taps.recognition import Recognition, Relation, recognise
+from iscsitrace.errors import InputInvalid
+from iscsitrace.tables.schema import TAPPED_TABLES
+from iscsitrace.tables.table import Table
+from iscsitrace.tables.trace import Source, Trace, read
+
+if TYPE_CHECKING:
+    from iscsitrace.analysis.taps.legs import Legs
+
+MOST_TAPS: Final = 8
+NEEDED: Final = ("budget",)
+"""Tables filled on request that the legs need, at both ends."""
+
+_LIMITS: Final = ("capture_filter", "packet_limit", "time_from_ns", "time_to_ns")
+
+
+@dataclass(frozen=True)
+class Tap:
+    """A place where the traffic was captured."""
+
+    name: str
+    sources: tuple[Source, ...]
+    """Its captures: parts of one, in order of time."""
+    trace: Trace
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its captures can be read again, and were read without filters and limits."""
+        options = self.trace.options
+        is_limited = any(options[name] is not None for name in _LIMITS)
+        return not is_limited and all(
+            isinstance(each, (str, bytes, os.PathLike)) and each != "-" for each in self.sources
+        )
+
+
+class TappedTrace(Trace):
+    """The trace of the tap that is nearest to the initiator; it also has the tables ``legs`` and ``taps``."""
+
+    def __init__(self, taps: Sequence[Tap], recognised: Mapping[tuple[int, int], Recognition]) -> None:
+        """``taps`` are in order from the initiator to the target; ``recognised`` has a pair of each two of them."""
+        # tables leave the core once: both traces share those that were made
+        self.__dict__.update(taps[0].trace.__dict__)
+        self._tap_tables: dict[str, Table] = {}
+        self.tap_list = tuple(taps)
+        """The taps, in order from the initiator to the target."""
+        self._recognised = recognised
+        self._networks: dict[tuple[int, int], Network] = {}
+
+    def table(self, name: str) -> Table:
+        """The table with this name, as of :class:`Trace`; also ``legs`` and ``taps``."""
+        if name not in TAPPED_TABLES:
+            return super().table(name)
+        if name not in self._tap_tables:
+            names = [tap.name for tap in self.tap_list]
+            self._tap_tables[name] = (
+                tables.legs(len(self.cycles), self.command_legs)
+                if name == "legs"
+                else tables.taps(list(zip(names[:-1], names[1:], self.networks, strict=True)))
+            )
+        return self._tap_tables[name]
+
+    @property
+    def legs(self) -> Table:
+        """The table ``legs``."""
+        return self.table("legs")
+
+    @property
+    def taps(self) -> Table:
+        """The table ``taps``."""
+        return self.table("taps")
+
+    @property
+    def is_tapped(self) -> bool:
+        """See :class:`Trace`."""
+        return True
+
+    @property
+    def whole(self) -> Recognition:
+        """The tap at the initiator, as A, and that at the target, as B."""
+        return self._recognised[0, len(self.tap_list) - 1]
+
+    @cached_property
+    def command_legs(self) -> Legs:
+        """The legs of the commands between the first tap and the last."""
+        first, last = self.tap_list[0].trace, self.tap_list[-1].trace
+        return legs.of_commands(first.table, last.table, self.whole.matched, self.between(0, -1).clock)
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """The network between each two neighbours, from the initiator to the target."""
+        return tuple(self.between(place, place + 1) for place in range(len(self.tap_list) - 1))
+
+    def between(self, near: int, far: int) -> Network:
+        """The network between two taps, by their places from the initiator to the target."""
+        near, far = (range(len(self.tap_list))[place] for place in (near, far))
+        if (near, far) not in self._networks:
+            self._networks[near, far] = self._compared(near, far)
+        return self._networks[near, far]
+
+    def _compared(self, near: int, far: int) -> Network:
+        recognition = self._recognised[near, far]
+        ends = self.tap_list[near], self.tap_list[far]
+        samples = samples_of(recognition.matched, ends[0].trace.cycles, ends[1].trace.cycles)
+        clock = recognition.clock
+        assert clock is not None  # noqa: S101 -- pairs of a TappedTrace have been recognised as taps
+        joined = None
+        if all(tap.is_whole for tap in ends):
+            captured = [(tap.trace, tap.sources) for tap in ends]
+            joined = packets.join(captured[0], captured[1], recognition.matched, clock)
+        return network.between(samples, clock, len(recognition.matched), joined)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """As of :class:`Trace`, with the names and inputs of all taps."""
+        taps = [{"name": tap.name, "input": tap.trace.inputs} for tap in self.tap_list]
+        return super().provenance | {"taps": taps}
+
+
+def tapped(trace: Trace) -> TappedTrace:
+    """The trace as one of several taps; InputInvalid if it is of one."""
+    if not isinstance(trace, TappedTrace):
+        raise InputInvalid("this needs captures of the same traffic at two taps or more")
+    return trace
+
+
+def read_taps(
+    taps: Mapping[str, Source | Sequence[Source]],
+    *,
+    are_synchronised: bool = False,
+    tables: Iterable[str] = (),
+    **options: Any,
+) -> TappedTrace:
+    """See :func:`iscsitrace.tables.trace.read_taps`."""
+    if not 2 <= len(taps) <= MOST_TAPS:
+        raise InputInvalid(f"{len(taps)} taps: there have to be 2 to {MOST_TAPS}")
+    read_in = []
+    wanted = {*tables, *NEEDED} - TAPPED_TABLES.keys()
+    for name, given in taps.items():
+        sources = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+        read_in.append(Tap(name, sources, read(*sources, tables=wanted, **options)))
+    pairs = recognise_all([tap.trace for tap in read_in], are_synchronised=are_synchronised)
+    for (first, second), each in pairs.items():
+        if each.relation is not Relation.TAPS:
+            what = "the same packets" if each.relation is Relation.COPY else "different traffic"
+            raise InputInvalid(f"the taps {read_in[first].name} and {read_in[second].name} have {what}")
+    return in_order(read_in, pairs)
+
+
+def recognise_all(traces: Sequence[Trace], *, are_synchronised: bool = False) -> dict[tuple[int, int], Recognition]:
+    """Each two of the captures compared, the one with the smaller number as A."""
+    return {
+        (first, second): recognise(traces[first].table, traces[second].table, are_synchronised=are_synchronised)
+        for first in range(len(traces))
+        for second in range(first + 1, len(traces))
+    }
+
+
+def in_order(taps: Sequence[Tap], pairs: Mapping[tuple[int, int], Recognition]) -> TappedTrace:
+    """The taps from the initiator to the target, as one trace; each two of them have been recognised as taps."""
+    nearer_than = [0] * len(taps)
+    for (first, second), each in pairs.items():
+        nearer_than[first if each.is_first_nearer else second] += 1
+    order = sorted(range(len(taps)), key=lambda place: -nearer_than[place])
+    place_of = {place: number for number, place in enumerate(order)}
+    ordered = {
+        (min(place_of[first], place_of[second]), max(place_of[first], place_of[second])): each
+        for (first, second), each in pairs.items()
+    }
+    return TappedTrace([taps[place] for place in order], ordered)

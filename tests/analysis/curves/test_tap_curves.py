@@ -1,0 +1,61 @@
+"""The arrays of the plots of several taps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from iscsitrace.analysis.curves import legs, path
+from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.analysis.curves.view import Zoom
+from iscsitrace.analysis.taps.reading import TappedTrace, read_taps
+from iscsitrace.errors import InputInvalid
+from iscsitrace.plots.kind import view_of_commands, view_of_data_commands
+from iscsitrace.plots.kinds import load
+from iscsitrace.tables.trace import read
+
+FOLDER = Path(__file__).parents[3] / "samples" / "loss-1-percent"
+MS = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def trace() -> TappedTrace:
+    return read_taps({"host": FOLDER / "capture.pcap.gz", "disk": FOLDER / "target.pcap.gz"})
+
+
+def test_means_of_legs_add_up_to_the_mean_latency(trace: TappedTrace) -> None:
+    view = view_of_data_commands(trace, Zoom(), 0)
+    found = legs.prepare(trace.legs, trace.cycles, view)
+    rows = trace.cycles.select(trace.cycles["operation"] == "read")
+    assert found.command_count == len(rows)
+    for (operation, size), means in found.by_size.items():
+        of_size = rows["latency_ns"][rows["bytes"] == size]
+        assert operation == "read"
+        assert means.sum() == pytest.approx(of_size.mean())
+    starts, latencies = rows.raw("command_first_ns"), rows["latency_ns"]
+    for number, (start, end) in enumerate(zip(found.edges_ns[:-1], found.edges_ns[1:], strict=True)):
+        inside = latencies[(starts >= start) & (starts < end)]
+        assert found.over_time[:, number].sum() == pytest.approx(inside.mean() if len(inside) else 0)
+
+
+def test_delays_and_losses(trace: TappedTrace) -> None:
+    view = view_of_commands(trace, Zoom(), 0)
+    found = path.prepare(trace.networks[0], ("host", "disk"), view, Detail())
+    # netem: 8 ms in each direction, and no loss to the target
+    assert len(found.lost_to_target_ns) == 0
+    assert len(found.lost_to_initiator_ns) == 36
+    assert (np.diff(found.to_target.times_ns) >= 0).all()
+    for line in (found.to_target, found.to_initiator):
+        assert 8 * MS < np.median(line.values) < 10 * MS
+    few = path.prepare(trace.networks[0], ("host", "disk"), view, Detail(limit=10, columns=20))
+    assert len(few.to_target) <= 80
+    assert few.to_target.values.max() == found.to_target.values.max()
+
+
+@pytest.mark.parametrize("kind", ["legs", "path"])
+def test_a_single_tap_has_nothing_to_draw(kind: str) -> None:
+    one = read(FOLDER / "capture.pcap.gz", tables=load(kind).tables)
+    with pytest.raises(InputInvalid, match="two taps or more"):
+        load(kind).drawing(one, Zoom(), 0, Detail())
