@@ -103,6 +103,20 @@ def clock_offset_hint(seen_a: Mapping[str, Table], seen_b: Mapping[str, Table], 
     return round(sum(bounds) / len(bounds)) if bounds else None
 
 
+def round_trip_ns(joined: Mapping[str, Table]) -> int | None:
+    """The least RTT between two joined taps: least transit to the target less greatest transit to the initiator.
+
+    Negative: tap b is the one nearer to the initiator, and the join has to be made the other way round. None without
+    transits of both directions. Clocks that drift or step during the capture make it too short.
+    """
+    paths = joined["paths"]
+    to_target, to_initiator = (paths.select(paths["to_target"] == direction) for direction in (True, False))
+    least, greatest = (
+        np.ma.compressed(rows[name]) for rows, name in ((to_target, "least_ns"), (to_initiator, "greatest_ns"))
+    )
+    return int(least.min() - greatest.max()) if least.size and greatest.size else None
+
+
 def _rows_by_connection(table: Table) -> dict[int, dict[str, Any]]:
     return {row["connection"]: row for row in table.rows(["connection", "syn_ns", "syn_ack_ns"])}
 

@@ -21,17 +21,14 @@ mod source;
 mod taps;
 mod vocabulary;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use iscsitrace_trace::pass::{Interrupted, Selection, run};
 use iscsitrace_trace::tables::Wanted;
 use pyo3::prelude::*;
 
 use errors::CaptureError;
-use pass::Pass;
-
-/// Time between two progress reports, and two checks for Ctrl-C.
-const REPORT_EVERY: Duration = Duration::from_millis(100);
+use pass::{Pass, REPORT_EVERY};
 
 /// One pass over the sources as one stream.
 #[pyfunction]

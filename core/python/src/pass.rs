@@ -1,11 +1,16 @@
 //! The result of a pass, as a Python object.
 
+use std::time::Duration;
+
 use iscsitrace_trace::pass::Outcome;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::{columns, source};
+
+/// Time between two progress reports, and two checks for Ctrl-C.
+pub const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// The result of a pass.
 #[pyclass(module = "iscsitrace._core")]

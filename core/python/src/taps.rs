@@ -10,9 +10,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::REPORT_EVERY;
 use crate::columns::to_python;
 use crate::errors::CaptureError;
+use crate::pass::REPORT_EVERY;
 use crate::source::{self, Failure};
 
 /// A connection of each tap, and whether its client is the target.

@@ -4,25 +4,16 @@
 //! common, and its time at a tap is that of the packet that carried it. Copies of the same bytes are told apart by
 //! `evidence`, what one tap alone saw is judged by `verdict`.
 
-use std::collections::VecDeque;
-
 use iscsitrace_wire::serial::SerialNumber;
 
+use super::copies::{Latest, fingerprint};
 use super::evidence::Evidence;
 use super::header::Header;
 use super::output::{Matched, Output};
 use super::passage::{Passage, Place, Waiting};
+use super::stream::{RECEIVER, SENDER, Stream};
 use super::verdict::{self, Verdict};
 
-/// Index of the sender's tap in arrays of two.
-pub(super) const SENDER: usize = 0;
-/// Index of the receiver's tap.
-pub(super) const RECEIVER: usize = 1;
-
-/// A segment further than this from the stream does not belong to it: no window is larger (RFC 7323 section 2.3).
-const WINDOW_MAX_BYTES: i64 = 1 << 30;
-/// After so many segments outside in a row, the stream itself is elsewhere.
-const OUTSIDE_IN_A_ROW_MAX: u32 = 8;
 /// Passages of one list that wait for the other tap.
 const WAITING_MAX: usize = 1 << 16;
 /// Packets of a tap in which a second copy is looked for.
@@ -65,18 +56,15 @@ pub(super) struct Direction {
     /// Tap of the sender: 0 for a.
     pub(super) sender: usize,
     pub(super) counts: Counts,
-    /// Sequence number of offset 0, in the numbers of the sender's tap.
-    base: Option<u32>,
-    /// Highest offset of a byte at any tap, and at each.
-    highest: i64,
+    stream: Stream,
+    /// Highest offset of a byte at each tap.
     highest_at: [i64; 2],
-    outside_in_a_row: u32,
-    initial: [Option<u32>; 2],
     serials: [u64; 2],
-    latest: [VecDeque<Passage>; 2],
+    latest: [Latest<COPIES_AMONG>; 2],
     data: [Waiting; 2],
     empty: [Waiting; 2],
-    remembered: VecDeque<Passage>,
+    /// Packets of the sender that both taps have seen.
+    remembered: Latest<REMEMBERED>,
     evidence: Evidence,
     /// Offset up to which the receiver acknowledged.
     acknowledged: i64,
@@ -85,8 +73,13 @@ pub(super) struct Direction {
     has_sack: bool,
     /// The latest TSval at the receiver's tap.
     latest_timestamp: Option<u32>,
+    /// The latest TSecr of the receiver.
+    latest_echo: Option<u32>,
     /// Of the matched packet that was sent last.
     furthest: (u64, i64),
+    /// Its time, and by how much a packet that both taps saw was sent before the furthest by then: the extent of reordering.
+    furthest_ns: i64,
+    overtaken_ns: i64,
     pieces: Vec<Passage>,
 }
 
@@ -96,22 +89,22 @@ impl Direction {
             pair,
             sender,
             counts: Counts::default(),
-            base: None,
-            highest: 0,
+            stream: Stream::default(),
             highest_at: [i64::MIN; 2],
-            outside_in_a_row: 0,
-            initial: [None; 2],
             serials: [0; 2],
             latest: Default::default(),
             data: Default::default(),
             empty: Default::default(),
-            remembered: VecDeque::new(),
+            remembered: Latest::default(),
             evidence: Evidence::default(),
             acknowledged: i64::MIN,
             latest_ack: None,
             has_sack: false,
             latest_timestamp: None,
+            latest_echo: None,
             furthest: (0, i64::MIN),
+            furthest_ns: i64::MIN,
+            overtaken_ns: 0,
             pieces: Vec::new(),
         }
     }
@@ -126,44 +119,18 @@ impl Direction {
         usize::from(tap != self.sender)
     }
 
-    /// Offset of a sequence number of one side. The middle may have shifted all numbers: both SYNs show by how much.
-    #[inline]
-    pub(super) fn offset(&mut self, side: usize, number: u32) -> Option<i64> {
-        let number = match self.initial {
-            [Some(sent), Some(received)] if side == RECEIVER => number.wrapping_sub(received.wrapping_sub(sent)),
-            _ => number,
-        };
-        let base = *self.base.get_or_insert(number);
-        let distance = i64::from(number.wrapping_sub(base.wrapping_add(self.highest as u32)).cast_signed());
-        (distance.abs() <= WINDOW_MAX_BYTES).then_some(self.highest + distance)
-    }
-
-    /// Continues the stream where so many segments are that it must be there.
-    #[cold]
-    fn note_outside(&mut self, number: u32) {
-        self.outside_in_a_row += 1;
-        if self.outside_in_a_row >= OUTSIDE_IN_A_ROW_MAX {
-            self.outside_in_a_row = 0;
-            self.base = Some(number.wrapping_sub(self.highest as u32));
-        }
-    }
-
     /// A packet of this direction at one side; `acknowledged` is its acknowledgment in the opposite stream.
     #[inline]
     pub(super) fn see(&mut self, side: usize, header: &Header, acknowledged: Option<i64>, output: &mut Output) {
         let flags = header.flags;
         if flags.is_syn() {
-            self.initial[side].get_or_insert(header.sequence_number);
+            self.stream.synchronize(side, header.sequence_number);
             self.counts.mss_bytes[side] = header.maximum_segment_size;
             self.counts.window_scale[side] = header.window_scale;
-            if side == SENDER || self.initial[SENDER].is_none() {
-                self.base.get_or_insert(header.sequence_number.wrapping_add(1));
-            }
         }
-        let Some(packet_start) = self.offset(side, header.sequence_number) else {
-            return self.note_outside(header.sequence_number);
+        let Some(packet_start) = self.stream.offset(side, header.sequence_number) else {
+            return self.stream.note_outside(header.sequence_number);
         };
-        self.outside_in_a_row = 0;
         let length = header.sequence_length();
         let packet_end = packet_start + length;
         let empty_start = acknowledged.unwrap_or(i64::MAX - 1);
@@ -183,6 +150,7 @@ impl Direction {
             flags: flags.0,
             hop_limit: header.hop_limit,
             traffic_class: header.traffic_class,
+            fingerprint: fingerprint((packet_start, if length > 0 { packet_end } else { empty_start }), header),
             fate: Default::default(),
         };
         if self.is_copy(side, &passage) {
@@ -199,7 +167,7 @@ impl Direction {
         self.counts.packets[side] += 1;
         if length > 0 {
             self.data(side, passage, output);
-            self.highest = self.highest.max(packet_end);
+            self.stream.reach(packet_end);
             self.highest_at[side] = self.highest_at[side].max(packet_end);
         } else {
             self.empty(side, passage, acknowledged.is_some(), output);
@@ -209,25 +177,17 @@ impl Direction {
     /// Whether the capture holds the packet twice, as that of the `any` device does.
     #[inline]
     fn is_copy(&mut self, side: usize, passage: &Passage) -> bool {
-        let latest = &mut self.latest[side];
-        let is_copy = latest.iter().any(|earlier| {
-            let elapsed_ns = passage.time_ns.saturating_sub(earlier.time_ns);
-            (earlier.start, earlier.end) == (passage.start, passage.end)
-                && earlier.packet_start == passage.packet_start
-                && earlier.timestamps == passage.timestamps
-                && (earlier.identification, earlier.window, earlier.flags)
-                    == (passage.identification, passage.window, passage.flags)
-                && if passage.identification != 0 {
-                    elapsed_ns < COPY_SAME_IDENTIFICATION_WITHIN_NS
-                } else {
-                    passage.start < passage.end && elapsed_ns < COPY_WITHIN_NS
-                }
+        let earlier_ns = self.latest[side].time_of(passage.fingerprint);
+        let is_copy = earlier_ns.is_some_and(|earlier_ns| {
+            let elapsed_ns = passage.time_ns.saturating_sub(earlier_ns);
+            if passage.identification != 0 {
+                elapsed_ns < COPY_SAME_IDENTIFICATION_WITHIN_NS
+            } else {
+                passage.start < passage.end && elapsed_ns < COPY_WITHIN_NS
+            }
         });
         if !is_copy {
-            if latest.len() >= COPIES_AMONG {
-                latest.pop_front();
-            }
-            latest.push_back(*passage);
+            self.latest[side].push(passage.fingerprint, passage.time_ns);
         }
         is_copy
     }
@@ -275,6 +235,10 @@ impl Direction {
     /// The best counterpart of a part of a packet at the other side, and the bytes that they have in common.
     #[inline]
     fn counterpart(&self, side: usize, piece: &Passage) -> Option<(Place, i64, i64)> {
+        if let Some(next) = self.data[1 - side].next_if(piece.start, piece.end) {
+            let (sent, received) = if side == SENDER { (piece, next) } else { (next, piece) };
+            return self.evidence.distance(sent, received).map(|_| (Place::Ahead(0), piece.start, piece.end));
+        }
         let mut best: Option<((u8, u64), Place, i64, i64)> = None;
         for (place, other) in self.data[1 - side].overlapping(piece.start, piece.end) {
             let (sent, received) = if side == SENDER { (piece, other) } else { (other, piece) };
@@ -313,8 +277,10 @@ impl Direction {
         self.settle(side, passage, Verdict::CannotTell, output);
     }
 
+    /// Whether it is a second copy of a packet that both taps have seen: a retransmission would differ.
     fn is_duplicate(&self, passage: &Passage) -> bool {
-        self.remembered.iter().any(|sent| self.evidence.is_duplicate(sent, passage))
+        (passage.timestamps.is_some() || passage.identification != 0)
+            && self.remembered.time_of(passage.fingerprint).is_some()
     }
 
     /// A packet without bytes.
@@ -373,12 +339,11 @@ impl Direction {
             let place = (sent.serial, if is_empty { i64::MIN } else { from });
             counts.reordered += u64::from(place < self.furthest);
             self.furthest = self.furthest.max(place);
+            self.furthest_ns = self.furthest_ns.max(sent.time_ns);
+            self.overtaken_ns = self.overtaken_ns.max(self.furthest_ns.saturating_sub(sent.time_ns));
         }
         if is_empty || to == sent.packet_end {
-            if self.remembered.len() >= REMEMBERED {
-                self.remembered.pop_front();
-            }
-            self.remembered.push_back(*sent);
+            self.remembered.push(sent.fingerprint, sent.time_ns);
         }
         let bytes =
             if (sent.flags | received.flags) & 2 != 0 { 0 } else { u32::try_from(to - from).unwrap_or(u32::MAX) };
@@ -395,12 +360,17 @@ impl Direction {
     /// (RFC 7323, section 4.3). One that never passed the tap arrived in a packet that the capture missed.
     #[inline]
     fn note_echo(&mut self, header: &Header) {
-        let (Some((_, echo)), Some(latest)) = (header.timestamps, self.latest_timestamp) else { return };
-        if SerialNumber(echo).is_after(SerialNumber(latest)) {
+        let Some((_, echo)) = header.timestamps else { return };
+        if self.latest_timestamp.is_some_and(|latest| SerialNumber(echo).is_after(SerialNumber(latest))) {
             self.latest_timestamp = Some(echo);
             let [data, _] = &mut self.data;
             let [empty, _] = &mut self.empty;
             Waiting::note_echo([data, empty], echo);
+        }
+        if self.latest_echo.is_none_or(|latest| SerialNumber(echo).is_after(SerialNumber(latest))) {
+            self.latest_echo = Some(echo);
+            let since_ns = self.furthest_ns.saturating_sub(self.overtaken_ns.saturating_mul(2));
+            self.data[SENDER].note_stale(echo, since_ns);
         }
     }
 
@@ -410,7 +380,7 @@ impl Direction {
         if side == RECEIVER {
             self.note_echo(header);
         }
-        let offset = self.offset(side, header.acknowledgment_number)?;
+        let offset = self.stream.offset(side, header.acknowledgment_number)?;
         if side == RECEIVER {
             self.latest_ack = Some((header.time_ns, offset));
         }
@@ -432,7 +402,9 @@ impl Direction {
         self.has_sack = true;
         let mut first: Option<(i64, i64)> = None;
         for (index, &(left, right)) in header.sack.iter().take(usize::from(header.sack_count)).enumerate() {
-            let (Some(left), Some(right)) = (self.offset(side, left), self.offset(side, right)) else { continue };
+            let (Some(left), Some(right)) = (self.stream.offset(side, left), self.stream.offset(side, right)) else {
+                continue;
+            };
             // RFC 2883: bytes that were acknowledged, or that the second block has, too
             let is_twice = |first: (i64, i64)| left <= first.0 && first.1 <= right;
             if index == 1
@@ -485,7 +457,8 @@ impl Direction {
     fn settle(&mut self, side: usize, passage: &Passage, verdict: Verdict, output: &mut Output) {
         let tap = if side == SENDER { self.sender } else { 1 - self.sender };
         let is_known_lost = verdict == Verdict::LostInNetwork;
-        if !is_known_lost && output.is_outside(1 - tap, passage.time_ns, self.bounds_ns(side, output)) {
+        let is_between = output.is_between(self.sender, tap, passage.time_ns, self.overtaken_ns.saturating_mul(2));
+        if !is_known_lost && !is_between && output.is_outside(1 - tap, passage.time_ns, self.bounds_ns(side, output)) {
             self.counts.outside += 1;
             return;
         }
@@ -505,6 +478,6 @@ impl Direction {
             let offset_ns = output.offset_ns(self.sender);
             (offset_ns, offset_ns)
         });
-        if side == SENDER { (least, greatest) } else { (-greatest, -least) }
+        if side == SENDER { (least, greatest) } else { (greatest.saturating_neg(), least.saturating_neg()) }
     }
 }

@@ -76,22 +76,6 @@ impl Evidence {
         Some((different, from_expected))
     }
 
-    /// Whether a packet at the same tap is a second copy of another: nothing differs, and something is equal that a
-    /// retransmission would change.
-    pub(super) fn is_duplicate(&self, first: &Passage, second: &Passage) -> bool {
-        let has_bytes = first.start < first.end;
-        let has_same_place = first.has_same_bytes(second)
-            && (has_bytes || first.start == second.start)
-            && has_bytes == (second.start < second.end);
-        let (timestamps, identification) = compared(first, second);
-        has_same_place
-            && first.flags == second.flags
-            && first.window == second.window
-            && timestamps != Some(false)
-            && identification != Some(false)
-            && (timestamps, identification) != (None, None)
-    }
-
     /// Notes two packets that are the same.
     #[inline]
     pub(super) fn note(&mut self, sent: &Passage, received: &Passage) {

@@ -144,7 +144,7 @@ pub fn join<E>(
     }
     let mut until_report = REPORT_EVERY_PACKETS;
     loop {
-        let tap = match [taps[0].head, taps[1].head] {
+        let tap = match [&taps[0].head, &taps[1].head] {
             [None, None] => break,
             [Some(_), None] => 0,
             [None, Some(_)] => 1,
@@ -152,8 +152,8 @@ pub fn join<E>(
                 usize::from(b.header.time_ns.saturating_sub(join.output.offset.ns()) < a.header.time_ns)
             }
         };
-        if let Some(head) = taps[tap].head {
-            join.take(tap, &head);
+        if let Some(head) = &taps[tap].head {
+            join.take(tap, head);
         }
         taps[tap].advance(tap, &mut join.output)?;
         until_report -= 1;
@@ -197,7 +197,7 @@ fn path(direction: &Direction, pair: Pair, is_translated: bool) -> Path {
     let [window_scale_a, window_scale_b] = by_tap(direction, counts.window_scale.map(|scale| scale.unwrap_or(NULL_U8)));
     let (least_ns, greatest_ns) = match counts.transit_ns {
         Some((least, greatest)) if direction.to_target() => (least, greatest),
-        Some((least, greatest)) => (-greatest, -least),
+        Some((least, greatest)) => (greatest.saturating_neg(), least.saturating_neg()),
         None => (NULL_NS, NULL_NS),
     };
     let hops = (0_u8..).zip(counts.hops).max_by_key(|&(_, packets)| packets);

@@ -8,7 +8,8 @@
 //! join       two captures in lockstep -> pairs of connections
 //! direction  one direction of a pair: packets of two taps matched by bytes
 //! passage    what one tap has seen and the other not yet
-//! evidence   which copy is which        verdict  where a copy stayed
+//! stream     sequence numbers -> offsets   copies   packets seen twice
+//! evidence   which copy is which           verdict  where a copy stayed
 //! output     rows   envelope  extremes over time   clock  the order of reading
 //! ```
 //!
@@ -16,6 +17,7 @@
 //! or missing at one of them; reaching a bound is counted.
 
 mod clock;
+mod copies;
 mod direction;
 mod envelope;
 mod evidence;
@@ -25,6 +27,7 @@ mod numbering;
 mod output;
 mod passage;
 mod seen;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod verdict;

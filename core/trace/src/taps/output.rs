@@ -67,6 +67,8 @@ pub(super) struct Output {
     pub(super) offset: Offset,
     /// By tap: capture time of the latest packet that both have seen.
     pub(super) matched_ns: [i64; 2],
+    /// By sender and tap: the first and the last capture time of packets that both have seen.
+    matched_spans: [[(i64, i64); 2]; 2],
 }
 
 impl Output {
@@ -80,6 +82,7 @@ impl Output {
             spans: [Span { first_ns: i64::MAX, last_ns: i64::MIN, is_ended: false }; 2],
             offset: Offset::new(offset_hint_ns),
             matched_ns: [i64::MIN; 2],
+            matched_spans: [[(i64::MAX, i64::MIN); 2]; 2],
         }
     }
 
@@ -91,6 +94,9 @@ impl Output {
         let transit_ns = time_b_ns.saturating_sub(time_a_ns);
         self.matched_ns[0] = self.matched_ns[0].max(time_a_ns);
         self.matched_ns[1] = self.matched_ns[1].max(time_b_ns);
+        for (span, time_ns) in self.matched_spans[sender].iter_mut().zip([time_a_ns, time_b_ns]) {
+            *span = (span.0.min(time_ns), span.1.max(time_ns));
+        }
         self.offset.note(to_target, time_a_ns, transit_ns);
         self.envelopes[sender].note(time_a_ns, transit_ns);
         self.transits[sender].push(Transit { pair, to_target, time_a_ns, transit_ns, payload_bytes: bytes });
@@ -98,14 +104,23 @@ impl Output {
 
     /// Clock of the tap that does not send less that of the one that does.
     pub(super) fn offset_ns(&self, sender: usize) -> i64 {
-        if sender == 0 { self.offset.ns() } else { -self.offset.ns() }
+        if sender == 0 { self.offset.ns() } else { self.offset.ns().saturating_neg() }
     }
 
-    /// Whether a packet of `time_ns` at one tap passed `tap` before its capture began or after it ended.
+    /// Whether a packet at one tap passed between two packets of its direction that both taps saw, with this margin: the
+    /// other capture was running. No clock is compared with another.
+    pub(super) fn is_between(&self, sender: usize, tap: usize, time_ns: i64, margin_ns: i64) -> bool {
+        let (first_ns, last_ns) = self.matched_spans[sender][tap];
+        time_ns.saturating_sub(margin_ns) > first_ns && time_ns.saturating_add(margin_ns) < last_ns
+    }
+
+    /// Whether a packet of `time_ns` at one tap may have passed `tap` before its capture began or after it ended. The
+    /// packets that both taps saw had transits within these bounds; this one may lie a little outside.
     pub(super) fn is_outside(&self, tap: usize, time_ns: i64, (least_ns, greatest_ns): (i64, i64)) -> bool {
         let span = self.spans[tap];
-        time_ns.saturating_add(least_ns) < span.first_ns
-            || (span.is_ended && time_ns.saturating_add(greatest_ns) > span.last_ns)
+        let margin_ns = greatest_ns.saturating_sub(least_ns) / 4;
+        time_ns.saturating_add(least_ns).saturating_sub(margin_ns) <= span.first_ns
+            || (span.is_ended && time_ns.saturating_add(greatest_ns).saturating_add(margin_ns) >= span.last_ns)
     }
 
     pub(super) fn lose(&mut self, pair: u32, sender: usize, tap: usize, passage: &Passage, verdict: Verdict) {

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use iscsitrace_wire::serial::SerialNumber;
+
 /// What the rest of the traffic says of a packet, or of a part of it, that only the sender's tap has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Fate {
@@ -17,6 +19,9 @@ pub(super) struct Fate {
     pub(super) is_awaited: bool,
     /// The receiver still lacked its bytes when it must have answered them.
     pub(super) is_lacking: bool,
+    /// The receiver may have discarded it as old: its ACKs echoed a later timestamp when it may have arrived (RFC 7323,
+    /// section 5).
+    pub(super) is_stale: bool,
     /// The opposite side echoed its timestamp, and no packet with that one had passed the receiver's tap.
     pub(super) is_echoed: bool,
     /// A D-SACK says that its bytes arrived more than once.
@@ -46,6 +51,8 @@ pub(super) struct Passage {
     pub(super) flags: u8,
     pub(super) hop_limit: u8,
     pub(super) traffic_class: u8,
+    /// Hash of what identifies the packet.
+    pub(super) fingerprint: u64,
     pub(super) fate: Fate,
 }
 
@@ -102,6 +109,12 @@ impl Waiting {
     pub(super) fn stray(&mut self, passage: Passage) {
         self.longest = self.longest.max(passage.end - passage.start);
         self.strays.insert((passage.start, passage.serial), passage);
+    }
+
+    /// The one passage with at least one of these bytes, if it is the next and has exactly these: the common case.
+    #[inline]
+    pub(super) fn next_if(&self, start: i64, end: i64) -> Option<&Passage> {
+        self.ahead.front().filter(|front| (front.start, front.end) == (start, end) && self.strays.is_empty())
     }
 
     /// The passages with at least one of these bytes.
@@ -218,6 +231,20 @@ impl Waiting {
         let mut found = lists.into_iter().flat_map(Self::all).filter(sent);
         if let (Some(only), None) = (found.next(), found.next()) {
             only.fate.is_echoed = true;
+        }
+    }
+
+    /// Notes that the receiver discards what was sent before this timestamp; of passages since `since_ns`, which may
+    /// arrive only now.
+    pub(super) fn note_stale(&mut self, timestamp: u32, since_ns: i64) {
+        let is_stale = |each: &Passage| {
+            each.timestamps.is_some_and(|(value, _)| SerialNumber(value).is_before(SerialNumber(timestamp)))
+        };
+        // the timestamps of those ahead ascend
+        let ahead = self.ahead.iter_mut().take_while(|each| is_stale(each));
+        let strays = self.strays.values_mut().filter(|each| is_stale(each));
+        for each in ahead.chain(strays).filter(|each| each.time_ns >= since_ns) {
+            each.fate.is_stale = true;
         }
     }
 

@@ -1,5 +1,6 @@
 //! Captures made packet by packet, whose truth is known, and random ones against a join that holds everything.
 
 mod capture;
+mod hostile;
 mod recut;
 mod stories;

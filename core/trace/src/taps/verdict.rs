@@ -25,11 +25,11 @@ impl Verdict {
     }
 }
 
-/// Of a passage that only the sender's tap has seen; `receiver` is the other tap. `has_sack`: the receiver reports
-/// what it has behind a hole, and what arrived twice.
+/// Of a passage that only the sender's tap has seen; `receiver` is the other tap. `has_sack`: the receiver reports what
+/// it has behind a hole, and what arrived twice.
 pub(super) fn of_sent(passage: &Passage, receiver: usize, has_sack: bool) -> Verdict {
-    let Fate { is_repeat, is_resent, is_acknowledged, refills, is_awaited, is_lacking, is_echoed, is_reported_twice } =
-        passage.fate;
+    let Fate { is_repeat, is_resent, is_acknowledged, refills, is_awaited, .. } = passage.fate;
+    let Fate { is_lacking, is_stale, is_echoed, is_reported_twice, .. } = passage.fate;
     if is_echoed {
         return Verdict::missing_at(receiver);
     }
@@ -45,6 +45,8 @@ pub(super) fn of_sent(passage: &Passage, receiver: usize, has_sack: bool) -> Ver
         0 => Verdict::CannotTell,
         1 if is_reported_twice => Verdict::missing_at(receiver),
         _ if is_reported_twice => Verdict::CannotTell,
+        // an old packet that arrived late is discarded without an ACK
+        _ if is_stale => Verdict::CannotTell,
         _ if has_sack || is_awaited => Verdict::LostInNetwork,
         _ => Verdict::CannotTell,
     }

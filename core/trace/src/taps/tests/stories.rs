@@ -113,6 +113,26 @@ fn an_unnecessary_retransmission_does_not_make_a_missing_packet_a_loss() {
     assert_eq!(with(&[Sent::ack(at(2000), 3), twice]), Some("missing_at_b"));
 }
 
+/// Another enemy: a packet that others overtook, with a timestamp older than the one that the receiver has by then. It
+/// is discarded (RFC 7323, section 5), and its capture missed it.
+#[test]
+fn a_late_packet_that_the_receiver_may_have_discarded_is_no_loss() {
+    let with = |echo: u32| {
+        let mut captures = opened();
+        // reordering
+        captures.pass(0, 22 * MS, &Sent::data(at(2000), 1000, 5).with_timestamp(22));
+        captures.pass(1, 31 * MS, &Sent::data(at(2000), 1000, 5).with_timestamp(22));
+        captures.pass_both(23 * MS, &Sent::data(at(3000), 1000, 6).with_timestamp(23));
+        captures.pass_sender(32 * MS, &Sent::data(at(4000), 1000, 7).with_timestamp(32));
+        captures.pass_both(38 * MS, &Sent { echo, ..Sent::ack(at(4000), 3).with_timestamp(900) });
+        captures.pass_both(50 * MS, &Sent::data(at(4000), 1000, 8).with_timestamp(50));
+        captures.pass_both(60 * MS, &Sent::ack(at(5000), 4).with_sack(&[(at(9000), at(9001))]));
+        losses(&closed(captures, 5000).join()).iter().map(|row| row.3).collect::<Vec<_>>()
+    };
+    assert_eq!(with(40), ["cannot_tell"]);
+    assert_eq!(with(23), ["lost_in_network"]);
+}
+
 #[test]
 fn a_segment_that_the_receiver_still_lacks_after_a_second_was_lost() {
     let mut captures = opened();
