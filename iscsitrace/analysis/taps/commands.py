@@ -7,6 +7,7 @@ or TSIH is another session.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -82,13 +83,31 @@ def match(a: Source, b: Source) -> Matched:
     first, second = _equal(keys[0][single[0]], keys[1][single[1]])
     rows = single[0][first], single[1][second]
     pairs = _pairs(rows, connections, cycles, (_ends(a), _ends(b)))
-    is_paired = np.isin(
-        connections[0][rows[0]] << 32 | connections[1][rows[1]],
-        np.array([pair.at_a << 32 | pair.at_b for pair in pairs], dtype=np.int64),
-    )
-    rows_a, rows_b = rows[0][is_paired], rows[1][is_paired]
+    if not pairs:
+        return Matched(rows[0][:0], rows[1][:0], pairs)
+    # now that the connections are known, all commands of each pair, also those that every login has
+    of_pair = [
+        _of_pair(*columns, numbers)
+        for columns, numbers in zip(
+            zip(single, keys, connections, strict=True),
+            ([pair.at_a for pair in pairs], [pair.at_b for pair in pairs]),
+            strict=True,
+        )
+    ]
+    _, first, second = np.intersect1d(of_pair[0][1], of_pair[1][1], return_indices=True)
+    rows_a, rows_b = of_pair[0][0][first], of_pair[1][0][second]
     order = np.argsort(rows_a, kind="stable")
     return Matched(rows_a[order], rows_b[order], pairs)
+
+
+def _of_pair(rows: Array, keys: Array, connections: Array, numbers: Sequence[int]) -> tuple[Array, Array]:
+    """The rows on these connections, and for each a number of what it says and of its connection's place."""
+    place = np.full(max(int(connections.max()), *numbers) + 1, -1, dtype=np.int64)
+    place[list(numbers)] = np.arange(len(numbers))
+    of_row = place[connections[rows]]
+    kept = rows[of_row >= 0]
+    with np.errstate(over="ignore"):
+        return kept, (keys[kept] ^ of_row[of_row >= 0].astype(np.uint64)) * _FIRST_FACTOR
 
 
 def samples_of(matched: Matched, cycles_a: Table, cycles_b: Table) -> Samples:

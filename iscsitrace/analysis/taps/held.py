@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -32,8 +33,10 @@ class Held:
     def until(self, connections: Array, times_ns: Array) -> Array:
         """Held time of each connection until each instant on the capture's clock, int64."""
         sums = np.zeros(len(times_ns), dtype=np.int64)
-        for connection in np.unique(connections).tolist():
-            at = connections == connection
-            rows = self._parts.rows(connection)
+        order = np.argsort(connections, kind="stable")
+        starts = np.flatnonzero(np.diff(connections[order].astype(np.int64), prepend=-1))
+        for first, last in pairwise([*starts.tolist(), len(order)]):
+            at = order[first:last]
+            rows = self._parts.rows(int(connections[at[0]]))
             sums[at] = covered_until(rows.raw("time_first_ns"), rows.raw("time_last_ns"), times_ns[at].astype(np.int64))
         return sums

@@ -19,6 +19,7 @@ from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.taps.clock import Clock, fit, synchronised
 from iscsitrace.analysis.taps.commands import ConnectionPair, Matched, match, samples_of
 from iscsitrace.analysis.taps.steps import drifts_together
+from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
@@ -108,16 +109,28 @@ def _shared(matched: Matched, cycles: tuple[Table, Table], offset_ns: int, jumps
     """
     starts = [table.raw("command_first_ns").astype(np.int64) for table in cycles]
     starts[1] = starts[1] - offset_ns
-    counts = np.zeros(2, dtype=np.int64)
-    for pair in matched.connections:
-        times = [
-            start[table.raw("connection") == number]
-            for start, table, number in zip(starts, cycles, (pair.at_a, pair.at_b), strict=True)
-        ]
-        from_ns = max(int(each.min()) for each in times) - jumps_ns
-        to_ns = min(int(each.max()) for each in times) + jumps_ns
-        counts += [((each >= from_ns) & (each <= to_ns)).sum() for each in times]
-    return float(len(matched) / max(counts.min(), 1))
+    sides = [np.array([getattr(pair, side) for pair in matched.connections]) for side in ("at_a", "at_b")]
+    place = [_places(table.raw("connection"), numbers) for table, numbers in zip(cycles, sides, strict=True)]
+    bounds = np.iinfo(np.int64)
+    from_ns = np.full(len(matched.connections), bounds.min)
+    to_ns = np.full(len(matched.connections), bounds.max)
+    for start, where in zip(starts, place, strict=True):
+        first, last = np.full(len(from_ns), bounds.max), np.full(len(to_ns), bounds.min)
+        np.minimum.at(first, where[where >= 0], start[where >= 0])
+        np.maximum.at(last, where[where >= 0], start[where >= 0])
+        from_ns, to_ns = np.maximum(from_ns, first), np.minimum(to_ns, last)
+    counts = [
+        int(((where >= 0) & (start >= from_ns[where] - jumps_ns) & (start <= to_ns[where] + jumps_ns)).sum())
+        for start, where in zip(starts, place, strict=True)
+    ]
+    return len(matched) / max(min(counts), 1)
+
+
+def _places(connections: Array, numbers: Array) -> Array:
+    """Place of each connection in ``numbers``; -1 for none."""
+    place = np.full(max(int(connections.max(initial=0)), int(numbers.max(initial=0))) + 1, -1, dtype=np.int64)
+    place[numbers] = np.arange(len(numbers))
+    return place[connections]
 
 
 def _constant_offset(matched: Matched, cycles_a: Table, cycles_b: Table) -> int | None:
@@ -139,10 +152,11 @@ def _trusted(matched: Matched, cycles_a: Table) -> list[tuple[ConnectionPair, ..
     """
     same = tuple(pair for pair in matched.connections if pair.has_same_addresses)
     others = []
+    of_pair = Partition(cycles_a.select(matched.rows_a), cycles_a.raw("connection")[matched.rows_a].astype(np.int64))
     for pair in matched.connections:
-        rows = _only(matched, (pair,), cycles_a).rows_a
-        first, last = cycles_a.raw("command_first_ns")[rows], cycles_a.raw("status_ns")[rows]
-        is_answered = known(cycles_a, "status_ns")[rows]
+        rows = of_pair.rows(pair.at_a)
+        first, last = rows.raw("command_first_ns"), rows.raw("status_ns")
+        is_answered = known(rows, "status_ns")
         if len(rows) < (LEAST_COMMANDS if pair.has_same_login else LEAST_WITHOUT_LOGIN) or not is_answered.any():
             continue
         latency = int(np.median(last[is_answered] - first[is_answered]))

@@ -55,6 +55,15 @@ def test_both_ends_are_taps_in_either_order(runs: Runs, tmp_path: Path, line: st
         assert found.is_translated == fault.is_translated
 
 
+def test_sessions_with_the_same_first_commands_are_all_compared(runs: Runs) -> None:
+    """Twenty logins, each followed by the same commands: more than say which connection is which."""
+    run = runs("read --one-way-delay 1ms --block-size 4K --bytes 2M --sessions 20 --seed 4")
+    found = compared(run.capture(), run.capture("target"))
+    assert found.relation is Relation.TAPS
+    assert [(pair.at_a, pair.at_b) for pair in found.matched.connections] == [(number, number) for number in range(20)]
+    assert len(found.matched) == len(iscsitrace.read(run.capture(), tables=()).cycles)
+
+
 def test_taps_that_overlap_in_part(runs: Runs, tmp_path: Path) -> None:
     run = runs(READS)
     near = with_fault(run.capture(), tmp_path / "near.pcapng", Fault(last=0.7))
