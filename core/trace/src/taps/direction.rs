@@ -10,7 +10,7 @@ use super::copies::{Latest, fingerprint};
 use super::evidence::Evidence;
 use super::header::Header;
 use super::output::{Matched, Output};
-use super::passage::{Passage, Place, Waiting};
+use super::passage::{Fate, Passage, Place, Waiting};
 use super::stream::{RECEIVER, SENDER, Stream};
 use super::verdict::{self, Verdict};
 
@@ -34,8 +34,9 @@ pub(super) struct Counts {
     pub(super) copies: [u64; 2],
     pub(super) matched: u64,
     /// By verdict.
-    pub(super) unmatched: [u64; 4],
-    pub(super) cannot_tell_empty: u64,
+    pub(super) unmatched: [u64; 5],
+    /// Of these, without bytes.
+    pub(super) unmatched_empty: [u64; 5],
     pub(super) outside: u64,
     pub(super) duplicated: u64,
     pub(super) reordered: u64,
@@ -67,7 +68,8 @@ pub(super) struct Direction {
     remembered: Latest<REMEMBERED>,
     evidence: Evidence,
     /// Offset up to which the receiver acknowledged.
-    acknowledged: i64,
+    /// as each tap shows it.
+    acknowledged: [i64; 2],
     /// Time and offset of the latest ACK at the receiver's tap.
     latest_ack: Option<(i64, i64)>,
     has_sack: bool,
@@ -97,7 +99,7 @@ impl Direction {
             empty: Default::default(),
             remembered: Latest::default(),
             evidence: Evidence::default(),
-            acknowledged: i64::MIN,
+            acknowledged: [i64::MIN; 2],
             latest_ack: None,
             has_sack: false,
             latest_timestamp: None,
@@ -221,7 +223,7 @@ impl Direction {
         }
         self.pieces = pieces;
         if side == RECEIVER && self.data[SENDER].len() > 0 {
-            let acknowledged = self.acknowledged;
+            let acknowledged = self.acknowledged[RECEIVER];
             let is_older =
                 |each: &Passage| !each.fate.is_acknowledged && latest_match.is_none_or(|serial| each.serial < serial);
             // a split passage keeps its awaited byte in its first part only
@@ -258,7 +260,7 @@ impl Direction {
                 self.counts.duplicated += 1;
                 return;
             }
-        } else if piece.end <= self.acknowledged && !piece.fate.is_repeat {
+        } else if piece.end <= self.acknowledged[RECEIVER] && !piece.fate.is_repeat {
             // the receiver's tap was read first: another copy may have passed there by now
             let refills = self.data[RECEIVER].overlapping(piece.start, piece.end).count();
             piece.fate.refills = refills.min(usize::from(u8::MAX)) as u8;
@@ -384,17 +386,27 @@ impl Direction {
         if side == RECEIVER {
             self.latest_ack = Some((header.time_ns, offset));
         }
-        let is_open = |each: &Passage| each.fate.refills == 0;
-        if offset > self.acknowledged {
-            if self.data[SENDER].len() > 0 {
-                self.data[SENDER].mark(self.acknowledged, offset, is_open, |fate| fate.is_acknowledged = true);
-            }
-            self.acknowledged = offset;
+        if offset > self.acknowledged[side] {
+            self.mark_acknowledged(side, self.acknowledged[side], offset);
+            self.acknowledged[side] = offset;
         }
         if header.sack_count > 0 {
             self.selectively_acknowledge(side, header, offset);
         }
         Some(offset)
+    }
+
+    /// Bytes that the receiver acknowledged before another copy came. At the sender's tap that is certain only if none had
+    /// been sent by then: what has passed the receiver's tap may not be read yet.
+    #[inline]
+    fn mark_acknowledged(&mut self, side: usize, from: i64, to: i64) {
+        if self.data[SENDER].len() > 0 {
+            let is_open = |each: &Passage| {
+                let Fate { refills, is_acknowledged, is_resent, .. } = each.fate;
+                refills == 0 && !is_acknowledged && (side == RECEIVER || !is_resent)
+            };
+            self.data[SENDER].mark(from, to, is_open, |fate| fate.is_acknowledged = true);
+        }
     }
 
     #[cold]
@@ -415,8 +427,7 @@ impl Direction {
             if index == 0 && right <= acknowledged {
                 self.data[SENDER].mark(left, right, |_| true, |fate| fate.is_reported_twice = true);
             } else {
-                let is_open = |each: &Passage| each.fate.refills == 0 && !each.fate.is_acknowledged;
-                self.data[SENDER].mark(left, right, is_open, |fate| fate.is_acknowledged = true);
+                self.mark_acknowledged(side, left, right);
             }
             if index == 0 {
                 first = Some((left, right));
@@ -468,7 +479,7 @@ impl Direction {
         let segment = self.counts.mss_bytes.into_iter().flatten().min().filter(|&bytes| bytes > 0);
         let packets = segment.map_or(1, |segment| bytes.div_ceil(u64::from(segment))).max(1);
         self.counts.unmatched[verdict as usize] += packets;
-        self.counts.cannot_tell_empty += u64::from(is_empty && verdict == Verdict::CannotTell);
+        self.counts.unmatched_empty[verdict as usize] += u64::from(is_empty);
         output.lose(self.pair, self.sender, tap, passage, verdict);
     }
 

@@ -172,7 +172,8 @@ fn finish(join: Join, taps: &[Tap; 2], pairs: &[Pair]) -> Joined {
         let ends = [taps[0].ends(pair, 0), taps[1].ends(pair, 1)];
         let is_translated = matches!(ends, [Some(a), Some(b)] if a != b);
         for direction in directions {
-            paths.push(path(direction, pair, is_translated));
+            let unless_missed = join.output.health.unless_missed(1 - direction.sender);
+            paths.push(path(direction, pair, is_translated, unless_missed));
         }
     }
     let mut counters = Counters::default();
@@ -184,7 +185,7 @@ fn finish(join: Join, taps: &[Tap; 2], pairs: &[Pair]) -> Joined {
 }
 
 /// A row of `paths`.
-fn path(direction: &Direction, pair: Pair, is_translated: bool) -> Path {
+fn path(direction: &Direction, pair: Pair, is_translated: bool, unless_missed: Verdict) -> Path {
     let counts = &direction.counts;
     let receiver = 1 - direction.sender;
     let [packets_a, packets_b] = by_tap(direction, counts.packets);
@@ -201,7 +202,12 @@ fn path(direction: &Direction, pair: Pair, is_translated: bool) -> Path {
         None => (NULL_NS, NULL_NS),
     };
     let hops = (0_u8..).zip(counts.hops).max_by_key(|&(_, packets)| packets);
-    let unmatched = |verdict: Verdict| counts.unmatched[verdict as usize];
+    let (mut unmatched, mut unmatched_empty) = (counts.unmatched, counts.unmatched_empty);
+    for counts in [&mut unmatched, &mut unmatched_empty] {
+        let doubtful = std::mem::take(&mut counts[Verdict::LostUnlessMissed as usize]);
+        counts[unless_missed as usize] += doubtful;
+    }
+    let unmatched = |verdict: Verdict| unmatched[verdict as usize];
     Path {
         pair: direction.pair,
         connection_a: pair.connections[0],
@@ -216,7 +222,7 @@ fn path(direction: &Direction, pair: Pair, is_translated: bool) -> Path {
         missing_at_a: unmatched(Verdict::MissingAtA),
         missing_at_b: unmatched(Verdict::MissingAtB),
         cannot_tell: unmatched(Verdict::CannotTell),
-        cannot_tell_empty: counts.cannot_tell_empty,
+        cannot_tell_empty: unmatched_empty[Verdict::CannotTell as usize],
         outside: counts.outside,
         duplicated: counts.duplicated + by_network,
         reordered: counts.reordered,

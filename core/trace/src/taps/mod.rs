@@ -10,6 +10,7 @@
 //! passage    what one tap has seen and the other not yet
 //! stream     sequence numbers -> offsets   copies   packets seen twice
 //! evidence   which copy is which           verdict  where a copy stayed
+//! health     what each capture missed
 //! output     rows   envelope  extremes over time   clock  the order of reading
 //! ```
 //!
@@ -22,6 +23,7 @@ mod direction;
 mod envelope;
 mod evidence;
 mod header;
+mod health;
 mod join;
 mod numbering;
 mod output;

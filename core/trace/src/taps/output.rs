@@ -3,6 +3,7 @@
 
 use super::clock::Offset;
 use super::envelope::Envelope;
+use super::health::Health;
 use super::passage::Passage;
 use super::verdict::Verdict;
 use crate::tables::taps::{Envelopes, PathLoss, PathLosses, Transit, Transits};
@@ -65,6 +66,7 @@ pub(super) struct Output {
     pub(super) waiting_dropped: u64,
     pub(super) spans: [Span; 2],
     pub(super) offset: Offset,
+    pub(super) health: Health,
     /// By tap: capture time of the latest packet that both have seen.
     pub(super) matched_ns: [i64; 2],
     /// By sender and tap: the first and the last capture time of packets that both have seen.
@@ -81,6 +83,7 @@ impl Output {
             waiting_dropped: 0,
             spans: [Span { first_ns: i64::MAX, last_ns: i64::MIN, is_ended: false }; 2],
             offset: Offset::new(offset_hint_ns),
+            health: Health::default(),
             matched_ns: [i64::MIN; 2],
             matched_spans: [[(i64::MAX, i64::MIN); 2]; 2],
         }
@@ -97,6 +100,7 @@ impl Output {
         for (span, time_ns) in self.matched_spans[sender].iter_mut().zip([time_a_ns, time_b_ns]) {
             *span = (span.0.min(time_ns), span.1.max(time_ns));
         }
+        self.health.note_matched(bytes > 0);
         self.offset.note(to_target, time_a_ns, transit_ns);
         self.envelopes[sender].note(time_a_ns, transit_ns);
         self.transits[sender].push(Transit { pair, to_target, time_a_ns, transit_ns, payload_bytes: bytes });
@@ -124,6 +128,7 @@ impl Output {
     }
 
     pub(super) fn lose(&mut self, pair: u32, sender: usize, tap: usize, passage: &Passage, verdict: Verdict) {
+        self.health.note_unmatched(tap, verdict);
         if self.losses.pair.len() >= LOSSES_MAX {
             self.losses_not_listed += 1;
             return;
@@ -153,7 +158,12 @@ impl Output {
         for (to_target, each) in [true, false].into_iter().zip(&self.envelopes) {
             each.write(to_target, &mut envelopes);
         }
-        let losses = self.losses;
+        let mut losses = self.losses;
+        for (verdict, is_seen_at_a) in losses.verdict.iter_mut().zip(&losses.is_seen_at_a) {
+            if *verdict == Verdict::LostUnlessMissed as u8 {
+                *verdict = self.health.unless_missed(usize::from(*is_seen_at_a)) as u8;
+            }
+        }
         let mut rows: Vec<usize> = (0..losses.pair.len()).collect();
         rows.sort_by_key(|&row| (!losses.is_seen_at_a[row], losses.frame[row], losses.first_offset_bytes[row]));
         let mut sorted = PathLosses::default();

@@ -117,7 +117,7 @@ impl Waiting {
         self.ahead.front().filter(|front| (front.start, front.end) == (start, end) && self.strays.is_empty())
     }
 
-    /// The passages with at least one of these bytes.
+    /// The passages with at least one of these bytes; there is at least one.
     #[inline]
     pub(super) fn overlapping(&self, start: i64, end: i64) -> impl Iterator<Item = (Place, &Passage)> {
         let first = match self.ahead.front() {
@@ -179,8 +179,12 @@ impl Waiting {
         }
     }
 
-    /// Changes what is known of these bytes of the passages that `is_meant` selects.
+    /// Changes what is known of these bytes of the passages that `is_meant` selects. A SACK may have its edges the wrong
+    /// way round: nothing is meant.
     pub(super) fn mark(&mut self, from: i64, to: i64, is_meant: impl Fn(&Passage) -> bool, change: impl Fn(&mut Fate)) {
+        if from >= to {
+            return;
+        }
         let meant = |(place, passage): (Place, &Passage)| is_meant(passage).then_some(place);
         let places: Vec<Place> = self.overlapping(from, to).filter_map(meant).collect();
         let ahead =

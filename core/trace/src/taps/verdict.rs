@@ -3,10 +3,13 @@
 //! A copy seen at the receiver's tap alone must have passed the sender's: capture of the sender's tap missed it. A copy
 //! seen at the sender's tap alone was lost by the network if the receiver went on without its bytes; it is missing from
 //! the capture of the receiver's tap if the receiver acknowledged them without another copy, or echoed their timestamp.
-//! Everything else cannot be told, above all packets without bytes, which nobody acknowledges: a capture that misses one
-//! and a network that loses one look alike.
+//! A packet without bytes is acknowledged by nobody: a capture that misses one and a network that loses one look alike, and
+//! only the health of the capture tells. Everything else cannot be told.
 
 use super::passage::{Fate, Passage};
+
+const RST: u8 = 4;
+const ACK: u8 = 16;
 
 /// What happened; codes as in `CATEGORIES["path_verdict"]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +19,8 @@ pub(super) enum Verdict {
     MissingAtA = 1,
     MissingAtB = 2,
     CannotTell = 3,
+    /// Lost in the network, if the capture of the receiver's tap missed nothing: `health` settles it at the end.
+    LostUnlessMissed = 4,
 }
 
 impl Verdict {
@@ -34,7 +39,7 @@ pub(super) fn of_sent(passage: &Passage, receiver: usize, has_sack: bool) -> Ver
         return Verdict::missing_at(receiver);
     }
     if passage.start == passage.end {
-        return Verdict::CannotTell;
+        return if passage.flags & ACK != 0 { Verdict::LostUnlessMissed } else { Verdict::CannotTell };
     }
     if is_acknowledged {
         // with an earlier or a later copy, either may be the one that arrived
@@ -46,7 +51,7 @@ pub(super) fn of_sent(passage: &Passage, receiver: usize, has_sack: bool) -> Ver
         1 if is_reported_twice => Verdict::missing_at(receiver),
         _ if is_reported_twice => Verdict::CannotTell,
         // an old packet that arrived late is discarded without an ACK
-        _ if is_stale => Verdict::CannotTell,
+        _ if is_stale => Verdict::LostUnlessMissed,
         _ if has_sack || is_awaited => Verdict::LostInNetwork,
         _ => Verdict::CannotTell,
     }
@@ -54,6 +59,5 @@ pub(super) fn of_sent(passage: &Passage, receiver: usize, has_sack: bool) -> Ver
 
 /// Of a passage that only the receiver's tap has seen; `sender` is the other tap. A RST may come from a host between.
 pub(super) fn of_received(passage: &Passage, sender: usize) -> Verdict {
-    const RST: u8 = 4;
     if passage.flags & RST != 0 { Verdict::CannotTell } else { Verdict::missing_at(sender) }
 }

@@ -129,6 +129,7 @@ fn a_late_packet_that_the_receiver_may_have_discarded_is_no_loss() {
         captures.pass_both(60 * MS, &Sent::ack(at(5000), 4).with_sack(&[(at(9000), at(9001))]));
         losses(&closed(captures, 5000).join()).iter().map(|row| row.3).collect::<Vec<_>>()
     };
+    // one packet in doubt says nothing of its capture
     assert_eq!(with(40), ["cannot_tell"]);
     assert_eq!(with(23), ["lost_in_network"]);
 }
@@ -162,6 +163,35 @@ fn an_ack_that_one_tap_saw_cannot_be_told() {
     let joined = closed(captures, 3000).join();
     assert_eq!(losses(&joined), [(false, 0, 0, "cannot_tell")]);
     assert_eq!(joined.paths.cannot_tell_empty, [0, 1]);
+}
+
+/// A capture that misses packets does not miss ACKs alone.
+#[test]
+fn acks_are_lost_if_the_capture_missed_nothing_with_payload() {
+    let with = |is_payload_missing: bool| {
+        let mut captures = opened();
+        for round in 0..40_u32 {
+            let (time_ns, offset) = (i64::from(30 + 10 * round) * MS, 2000 + 1000 * round);
+            captures.pass_both(time_ns, &Sent::data(at(offset), 1000, 100 + round as u16).with_timestamp(30 + round));
+            let ack = Sent::ack(at(offset + 1000), 200 + round as u16);
+            if round % 4 == 1 {
+                captures.pass_sender(time_ns + 6 * MS, &ack)
+            } else {
+                captures.pass_both(time_ns + 6 * MS, &ack)
+            }
+        }
+        let data = Sent::data(at(42_000), 1000, 300).with_timestamp(500);
+        if is_payload_missing {
+            captures.pass_receiver(500 * MS, &data)
+        } else {
+            captures.pass_both(500 * MS, &data)
+        }
+        captures.pass_both(507 * MS, &Sent::ack(at(43_000), 300));
+        counts(&closed(captures, 43_000).join())
+    };
+    assert_eq!(with(false), [10, 0, 0, 0]);
+    // tap a, which has not seen these ACKs, missed a packet with payload, too
+    assert_eq!(with(true), [0, 1, 0, 10]);
 }
 
 /// The data sender echoes the timestamp of an ACK: it had arrived. Of two with the same timestamp, either may have.
