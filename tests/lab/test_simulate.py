@@ -181,7 +181,7 @@ def test_writes_have_the_expected_r2t_rounds(tmp_path: Path) -> None:
 
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     line = (
-        f"mixed --loss 1% --jitter 1ms --service-delay exp:2ms --random --queue-depth 8 --chap joe%a-secret-12 {LINK}"
+        f"mixed --loss 1% --jitter 1ms --service-delay exp:2ms --random --queue-depth 8 --chap joe%secret-of-12 {LINK}"
     )
     for name, seed in (("a", "7"), ("b", "7"), ("c", "8")):
         assert simulate(tmp_path / name, line, "--seed", seed).exit_code == 0
@@ -189,7 +189,7 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
         first, again, other = ((tmp_path / folder / name).read_bytes() for folder in "abc")
         assert first == again
         assert first != other
-    assert "a-secret-12" not in (tmp_path / "a" / "truth.json").read_text()
+    assert "secret-of-12" not in (tmp_path / "a" / "truth.json").read_text()
 
 
 def test_snaplen_cuts_packets_but_not_times(tmp_path: Path) -> None:

@@ -41,6 +41,9 @@ SECTIONS: dict[int, dict[str, str]] = {
         "5.3": "Retransmit Timeout Due to ACK Loss",
         "5.4": "Early Retransmit Timeout",
     },
+    3168: {
+        "5": "Explicit Congestion Notification in IP",
+    },
     3465: {
         "2": "A Modified Algorithm for Increasing the Congestion Window",
         "2.1": "Congestion Avoidance",
@@ -70,6 +73,12 @@ SECTIONS: dict[int, dict[str, str]] = {
         "8": "Base 16 Encoding",
         "9": "Illustrations and Examples",
         "10": "Test Vectors",
+    },
+    4737: {
+        "3": "A Reordered Packet Singleton Metric",
+        "3.1": "Metric Name",
+        "3.2": "Metric Parameters",
+        "3.3": "Definition",
     },
     5681: {
         "2": "Definitions",
@@ -528,6 +537,7 @@ SECTIONS: dict[int, dict[str, str]] = {
         "5.6": "Header Prediction",
         "5.7": "IP Fragmentation",
         "5.8": "Duplicates from Earlier Incarnations of Connection",
+        "A": "Implementation Suggestions",
     },
     8985: {
         "6": "RACK Algorithm Details",
