@@ -336,12 +336,27 @@ class Run:
                     text = os.read(descriptor, _ERRORS_MAX_BYTES)
                     errors = (errors + text)[-_ERRORS_MAX_BYTES:]
                     has_ended = not text
-            if source is None and file is not None and os.path.exists(file):
-                source = open(file, "rb")  # noqa: SIM115 -- open until the process ends
+            if source is None and file is not None:
+                source = self._growing(file)
             if source is not None and not self._pass_on(source, sink):
                 source, file = None, None
                 self._end()
         return self._judged(errors)
+
+    @staticmethod
+    def _growing(file: str) -> IO[bytes] | None:
+        """The file that the child writes, open until the process ends; None as long as there is none.
+
+        The child moves its files to their names when it ends; until then they are in a folder of its own beside them.
+        """
+        import glob
+        from contextlib import suppress
+
+        folder, name = os.path.split(file)
+        for path in (file, *glob.glob(os.path.join(glob.escape(folder), ".run.*.partial", name))):
+            with suppress(OSError):
+                return open(path, "rb")
+        return None
 
     @staticmethod
     def _pass_on(source: IO[bytes], sink: IO[bytes]) -> bool:
