@@ -1,6 +1,6 @@
 """A pass over a source without an end: at each interval the commands completed since the last, in bounded memory.
 
-Besides ``trace`` the only module of the reading side that imports the core. Each row of ``cycles`` is returned once;
+Each row of ``cycles`` is returned once;
 the recent past is kept for a diagnosis. It computes nothing.
 """
 

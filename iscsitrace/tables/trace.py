@@ -1,7 +1,6 @@
 """A trace: the result of one pass over one or more captures, as tables.
 
-``read`` runs the pass in the compiled core; besides ``live_pass`` no other module of the reading side imports it. A
-trace never changes; its tables are made on first use.
+``read`` runs the pass in the compiled core. A trace never changes; its tables are made on first use.
 """
 
 from __future__ import annotations
@@ -275,6 +274,11 @@ def _load(module: str) -> None:
     import_module(module)
 
 
+def named(sources: Iterable[Source]) -> list[str | bytes | BinaryIO]:
+    """Sources as the core takes them: paths as text."""
+    return [os.fsdecode(each) if isinstance(each, os.PathLike) else each for each in sources]
+
+
 def _check_range(name: str, number: int | None, least: int, most: int) -> None:
     if number is not None and not least <= number <= most:
         raise InputInvalid(f"{name} is {number}; it has to be from {least} to {most}")
@@ -346,10 +350,11 @@ def read(
     filled = {*options["tables"]}
     if files or filled & {*_WITH_KERNEL}:
         filled |= {"tcp_info", "segments"} if files else {"tcp_info"}
-    sources = [os.fsdecode(each) if isinstance(each, os.PathLike) else each for each in (source, *more)]
     load_meanwhile("iscsitrace.tables.phases")
     try:
-        core_pass = _core.read(sources, progress=progress, tables=sorted(filled), tcp_info_files=files, **selection)
+        core_pass = _core.read(
+            named((source, *more)), progress=progress, tables=sorted(filled), tcp_info_files=files, **selection
+        )
     except _core.CaptureError as error:
         raise CaptureUnreadable(str(error)) from error
     return Trace(core_pass, tuple(_core.OPERATIONS), options, len(files))

@@ -8,6 +8,9 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from iscsitrace.tables import tap_join
 from iscsitrace.tables.table import Table
@@ -83,6 +86,61 @@ def join_files(a: Path, b: Path) -> dict[str, Table]:
     """The join of all connections that two files share."""
     seen_a, seen_b = (tap_join.connections_seen([file]) for file in (a, b))
     pairs = pairs_of(seen_a, seen_b)
-    hint_ns = tap_join.clock_offset_hint(seen_a, seen_b, pairs)
+    hint_ns = clock_offset_hint(seen_a, seen_b, pairs)
     assert hint_ns is not None
     return tap_join.join([a], [b], pairs, hint_ns)
+
+
+def clock_offset_hint(
+    seen_a: Mapping[str, Table], seen_b: Mapping[str, Table], pairs: Sequence[tap_join.Pair]
+) -> int | None:
+    """Clock of b less clock of a, from what both captures saw of a connection; None if they share nothing.
+
+    ``seen_*``: the tables of :func:`connections_seen`. The middle between the differences of both directions' SYNs and
+    landmarks: off by half the difference of the two delays, and by what packets waited.
+    """
+    to_target: list[int] = []
+    to_initiator: list[int] = []
+    rows = [_rows_by_connection(seen["connections_seen"]) for seen in (seen_a, seen_b)]
+    marks = [_landmark_times(seen["landmarks"]) for seen in (seen_a, seen_b)]
+    for pair in pairs:
+        a, b = rows[0].get(pair.connection_a), rows[1].get(pair.connection_b)
+        if a is None or b is None:
+            continue
+        for name, found in (("syn_ns", to_target), ("syn_ack_ns", to_initiator)):
+            if a[name] is not None and b[name] is not None:
+                found.append(b[name] - a[name])
+        mine, other = marks[0].get(pair.connection_a, {}), marks[1].get(pair.connection_b, {})
+        for (is_from_client, number), time_ns in mine.items():
+            is_to_target = is_from_client != pair.is_client_target_a
+            far = other.get((is_to_target != pair.is_client_target_b, number))
+            if far is not None:
+                (to_target if is_to_target else to_initiator).append(far - time_ns)
+    bounds = [min(to_target)] if to_target else []
+    bounds += [max(to_initiator)] if to_initiator else []
+    return round(sum(bounds) / len(bounds)) if bounds else None
+
+
+def round_trip_ns(joined: Mapping[str, Table]) -> int | None:
+    """The least RTT between two joined taps: least transit to the target less greatest transit to the initiator.
+
+    Negative: tap b is the one nearer to the initiator, and the join has to be made the other way round. None without
+    transits of both directions. Clocks that drift or step during the capture make it too short.
+    """
+    paths = joined["paths"]
+    to_target, to_initiator = (paths.select(paths["to_target"] == direction) for direction in (True, False))
+    least, greatest = (
+        np.ma.compressed(rows[name]) for rows, name in ((to_target, "least_ns"), (to_initiator, "greatest_ns"))
+    )
+    return int(least.min() - greatest.max()) if least.size and greatest.size else None
+
+
+def _rows_by_connection(table: Table) -> dict[int, dict[str, Any]]:
+    return {row["connection"]: row for row in table.rows(["connection", "syn_ns", "syn_ack_ns"])}
+
+
+def _landmark_times(table: Table) -> dict[int, dict[tuple[bool, int], int]]:
+    found: dict[int, dict[tuple[bool, int], int]] = {}
+    for row in table.rows():
+        found.setdefault(row["connection"], {})[row["is_from_client"], row["sequence_number"]] = row["time_ns"]
+    return found

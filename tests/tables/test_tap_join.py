@@ -16,7 +16,7 @@ import iscsitrace
 from iscsitrace.tables import tap_join
 from tests.support.capture_file import Record, thin, write_pcapng
 from tests.support.recordings import captures_folder
-from tests.support.two_taps import TwoTaps, join_files, pairs_of, simulated
+from tests.support.two_taps import TwoTaps, clock_offset_hint, join_files, pairs_of, round_trip_ns, simulated
 
 BOTH_ENDS = sorted(captures_folder().glob("*.initiator.pcap*"))
 CLOCK_OFFSET_NS = 3_600_000_000_123
@@ -172,7 +172,7 @@ def joined_by_hand(taps: TwoTaps, directory: Path) -> dict[str, Any]:
     seen_a, seen_b = (tap_join.connections_seen([file]) for file in files)
     is_client_target = [bool(each["connections_seen"]["client_port"][0] == 3260) for each in (seen_a, seen_b)]
     pair = tap_join.Pair(0, 0, is_client_target[0], is_client_target[1])
-    hint_ns = tap_join.clock_offset_hint(seen_a, seen_b, [pair])
+    hint_ns = clock_offset_hint(seen_a, seen_b, [pair])
     assert hint_ns is not None
     assert abs(hint_ns + CLOCK_OFFSET_NS) < 100_000_000
     return tap_join.join(files[:1], files[1:], [pair], hint_ns)
@@ -215,10 +215,10 @@ def test_clocks_that_drift_or_step_hide_no_packet(clock: str, tmp_path: Path) ->
 def test_the_order_of_the_taps_is_seen(tmp_path: Path) -> None:
     a, b = simulated(tmp_path / "run", "read --bytes 1M --one-way-delay 3ms", CLOCK_OFFSET_NS).passed
     files = [write_pcapng(tmp_path / f"{tap}.pcapng", records, 1) for tap, records in (("a", a), ("b", b))]
-    rtt_ns = tap_join.round_trip_ns(join_files(files[0], files[1]))
+    rtt_ns = round_trip_ns(join_files(files[0], files[1]))
     assert rtt_ns is not None
     assert 6_000_000 <= rtt_ns < 6_010_000
-    swapped_ns = tap_join.round_trip_ns(join_files(files[1], files[0]))
+    swapped_ns = round_trip_ns(join_files(files[1], files[0]))
     assert swapped_ns is not None
     assert swapped_ns <= -rtt_ns
 
@@ -228,7 +228,7 @@ def test_captures_of_other_traffic_share_no_connection_and_no_landmark(tmp_path:
     files = [write_pcapng(tmp_path / f"{number}.pcapng", run.passed[0], 1) for number, run in enumerate(runs)]
     seen_a, seen_b = (tap_join.connections_seen([file]) for file in files)
     assert pairs_of(seen_a, seen_b) == []
-    assert tap_join.clock_offset_hint(seen_a, seen_b, []) is None
+    assert clock_offset_hint(seen_a, seen_b, []) is None
 
 
 def test_a_connection_in_two_pairs_is_refused(tmp_path: Path) -> None:
