@@ -18,7 +18,9 @@ from iscsitrace.wording import cells
 from iscsitrace.wording.parts import BY_NAME
 
 if TYPE_CHECKING:
-    from iscsitrace.analysis.findings.examination import Diagnosis, Opinion, StoryOpinion
+    from iscsitrace.analysis.findings.examination import Diagnosis
+    from iscsitrace.analysis.findings.headline import Verdict
+    from iscsitrace.analysis.findings.opinions import StoryOpinion
     from iscsitrace.analysis.groups.jobs.streams import Job
     from iscsitrace.tables.trace import Trace
 
@@ -47,36 +49,38 @@ class Shown:
         """InputInvalid for a session that is not there."""
         self._diagnosis = diagnosis
         self._choice = choice
-        self._left_out: list[Opinion] = []
+        self._left_out: list[Verdict] = []
         session_of = {row["connection"]: row["session"] for row in trace.connections.rows(("connection", "session"))}
         if choice.sessions:
             sessions, alone = self._requested(), []
         else:
-            sessions = list(diagnosis.sessions.values())
-            alone = [each for each in diagnosis.separate if session_of[each.number] is None]
+            sessions = list(diagnosis.sessions)
+            alone = [number for number in diagnosis.separate if session_of[number] is None]
         if len(sessions) + len(alone) > choice.top and not choice.sessions:
-            ranked = [(each, True) for each in sessions] + [(each, False) for each in alone]
+            ranked = [(diagnosis.sessions.verdicts[number], True) for number in sessions]
+            ranked += [(diagnosis.separate.verdicts[number], False) for number in alone]
             ranked.sort(key=lambda each: each[0].weight, reverse=True)
             self._left_out = [each for each, _ in ranked[choice.top :]]
             sessions, alone = (
-                [each for each, is_session in ranked[: choice.top] if is_session == wanted] for wanted in (True, False)
+                [each.number for each, is_session in ranked[: choice.top] if is_session == wanted]
+                for wanted in (True, False)
             )
-        self._numbers = {each.number for each in sessions}
-        apart = {each.number for each in (*diagnosis.separate, *alone)}
+        self._numbers = set(sessions)
+        apart = {*diagnosis.separate, *alone}
         own = {number for number, session in session_of.items() if session in self._numbers and session is not None}
         own &= {*diagnosis.connections} if choice.is_verbose else apart
-        own |= {each.number for each in alone}
-        self.subjects = [(f"session {each.number}", each) for each in sessions]
+        own |= {*alone}
+        self.subjects = [(f"session {number}", diagnosis.sessions[number]) for number in sessions]
         """Each with its label, the worst first where not all are shown."""
         self.subjects += [(f"connection {number}", diagnosis.connections[number]) for number in sorted(own)]
 
-    def _requested(self) -> list[Opinion]:
+    def _requested(self) -> list[int]:
         sessions, numbers = self._diagnosis.sessions, dict.fromkeys(self._choice.sessions)
         for number in numbers:
             if number not in sessions:
                 known = ", ".join(map(str, [*sessions][:_LISTED])) or "none"
                 raise InputInvalid(f"there is no session {number}; there are {known}")
-        return [sessions[number] for number in numbers]
+        return list(numbers)
 
     @property
     def is_whole(self) -> bool:
@@ -93,7 +97,7 @@ class Shown:
         """Stories of connects without a session that have findings."""
         if self.is_requested:
             return []
-        found = [each for each in self._diagnosis.stories if not each.story.sessions and each.findings]
+        found = self._diagnosis.stories.of_connections
         if len(found) > self._choice.top:
             found.sort(key=lambda each: weight(each.headline, 0.0), reverse=True)
         return found[: self._choice.top]
@@ -110,16 +114,16 @@ class Shown:
         """The sessions that are not shown, by headline and limiter, the worst first."""
         if not self._left_out:
             return
-        groups: dict[tuple[str, str | None], list[Opinion]] = {}
-        for opinion in self._left_out:
-            groups.setdefault((opinion.headline.name, opinion.limiter), []).append(opinion)
+        groups: dict[tuple[str, str | None], list[Verdict]] = {}
+        for verdict in self._left_out:
+            groups.setdefault((verdict.name, verdict.limiter), []).append(verdict)
         columns = ("sessions", "headline", "limiter", "lost s", "busy s", "worst")
         rows = (
             (
                 len(each),
                 _WORDS.get(name, name),
                 BY_NAME[limiter].limited if limiter else None,
-                cells.seconds(sum(one.headline.cost_ns or 0.0 for one in each) or None),
+                cells.seconds(sum(one.cost_ns or 0.0 for one in each) or None),
                 cells.seconds(sum(one.jobs_ns for one in each)),
                 each[0].number,
             )

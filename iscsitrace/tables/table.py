@@ -149,9 +149,9 @@ class Table:
         return self._derived[name][1](self)
 
     def each(self, compute: Callable[[Table], Array]) -> Array:
-        """What ``compute`` makes of the table: one value per row, which depends on this row alone.
+        """What ``compute`` makes of the table: one value per row.
 
-        It is computed once, and for all selections of a kept table together (see ``select``).
+        It is computed once, and for all selections of a kept table together (see ``select``): those have its values.
         """
         if compute not in self._each:
             if self._selected is not None and self._is_part:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from iscsitrace.analysis.findings.examination import Diagnosis
 from iscsitrace.analysis.findings.examples import EXAMPLES
@@ -13,7 +14,9 @@ _AMOUNT = re.compile(r"\S*\d\S*?(?: (?:ns|µs|ms|s|bytes|KiB|MiB|MB/s|KB/s|%))?(
 
 def all_findings(diagnosis: Diagnosis) -> list[Finding]:
     """Those of stories, sessions and connections."""
-    lists = [each.findings for each in (*diagnosis.sessions.values(), *diagnosis.connections.values())]
+    lists: list[Sequence[Finding]] = [
+        each.findings for each in (*diagnosis.sessions.values(), *diagnosis.connections.values())
+    ]
     lists += [each.findings for each in diagnosis.stories]
     return [finding for findings in lists for finding in findings]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from iscsitrace.analysis.findings.examination import Opinion, examine
+from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.analysis.findings.finding import Finding
+from iscsitrace.analysis.findings.opinions import Opinion
 from iscsitrace.analysis.findings.registry import OF_CASES
 from iscsitrace.analysis.session.grouping import TABLES
 from iscsitrace.tables.table import Source

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import WARNING
-from iscsitrace.analysis.session.columns import Array, Columns, has_path
+from iscsitrace.analysis.session.columns import Array, Columns, path_ns
 from iscsitrace.analysis.session.session import WAITS, Session
 from iscsitrace.wording import amounts as wording
 
@@ -81,11 +83,11 @@ def _may_be_poor(columns: Columns) -> Array:
         whole = amounts[1] if is_whole else amounts[0] + amounts[1]
         return amounts[0] < COVERAGE * whole
 
-    return (
+    return np.asarray(
         (columns.share(columns.part_ns("unknown")) >= UNKNOWN)
         | is_below(("explained_bytes",), ("stream_bytes",), is_whole=True)
         | is_below(("pdu_count",), ("missing_pdu_count",), is_whole=False)
-        | ((columns.jobs_ns > 0) & ~columns.once(has_path))
+        | ((columns.jobs_ns > 0) & (columns.once(path_ns) < 0))
     )
 
 

@@ -3,40 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import numpy as np
 
-from iscsitrace.analysis.findings.case import Case, is_worth
+from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, next_queue_depths
-from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
+from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem, Weighed
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
-from iscsitrace.analysis.measures.data_commands import is_whole_transfer
+from iscsitrace.analysis.measures import by_subject
+from iscsitrace.analysis.measures.data_commands import is_transfer
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.session import line, system_calls
-from iscsitrace.analysis.session.columns import Array, Columns, has_path
+from iscsitrace.analysis.session import busy_columns, line, system_calls
+from iscsitrace.analysis.session.columns import Array, Columns, path_ns, transfers, workloads
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.situation import Situation
 from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.analysis.session.workload import MIN_TASKS, MIXED, Workload
+from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
 
-def _has_pattern(columns: Columns) -> Array:
-    """Where there are enough reads and writes, and the RTT is known."""
-    return (columns.count("cycles", is_whole_transfer) >= MIN_TASKS) & columns.once(has_path)
+def _waits(subject: Session) -> Stretches:
+    """Waits of reads and writes for the RTT."""
+    found = subject.with_next(subject.stretches("propagation"))
+    return found.where(subject.is_of(found, subject.is_transfer))
 
 
-def _waits(subject: Session) -> Stretches | None:
-    """Waits of reads and writes for the RTT; None for too few commands, or below the threshold."""
-    asked = subject.workload
-    if asked is None or asked.task_count < MIN_TASKS or subject.path_ns is None:
-        return None
-    waits = subject.with_next(subject.stretches("propagation"))
-    waits = waits.where(subject.is_of(waits, subject.is_transfer))
-    return waits if is_worth(subject, waits.total_ns) else None
+def _waited(columns: Columns) -> Weighed:
+    """The same of all sessions: where they are worth a change, with enough commands and a known RTT."""
+    found = busy_columns.with_next(columns, busy_columns.of_parts(columns, "propagation"))
+    found = found.where(columns.table("cycles").each(is_transfer)[found.row])
+    asked, cost_ns = columns.once(workloads), found.sums_ns(columns)
+    has_pattern = np.zeros(len(columns), dtype=bool)
+    has_pattern[asked.numbers] = asked.task_counts >= MIN_TASKS
+    rtt_ns = columns.once(path_ns)
+    is_found = has_pattern & (rtt_ns >= 0) & (columns.share(cost_ns) >= WORTH_A_CHANGE)
+    return Weighed(is_found, cost_ns)
 
 
 # --- queue_depth_low
@@ -46,17 +52,19 @@ NEAR_NS: Final = 5 * MILLISECOND_NS
 synchronously, and healthy storage takes longer than it."""
 
 
+def _low_depth(columns: Columns) -> Weighed:
+    return replace(columns.once(_waited), is_note=columns.once(path_ns) < NEAR_NS)
+
+
 def _queue_depth(case: Case) -> Observation | None:
-    subject, waits = case.subject, case.once(_waits)
+    subject = case.subject
     asked, path_ns = subject.workload, subject.path_ns
-    if waits is None or asked is None or path_ns is None:
+    if asked is None or path_ns is None:
         return None
     load = _load(asked)
     return Observation(
         f"the initiator {load}; RTT {wording.time(path_ns)}",
-        subject.frames_of(subject.longest_rows(waits)),
-        waits.total_ns,
-        severity="info" if path_ns < NEAR_NS else None,
+        subject.frames_of(subject.longest_rows(case.once(_waits))),
         cause=f"It {load}.",
     )
 
@@ -92,7 +100,7 @@ QUEUE_DEPTH_LOW: Final = Problem(
         ),
     ),
     observe=_queue_depth,
-    needs=_has_pattern,
+    weigh=_low_depth,
 )
 
 
@@ -107,15 +115,48 @@ LARGE_BLOCK_BYTES: Final = 1 << 20
 _BLOCKS_TRIED: Final = (LARGE_BLOCK_BYTES // 4, LARGE_BLOCK_BYTES)
 
 
+def _small_blocks(columns: Columns) -> Weighed:
+    """Where the waits are those of small sequential commands."""
+    waited, asked = columns.once(_waited), columns.once(workloads)
+    is_small = np.zeros(len(columns), dtype=bool)
+    is_small[asked.numbers] = asked.block_bytes < LARGE_BLOCK_BYTES
+    may_be = waited.is_found & is_small
+    moved, places = columns.once(transfers)
+    moved, places = moved.select(may_be[places]), places[may_be[places]]
+    is_sequential = system_calls.sequential_shares(moved, places, len(columns)) >= SEQUENTIAL
+    is_short = _passing_ns(columns, moved, places) < columns.once(path_ns)
+    return Weighed(may_be & is_sequential & is_short, waited.cost_ns)
+
+
+def _passing_ns(columns: Columns, moved: Table, places: Array) -> Array:
+    """Time of the commands in flight on the line; from their transfer times where the line rate is unknown."""
+    asked = columns.once(workloads)
+    is_known = known(moved, "transfer_ns")
+    medians_ns = by_subject.medians(places[is_known], moved.raw("transfer_ns")[is_known], len(columns))
+    found = np.zeros(len(columns))
+    rates = columns.once(line.rates)
+    found[asked.numbers] = _on_line_ns(
+        asked.block_bytes, asked.queue_depths, rates[asked.numbers], medians_ns[asked.numbers]
+    )
+    return found
+
+
+def _on_line_ns(block_bytes: Array, queue_depth: Array, bytes_per_s: Array, transfer_ns: Array) -> Array:
+    """The same from the rate of the line, 0 where unknown, and the median transfer time of a command."""
+    each_ns = block_bytes * 1e9 / np.maximum(bytes_per_s, 1)
+    return np.where(bytes_per_s > 0, each_ns, transfer_ns) * queue_depth
+
+
 def _block_size(case: Case) -> Observation | None:
-    subject, waits = case.subject, case.once(_waits)
+    subject = case.subject
     asked, path_ns = subject.workload, subject.path_ns
-    if waits is None or asked is None or path_ns is None:
+    if asked is None or path_ns is None:
         return None
-    passing_ns = _passing_ns(case, asked)
-    share = system_calls.sequential_share(subject.transfers)
-    if passing_ns >= path_ns or asked.block_bytes >= LARGE_BLOCK_BYTES or share < SEQUENTIAL:
-        return None
+    found, moved = line.of(subject), subject.transfers
+    median_ns = percentiles(moved["transfer_ns"])["p50"] or 0
+    measured = (asked.block_bytes, asked.queue_depth, found.bytes_per_s if found else 0, median_ns)
+    passing_ns = float(_on_line_ns(*map(np.asarray, measured)))
+    share = system_calls.sequential_share(moved)
     call = case.system_call
     shown = list(call.rows[:3]) if call else _one_after_another(subject)
     text = (
@@ -125,20 +166,8 @@ def _block_size(case: Case) -> Observation | None:
     )
     return Observation(
         text + (f"; {_of_call(call)}" if call else ""),
-        subject.frames_of(subject.rows_of(subject.transfers.raw("cycle")[shown])),
-        waits.total_ns,
+        subject.frames_of(subject.rows_of(moved.raw("cycle")[shown])),
     )
-
-
-def _passing_ns(case: Case, asked: Workload) -> float:
-    """Time of the commands in flight on the line; from their transfer times where the line rate is unknown."""
-    subject = case.subject
-    found = line.of(subject)
-    if found:
-        return asked.block_bytes * asked.queue_depth * 1e9 / found.bytes_per_s
-    transfers = subject.transfers
-    times_ns = transfers.raw("transfer_ns")[known(transfers, "transfer_ns")]
-    return (percentiles(times_ns)["p50"] or 0) * asked.queue_depth
 
 
 def _one_after_another(subject: Session) -> list[int]:
@@ -203,7 +232,7 @@ BLOCK_SIZE_SMALL: Final = Problem(
         ),
     ),
     observe=_block_size,
-    needs=_has_pattern,
+    weigh=_small_blocks,
 )
 
 PROBLEMS: Final = (QUEUE_DEPTH_LOW, BLOCK_SIZE_SMALL)

@@ -8,7 +8,7 @@ LIO's through ``targetcli``, sysctl's ``net.``, those of a Linux block device ``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
@@ -17,13 +17,14 @@ import numpy as np
 from iscsitrace.analysis.findings.thresholds import SHOWN_FRAMES, WARNING
 from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.selection import frames_filter
+from iscsitrace.analysis.session import busy_columns
 from iscsitrace.analysis.session.workload import MOST
 from iscsitrace.wording.sentences import sentence
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from iscsitrace.analysis.findings.case import Case
+    from iscsitrace.analysis.findings.case import Case, Groups
     from iscsitrace.analysis.session.columns import Columns
     from iscsitrace.analysis.session.measurement import Measured
     from iscsitrace.analysis.session.situation import Situation
@@ -144,6 +145,18 @@ class Observation:
     """Instead of the problem's side."""
 
 
+@dataclass(frozen=True)
+class Weighed:
+    """A problem as measured in all sessions, or connections, together: one value each."""
+
+    is_found: NDArray[Any]
+    """Which have it."""
+    cost_ns: NDArray[Any]
+    """The time that it costs."""
+    is_note: NDArray[Any] | None = None
+    """Which have it as a note, whatever its share."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """A known problem, and how to find it."""
@@ -156,11 +169,16 @@ class Problem:
     """Which frames the finding shows, and what its share means."""
     advice: tuple[Advice, ...]
     observe: Callable[[Any], Observation | None]
-    """Called with a ``Case``, or a ``History`` if it is of a story."""
+    """Called with a ``Case``, or a ``History`` if it is of a story. With ``weigh`` it only tells what was found: text,
+    frames and cause."""
+    weigh: Callable[[Columns], Weighed] | None = None
+    """Measures what most sessions have in all of them together: text and frames are then made when they are shown."""
     needs: Callable[[Columns], NDArray[Any]] | None = None
     """Which sessions, or stories, may have it: a necessary condition, so that it is not looked for in the others. None
     where it may be in all.
     """
+    members: Callable[[Groups], Iterable[int]] | None = None
+    """The same for a problem of groups: the sessions of those groups."""
     rank: Rank = "slowness"
     """What broke comes before what is slow; notes never lead."""
     explains: Explains | None = None
@@ -174,12 +192,48 @@ class Problem:
     accounts_for: tuple[Problem, ...] = ()
     """Problems that are consequences of this one: not reported where this one has at least half of their share."""
 
-    def possible(self, columns: Columns) -> NDArray[Any]:
+    def possible(self, columns: Columns, groups: Groups | None = None) -> NDArray[Any]:
         """Which sessions or stories may have it, by its ``needs`` and the time that it has to explain."""
-        possible = np.ones(len(columns), dtype=bool) if self.needs is None else self.needs(columns)
-        if self.explains and self.explains.least:
-            possible = possible & (columns.share(columns.part_ns(self.explains.part)) >= self.explains.least)
-        return possible
+        possible = np.ones(len(columns), dtype=bool) if self.needs is None else np.asarray(self.needs(columns))
+        if self.members and groups:
+            possible = np.zeros(len(columns), dtype=bool)
+            possible[np.fromiter(self.members(groups), dtype=np.intp)] = True
+        return np.asarray(possible & self._is_worth(columns))
+
+    def _is_worth(self, columns: Columns) -> NDArray[Any]:
+        """Where it has enough time to explain."""
+        if not self.explains or not self.explains.least:
+            return np.ones(len(columns), dtype=bool)
+        return np.asarray(columns.share(columns.part_ns(self.explains.part)) >= self.explains.least)
+
+    def weighed(self, columns: Columns) -> Iterator[tuple[int, Finding]]:
+        """What ``weigh`` finds: the number of each session that has it, and the finding, not yet told."""
+        if self.weigh is None:
+            return
+        found = self.weigh(columns)
+        places = np.flatnonzero(found.is_found & self._is_worth(columns))
+        firsts, lasts = busy_columns.spans(columns)
+        is_note = np.zeros(len(columns), dtype=bool) if found.is_note is None else found.is_note
+        shares = columns.share(found.cost_ns)
+        amounts = (each[places].tolist() for each in (found.cost_ns, shares, is_note, firsts, lasts))
+        for place, cost_ns, share, is_only_note, first, last in zip(places.tolist(), *amounts, strict=True):
+            severity = "info" if is_only_note else self.severity or _severity(share)
+            yield place, Finding(self, severity, share, "", (), cost_ns, spans=((first, last),))
+
+    def told(self, finding: Finding, case: Examined) -> Finding:
+        """A finding that was weighed, with its text, frames and cause."""
+        seen = self.observe(case)
+        if seen is None:
+            raise ValueError(f"{self.name} was weighed and is not there")
+        return replace(
+            finding,
+            text=seen.text,
+            frames=shown(seen.frames),
+            cause=seen.cause or sentence(seen.text),
+            spans=case.spans,
+            sessions=case.sessions,
+            luns=case.luns,
+        )
 
     def find(self, case: Examined) -> Finding | None:
         """The finding, or None where the session, connection or story does not have the problem."""
@@ -196,7 +250,7 @@ class Problem:
             share = case.share(seen.cost_ns) if case.jobs_ns else None
         return Finding(
             self,
-            seen.severity or self.severity or ("warning" if (share or 0) >= WARNING else "info"),
+            seen.severity or self.severity or _severity(share),
             share,
             seen.text,
             shown(seen.frames),
@@ -210,6 +264,10 @@ class Problem:
             points_to=seen.points_to or self.points_to,
             own_rank=seen.rank,
         )
+
+
+def _severity(share: float | None) -> str:
+    return "warning" if (share or 0) >= WARNING else "info"
 
 
 GAIN_MAX: Final = 20.0

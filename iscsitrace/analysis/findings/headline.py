@@ -5,7 +5,7 @@ What broke comes before what is slow. A healthy session has one, too: what limit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,11 +17,13 @@ from iscsitrace.analysis.findings.case import Case, is_worth
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.idle_sessions import is_scan, nothing_done, operations_in_words, other_operations
 from iscsitrace.analysis.findings.thresholds import WARNING
+from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.busy import THINK_MAX_NS
 from iscsitrace.analysis.measures.data_commands import is_data_command, is_transfer, is_whole_transfer
 from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import line
+from iscsitrace.analysis.session.columns import Columns
 from iscsitrace.analysis.session.session import WAITS, Session
 from iscsitrace.analysis.session.workload import MIN_TASKS
 from iscsitrace.tables.table import Table
@@ -72,6 +74,41 @@ class Headline:
         }
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What a headline says of one session or connection, without its sentences."""
+
+    number: int
+    name: str
+    """As in :class:`Headline`."""
+    severity: str
+    cost_ns: float | None
+    limiter: str | None
+    """See :attr:`Budget.limiter`."""
+    jobs_ns: int
+    """Busy time."""
+
+    @property
+    def weight(self) -> tuple[int, float, float]:
+        """How bad it is, beside other sessions: severity of the headline, time lost, busy time."""
+        return weight(self, self.jobs_ns)
+
+
+def verdict(
+    number: int,
+    time: Budget | None,
+    findings: Sequence[Finding],
+    is_unknown: Callable[[], bool],
+    moved_count: Callable[[], int],
+) -> Verdict:
+    """The verdict on a session or connection with these findings, in their order: see `choose`."""
+    lead, kind = choose(time, findings, is_unknown, moved_count)
+    rest = (time.limiter, time.jobs_ns) if time else (None, 0)
+    if lead:
+        return Verdict(number, lead.name, lead.severity, lead.cost_ns, *rest)
+    return Verdict(number, kind, "info", None, *rest)
+
+
 def of_finding(finding: Finding, sentence: str | None = None, notes: tuple[str, ...] = ()) -> Headline:
     """The headline of a finding, in its words unless others are given."""
     return Headline(
@@ -90,51 +127,69 @@ def of(case: Case, findings: Sequence[Finding]) -> Headline:
     """The headline of a session or connection with these findings, in their order."""
     subject = case.subject
     name = capital(subject.label)
-    poor = next((finding for finding in findings if finding.problem is capture.CAPTURE_POOR), None)
-    if poor and capture.forbids_verdict(subject):
+    lead, kind = choose(
+        subject.budget, findings, lambda: capture.forbids_verdict(subject), lambda: _moved_count(subject)
+    )
+    if lead and kind == POOR:
         missing = "; ".join(capture.reasons(subject))
-        return of_finding(poor, f"{name}: limiter unknown, the capture is too poor: {missing}.")
-    lead = next((finding for finding in findings if finding.rank == "failure" and finding.leads), None)
-    if lead:
+        return of_finding(lead, f"{name}: limiter unknown, the capture is too poor: {missing}.")
+    if lead and kind == TOLD:
         return of_finding(lead)
     if subject.budget is None or not subject.jobs_ns:
-        return _without_time(case, findings, _nothing(name, subject))
+        return Headline(_nothing(name, subject), (), NONE, "info", case.sessions, case.luns, case.spans)
     limiter = subject.budget.limiter
     if limiter is None or limiter == "transfer":
-        limiter, sentence, also = "transfer", _line_bound(name, subject, findings), _also(subject, findings)
+        sentence, also = _line_bound(name, subject, findings), _also(subject, findings)
     else:
         sentence, also = _limited(f"{name} is", subject, limiter, findings), ""
     caveat = _caveat(subject)
     notes = tuple(note for note in (also, _base(subject), _scan(subject), _flushes(subject), caveat) if note)
-    cause = _cause(subject, limiter, findings)
-    if cause and cause.leads:
-        return of_finding(cause, sentence, notes)
-    slow = next((finding for finding in findings if finding.leads and not finding.problem.explains), None)
-    if slow:
-        return of_finding(slow, slow.cause, (sentence, *notes))
-    if caveat:
+    if lead and kind == CAUSE:
+        return of_finding(lead, sentence, notes)
+    if lead:
+        return of_finding(lead, lead.cause, (sentence, *notes))
+    if kind == TOO_SHORT:
         return Headline(sentence, notes, TOO_SHORT, "info", case.sessions, case.luns, case.spans)
     healthy = f"No problem found. {sentence}"
     return Headline(healthy, notes, NONE, "info", case.sessions, case.luns, case.spans)
 
 
-def _without_time(case: Case, findings: Sequence[Finding], sentence: str) -> Headline:
-    """Of a session without busy time: discovery, a scan, or nothing at all."""
-    note = next((finding for finding in findings if finding.rank == "note"), None)
-    if note and note.problem is not capture.CAPTURE_POOR:
-        return of_finding(note)
-    return Headline(sentence, (), NONE, "info", case.sessions, case.luns, case.spans)
+POOR: Final = "poor"
+TOLD: Final = "told"
+CAUSE: Final = "cause"
+BESIDE: Final = "beside"
+"""How a finding leads: the capture forbids a verdict; it says all itself; it is the cause of the limiter, which is
+named first; or it explains no part of the time, and the limiter follows it."""
 
 
-def foremost(headlines: Sequence[tuple[Headline, float]]) -> Headline | None:
-    """The headline of a whole capture, of those of its sessions with their busy time in ns: failures by time lost, then
-    the slowness that costs most, then what has the longest busy time. None where there is nothing.
+def choose(
+    time: Budget | None, findings: Sequence[Finding], is_unknown: Callable[[], bool], moved_count: Callable[[], int]
+) -> tuple[Finding | None, str]:
+    """The finding that a person reads first, and how it leads; or none, and NONE or TOO_SHORT.
+
+    ``findings`` are in their order, and need no texts. ``is_unknown`` says whether the capture forbids a verdict,
+    ``moved_count`` how many commands moved data.
     """
-    best = max(headlines, key=lambda each: weight(*each), default=None)
-    return best[0] if best else None
+    poor = next((finding for finding in findings if finding.problem is capture.CAPTURE_POOR), None)
+    if poor and is_unknown():
+        return poor, POOR
+    lead = next((finding for finding in findings if finding.rank == "failure" and finding.leads), None)
+    if lead:
+        return lead, TOLD
+    if time is None or not time.jobs_ns:
+        # discovery, a scan, or nothing at all
+        note = next((finding for finding in findings if finding.rank == "note"), None)
+        return (note, TOLD) if note and note.problem is not capture.CAPTURE_POOR else (None, NONE)
+    cause = _cause(time, time.limiter or "transfer", findings)
+    if cause and cause.leads:
+        return cause, CAUSE
+    slow = next((finding for finding in findings if finding.leads and not finding.problem.explains), None)
+    if slow:
+        return slow, BESIDE
+    return None, TOO_SHORT if moved_count() < MIN_TASKS else NONE
 
 
-def weight(headline: Headline, busy_ns: float) -> tuple[int, float, float]:
+def weight(headline: Headline | Verdict | Finding, busy_ns: float) -> tuple[int, float, float]:
     """How bad it is, to compare headlines: severity, time lost, busy time."""
     rank = _RANKS.get(headline.severity, 0) if headline.name not in (NONE, TOO_SHORT) else 0
     return rank, headline.cost_ns or 0.0, busy_ns
@@ -158,7 +213,7 @@ def _line_bound(name: str, subject: Session, findings: Sequence[Finding]) -> str
     """Data transfer takes more time than all waits together."""
     share = wording.percent(subject.share(subject.part_ns("transfer")))
     start = f"{name} is line-bound: {share} of the time is data transfer"
-    if cause := _cause(subject, "transfer", findings):
+    if cause := _cause(subject.budget, "transfer", findings):
         return f"{start}. {cause.cause}"
     found = line.of(subject)
     return f"{start} (line rate {wording.rate(found.bytes_per_s)})." if found else f"{start}."
@@ -176,15 +231,15 @@ def _limited(start: str, subject: Session, part: str, findings: Sequence[Finding
     share = wording.percent(subject.share(subject.part_ns(part)))
     words = BY_NAME[part]
     rtt = f" ({wording.time(subject.path_ns)})" if part == "propagation" and subject.path_ns is not None else ""
-    cause = _cause(subject, part, findings)
+    cause = _cause(subject.budget, part, findings)
     return f"{start} {words.limited}: {share} of the time is {words.spent}{rtt}.{f' {cause.cause}' if cause else ''}"
 
 
-def _cause(subject: Session, part: str, findings: Sequence[Finding]) -> Finding | None:
+def _cause(time: Budget | None, part: str, findings: Sequence[Finding]) -> Finding | None:
     """The most specific finding among those of similar cost; None where the cause is unknown."""
     causes = [finding for finding in findings if finding.problem.explains and finding.problem.explains.part == part]
     most = max((finding.share or 0.0 for finding in causes), default=0.0)
-    own = subject.share(subject.part_ns(part))
+    own = time.parts_ns[part] / time.jobs_ns if time and time.jobs_ns else 0.0
     # at least half of the largest share, and a third of the part
     large = [finding for finding in causes if (finding.share or 0.0) >= max(most / 2, own / 3)]
     return max(large, key=lambda each: each.problem.explains.specificity if each.problem.explains else 0, default=None)
@@ -224,11 +279,20 @@ def _excluded_ns(subject: Session, use: str) -> int:
     return amount_ns if amount_ns >= THINK_MAX_NS or is_worth(subject, amount_ns) else 0
 
 
+def moved_counts(columns: Columns) -> NDArray[np.int64]:
+    """The commands of each session or connection that moved data."""
+    return columns.count("cycles", _has_moved)
+
+
 def _has_moved(cycles: Table) -> NDArray[np.bool_]:
     """Which commands are the workload: complete reads and writes; UNMAP and the like are, too."""
     return is_whole_transfer(cycles) | (is_data_command(cycles) & ~is_transfer(cycles))
 
 
+def _moved_count(subject: Session) -> int:
+    return int(subject.cycles.each(_has_moved).sum())
+
+
 def _caveat(subject: Session) -> str:
-    count = int(subject.cycles.each(_has_moved).sum())
+    count = _moved_count(subject)
     return f"Only {wording.count(count, 'command')} moved data: too few to be sure." if count < MIN_TASKS else ""

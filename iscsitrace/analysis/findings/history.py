@@ -59,9 +59,14 @@ class History:
     def __init__(self, story: Story, sessions: Mapping[int, Session], source: Source) -> None:
         """``sessions`` are those of the whole trace, ``source`` its tables (stories share their ``Surroundings``)."""
         self.story = story
-        self.members = {number: sessions[number] for number in story.numbers if number in sessions}
+        self._sessions = sessions
         self.source = source if isinstance(source, Surroundings) else Surroundings(source)
         self._facts: dict[Callable[[History], Any], Any] = {}
+
+    @cached_property
+    def members(self) -> Mapping[int, Session]:
+        """Its sessions by number."""
+        return {number: self._sessions[number] for number in self.story.numbers if number in self._sessions}
 
     def once(self, compute: Callable[[History], _Fact]) -> _Fact:
         """Call a function on this story, once; later calls return the same result."""

@@ -19,14 +19,17 @@ from iscsitrace.analysis.findings.finding import (
     Explains,
     Observation,
     Problem,
+    Weighed,
 )
 from iscsitrace.analysis.findings.thresholds import CONTRAST, MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.analysis.session import busy_columns
+from iscsitrace.analysis.session.busy_columns import Waits
+from iscsitrace.analysis.session.columns import Columns, rtt_ns, transfers
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.situation import Situation
-from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.analysis.session.workload import MIN_TASKS
+from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
 
@@ -44,51 +47,68 @@ def has_commands(columns: Columns) -> Array:
     return columns.count("cycles") >= MIN_TASKS
 
 
+def _served_slowly(columns: Columns) -> Weighed:
+    """Where enough commands waited for the target, and where that is slow."""
+    found = busy_columns.of_parts(columns, "target_service")
+    places = columns.places("cycles")
+    waited = np.zeros(len(places), dtype=bool)
+    waited[found.row[(found.row >= 0) & (found.lengths > 0)]] = True
+    is_found = np.bincount(places[waited & (places >= 0)], minlength=len(columns)) >= MIN_TASKS
+    cost_ns = found.sums_ns(columns)
+    is_found &= columns.share(cost_ns) >= WORTH_A_CHANGE
+    return Weighed(is_found, cost_ns, ~_is_slow(columns, found, is_found))
+
+
+def _is_slow(columns: Columns, found: Waits, which: Array) -> Array:
+    """Whether half of the time passed in stalls of HEALTHY_NS or more, and not by chance; or no command was faster: of
+    these sessions.
+
+    At a queue depth above 1 the latency alone cannot tell: a healthy target has a queue. In a stall it serves nothing.
+    """
+    count = len(columns)
+    is_long = found.lengths >= HEALTHY_NS
+    long_ns = columns.sums(found.place[is_long], found.lengths[is_long])
+    is_many = (np.bincount(found.place[is_long], minlength=count) >= MIN_TASKS) | (long_ns >= LEAST_COST_NS)
+    # the shorter stalls are less than half of the time
+    is_half = (long_ns > 0) & (2 * (found.sums_ns(columns) - long_ns) < found.sums_ns(columns))
+    is_stalled = is_half & is_many
+    moved, places = columns.once(transfers)
+    is_open = (which & ~is_stalled)[places]
+    if not is_open.any():
+        return is_stalled
+    moved, places = moved.select(is_open), places[is_open]
+    rtts_ns = np.maximum(rtt_ns(columns, "target"), 0)[places]
+    each_ns = (_service_ns(moved, word, rtts_ns) for word in ("write", "read"))
+    served_ns = np.where(moved.raw("is_write"), *each_ns)
+    is_fast = np.bincount(places[served_ns < HEALTHY_NS], minlength=count) > 0
+    is_never_fast = ~is_fast & (np.bincount(places, minlength=count) >= MIN_TASKS)
+    return np.asarray(is_stalled | is_never_fast)
+
+
 def _target(case: Case) -> Observation | None:
     subject = case.subject
     waits = subject.stretches("target_service")
-    by_cycle = subject.waits_by_cycle(waits)
-    if int((by_cycle > 0).sum()) < MIN_TASKS:
-        return None
+    rtt = subject.rtt_ns("target") or 0
     total, longest = wording.time(waits.total_ns), wording.time(float(waits.lengths.max()))
-    served = {word: _service_ns(case, word) for word in ("read", "write")}
+    moved = {word: subject.transfers.select(subject.transfers.raw(f"is_{word}")) for word in ("read", "write")}
+    served = {word: _service_ns(each, word, rtt) for word, each in moved.items()}
     median = _median_service(subject, served)
     return Observation(
         f"service time {total} with every command in flight stalled, at most {longest} at a time"
         + (f"; median {median}" if median else ""),
         subject.frames_of(subject.longest_rows(waits)),
-        waits.total_ns,
-        severity=None if _is_slow(waits, served) else "info",
         cause=f"Every command in flight was stalled for {total}, at most {longest} at a time"
         + (f"; the median service time is {median}." if median else ".")
         + _contrast(served),
     )
 
 
-def _is_slow(waits: Stretches, served: Mapping[str, Array]) -> bool:
-    """Whether half of the time passed in stalls of HEALTHY_NS or more, and not by chance; or no command was faster.
-
-    At a queue depth above 1 the latency alone cannot tell: a healthy target has a queue. In a stall it serves nothing.
-    """
-    lengths = np.sort(waits.lengths)
-    half_ns = lengths[np.searchsorted(np.cumsum(lengths), lengths.sum() / 2)]
-    slow = lengths[lengths >= HEALTHY_NS]
-    if half_ns >= HEALTHY_NS and (len(slow) >= MIN_TASKS or slow.sum() >= LEAST_COST_NS):
-        return True
-    every = np.concatenate(list(served.values()))
-    return len(every) >= MIN_TASKS and bool(every.min() >= HEALTHY_NS)
-
-
-def _service_ns(case: Case, word: str) -> Array:
-    """What each read, or each write, waited for the target beyond the RTT."""
-    subject = case.subject
-    path_ns = subject.rtt_ns("target") or 0
-    cycles = subject.transfers.select(subject.transfers.raw(f"is_{word}"))
+def _service_ns(moved: Table, word: str, path_ns: Array | int) -> Array:
+    """What each of these reads, or writes, waited for the target beyond the RTT to it."""
     phases = ("request_ns", "status_wait_ns") if word == "read" else ("grant_ns", "service_ns")
     # the status of a read follows its data; all else answers a PDU of the initiator, an RTT later
-    waits = [np.where(known(cycles, phase), cycles.raw(phase), 0) for phase in phases]
-    beyond = np.maximum(waits[0] - path_ns, 0) + np.maximum(waits[1] - (path_ns if word == "write" else 0), 0)
-    return np.asarray(beyond)
+    waits = [np.where(known(moved, phase), moved.raw(phase), 0) for phase in phases]
+    return np.asarray(np.maximum(waits[0] - path_ns, 0) + np.maximum(waits[1] - (path_ns if word == "write" else 0), 0))
 
 
 def _median_service(subject: Session, served: Mapping[str, Array]) -> str:
@@ -140,23 +160,25 @@ SLOW_TARGET: Final = Problem(
         Advice(SHARE_PATH, more_connections),
     ),
     observe=_target,
-    needs=has_commands,
+    weigh=_served_slowly,
 )
 
 
 # --- initiator_think_time
 
 
+def _thought(columns: Columns) -> Weighed:
+    found = busy_columns.of_parts(columns, "initiator_think")
+    return Weighed(np.bincount(found.place, minlength=len(columns)) >= MIN_TASKS, found.sums_ns(columns))
+
+
 def _think_time(case: Case) -> Observation | None:
     subject = case.subject
     waits = subject.stretches("initiator_think")
-    if len(waits.lengths) < MIN_TASKS:
-        return None
     return Observation(
         f"the initiator was idle {len(waits.lengths)} times within its I/O (no commands in flight), median "
         f"{wording.time(float(np.median(waits.lengths)))}",
         frames_in(subject.cycles, subject.next_rows(waits.longest()), "command_frame"),
-        waits.total_ns,
     )
 
 
@@ -182,6 +204,7 @@ INITIATOR_THINK_TIME: Final = Problem(
         Advice("Check the initiator's CPU, and the I/O scheduler: /sys/block/DEVICE/queue/scheduler = none."),
     ),
     observe=_think_time,
+    weigh=_thought,
 )
 
 

@@ -92,6 +92,7 @@ MIRROR_WAITS_FOR_FARTHEST: Final = Problem(
         ),
     ),
     observe=_farthest,
+    members=lambda groups: (number for each in groups.mirrors for number in each.mirror.sessions),
 )
 
 PROBLEMS: Final = (MIRROR_WAITS_FOR_FARTHEST,)

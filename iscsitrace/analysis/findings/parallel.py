@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -58,6 +59,12 @@ def _by_connection(groups: Groups) -> dict[int, list[_Load]]:
         for run in job.runs:
             found.setdefault(run.connection, []).append(load)
     return found
+
+
+def _sessions(groups: Groups) -> Iterator[int]:
+    """The sessions of a job that is uneven."""
+    loads = {load.place: load for own in groups.once(_by_connection).values() for load in own if load.lost >= UNEVEN}
+    return (run.session for load in loads.values() for run in load.job.runs if run.session is not None)
 
 
 def _lost_by(job: Job) -> tuple[float, float]:
@@ -126,6 +133,7 @@ UNEVEN_CONNECTIONS: Final = Problem(
         Advice("Keep more commands in flight than there are connections: node.session.queue_depth."),
     ),
     observe=_uneven,
+    members=_sessions,
 )
 
 PROBLEMS: Final = (UNEVEN_CONNECTIONS,)

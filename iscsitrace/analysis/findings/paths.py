@@ -147,6 +147,7 @@ PATH_IMBALANCE: Final = Problem(
     accounts_for=(UNEVEN_CONNECTIONS,),
     advice=(_ALUA, _ROUND_ROBIN, _SLOWEST, _FAILOVER, _TARGET),
     observe=_imbalance,
+    members=lambda groups: groups.once(_by_session),
 )
 
 PROBLEMS: Final = (PATH_IMBALANCE,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -35,6 +35,7 @@ from iscsitrace.analysis.findings import (
     transport,
     writes,
 )
+from iscsitrace.analysis.findings.case import Groups
 from iscsitrace.analysis.findings.finding import Examined, Finding, Problem, in_order
 from iscsitrace.analysis.session.columns import Columns
 
@@ -80,9 +81,13 @@ PROBLEMS: Final = {problem.name: problem for problem in (*OF_STORIES, *OF_CASES)
 """Every problem by name, in the order of docs/diagnosis.md."""
 
 
-def possible(columns: Columns, problems: Sequence[Problem]) -> list[Sequence[Problem]]:
-    """The problems that each session, or story, may have."""
-    which = np.array([problem.possible(columns) for problem in problems], dtype=bool)
+_PLACES: Final = {problem.name: place for place, problem in enumerate(OF_CASES)}
+
+
+def possible(columns: Columns, problems: Sequence[Problem], groups: Groups | None = None) -> list[Sequence[Problem]]:
+    """The problems that each session, or story, may have: those to look for, which are not weighed."""
+    problems = [problem for problem in problems if problem.weigh is None]
+    which = np.array([problem.possible(columns, groups) for problem in problems], dtype=bool)
     # few combinations occur
     combinations, numbers = np.unique(np.packbits(which, axis=0), axis=1, return_inverse=True)
     rows = np.unpackbits(combinations, axis=0, count=len(problems)).T.tolist()
@@ -90,9 +95,23 @@ def possible(columns: Columns, problems: Sequence[Problem]) -> list[Sequence[Pro
     return [found[number] for number in numbers.ravel().tolist()]
 
 
+def weighed(columns: Columns, problems: Sequence[Problem]) -> dict[int, list[Finding]]:
+    """The findings of each session, or connection, that are weighed for all together, not yet told."""
+    found: dict[int, list[Finding]] = {}
+    for problem in problems:
+        for number, finding in problem.weighed(columns):
+            found.setdefault(number, []).append(finding)
+    return found
+
+
 def findings_of(examined: Examined, problems: Sequence[Problem]) -> list[Finding]:
     """Which of these problems a session or connection has, or a story."""
     return [finding for problem in problems if (finding := problem.find(examined))]
+
+
+def in_declared_order(found: Iterable[Finding]) -> list[Finding]:
+    """The findings in the order of OF_CASES."""
+    return sorted(found, key=lambda finding: _PLACES[finding.name])
 
 
 def ordered(found: Sequence[Finding]) -> list[Finding]:

@@ -16,6 +16,7 @@ from iscsitrace.analysis.findings.thresholds import CONTRAST, MILLISECOND_NS, WA
 from iscsitrace.analysis.measures import intervals
 from iscsitrace.analysis.measures.data_commands import is_data_command, is_for, is_operation
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.session.columns import Columns
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.workload import MIN_TASKS
 from iscsitrace.tables.table import Table
@@ -186,6 +187,16 @@ SLOW_OPERATION: Final = Problem(
 # --- slow_lun
 
 
+def _has_several(columns: Columns) -> Array:
+    """Where reads and writes went to several logical units."""
+    cycles, places = columns.table("cycles"), columns.places("cycles")
+    is_io = cycles.each(_is_io) & known(cycles, "lun") & (places >= 0)
+    places, luns = places[is_io], cycles.raw("lun")[is_io]
+    first = np.zeros(len(columns), dtype=luns.dtype)
+    first[places] = luns
+    return (np.bincount(places[luns != first[places]], minlength=len(columns)) > 0) & columns.once(has_commands)
+
+
 def _lun(case: Case) -> Observation | None:
     subject = case.subject
     cycles = subject.cycles
@@ -243,7 +254,7 @@ SLOW_LUN: Final = Problem(
         ),
     ),
     observe=_lun,
-    needs=has_commands,
+    needs=_has_several,
     is_session_only=True,
     accounts_for=(SLOW_TARGET,),
 )

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.findings.case import Case, is_worth
+from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, next_queue_depth
-from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
+from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem, Weighed
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
+from iscsitrace.analysis.measures import by_subject
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.analysis.session import busy_columns
+from iscsitrace.analysis.session.columns import Columns, rtt_ns
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.situation import Situation
 from iscsitrace.analysis.session.workload import MIN_TASKS, MOST
@@ -41,19 +43,31 @@ class _Grant:
     """Whether all these times are known, and the R2T came after what it had to wait for."""
 
 
-def _has_rounds(columns: Columns) -> Array:
-    return columns.count("rounds") >= MIN_TASKS
+def _grants(subject: Session) -> _Grant:
+    rounds = _ordered(subject.tables["rounds"])
+    return _granted(rounds, subject.cycles, subject.rows_of(rounds.raw("cycle")))
 
 
-def _grants(subject: Session) -> _Grant | None:
-    rounds = subject.tables["rounds"]
-    if not len(rounds) or not len(subject.cycles):
-        return None
-    rounds = rounds.select(np.lexsort((rounds.raw("r2t_sn"), rounds.raw("cycle"))))
-    row = subject.rows_of(rounds.raw("cycle"))
+def _all_grants(columns: Columns) -> tuple[_Grant, Array]:
+    """Those of all sessions, and the session of each."""
+    rounds, cycles = _ordered(columns.table("rounds")), columns.table("cycles")
+    row = rounds.raw("cycle").astype(np.intp)
+    place = columns.places("cycles")[row]
+    if not (place >= 0).all():
+        rounds, row, place = rounds.select(place >= 0), row[place >= 0], place[place >= 0]
+    return _granted(rounds, cycles, row), place
+
+
+def _ordered(rounds: Table) -> Table:
+    order = by_subject.in_order(*(rounds.raw(name).astype(np.int64) for name in ("cycle", "r2t_sn")))
+    return rounds.select(order)
+
+
+def _granted(rounds: Table, cycles: Table, row: Array) -> _Grant:
+    """The R2Ts in the order of their commands, whose rows in ``cycles`` these are."""
     is_first = np.ones(len(row), dtype=bool)
     is_first[1:] = row[1:] != row[:-1]
-    command, has_command = subject.cycles.raw("command_last_ns"), known(subject.cycles, "command_last_ns")
+    command, has_command = cycles.raw("command_last_ns"), known(cycles, "command_last_ns")
     before, has_before = np.roll(rounds.raw("data_last_ns"), 1), np.roll(known(rounds, "data_last_ns"), 1)
     asked = np.where(is_first, command[row], before)
     granted, data_first = rounds.raw("r2t_ns"), rounds.raw("data_first_ns")
@@ -79,16 +93,23 @@ OUTSTANDING_R2TS: Final = 8
 """Advised MaxOutstandingR2T: enough for a write of eight bursts without a wait."""
 
 
+def _claimed(columns: Columns, place: Array, starts: Array, ends: Array, part: str) -> Weighed:
+    """The time in this part within these intervals of each session, where there are enough of them."""
+    waits = busy_columns.of_parts(columns, part)
+    cost_ns = busy_columns.claimed_ns(columns, waits, place, starts, ends)
+    is_many = np.bincount(place, minlength=len(columns)) >= MIN_TASKS
+    return Weighed(is_many & (columns.share(cost_ns) >= WORTH_A_CHANGE), cost_ns)
+
+
+def _further(columns: Columns) -> Weighed:
+    grants, place = columns.once(_all_grants)
+    which = grants.is_whole & ~grants.is_first
+    return _claimed(columns, place[which], grants.asked[which], grants.data_first[which], "propagation")
+
+
 def _rounds(case: Case) -> Observation | None:
     subject, grants = case.subject, case.once(_grants)
-    if grants is None:
-        return None
     further = grants.is_whole & ~grants.is_first
-    if further.sum() < MIN_TASKS:
-        return None
-    lost_ns = subject.claimed_ns(grants.asked[further], grants.data_first[further], "propagation")
-    if not is_worth(subject, lost_ns):
-        return None
     per_task = np.bincount(grants.row[further], minlength=len(subject.cycles)) + 1
     most = int(np.argmax(per_task))
     bursts = grants.table.raw("desired_data_transfer_length")[further]
@@ -97,7 +118,6 @@ def _rounds(case: Case) -> Observation | None:
         f"a {wording.size(size)} write needs {per_task[most]} R2Ts, one after another, for bursts of "
         f"{wording.size(int(np.median(bursts)))}{_negotiated(subject, 'MaxBurstLength', 'MaxOutstandingR2T')}",
         frames_in(grants.table, np.flatnonzero(grants.row == most), "r2t_frame", "data_last_frame"),
-        lost_ns,
     )
 
 
@@ -133,7 +153,7 @@ R2T_ROUNDS: Final = Problem(
         Advice(RAISE_QUEUE_DEPTH, next_queue_depth),
     ),
     observe=_rounds,
-    needs=_has_rounds,
+    weigh=_further,
 )
 
 
@@ -144,17 +164,22 @@ LATE_R2T_NS: Final = MILLISECOND_NS
 scheduler is milliseconds."""
 
 
+def _granted_late(columns: Columns) -> Weighed:
+    grants, place = columns.once(_all_grants)
+    path_ns = rtt_ns(columns, "target")[place]
+    which = (path_ns >= 0) & _is_late(grants, path_ns)
+    asked_ns = grants.asked + path_ns
+    return _claimed(columns, place[which], asked_ns[which], grants.granted[which], "target_service")
+
+
+def _is_late(grants: _Grant, path_ns: Array | int) -> Array:
+    return np.asarray(grants.is_whole & (grants.granted - grants.asked > path_ns + LATE_R2T_NS))
+
+
 def _late(case: Case) -> Observation | None:
     subject, grants = case.subject, case.once(_grants)
-    path_ns = subject.rtt_ns("target")
-    if grants is None or path_ns is None:
-        return None
-    late = grants.is_whole & (grants.granted - grants.asked > path_ns + LATE_R2T_NS)
-    if late.sum() < MIN_TASKS:
-        return None
-    lost_ns = subject.claimed_ns(grants.asked[late] + path_ns, grants.granted[late], "target_service")
-    if not is_worth(subject, lost_ns):
-        return None
+    path_ns = subject.rtt_ns("target") or 0
+    late = _is_late(grants, path_ns)
     by_how_much = np.where(late, grants.granted - grants.asked - path_ns, 0)
     latest = np.argsort(-by_how_much, kind="stable")[:3]
     commands = frames_in(subject.cycles, grants.row[latest], "command_frame")
@@ -163,7 +188,6 @@ def _late(case: Case) -> Observation | None:
         f"{wording.time(float(np.median(by_how_much[late])))} beyond the RTT, at most "
         f"{wording.time(by_how_much.max())}",
         [*commands, *frames_in(grants.table, latest, "r2t_frame")],
-        lost_ns,
     )
 
 
@@ -192,34 +216,48 @@ R2T_LATE: Final = Problem(
         Advice("If the target is the bottleneck, keep fewer writes in flight: node.session.queue_depth."),
     ),
     observe=_late,
-    needs=_has_rounds,
+    weigh=_granted_late,
 )
 
 
 # --- unsolicited_data_unused
 
 
+def _is_write(cycles: Table) -> Array:
+    return np.asarray(cycles.raw("is_write") & (cycles.raw("data_bytes") > 0))
+
+
+def _asks_first(cycles: Table) -> Array:
+    """Which writes sent no data before the first R2T."""
+    is_without = (cycles.raw("immediate_bytes") == 0) & (cycles.raw("unsolicited_bytes") == 0)
+    return np.asarray(cycles.each(_is_write) & is_without)
+
+
+def _waits_for_first(grants: _Grant, cycles: Table) -> tuple[Array, Array, Array]:
+    """Which R2Ts such a write waited for, from when until when."""
+    which = grants.is_whole & grants.is_first & cycles.each(_asks_first)[grants.row]
+    return which, cycles.raw("command_first_ns")[grants.row[which]], grants.data_first[which]
+
+
+def _asked_first(columns: Columns) -> Weighed:
+    grants, place = columns.once(_all_grants)
+    which, starts, ends = _waits_for_first(grants, columns.table("cycles"))
+    found = _claimed(columns, place[which], starts, ends, "propagation")
+    without, writes = (columns.count("cycles", which) for which in (_asks_first, _is_write))
+    return replace(found, is_found=found.is_found & (without >= MOST * writes))
+
+
 def _unused(case: Case) -> Observation | None:
     subject, grants = case.subject, case.once(_grants)
-    if grants is None:
-        return None
     cycles = subject.cycles
-    is_write = cycles.raw("is_write") & (cycles.raw("data_bytes") > 0)
-    asks_first = is_write & (cycles.raw("immediate_bytes") == 0) & (cycles.raw("unsolicited_bytes") == 0)
-    waits = grants.is_whole & grants.is_first & asks_first[grants.row]
-    if waits.sum() < MIN_TASKS or asks_first.sum() < MOST * is_write.sum():
-        return None
-    starts, ends = cycles.raw("command_first_ns")[grants.row[waits]], grants.data_first[waits]
-    lost_ns = subject.claimed_ns(starts, ends, "propagation")
-    if not is_worth(subject, lost_ns):
-        return None
+    is_write, asks_first = cycles.each(_is_write), cycles.each(_asks_first)
+    waits, starts, ends = _waits_for_first(grants, cycles)
     rows = np.flatnonzero(waits)[np.argsort(starts - ends, kind="stable")[:3]]
     commands = frames_in(cycles, grants.row[rows], "command_frame")
     return Observation(
         f"{int(asks_first.sum())} of {wording.count(int(is_write.sum()), 'write')} sent no data before the first R2T"
         + _negotiated(subject, "InitialR2T", "ImmediateData", "FirstBurstLength"),
         [*commands, *frames_in(grants.table, rows, "r2t_frame", "data_first_frame")],
-        lost_ns,
     )
 
 
@@ -265,7 +303,7 @@ UNSOLICITED_DATA_UNUSED: Final = Problem(
         ),
     ),
     observe=_unused,
-    needs=_has_rounds,
+    weigh=_asked_first,
 )
 
 PROBLEMS: Final = (R2T_ROUNDS, R2T_LATE, UNSOLICITED_DATA_UNUSED)

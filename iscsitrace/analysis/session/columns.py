@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import busy
 from iscsitrace.analysis.measures.budget import PARTS
-from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.session.path import SIDES
+from iscsitrace.analysis.measures.data_commands import is_whole_transfer
+from iscsitrace.analysis.measures.nulls import numbers_of
+from iscsitrace.analysis.session import workload
+from iscsitrace.analysis.session.path import BYTES, SIDES
+from iscsitrace.analysis.session.workload import Workloads
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
@@ -66,24 +69,63 @@ class Columns:
         """The sum of these columns of a table: amounts that are never null."""
         places, table = self.places(name), self.table(name)
         is_own = places >= 0
-        sums = np.zeros(len(self), dtype=np.int64)
-        for column in columns:
-            np.add.at(sums, places[is_own], table.raw(column)[is_own].astype(np.int64))
-        return sums
+        each = (self.sums(places[is_own], table.raw(column)[is_own].astype(np.int64)) for column in columns)
+        return np.asarray(sum(each))
+
+    def sums(self, places: Array, amounts: Array) -> Array:
+        """The sum of int64 amounts of each subject; ``places`` are their subjects."""
+        found = np.zeros(len(self), dtype=np.int64)
+        np.add.at(found, places, amounts)
+        return found
 
     def places(self, name: str) -> Array:
         """The subject of each row of a table; -1 for none."""
         if name not in self._places:
-            self._places[name] = self._place_of(name)
+            places = self._place_of(name)
+            # connections that carry no iSCSI can have numbers beyond all subjects
+            self._places[name] = np.where(places < len(self), places, -1)
         return self._places[name]
 
 
-def has_path(columns: Columns) -> Array:
-    """Which have a connection with an RTT to both sides."""
+def workloads(columns: Columns) -> Workloads:
+    """The workload of each subject that has complete reads or writes."""
+    return workload.of_each(*columns.once(transfers))
+
+
+def transfers(columns: Columns) -> tuple[Table, Array]:
+    """The complete reads and writes, and the subject of each."""
+    cycles, places = columns.table("cycles"), columns.places("cycles")
+    is_own = cycles.each(is_whole_transfer) & (places >= 0)
+    return cycles.select(is_own), places[is_own]
+
+
+def rtt_ns(columns: Columns, side: str) -> Array:
+    """Least RTT between the tap and that side (``target`` or ``initiator``), as `path.busiest` has it; -1 for none."""
+    return np.asarray(columns.once(_least_rtts)[SIDES.index(side)])
+
+
+def path_ns(columns: Columns) -> Array:
+    """Least RTT of the whole path; -1 where a side of it is unknown."""
+    both = columns.once(_least_rtts)
+    return np.where((both >= 0).all(axis=0), both.sum(axis=0), -1)
+
+
+def _least_rtts(columns: Columns) -> Array:
+    """The least RTT to each of SIDES, of the connection that stands for the path; -1 for none: shape (2, subjects)."""
     connections, senders = columns.table("connections"), columns.table("senders")
-    is_whole = np.ones(len(connections), dtype=bool)
-    for side in SIDES:
-        is_of_path = known(senders, "rtt_path_ns") & (senders.raw("to_target") == (side == "target"))
-        is_measured = np.isin(connections.raw("connection"), senders.raw("connection")[is_of_path])
-        is_whole &= known(connections, f"rtt_to_{side}_min_ns") | is_measured
-    return columns.count("connections", lambda _: is_whole) > 0
+    numbers = connections.raw("connection").astype(np.int64)
+    row_of = np.full(numbers.max(initial=-1) + 2, -1, dtype=np.intp)
+    row_of[numbers] = np.arange(len(numbers))
+    of_path, rows = numbers_of(senders, "rtt_path_ns"), row_of[senders.raw("connection").astype(np.int64)]
+    rtts = np.stack([numbers_of(connections, f"rtt_to_{side}_min_ns") for side in SIDES])
+    for side, values in zip(SIDES, rtts, strict=True):
+        which = np.flatnonzero((of_path >= 0) & (rows >= 0) & (senders.raw("to_target") == (side == "target")))
+        values[rows[which]] = of_path[which]
+    moved = np.sum([connections.raw(name).astype(np.int64) for name in BYTES], axis=0)
+    places = columns.places("connections")
+    order = np.lexsort((-moved, -(rtts >= 0).sum(axis=0), places))
+    order = order[places[order] >= 0]
+    found = np.full((len(SIDES), len(columns)), -1, dtype=np.int64)
+    # of several values for one place the last is kept
+    found[:, places[order][::-1]] = rtts[:, order[::-1]]
+    return found

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import budget, busy
-from iscsitrace.analysis.measures.budget import Budget
-from iscsitrace.analysis.measures.data_commands import is_data_command, is_whole_transfer
+from iscsitrace.analysis.measures.budget import Budget, Budgets
+from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.analysis.measures.nulls import known, numbers_of
-from iscsitrace.analysis.session import NEEDED, path, workload
-from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.analysis.session import NEEDED, path
+from iscsitrace.analysis.session.columns import Columns, workloads
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.workload import Workload
 from iscsitrace.tables.partition import Partition
@@ -63,22 +63,19 @@ class Grouping:
         }
         for row in self._rows.values():
             self._members.setdefault(row["session"], []).append(row)
-        self._budgets = budget.of_sessions(source("budget"))
-        self._split = _Split(source, self._keys)
-        self.sessions: Mapping[int, Session] = _Made(
-            [number for number in self._members if number is not None], self._session
-        )
-        self.connections: Mapping[int, Session] = _Made(sorted(self._rows), self._connection)
+        numbers = [number for number in self._members if number is not None]
+        self._split = _Split(source, self._keys, lambda: self.sessions.columns)
+        self.sessions = Subjects(source, numbers, self._session, self._keys, budget.of_sessions)
+        self.connections = Subjects(source, sorted(self._rows), self._connection, Keys(source), budget.of_connections)
 
     def _session(self, number: int) -> Session:
-        return _make("session", number, self._members[number], self._split, self._budgets)
+        return _make("session", number, self._members[number], self._split, self.sessions.budgets)
 
     def _connection(self, number: int) -> Session:
         row = self._rows[number]
         if self.is_alone(number):
             return self._session(row["session"]).as_connection(number)
-        split, budgets = self._by_connection
-        return _make("connection", number, [row], split, budgets)
+        return _make("connection", number, [row], self._split_by_connection, self.connections.budgets)
 
     def is_alone(self, connection: int) -> bool:
         """Whether it is the only connection of a session, which has the same data."""
@@ -86,8 +83,8 @@ class Grouping:
         return session is not None and len(self._members[session]) == 1
 
     @cached_property
-    def _by_connection(self) -> tuple[_Split, Mapping[int, Budget]]:
-        return _Split(self._source, Keys(self._source)), budget.of_connections(self._source("budget"))
+    def _split_by_connection(self) -> _Split:
+        return _Split(self._source, Keys(self._source), lambda: self.connections.columns)
 
     @cached_property
     def _keys(self) -> Keys:
@@ -96,33 +93,46 @@ class Grouping:
             session_of[number] = -1 if row["session"] is None else row["session"]
         return Keys(self._source, session_of)
 
-    def columns(self) -> Columns:
-        """Columns over the sessions: each has the place of its number."""
-        return Columns(self._source, self._keys, self._sums_ns)
-
     def columns_together(self, members: Sequence[tuple[Iterable[int], Iterable[int]]]) -> Columns:
         """Columns over sessions that are one subject together: their numbers, and those of all connections."""
         place_of_session, place_of_connection = (_places([each[which] for each in members]) for which in (0, 1))
-        sums_ns = np.zeros((len(members), *self._sums_ns.shape[1:]), dtype=np.int64)
-        places = _looked_up(place_of_session, np.arange(len(self._sums_ns)))
-        np.add.at(sums_ns, places[places >= 0], self._sums_ns[places >= 0])
+        own_ns = self.sessions.columns.sums_ns
+        sums_ns = np.zeros((len(members), *own_ns.shape[1:]), dtype=np.int64)
+        places = _looked_up(place_of_session, np.arange(len(own_ns)))
+        np.add.at(sums_ns, places[places >= 0], own_ns[places >= 0])
         return Columns(self._source, Keys(self._source, place_of_connection, place_of_session), sums_ns)
 
-    @cached_property
-    def _sums_ns(self) -> Array:
-        """The time breakdown of each session by its number."""
-        sums_ns = np.zeros((max(self.sessions, default=-1) + 1, *self._budgets.sums_ns.shape[1:]), dtype=np.int64)
-        sums_ns[self._budgets.numbers] = self._budgets.sums_ns
-        return sums_ns
 
-
-class _Made(Mapping[int, Session]):
+class Subjects(Mapping[int, Session]):
     """Sessions or connections by number, made anew each time; only the last one is kept."""
 
-    def __init__(self, numbers: Sequence[int], make: Callable[[int], Session]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        numbers: Sequence[int],
+        make: Callable[[int], Session],
+        keys: Keys,
+        budgets_of: Callable[[Table], Budgets],
+    ) -> None:
+        self._source = source
         self._numbers = dict.fromkeys(numbers)
         self._make = make
+        self._keys = keys
+        self._budgets_of = budgets_of
         self._last: Session | None = None
+
+    @cached_property
+    def budgets(self) -> Budgets:
+        """The time breakdown of each that has one."""
+        return self._budgets_of(self._source("budget"))
+
+    @cached_property
+    def columns(self) -> Columns:
+        """Columns over all: each has the place of its number."""
+        budgets = self.budgets
+        sums_ns = np.zeros((max(self._numbers, default=-1) + 1, *budgets.sums_ns.shape[1:]), dtype=np.int64)
+        sums_ns[budgets.numbers] = budgets.sums_ns
+        return Columns(self._source, self._keys, sums_ns)
 
     def __getitem__(self, number: int) -> Session:
         if number not in self._numbers:
@@ -179,9 +189,11 @@ def _make(kind: str, number: int, rows: list[dict[str, Any]], split: _Split, sum
 class _Split:
     """The tables of a trace split by session or connection; each is split when it is first used."""
 
-    def __init__(self, source: Source, keys: Keys) -> None:
+    def __init__(self, source: Source, keys: Keys, columns: Callable[[], Columns]) -> None:
+        """``columns`` makes those over the same sessions or connections."""
         self._source = source
         self._keys = keys
+        self._columns = columns
         self._parts: dict[str, Partition] = {}
 
     def rows(self, name: str, number: int) -> Table:
@@ -207,28 +219,29 @@ class _Split:
             found.setdefault(row["connection"], []).append(place)
         return found
 
-    @cached_property
-    def workloads(self) -> dict[int, Workload]:
+    @property
+    def workloads(self) -> Mapping[int, Workload]:
         """The workload of each session or connection that has one."""
-        cycles, keys = self._source("cycles"), self._keys("cycles")
-        rows = np.flatnonzero(cycles.each(is_whole_transfer) & (keys >= 0))
-        return workload.of_each(cycles.select(rows), keys[rows])
+        return self._columns().once(workloads)
 
     @cached_property
     def luns(self) -> dict[int, list[int]]:
         """The logical units that each session or connection reads, writes or erases, ascending."""
         cycles, keys = self._source("cycles"), self._keys("cycles")
         rows = np.flatnonzero(cycles.each(is_data_command) & known(cycles, "lun") & (keys >= 0))
-        luns, place = np.unique(cycles.raw("lun")[rows], return_inverse=True)
-        found: dict[int, list[int]] = {}
-        for pair in np.unique(keys[rows] * max(len(luns), 1) + place).tolist():
-            found.setdefault(pair // len(luns), []).append(int(luns[pair % len(luns)]))
+        luns, keys, found = cycles.raw("lun")[rows], keys[rows], dict[int, list[int]]()
+        if not len(rows):
+            return found
+        # most commands are of the same session and unit as the one before
+        is_next = np.concatenate([[True], (luns[1:] != luns[:-1]) | (keys[1:] != keys[:-1])])
+        for key, lun in sorted({*zip(keys[is_next].tolist(), luns[is_next].tolist(), strict=True)}):
+            found.setdefault(key, []).append(lun)
         return found
 
     def _busy(self) -> tuple[Table, Array]:
         """The stretches of ``budget`` that are busy time, with their keys."""
         stretches = self._source("budget")
-        is_busy = busy.uses(stretches) == busy.BUSY
+        is_busy = stretches.each(busy.uses) == busy.BUSY
         return stretches.select(is_busy), self._keys("budget")[is_busy]
 
 

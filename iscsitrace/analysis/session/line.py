@@ -13,10 +13,11 @@ import numpy as np
 
 from iscsitrace.analysis.measures.data_commands import is_transfer
 from iscsitrace.analysis.measures.intervals import Span
-from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.measures.nulls import known, numbers_of
 from iscsitrace.tables.table import Table
 
 if TYPE_CHECKING:
+    from iscsitrace.analysis.session.columns import Array, Columns
     from iscsitrace.analysis.session.session import Session
     from iscsitrace.tables.table import Source
 
@@ -75,6 +76,22 @@ def of_busiest(connections: Iterable[Mapping[str, Any]], senders: Iterable[Mappi
     }
     rows = [row for row in senders if (row["connection"], row["to_target"]) in sent]
     return of_sender(max(rows, key=lambda row: sent[row["connection"], row["to_target"]], default=None))
+
+
+def rates(columns: Columns) -> Array:
+    """The rate in bytes/s of the line of each subject, as `of` has it; 0 where it was not reached."""
+    senders, connections = columns.table("senders"), columns.table("connections")
+    numbers = connections.raw("connection").astype(np.int64)
+    sent = np.zeros((numbers.max(initial=-1) + 1, 2), dtype=np.int64)
+    for to_target, direction in enumerate(("to_initiator", "to_target")):
+        sent[numbers, to_target] = connections.raw(f"stream_bytes_{direction}")
+    places, of = columns.places("senders"), senders.raw("connection").astype(np.int64)
+    order = np.lexsort((-sent[of, senders.raw("to_target").astype(np.intp)], places))
+    order = order[places[order] >= 0]
+    found = np.zeros(len(columns), dtype=np.int64)
+    # of several values for one place the last is kept
+    found[places[order][::-1]] = np.maximum(numbers_of(senders, "line_bytes_per_s"), 0)[order[::-1]]
+    return found
 
 
 def times_by_line(source: Source) -> dict[int, dict[int, Span]]:

@@ -11,8 +11,8 @@ import numpy as np
 SIDES: Final = ("target", "initiator")
 """The tap divides the path: the RTT of the whole path is the sum of the least RTTs to both sides."""
 
-_BYTES: Final = ("stream_bytes_to_target", "stream_bytes_to_initiator")
-COLUMNS: Final = (*(f"rtt_to_{side}_min_ns" for side in SIDES), *_BYTES)
+BYTES: Final = ("stream_bytes_to_target", "stream_bytes_to_initiator")
+COLUMNS: Final = (*(f"rtt_to_{side}_min_ns" for side in SIDES), *BYTES)
 """Columns of ``connections`` that a row has to have here."""
 
 
@@ -51,7 +51,7 @@ def busiest(connections: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     """
     return max(
         connections,
-        key=lambda row: (sum(least_ns(row, side) is not None for side in SIDES), sum(row[name] for name in _BYTES)),
+        key=lambda row: (sum(least_ns(row, side) is not None for side in SIDES), sum(row[name] for name in BYTES)),
         default=None,
     )
 

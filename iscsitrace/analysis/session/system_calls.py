@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.measures import by_subject
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.issue import is_at_once
 from iscsitrace.tables.table import Table
@@ -63,16 +64,23 @@ def is_continued(cycles: Table) -> Array:
 
 def sequential_share(cycles: Table) -> float:
     """Share of the commands that begin where some other command ended, not only the one before."""
+    return float(sequential_shares(cycles, np.zeros(len(cycles), dtype=np.int64), 1)[0])
+
+
+def sequential_shares(cycles: Table, place: Array, count: int) -> Array:
+    """The same of each of that many subjects; ``place`` is the subject of each command, int64."""
     is_known = known(cycles, "lba")
-    if not is_known.any():
-        return 0.0
-    lba = cycles.raw("lba").astype(np.int64)[is_known]
-    # searching a sorted array for sorted values is several times as fast
-    ends = np.sort(lba + cycles.raw("block_count").astype(np.int64)[is_known])
-    starts = np.sort(lba)
+    place, lba = place[is_known], cycles.raw("lba").astype(np.int64)[is_known]
     # the end of a command at the greatest address overflows, and may be before its start
-    place = np.searchsorted(ends, starts).clip(max=len(ends) - 1)
-    return float((ends[place] == starts).mean())
+    ends = lba + cycles.raw("block_count").astype(np.int64)[is_known]
+    found = np.zeros(count)
+    for line, own in by_subject.lines(place, lba, ends):
+        # searching sorted values for sorted values is several times as fast
+        starts, stops = np.sort(line.at(place[own], lba[own])), np.sort(line.at(place[own], ends[own]))
+        is_sequential = stops[np.searchsorted(stops, starts).clip(max=len(stops) - 1)] == starts
+        of = line.subjects(starts)
+        found += np.bincount(of[is_sequential], minlength=count) / np.maximum(np.bincount(of, minlength=count), 1)
+    return found
 
 
 def infer(cycles: Table) -> SystemCall | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.tables.table import Table
+
+Array = NDArray[Any]
 
 MIN_TASKS: Final = 8
 """Least count of commands that show a pattern (I/O size, R2Ts, waits): fewer can be a start, or chance."""
@@ -43,22 +46,50 @@ def of(cycles: Table) -> Workload | None:
     return of_each(cycles, np.zeros(len(cycles), dtype=np.int64)).get(0)
 
 
-def of_each(cycles: Table, numbers: NDArray[np.int64]) -> dict[int, Workload]:
+class Workloads(Mapping[int, Workload]):
+    """The workloads of several subjects, such as sessions, by number; one value each in every column."""
+
+    def __init__(
+        self, numbers: Array, words: Array, block_bytes: Array, queue_depths: Array, task_counts: Array
+    ) -> None:
+        self.numbers = numbers
+        """Ascending."""
+        self.words = words
+        self.block_bytes = block_bytes
+        self.queue_depths = queue_depths
+        self.task_counts = task_counts
+
+    def __getitem__(self, number: int) -> Workload:
+        place = int(np.searchsorted(self.numbers, number))
+        if place == len(self.numbers) or self.numbers[place] != number:
+            raise KeyError(number)
+        columns = (self.words, self.block_bytes, self.queue_depths, self.task_counts)
+        return Workload(*(column[place].item() for column in columns))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.numbers.tolist())
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+def of_each(cycles: Table, numbers: NDArray[np.int64]) -> Workloads:
     """The workload of the reads and writes with each of these numbers, one per row, such as their session."""
     if not len(cycles):
-        return {}
+        return Workloads(*(np.zeros(0, dtype=np.int64) for _ in range(5)))
     if (numbers == numbers[0]).all():
         each, place = numbers[:1], np.zeros(len(numbers), dtype=np.int64)
     else:
-        each, place = np.unique(numbers, return_inverse=True)
+        each = np.flatnonzero(np.bincount(numbers))
+        place_of = np.zeros(each[-1] + 1, dtype=np.int64)
+        place_of[each] = np.arange(len(each))
+        place = place_of[numbers]
     moved, is_read = cycles.raw("data_bytes").astype(np.int64), cycles.raw("is_read")
     whole = np.bincount(place, weights=moved)
     read = np.bincount(place[is_read], weights=moved[is_read], minlength=len(each)) / whole
     words = np.where(read >= MOSTLY, "read", np.where(read <= 1 - MOSTLY, "write", MIXED))
     sizes, depths = (_medians(cycles.raw(name), moved, place, len(each)) for name in ("bytes", "queue_depth"))
-    columns = (each, words, sizes, depths, np.bincount(place))
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return {number: Workload(*measures) for number, *measures in rows}
+    return Workloads(each, words, sizes, depths, np.bincount(place))
 
 
 def _medians(values: NDArray[Any], weights: NDArray[Any], place: NDArray[Any], count: int) -> NDArray[Any]:
@@ -66,6 +97,14 @@ def _medians(values: NDArray[Any], weights: NDArray[Any], place: NDArray[Any], c
     if (values == values[0]).all():
         # most workloads have one size, or one depth
         return np.full(count, values[0])
+    width = int(values.max()) + 1
+    if width * count <= len(values):
+        # counting is faster than sorting
+        moved = np.bincount(place * width + values.astype(np.int64), weights=weights, minlength=width * count).reshape(
+            count, width
+        )
+        reached = np.cumsum(moved, axis=1)
+        return np.asarray((reached >= reached[:, -1:] / 2).argmax(axis=1))
     order = np.argsort(place << 32 | values.astype(np.int64), kind="stable")
     reached = np.cumsum(weights[order])
     ends = reached[np.cumsum(np.bincount(place, minlength=count)) - 1]

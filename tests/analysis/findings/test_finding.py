@@ -108,7 +108,7 @@ def test_a_condition_states_its_threshold(name: str) -> None:
 
 def test_the_diagnosis_of_an_only_connection_is_that_of_its_session() -> None:
     diagnosis = examine(Story().tasks(8, ("propagation", 16 * MS)).source())
-    assert diagnosis.separate == ()
+    assert list(diagnosis.separate) == []
     assert (diagnosis.sessions[0].number, diagnosis.connections[3].number) == (0, 3)
     assert diagnosis.connections[3].verdict.startswith("Connection 3 is latency-bound")
     assert (diagnosis.sessions[0].jobs_ns, Story().opinion().jobs_ns) == (128 * MS, 0)
@@ -140,7 +140,7 @@ def test_one_of_two_connections_has_a_diagnosis_of_its_own() -> None:
     story = Story().tasks(8, ("propagation", 16 * MS))
     story.rows["connections"].append(story.connection | {"connection": 4})
     diagnosis = examine(story.source())
-    assert [each.number for each in diagnosis.separate] == list(diagnosis.connections) == [3, 4]
+    assert list(diagnosis.separate) == list(diagnosis.connections) == [3, 4]
 
 
 def test_amounts_in_words() -> None:

@@ -67,9 +67,9 @@ def test_only_exclusive_problems_of_a_part_are_equally_specific() -> None:
 
 
 def test_problems_of_equal_share_follow_the_order_of_the_docs() -> None:
-    names = [finding.name for finding in registry.findings_of(cases(classic())[0], registry.OF_CASES)]
-    assert names == ["queue_depth_low", "block_size_small"]
-    assert [finding.name for finding in in_order(registry.findings_of(cases(classic())[0], registry.OF_CASES))] == names
+    found = classic().opinion().findings
+    assert [finding.name for finding in found] == ["queue_depth_low", "block_size_small"]
+    assert registry.in_declared_order(reversed(in_order(found))) == found
 
 
 # --- scope

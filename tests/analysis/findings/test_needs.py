@@ -12,6 +12,7 @@ import pytest
 
 import iscsitrace
 from iscsitrace.analysis.findings import NEEDED, examination, registry
+from iscsitrace.analysis.findings.case import Groups
 from iscsitrace.analysis.findings.finding import Problem
 from iscsitrace.analysis.session.columns import Columns
 from iscsitrace.analysis.session.grouping import Grouping
@@ -24,9 +25,9 @@ ROOT = Path(__file__).parents[3]
 KEPT = sorted(file for folder in ("samples", "tests/vectors") for file in (ROOT / folder).rglob("*.pcapng.gz"))
 
 
-def everything(columns: Columns, problems: Sequence[Problem]) -> list[Sequence[Problem]]:
-    """Every problem, in the place of those that a session or story may have."""
-    return [problems] * len(columns)
+def everything(columns: Columns, problems: Sequence[Problem], groups: Groups | None = None) -> list[Sequence[Problem]]:
+    """Every problem that is looked for, in the place of those that a session or story may have."""
+    return [[problem for problem in problems if problem.weigh is None]] * len(columns)
 
 
 @pytest.mark.parametrize("file", [*KEPT, *recorded_captures()], ids=lambda file: f"{file.parent.name}/{file.name}")
@@ -60,7 +61,7 @@ def test_a_healthy_session_is_not_searched_for_what_broke() -> None:
 def test_shares_of_columns_are_those_of_the_session() -> None:
     story = Story().tasks(9, ("propagation", 16 * MS)).task(("transfer", 3 * MS))
     grouping = Grouping(story.source())
-    columns, session = grouping.columns(), grouping.sessions[0]
+    columns, session = grouping.sessions.columns, grouping.sessions[0]
     assert columns.jobs_ns.tolist() == [session.jobs_ns]
     for part in ("propagation", "transfer", "outage"):
         assert columns.part_ns(part).tolist() == [session.part_ns(part)]
@@ -75,7 +76,7 @@ def test_columns_count_the_rows_of_each_subject() -> None:
     told.add("nops", connection=1, request_ns=4.0)
     told.connection(6, 7)
     grouping = Grouping(told.source())
-    sessions = grouping.columns()
+    sessions = grouping.sessions.columns
     assert sessions.count("cycles").tolist() == [0, 5]
     assert sessions.count("nops").tolist() == [0, 1]
     assert sessions.count("connections").tolist() == [1, 1]

@@ -10,7 +10,8 @@ import pytest
 
 import iscsitrace
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.examination import Opinion, examine
+from iscsitrace.analysis.findings.examination import examine
+from iscsitrace.analysis.findings.opinions import Opinion
 from tests.support.capture_file import read_records, write_pcap
 from tests.support.recordings import description_of, recorded_captures
 

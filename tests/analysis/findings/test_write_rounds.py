@@ -153,15 +153,6 @@ def test_writes_without_data_or_with_unsolicited_data_do_not_wait_for_an_r2t() -
     assert found.text == "8 of 9 writes sent no data before the first R2T"
 
 
-def test_r2ts_without_their_commands_show_nothing() -> None:
-    subject: Any = SimpleNamespace(
-        tables={"rounds": table("rounds", {"cycle": 0, "r2t_ns": 5})}, cycles=table("cycles")
-    )
-    assert _grants(subject) is None
-    subject = SimpleNamespace(tables={"rounds": table("rounds")}, cycles=table("cycles", {"cycle": 0}))
-    assert _grants(subject) is None
-
-
 # --- what-ifs
 
 

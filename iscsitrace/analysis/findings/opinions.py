@@ -1,0 +1,257 @@
+"""Opinions: what is found in each session, connection and story, and what is read first of it.
+
+What is found and what leads is known of all; sentences and frames are made when one is looked at: of ten thousand
+sessions a person reads twenty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from types import MappingProxyType
+from typing import Any, overload
+
+from iscsitrace.analysis.findings import capture, gains, headline, registry
+from iscsitrace.analysis.findings.case import Case, Groups
+from iscsitrace.analysis.findings.finding import Finding, Problem
+from iscsitrace.analysis.findings.headline import Headline, Verdict
+from iscsitrace.analysis.groups.stories import Story
+from iscsitrace.analysis.measures.budget import PARTS, Budget
+from iscsitrace.analysis.session.grouping import Subjects
+from iscsitrace.analysis.session.session import Session
+from iscsitrace.analysis.session.system_calls import SystemCall
+from iscsitrace.wording.sentences import capital
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """The diagnosis of one session or connection."""
+
+    number: int
+    headline: Headline
+    time: Budget | None
+    """The time breakdown; None where no command has a status. Shares of findings are of its busy time."""
+    infer: Callable[[], SystemCall | None]
+    """Infers the system call."""
+    findings: list[Finding]
+    """Failures first, then by share."""
+
+    @property
+    def system_call(self) -> SystemCall | None:
+        """The inferred system call behind the reads and writes; None where nothing shows one."""
+        return self.infer()
+
+    @property
+    def budget(self) -> dict[str, int] | None:
+        """Nanoseconds by part from the first command to the last status."""
+        return self.time.whole_ns if self.time else None
+
+    @property
+    def idle_fraction(self) -> float | None:
+        """See :attr:`Budget.idle_fraction`."""
+        return self.time.idle_fraction if self.time else None
+
+    @property
+    def limiter(self) -> str | None:
+        """See :attr:`Budget.limiter`."""
+        return self.time.limiter if self.time else None
+
+    @property
+    def jobs_ns(self) -> int:
+        """Busy time."""
+        return self.time.jobs_ns if self.time else 0
+
+    @property
+    def verdict(self) -> str:
+        """The headline with its notes."""
+        return self.headline.text
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, beside the row of the session or connection."""
+        call = self.system_call
+        return {
+            "verdict": self.verdict,
+            "budget": self.budget,
+            "jobs_ns": self.jobs_ns,
+            "busy_budget": self.time.parts_ns if self.time else None,
+            "shares": self.time.shares if self.time else None,
+            "idle_fraction": self.idle_fraction,
+            "limiter": self.limiter,
+            "excluded_ns": self.time.uses_ns if self.time else None,
+            "system_call": call
+            and {"bytes": call.bytes, "pieces": list(call.pieces), "count": call.count, "is_at_once": call.is_at_once},
+            "headline": self.headline.as_dict(),
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
+
+
+@dataclass(frozen=True)
+class StoryOpinion:
+    """What is read first of sessions that took each other's place."""
+
+    story: Story
+    label: str
+    """See :attr:`History.label`."""
+    headline: Headline
+    findings: Sequence[Finding]
+    """Those of the story itself."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "sessions": list(self.story.numbers),
+            "connections": [row["connection"] for row in self.story.connections],
+            "headline": self.headline.as_dict(),
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
+
+
+class Opinions(Mapping[int, Opinion]):
+    """The diagnosis of sessions, or of connections, by number.
+
+    What is found and what leads is known of all; sentences and frames are made when one is looked at, and then kept.
+    """
+
+    def __init__(
+        self,
+        numbers: Sequence[int],
+        subjects: Subjects,
+        problems: Sequence[Problem],
+        groups: Groups,
+        shared: Mapping[int, Sequence[Finding]] = MappingProxyType({}),
+    ) -> None:
+        """``shared`` are the findings of the story of each session."""
+        self._subjects = subjects
+        self._groups = groups
+        self._findings: dict[int, list[Finding]] = {}
+        self._made: dict[int, Opinion] = {}
+        if not numbers:
+            return
+        weighed = registry.weighed(subjects.columns, problems)
+        possible = registry.possible(subjects.columns, problems, groups)
+        for number in numbers:
+            own = weighed.get(number, [])
+            if possible[number]:
+                others = registry.findings_of(Case(subjects[number], groups), possible[number])
+                own = registry.in_declared_order([*own, *others]) if own else others
+            self._findings[number] = registry.ordered([*shared.get(number, ()), *own])
+
+    @cached_property
+    def verdicts(self) -> dict[int, Verdict]:
+        """What the headline of each says, without its sentences."""
+        return {number: self._verdict(number, found) for number, found in self._findings.items()}
+
+    def _verdict(self, number: int, found: Sequence[Finding]) -> Verdict:
+        def is_unknown() -> bool:
+            return capture.forbids_verdict(self._subjects[number])
+
+        def moved_count() -> int:
+            return int(self._subjects.columns.once(headline.moved_counts)[number])
+
+        return headline.verdict(number, self._subjects.budgets.get(number), found, is_unknown, moved_count)
+
+    @property
+    def whole_ns(self) -> dict[str, int]:
+        """Nanoseconds by part, summed over all."""
+        return dict(zip(PARTS, self._subjects.columns.sums_ns.sum(axis=(0, 1)).tolist(), strict=True))
+
+    @property
+    def found(self) -> set[str]:
+        """The names of all findings."""
+        return {finding.name for found in self._findings.values() for finding in found}
+
+    def __getitem__(self, number: int) -> Opinion:
+        if number not in self._made:
+            self._made[number] = self._opinion(number, self._findings[number])
+        return self._made[number]
+
+    def _opinion(self, number: int, findings: Sequence[Finding]) -> Opinion:
+        examined = partial(_case, self._subjects, number, self._groups)
+        case = examined()
+        told = [finding if finding.text else finding.problem.told(finding, case) for finding in findings]
+        found = gains.with_gains(examined, told)
+        first = headline.of(case, found)
+        return Opinion(number, first, case.subject.budget, lambda: examined().system_call, found)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._findings)
+
+    def __len__(self) -> int:
+        return len(self._findings)
+
+
+def _case(subjects: Mapping[int, Session], number: int, groups: Groups) -> Case:
+    return Case(subjects[number], groups)
+
+
+class Stories(Sequence[StoryOpinion]):
+    """What is read first of each story, in their order; sentences are made when one is looked at."""
+
+    def __init__(self, told: Sequence[tuple[Story, str, Sequence[Finding]]], opinions: Opinions) -> None:
+        """``told`` are the stories, each with its label and its own findings in order."""
+        self._told = told
+        self._opinions = opinions
+
+    @property
+    def found(self) -> set[str]:
+        """The names of all findings."""
+        return {finding.name for _, _, findings in self._told for finding in findings}
+
+    @property
+    def foremost(self) -> Headline | None:
+        """The headline of a whole capture: failures by time lost, then the slowness that costs most, then what has the
+        longest busy time. None where there is nothing.
+        """
+        worst = max(range(len(self)), key=self._weight, default=None)
+        return None if worst is None else self[worst].headline
+
+    @property
+    def of_connections(self) -> list[StoryOpinion]:
+        """Those of connections without a session that have findings."""
+        places = (place for place, (story, _, findings) in enumerate(self._told) if not story.sessions and findings)
+        return [self[place] for place in places]
+
+    def _weight(self, place: int) -> tuple[int, float, float]:
+        story, _, findings = self._told[place]
+        members = self._members(story)
+        busy_ns = float(sum(each.jobs_ns for each in members))
+        lead = _lead(findings) or _worst(members) or next(iter(findings), None)
+        return headline.weight(lead, busy_ns) if lead else (0, 0.0, busy_ns)
+
+    def _members(self, story: Story) -> list[Verdict]:
+        verdicts = self._opinions.verdicts
+        return [verdicts[number] for number in story.numbers if number in verdicts]
+
+    @overload
+    def __getitem__(self, place: int) -> StoryOpinion: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[StoryOpinion]: ...
+
+    def __getitem__(self, place: int | slice) -> StoryOpinion | list[StoryOpinion]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        story, label, findings = self._told[place]
+        return StoryOpinion(story, label, self._headline(story, label, findings), findings)
+
+    def _headline(self, story: Story, label: str, findings: Sequence[Finding]) -> Headline:
+        """Of what broke, else of its session with the longest busy time."""
+        if lead := _lead(findings):
+            return headline.of_finding(lead)
+        if worst := _worst(self._members(story)):
+            return self._opinions[worst.number].headline
+        note = next(iter(findings), None)
+        return headline.of_finding(note) if note else Headline(f"{capital(label)} carried no iSCSI commands.")
+
+    def __len__(self) -> int:
+        return len(self._told)
+
+
+def _lead(findings: Sequence[Finding]) -> Finding | None:
+    """What broke, where a person has to read it first."""
+    return next((finding for finding in findings if finding.rank == "failure" and finding.leads), None)
+
+
+def _worst(members: Sequence[Verdict]) -> Verdict | None:
+    return max(members, key=lambda each: each.weight, default=None)

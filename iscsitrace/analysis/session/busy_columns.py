@@ -1,0 +1,146 @@
+"""The waits of all subjects together: which subject and command waited, when, and for how long.
+
+The counterpart of ``Session.stretches`` for ``Columns``: one computation serves ten thousand sessions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.analysis.measures import busy, by_subject
+from iscsitrace.analysis.measures.budget import PARTS
+from iscsitrace.analysis.measures.by_subject import Line
+from iscsitrace.analysis.measures.nulls import numbers_of
+from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.tables.table import Table
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Stretches of busy time, in the order of the table ``budget``."""
+
+    place: Array
+    """The subject of each."""
+    starts: Array
+    ends: Array
+    row: Array
+    """The row of its command in ``cycles``; -1 where there is none."""
+
+    @cached_property
+    def lengths(self) -> Array:
+        """Length of each in nanoseconds."""
+        return self.ends - self.starts
+
+    def where(self, which: Array) -> Waits:
+        """The stretches that a mask or row numbers pick."""
+        return Waits(self.place[which], self.starts[which], self.ends[which], self.row[which])
+
+    def sums_ns(self, columns: Columns) -> Array:
+        """Nanoseconds of each subject."""
+        return columns.sums(self.place, self.lengths)
+
+
+def of_parts(columns: Columns, *parts: str) -> Waits:
+    """The stretches of busy time in these parts of the time breakdown."""
+    every = columns.once(_busy)
+    is_wanted = np.zeros(len(PARTS), dtype=bool)
+    is_wanted[[PARTS.index(part) for part in parts]] = True
+    return every.where(np.flatnonzero(is_wanted[columns.once(_parts)]))
+
+
+def spans(columns: Columns) -> tuple[Array, Array]:
+    """The start of the busy time of each subject, and its end; 0 where it has none."""
+    every = columns.once(_busy)
+    first, last = (np.zeros(len(columns), dtype=np.int64) for _ in range(2))
+    # of several values for one place the last is kept
+    first[every.place[::-1]], last[every.place] = every.starts[::-1], every.ends
+    return first, last
+
+
+def _busy(columns: Columns) -> Waits:
+    stretches, places, rows = columns.table("budget"), columns.places("budget"), columns.once(_busy_rows)
+    firsts, lasts = (stretches.raw(name)[rows] for name in ("time_first_ns", "time_last_ns"))
+    return Waits(places[rows], firsts, lasts, stretches.each(_cycle_numbers)[rows])
+
+
+def _parts(columns: Columns) -> Array:
+    return columns.table("budget").raw("part")[columns.once(_busy_rows)]
+
+
+def _busy_rows(columns: Columns) -> Array:
+    stretches = columns.table("budget")
+    return np.flatnonzero((stretches.each(busy.uses) == busy.BUSY) & (columns.places("budget") >= 0))
+
+
+def _cycle_numbers(stretches: Table) -> Array:
+    return numbers_of(stretches, "cycle")
+
+
+def with_next(columns: Columns, waits: Waits) -> Waits:
+    """The same; a stretch without a command is assigned to the command that follows, or to the last one."""
+    alone = np.flatnonzero(waits.row < 0)
+    if not len(alone):
+        return waits
+    rows, places, times = columns.once(_commands)
+    at = by_subject.search(places, times, waits.place[alone], waits.ends[alone])
+    last = np.searchsorted(places, waits.place[alone], side="right") - 1
+    row = waits.row.copy()
+    row[alone] = rows[np.minimum(at, last)]
+    return replace(waits, row=row)
+
+
+def _commands(columns: Columns) -> tuple[Array, Array, Array]:
+    """The commands of all subjects, each subject's in order of time: row, subject, and time of the command."""
+    cycles, places = columns.table("cycles"), columns.places("cycles")
+    order = by_subject.in_order(places, cycles.raw("command_first_ns"))
+    order = order[np.searchsorted(places[order], 0) :]
+    return order, places[order], cycles.raw("command_first_ns")[order]
+
+
+def claimed_ns(columns: Columns, waits: Waits, place: Array, starts: Array, ends: Array) -> Array:
+    """The time of the waits of each subject within its intervals [start, end), which may overlap and come in any order.
+
+    As ``Stretches.within_ns`` has it for one subject.
+    """
+    found = np.zeros(len(columns), dtype=np.int64)
+    if len(waits.place) and Line.of(waits.starts, waits.ends).has_room(len(columns) - 1):
+        return columns.sums(waits.place, _within(waits, place, starts, ends))
+    for each in np.unique(waits.place).tolist():
+        own, theirs = place == each, waits.where(np.flatnonzero(waits.place == each))
+        alone = replace(theirs, place=np.zeros_like(theirs.place))
+        found[each] = _within(alone, np.zeros(own.sum(), dtype=np.int64), starts[own], ends[own]).sum()
+    return found
+
+
+def _within(waits: Waits, place: Array, starts: Array, ends: Array) -> Array:
+    """How much of each wait lies within the intervals of its subject."""
+    line = Line.of(waits.starts, waits.ends)
+    # what is beyond all waits takes none of them
+    starts, ends = (each.clip(waits.starts.min(), waits.ends.max()) for each in (starts, ends))
+    is_real = ends > starts
+    if not is_real.any():
+        return np.zeros(len(waits.place), dtype=np.int64)
+    place, starts, ends = place[is_real], starts[is_real], ends[is_real]
+    order = by_subject.in_order(place, starts)
+    place = place[order]
+    first, last = line.at(place, starts[order]), line.at(place, ends[order])
+    # cut off what earlier intervals cover; those of the subject before end before this one's begin
+    first = np.maximum(first, np.concatenate([first[:1], np.maximum.accumulate(last)[:-1]]))
+    last = np.maximum(last, first)
+    covered = np.concatenate([[0], np.cumsum(last - first)])
+
+    def until(instants: Array) -> Array:
+        """Covered time before an instant."""
+        moment = line.at(waits.place, instants)
+        at = np.searchsorted(first, moment, side="right")
+        # the interval that began last may end after this instant
+        return np.asarray(covered[at] - np.where(at > 0, np.maximum(last[at - 1] - moment, 0), 0))
+
+    return until(waits.ends) - until(waits.starts)
