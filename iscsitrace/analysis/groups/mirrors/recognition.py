@@ -69,8 +69,8 @@ class Mirror:
 
 def find(source: Source, volumes: Volumes | None = None) -> list[Mirror]:
     """Every mirror of a trace; ``source`` is its method ``table``; ``volumes`` are found if not given."""
-    every = sides.of_trace(source, volumes)
-    if len(every) < 2:
+    every = sides.of_trace(source, volumes, WRITES_MIN)
+    if not every:
         return []
     starts = _starts(source)
     by_host: dict[str, list[MirrorSide]] = {}
