@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.tables.numbers import first_rows, order_of
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
@@ -28,11 +29,9 @@ class Partition:
         # the null of an unsigned column is its largest number
         numbers = numbers.astype(np.int64)
         if (numbers[1:] < numbers[:-1]).any():
-            # NumPy sorts 16-bit numbers by counting
-            is_small = numbers.max() < 1 << 15 and numbers.min() >= -1
-            self._order = np.argsort(numbers.astype(np.int16) if is_small else numbers, kind="stable")
+            self._order = order_of(numbers)
             numbers = numbers[self._order]
-        starts = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] - 1)) if len(numbers) else np.empty(0, np.intp)
+        starts = first_rows(numbers)
         edges = [*starts.tolist(), len(numbers)]
         self._places = {
             number: slice(start, end)

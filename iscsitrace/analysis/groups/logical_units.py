@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.groups.portals import PORTS
-from iscsitrace.analysis.measures.data_commands import is_data_command, is_for, is_operation
+from iscsitrace.analysis.measures.data_commands import is_operation, is_storage_command
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.tables.numbers import distinct
 from iscsitrace.tables.table import Source, Table
 from iscsitrace.wording import cells
 
@@ -87,21 +88,19 @@ def _used(cycles: Table) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
     """Sessions and LUNs with commands that read, write, erase or flush; and with TEST UNIT READY, as path checkers
     send it.
     """
-    if not len(cycles):
-        return set(), set()
     is_placed = known(cycles, "session") & known(cycles, "lun")
-    is_used = is_data_command(cycles) | is_for(cycles, "flush")
     is_checked = is_operation(cycles, "test_unit_ready")
-    return _distinct(cycles, is_placed & is_used), _distinct(cycles, is_placed & is_checked)
+    return _distinct(cycles, is_placed & cycles.each(is_storage_command)), _distinct(cycles, is_placed & is_checked)
 
 
 def _distinct(cycles: Table, which: Array) -> set[tuple[int, int]]:
-    sessions, luns = cycles.raw("session")[which], cycles.raw("lun")[which]
-    every = np.unique(luns)
-    places = np.unique(sessions.astype(np.int64) * len(every) + np.searchsorted(every, luns))
+    rows = np.flatnonzero(which)
+    sessions, session = distinct(cycles.raw("session")[rows])
+    luns, lun = distinct(cycles.raw("lun")[rows])
+    places, _ = distinct(session * len(luns) + lun)
     if not len(places):
         return set()
-    return set(zip((places // len(every)).tolist(), every[places % len(every)].tolist(), strict=True))
+    return set(zip(sessions[places // len(luns)].tolist(), luns[places % len(luns)].tolist(), strict=True))
 
 
 def ends(source: Source) -> dict[int, dict[str, Any]]:

@@ -36,6 +36,10 @@ class _Group:
 
 def groups(members: Sequence[Member]) -> Iterable[tuple[str, str, tuple[Member, ...]]]:
     """What each volume of one initiator is known by, its identity and its members."""
+    if len(members) == 1:
+        (member,) = members
+        yield *(_own_key(member) if member.designator is None else ("designator", member.designator))[:2], (member,)
+        return
     members = _without_shared(members)
     named: dict[Key, _Group] = defaultdict(_Group)
     places: dict[Hashable, set[Key]] = defaultdict(set)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
 from iscsitrace.analysis.groups.service import Intervals, Service, joined
 from iscsitrace.analysis.groups.volumes import Volume, Volumes
-from iscsitrace.analysis.measures.data_commands import is_data_command, is_for, is_operation
+from iscsitrace.analysis.measures.data_commands import is_operation, is_storage_command
 from iscsitrace.analysis.measures.intervals import Span, difference, intersection, merged
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Source, Table
@@ -127,7 +127,7 @@ class _Trace:
     @cached_property
     def _is_work(self) -> Array:
         """Reads, writes, erasures and flushes of a known volume."""
-        return np.asarray((is_data_command(self.cycles) | is_for(self.cycles, "flush")) & (self._numbers >= 0))
+        return np.asarray(self.cycles.each(is_storage_command) & (self._numbers >= 0))
 
 
 def _rows_of(rows: Array, numbers: Array, wanted: Sequence[int]) -> dict[int, Array]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.groups.logical_units import Member, members
 from iscsitrace.analysis.groups.volume_identity import groups
-from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.tables.numbers import distinct, places_of
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
@@ -97,7 +97,7 @@ class Volume:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Volumes:
     """The volumes of a trace, and which of them each command went to."""
 
@@ -107,32 +107,16 @@ class Volumes:
     _numbers: Array
     """Session, LUN and volume of each member, in order of session and LUN."""
 
-    def of(self, session: int, lun: int) -> Volume | None:
-        """The volume that a session has at a LUN."""
-        number = int(self._find(np.array([session], dtype=np.int64), np.array([lun], dtype=np.uint64))[0])
-        return self.all[number] if number >= 0 else None
-
     def of_commands(self, cycles: Table) -> Array:
         """The number of each command's volume, -1 for none."""
-        found = self._find(cycles.raw("session").astype(np.int64), cycles.raw("lun"))
-        return np.where(known(cycles, "session") & known(cycles, "lun"), found, -1)
+        return cycles.each(self._of_each)
 
-    def _find(self, sessions: Array, luns: Array) -> Array:
-        if not len(self._sessions):
-            return np.full(len(sessions), -1, dtype=np.int64)
-        every_lun, every_session = np.unique(self._luns), np.unique(self._sessions)
-        keys = np.searchsorted(every_session, self._sessions) * len(every_lun) + np.searchsorted(every_lun, self._luns)
-        row, column = _place(every_session, sessions), _place(every_lun, luns)
-        wanted = row * len(every_lun) + column
-        place = np.searchsorted(keys, wanted).clip(max=len(keys) - 1)
-        is_there = (row >= 0) & (column >= 0) & (keys[place] == wanted)
-        return np.where(is_there, self._numbers[place], -1)
-
-
-def _place(every: Array, values: Array) -> Array:
-    """Where each value stands among sorted ones, -1 for nowhere."""
-    place = np.searchsorted(every, values).clip(max=len(every) - 1)
-    return np.where(every[place] == values, place, -1)
+    def _of_each(self, cycles: Table) -> Array:
+        (sessions, session), (luns, lun) = distinct(self._sessions), distinct(self._luns)
+        row, column = places_of(cycles.raw("session"), sessions), places_of(cycles.raw("lun"), luns)
+        wanted = np.where((row >= 0) & (column >= 0), row * len(luns) + column, -1)
+        place = places_of(wanted, session * len(luns) + lun)
+        return np.append(self._numbers, -1)[place]
 
 
 def find(source: Source) -> Volumes:

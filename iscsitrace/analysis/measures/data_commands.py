@@ -22,6 +22,11 @@ def is_data_command(cycles: Table) -> NDArray[np.bool_]:
     return np.asarray(is_for(cycles, "data") | is_unknown)
 
 
+def is_storage_command(cycles: Table) -> NDArray[np.bool_]:
+    """Which commands read, write, erase or flush data."""
+    return cycles.each(is_data_command) | is_for(cycles, "flush")
+
+
 def is_transfer(cycles: Table) -> NDArray[np.bool_]:
     """Which commands read or wrote data; non-I/O commands (INQUIRY, TEST UNIT READY) do not."""
     return np.asarray(is_operation(cycles, "read", "write") & (cycles.raw("data_bytes") > 0))
@@ -29,7 +34,7 @@ def is_transfer(cycles: Table) -> NDArray[np.bool_]:
 
 def is_whole_transfer(cycles: Table) -> NDArray[np.bool_]:
     """Which reads and writes of data are complete in the capture."""
-    return is_transfer(cycles) & cycles.raw("is_complete")
+    return cycles.each(is_transfer) & cycles.raw("is_complete")
 
 
 def is_for(cycles: Table, purpose: str) -> NDArray[np.bool_]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 Span = tuple[int, int]
 """From when until when, in nanoseconds since 1970."""
+
+_MOST_NS: Final = 2.0**62
+"""Time of all groups together up to which their instants can be put on one axis of int64."""
 
 
 def union_length(starts: NDArray[Any], ends: NDArray[Any]) -> int:
@@ -24,6 +27,26 @@ def union_length(starts: NDArray[Any], ends: NDArray[Any]) -> int:
     reached = np.concatenate([starts[:1], np.maximum.accumulate(ends)[:-1]])
     added = ends - np.maximum(starts, reached)
     return int(np.maximum(added, 0).sum())
+
+
+def union_lengths(starts: NDArray[Any], ends: NDArray[Any], firsts: NDArray[Any]) -> NDArray[Any]:
+    """The same of each group of intervals: the groups begin at the rows ``firsts``; each is in order of its starts."""
+    ends = np.maximum(ends, starts)
+    reached = np.concatenate([starts[:1], furthest(ends, firsts)[:-1]])
+    reached[firsts] = starts[firsts]
+    return np.add.reduceat(np.maximum(ends - np.maximum(starts, reached), 0), firsts)
+
+
+def furthest(instants: NDArray[Any], firsts: NDArray[Any]) -> NDArray[Any]:
+    """The latest instant of each row's group up to that row; the groups begin at the rows ``firsts``."""
+    lows, highs = np.minimum.reduceat(instants, firsts), np.maximum.reduceat(instants, firsts)
+    lengths = highs.astype(np.float64) - lows
+    if lengths.sum() >= _MOST_NS:
+        return np.concatenate([np.maximum.accumulate(each) for each in np.split(instants, firsts[1:])])
+    # one after the other, no group reaches into the next
+    moves = np.cumsum(highs - lows) - highs
+    moved = np.repeat(moves, np.diff(firsts, append=len(instants)))
+    return np.asarray(np.maximum.accumulate(instants + moved) - moved)
 
 
 def covered_ns(spans: Iterable[Span]) -> int:

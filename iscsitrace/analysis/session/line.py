@@ -14,6 +14,7 @@ import numpy as np
 from iscsitrace.analysis.measures.data_commands import is_transfer
 from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known, numbers_of
+from iscsitrace.tables.numbers import first_rows, order_of
 from iscsitrace.tables.table import Table
 
 if TYPE_CHECKING:
@@ -117,11 +118,11 @@ def sharing(times: Mapping[int, Span], session: int) -> tuple[int, ...]:
 
 
 def _times_of_transfers(cycles: Table) -> dict[int, Span]:
-    moved = cycles.select(is_transfer(cycles) & known(cycles, "status_ns") & known(cycles, "session"))
-    session, first_ns, last_ns = (moved.raw(name) for name in ("session", "command_first_ns", "status_ns"))
-    order = np.argsort(session, kind="stable")
-    numbers, starts = np.unique(session[order], return_index=True)
-    if not len(numbers):
+    rows = np.flatnonzero(cycles.each(is_transfer) & known(cycles, "status_ns") & known(cycles, "session"))
+    rows = rows[order_of(cycles.raw("session")[rows])]
+    session, first_ns, last_ns = (cycles.raw(name)[rows] for name in ("session", "command_first_ns", "status_ns"))
+    starts = first_rows(session)
+    if not len(starts):
         return {}
-    firsts, lasts = np.minimum.reduceat(first_ns[order], starts), np.maximum.reduceat(last_ns[order], starts)
-    return dict(zip(numbers.tolist(), zip(firsts.tolist(), lasts.tolist(), strict=True), strict=True))
+    firsts, lasts = np.minimum.reduceat(first_ns, starts), np.maximum.reduceat(last_ns, starts)
+    return dict(zip(session[starts].tolist(), zip(firsts.tolist(), lasts.tolist(), strict=True), strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from iscsitrace.analysis.groups.jobs import runs, tables
@@ -39,7 +40,7 @@ def cause_of(prepare: Callable[[Work, int], object], **slow: Any) -> tuple[str, 
 
 def runs_of(work: Work) -> list[Run]:
     made = {name: table(name, *rows) for name, rows in work.rows.items()}
-    return runs.of_trace(made.__getitem__)
+    return [*runs.of_trace(made.__getitem__)]
 
 
 @pytest.mark.parametrize(("size", "is_work"), [(16_384, True), (15_872, False)])
@@ -122,22 +123,29 @@ def test_only_complete_reads_and_writes_with_data_are_work() -> None:
     assert runs_of(work) == []
 
 
-def test_a_run_has_names_or_addresses_of_both_ends() -> None:
+def test_runs_have_the_same_nodes_by_names_or_by_their_session() -> None:
     work = Work()
-    work.stream(1_000, target="iqn.disk")
-    work.stream(1_000, session=5)
+    for target in ("iqn.disk", "iqn.disk", "iqn.other"):
+        work.stream(1_000, target=target)
+    work.stream(1_000, target="iqn.disk", host="iqn.another")
+    # a session without a login, and one without the name of its target
+    work.stream(1_000, session=9)
+    work.stream(1_000, session=9)
     work.stream(1_000)
-    work.rows["sessions"][1]["target_name"] = None
-    for row in work.rows["connections"]:
-        row |= {"initiator_address": "10.0.0.1", "target_address": "10.0.0.2"}
-    work.rows["connections"].append({"connection": 3})
-    work.rows["cycles"].append(work.rows["cycles"][0] | {"connection": 3})
-    found = [(run.host, run.target, run.has_names, run.session) for run in runs_of(work)]
-    assert found == [
-        ("iqn.host", "iqn.disk", True, 0),
-        ("10.0.0.1", "10.0.0.2", False, 5),
-        ("iqn.host", "10.0.0.2", False, 2),
-    ]
+    work.stream(1_000)
+    for row in work.rows["sessions"][4:]:
+        row["target_name"] = None
+    # connections of no session, and one without iSCSI
+    for _ in range(2):
+        work.stream(1_000, session=10)
+        work.rows["connections"][-1]["session"] = None
+    work.rows["connections"].append({"connection": 10})
+    work.rows["cycles"].append(work.rows["cycles"][0] | {"connection": 10})
+    found = runs.of_trace({name: table(name, *rows) for name, rows in work.rows.items()}.__getitem__)
+    assert [run.session for run in found] == [0, 1, 2, 3, 9, 9, 6, 7, None, None]
+    same = {frozenset(np.flatnonzero(found.nodes == each).tolist()) for each in found.nodes if each >= 0}
+    assert same == {frozenset(own) for own in ({0, 1}, {2}, {3}, {4, 5}, {6}, {7})}
+    assert found.nodes.tolist()[8:] == [-1, -1]
 
 
 def test_the_block_of_a_run_is_the_size_that_moved_most() -> None:

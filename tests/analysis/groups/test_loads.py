@@ -125,18 +125,17 @@ def test_nothing_has_no_loads() -> None:
 def test_against_a_loop_over_the_rows(name: str, by: str) -> None:
     (file,) = (SAMPLES / name).glob("capture.*")
     trace = iscsitrace.read(file, tables=NEEDED)
-    found_volumes = volumes.find(trace.table)
+    volume_of = {(each.session, each.lun): one.number for one in volumes.find(trace.table).all for each in one.members}
     purposes = {"read", "write", "unmap", "write_same", "compare_and_write", "verify"}
     groups: dict[Any, list[dict[str, Any]]] = {}
     for row in trace.cycles.rows():
         if by != "operation" and row["operation"] not in purposes:
             continue
-        volume = found_volumes.of(row["session"], row["lun"])
         key = {
             "operation": row["operation"],
             "size": row["bytes"],
             "lun": row["lun"],
-            "volume": volume and volume.number,
+            "volume": volume_of.get((row["session"], row["lun"])),
         }
         groups.setdefault(key[by], []).append(row)
     expected = set()

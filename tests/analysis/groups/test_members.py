@@ -1,4 +1,4 @@
-"""Which streams and which writes belong together, and how groups are named: on values made by hand."""
+"""Figures of jobs, which writes belong together, and how groups are named: on values made by hand."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from iscsitrace.analysis.groups.jobs.runs import Run
-from iscsitrace.analysis.groups.jobs.streams import Job, Stream, _is_mirrored, _is_related, _is_together, _Left, jain
+from iscsitrace.analysis.groups.jobs.streams import Job, Stream, jain
 from iscsitrace.analysis.groups.mirrors import account, recognition
 from iscsitrace.analysis.groups.mirrors.account import SideAccount
 from iscsitrace.analysis.groups.mirrors.pairing import _in_order
@@ -22,9 +19,8 @@ from tests.support.tables_by_hand import table
 def run(**columns: Any) -> Run:
     """Of 100 ns, with no session and no names."""
     known: dict[str, Any] = {
-        "connection": 0, "session": None, "host": "10.0.0.1", "target": "10.0.0.2", "has_names": False, "path_ns": 10,
-        "operation": "read", "block_bytes": 4_096, "bytes": 100, "busy_ns": 100, "first_ns": 0, "last_ns": 100,
-        "last_row": 0,
+        "connection": 0, "session": None, "path_ns": 10, "operation": "read", "block_bytes": 4_096, "bytes": 100,
+        "busy_ns": 100, "first_ns": 0, "last_ns": 100, "last_row": 0,
     }  # fmt: skip
     return Run(**known | columns)
 
@@ -33,87 +29,6 @@ def test_figures_of_a_run() -> None:
     assert (run().to_target, run(operation="write").to_target) == (False, True)
     assert (run().length_ns, run().bytes_per_s, run(connection=7).label) == (100, 1e9, "connection 7")
     assert run(last_ns=0).bytes_per_s == 100e9
-
-
-def test_streams_are_related_by_their_session_or_their_names() -> None:
-    assert _is_related(run(session=0), run(session=0))
-    assert not _is_related(run(session=0), run(session=1))
-    # addresses are no names, and a session that is not known is none
-    assert not _is_related(run(), run())
-    named = run(has_names=True, host="host", target="disk")
-    assert _is_related(named, named)
-    assert not _is_related(named, run(has_names=True, host="host", target="other"))
-    assert not _is_related(named, run(has_names=True, host="other", target="disk"))
-
-
-RUNS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20), st.integers(0, 20)), max_size=12)
-
-
-@given(RUNS)
-def test_the_runs_beside_the_longest_are_those_of_a_search_through_all(drawn: list[tuple[int, int, int]]) -> None:
-    """As many sessions as there are, each run is compared with those that overlap it alone."""
-    every = [
-        run(connection=connection, session=connection % 2, first_ns=first_ns, last_ns=first_ns + length_ns)
-        for connection, first_ns, length_ns in drawn
-    ]
-    found, left = [], _Left(every)
-    for longest in left:
-        members = [each for each in left.beside(longest) if _is_together(longest, each)]
-        left.take([longest, *members])
-        found.append([longest, *members])
-    naive = []
-    rest = sorted(every, key=lambda each: (-each.length_ns, each.connection))
-    while rest:
-        longest, *others = rest
-        members = [each for each in others if _is_together(longest, each)]
-        rest = [each for each in others if not any(each is one for one in members)]
-        naive.append([longest, *members])
-    assert [list(map(id, group)) for group in found] == [list(map(id, group)) for group in naive]
-    assert not list(left)
-
-
-@pytest.mark.parametrize(
-    ("columns", "is_together"),
-    [
-        ({"first_ns": 10, "last_ns": 110}, True),
-        ({"first_ns": 11, "last_ns": 110}, False),
-        ({"block_bytes": 8_192}, True),
-        ({"block_bytes": 8_193}, False),
-        ({"block_bytes": 2_048}, True),
-        ({"block_bytes": 2_047}, False),
-        ({"operation": "write"}, False),
-        # half of the shorter one's time
-        ({"session": 0, "first_ns": 90, "last_ns": 110}, True),
-        ({"session": 0, "first_ns": 91, "last_ns": 111}, False),
-        ({"session": 0, "operation": "write", "block_bytes": 9_999}, True),
-    ],
-)
-def test_streams_of_one_program(columns: dict[str, Any], is_together: bool) -> None:
-    longest = run(session=0) if "session" in columns else run()
-    assert _is_together(longest, run(**columns)) == is_together
-
-
-@pytest.mark.parametrize(("apart_ns", "is_together"), [(0, True), (1, False)])
-def test_streams_of_a_nanosecond_have_to_overlap(apart_ns: int, is_together: bool) -> None:
-    """Half of the time of the shorter one, at least half a nanosecond."""
-    short = run(first_ns=100 + apart_ns - 1, last_ns=100 + apart_ns, session=0)
-    assert _is_together(run(session=0), short) is is_together
-    # one without a length has no time in common with another
-    assert not _is_together(run(session=0), run(first_ns=50, last_ns=50, session=0))
-
-
-def test_sides_of_one_mirror_are_no_job() -> None:
-    """Mirror and side of each session."""
-    side_of: dict[int | None, tuple[int, int]] = {0: (0, 0), 1: (0, 1), 2: (1, 1), 3: (0, 0)}
-
-    def is_mirrored(one: int | None, other: int | None) -> bool:
-        found = {_is_mirrored(run(session=a), run(session=b), side_of) for a, b in ((one, other), (other, one))}
-        assert len(found) == 1
-        return found.pop()
-
-    assert is_mirrored(0, 1)
-    # of two mirrors, of one side, of none
-    assert [is_mirrored(*pair) for pair in ((0, 2), (0, 3), (0, 9), (None, 1), (None, None))] == [False] * 5
 
 
 def job(*runs: Run) -> Job:

@@ -87,6 +87,18 @@ def test_a_single_write_on_each_side_is_enough_for_two_sides() -> None:
     assert sides_of(Hosts()) == []
 
 
+def test_sides_that_can_have_no_copy_are_left_out() -> None:
+    hosts = Hosts()
+    for host, target, count in (
+        *(("iqn.one", "iqn.a", 4), ("iqn.one", "iqn.b", 3), ("iqn.one", "iqn.c", 5)),
+        *(("iqn.two", "iqn.d", 9), ("iqn.two", "iqn.e", 3), ("iqn.three", "iqn.f", 9)),
+    ):
+        hosts.ask(hosts.session(target, host), in_order(count))
+    source = hosts.source()
+    targets = {least: [side.target for side in sides.of_trace(source, None, least)] for least in (1, 4, 6)}
+    assert targets == {1: [f"iqn.{name}" for name in "abcde"], 4: ["iqn.a", "iqn.c"], 6: []}
+
+
 def test_sides_without_a_login_have_addresses() -> None:
     hosts = two_targets()
     hosts.sessions[0] |= {"target_name": None}

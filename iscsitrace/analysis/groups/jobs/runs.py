@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import pauses
-from iscsitrace.analysis.measures.intervals import merged, union_length
+from iscsitrace.analysis.measures.data_commands import is_whole_transfer
+from iscsitrace.analysis.measures.intervals import furthest, union_lengths
+from iscsitrace.analysis.measures.nulls import numbers_of
 from iscsitrace.analysis.session import path
-from iscsitrace.tables.table import Source, Table
+from iscsitrace.tables.numbers import first_rows, order_of
+from iscsitrace.tables.table import Source
 
 Array = NDArray[Any]
 OF_THE_WORK: Final = 0.25
@@ -25,11 +29,6 @@ class Run:
 
     connection: int
     session: int | None
-    host: str
-    """Name of the initiator, or its address."""
-    target: str
-    has_names: bool
-    """Whether both are names."""
     path_ns: int | None
     operation: str
     block_bytes: int
@@ -65,67 +64,161 @@ class Run:
         return f"connection {self.connection}"
 
 
-def of_trace(source: Source) -> list[Run]:
+@dataclass(frozen=True)
+class Runs:
+    """The runs of all iSCSI connections, by connection and time: columns of the same length.
+
+    A ``Run`` is made when it is used: of ten thousand runs few are of a job.
+    """
+
+    source: Source
+    connection: Array
+    session: Array
+    """-1 for none."""
+    nodes: Array
+    """Equal for runs of one session, or between the same two nodes; -1 where neither is known."""
+    is_write: Array
+    block_bytes: Array
+    bytes: Array
+    busy_ns: Array
+    first_ns: Array
+    last_ns: Array
+    last_row: Array
+
+    def __len__(self) -> int:
+        return len(self.connection)
+
+    def __getitem__(self, place: int) -> Run:
+        connection, session = int(self.connection[place]), int(self.session[place])
+        return Run(
+            connection=connection,
+            session=None if session < 0 else session,
+            path_ns=path.round_trip_ns(self._connections[connection]),
+            operation="write" if self.is_write[place] else "read",
+            block_bytes=int(self.block_bytes[place]),
+            bytes=int(self.bytes[place]),
+            busy_ns=int(self.busy_ns[place]),
+            first_ns=int(self.first_ns[place]),
+            last_ns=int(self.last_ns[place]),
+            last_row=int(self.last_row[place]),
+        )
+
+    def __iter__(self) -> Iterator[Run]:
+        return (self[place] for place in range(len(self)))
+
+    @cached_property
+    def _connections(self) -> dict[int, dict[str, Any]]:
+        rows = self.source("connections").rows(("connection", *path.COLUMNS))
+        return {row["connection"]: row for row in rows}
+
+
+def of_trace(source: Source) -> Runs:
     """Every run of every iSCSI connection."""
-    cycles = source("cycles")
-    words = cycles.words("operation")
-    codes = [words.index(word) for word in ("read", "write") if word in words]
-    is_work = np.isin(cycles.raw("operation"), codes) & (cycles.raw("data_bytes") > 0) & cycles.raw("is_complete")
-    rows = np.flatnonzero(is_work)
-    if not len(rows):
-        return []
-    names = {
-        row["session"]: (row["initiator_name"], row["target_name"])
-        for row in source("sessions").rows(("session", "initiator_name", "target_name"))
-    }
-    wanted = ("connection", "session", "is_iscsi", "initiator_address", "target_address")
-    members = {
-        row["connection"]: row for row in source("connections").rows((*wanted, *path.COLUMNS)) if row["is_iscsi"]
-    }
-    of_connection = cycles.raw("connection")[rows]
-    found = []
-    order = np.argsort(of_connection, kind="stable")
-    connections, firsts = np.unique(of_connection[order], return_index=True)
-    for connection, own in zip(connections.tolist(), np.split(rows[order], firsts[1:]), strict=True):
-        row = members.get(connection)
-        if row is None:
-            continue
-        host, target = names.get(row["session"], (None, None))
-        who = {
-            "connection": connection,
-            "session": row["session"],
-            "host": host or row["initiator_address"],
-            "target": target or row["target_address"],
-            "has_names": None not in (host, target),
-            "path_ns": path.round_trip_ns(row),
-        }
-        found += [Run(**who, **what) for what in _runs(cycles, own)]
-    return found
-
-
-def _runs(cycles: Table, rows: Array) -> Iterator[dict[str, Any]]:
-    """The runs of one connection."""
-    begins, ends = cycles.raw("command_first_ns"), cycles.raw("status_ns")
+    cycles, connections = source("cycles"), source("connections")
+    is_iscsi = connections.raw("is_iscsi")
+    place_of = np.full(int(connections.raw("connection").max(initial=0)) + 2, -1, dtype=np.int64)
+    place_of[connections.raw("connection")[is_iscsi]] = np.flatnonzero(is_iscsi)
+    connection = cycles.raw("connection").astype(np.int64)
+    is_own = cycles.each(is_whole_transfer) & (place_of[connection.clip(max=len(place_of) - 1)] >= 0)
+    rows = np.flatnonzero(is_own)
+    begins = cycles.raw("command_first_ns")
     rows = rows[np.argsort(begins[rows], kind="stable")]
-    starts, stops = merged(begins[rows], ends[rows])
-    if not len(starts):
-        return
-    gaps = starts[1:] - stops[:-1]
-    breaks = starts[1:][gaps > pauses.longest_ns(gaps)]
-    for part in np.split(rows, np.searchsorted(begins[rows], breaks)):
-        moved = cycles.raw("data_bytes")[part].astype(np.int64)
-        is_write = cycles.raw("is_write")[part]
-        operation = "write" if 2 * moved[is_write].sum() > moved.sum() else "read"
-        is_own = is_write == (operation == "write")
-        sizes, place = np.unique(moved[is_own], return_inverse=True)
-        block = int(sizes[np.bincount(place, weights=moved[is_own]).argmax()])
-        own = part[is_own & (moved >= OF_THE_WORK * block)]
-        yield {
-            "operation": operation,
-            "block_bytes": block,
-            "bytes": int(cycles.raw("data_bytes")[own].astype(np.int64).sum()),
-            "busy_ns": union_length(begins[own], ends[own]),
-            "first_ns": int(begins[own].min()),
-            "last_ns": int(ends[own].max()),
-            "last_row": int(own[ends[own].argmax()]),
-        }
+    rows = rows[order_of(connection[rows])]
+    ends = cycles.raw("status_ns")
+    rows, firsts = _split(rows, begins[rows], ends[rows], connection[rows])
+    found = _measures(
+        rows, firsts, begins[rows], ends[rows], cycles.raw("data_bytes")[rows], cycles.raw("is_write")[rows]
+    )
+    number = connection[rows[firsts]]
+    place = place_of[number]
+    session = numbers_of(connections, "session")[place]
+    return Runs(source, number, session, _nodes(source, session), **found)
+
+
+def _split(rows: Array, begins: Array, ends: Array, connection: Array) -> tuple[Array, Array]:
+    """The rows of connections that were busy at all, and the first row of each run among them.
+
+    The rows are in order of connection and time.
+    """
+    is_busy = ends > begins
+    busy = np.flatnonzero(is_busy)
+    if not len(busy):
+        return rows[:0], rows[:0]
+    firsts = first_rows(connection[busy])
+    since, reached = begins[busy], furthest(ends[busy], firsts)
+    # each idle gap of a connection, by the row after it
+    is_after = np.zeros(len(busy), dtype=bool)
+    is_after[1:] = since[1:] > reached[:-1]
+    is_after[firsts] = False
+    after = np.flatnonzero(is_after)
+    gaps = since[after] - reached[after - 1]
+    place = np.searchsorted(firsts, after, side="right") - 1
+    after = after[gaps > pauses.longest_of_each(gaps, place, len(firsts))[place]]
+    if len(busy) < len(rows):
+        has_run = np.isin(connection, connection[busy[firsts]])
+        rows, begins, connection, is_busy = (each[has_run] for each in (rows, begins, connection, is_busy))
+        busy = np.flatnonzero(is_busy)
+        # commands without a length at the start of a run are of it
+        is_new = np.ones(len(rows), dtype=bool)
+        is_new[1:] = (begins[1:] != begins[:-1]) | (connection[1:] != connection[:-1])
+        starts = np.maximum.accumulate(np.where(is_new, np.arange(len(rows)), 0))[busy[after]]
+    else:
+        starts = after
+    return rows, np.union1d(first_rows(connection), starts)
+
+
+def _measures(
+    rows: Array, firsts: Array, begins: Array, ends: Array, data_bytes: Array, is_write: Array
+) -> dict[str, Array]:
+    """Columns of `Runs` from the commands of all runs; each begins at one of the rows ``firsts``."""
+    if not len(firsts):
+        names = ("is_write", "block_bytes", "bytes", "busy_ns", "first_ns", "last_ns", "last_row")
+        return {name: np.zeros(0, dtype=np.int64) for name in names}
+    moved = data_bytes.astype(np.int64)
+    of_writes = 2 * np.add.reduceat(np.where(is_write, moved, 0), firsts) > np.add.reduceat(moved, firsts)
+    run = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(rows)))
+    own = np.flatnonzero(is_write == of_writes[run])
+    block_bytes = _usual(moved[own], run[own], len(firsts))
+    own = own[moved[own] >= OF_THE_WORK * block_bytes[run[own]]]
+    run, ends = run[own], ends[own]
+    starts = first_rows(run)
+    last_ns = np.maximum.reduceat(ends, starts)
+    last = np.flatnonzero(ends == last_ns[run])
+    last = last[first_rows(run[last])]
+    return {
+        "is_write": of_writes,
+        "block_bytes": block_bytes,
+        "bytes": np.add.reduceat(moved[own], starts),
+        "busy_ns": union_lengths(begins[own], ends, starts),
+        "first_ns": begins[own[starts]],
+        "last_ns": last_ns,
+        "last_row": rows[own[last]],
+    }
+
+
+def _usual(sizes: Array, run: Array, count: int) -> Array:
+    """The size of most bytes in each run; the least of several."""
+    if (sizes == sizes[0]).all():
+        # most workloads have one size
+        return np.full(count, sizes[0])
+    each, place = np.unique(sizes, return_inverse=True)
+    order = order_of(place)
+    order = order[order_of(run[order])]
+    pairs = run[order] * len(each) + place[order]
+    firsts = first_rows(pairs)
+    of_run, moved = run[order][firsts], np.add.reduceat(sizes[order], firsts)
+    most = np.maximum.reduceat(moved, first_rows(of_run))
+    best = np.flatnonzero(moved == most[of_run])
+    return np.asarray(sizes[order][firsts][best[first_rows(of_run[best])]])
+
+
+def _nodes(source: Source, session: Array) -> Array:
+    """Column ``nodes`` of `Runs` for these sessions."""
+    table = source("sessions")
+    numbers, hosts, targets = (table.raw(name).tolist() for name in ("session", "initiator_name", "target_name"))
+    known: dict[tuple[str, str], int] = {}
+    of_session = np.full(max(max(numbers, default=-1), session.max(initial=-1)) + 2, -1, dtype=np.int64)
+    for number, host, target in zip(numbers, hosts, targets, strict=True):
+        if host and target:
+            of_session[number] = known.setdefault((host, target), len(known))
+    return np.where((session >= 0) & (of_session[session] < 0), len(known) + session, of_session[session])

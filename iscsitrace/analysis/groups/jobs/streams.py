@@ -1,33 +1,19 @@
-"""Streams of one job: connections that run together with the same workload; how even they are, and why one is slow.
-
-Connections of one session, or between the same initiator and target, are one job if they run at the same time. Others
-are if they also begin together with the same operation and similar I/O sizes: a program striped over several targets,
-or several hosts that each do a part.
-"""
+"""Streams of one job: connections that run together with the same workload; how even they are, and why one is slow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-import numpy as np
-
-from iscsitrace.analysis.groups.jobs import runs
+from iscsitrace.analysis.groups.jobs import runs, together
 from iscsitrace.analysis.groups.jobs.cause import Cause, Evidence
 from iscsitrace.analysis.groups.jobs.runs import Run
 from iscsitrace.analysis.groups.mirrors.recognition import Mirror
 from iscsitrace.tables.partition import ByConnection
 from iscsitrace.tables.table import Source
 
-TOGETHER: Final = 0.5
-"""Least overlap of two connections that are used in parallel, as a share of the shorter one's time."""
-BEGIN: Final = 0.1
-"""Longest time between the starts of the streams of one job, as a share of the longest one's time: a program starts
-them one after the other, but soon."""
-ALIKE: Final = 2.0
-"""Largest ratio of the I/O sizes of two streams of one job: beyond it they are different programs."""
 SLOW: Final = 0.9
 """Share of the fastest stream's throughput below which a stream is slow: equal streams that share a line differ by a
 few percent over a job."""
@@ -152,84 +138,15 @@ def jain(amounts: Sequence[float]) -> float:
 def find(source: Source, mirrors: Sequence[Mirror] = ()) -> list[Job]:
     """The jobs of several streams, the earliest first; the sides of a mirror are not streams of one job."""
     tables = ByConnection(source)
-    left = _Left(runs.of_trace(source))
-    side_of: dict[int | None, tuple[int, int]] = {
-        session: (number, place)
-        for number, mirror in enumerate(mirrors)
-        for place, side in enumerate(mirror.sides)
-        for session in side.sessions
-    }
-    jobs = []
-    for longest in left:
-        members = {longest.connection: longest}
-        for run in left.beside(longest):
-            is_other = run.connection not in members
-            if is_other and _is_together(longest, run) and not _is_mirrored(longest, run, side_of):
-                members[run.connection] = run
-        if len(members) > 1:
-            jobs.append(_job([*members.values()], tables))
-        left.take(members.values())
+    found = runs.of_trace(source)
+    jobs = [
+        _job([found[place] for place in own], tables, is_certain=together.are_related(found, own))
+        for own in together.groups(found, mirrors)
+    ]
     return sorted(jobs, key=lambda job: (job.first_ns, job.runs[0].connection))
 
 
-class _Left:
-    """The runs that are of no job yet, the longest first."""
-
-    def __init__(self, found: Iterable[Run]) -> None:
-        self._runs = sorted(found, key=lambda run: (-run.length_ns, run.connection))
-        self._place = {id(run): place for place, run in enumerate(self._runs)}
-        self._first_ns, self._last_ns = (
-            np.array([getattr(run, name) for run in self._runs], dtype=np.int64) for name in ("first_ns", "last_ns")
-        )
-        self._is_left = np.ones(len(self._runs), dtype=bool)
-
-    def __iter__(self) -> Iterator[Run]:
-        for place, run in enumerate(self._runs):
-            if self._is_left[place]:
-                yield run
-
-    def beside(self, longest: Run) -> Iterator[Run]:
-        """The shorter runs that overlap it."""
-        after = self._place[id(longest)] + 1
-        first_ns, last_ns = self._first_ns[after:], self._last_ns[after:]
-        is_beside = self._is_left[after:] & (first_ns < longest.last_ns) & (last_ns > longest.first_ns)
-        for place in np.flatnonzero(is_beside).tolist():
-            yield self._runs[after + place]
-
-    def take(self, members: Iterable[Run]) -> None:
-        """Removes the runs of a job."""
-        self._is_left[[self._place[id(run)] for run in members]] = False
-
-
-def _is_together(longest: Run, run: Run) -> bool:
-    overlap_ns = min(longest.last_ns, run.last_ns) - max(longest.first_ns, run.first_ns)
-    if overlap_ns < TOGETHER * max(run.length_ns, 1):
-        return False
-    if _is_related(longest, run):
-        return True
-    sizes = sorted((longest.block_bytes, run.block_bytes))
-    return (
-        longest.operation == run.operation
-        and sizes[1] <= ALIKE * sizes[0]
-        and abs(longest.first_ns - run.first_ns) <= BEGIN * longest.length_ns
-    )
-
-
-def _is_related(one: Run, other: Run) -> bool:
-    """Whether both are of one session, or between the same two nodes."""
-    if one.session is not None and one.session == other.session:
-        return True
-    # without a captured login only the connections of one session are known to belong together
-    return one.has_names and (one.host, one.target) == (other.host, other.target)
-
-
-def _is_mirrored(one: Run, other: Run, side_of: Mapping[int | None, tuple[int, int]]) -> bool:
-    """Whether they are different sides of one mirror."""
-    first, second = (side_of.get(run.session) for run in (one, other))
-    return first is not None and second is not None and first[0] == second[0] and first[1] != second[1]
-
-
-def _job(members: list[Run], tables: ByConnection) -> Job:
+def _job(members: list[Run], tables: ByConnection, *, is_certain: bool) -> Job:
     members = sorted(members, key=lambda run: (run.last_ns, run.connection))
     fastest = max(members, key=lambda run: run.bytes_per_s)
     streams = tuple(
@@ -241,4 +158,4 @@ def _job(members: list[Run], tables: ByConnection) -> Job:
         )
         for run in members
     )
-    return Job(streams, all(_is_related(members[0], run) for run in members))
+    return Job(streams, is_certain)

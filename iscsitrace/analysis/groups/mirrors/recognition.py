@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.groups.mirrors import sides
+from iscsitrace.analysis.groups.mirrors import candidates, sides
 from iscsitrace.analysis.groups.mirrors.pairing import Pairing, pair
 from iscsitrace.analysis.groups.mirrors.sides import MirrorSide, Requests
 from iscsitrace.analysis.groups.volumes import Volumes
@@ -69,8 +69,8 @@ class Mirror:
 
 def find(source: Source, volumes: Volumes | None = None) -> list[Mirror]:
     """Every mirror of a trace; ``source`` is its method ``table``; ``volumes`` are found if not given."""
-    every = sides.of_trace(source, volumes)
-    if len(every) < 2:
+    every = sides.of_trace(source, volumes, WRITES_MIN)
+    if not every:
         return []
     starts = _starts(source)
     by_host: dict[str, list[MirrorSide]] = {}
@@ -80,21 +80,26 @@ def find(source: Source, volumes: Volumes | None = None) -> list[Mirror]:
     return sorted(found, key=lambda mirror: mirror.sides[0].volume.number)
 
 
-def _of_host(source: Source, left: Sequence[MirrorSide], starts: tuple[Array, Array] | None) -> Iterator[Mirror]:
+def _of_host(source: Source, every: Sequence[MirrorSide], starts: tuple[Array, Array] | None) -> Iterator[Mirror]:
     """The mirrors among the sides of one host."""
-    while left:
-        first, *others = left
-        copies = [(other, match) for other in others if (match := _match(source, first, other, starts)) is not None]
+    taken: set[int] = set()
+    for place, likely in enumerate(candidates.of_host(every)):
+        if place in taken:
+            continue
+        first = every[place]
+        others = [other for other in likely if other not in taken]
+        copies = [
+            (other, match) for other in others if (match := _match(source, first, every[other], starts)) is not None
+        ]
+        taken.update(other for other, _ in copies)
         if copies:
             yield Mirror(
-                (first, *(side for side, _ in copies)),
+                (first, *(every[other] for other, _ in copies)),
                 (0, *(match.offset for _, match in copies)),
                 tuple(match.pairing for _, match in copies),
                 all(match.is_sure for _, match in copies),
                 min(match.chunk_bytes for _, match in copies),
             )
-        taken = [side for side, _ in copies]
-        left = [side for side in others if not any(side is each for each in taken)]
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ Two paths to one volume (multipath) are one side.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.groups import volumes
 from iscsitrace.analysis.groups.volumes import Volume, Volumes
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.tables.numbers import distinct, order_of
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
@@ -87,37 +90,39 @@ class MirrorSide:
         return self.volume.members[0].lun
 
 
-def of_trace(source: Source, found_volumes: Volumes | None = None) -> list[MirrorSide]:
-    """Every side that has writes, in the order of their sessions; none where there is only one.
+def of_trace(source: Source, found_volumes: Volumes | None = None, writes_min: int = 1) -> list[MirrorSide]:
+    """Every side that has so many writes, in the order of their sessions, of hosts that have several.
 
     The volumes of the trace are found if they are not given.
     """
     cycles = source("cycles")
     written = _requests_of(cycles, "write")
-    if len(written) < 2:
+    if len(written) < 2 * writes_min:
         return []
     found_volumes = found_volumes or volumes.find(source)
     number = found_volumes.of_commands(cycles)
-    numbers = np.unique(number[written][number[written] >= 0])
-    if len(numbers) < 2:
+    of_volume = number[written]
+    counts = np.bincount(of_volume[of_volume >= 0], minlength=len(found_volumes.all))
+    numbers = np.flatnonzero(counts >= writes_min)
+    hosts = Counter(found_volumes.all[each].host for each in numbers.tolist())
+    wanted = [each for each in numbers.tolist() if hosts[found_volumes.all[each].host] > 1]
+    if not wanted:
         return []
     read = _requests_of(cycles, "read")
-    of_volume = [_split(rows, number[rows], numbers) for rows in (written, read)]
     found = []
-    for place, volume in enumerate(found_volumes.all[each] for each in numbers.tolist()):
-        own = [rows[place] for rows in of_volume]
+    for each, *own in zip(wanted, *(_split(rows, number[rows], wanted) for rows in (written, read)), strict=True):
         block_bytes = _block_bytes(cycles, np.concatenate(own))
         writes, reads = (_requests(cycles, rows, block_bytes) for rows in own)
-        sessions = tuple(np.unique(cycles.raw("session")[writes.rows]).tolist())
-        found.append(MirrorSide(volume, sessions, block_bytes, writes, reads))
+        sessions = tuple(distinct(cycles.raw("session")[writes.rows])[0].tolist())
+        found.append(MirrorSide(found_volumes.all[each], sessions, block_bytes, writes, reads))
     return found
 
 
-def _split(rows: Array, number: Array, numbers: Array) -> list[Array]:
+def _split(rows: Array, number: Array, numbers: Sequence[int]) -> list[Array]:
     """The rows of each of these numbers, in order."""
-    order = np.argsort(number, kind="stable")
-    edges = np.searchsorted(number[order], [numbers, numbers + 1])
-    return [rows[order[first:last]] for first, last in edges.T.tolist()]
+    order = order_of(number)
+    edges = np.searchsorted(number[order], [[each, each + 1] for each in numbers])
+    return [rows[order[first:last]] for first, last in edges.tolist()]
 
 
 def _requests_of(cycles: Table, operation: str) -> Array:

@@ -1,0 +1,53 @@
+"""Rows by an integer of each, small or large, against NumPy's sorts and Python's sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iscsitrace.tables.numbers import distinct, first_rows, order_of, places_of
+
+SMALL = st.integers(-1, 6)
+AROUND = st.sampled_from([-1, 0, (1 << 15) - 1, 1 << 15, (1 << 16) - 1, 1 << 16, 1 << 17, 1 << 62])
+NUMBERS = st.lists(st.one_of(SMALL, AROUND), max_size=20) | st.lists(SMALL, max_size=20)
+
+
+@given(NUMBERS)
+def test_rows_in_order(numbers: list[int]) -> None:
+    order = order_of(np.array(numbers, dtype=np.int64)).tolist()
+    assert order == sorted(range(len(numbers)), key=lambda row: numbers[row])
+    ordered = sorted(numbers)
+    assert first_rows(np.array(ordered)).tolist() == sorted(
+        {number: ordered.index(number) for number in numbers}.values()
+    )
+
+
+@given(NUMBERS)
+def test_each_integer_once(numbers: list[int]) -> None:
+    each, place = distinct(np.array(numbers, dtype=np.int64))
+    assert each.tolist() == sorted(set(numbers))
+    assert each[place].tolist() == numbers
+
+
+@given(NUMBERS, st.sets(st.one_of(SMALL, AROUND), max_size=8))
+def test_places(numbers: list[int], wanted: set[int]) -> None:
+    each = sorted(wanted)
+    found = places_of(np.array(numbers, dtype=np.int64), np.array(each, dtype=np.int64)).tolist()
+    assert found == [each.index(number) if number in wanted else -1 for number in numbers]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint32", "uint64"])
+@pytest.mark.parametrize("other", [0, 3])
+def test_nulls_of_unsigned_columns_are_integers_like_others(dtype: str, other: int) -> None:
+    null = int(np.iinfo(dtype).max)
+    numbers: Any = np.array([null, 5, other, null], dtype=dtype)
+    each, place = distinct(numbers)
+    assert (each.tolist(), place.tolist()) == ([other, 5, null], [2, 1, 0, 2])
+    assert order_of(numbers).tolist() == [2, 1, 0, 3]
+    # below, between and above; all but the null
+    assert places_of(numbers, np.array([4, 5])).tolist() == [-1, 1, -1, -1]
+    assert places_of(numbers, np.array([other, 5])).tolist() == [-1, 1, 0, -1]
