@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.case import Case
-from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
+from iscsitrace.analysis.findings.finding import Advice, Observation, Problem, Weighed
 from iscsitrace.analysis.findings.hosts import has_commands
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS
+from iscsitrace.analysis.measures import by_subject
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.analysis.session.columns import Columns, rtt_ns
 from iscsitrace.analysis.session.session import frames_in
 from iscsitrace.analysis.session.workload import MIN_TASKS
+from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]
@@ -40,42 +43,82 @@ def _may_close(columns: Columns) -> Array:
     return (last > least) & has_commands(columns)
 
 
-def _closed(case: Case) -> Observation | None:
-    subject, cycles = case.subject, case.subject.cycles
-    commands = _in_order(cycles.raw("command_first_ns"), known(cycles, "cmd_sn"))
-    statuses = _in_order(cycles.raw("status_ns"), known(cycles, "max_cmd_sn") & known(cycles, "status_ns"))
-    if not len(commands) or not len(statuses):
-        return None
-    sent_at, answered_at = cycles.raw("command_first_ns")[commands], cycles.raw("status_ns")[statuses]
-    first = int(cycles.raw("cmd_sn")[commands[0]])
+@dataclass(frozen=True)
+class _Window:
+    """The commands and statuses of sessions, each session's in order of time, and the command window."""
+
+    commands: Array
+    """Rows of commands with a CmdSN."""
+    place: Array
+    """The session of each."""
+    number: Array
+    """The CmdSN of each, as a distance from the first one of its session."""
+    waited: Array
+    """Which waited for the window to open."""
+    statuses: Array
+    """Rows of statuses with a MaxCmdSN."""
+    allowed: Array
+    """The highest MaxCmdSN up to each, as the same distance."""
+
+
+def _window(cycles: Table, places: Array, rtts_ns: Array) -> _Window:
+    """``places`` are the sessions of the commands, -1 for none; ``rtts_ns`` the RTT of each to its initiator."""
+    starts, ends = cycles.raw("command_first_ns"), cycles.raw("status_ns")
+    has_window = known(cycles, "max_cmd_sn") & known(cycles, "status_ns")
+    commands = _in_order(places, starts, known(cycles, "cmd_sn"))
+    statuses = _in_order(places, ends, has_window)
+    place, sent_at, answered_at = places[commands], starts[commands], ends[statuses]
+    own = np.searchsorted(place, place)
+    first = cycles.raw("cmd_sn")[commands].astype(np.int64)[own]
     number = _after(cycles.raw("cmd_sn")[commands], first)
-    asked = np.maximum.accumulate(number)
-    allowed = np.maximum.accumulate(_after(cycles.raw("max_cmd_sn")[statuses], first))
-    if asked[-1] <= allowed[0]:
-        # the window that the first status left was never full
-        return None
+    firsts = np.zeros(len(rtts_ns), dtype=np.int64)
+    firsts[place] = first
+    asked = _highest(place, number)
+    allowed = _highest(places[statuses], _after(cycles.raw("max_cmd_sn")[statuses], firsts[places[statuses]]))
     # what the initiator had sent and knew shortly before each command; at the tap its answer is an RTT later
     before = sent_at - PROMPT_NS
-    sent = np.searchsorted(sent_at, before, side="right")
-    read = np.searchsorted(answered_at, before - (subject.rtt_ns("initiator") or 0), side="right")
-    waited = (sent > 0) & (read > 0) & (allowed[read - 1] <= asked[sent - 1]) & (allowed[read - 1] < number)
-    count = int(waited.sum())
-    if count < max(MIN_TASKS, COMMAND_WINDOW_TASKS * len(commands)):
-        return None
-    shown = np.flatnonzero(waited)[:3]
-    opened_by = statuses[np.searchsorted(allowed, number[shown]).clip(max=len(statuses) - 1)]
+    sent = by_subject.search(place, sent_at, place, before, "right")
+    read = by_subject.search(places[statuses], answered_at, place, before - rtts_ns[place], "right")
+    knows = (sent > own) & (read > np.searchsorted(places[statuses], place))
+    waited = np.zeros(len(commands), dtype=bool)
+    open_until = allowed[read[knows] - 1]
+    waited[knows] = (open_until <= asked[sent[knows] - 1]) & (open_until < number[knows])
+    return _Window(commands, place, number, waited, statuses, allowed)
+
+
+def _in_order(places: Array, times: Array, which: Array) -> Array:
+    """Row numbers of these rows by session, then by time."""
+    rows = np.flatnonzero(which & (places >= 0))
+    return np.asarray(rows[by_subject.in_order(places[rows], times[rows])])
+
+
+def _highest(place: Array, numbers: Array) -> Array:
+    """The highest number of the same session up to each; numbers are distances of less than 2^32."""
+    return np.asarray(np.maximum.accumulate(numbers + (place << 33)) - (place << 33))
+
+
+def _weigh(columns: Columns) -> Weighed:
+    places = np.where(_may_close(columns)[columns.places("cycles")], columns.places("cycles"), -1)
+    found = _window(columns.table("cycles"), places, np.maximum(rtt_ns(columns, "initiator"), 0))
+    sent, waited = (np.bincount(each, minlength=len(columns)) for each in (found.place, found.place[found.waited]))
+    return Weighed((waited >= MIN_TASKS) & (waited >= COMMAND_WINDOW_TASKS * sent))
+
+
+def _closed(case: Case) -> Observation:
+    subject, cycles = case.subject, case.subject.cycles
+    rtts_ns = np.array([subject.rtt_ns("initiator") or 0])
+    found = _window(cycles, np.zeros(len(cycles), dtype=np.int64), rtts_ns)
+    shown = np.flatnonzero(found.waited)[:3]
+    opened = np.searchsorted(found.allowed, found.number[shown]).clip(max=len(found.statuses) - 1)
     outstanding = int(cycles.raw("queue_depth").max())
     return Observation(
-        f"{count} of {len(commands)} commands waited for the command window to open (MaxCmdSN), with at most "
-        f"{outstanding} commands in flight",
-        [*frames_in(cycles, opened_by, "status_frame"), *frames_in(cycles, commands[shown], "command_frame")],
+        f"{int(found.waited.sum())} of {len(found.commands)} commands waited for the command window to open "
+        f"(MaxCmdSN), with at most {outstanding} commands in flight",
+        [
+            *frames_in(cycles, found.statuses[opened], "status_frame"),
+            *frames_in(cycles, found.commands[shown], "command_frame"),
+        ],
     )
-
-
-def _in_order(times: Array, which: Array) -> Array:
-    """Row numbers of these rows in order of time."""
-    places = np.flatnonzero(which)
-    return np.asarray(places[np.argsort(times[places], kind="stable")])
 
 
 def _after(numbers: Array, first: Array | int) -> Array:
@@ -102,7 +145,7 @@ COMMAND_WINDOW_CLOSED: Final = Problem(
         Advice("If latency matters more than throughput, set node.session.queue_depth below the window instead."),
     ),
     observe=_closed,
-    needs=_may_close,
+    weigh=_weigh,
 )
 
 PROBLEMS: Final = (COMMAND_WINDOW_CLOSED,)

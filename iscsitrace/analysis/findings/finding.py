@@ -151,8 +151,8 @@ class Weighed:
 
     is_found: NDArray[Any]
     """Which have it."""
-    cost_ns: NDArray[Any]
-    """The time that it costs."""
+    cost_ns: NDArray[Any] | None = None
+    """The time that it costs; None where this is unknown."""
     is_note: NDArray[Any] | None = None
     """Which have it as a note, whatever its share."""
 
@@ -214,11 +214,12 @@ class Problem:
         places = np.flatnonzero(found.is_found & self._is_worth(columns))
         firsts, lasts = busy_columns.spans(columns)
         is_note = np.zeros(len(columns), dtype=bool) if found.is_note is None else found.is_note
-        shares = columns.share(found.cost_ns)
-        amounts = (each[places].tolist() for each in (found.cost_ns, shares, is_note, firsts, lasts))
+        costs_ns = np.zeros(len(columns)) if found.cost_ns is None else found.cost_ns
+        amounts = (each[places].tolist() for each in (costs_ns, columns.share(costs_ns), is_note, firsts, lasts))
         for place, cost_ns, share, is_only_note, first, last in zip(places.tolist(), *amounts, strict=True):
             severity = "info" if is_only_note else self.severity or _severity(share)
-            yield place, Finding(self, severity, share, "", (), cost_ns, spans=((first, last),))
+            cost = (None, None) if found.cost_ns is None else (share, cost_ns)
+            yield place, Finding(self, severity, cost[0], "", (), cost[1], spans=((first, last),))
 
     def told(self, finding: Finding, case: Examined) -> Finding:
         """A finding that was weighed, with its text, frames and cause."""

@@ -13,6 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.tables.numbers import order_of
+
 Array = NDArray[Any]
 
 _ALONE = 0
@@ -20,8 +22,10 @@ _ALONE = 0
 
 def in_order(place: Array, values: Array) -> Array:
     """The order by subject, then by value; equal ones keep theirs."""
-    is_after = (place[1:] > place[:-1]) | ((place[1:] == place[:-1]) & (values[1:] >= values[:-1]))
-    return np.arange(len(place)) if is_after.all() else np.lexsort((values, place))
+    # values such as times are mostly in order already
+    by_value = None if (values[1:] >= values[:-1]).all() else np.argsort(values, kind="stable")
+    by_place = order_of(place if by_value is None else place[by_value])
+    return np.asarray(by_place if by_value is None else by_value[by_place])
 
 
 def search(place: Array, values: Array, of: Array, wanted: Array, side: Literal["left", "right"] = "left") -> Array:
