@@ -176,7 +176,7 @@ def _by_number(budget: Table, name: str, is_wanted: NDArray[Any]) -> Budgets:
     numbers = np.flatnonzero(np.bincount(number))
     place = np.zeros(numbers.max(initial=0) + 1, dtype=np.int64)
     place[numbers] = np.arange(len(numbers))
-    use = busy.uses(budget)[is_wanted]
+    use = budget.each(busy.uses)[is_wanted]
     sums = np.zeros((len(numbers), busy.BUSY + 1, len(PARTS)), dtype=np.int64)
     np.add.at(sums, (place[number], use, part), length_ns)
     return Budgets(numbers, sums)
