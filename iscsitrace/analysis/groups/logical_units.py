@@ -6,8 +6,7 @@ Only those that hold data, or that were read, written or asked whether they are 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +29,7 @@ _UNIT_COLUMNS: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """A logical unit as one session sees it."""
 
     session: int
@@ -105,11 +103,10 @@ def _distinct(cycles: Table, which: Array) -> set[tuple[int, int]]:
 
 def ends(source: Source) -> dict[int, dict[str, Any]]:
     """Initiator, target and path of each normal session. Of sessions that replaced each other one login is enough."""
-    addresses = {
-        row["session"]: (row["initiator_address"], _portal(row))
-        for row in source("connections").rows(("session", "initiator_address", "target_address", "target_port"))
-        if row["session"] is not None
-    }
+    connections = source("connections")
+    own = connections.select(known(connections, "session"))
+    columns = (own.raw(name).tolist() for name in ("session", "initiator_address", "target_address", "target_port"))
+    addresses = {number: (host, _portal(target, port)) for number, host, target, port in zip(*columns, strict=True)}
     path: dict[int, int] = {}
     names: dict[int, list[str | None]] = {}
     discoveries = set()
@@ -136,9 +133,10 @@ def ends(source: Source) -> dict[int, dict[str, Any]]:
     return found
 
 
-def _portal(row: dict[str, Any]) -> str:
-    address, port = row["target_address"], row["target_port"] or None
-    return str(address) if port in (None, *PORTS) else cells.endpoint(row, "target")
+def _portal(address: str, port: int) -> str:
+    return (
+        address if port in (0, *PORTS) else cells.endpoint({"target_address": address, "target_port": port}, "target")
+    )
 
 
 def _hosts(addresses: dict[int, tuple[str, str]], names: dict[int, str | None]) -> dict[str, str]:

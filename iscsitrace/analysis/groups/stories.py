@@ -43,7 +43,7 @@ class Story:
     """Empty where no login was captured, and nothing else of a session."""
     connections: tuple[dict[str, Any], ...]
 
-    @property
+    @cached_property
     def numbers(self) -> tuple[int, ...]:
         """The numbers of its sessions."""
         return tuple(row["session"] for row in self.sessions)
@@ -65,13 +65,8 @@ def find(source: Source) -> list[Story]:
     portals = Portals.of(source)
     tries = [row for row in connections if row["session"] is None and _is_try(row, portals)]
     chains = _chains(sessions, of_session)
-    places: dict[Place, list[_Chain]] = {}
-    for chain in chains:
-        for place in dict.fromkeys(
-            _place(row) for each in chain.sessions for row in of_session.get(each["session"], ())
-        ):
-            places.setdefault(place, []).append(chain)
     alone: dict[Place, list[dict[str, Any]]] = {}
+    places = _places(chains, of_session) if tries else {}
     for row in tries:
         near = _nearest(row, places.get(_place(row), ()))
         (alone.setdefault(_place(row), []) if near is None else near.tries).append(row)
@@ -82,15 +77,18 @@ def find(source: Source) -> list[Story]:
         )
         for chain in chains
     ]
-    found += [Story((), _in_time(rows)) for rows in alone.values()]
-    return sorted(
-        found,
-        key=lambda story: (
-            not story.sessions,
-            min(story.numbers, default=0),
-            story.connections[0]["connection"] if story.connections else -1,
-        ),
-    )
+    found.sort(key=lambda story: min(story.numbers))
+    without = [Story((), _in_time(rows)) for rows in alone.values()]
+    return found + sorted(without, key=lambda story: story.connections[0]["connection"])
+
+
+def _places(chains: Iterable[_Chain], of_session: Mapping[int, Sequence[dict[str, Any]]]) -> dict[Place, list[_Chain]]:
+    """The chains with connections at each place."""
+    found: dict[Place, list[_Chain]] = {}
+    for chain in chains:
+        for place in {_place(row): None for each in chain.sessions for row in of_session.get(each["session"], ())}:
+            found.setdefault(place, []).append(chain)
+    return found
 
 
 def _is_try(row: dict[str, Any], portals: Portals) -> bool:
@@ -124,11 +122,11 @@ def _chains(sessions: Sequence[dict[str, Any]], of_session: Mapping[int, Sequenc
     failed: dict[tuple[Any, ...], dict[str, Any]] = {}
     found: list[_Chain] = []
     for row in sessions:
-        own = of_session.get(row["session"], ())
-        name = (row["session_type"], row["initiator_name"], row["target_name"], *(_place(own[0]) if own else ()))
-        is_named = row["initiator_name"] and (row["target_name"] or row["session_type"] == "discovery")
         chain = chain_of.get(row["replaces"]) if row["replaces"] is not None else None
-        before = failed.pop(name, None)
+        is_lost = row["end"] in ("closed", "reset", "reinstated") and row["session_type"] == "normal"
+        has_failed = row["end"] == "refused" or (is_lost and not row["cycle_count"])
+        name = _name(row, of_session) if failed or has_failed else None
+        before = failed.pop(name, None) if name is not None else None
         if chain is None and before is not None and before["time_last_ns"] <= row["time_first_ns"]:
             chain = chain_of[before["session"]]
         if chain is None:
@@ -136,10 +134,18 @@ def _chains(sessions: Sequence[dict[str, Any]], of_session: Mapping[int, Sequenc
             found.append(chain)
         chain.sessions.append(row)
         chain_of[row["session"]] = chain
-        is_lost = row["end"] in ("closed", "reset", "reinstated") and row["session_type"] == "normal"
-        if own and is_named and (row["end"] == "refused" or (is_lost and not row["cycle_count"])):
+        if has_failed and name is not None:
             failed[name] = row
     return found
+
+
+def _name(row: dict[str, Any], of_session: Mapping[int, Sequence[dict[str, Any]]]) -> tuple[Any, ...] | None:
+    """The names and addresses of a session; None where they are not known."""
+    own = of_session.get(row["session"], ())
+    is_named = row["initiator_name"] and (row["target_name"] or row["session_type"] == "discovery")
+    if not own or not is_named:
+        return None
+    return (row["session_type"], row["initiator_name"], row["target_name"], *_place(own[0]))
 
 
 def _nearest(row: dict[str, Any], chains: Iterable[_Chain]) -> _Chain | None:

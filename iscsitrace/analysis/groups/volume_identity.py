@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from iscsitrace.analysis.groups.logical_units import Member
 
@@ -37,27 +36,30 @@ class _Group:
 def groups(members: Sequence[Member]) -> Iterable[tuple[str, str, tuple[Member, ...]]]:
     """What each volume of one initiator is known by, its identity and its members."""
     if len(members) == 1:
-        (member,) = members
-        yield *(_own_key(member) if member.designator is None else ("designator", member.designator))[:2], (member,)
+        known_by, identity, _ = _key(members[0])
+        yield known_by, identity, tuple(members)
         return
     members = _without_shared(members)
     named: dict[Key, _Group] = defaultdict(_Group)
     places: dict[Hashable, set[Key]] = defaultdict(set)
     for member in members:
         if member.designator is not None:
-            scope = "" if is_unique_in_the_world(member.designator) else member.target
-            key = ("designator", member.designator, scope)
+            key = _key(member)
             named[key].add(member)
             for place in _places(member):
                 places[place].add(key)
     for member in members:
         if member.designator is None:
-            named[_known_elsewhere(member, named, places) or _own_key(member)].add(member)
+            named[_known_elsewhere(member, named, places) or _key(member)].add(member)
     for (known_by, identity, _), group in named.items():
         yield known_by, identity, tuple(sorted(group.members, key=lambda each: (each.session, each.lun)))
 
 
-def _own_key(member: Member) -> Key:
+def _key(member: Member) -> Key:
+    """By the surest that the target said of it."""
+    if member.designator is not None:
+        scope = "" if is_unique_in_the_world(member.designator) else member.target
+        return "designator", member.designator, scope
     if member.serial:
         return "serial", " ".join(member.serial), member.target
     return "target" if member.has_target_name else "address", f"{member.target} LUN {member.lun}", ""
@@ -89,8 +91,7 @@ def _without_shared(members: Sequence[Member]) -> list[Member]:
                 luns[member.session, name].add(member.lun)
     shared = {name for (_, name), own in luns.items() if len(own) > 1}
     return [
-        replace(
-            member,
+        member._replace(
             designator=None if member.designator in shared else member.designator,
             serial=None if member.serial in shared else member.serial,
         )

@@ -127,8 +127,8 @@ def find(source: Source) -> Volumes:
     joined = [group for own in by_host.values() for group in groups(own)]
     joined.sort(key=lambda each: (each[2][0].session, each[2][0].lun))
     found = tuple(Volume(number, *group) for number, group in enumerate(joined))
-    rows = sorted((member.session, member.lun, volume.number) for volume in found for member in volume.members)
-    sessions, luns, numbers = zip(*rows, strict=True) if rows else ((), (), ())
+    of_member = [(member.session, member.lun, volume.number) for volume in found for member in volume.members]
+    sessions, luns, numbers = zip(*sorted(of_member), strict=True) if of_member else ((), (), ())
     return Volumes(
         found, np.array(sessions, dtype=np.int64), np.array(luns, dtype=np.uint64), np.array(numbers, dtype=np.int64)
     )

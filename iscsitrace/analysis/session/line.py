@@ -99,12 +99,18 @@ def times_by_line(source: Source) -> dict[int, dict[int, Span]]:
     """The sessions that read or wrote over each line, by its number: each from the first command that moved data to the
     last status.
     """
-    session_of = {row["connection"]: row["session"] for row in source("connections").rows(("connection", "session"))}
+    senders, connections = source("senders"), source("connections")
+    has_line = known(senders, "line")
+    if not has_line.any():
+        return {}
+    numbers = connections.raw("connection").tolist()
+    session_of = dict(zip(numbers, numbers_of(connections, "session").tolist(), strict=True))
     found: dict[int, set[int]] = {}
-    for row in source("senders").rows(("connection", "line")):
-        session = session_of.get(row["connection"])
-        if row["line"] is not None and session is not None:
-            found.setdefault(row["line"], set()).add(session)
+    for connection, line in zip(
+        *(senders.raw(name)[has_line].tolist() for name in ("connection", "line")), strict=True
+    ):
+        if (session := session_of.get(connection, -1)) >= 0:
+            found.setdefault(line, set()).add(session)
     times = _times_of_transfers(source("cycles")) if found else {}
     return {line: {each: times[each] for each in sorted(sessions) if each in times} for line, sessions in found.items()}
 

@@ -14,14 +14,13 @@ from iscsitrace.analysis.groups.jobs import together
 from iscsitrace.analysis.groups.jobs.runs import Runs
 
 Row = dict[str, Any]
-NOTHING: Any = None
 
 
 def run(**columns: Any) -> Row:
     """Of 100 ns, with no session and no names."""
     known: Row = {
-        "connection": 0, "session": -1, "nodes": -1, "is_write": False, "block_bytes": 4_096, "bytes": 100,
-        "busy_ns": 100, "first_ns": 0, "last_ns": 100, "last_row": 0,
+        "connection": 0, "session": -1, "path_ns": -1, "nodes": -1, "is_write": False, "block_bytes": 4_096,
+        "bytes": 100, "busy_ns": 100, "first_ns": 0, "last_ns": 100, "last_row": 0,
     }  # fmt: skip
     return known | columns
 
@@ -29,7 +28,7 @@ def run(**columns: Any) -> Row:
 def runs_of(rows: list[Row]) -> Runs:
     dtypes = {"is_write": bool}
     names = run()
-    return Runs(NOTHING, **{name: np.array([row[name] for row in rows], dtype=dtypes.get(name, int)) for name in names})
+    return Runs(**{name: np.array([row[name] for row in rows], dtype=dtypes.get(name, int)) for name in names})
 
 
 def mirror(*sides: tuple[int, ...]) -> Any:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.measures import pauses
 from iscsitrace.analysis.measures.data_commands import is_whole_transfer
 from iscsitrace.analysis.measures.intervals import furthest, union_lengths
-from iscsitrace.analysis.measures.nulls import numbers_of
+from iscsitrace.analysis.measures.nulls import known, numbers_of
 from iscsitrace.analysis.session import path
 from iscsitrace.tables.numbers import first_rows, order_of
-from iscsitrace.tables.table import Source
+from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
 OF_THE_WORK: Final = 0.25
@@ -71,10 +71,11 @@ class Runs:
     A ``Run`` is made when it is used: of ten thousand runs few are of a job.
     """
 
-    source: Source
     connection: Array
     session: Array
     """-1 for none."""
+    path_ns: Array
+    """-1 where it is not known."""
     nodes: Array
     """Equal for runs of one session, or between the same two nodes; -1 where neither is known."""
     is_write: Array
@@ -89,27 +90,20 @@ class Runs:
         return len(self.connection)
 
     def __getitem__(self, place: int) -> Run:
-        connection, session = int(self.connection[place]), int(self.session[place])
-        return Run(
-            connection=connection,
-            session=None if session < 0 else session,
-            path_ns=path.round_trip_ns(self._connections[connection]),
-            operation="write" if self.is_write[place] else "read",
-            block_bytes=int(self.block_bytes[place]),
-            bytes=int(self.bytes[place]),
-            busy_ns=int(self.busy_ns[place]),
-            first_ns=int(self.first_ns[place]),
-            last_ns=int(self.last_ns[place]),
-            last_row=int(self.last_row[place]),
-        )
+        return Run(*self._rows[place])
 
     def __iter__(self) -> Iterator[Run]:
-        return (self[place] for place in range(len(self)))
+        return (Run(*row) for row in self._rows)
 
     @cached_property
-    def _connections(self) -> dict[int, dict[str, Any]]:
-        rows = self.source("connections").rows(("connection", *path.COLUMNS))
-        return {row["connection"]: row for row in rows}
+    def _rows(self) -> list[tuple[Any, ...]]:
+        session, path_ns = (
+            [None if each < 0 else each for each in column.tolist()] for column in (self.session, self.path_ns)
+        )
+        operation = ["write" if each else "read" for each in self.is_write.tolist()]
+        measures = (self.block_bytes, self.bytes, self.busy_ns, self.first_ns, self.last_ns, self.last_row)
+        columns = (self.connection.tolist(), session, path_ns, operation, *(column.tolist() for column in measures))
+        return list(zip(*columns, strict=True))
 
 
 def of_trace(source: Source) -> Runs:
@@ -132,7 +126,7 @@ def of_trace(source: Source) -> Runs:
     number = connection[rows[firsts]]
     place = place_of[number]
     session = numbers_of(connections, "session")[place]
-    return Runs(source, number, session, _nodes(source, session), **found)
+    return Runs(number, session, _path_ns(connections)[place], _nodes(source, session), **found)
 
 
 def _split(rows: Array, begins: Array, ends: Array, connection: Array) -> tuple[Array, Array]:
@@ -212,13 +206,20 @@ def _usual(sizes: Array, run: Array, count: int) -> Array:
     return np.asarray(sizes[order][firsts][best[first_rows(of_run[best])]])
 
 
+def _path_ns(connections: Table) -> Array:
+    """The RTT of each connection's path, as `path.round_trip_ns` has it; -1 where it is not known."""
+    sides = [f"rtt_to_{side}_min_ns" for side in path.SIDES]
+    is_known = np.logical_and.reduce([known(connections, name) for name in sides])
+    return np.where(is_known, sum(connections.raw(name) for name in sides), -1)
+
+
 def _nodes(source: Source, session: Array) -> Array:
     """Column ``nodes`` of `Runs` for these sessions."""
     table = source("sessions")
     numbers, hosts, targets = (table.raw(name).tolist() for name in ("session", "initiator_name", "target_name"))
-    known: dict[tuple[str, str], int] = {}
+    number_of: dict[tuple[str, str], int] = {}
     of_session = np.full(max(max(numbers, default=-1), session.max(initial=-1)) + 2, -1, dtype=np.int64)
     for number, host, target in zip(numbers, hosts, targets, strict=True):
         if host and target:
-            of_session[number] = known.setdefault((host, target), len(known))
-    return np.where((session >= 0) & (of_session[session] < 0), len(known) + session, of_session[session])
+            of_session[number] = number_of.setdefault((host, target), len(number_of))
+    return np.where((session >= 0) & (of_session[session] < 0), len(number_of) + session, of_session[session])

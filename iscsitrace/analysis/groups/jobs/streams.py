@@ -149,12 +149,13 @@ def find(source: Source, mirrors: Sequence[Mirror] = ()) -> list[Job]:
 def _job(members: list[Run], tables: ByConnection, *, is_certain: bool) -> Job:
     members = sorted(members, key=lambda run: (run.last_ns, run.connection))
     fastest = max(members, key=lambda run: run.bytes_per_s)
+    slow_bytes_per_s = SLOW * fastest.bytes_per_s
     streams = tuple(
         Stream(
             run,
             run.last_ns - members[0].last_ns,
             Evidence(run, tables),
-            fastest if run.bytes_per_s < SLOW * fastest.bytes_per_s else None,
+            fastest if run.bytes_per_s < slow_bytes_per_s else None,
         )
         for run in members
     )

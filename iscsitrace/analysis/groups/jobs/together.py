@@ -46,15 +46,18 @@ def groups(runs: Runs, mirrors: Sequence[Mirror] = ()) -> Iterator[list[int]]:
         end = max(1, int(np.searchsorted(np.cumsum(counts), _PAIRS, side="right")))
         longest, shorter = pairs.of(places[:end])
         places, counts = places[end:], counts[end:]
-        for start, stop in pairwise([*first_rows(longest).tolist(), len(longest)]):
-            first, others = longest[start], shorter[start:stop]
-            if not is_left[first]:
+        firsts, others = longest.tolist(), shorter.tolist()
+        for start, stop in pairwise([*first_rows(longest).tolist(), len(firsts)]):
+            if not is_left[firsts[start]]:
                 continue
-            # of each connection the longest
-            own = np.append(first, others[is_left[others]])
-            own = own[np.sort(np.unique(pairs.connection[own], return_index=True)[1])]
-            is_left[own] = False
-            if len(own) > 1:
+            members = {pairs.connection[firsts[start]]: firsts[start]}
+            for other in others[start:stop]:
+                if is_left[other]:
+                    # the longest of each connection
+                    members.setdefault(pairs.connection[other], other)
+            if len(members) > 1:
+                own = [*members.values()]
+                is_left[own] = False
                 yield pairs.order[own].tolist()
 
 
@@ -69,10 +72,11 @@ class _Pairs:
 
     def __init__(self, runs: Runs, mirrors: Sequence[Mirror]) -> None:
         self.order: Array = np.lexsort((runs.connection, runs.first_ns - runs.last_ns))
-        columns = (runs.connection, runs.nodes, runs.is_write, runs.block_bytes, runs.first_ns, runs.last_ns)
-        self.connection, self._nodes, self._is_write, self._block_bytes, self._first_ns, self._last_ns = (
+        columns = (runs.nodes, runs.is_write, runs.block_bytes, runs.first_ns, runs.last_ns)
+        self._nodes, self._is_write, self._block_bytes, self._first_ns, self._last_ns = (
             each[self.order] for each in columns
         )
+        self.connection: list[int] = runs.connection[self.order].tolist()
         self._length_ns = self._last_ns - self._first_ns
         self._mirror, self._side = _sides(mirrors, runs.session[self.order])
         begin_ns = (BEGIN * self._length_ns).astype(np.int64)
