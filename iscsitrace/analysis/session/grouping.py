@@ -17,6 +17,7 @@ from iscsitrace.analysis.session import NEEDED, path
 from iscsitrace.analysis.session.columns import Columns, workloads
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.workload import Workload
+from iscsitrace.tables.numbers import distinct
 from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Source, Table
 
@@ -229,13 +230,11 @@ class _Split:
         """The logical units that each session or connection reads, writes or erases, ascending."""
         cycles, keys = self._source("cycles"), self._keys("cycles")
         rows = np.flatnonzero(cycles.each(is_data_command) & known(cycles, "lun") & (keys >= 0))
-        luns, keys, found = cycles.raw("lun")[rows], keys[rows], dict[int, list[int]]()
-        if not len(rows):
-            return found
-        # most commands are of the same session and unit as the one before
-        is_next = np.concatenate([[True], (luns[1:] != luns[:-1]) | (keys[1:] != keys[:-1])])
-        for key, lun in sorted({*zip(keys[is_next].tolist(), luns[is_next].tolist(), strict=True)}):
-            found.setdefault(key, []).append(lun)
+        luns, place = distinct(cycles.raw("lun")[rows])
+        pairs, _ = distinct(keys[rows] * max(len(luns), 1) + place)
+        found: dict[int, list[int]] = {}
+        for pair in pairs.tolist():
+            found.setdefault(pair // len(luns), []).append(int(luns[pair % len(luns)]))
         return found
 
     def _busy(self) -> tuple[Table, Array]:

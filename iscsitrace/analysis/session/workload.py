@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.tables.numbers import distinct
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
@@ -80,10 +81,7 @@ def of_each(cycles: Table, numbers: NDArray[np.int64]) -> Workloads:
     if (numbers == numbers[0]).all():
         each, place = numbers[:1], np.zeros(len(numbers), dtype=np.int64)
     else:
-        each = np.flatnonzero(np.bincount(numbers))
-        place_of = np.zeros(each[-1] + 1, dtype=np.int64)
-        place_of[each] = np.arange(len(each))
-        place = place_of[numbers]
+        each, place = distinct(numbers)
     moved, is_read = cycles.raw("data_bytes").astype(np.int64), cycles.raw("is_read")
     whole = np.bincount(place, weights=moved)
     read = np.bincount(place[is_read], weights=moved[is_read], minlength=len(each)) / whole
