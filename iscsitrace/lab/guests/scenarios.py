@@ -8,8 +8,8 @@
 - ``seen.HOST``: display filters of tshark, each with the least number of frames that match; ``unseen.HOST``: filters
   that match none. HOST is that of the capture.
 - ``gap.HOST``: the least time in s that the longest silence of the target lasts after the first I/O.
-- ``headline.HOST``: the name of the finding that leads in the capture of a host, or `HEALTHY`; at the target that of
-  the initiator, unless it is given.
+- ``headline.HOST``: the name of the finding that leads in the capture of a host, or `HEALTHY`; a list where chance
+  decides what the tap sees. At the target that of the initiator, unless it is given.
 - ``incomplete``: the hosts whose captures lack commands or login keys, so that they differ from the truth.
 """
 
@@ -47,7 +47,7 @@ class Scenario:
     seen: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     unseen: Mapping[str, list[str]] = field(default_factory=dict)
     gap: Mapping[str, float] = field(default_factory=dict)
-    headline: Mapping[str, str] = field(default_factory=dict)
+    headline: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     incomplete: tuple[str, ...] = ()
 
     def programs(self) -> world.Programs:
@@ -80,7 +80,10 @@ def scenarios() -> dict[str, Scenario]:
     for name, table in tables.items():
         table |= {name: tuple(table.get(name, ())) for name in ("faults", "incomplete")}
         own = table.get("settings", {})
-        table["headline"] = {"target": table["headline"]["initiator"]} | table["headline"]
+        leading = {"target": table["headline"]["initiator"]} | table["headline"]
+        table["headline"] = {
+            host: (names,) if isinstance(names, str) else tuple(names) for host, names in leading.items()
+        }
         # fio repeats what is shorter than its time
         left_out = {"workload.seconds"} if "workload.bytes" in own else set()
         table["settings"] = {name: value for name, value in defaults.items() if name not in left_out} | own
