@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from iscsitrace.tables.numbers import distinct, first_rows, order_of, places_of
 
 SMALL = st.integers(-1, 6)
-AROUND = st.sampled_from([-1, 0, (1 << 15) - 1, 1 << 15, (1 << 16) - 1, 1 << 16, 1 << 17, 1 << 62])
+AROUND = st.sampled_from([-(1 << 16), -1, 0, (1 << 15) - 1, 1 << 15, (1 << 16) - 1, 1 << 16, 1 << 17, 1 << 62])
 NUMBERS = st.lists(st.one_of(SMALL, AROUND), max_size=20) | st.lists(SMALL, max_size=20)
 
 

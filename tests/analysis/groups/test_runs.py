@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from iscsitrace.analysis.groups.jobs import runs
@@ -30,7 +30,20 @@ COMMAND = st.fixed_dictionaries(
 )
 
 
+def command(begin_ms: int, length_ms: int, connection: int = 0, data_bytes: int = 4) -> Row:
+    whole = {"is_write": False, "has_status": True, "is_complete": True}
+    return {"connection": connection, "begin_ms": begin_ms, "length_ms": length_ms, "data_bytes": data_bytes} | whole
+
+
 @given(st.lists(COMMAND, max_size=40))
+# a command that takes no time, at the instant at which the next run begins, or the next connection
+@example([command(0, 10), command(500, 0), command(500, 10)])
+@example([command(0, 10), command(500, 10), command(500, 0)])
+@example([command(0, 10), command(0, 0, 1), command(0, 10, 1), command(300, 0, 1), command(300, 10, 1)])
+# and one between two runs
+@example([command(0, 10), command(200, 0), command(500, 10)])
+# two sizes with as many bytes
+@example([command(0, 10), command(10, 10, data_bytes=2), command(20, 10, data_bytes=2)])
 def test_runs_of_all_connections_against_a_loop(drawn: list[Row]) -> None:
     rows = [
         {

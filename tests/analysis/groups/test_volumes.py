@@ -182,9 +182,9 @@ def test_what_holds_no_data_is_no_volume() -> None:
 
 
 def test_every_command_has_the_volume_of_its_session_and_lun() -> None:
-    host = two_sessions().unit(0, 0, designator=NAA).unit(1, 9, designator=NAA).unit(1, 1 << 40, designator=OTHER_NAA)
+    host = two_sessions().unit(0, 0, designator=NAA).unit(1, 9, designator=NAA).unit(0, 1 << 40, designator=OTHER_NAA)
     found = volumes.find(host.source())
-    places = [(0, 0), (1, 9), (1, 1 << 40), (0, 9), (7, 0), (None, 0), (0, None)]
+    places = [(0, 0), (1, 9), (0, 1 << 40), (0, 9), (7, 0), (None, 0), (1, None)]
     cycles = table("cycles", *({"cycle": number, "session": s, "lun": n} for number, (s, n) in enumerate(places)))
     assert found.of_commands(cycles).tolist() == [0, 0, 1, -1, -1, -1, -1]
     assert volumes.find(Host().source()).of_commands(cycles).tolist() == [-1] * 7

@@ -54,16 +54,13 @@ def _pairs(sides: Sequence[MirrorSide]) -> list[tuple[int, int]]:
         row, near = _neighbors(order, rows)
         one, other, apart = place[row], place[near], firsts[near] - firsts[row]
         is_wanted = (one != other) & ((apart == 0) | (not is_by_address))
-        one, other, apart, row = (each[is_wanted] for each in (one, other, apart, row))
-        sort = np.lexsort((row, apart, other, one))
-        one, other, apart, row = (each[sort] for each in (one, other, apart, row))
-        is_next = np.ones(len(row), dtype=bool)
+        one, other, apart = (each[is_wanted] for each in (one, other, apart))
+        sort = np.lexsort((apart, other, one))
+        one, other, apart = (each[sort] for each in (one, other, apart))
+        is_next = np.ones(len(one), dtype=bool)
         is_next[1:] = (one[1:] != one[:-1]) | (other[1:] != other[:-1]) | (apart[1:] != apart[:-1])
         starts = np.flatnonzero(is_next)
-        # a write may have several neighbors on the other side at this distance
-        is_next[1:] |= row[1:] != row[:-1]
-        counts = np.add.reduceat(is_next, starts, dtype=np.int64) if len(starts) else starts
-        enough = starts[counts >= least[one[starts]]]
+        enough = starts[np.diff(starts, append=len(one)) >= least[one[starts]]]
         found |= {(min(pair), max(pair)) for pair in zip(one[enough].tolist(), other[enough].tolist(), strict=True)}
     return sorted(found)
 
