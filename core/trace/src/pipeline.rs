@@ -15,6 +15,7 @@ use crate::iscsi::context::Context;
 use crate::iscsi::session::succession;
 use crate::queue;
 use crate::reader::Packet;
+use crate::settling::Settling;
 use crate::tables::{
     Columns, Connection, CounterRow, CounterRows, Cycles, IcmpError, IcmpErrors, NULL_U32, NULL_U64, Segments, Tables,
     Wanted,
@@ -26,7 +27,7 @@ use crate::tcp::table::{ConnectionTable, Endpoint};
 /// Limits of what is kept at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Connections tracked at once. Beyond it, the quietest half of those that are not iSCSI is closed.
+    /// Connections tracked at once. Beyond it, the quietest half of those that are over or not iSCSI is closed.
     pub(crate) connections: usize,
     /// Rows of connections that are not iSCSI.
     pub(crate) other_rows: usize,
@@ -52,6 +53,7 @@ pub struct Pipeline {
     other_rows: usize,
     /// The iSCSI connections with rows of `segments`, and whether their client is the target.
     with_segments: FxHashMap<u32, bool>,
+    settling: Settling,
     budget: HoldBudget,
     connection_count: u32,
     /// Limits of what is kept at once.
@@ -76,6 +78,12 @@ impl Pipeline {
     /// From now on, cycles that end are collected for [`Pipeline::take_ended`].
     pub fn note_ended(&mut self) {
         self.context.ended = Some(Vec::new());
+    }
+
+    /// From now on, connections that are over hold no more than their rows and late packets need. Not for a live pass, whose
+    /// views show all of them until it closes them.
+    pub fn settle_early(&mut self) {
+        self.settling.begin();
     }
 
     /// Ends the commands in flight of connections that a side closed; a status that comes after all sets the end again.
@@ -217,7 +225,7 @@ impl Pipeline {
     #[cold]
     fn open(&mut self, source: Endpoint, destination: Endpoint, packet: &Packet<'_>, segment: &Segment<'_>) -> u32 {
         if self.slots.len() - self.free.len() >= self.limits.connections {
-            self.close_quietest(packet.frame);
+            self.close_quietest(packet);
         }
         let number = self.connection_count;
         self.connection_count += 1;
@@ -236,27 +244,30 @@ impl Pipeline {
             }
         };
         self.table.insert(source, destination, slot);
+        self.settling.note((slot, number), packet.time_ns, &mut self.slots, &mut self.context);
         slot
     }
 
-    /// Closes the quieter half of the connections that are not iSCSI.
-    fn close_quietest(&mut self, frame: u64) {
-        let mut quiet: Vec<(u64, u32)> = (0..)
+    /// Closes the quieter half of the connections that are over or not iSCSI, first those that are over; of all, if there are
+    /// none.
+    fn close_quietest(&mut self, packet: &Packet<'_>) {
+        let rank = |connection: &TcpConnection| match connection.content {
+            _ if connection.is_over(packet.time_ns) => 0,
+            Content::Iscsi(_) => 2,
+            _ => 1,
+        };
+        let mut quiet: Vec<(u8, u64, u32)> = (0..)
             .zip(&self.slots)
             .filter_map(|(slot, connection)| connection.as_ref().map(|connection| (slot, connection)))
-            .filter(|(_, connection)| !matches!(connection.content, Content::Iscsi(_)))
-            .map(|(slot, connection)| (connection.frame_last, slot))
+            .map(|(slot, connection)| (rank(connection), connection.frame_last, slot))
             .collect();
-        if quiet.is_empty() {
-            quiet = (0..)
-                .zip(&self.slots)
-                .filter_map(|(slot, connection)| connection.as_ref().map(|connection| (connection.frame_last, slot)))
-                .collect();
-        }
         quiet.sort_unstable();
-        quiet.truncate(quiet.len().div_ceil(2));
-        self.context.counters.add_many(Counter::ConnectionsNotTracked, None, frame, quiet.len() as u64);
-        for (_, slot) in quiet {
+        let expendable_count = quiet.partition_point(|&(rank, ..)| rank < 2);
+        let count = if expendable_count == 0 { quiet.len() } else { expendable_count };
+        quiet.truncate(count.div_ceil(2));
+        let not_tracked_count = quiet.iter().filter(|&&(rank, ..)| rank > 0).count();
+        self.context.counters.add_many(Counter::ConnectionsNotTracked, None, packet.frame, not_tracked_count as u64);
+        for (.., slot) in quiet {
             self.close(slot);
         }
     }
@@ -322,6 +333,7 @@ impl Pipeline {
     /// Closes all connections at the end of the input, and completes the tables.
     pub fn finish(mut self) -> Tables {
         self.close_all();
+        self.settling.sort(&self.rows, &mut self.context);
         self.add_missing_commands();
         let Context { mut tables, counters, mut sessions, cycle_ends_ns, mut timelines, ended: _ } = self.context;
         settle(&mut tables.segments, &self.with_segments);
@@ -347,9 +359,7 @@ fn settle(segments: &mut Segments, is_flipped: &FxHashMap<u32, bool>) {
     if !segments.frame.is_sorted() {
         let mut rows: Vec<usize> = (0..segments.row_count()).collect();
         rows.sort_unstable_by_key(|&row| segments.frame[row]);
-        let mut sorted = Segments::default();
-        sorted.copy_rows(segments, &rows);
-        *segments = sorted;
+        segments.reorder(&rows);
     }
     if segments.connection.iter().any(|connection| !is_flipped.contains_key(connection)) {
         let is_kept: Vec<_> = segments.connection.iter().map(|number| is_flipped.contains_key(number)).collect();

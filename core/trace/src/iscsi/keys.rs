@@ -79,6 +79,11 @@ impl Negotiation {
         malformed
     }
 
+    /// Gives the memory back that more keys would need.
+    pub fn shrink(&mut self) {
+        self.offers.shrink_to_fit();
+    }
+
     /// The initiator's value of a key.
     pub fn initiator(&self, key: &str) -> Option<&str> {
         self.offers.iter().find(|offer| offer.key == key)?.initiator.as_deref()

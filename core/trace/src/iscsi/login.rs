@@ -131,7 +131,7 @@ impl Login {
             logins.is_transit[row] = is_transit;
             logins.status_class[row] = class;
             logins.status_detail[row] = detail;
-            logins.status_text[row] = status_text(class, detail).to_owned();
+            logins.status_text.set(row, status_text(class, detail));
         }
         let number = *session.get_or_insert_with(|| context.sessions.open_unknown(connection));
         let row = number as usize;
@@ -139,7 +139,7 @@ impl Login {
             context.sessions.rows.login_status[row] = u16::from_be_bytes([class, detail]);
         }
         if let Some(method) = self.negotiation.target("AuthMethod") {
-            context.sessions.rows.auth_method[row] = method.to_owned();
+            context.sessions.rows.auth_method.set(row, method);
         }
         if !matches!(class, 0 | NULL_U8) {
             // class 1 is a redirection: the login ends here, too (RFC 7143 section 11.13.5)
@@ -159,10 +159,10 @@ impl Login {
         if let Some(tsih) = bhs.tsih() {
             rows.tsih[row] = tsih;
         }
-        rows.target_alias[row] = answered("TargetAlias");
+        rows.target_alias.set(row, &answered("TargetAlias"));
         if rows.auth_method[row].is_empty() {
             // the security stage was skipped (RFC 7143 section 6.3.1)
-            rows.auth_method[row] = "None".to_owned();
+            rows.auth_method.set(row, "None");
         }
         if let Some(tag) =
             iscsitrace_wire::text::numeric(&answered("TargetPortalGroupTag")).and_then(|tag| u32::try_from(tag).ok())

@@ -11,6 +11,7 @@
 //! time         the time breakdown, and the irregularities of the input
 //! taps         two captures of the same traffic
 //! declaration  the macro `table!`, its syntax and the null rule
+//! text_column  a column of text: each distinct text once
 //! ```
 //!
 //! Nothing is computed here.
@@ -23,16 +24,18 @@ mod logical_units;
 pub mod taps;
 mod tcp;
 mod tcp_info;
+mod text_column;
 mod time;
 
 pub use commands::*;
 pub use connections::*;
-pub use declaration::{Column, ColumnDeclaration, Columns, TableDeclaration};
+pub use declaration::{Column, ColumnDeclaration, Columns, TableDeclaration, Values};
 pub use declaration::{NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64};
 pub use exchanges::*;
 pub use logical_units::*;
 pub use tcp::*;
 pub use tcp_info::*;
+pub use text_column::TextColumn;
 pub use time::*;
 
 macro_rules! tables {
@@ -151,7 +154,7 @@ mod tests {
             Column::U32(values) => values == &[NULL_U32],
             Column::U64(values) => values == &[NULL_U64],
             Column::I64(values) => values == &[NULL_NS],
-            Column::Text(values) => values == &[String::new()],
+            Column::Text(values) => *values == [""],
         }
     }
 

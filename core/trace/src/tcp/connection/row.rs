@@ -36,11 +36,7 @@ impl TcpConnection {
             }
         }
         self.content.finish(self.time_last_ns, context);
-        let is_flipped = self.is_flipped();
-        if let (Some(dynamics), Content::Iscsi(_)) = (self.dynamics.take(), &self.content) {
-            let timeline = dynamics.finish(!is_flipped, &mut context.tables);
-            context.timelines.push(Timeline { hosts: Some(self.hosts()), ..timeline });
-        }
+        self.hand_over(context);
         let row = self.row();
         if let Content::Iscsi(iscsi) = &mut self.content {
             let unexplained = (row.stream_bytes_to_target + row.stream_bytes_to_initiator)
@@ -59,6 +55,14 @@ impl TcpConnection {
             }
         }
         row
+    }
+
+    /// Ends the analysis of its senders: hands over its rows and its timeline.
+    pub(super) fn hand_over(&mut self, context: &mut Context) {
+        if let (Some(dynamics), Content::Iscsi(_)) = (self.dynamics.take(), &self.content) {
+            let timeline = dynamics.finish(!self.is_flipped(), &mut context.tables);
+            context.timelines.push(Timeline { hosts: Some(self.hosts()), ..timeline });
+        }
     }
 
     /// Whether the TCP client is the target.
