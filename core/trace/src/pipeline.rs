@@ -4,7 +4,7 @@
 //! connections and commands, and with PDUs and segments if their tables are wanted; never with packets alone.
 
 use iscsitrace_wire::frame::{self as wire, NotTcp, Segment, segment};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::budget;
 use crate::content::Content;
@@ -12,12 +12,13 @@ use crate::counters::{Counter, Counters};
 use crate::dynamics::line;
 use crate::iscsi::connection::in_flight::InFlight;
 use crate::iscsi::context::Context;
+use crate::iscsi::detect::PORTS;
 use crate::iscsi::session::succession;
 use crate::queue;
 use crate::reader::Packet;
 use crate::settling::Settling;
 use crate::tables::{
-    Columns, Connection, CounterRow, CounterRows, Cycles, IcmpError, IcmpErrors, NULL_U32, NULL_U64, Segments, Tables,
+    Columns, Connections, CounterRow, CounterRows, Cycles, IcmpError, IcmpErrors, NULL_U32, NULL_U64, Segments, Tables,
     Wanted,
 };
 use crate::tcp::connection::{AWAITED_NS, TcpConnection};
@@ -29,7 +30,7 @@ use crate::tcp::table::{ConnectionTable, Endpoint};
 pub(crate) struct Limits {
     /// Connections tracked at once. Beyond it, the quietest half of those that are over or not iSCSI is closed.
     pub(crate) connections: usize,
-    /// Rows of connections that are not iSCSI.
+    /// Rows of connections that are not iSCSI: so many to portals, and so many others.
     pub(crate) other_rows: usize,
     /// Rows of ICMP errors at once.
     pub(crate) icmp_error_rows: usize,
@@ -41,6 +42,9 @@ impl Default for Limits {
     }
 }
 
+/// After more connections, freed memory goes back to the system: below, it is not worth a millisecond.
+const LARGE_FROM_CONNECTIONS: u32 = 1000;
+
 /// The state of a pass.
 #[derive(Debug, Default)]
 pub struct Pipeline {
@@ -49,8 +53,11 @@ pub struct Pipeline {
     pub(crate) slots: Vec<Option<Box<TcpConnection>>>,
     free: Vec<u32>,
     /// Rows of closed connections.
-    pub(crate) rows: Vec<Connection>,
-    other_rows: usize,
+    pub(crate) rows: Connections,
+    /// By whether they are to a portal.
+    other_rows: [usize; 2],
+    /// Where targets were reached so far: ends of iSCSI connections.
+    portals: FxHashSet<Endpoint>,
     /// The iSCSI connections with rows of `segments`, and whether their client is the target.
     with_segments: FxHashMap<u32, bool>,
     settling: Settling,
@@ -248,6 +255,12 @@ impl Pipeline {
         slot
     }
 
+    /// Notes where the open iSCSI connections reach their targets: tries to connect there are listed.
+    fn note_portals(&mut self) {
+        let open = self.slots.iter().flatten().filter(|connection| matches!(connection.content, Content::Iscsi(_)));
+        self.portals.extend(open.map(|connection| connection.target()));
+    }
+
     /// Closes the quieter half of the connections that are over or not iSCSI, first those that are over; of all, if there are
     /// none.
     fn close_quietest(&mut self, packet: &Packet<'_>) {
@@ -267,6 +280,7 @@ impl Pipeline {
         quiet.truncate(count.div_ceil(2));
         let not_tracked_count = quiet.iter().filter(|&&(rank, ..)| rank > 0).count();
         self.context.counters.add_many(Counter::ConnectionsNotTracked, None, packet.frame, not_tracked_count as u64);
+        self.note_portals();
         for (.., slot) in quiet {
             self.close(slot);
         }
@@ -296,9 +310,14 @@ impl Pipeline {
         if row.is_iscsi && self.context.tables.wanted.segments {
             self.with_segments.insert(row.connection, connection.is_flipped());
         }
-        if !row.is_iscsi {
-            self.other_rows += 1;
-            if self.other_rows > self.limits.other_rows {
+        if row.is_iscsi {
+            self.portals.insert(connection.target());
+        } else {
+            let server = connection.target();
+            let is_portal = PORTS.contains(&server.port) || self.portals.contains(&server);
+            let count = &mut self.other_rows[usize::from(is_portal)];
+            *count += 1;
+            if *count > self.limits.other_rows {
                 self.context.counters.add(Counter::ConnectionsNotListed, None, row.frame_first);
                 return;
             }
@@ -313,6 +332,7 @@ impl Pipeline {
             .filter_map(|(slot, connection)| connection.as_ref().map(|connection| (connection.number, slot)))
             .collect();
         open.sort_unstable();
+        self.note_portals();
         for (_, slot) in open {
             self.close(slot);
         }
@@ -320,12 +340,12 @@ impl Pipeline {
 
     /// Adds the missing commands to counters and connection rows, which are sorted by then.
     pub(crate) fn add_missing_commands(&mut self) {
-        self.rows.sort_unstable_by_key(|row| row.connection);
+        self.rows.sort_by_connection();
         for (connection, missing) in self.context.sessions.missing_commands() {
             self.context.counters.add_many(Counter::CommandMissing, Some(connection), 0, missing.commands);
-            if let Ok(place) = self.rows.binary_search_by_key(&connection, |row| row.connection) {
-                self.rows[place].missing_pdu_count_to_target += missing.commands + missing.pdus[0];
-                self.rows[place].missing_pdu_count_to_initiator += missing.pdus[1];
+            if let Ok(place) = self.rows.connection.binary_search(&connection) {
+                self.rows.missing_pdu_count_to_target[place] += missing.commands + missing.pdus[0];
+                self.rows.missing_pdu_count_to_initiator[place] += missing.pdus[1];
             }
         }
     }
@@ -333,22 +353,30 @@ impl Pipeline {
     /// Closes all connections at the end of the input, and completes the tables.
     pub fn finish(mut self) -> Tables {
         self.close_all();
-        self.settling.sort(&self.rows, &mut self.context);
+        self.settling.sort(&self.rows.connection, &mut self.context);
         self.add_missing_commands();
+        // what connections held is free now; the tables of many follow
+        let is_large = self.connection_count > LARGE_FROM_CONNECTIONS;
+        (self.slots, self.free, self.table) = Default::default();
+        if is_large {
+            iscsitrace_mapped::give_back();
+        }
         let Context { mut tables, counters, mut sessions, cycle_ends_ns, mut timelines, ended: _ } = self.context;
         settle(&mut tables.segments, &self.with_segments);
         queue::fill(&mut tables.cycles, &cycle_ends_ns, &mut sessions);
         (tables.logical_units, tables.alua_states) = sessions.logical_units();
         tables.sessions = sessions.rows;
         line::fill(&mut tables.senders, &mut timelines);
-        for row in self.rows {
-            tables.connections.push(row);
-        }
+        tables.connections = self.rows;
         succession::fill(&mut tables.sessions, &tables.connections);
         if tables.wanted.budget {
             budget::fill(&mut tables, &timelines, &cycle_ends_ns);
         }
         tables.counters = counter_rows(&counters);
+        drop((timelines, cycle_ends_ns, counters, sessions.states));
+        if is_large {
+            iscsitrace_mapped::give_back();
+        }
         tables
     }
 }
@@ -399,8 +427,13 @@ pub(crate) fn counter_rows(counters: &Counters) -> CounterRows {
 
 #[cfg(test)]
 mod tests {
+    use iscsitrace_wire::bhs::BhsBuilder;
+    use iscsitrace_wire::frame::{Address, LinkType, TcpFlags};
+    use iscsitrace_wire::opcode::Opcode;
+
     use super::*;
     use crate::tables::SegmentRow;
+    use crate::tcp::test_segment;
 
     #[test]
     fn segments_are_those_of_iscsi_connections_with_its_directions() {
@@ -412,6 +445,50 @@ mod tests {
         assert_eq!(segments.frame, [2, 3, 4, 5]);
         assert_eq!(segments.connection, [1, 2, 1, 2]);
         assert_eq!(segments.to_target, [true, false, false, true]);
+    }
+
+    #[test]
+    fn tries_to_connect_to_portals_have_rows_of_their_own() {
+        let mut pipeline = Pipeline::new(Wanted::default());
+        pipeline.limits.other_rows = 2;
+        let login = BhsBuilder::new(Opcode::LoginRequest).is_transit(true).next_stage(1).build();
+        let syn = |pipeline: &mut Pipeline, client_port: u16, server_port: u16, payload: &[u8]| {
+            let frame = u64::from(client_port);
+            let packet =
+                Packet { frame, time_ns: 0, link_type: LinkType::RAW, interface: 0, original_length: 60, data: &[] };
+            let flags = TcpFlags(if payload.is_empty() { 0x02 } else { 0x10 });
+            let sequence_number = u32::from(!payload.is_empty());
+            let ends = [Address::v4([10, 0, 0, 1]), Address::v4([10, 0, 0, 2])];
+            pipeline.tcp(
+                &packet,
+                &Segment {
+                    source: ends[0],
+                    destination: ends[1],
+                    source_port: client_port,
+                    destination_port: server_port,
+                    sequence_number,
+                    flags,
+                    payload,
+                    payload_length: payload.len() as u32,
+                    ..test_segment::segment(Some(client_port), &[])
+                },
+            );
+        };
+        // of a scan two are listed; of the tries at a port of RFC 7143, and where a connection carried iSCSI, two too
+        for client_port in 1..=5 {
+            syn(&mut pipeline, client_port, 80, &[]);
+        }
+        syn(&mut pipeline, 6, 3260, &[]);
+        syn(&mut pipeline, 7, 5000, &[]);
+        syn(&mut pipeline, 8, 860, &[]);
+        syn(&mut pipeline, 9, 5000, &[]);
+        syn(&mut pipeline, 9, 5000, &login);
+        let tables = pipeline.finish();
+        assert_eq!(tables.connections.initiator_port, [1, 2, 6, 7, 9]);
+        assert_eq!(
+            (tables.counters.name, tables.counters.count),
+            (["connections_not_listed"].into_iter().collect(), vec![4])
+        );
     }
 
     #[test]

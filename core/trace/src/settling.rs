@@ -6,7 +6,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::iscsi::context::Context;
-use crate::tables::{Columns, Connection};
+use crate::tables::Columns;
 use crate::tcp::connection::TcpConnection;
 
 /// Fewer connections are not searched.
@@ -56,12 +56,12 @@ impl Settling {
         self.search_at = (2 * under_way.len()).max(SEARCHED_MIN);
     }
 
-    /// Brings what connections handed over into the order in which they were closed, that of `rows`.
-    pub(crate) fn sort(&self, rows: &[Connection], context: &mut Context) {
+    /// Brings what connections handed over into the order in which they were closed, that of their rows.
+    pub(crate) fn sort(&self, closed: &[u32], context: &mut Context) {
         if !self.has_settled {
             return;
         }
-        let places: FxHashMap<u32, usize> = rows.iter().map(|row| row.connection).zip(0..).collect();
+        let places: FxHashMap<u32, usize> = closed.iter().copied().zip(0..).collect();
         let place = |connection: u32| places.get(&connection).copied().unwrap_or(usize::MAX);
         context.timelines.sort_by_key(|timeline| place(timeline.connection));
         let tables = &mut context.tables;
@@ -75,6 +75,6 @@ impl Settling {
                 }
             })* };
         }
-        sort!(sacks window round_trips retransmissions recoveries flights senders);
+        sort!(sacks window round_trips retransmissions recoveries flights senders parameters);
     }
 }

@@ -12,23 +12,13 @@ use std::collections::VecDeque;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::observation::Observation;
+pub use super::packed::Delivery;
 use super::packed::PackedDeliveries;
 
 /// Maximum number of the receiver's timestamps whose time is stored.
 const TIMESTAMPS_MAX: usize = 4096;
 /// Deliveries that follow each other out of one queue are one up to this many full segments.
 const JOINED_SEGMENTS: i64 = 2;
-
-/// Bytes that came out of the line since the delivery before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Delivery {
-    /// When.
-    pub time_ns: i64,
-    /// When the latest packet that it answers passed the tap, if known.
-    pub begun_ns: Option<i64>,
-    /// TCP payload.
-    pub bytes: u32,
-}
 
 /// The deliveries of one direction.
 #[derive(Debug, Clone, Default)]

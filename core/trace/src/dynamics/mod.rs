@@ -188,9 +188,10 @@ impl Dynamics {
             }
             let delays = self.delays(direction);
             self.senders[direction].finish(delays, &mut self.rows);
-            let row = self.sender_row(direction);
-            if self.rows.wanted.senders {
-                self.rows.senders.push(row);
+            if self.wanted.senders {
+                let mut row = self.sender_row(direction);
+                row.to_target ^= !is_client_initiator;
+                tables.senders.push(row);
             }
         }
         let deliveries = std::mem::take(&mut self.deliveries).map(Deliveries::end);
@@ -207,7 +208,7 @@ impl Dynamics {
                 tables.$table.append(&mut rows.$table);
             )* };
         }
-        hand_over!(sacks window round_trips retransmissions recoveries flights senders);
+        hand_over!(sacks window round_trips retransmissions recoveries flights);
         timeline
     }
 

@@ -8,7 +8,16 @@
 
 use integer_encoding::VarInt;
 
-use super::deliveries::Delivery;
+/// Bytes that came out of the line since the delivery before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivery {
+    /// When.
+    pub time_ns: i64,
+    /// When the latest packet that it answers passed the tap, if known.
+    pub begun_ns: Option<i64>,
+    /// TCP payload.
+    pub bytes: u32,
+}
 
 /// Deliveries in order, of which the last can still change.
 #[derive(Debug, Clone, Default)]

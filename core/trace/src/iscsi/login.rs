@@ -33,6 +33,8 @@ pub struct Login {
     requested: ContinuedText,
     answered: ContinuedText,
     open_row: Option<usize>,
+    /// Whether its keys became rows.
+    is_listed: bool,
 }
 
 impl Login {
@@ -184,6 +186,15 @@ impl Login {
         context.counters.add_many(Counter::LoginTextInvalid, Some(connection), frame, malformed);
     }
 
+    /// Adds the rows of `parameters` once, at the end of the connection, and drops the keys.
+    pub fn list(&mut self, connection: u32, session: u32, is_discovery: bool, parameters: &mut Parameters) {
+        if !self.is_listed {
+            self.parameters(connection, session, is_discovery, parameters);
+            self.negotiation = Negotiation::default();
+            self.is_listed = true;
+        }
+    }
+
     /// Adds the rows of `parameters`.
     pub fn parameters(&self, connection: u32, session: u32, is_discovery: bool, parameters: &mut Parameters) {
         let defaults = match (self.is_complete && !is_discovery, self.is_further) {
@@ -192,6 +203,7 @@ impl Login {
             (true, false) => Defaults::All,
         };
         for (offer, effective) in self.negotiation.effective(defaults) {
+            let offer = offer.into_owned();
             parameters.push(Parameter {
                 connection,
                 session,

@@ -12,6 +12,7 @@
 //! taps         two captures of the same traffic
 //! declaration  the macro `table!`, its syntax and the null rule
 //! text_column  a column of text: each distinct text once
+//! values       what every column can do with its rows
 //! ```
 //!
 //! Nothing is computed here.
@@ -26,10 +27,11 @@ mod tcp;
 mod tcp_info;
 mod text_column;
 mod time;
+mod values;
 
 pub use commands::*;
 pub use connections::*;
-pub use declaration::{Column, ColumnDeclaration, Columns, TableDeclaration, Values};
+pub use declaration::{Column, ColumnDeclaration, Columns, TableDeclaration};
 pub use declaration::{NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64};
 pub use exchanges::*;
 pub use logical_units::*;
@@ -37,6 +39,7 @@ pub use tcp::*;
 pub use tcp_info::*;
 pub use text_column::TextColumn;
 pub use time::*;
+pub use values::Values;
 
 macro_rules! tables {
     ($($field:ident: $table:ident,)*) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::declaration::Values;
+use super::values::Values;
 
 /// TextColumn that no row has any more are removed once there are more of them than rows, and than this.
 const UNUSED_MIN: usize = 1 << 10;

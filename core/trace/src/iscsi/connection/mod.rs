@@ -230,7 +230,6 @@ impl IscsiConnection {
         self.tasks.shrink_to_fit();
         self.exchanges.shrink();
         self.unclaimed.shrink_to_fit();
-        self.login.negotiation.shrink();
         if is_decoded {
             self.spans.iter_mut().for_each(Spans::clear);
             self.descriptions = Descriptions::default();

@@ -35,6 +35,7 @@ impl TcpConnection {
     /// Hands over what is known of its senders, and drops what only a connection under way needs.
     pub(crate) fn settle(&mut self, context: &mut Context) {
         self.hand_over(context);
+        self.list_keys(context);
         self.halves.iter_mut().for_each(Half::shrink);
         if let Some(iscsi) = self.content.iscsi() {
             iscsi.shrink();
