@@ -1,12 +1,12 @@
 //! Tables -> NumPy arrays: each vector is moved, not copied. Their declarations -> plain data.
 
 use iscsitrace_trace::tables::taps::TAP_DECLARATIONS;
-use iscsitrace_trace::tables::{Column, Columns, Pdus, TableDeclaration, Tables, Wanted};
+use iscsitrace_trace::tables::{Column, Columns, Pdus, TableDeclaration, Tables, TextColumn, Wanted};
 use iscsitrace_wire::bhs::{Field, field_end};
 use iscsitrace_wire::opcode::Opcode;
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList, PyString};
 
 /// What is declared of a column: name, dtype, meaning, unit, whether it is nullable, source.
 type DeclaredColumn = (&'static str, &'static str, &'static str, &'static str, bool, &'static str);
@@ -45,10 +45,17 @@ pub fn to_python<'py>(py: Python<'py>, columns: Vec<(&'static str, Column)>) -> 
             Column::U32(values) => dict.set_item(name, values.into_pyarray(py))?,
             Column::U64(values) => dict.set_item(name, values.into_pyarray(py))?,
             Column::I64(values) => dict.set_item(name, values.into_pyarray(py))?,
-            Column::Text(values) => dict.set_item(name, values)?,
+            Column::Text(values) => dict.set_item(name, texts(py, values)?)?,
         }
     }
     Ok(dict)
+}
+
+/// A list of the texts of all rows; equal ones are one object.
+fn texts<'py>(py: Python<'py>, column: TextColumn) -> PyResult<Bound<'py, PyList>> {
+    let (distinct, numbers) = column.into_parts();
+    let distinct: Vec<Bound<'py, PyString>> = distinct.iter().map(|text| PyString::new(py, text)).collect();
+    PyList::new(py, numbers.iter().map(|&number| &distinct[number as usize]))
 }
 
 /// Header fields of `pdus` without a null value, and the BHS fields that they come from.

@@ -80,6 +80,13 @@ impl IscsiContent {
         self.framers[direction].gap(offset, length, listener);
     }
 
+    /// Gives memory back that streams under way need.
+    pub(crate) fn shrink(&mut self) {
+        let is_decoded = self.framers.iter().all(Framer::is_between_pdus);
+        self.framers.iter_mut().for_each(Framer::shrink);
+        self.connection.shrink(is_decoded);
+    }
+
     /// Ends both streams.
     fn finish(&mut self, time_ns: i64, context: &mut Context) {
         let has_open_tasks = self.connection.has_open_tasks();

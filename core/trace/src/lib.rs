@@ -11,6 +11,7 @@
 //! budget/    the time breakdown, after the pass (on request)
 //! tables/    the columns that come out, each declared once
 //! counters   every oddity of the input, by name
+//! settling   which connections are over, so that they hold little
 //! pipeline   packets in, tables out
 //! live/      a pass over input that has no end yet, in bounded memory
 //! taps/      two captures of the same traffic: which connections they share, and a join of their packets
@@ -29,6 +30,7 @@ pub mod pass;
 pub mod pipeline;
 pub mod queue;
 pub mod reader;
+mod settling;
 pub mod tables;
 pub mod taps;
 pub mod tcp;

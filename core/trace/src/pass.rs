@@ -90,6 +90,7 @@ pub fn run<E>(
 ) -> Result<Outcome, Interrupted<E>> {
     let mut filter = selection.capture_filter.as_deref().map(Filter::new).transpose()?;
     let mut pipeline = Pipeline::new(wanted);
+    pipeline.settle_early();
     let mut sequence = Sequence::open(inputs, pipeline.counters())?;
     if wanted.tcp_info {
         sequence.keep_samples();

@@ -4,7 +4,7 @@
 //! connections and commands, and with PDUs and segments if their tables are wanted; never with packets alone.
 
 use iscsitrace_wire::frame::{self as wire, NotTcp, Segment, segment};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::budget;
 use crate::content::Content;
@@ -12,11 +12,13 @@ use crate::counters::{Counter, Counters};
 use crate::dynamics::line;
 use crate::iscsi::connection::in_flight::InFlight;
 use crate::iscsi::context::Context;
+use crate::iscsi::detect::PORTS;
 use crate::iscsi::session::succession;
 use crate::queue;
 use crate::reader::Packet;
+use crate::settling::Settling;
 use crate::tables::{
-    Columns, Connection, CounterRow, CounterRows, Cycles, IcmpError, IcmpErrors, NULL_U32, NULL_U64, Segments, Tables,
+    Columns, Connections, CounterRow, CounterRows, Cycles, IcmpError, IcmpErrors, NULL_U32, NULL_U64, Segments, Tables,
     Wanted,
 };
 use crate::tcp::connection::{AWAITED_NS, TcpConnection};
@@ -26,9 +28,9 @@ use crate::tcp::table::{ConnectionTable, Endpoint};
 /// Limits of what is kept at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Connections tracked at once. Beyond it, the quietest half of those that are not iSCSI is closed.
+    /// Connections tracked at once. Beyond it, the quietest half of those that are over or not iSCSI is closed.
     pub(crate) connections: usize,
-    /// Rows of connections that are not iSCSI.
+    /// Rows of connections that are not iSCSI: so many to portals, and so many others.
     pub(crate) other_rows: usize,
     /// Rows of ICMP errors at once.
     pub(crate) icmp_error_rows: usize,
@@ -40,6 +42,9 @@ impl Default for Limits {
     }
 }
 
+/// After more connections, freed memory goes back to the system: below, it is not worth a millisecond.
+const LARGE_FROM_CONNECTIONS: u32 = 1000;
+
 /// The state of a pass.
 #[derive(Debug, Default)]
 pub struct Pipeline {
@@ -48,10 +53,14 @@ pub struct Pipeline {
     pub(crate) slots: Vec<Option<Box<TcpConnection>>>,
     free: Vec<u32>,
     /// Rows of closed connections.
-    pub(crate) rows: Vec<Connection>,
-    other_rows: usize,
+    pub(crate) rows: Connections,
+    /// By whether they are to a portal.
+    other_rows: [usize; 2],
+    /// Where targets were reached so far: ends of iSCSI connections.
+    portals: FxHashSet<Endpoint>,
     /// The iSCSI connections with rows of `segments`, and whether their client is the target.
     with_segments: FxHashMap<u32, bool>,
+    settling: Settling,
     budget: HoldBudget,
     connection_count: u32,
     /// Limits of what is kept at once.
@@ -76,6 +85,12 @@ impl Pipeline {
     /// From now on, cycles that end are collected for [`Pipeline::take_ended`].
     pub fn note_ended(&mut self) {
         self.context.ended = Some(Vec::new());
+    }
+
+    /// From now on, connections that are over hold no more than their rows and late packets need. Not for a live pass, whose
+    /// views show all of them until it closes them.
+    pub fn settle_early(&mut self) {
+        self.settling.begin();
     }
 
     /// Ends the commands in flight of connections that a side closed; a status that comes after all sets the end again.
@@ -217,7 +232,7 @@ impl Pipeline {
     #[cold]
     fn open(&mut self, source: Endpoint, destination: Endpoint, packet: &Packet<'_>, segment: &Segment<'_>) -> u32 {
         if self.slots.len() - self.free.len() >= self.limits.connections {
-            self.close_quietest(packet.frame);
+            self.close_quietest(packet);
         }
         let number = self.connection_count;
         self.connection_count += 1;
@@ -236,27 +251,37 @@ impl Pipeline {
             }
         };
         self.table.insert(source, destination, slot);
+        self.settling.note((slot, number), packet.time_ns, &mut self.slots, &mut self.context);
         slot
     }
 
-    /// Closes the quieter half of the connections that are not iSCSI.
-    fn close_quietest(&mut self, frame: u64) {
-        let mut quiet: Vec<(u64, u32)> = (0..)
+    /// Notes where the open iSCSI connections reach their targets: tries to connect there are listed.
+    fn note_portals(&mut self) {
+        let open = self.slots.iter().flatten().filter(|connection| matches!(connection.content, Content::Iscsi(_)));
+        self.portals.extend(open.map(|connection| connection.target()));
+    }
+
+    /// Closes the quieter half of the connections that are over or not iSCSI, first those that are over; of all, if there are
+    /// none.
+    fn close_quietest(&mut self, packet: &Packet<'_>) {
+        let rank = |connection: &TcpConnection| match connection.content {
+            _ if connection.is_over(packet.time_ns) => 0,
+            Content::Iscsi(_) => 2,
+            _ => 1,
+        };
+        let mut quiet: Vec<(u8, u64, u32)> = (0..)
             .zip(&self.slots)
             .filter_map(|(slot, connection)| connection.as_ref().map(|connection| (slot, connection)))
-            .filter(|(_, connection)| !matches!(connection.content, Content::Iscsi(_)))
-            .map(|(slot, connection)| (connection.frame_last, slot))
+            .map(|(slot, connection)| (rank(connection), connection.frame_last, slot))
             .collect();
-        if quiet.is_empty() {
-            quiet = (0..)
-                .zip(&self.slots)
-                .filter_map(|(slot, connection)| connection.as_ref().map(|connection| (connection.frame_last, slot)))
-                .collect();
-        }
         quiet.sort_unstable();
-        quiet.truncate(quiet.len().div_ceil(2));
-        self.context.counters.add_many(Counter::ConnectionsNotTracked, None, frame, quiet.len() as u64);
-        for (_, slot) in quiet {
+        let expendable_count = quiet.partition_point(|&(rank, ..)| rank < 2);
+        let count = if expendable_count == 0 { quiet.len() } else { expendable_count };
+        quiet.truncate(count.div_ceil(2));
+        let not_tracked_count = quiet.iter().filter(|&&(rank, ..)| rank > 0).count();
+        self.context.counters.add_many(Counter::ConnectionsNotTracked, None, packet.frame, not_tracked_count as u64);
+        self.note_portals();
+        for (.., slot) in quiet {
             self.close(slot);
         }
     }
@@ -285,9 +310,14 @@ impl Pipeline {
         if row.is_iscsi && self.context.tables.wanted.segments {
             self.with_segments.insert(row.connection, connection.is_flipped());
         }
-        if !row.is_iscsi {
-            self.other_rows += 1;
-            if self.other_rows > self.limits.other_rows {
+        if row.is_iscsi {
+            self.portals.insert(connection.target());
+        } else {
+            let server = connection.target();
+            let is_portal = PORTS.contains(&server.port) || self.portals.contains(&server);
+            let count = &mut self.other_rows[usize::from(is_portal)];
+            *count += 1;
+            if *count > self.limits.other_rows {
                 self.context.counters.add(Counter::ConnectionsNotListed, None, row.frame_first);
                 return;
             }
@@ -302,6 +332,7 @@ impl Pipeline {
             .filter_map(|(slot, connection)| connection.as_ref().map(|connection| (connection.number, slot)))
             .collect();
         open.sort_unstable();
+        self.note_portals();
         for (_, slot) in open {
             self.close(slot);
         }
@@ -309,12 +340,12 @@ impl Pipeline {
 
     /// Adds the missing commands to counters and connection rows, which are sorted by then.
     pub(crate) fn add_missing_commands(&mut self) {
-        self.rows.sort_unstable_by_key(|row| row.connection);
+        self.rows.sort_by_connection();
         for (connection, missing) in self.context.sessions.missing_commands() {
             self.context.counters.add_many(Counter::CommandMissing, Some(connection), 0, missing.commands);
-            if let Ok(place) = self.rows.binary_search_by_key(&connection, |row| row.connection) {
-                self.rows[place].missing_pdu_count_to_target += missing.commands + missing.pdus[0];
-                self.rows[place].missing_pdu_count_to_initiator += missing.pdus[1];
+            if let Ok(place) = self.rows.connection.binary_search(&connection) {
+                self.rows.missing_pdu_count_to_target[place] += missing.commands + missing.pdus[0];
+                self.rows.missing_pdu_count_to_initiator[place] += missing.pdus[1];
             }
         }
     }
@@ -322,21 +353,30 @@ impl Pipeline {
     /// Closes all connections at the end of the input, and completes the tables.
     pub fn finish(mut self) -> Tables {
         self.close_all();
+        self.settling.sort(&self.rows.connection, &mut self.context);
         self.add_missing_commands();
+        // what connections held is free now; the tables of many follow
+        let is_large = self.connection_count > LARGE_FROM_CONNECTIONS;
+        (self.slots, self.free, self.table) = Default::default();
+        if is_large {
+            iscsitrace_mapped::give_back();
+        }
         let Context { mut tables, counters, mut sessions, cycle_ends_ns, mut timelines, ended: _ } = self.context;
         settle(&mut tables.segments, &self.with_segments);
         queue::fill(&mut tables.cycles, &cycle_ends_ns, &mut sessions);
         (tables.logical_units, tables.alua_states) = sessions.logical_units();
         tables.sessions = sessions.rows;
         line::fill(&mut tables.senders, &mut timelines);
-        for row in self.rows {
-            tables.connections.push(row);
-        }
+        tables.connections = self.rows;
         succession::fill(&mut tables.sessions, &tables.connections);
         if tables.wanted.budget {
             budget::fill(&mut tables, &timelines, &cycle_ends_ns);
         }
         tables.counters = counter_rows(&counters);
+        drop((timelines, cycle_ends_ns, counters, sessions.states));
+        if is_large {
+            iscsitrace_mapped::give_back();
+        }
         tables
     }
 }
@@ -347,9 +387,7 @@ fn settle(segments: &mut Segments, is_flipped: &FxHashMap<u32, bool>) {
     if !segments.frame.is_sorted() {
         let mut rows: Vec<usize> = (0..segments.row_count()).collect();
         rows.sort_unstable_by_key(|&row| segments.frame[row]);
-        let mut sorted = Segments::default();
-        sorted.copy_rows(segments, &rows);
-        *segments = sorted;
+        segments.reorder(&rows);
     }
     if segments.connection.iter().any(|connection| !is_flipped.contains_key(connection)) {
         let is_kept: Vec<_> = segments.connection.iter().map(|number| is_flipped.contains_key(number)).collect();
@@ -389,8 +427,13 @@ pub(crate) fn counter_rows(counters: &Counters) -> CounterRows {
 
 #[cfg(test)]
 mod tests {
+    use iscsitrace_wire::bhs::BhsBuilder;
+    use iscsitrace_wire::frame::{Address, LinkType, TcpFlags};
+    use iscsitrace_wire::opcode::Opcode;
+
     use super::*;
     use crate::tables::SegmentRow;
+    use crate::tcp::test_segment;
 
     #[test]
     fn segments_are_those_of_iscsi_connections_with_its_directions() {
@@ -402,6 +445,50 @@ mod tests {
         assert_eq!(segments.frame, [2, 3, 4, 5]);
         assert_eq!(segments.connection, [1, 2, 1, 2]);
         assert_eq!(segments.to_target, [true, false, false, true]);
+    }
+
+    #[test]
+    fn tries_to_connect_to_portals_have_rows_of_their_own() {
+        let mut pipeline = Pipeline::new(Wanted::default());
+        pipeline.limits.other_rows = 2;
+        let login = BhsBuilder::new(Opcode::LoginRequest).is_transit(true).next_stage(1).build();
+        let syn = |pipeline: &mut Pipeline, client_port: u16, server_port: u16, payload: &[u8]| {
+            let frame = u64::from(client_port);
+            let packet =
+                Packet { frame, time_ns: 0, link_type: LinkType::RAW, interface: 0, original_length: 60, data: &[] };
+            let flags = TcpFlags(if payload.is_empty() { 0x02 } else { 0x10 });
+            let sequence_number = u32::from(!payload.is_empty());
+            let ends = [Address::v4([10, 0, 0, 1]), Address::v4([10, 0, 0, 2])];
+            pipeline.tcp(
+                &packet,
+                &Segment {
+                    source: ends[0],
+                    destination: ends[1],
+                    source_port: client_port,
+                    destination_port: server_port,
+                    sequence_number,
+                    flags,
+                    payload,
+                    payload_length: payload.len() as u32,
+                    ..test_segment::segment(Some(client_port), &[])
+                },
+            );
+        };
+        // of a scan two are listed; of the tries at a port of RFC 7143, and where a connection carried iSCSI, two too
+        for client_port in 1..=5 {
+            syn(&mut pipeline, client_port, 80, &[]);
+        }
+        syn(&mut pipeline, 6, 3260, &[]);
+        syn(&mut pipeline, 7, 5000, &[]);
+        syn(&mut pipeline, 8, 860, &[]);
+        syn(&mut pipeline, 9, 5000, &[]);
+        syn(&mut pipeline, 9, 5000, &login);
+        let tables = pipeline.finish();
+        assert_eq!(tables.connections.initiator_port, [1, 2, 6, 7, 9]);
+        assert_eq!(
+            (tables.counters.name, tables.counters.count),
+            (["connections_not_listed"].into_iter().collect(), vec![4])
+        );
     }
 
     #[test]

@@ -266,7 +266,7 @@ fn an_undamaged_conversation_is_read_whole() {
         everything_undamaged_is_found(&truth, &tables).expect("whole");
         assert_eq!(tables.cycles.cycle.len(), conversation.cycles.len());
         assert_eq!(tables.pdus.opcode.len(), conversation.pdus.len());
-        assert_eq!(tables.counters.name, Vec::<String>::new());
+        assert_eq!(tables.counters.name, [""; 0]);
         assert_eq!(tables.sessions.session.len(), 1);
         assert_eq!(tables.sessions.connection_count[0] as usize, settings.connection_count);
         let digests_verified = tables.pdus.data_digest_ok.iter().filter(|&&ok| ok == 1).count();

@@ -111,6 +111,7 @@ impl BusyLine {
             }
         }
         intervals.reverse();
+        intervals.shrink_to_fit();
         intervals
     }
 }

@@ -12,30 +12,21 @@ use std::collections::VecDeque;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::observation::Observation;
+pub use super::packed::Delivery;
+use super::packed::PackedDeliveries;
 
 /// Maximum number of the receiver's timestamps whose time is stored.
 const TIMESTAMPS_MAX: usize = 4096;
 /// Deliveries that follow each other out of one queue are one up to this many full segments.
 const JOINED_SEGMENTS: i64 = 2;
 
-/// Bytes that came out of the line since the delivery before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Delivery {
-    /// When.
-    pub time_ns: i64,
-    /// When the latest packet that it answers passed the tap, if known.
-    pub begun_ns: Option<i64>,
-    /// TCP payload.
-    pub bytes: u32,
-}
-
 /// The deliveries of one direction.
 #[derive(Debug, Clone, Default)]
 pub struct Deliveries {
     /// At the tap: a queue before it shows in how late the sender's answers arrive.
-    pub arrived: Vec<Delivery>,
+    pub arrived: PackedDeliveries,
     /// At the receiver: a queue behind the tap shows in how late ACKs arrive.
-    pub acknowledged: Vec<Delivery>,
+    pub acknowledged: PackedDeliveries,
     /// Payload of all packets, and their number as full segments on the line.
     pub payload_bytes: u64,
     /// That number.
@@ -101,15 +92,21 @@ impl Deliveries {
 
     /// Removes deliveries from before.
     pub fn forget(&mut self, before_ns: i64) {
-        for deliveries in [&mut self.arrived, &mut self.acknowledged] {
-            let count = deliveries.partition_point(|delivery| delivery.time_ns < before_ns);
-            deliveries.drain(..count);
-        }
+        self.arrived.forget(before_ns);
+        self.acknowledged.forget(before_ns);
+    }
+
+    /// Drops what only more packets need.
+    pub fn end(mut self) -> Self {
+        self.timestamps = VecDeque::new();
+        self.arrived.shrink();
+        self.acknowledged.shrink();
+        self
     }
 }
 
 /// Adds a delivery. It is one with the last if both have the same time, or came out of one queue.
-fn note(deliveries: &mut Vec<Delivery>, next: Delivery, segment_bytes: i64, path_ns: i64) {
+fn note(deliveries: &mut PackedDeliveries, next: Delivery, segment_bytes: i64, path_ns: i64) {
     if let Some(last) = deliveries.last_mut() {
         let is_queued = next.begun_ns.is_some_and(|begun_ns| begun_ns.saturating_add(path_ns) <= last.time_ns);
         let is_small = i64::from(last.bytes) + i64::from(next.bytes) <= JOINED_SEGMENTS * segment_bytes;

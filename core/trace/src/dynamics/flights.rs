@@ -88,7 +88,9 @@ struct Run {
 pub struct Flights {
     connection: u32,
     is_from_client: bool,
+    /// All of them, or the last alone if no rows are made of them.
     runs: Vec<Run>,
+    are_runs_kept: bool,
     limited: Vec<Wait>,
     is_still_limited: bool,
     unknown: Vec<Limited>,
@@ -120,11 +122,12 @@ pub struct Flights {
 
 impl Flights {
     /// A new direction.
-    pub fn new(connection: u32, is_from_client: bool) -> Self {
+    pub fn new(connection: u32, is_from_client: bool, are_rows_wanted: bool) -> Self {
         Self {
             connection,
             is_from_client,
             runs: Vec::new(),
+            are_runs_kept: are_rows_wanted,
             limited: Vec::new(),
             is_still_limited: false,
             unknown: Vec::new(),
@@ -187,6 +190,9 @@ impl Flights {
         }
         match (self.runs.last_mut(), begun) {
             (_, Some((row, _))) if gap_ns.is_none_or(|gap_ns| is_long_pause(gap_ns, seen.length, rate)) => {
+                if !self.are_runs_kept {
+                    self.runs.clear();
+                }
                 self.runs.push(Run { row, first_bytes: seen.length });
             }
             (Some(run), _) => extend(&mut run.row, seen, is_retransmission),

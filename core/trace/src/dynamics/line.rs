@@ -13,7 +13,8 @@
 use iscsitrace_wire::frame::Address;
 use std::collections::BTreeMap;
 
-use super::deliveries::{Deliveries, Delivery};
+use super::deliveries::Deliveries;
+use super::packed::PackedDeliveries;
 use super::sender_state::BESIDE_PARTS;
 use super::timeline::{Hosts, Timeline, join};
 use crate::tables::Senders;
@@ -94,7 +95,7 @@ impl<'a> Flow<'a> {
 
     /// The deliveries at one place, and the RTT of the path from the tap to where the queue is: beyond the tap, or
     /// before it. None if a host is there and no path.
-    fn at(self, is_from_acks: bool) -> Option<(&'a [Delivery], i64)> {
+    fn at(self, is_from_acks: bool) -> Option<(&'a PackedDeliveries, i64)> {
         let (to_target_ns, to_initiator_ns) = (self.timeline.rtt_to_target_ns?, self.timeline.rtt_to_initiator_ns?);
         let is_to_target = is_from_acks == (self.direction == 0);
         let path_ns = if is_to_target { to_target_ns } else { to_initiator_ns };
@@ -191,12 +192,10 @@ struct Output {
     time_ns: i64,
     /// With headers.
     bytes: f64,
-    /// Of these two hosts.
-    hosts: Option<Hosts>,
     /// They were in a queue since.
     queued_ns: i64,
-    /// The RTT, if known.
-    rtt_ns: Option<i64>,
+    /// Of this flow.
+    flow: u32,
     /// Whether the line had a queue since the output before.
     is_queued: bool,
 }
@@ -211,19 +210,19 @@ impl Output {
 /// The outputs of all flows, in order.
 fn outputs(flows: &[Flow<'_>], is_from_acks: bool) -> Vec<Output> {
     let mut outputs = Vec::new();
-    for flow in flows {
+    for (number, flow) in (0..).zip(flows) {
         let Some((deliveries, path_ns)) = flow.at(is_from_acks) else { continue };
         let wire_part = flow.wire_part();
         outputs.extend(deliveries.iter().map(|delivery| Output {
             time_ns: delivery.time_ns,
             bytes: f64::from(delivery.bytes) * wire_part,
-            hosts: flow.timeline.hosts,
             queued_ns: delivery.begun_ns.map_or(i64::MAX, |begun_ns| begun_ns.saturating_add(path_ns)),
-            rtt_ns: delivery.begun_ns.map(|begun_ns| delivery.time_ns.saturating_sub(begun_ns)),
+            flow: number,
             is_queued: false,
         }));
     }
-    outputs.sort_by_key(|output| output.time_ns);
+    // those of a flow have different times
+    outputs.sort_unstable_by_key(|output| (output.time_ns, output.flow));
     // later bytes were in the queue, too
     let mut since_ns = i64::MAX;
     for place in (1..outputs.len()).rev() {
@@ -238,13 +237,17 @@ fn outputs(flows: &[Flow<'_>], is_from_acks: bool) -> Vec<Output> {
 /// The line that these flows show at one place.
 fn of_place(flows: &[Flow<'_>], packet_bytes: f64, is_from_acks: bool) -> Option<Line> {
     let outputs = outputs(flows, is_from_acks);
-    let mut rtts_ns: Vec<f64> =
-        outputs.iter().filter(|output| output.is_queued).filter_map(|output| Some(output.rtt_ns? as f64)).collect();
-    let mut queues_ns: Vec<f64> =
-        outputs.iter().filter(|output| output.is_queued).filter_map(|output| Some(output.queue_ns()? as f64)).collect();
-    if !is_one_queue(&outputs) {
+    if !is_one_queue(&outputs, flows) {
         return None;
     }
+    let rtt_ns = |output: &Output| {
+        let (_, path_ns) = flows.get(output.flow as usize)?.at(is_from_acks)?;
+        let is_known = output.queued_ns != i64::MAX;
+        is_known.then(|| output.time_ns.saturating_sub(output.queued_ns.saturating_sub(path_ns)) as f64)
+    };
+    let queued = || outputs.iter().filter(|output| output.is_queued);
+    let mut rtts_ns: Vec<f64> = queued().filter_map(rtt_ns).collect();
+    let mut queues_ns: Vec<f64> = queued().filter_map(|output| Some(output.queue_ns()? as f64)).collect();
     let [_, rtt_ns, _] = quartiles(&mut rtts_ns)?;
     let [_, queue_ns, _] = quartiles(&mut queues_ns)?;
     let mut line = None;
@@ -279,20 +282,21 @@ fn of_place(flows: &[Flow<'_>], packet_bytes: f64, is_from_acks: bool) -> Option
 }
 
 /// Whether all pairs of hosts wait in one queue: one after another, for the same time.
-fn is_one_queue(outputs: &[Output]) -> bool {
+fn is_one_queue(outputs: &[Output], flows: &[Flow<'_>]) -> bool {
     let (mut change_count, mut equal_count) = (0, 0);
     let mut last: Option<(Option<Hosts>, i64)> = None;
     let mut has_one_pair = true;
     for output in outputs {
         let Some(queue_ns) = output.queue_ns() else { continue };
-        if let Some((_, before_ns)) = last.filter(|&(hosts, _)| hosts != output.hosts) {
+        let hosts = flows.get(output.flow as usize).and_then(|flow| flow.timeline.hosts);
+        if let Some((_, before_ns)) = last.filter(|&(before, _)| before != hosts) {
             has_one_pair = false;
             change_count += 1;
             equal_count += usize::from(
                 queue_ns.abs_diff(before_ns) <= queue_ns.max(before_ns).unsigned_abs() / QUEUES_DIFFER_PARTS,
             );
         }
-        last = Some((output.hosts, queue_ns));
+        last = Some((hosts, queue_ns));
     }
     has_one_pair || change_count >= QUEUE_CHANGES_MIN && equal_count * 4 >= change_count * 3
 }

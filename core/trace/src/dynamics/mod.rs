@@ -8,8 +8,9 @@
 //! busy_line    when the line was busy with the bytes of a direction
 //! black_hole   segments that never arrive while smaller packets do
 //! pace         nanoseconds per byte between packets that follow each other
-//! deliveries   the bytes of a direction as they came out of the line, and how long they were in a queue
+//! deliveries   the bytes of a direction as they came out of the line, and how long they were in a queue (packed)
 //! timeline     input of the time breakdown
+//! early        packets before the first payload, with which all of this begins
 //! window_hold  when the receiver's window held a sender that is far from the tap
 //! sent_clock   when packets were sent, by their TCP timestamps
 //! waits        what senders waited for, by what is known at the end
@@ -30,6 +31,7 @@ mod busy_line;
 pub mod congestion_window;
 pub mod delayed_acks;
 pub mod deliveries;
+pub mod early;
 pub mod flights;
 pub mod histogram;
 pub mod limits;
@@ -38,6 +40,7 @@ pub mod lost_acks;
 pub mod observation;
 pub mod originals;
 mod pace;
+mod packed;
 pub mod pauses;
 pub mod progress;
 pub mod recovery;
@@ -110,7 +113,7 @@ impl Dynamics {
             },
             rtts: [0, 1].map(|direction| RttSamples::new(connection, direction == 0)),
             senders: [0, 1].map(|direction| Sender::new(connection, direction == 0)),
-            flights: [0, 1].map(|direction| Flights::new(connection, direction == 0)),
+            flights: [0, 1].map(|direction| Flights::new(connection, direction == 0, wanted.flights)),
             black_holes: Default::default(),
             deliveries: Default::default(),
             progress: Progress::default(),
@@ -185,12 +188,13 @@ impl Dynamics {
             }
             let delays = self.delays(direction);
             self.senders[direction].finish(delays, &mut self.rows);
-            let row = self.sender_row(direction);
-            if self.rows.wanted.senders {
-                self.rows.senders.push(row);
+            if self.wanted.senders {
+                let mut row = self.sender_row(direction);
+                row.to_target ^= !is_client_initiator;
+                tables.senders.push(row);
             }
         }
-        let deliveries = std::mem::take(&mut self.deliveries);
+        let deliveries = std::mem::take(&mut self.deliveries).map(Deliveries::end);
         let timeline = self.timeline(is_client_initiator, deliveries);
         let rows = &mut self.rows;
         macro_rules! hand_over {
@@ -204,7 +208,7 @@ impl Dynamics {
                 tables.$table.append(&mut rows.$table);
             )* };
         }
-        hand_over!(sacks window round_trips retransmissions recoveries flights senders);
+        hand_over!(sacks window round_trips retransmissions recoveries flights);
         timeline
     }
 

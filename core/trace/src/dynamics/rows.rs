@@ -1,6 +1,6 @@
 //! Rows about the senders of one connection, before they go to the tables.
 
-use crate::tables::{Flights, Recoveries, Retransmissions, RoundTrips, Sacks, Senders, Wanted, Windows};
+use crate::tables::{Flights, Recoveries, Retransmissions, RoundTrips, Sacks, Wanted, Windows};
 
 /// Rows of one connection, in time order. `to_target` means "from the client" until they are handed over.
 #[derive(Debug, Default)]
@@ -12,6 +12,5 @@ pub struct Rows {
     pub retransmissions: Retransmissions,
     pub recoveries: Recoveries,
     pub flights: Flights,
-    pub senders: Senders,
     pub wanted: Wanted,
 }

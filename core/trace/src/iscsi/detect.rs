@@ -24,7 +24,7 @@ const HEADERS_KEPT: usize = 32;
 /// Fitting headers in a row of one direction that decide.
 const HEADERS_IN_A_ROW: u32 = 3;
 /// TCP ports that IANA assigned to iSCSI.
-const PORTS: [u16; 2] = [3260, 860];
+pub const PORTS: [u16; 2] = [3260, 860];
 /// Minimum captured bytes of a header: up to the Initiator Task Tag.
 const HEADER_SEEN_MIN: usize = 20;
 /// The same at the start of a stream on an iSCSI port: up to the DataSegmentLength.

@@ -75,6 +75,11 @@ fn tag(bhs: Bhs<'_>) -> u32 {
 }
 
 impl Exchanges {
+    /// Gives memory back that a connection under way needs.
+    pub fn shrink(&mut self) {
+        self.open.shrink_to_fit();
+    }
+
     fn remember(&mut self, kind: Kind, tag: u32, row: usize) {
         if self.open.len() < OPEN_MAX {
             self.open.insert((kind, tag), row);
@@ -148,7 +153,7 @@ impl Exchanges {
         table.response_ns[row] = pdu.completion().time_ns;
         table.response_frame[row] = pdu.completion().frame;
         table.response[row] = bhs.response().unwrap_or(NULL_U8);
-        table.response_text[row] = bhs.response().map_or("", response_text).to_owned();
+        table.response_text.set(row, bhs.response().map_or("", response_text));
         (bhs.response() == Some(0)).then(|| AbortedTasks {
             function: table.function[row],
             referenced_task_tag: table.referenced_task_tag[row],
@@ -234,7 +239,7 @@ impl Exchanges {
         } else if let Some(row) = self.open.remove(&(Kind::Text, tag(bhs))) {
             context.tables.texts.response_ns[row] = pdu.completion().time_ns;
             context.tables.texts.response_frame[row] = pdu.completion().frame;
-            context.tables.texts.response_text[row] = shown;
+            context.tables.texts.response_text.set(row, &shown);
         }
     }
 

@@ -3,6 +3,8 @@
 //!
 //! It knows keys and values, not PDUs. Values of secret keys are never kept.
 
+use std::borrow::Cow;
+
 use iscsitrace_wire::key::ResultFunction::{And, Choose, Declare, Maximum, Minimum, Or};
 use iscsitrace_wire::key::{KEYS, Key, RESERVED_VALUES, ResultFunction, Scope, Value};
 use iscsitrace_wire::text;
@@ -90,21 +92,19 @@ impl Negotiation {
     }
 
     /// Every key with its negotiated value: named keys, then the requested defaults of the others.
-    pub fn effective(&self, defaults: Defaults) -> Vec<(Offer, Effective)> {
-        let mut rows: Vec<_> = self.offers.iter().map(|offer| (offer.clone(), effective(offer))).collect();
-        let has_default = |key: &&Key| match defaults {
+    pub fn effective(&self, defaults: Defaults) -> impl Iterator<Item = (Cow<'_, Offer>, Effective)> {
+        let has_default = move |key: &&Key| match defaults {
             Defaults::None => false,
             Defaults::OfConnection => key.is_shown_by_default && key.scope == Scope::Connection,
             Defaults::All => key.is_shown_by_default,
         };
-        for key in KEYS.iter().filter(has_default) {
-            if !self.offers.iter().any(|offer| offer.key == key.name) {
-                let offer = Offer { key: key.name.to_owned(), initiator: None, target: None };
-                let effective = effective(&offer);
-                rows.push((offer, effective));
-            }
-        }
-        rows
+        let unnamed =
+            KEYS.iter().filter(has_default).filter(|key| self.offers.iter().all(|offer| offer.key != key.name));
+        let unnamed = unnamed.map(|key| Offer { key: key.name.to_owned(), initiator: None, target: None });
+        self.offers.iter().map(Cow::Borrowed).chain(unnamed.map(Cow::Owned)).map(|offer| {
+            let effective = effective(&offer);
+            (offer, effective)
+        })
     }
 
     /// The longest data segment that a side declared, if it did (RFC 7143 section 13.12).
@@ -206,8 +206,7 @@ mod tests {
     }
 
     fn negotiated(negotiation: &Negotiation, key: &str) -> (String, String, u8) {
-        let (_, effective) =
-            negotiation.effective(Defaults::All).into_iter().find(|(offer, _)| offer.key == key).expect(key);
+        let (_, effective) = negotiation.effective(Defaults::All).find(|(offer, _)| offer.key == key).expect(key);
         (effective.initiator, effective.target, effective.source)
     }
 
@@ -229,8 +228,8 @@ mod tests {
         assert_eq!(negotiated(&keys, "MaxRecvDataSegmentLength"), ("262144".into(), "8192".into(), 1));
         assert_eq!(negotiated(&keys, "MaxOutstandingR2T"), both("1", 2));
         let rows = keys.effective(Defaults::OfConnection);
-        let unnamed = rows.iter().filter(|(offer, _)| (&offer.initiator, &offer.target) == (&None, &None));
-        assert_eq!(unnamed.map(|(offer, _)| offer.key.as_str()).collect::<Vec<_>>(), ["DataDigest"]);
+        let unnamed = rows.filter(|(offer, _)| (&offer.initiator, &offer.target) == (&None, &None));
+        assert_eq!(unnamed.map(|(offer, _)| offer.key.clone()).collect::<Vec<_>>(), ["DataDigest"]);
         assert_eq!(keys.max_recv_data_segment_length(true), Some(8192));
         assert_eq!(keys.max_recv_data_segment_length(false), Some(262_144));
         assert_eq!(keys.digest("HeaderDigest"), Some(true));
@@ -303,6 +302,6 @@ mod tests {
         assert_eq!(keys.take(b"no equals sign\0a=b\0", true), 1);
         let flood: String = (0..10_000).map(|number| format!("X-key{number}=v\0")).collect();
         keys.take(flood.as_bytes(), true);
-        assert_eq!(keys.effective(Defaults::None).len(), KEYS_MAX);
+        assert_eq!(keys.effective(Defaults::None).count(), KEYS_MAX);
     }
 }

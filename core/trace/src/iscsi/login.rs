@@ -33,6 +33,8 @@ pub struct Login {
     requested: ContinuedText,
     answered: ContinuedText,
     open_row: Option<usize>,
+    /// Whether its keys became rows.
+    is_listed: bool,
 }
 
 impl Login {
@@ -131,7 +133,7 @@ impl Login {
             logins.is_transit[row] = is_transit;
             logins.status_class[row] = class;
             logins.status_detail[row] = detail;
-            logins.status_text[row] = status_text(class, detail).to_owned();
+            logins.status_text.set(row, status_text(class, detail));
         }
         let number = *session.get_or_insert_with(|| context.sessions.open_unknown(connection));
         let row = number as usize;
@@ -139,7 +141,7 @@ impl Login {
             context.sessions.rows.login_status[row] = u16::from_be_bytes([class, detail]);
         }
         if let Some(method) = self.negotiation.target("AuthMethod") {
-            context.sessions.rows.auth_method[row] = method.to_owned();
+            context.sessions.rows.auth_method.set(row, method);
         }
         if !matches!(class, 0 | NULL_U8) {
             // class 1 is a redirection: the login ends here, too (RFC 7143 section 11.13.5)
@@ -159,10 +161,10 @@ impl Login {
         if let Some(tsih) = bhs.tsih() {
             rows.tsih[row] = tsih;
         }
-        rows.target_alias[row] = answered("TargetAlias");
+        rows.target_alias.set(row, &answered("TargetAlias"));
         if rows.auth_method[row].is_empty() {
             // the security stage was skipped (RFC 7143 section 6.3.1)
-            rows.auth_method[row] = "None".to_owned();
+            rows.auth_method.set(row, "None");
         }
         if let Some(tag) =
             iscsitrace_wire::text::numeric(&answered("TargetPortalGroupTag")).and_then(|tag| u32::try_from(tag).ok())
@@ -184,6 +186,15 @@ impl Login {
         context.counters.add_many(Counter::LoginTextInvalid, Some(connection), frame, malformed);
     }
 
+    /// Adds the rows of `parameters` once, at the end of the connection, and drops the keys.
+    pub fn list(&mut self, connection: u32, session: u32, is_discovery: bool, parameters: &mut Parameters) {
+        if !self.is_listed {
+            self.parameters(connection, session, is_discovery, parameters);
+            self.negotiation = Negotiation::default();
+            self.is_listed = true;
+        }
+    }
+
     /// Adds the rows of `parameters`.
     pub fn parameters(&self, connection: u32, session: u32, is_discovery: bool, parameters: &mut Parameters) {
         let defaults = match (self.is_complete && !is_discovery, self.is_further) {
@@ -192,6 +203,7 @@ impl Login {
             (true, false) => Defaults::All,
         };
         for (offer, effective) in self.negotiation.effective(defaults) {
+            let offer = offer.into_owned();
             parameters.push(Parameter {
                 connection,
                 session,

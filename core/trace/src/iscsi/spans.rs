@@ -69,6 +69,11 @@ impl Spans {
         self.trim();
     }
 
+    /// Drops everything: no PDU follows.
+    pub fn clear(&mut self) {
+        (self.spans, self.acks, self.acknowledged_count) = Default::default();
+    }
+
     /// The time of the first ACK that covers `end`; null if it is no longer kept.
     fn first_covering(&self, end: i64) -> i64 {
         let place = self.acks.partition_point(|&(offset, _)| offset < end);

@@ -116,11 +116,12 @@ impl Live {
     /// The oldest rows of closed connections beyond the limit.
     fn forget_closed(&mut self) -> Connections {
         let mut forgotten = Connections::default();
-        let count = self.pipeline.rows.len().saturating_sub(CLOSED_ROWS_MAX);
-        for row in self.pipeline.rows.drain(..count) {
-            self.pipeline.context.counters.forget_connection(row.connection);
-            self.ledger.forget_connection(row.connection);
-            forgotten.push(row);
+        let count = self.pipeline.rows.row_count().saturating_sub(CLOSED_ROWS_MAX);
+        forgotten.copy_rows(&self.pipeline.rows, &(0..count).collect::<Vec<_>>());
+        self.pipeline.rows.drop_first(count);
+        for &connection in &forgotten.connection {
+            self.pipeline.context.counters.forget_connection(connection);
+            self.ledger.forget_connection(connection);
         }
         if count > 0 {
             // in order of connections
@@ -140,7 +141,7 @@ impl Live {
         let mut is_kept = vec![false; self.pipeline.context.sessions.states.len()];
         let of_connections = self.connected_sessions();
         let context = &self.pipeline.context;
-        let of_rows = self.pipeline.rows.iter().map(|row| row.session);
+        let of_rows = self.pipeline.rows.session.iter().copied();
         let used = of_connections.chain(of_rows).chain(context.tables.cycles.session.iter().copied());
         used.for_each(|session| {
             if let Some(is_kept) = is_kept.get_mut(session as usize) {
@@ -164,7 +165,7 @@ impl Live {
         let place = |session: u32| places.get(session as usize).copied().flatten();
         let cycles = context.tables.cycles.session.iter_mut();
         let parameters = context.tables.parameters.session.iter_mut();
-        let rows = self.pipeline.rows.iter_mut().map(|row| &mut row.session);
+        let rows = self.pipeline.rows.session.iter_mut();
         for session in cycles.chain(parameters).chain(rows) {
             *session = place(*session).unwrap_or(NULL_U32);
         }
@@ -197,7 +198,7 @@ impl Live {
             + task_management.row_count()
             + texts.row_count()
             + logouts.row_count()
-            + self.pipeline.rows.len()
+            + self.pipeline.rows.row_count()
             + dynamics
     }
 }

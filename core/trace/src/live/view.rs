@@ -14,7 +14,6 @@ use crate::iscsi::session::succession;
 use crate::pass::Outcome;
 use crate::pipeline::{counter_rows, turn};
 use crate::tables::{Columns, Connections, NULL_U32, Sessions, Tables, session_type};
-use crate::tcp::connection::TcpConnection;
 
 /// Maximum rows of connections whose SYN has no answer.
 const UNOPENED_ROWS_MAX: usize = 1024;
@@ -180,21 +179,19 @@ impl Live {
     fn add_standing(&self, tables: &mut Tables) {
         let pipeline = &self.pipeline;
         let mut rows = pipeline.rows.clone();
-        let live = pipeline.connections();
-        rows.extend(
-            live.filter(|connection| matches!(connection.content, Content::Iscsi(_)))
-                .map(|connection| connection.row()),
-        );
+        let live = pipeline.connections().filter(|connection| matches!(connection.content, Content::Iscsi(_)));
+        live.for_each(|connection| {
+            rows.push(connection.row());
+        });
         // newest last; a scan of ports leaves many
         let mut unopened: Vec<_> = pipeline.connections().filter(|connection| connection.is_unopened()).collect();
         unopened.sort_unstable_by_key(|connection| connection.number);
         let newest = unopened.len().saturating_sub(UNOPENED_ROWS_MAX);
-        rows.extend(unopened.drain(newest..).map(TcpConnection::row));
-        rows.sort_unstable_by_key(|row| row.connection);
-        tables.connections = Connections::default();
-        rows.into_iter().for_each(|row| {
-            tables.connections.push(row);
+        unopened.drain(newest..).for_each(|connection| {
+            rows.push(connection.row());
         });
+        rows.sort_by_connection();
+        tables.connections = rows;
         tables.sessions = pipeline.context.sessions.rows.clone();
         (tables.logical_units, tables.alua_states) = pipeline.context.sessions.logical_units();
         tables.icmp_errors = pipeline.context.tables.icmp_errors.clone();

@@ -168,6 +168,17 @@ table! {
     }
 }
 
+impl Connections {
+    /// Orders the rows by number.
+    pub(crate) fn sort_by_connection(&mut self) {
+        if !self.connection.is_sorted() {
+            let mut order: Vec<usize> = (0..self.connection.len()).collect();
+            order.sort_unstable_by_key(|&row| self.connection[row]);
+            self.reorder(&order);
+        }
+    }
+}
+
 table! {
     /// one iSCSI session: connections with the same initiator name, ISID, target name and TSIH
     Sessions Session "sessions" {

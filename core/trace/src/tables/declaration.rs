@@ -16,6 +16,8 @@
 //! for a column where every value is possible, whose nulls are computed from other columns. A code of a category is
 //! null where it is 255; it is never declared nullable.
 
+use super::text_column::TextColumn;
+
 /// Null in an `i64` column.
 pub const NULL_NS: i64 = i64::MIN;
 /// Null in a `u8` column.
@@ -43,7 +45,7 @@ pub enum Column {
     /// Instants and stream offsets.
     I64(Vec<i64>),
     /// Names.
-    Text(Vec<String>),
+    Text(TextColumn),
 }
 
 /// A type of values that a column can hold.
@@ -59,9 +61,9 @@ pub(super) trait Nullable {
 }
 
 macro_rules! stored {
-    ($($variant:ident $type:ty: $dtype:literal $(, null $null:expr)?;)*) => { $(
-        impl From<Vec<$type>> for Column {
-            fn from(values: Vec<$type>) -> Self {
+    ($($variant:ident $type:ident $values:ty: $dtype:literal $(, null $null:expr)?;)*) => { $(
+        impl From<$values> for Column {
+            fn from(values: $values) -> Self {
                 Self::$variant(values)
             }
         }
@@ -76,13 +78,13 @@ macro_rules! stored {
     )* };
 }
 stored! {
-    Bool bool: "bool";
-    U8 u8: "uint8", null NULL_U8;
-    U16 u16: "uint16", null NULL_U16;
-    U32 u32: "uint32", null NULL_U32;
-    U64 u64: "uint64", null NULL_U64;
-    I64 i64: "int64", null NULL_NS;
-    Text String: "str", null Self::new();
+    Bool bool Vec<bool>: "bool";
+    U8 u8 Vec<u8>: "uint8", null NULL_U8;
+    U16 u16 Vec<u16>: "uint16", null NULL_U16;
+    U32 u32 Vec<u32>: "uint32", null NULL_U32;
+    U64 u64 Vec<u64>: "uint64", null NULL_U64;
+    I64 i64 Vec<i64>: "int64", null NULL_NS;
+    Text String TextColumn: "str", null Self::new();
 }
 
 /// What is declared of a column.
@@ -124,6 +126,9 @@ pub trait Columns {
 }
 
 macro_rules! table {
+    (@values String) => { $crate::tables::TextColumn };
+    (@values $type:ident) => { Vec<$type> };
+
     (@dtype $type:ident) => { <$type as $crate::tables::declaration::Stored>::DTYPE };
     (@dtype $type:ident $category:ident) => { concat!("category:", stringify!($category)) };
 
@@ -147,7 +152,7 @@ macro_rules! table {
         #[doc = concat!("The table `", $name, "`. A row is", $($row_meaning,)+ ".")]
         #[derive(Debug, Default, Clone)]
         #[cfg_attr(test, derive(PartialEq))]
-        pub struct $table { $($(#[doc = $meaning])+ pub $column: Vec<$type>,)* }
+        pub struct $table { $($(#[doc = $meaning])+ pub $column: table!(@values $type),)* }
 
         #[doc = concat!("A row of `", $name, "`:", $($row_meaning),+)]
         #[derive(Debug, Clone)]
@@ -164,38 +169,45 @@ macro_rules! table {
             /// Appends the rows of `other`, and leaves it empty. The longer table keeps its memory: one connection can
             /// hold most rows of a pass.
             pub fn append(&mut self, other: &mut Self) {
-                use $crate::tables::Columns;
+                use $crate::tables::{Columns, Values};
                 if self.row_count() < other.row_count() {
                     std::mem::swap(self, other);
-                    $(self.$column.splice(0..0, other.$column.drain(..));)*
+                    $(self.$column.prepend_rows(&mut other.$column);)*
                 } else {
-                    $(self.$column.append(&mut other.$column);)*
+                    $(self.$column.append_rows(&mut other.$column);)*
                 }
             }
 
             /// Appends copies of these rows of another table; missing rows are skipped.
             pub fn copy_rows(&mut self, other: &Self, rows: &[usize]) {
-                $(self.$column.extend(rows.iter().filter_map(|&row| other.$column.get(row).cloned()));)*
+                use $crate::tables::Values;
+                $(self.$column.copy_rows(&other.$column, rows);)*
+            }
+
+            /// Brings the rows into this order; one column at a time is in memory twice.
+            pub fn reorder(&mut self, rows: &[usize]) {
+                use $crate::tables::Values;
+                $(self.$column.reorder_rows(rows);)*
             }
 
             /// Keeps the rows whose flag is set.
             pub fn retain(&mut self, is_kept: &[bool]) {
-                $({
-                    let mut places = is_kept.iter();
-                    self.$column.retain(|_| places.next().copied().unwrap_or(true));
-                })*
+                use $crate::tables::Values;
+                $(self.$column.keep_rows(is_kept);)*
             }
 
             /// Removes the first rows.
             pub fn drop_first(&mut self, count: usize) {
-                $(self.$column.drain(..count.min(self.$column.len()));)*
+                use $crate::tables::Values;
+                $(self.$column.drop_first_rows(count);)*
             }
 
             /// Appends a row and returns its number.
             #[inline]
             pub fn push(&mut self, row: $row) -> usize {
+                use $crate::tables::Values;
                 let number = $crate::tables::Columns::row_count(self);
-                $(self.$column.push(row.$column);)*
+                $(self.$column.push_row(row.$column);)*
                 number
             }
 
@@ -234,7 +246,8 @@ macro_rules! table {
 
             #[inline]
             fn row_count(&self) -> usize {
-                let columns = [$(self.$column.len(),)*];
+                use $crate::tables::Values;
+                let columns = [$(Values::row_count(&self.$column),)*];
                 columns[0]
             }
 

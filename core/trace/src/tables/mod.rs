@@ -11,6 +11,8 @@
 //! time         the time breakdown, and the irregularities of the input
 //! taps         two captures of the same traffic
 //! declaration  the macro `table!`, its syntax and the null rule
+//! text_column  a column of text: each distinct text once
+//! values       what every column can do with its rows
 //! ```
 //!
 //! Nothing is computed here.
@@ -23,7 +25,9 @@ mod logical_units;
 pub mod taps;
 mod tcp;
 mod tcp_info;
+mod text_column;
 mod time;
+mod values;
 
 pub use commands::*;
 pub use connections::*;
@@ -33,7 +37,9 @@ pub use exchanges::*;
 pub use logical_units::*;
 pub use tcp::*;
 pub use tcp_info::*;
+pub use text_column::TextColumn;
 pub use time::*;
+pub use values::Values;
 
 macro_rules! tables {
     ($($field:ident: $table:ident,)*) => {
@@ -151,7 +157,7 @@ mod tests {
             Column::U32(values) => values == &[NULL_U32],
             Column::U64(values) => values == &[NULL_U64],
             Column::I64(values) => values == &[NULL_NS],
-            Column::Text(values) => values == &[String::new()],
+            Column::Text(values) => *values == [""],
         }
     }
 

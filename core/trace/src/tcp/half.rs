@@ -216,6 +216,12 @@ impl Half {
         }
     }
 
+    /// Gives memory back that a stream under way needs.
+    pub fn shrink(&mut self) {
+        self.samples.shrink_to_fit();
+        self.order.shrink();
+    }
+
     /// Notes an RTT.
     pub fn note_round_trip(&mut self, round_trip_ns: i64) {
         if round_trip_ns >= 0 && (self.rtt_min_ns == NULL_NS || round_trip_ns < self.rtt_min_ns) {

@@ -16,4 +16,4 @@ pub mod reassembly;
 pub mod send_order;
 pub mod table;
 #[cfg(test)]
-mod test_segment;
+pub(crate) mod test_segment;

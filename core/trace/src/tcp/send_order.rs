@@ -72,6 +72,11 @@ impl SendOrder {
         self.packets.push_back(Packet { end, time_ns, timestamp: timestamp(segment.options), identification });
     }
 
+    /// Gives memory back that a stream under way needs.
+    pub fn shrink(&mut self) {
+        self.packets.shrink_to_fit();
+    }
+
     /// Notes a packet of any kind.
     #[inline]
     pub fn step(&mut self, segment: &Segment<'_>) {

@@ -1,9 +1,9 @@
-//! A segment for the tests of the modules here.
+//! A segment for the tests of packets.
 
 use iscsitrace_wire::frame::{Address, Segment, TcpFlags};
 
 /// Four bytes with this IP identification and these TCP options.
-pub(super) fn segment(identification: Option<u16>, options: &[u8]) -> Segment<'_> {
+pub(crate) fn segment(identification: Option<u16>, options: &[u8]) -> Segment<'_> {
     Segment {
         source: Address::v4([10, 0, 0, 1]),
         destination: Address::v4([10, 0, 0, 2]),

@@ -156,6 +156,14 @@ impl Script {
         self.log_in(0)
     }
 
+    /// Closes a connection: both sides send a FIN, and acknowledge the other's. Returns the target's packets: FIN, then ACK.
+    pub fn close(&mut self, connection: usize) -> [usize; 2] {
+        self.packet(connection, true, 0x11, &[]);
+        let packets = [0x11, 0x10].map(|flags| self.packet(connection, false, flags, &[]));
+        self.packet(connection, true, 0x10, &[]);
+        packets
+    }
+
     fn log_in(&mut self, tsih: u16) -> usize {
         let connection = self.peers.len();
         let port = 50_000 + connection as u16;

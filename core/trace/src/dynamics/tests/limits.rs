@@ -43,7 +43,7 @@ impl Pause {
 
     /// What ended the pause, and the part that limited the sender during it.
     fn judge(&self) -> (u8, Option<u8>) {
-        let mut flights = Flights::new(CONNECTION, true);
+        let mut flights = Flights::new(CONNECTION, true, true);
         flights.packet(&self.first, self.before, SEGMENT, AWAY_NS, 0);
         self.request_ns.into_iter().for_each(|time_ns| flights.request(time_ns, 0));
         flights.packet(&self.next, self.after, SEGMENT, AWAY_NS, 0);
@@ -154,7 +154,7 @@ fn a_retransmission_is_loss_recovery_unless_it_probes_a_full_window() {
 fn nothing_waits_for_a_retransmission_of_what_was_acknowledged() {
     let again = |acknowledged: i64, left_of_pdu: Option<u32>| {
         let pause = Pause::new();
-        let mut flights = Flights::new(CONNECTION, true);
+        let mut flights = Flights::new(CONNECTION, true, true);
         flights.packet(&Observation { left_of_pdu, ..pause.first }, pause.before, SEGMENT, AWAY_NS, 0);
         let ack = Observation { direction: 1, acknowledged: Some(acknowledged), length: 0, ..pause.first };
         flights.acknowledge(&Observation { time_ns: MS, ..ack }, SEGMENT, 0);
@@ -255,7 +255,7 @@ fn pauses_in_a_row_with_one_cause_are_one_span() {
     let cwnd = part::CONGESTION_WINDOW;
     let spans = |causes: [Option<u8>; 3]| {
         let pause = Pause::new();
-        let mut flights = Flights::new(CONNECTION, true);
+        let mut flights = Flights::new(CONNECTION, true, true);
         flights.packet(&pause.first, pause.before, SEGMENT, AWAY_NS, 0);
         for (number, cause) in (1..).zip(causes) {
             let time_ns = number * 20 * MS;
@@ -282,7 +282,7 @@ fn pauses_in_a_row_with_one_cause_are_one_span() {
 fn old_spans_are_forgotten_except_the_last() {
     let pause = Pause::new();
     for (before_ns, count) in [(20 * MS, 2), (20 * MS + 1, 1), (90 * MS, 1)] {
-        let mut flights = Flights::new(CONNECTION, true);
+        let mut flights = Flights::new(CONNECTION, true, true);
         flights.packet(&pause.first, pause.before, SEGMENT, AWAY_NS, 0);
         for (time_ns, last_ack) in [(20 * MS, pause.after.last_ack), (40 * MS, None), (60 * MS, pause.after.last_ack)] {
             let last_ack = last_ack.map(|ack| LastAck { answer_ns: time_ns, ..ack });

@@ -4,7 +4,7 @@ use iscsitrace_wire::frame::Address;
 use proptest::prelude::*;
 
 use super::MS;
-use crate::dynamics::deliveries::Deliveries;
+use crate::dynamics::deliveries::{Deliveries, Delivery};
 use crate::dynamics::line::fill;
 use crate::dynamics::observation::Observation;
 use crate::dynamics::timeline::Hosts;
@@ -311,14 +311,20 @@ fn without_timestamps_a_queue_before_the_tap_is_not_seen() {
     assert_eq!(Path { is_tap_at_sender: false, ..path }.rate(), None);
 }
 
+/// Changes every delivery.
+fn change(deliveries: &mut Deliveries, new: impl Fn(Delivery) -> Delivery) {
+    for packed in [&mut deliveries.arrived, &mut deliveries.acknowledged] {
+        let rows = std::mem::take(packed);
+        rows.iter().for_each(|delivery| packed.push(new(delivery)));
+    }
+}
+
 #[test]
 fn packets_that_only_answer_others_show_no_line() {
     let mut timelines = PATH.timelines();
     for timeline in &mut timelines {
         let deliveries = &mut timeline.deliveries[0];
-        for delivery in deliveries.arrived.iter_mut().chain(&mut deliveries.acknowledged) {
-            delivery.bytes = 48;
-        }
+        change(deliveries, |delivery| Delivery { bytes: 48, ..delivery });
         deliveries.payload_bytes = 48 * deliveries.packet_count;
     }
     assert_eq!(filled(&mut timelines).line[0], NULL_U32);
@@ -361,7 +367,7 @@ fn the_time_in_the_queue_is_busy_time_of_the_line() {
 #[test]
 fn a_connection_without_data_in_the_queue_is_not_busy() {
     let mut timelines = Path { sender_count: 2, last_count: 300, ..PATH }.timelines();
-    let last_ns = timelines[1].deliveries[0].acknowledged.last().unwrap().time_ns;
+    let last_ns = timelines[1].deliveries[0].acknowledged.iter().last().unwrap().time_ns;
     filled(&mut timelines);
     assert!(timelines[1].line_busy[0].iter().all(|&(_, to_ns)| to_ns <= last_ns));
     assert!(timelines[0].line_busy[0].iter().any(|&(_, to_ns)| to_ns > last_ns));
@@ -372,10 +378,11 @@ fn times_at_the_end_of_their_type_do_no_harm() {
     for shift_ns in [i64::MAX, i64::MIN] {
         let mut timelines = PATH.timelines();
         for deliveries in timelines.iter_mut().flat_map(|timeline| &mut timeline.deliveries) {
-            for delivery in deliveries.arrived.iter_mut().chain(&mut deliveries.acknowledged) {
-                delivery.time_ns = delivery.time_ns.saturating_add(shift_ns);
-                delivery.begun_ns = delivery.begun_ns.map(|begun_ns| begun_ns.saturating_sub(shift_ns));
-            }
+            change(deliveries, |delivery| Delivery {
+                time_ns: delivery.time_ns.saturating_add(shift_ns),
+                begun_ns: delivery.begun_ns.map(|begun_ns| begun_ns.saturating_sub(shift_ns)),
+                ..delivery
+            });
         }
         filled(&mut timelines);
     }
@@ -399,7 +406,7 @@ fn an_old_timestamp_after_a_newer_acknowledgment_shows_no_queue() {
     let answer = |deliveries: &mut Deliveries, time_ns, answered_ns| {
         let seen = Observation { length: 1448, timestamps: Some((0, 1)), ..observation(time_ns) };
         deliveries.arrive(&seen, SEGMENT, answered_ns, MS);
-        deliveries.arrived.last().unwrap().begun_ns
+        deliveries.arrived.last_mut().unwrap().begun_ns
     };
     deliveries.acknowledge(&Observation { timestamps: Some((1, 0)), ..observation(0) }, 0, None, 0);
     deliveries.acknowledge(&Observation { timestamps: Some((2, 0)), ..observation(5 * MS) }, 0, None, 0);

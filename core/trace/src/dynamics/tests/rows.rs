@@ -287,11 +287,12 @@ fn timeline(is_client_initiator: bool) -> Timeline {
     let delivery =
         |ms, begun_ms: Option<i64>, bytes| Delivery { time_ns: ms * MS, begun_ns: begun_ms.map(|ms| ms * MS), bytes };
     let mut client = Deliveries::default();
-    client.arrived = vec![delivery(100, None, 10_000), delivery(123, None, 1000), delivery(144, None, 1000)];
+    let arrived = [delivery(100, None, 10_000), delivery(123, None, 1000), delivery(144, None, 1000)];
+    arrived.into_iter().for_each(|delivery| client.arrived.push(delivery));
     // the first ACK begins the count; the next two are 1 and 2 ms later than the RTT, in one queue; the last is for a
     // retransmission too
-    client.acknowledged =
-        vec![delivery(122, Some(100), 2000), delivery(123, Some(100), 1000), delivery(143, None, 5000)];
+    let acknowledged = [delivery(122, Some(100), 2000), delivery(123, Some(100), 1000), delivery(143, None, 5000)];
+    acknowledged.into_iter().for_each(|delivery| client.acknowledged.push(delivery));
     (client.payload_bytes, client.packet_count, client.segment_bytes) = (12_000, 12, SEGMENT);
     let mut deliveries = [client, Deliveries::default()];
     if !is_client_initiator {

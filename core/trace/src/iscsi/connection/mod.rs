@@ -225,6 +225,17 @@ impl IscsiConnection {
         digests
     }
 
+    /// Gives memory back that a connection under way needs; all that only PDUs to come need, if every byte was decoded.
+    pub fn shrink(&mut self, is_decoded: bool) {
+        self.tasks.shrink_to_fit();
+        self.exchanges.shrink();
+        self.unclaimed.shrink_to_fit();
+        if is_decoded {
+            self.spans.iter_mut().for_each(Spans::clear);
+            self.descriptions = Descriptions::default();
+        }
+    }
+
     /// Ends the connection at `time_ns`; `unread` are the bytes of no decoded PDU, by direction.
     pub fn finish(&mut self, time_ns: i64, unread: [UnreadBytes; 2], context: &mut Context) {
         let mut open: Vec<Task> = self.tasks.drain().map(|(_, task)| task).collect();

@@ -95,6 +95,20 @@ impl Framer {
         [of_pdu, of_assumed, of_search, of_start].into_iter().flatten().min()
     }
 
+    /// Whether no byte is left to decode.
+    pub fn is_between_pdus(&self) -> bool {
+        let is_walking = self.state == State::Walking && !self.pdu.is_under_way();
+        is_walking && self.assumed.is_empty() && self.unread.is_none() && self.replay.is_none()
+    }
+
+    /// Gives memory back that a stream under way needs.
+    pub fn shrink(&mut self) {
+        self.pdu.kept.shrink_to_fit();
+        self.assumed.shrink_to_fit();
+        self.carry.shrink_to_fit();
+        self.carry_stamps.shrink_to_fit();
+    }
+
     /// A framer that expects a header at `offset` (if the start of the stream was captured), or searches for one.
     pub fn new(offset: i64, is_stream_start: bool) -> Self {
         let mut framer = Self {

@@ -12,7 +12,7 @@ type Place<'a> = (&'a str, &'a str, u16);
 pub fn fill(sessions: &mut Sessions, connections: &Connections) {
     let mut places: FxHashMap<u32, Place<'_>> = FxHashMap::default();
     for (row, &session) in connections.session.iter().enumerate().filter(|(_, session)| **session != NULL_U32) {
-        let addresses = (&*connections.initiator_address[row], &*connections.target_address[row]);
+        let addresses = (&connections.initiator_address[row], &connections.target_address[row]);
         places.entry(session).or_insert((addresses.0, addresses.1, connections.target_port[row]));
     }
     let mut replaces = vec![NULL_U32; sessions.session.len()];
@@ -29,7 +29,7 @@ pub fn fill(sessions: &mut Sessions, connections: &Connections) {
         if sessions.session_type[row] != session_type::NORMAL {
             continue;
         }
-        let name = (&*sessions.initiator_name[row], &*sessions.isid[row], &*sessions.target_name[row]);
+        let name = (&sessions.initiator_name[row], &sessions.isid[row], &sessions.target_name[row]);
         let known = named.insert(name, row).or_else(|| {
             let place = place.filter(|place| unnamed.get(place).is_some_and(|&other| is_over(sessions, other, row)))?;
             unnamed.remove(&place)

@@ -3,6 +3,7 @@
 //! It holds the TCP and iSCSI state of the connection, and nothing of other connections.
 
 mod capture_order;
+mod over;
 mod row;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use iscsitrace_wire::frame::{Segment, tcp_options};
 use crate::content::{Content, ContentSink};
 use crate::counters::Counter;
 use crate::dynamics::Dynamics;
+use crate::dynamics::early::Early;
 use crate::dynamics::observation::Observation;
 use crate::dynamics::progress::Progress;
 use crate::iscsi::context::Context;
@@ -37,6 +39,8 @@ pub(crate) struct TcpConnection {
     pub(crate) content: Content,
     /// The behaviour of its senders; none if not wanted, or if it is not iSCSI.
     pub(crate) dynamics: Option<Box<Dynamics>>,
+    /// What becomes of it with the first payload.
+    early: Option<Early>,
     pub(crate) capture_order: CaptureOrder,
     /// Whether a RST answered its SYN.
     is_refused: bool,
@@ -61,7 +65,8 @@ impl TcpConnection {
             ends,
             halves: [Half::new(), Half::new()],
             content: Content::new([ends[0].port, ends[1].port]),
-            dynamics: wanted.has_dynamics().then(|| Box::new(Dynamics::new(number, wanted))),
+            dynamics: None,
+            early: wanted.has_dynamics().then(|| Early::new(wanted)),
             capture_order: CaptureOrder::default(),
             is_refused: false,
             has_icmp_errors: false,
@@ -80,6 +85,7 @@ impl TcpConnection {
     /// Starts or stops the analysis of its senders.
     pub(crate) fn set_dynamics(&mut self, wanted: Wanted) {
         let is_wanted = wanted.has_dynamics() && !matches!(self.content, Content::Other);
+        self.early = None;
         self.dynamics = is_wanted.then(|| Box::new(Dynamics::new(self.number, wanted)));
     }
 
@@ -170,6 +176,9 @@ impl TcpConnection {
         if let Some(acknowledged) = acknowledged.filter(|_| !is_early) {
             self.acknowledge(1 - direction, acknowledged, packet, context, budget);
         }
+        if let Some(early) = self.early.take_if(|early| segment.payload_length > 0 || early.is_full()) {
+            self.dynamics = Some(early.begin(self.number));
+        }
         let class = if segment.payload_length > 0 {
             self.payload(direction, packet, segment, offset, context, budget)
         } else {
@@ -186,7 +195,7 @@ impl TcpConnection {
         if context.tables.wanted.segments {
             self.note_segment(direction, packet, segment, offset, class, context);
         }
-        if self.dynamics.is_some() {
+        if self.dynamics.is_some() || self.early.is_some() {
             self.observe(direction, packet, segment, offset, acknowledged, class);
         }
     }
@@ -202,9 +211,9 @@ impl TcpConnection {
         class: SegmentClass,
     ) {
         if matches!(self.content, Content::Other) {
-            self.dynamics = None;
+            (self.dynamics, self.early) = (None, None);
+            return;
         }
-        let Some(dynamics) = &mut self.dynamics else { return };
         let options = tcp_options(segment.options);
         let opposite = &self.halves[1 - direction];
         let mut seen = Observation {
@@ -251,7 +260,11 @@ impl TcpConnection {
                 seen.sack_count += 1;
             }
         }
-        dynamics.observe(&seen);
+        if let Some(dynamics) = &mut self.dynamics {
+            dynamics.observe(&seen);
+        } else if let Some(early) = &mut self.early {
+            early.keep(&seen);
+        }
     }
 
     /// A SYN: offset 0 is the byte after it. Notes handshake times, unless a SYN was retransmitted (Karn's rule).

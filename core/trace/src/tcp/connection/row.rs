@@ -12,6 +12,7 @@ use crate::iscsi::session::SessionEnd;
 use crate::tables::{Connection, NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64, session_type};
 use crate::tcp::half::Half;
 use crate::tcp::reassembly::HoldBudget;
+use crate::tcp::table::Endpoint;
 
 impl TcpConnection {
     /// Ends the connection and returns its row.
@@ -36,11 +37,8 @@ impl TcpConnection {
             }
         }
         self.content.finish(self.time_last_ns, context);
-        let is_flipped = self.is_flipped();
-        if let (Some(dynamics), Content::Iscsi(_)) = (self.dynamics.take(), &self.content) {
-            let timeline = dynamics.finish(!is_flipped, &mut context.tables);
-            context.timelines.push(Timeline { hosts: Some(self.hosts()), ..timeline });
-        }
+        self.hand_over(context);
+        self.list_keys(context);
         let row = self.row();
         if let Content::Iscsi(iscsi) = &mut self.content {
             let unexplained = (row.stream_bytes_to_target + row.stream_bytes_to_initiator)
@@ -48,9 +46,6 @@ impl TcpConnection {
             context.counters.add_many(Counter::UnexplainedBytes, Some(self.number), 0, unexplained);
             if let Some(session) = iscsi.connection.session {
                 context.sessions.note_time(session, self.time_first_ns, self.time_last_ns);
-                let is_discovery = context.sessions.rows.session_type[session as usize] == session_type::DISCOVERY;
-                let login = std::mem::take(&mut iscsi.connection.login);
-                login.parameters(self.number, session, is_discovery, &mut context.tables.parameters);
                 if self.has_rst() || self.has_fin() {
                     context
                         .sessions
@@ -61,9 +56,30 @@ impl TcpConnection {
         row
     }
 
+    /// Ends the analysis of its senders: hands over its rows and its timeline.
+    pub(super) fn hand_over(&mut self, context: &mut Context) {
+        if let (Some(dynamics), Content::Iscsi(_)) = (self.dynamics.take(), &self.content) {
+            let timeline = dynamics.finish(!self.is_flipped(), &mut context.tables);
+            context.timelines.push(Timeline { hosts: Some(self.hosts()), ..timeline });
+        }
+    }
+
+    /// Makes rows of the keys of its login.
+    pub(super) fn list_keys(&mut self, context: &mut Context) {
+        let Content::Iscsi(iscsi) = &mut self.content else { return };
+        let Some(session) = iscsi.connection.session else { return };
+        let is_discovery = context.sessions.rows.session_type[session as usize] == session_type::DISCOVERY;
+        iscsi.connection.login.list(self.number, session, is_discovery, &mut context.tables.parameters);
+    }
+
     /// Whether the TCP client is the target.
     pub(crate) fn is_flipped(&self) -> bool {
         matches!(&self.content, Content::Iscsi(iscsi) if !iscsi.is_client_initiator)
+    }
+
+    /// The target's end; the server's, if it is not iSCSI.
+    pub(crate) fn target(&self) -> Endpoint {
+        self.ends[usize::from(!self.is_flipped())]
     }
 
     /// Its two ends.

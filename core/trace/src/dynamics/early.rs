@@ -1,0 +1,44 @@
+//! The packets of a connection before its first payload: the analysis of its senders begins with that.
+//!
+//! Scans, refused and unanswered SYNs never get so far, and cost no more than their packets here.
+
+use super::Dynamics;
+use super::observation::Observation;
+use crate::tables::Wanted;
+
+/// Packets without payload that are kept: more than a handshake has.
+const KEPT_MAX: usize = 8;
+
+/// A connection without payload so far.
+#[derive(Debug)]
+pub struct Early {
+    wanted: Wanted,
+    packets: Vec<Observation>,
+}
+
+impl Early {
+    /// A new connection with these tables.
+    pub fn new(wanted: Wanted) -> Self {
+        Self { wanted, packets: Vec::new() }
+    }
+
+    /// Whether as many packets are kept as can be.
+    pub fn is_full(&self) -> bool {
+        self.packets.len() >= KEPT_MAX
+    }
+
+    /// Keeps a packet.
+    pub fn keep(&mut self, seen: &Observation) {
+        // most connections without payload have one packet
+        self.packets.reserve_exact(1);
+        self.packets.push(*seen);
+    }
+
+    /// Begins the analysis, with the packets so far.
+    #[cold]
+    pub fn begin(self, connection: u32) -> Box<Dynamics> {
+        let mut dynamics = Box::new(Dynamics::new(connection, self.wanted));
+        self.packets.iter().for_each(|packet| dynamics.observe(packet));
+        dynamics
+    }
+}

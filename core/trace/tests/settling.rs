@@ -1,0 +1,117 @@
+//! A connection that is over hands over what is known of it before it is closed: the tables are the same.
+
+mod conversation;
+
+use conversation::{Conversation, Script, Settings};
+use iscsitrace_trace::pipeline::Pipeline;
+use iscsitrace_trace::reader::Packet;
+use iscsitrace_trace::tables::{Column, Tables, Wanted};
+use iscsitrace_wire::frame::LinkType;
+use proptest::prelude::*;
+
+const MS: i64 = 1_000_000;
+const SECOND_NS: i64 = 1000 * MS;
+/// More connections than are ever left unsearched.
+const CONNECTIONS: usize = 150;
+
+/// One packet each ms, and a pause after each connection but the first, which outlasts them; these packets are captured
+/// again at their end.
+fn sessions(pause_ns: i64, resets: &[bool], repeats: &[usize]) -> Vec<(i64, Vec<u8>)> {
+    let mut script = Script::new(Settings { has_header_digest: false, has_data_digest: false, connection_count: 1 });
+    let (lasting, mut connection, mut ends) = (script.connect(), script.connect(), Vec::new());
+    script.read(lasting, 1, 2, 1024, true);
+    for is_reset in resets.iter().copied().cycle().take(CONNECTIONS) {
+        script.read(connection, 2, 2, 1024, true);
+        script.write(connection, 2, 512);
+        if !is_reset {
+            script.close(connection);
+        }
+        ends.push(script.packet_count());
+        // resets the last, which does no harm to one that is closed
+        connection = script.reconnect(connection);
+    }
+    script.read(lasting, 1, 2, 1024, true);
+    let Conversation { packets, .. } = script.finish();
+    let mut time_ns = 0;
+    let mut timed: Vec<(i64, Vec<u8>)> = (0..)
+        .zip(&packets)
+        .map(|(place, packet)| {
+            time_ns += if ends.contains(&place) { pause_ns } else { MS };
+            (time_ns, packet.frame.clone())
+        })
+        .collect();
+    for &repeat in repeats {
+        let frame = timed[repeat % packets.len()].1.clone();
+        timed.push((time_ns + 10 * SECOND_NS, frame));
+    }
+    timed
+}
+
+fn tables(packets: &[(i64, Vec<u8>)], is_early: bool) -> Tables {
+    let mut pipeline = Pipeline::new(Wanted::ALL);
+    if is_early {
+        pipeline.settle_early();
+    }
+    for (frame, (time_ns, data)) in (1..).zip(packets) {
+        let (time_ns, original_length) = (*time_ns, data.len() as u32);
+        pipeline.packet(&Packet { frame, time_ns, link_type: LinkType::ETHERNET, interface: 0, original_length, data });
+    }
+    pipeline.finish()
+}
+
+/// Every column of these tables, as text.
+fn columns(tables: &mut Tables, is_left_out: impl Fn(&str) -> bool) -> Vec<String> {
+    let names = Tables::DECLARATIONS.iter().map(|table| table.name).filter(|name| !is_left_out(name));
+    let columns: Vec<(&str, Vec<(&str, Column)>)> =
+        names.map(|name| (name, tables.take_columns(name).expect("a table"))).collect();
+    let lines = columns.iter().flat_map(|(table, columns)| {
+        columns.iter().map(move |(name, column)| match column {
+            Column::Text(texts) => format!("{table}.{name} {:?}", texts.iter().collect::<Vec<_>>()),
+            values => format!("{table}.{name} {values:?}"),
+        })
+    });
+    lines.collect()
+}
+
+/// The columns of a pass that settles connections early, and of one that does not.
+fn both(packets: &[(i64, Vec<u8>)], is_left_out: impl Fn(&str) -> bool) -> [Vec<String>; 2] {
+    [true, false].map(|is_early| columns(&mut tables(packets, is_early), &is_left_out))
+}
+
+#[test]
+fn the_tables_are_those_of_connections_that_stay_open() {
+    for (pause_ns, resets) in
+        [(3 * SECOND_NS, &[false][..]), (130 * SECOND_NS, &[true, false, true]), (500 * MS, &[false])]
+    {
+        let [early, late] = both(&sessions(pause_ns, resets, &[]), |_| false);
+        for (early, late) in early.iter().zip(&late) {
+            assert_eq!(early, late);
+        }
+    }
+}
+
+#[test]
+fn packets_that_come_late_count_in_their_connection() {
+    // FINs and data of the first sessions again; what that shows of their senders is left out
+    let packets = sessions(3 * SECOND_NS, &[false], &(0..60).collect::<Vec<_>>());
+    let is_of_senders = |name: &str| {
+        ["sacks", "window", "round_trips", "retransmissions", "recoveries", "flights", "senders", "budget"]
+            .contains(&name)
+    };
+    let [early, late] = both(&packets, is_of_senders);
+    for (early, late) in early.iter().zip(&late) {
+        assert_eq!(early, late);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+    #[test]
+    fn any_pauses_and_resets_give_the_same_tables(
+        pause_ms in 0_i64..200_000,
+        resets in proptest::collection::vec(any::<bool>(), 1..6),
+    ) {
+        let [early, late] = both(&sessions(pause_ms * MS, &resets, &[]), |_| false);
+        prop_assert_eq!(early, late);
+    }
+}
