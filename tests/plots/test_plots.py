@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from iscsitrace.analysis.curves import budget as budget_curves
 from iscsitrace.analysis.curves import cycles as cycle_curves
-from iscsitrace.analysis.curves import decimation, subject, view
+from iscsitrace.analysis.curves import decimation, ladder_columns, subject, view
 from iscsitrace.analysis.curves import ladder as ladder_curves
 from iscsitrace.analysis.curves import latency as latency_curves
 from iscsitrace.analysis.curves import sequence as sequence_curves
@@ -449,7 +449,7 @@ def test_a_large_window_does_not_flatten_the_plot() -> None:
 
 def test_ladder_puts_packets_between_hosts_and_tap() -> None:
     found = ladder_of()
-    assert found.tap_place == pytest.approx(0.2)
+    assert found.columns[1].place == pytest.approx(0.2)
     figure = drawn(ladder, found)
     (axes,) = figure.axes
     base = 9
@@ -488,6 +488,36 @@ def test_a_long_ladder_names_what_it_leaves_out() -> None:
     assert ticks["1080"] == pytest.approx(60 + 12 + 20)
     assert not any(60 < float(name) < 1_060 for name in ticks)
     assert any("the middle is left out" in note for note in ladder.notes(found))
+
+
+def test_a_ladder_of_two_taps_has_true_times_and_losses() -> None:
+    """netem dropped the second of the three, whose place in the plot is half way between the taps."""
+    columns = (ladder_columns.Column(0, "initiator", "host"), ladder_columns.Column(1, "target", "disk"))
+    times = np.array([[20, 12], [20, 11], [26, 18]]) * MS
+    packets = [ladder_columns.Packets(times[row : row + 1], np.array([False])) for row in range(3)]
+    found = replace(
+        ladder_of(),
+        columns=columns,
+        data=packets[0],
+        lost=packets[1],
+        again=packets[2],
+        acks=ladder_columns.Packets(),
+        pdus=(),
+    )
+    figure = drawn(ladder, found)
+    (axes,) = figure.axes
+    base = 9
+    assert bars(axes) == [
+        [(0.0, 20 - base), (1.0, 12 - base)],
+        [(0.0, 26 - base), (1.0, 18 - base)],
+        [(1.0, 11 - base), (0.5, 15.5 - base)],
+    ]
+    (cross,) = [line for line in axes.lines if line.get_label() == "lost between the taps"]
+    assert np.asarray(cross.get_xydata()).tolist() == [[0.5, 6.5]]
+    assert {"initiator", "target"} <= {text.strip() for text in texts(figure)}
+    assert ladder.notes(found)[0] == (
+        "times are those at each tap, on the clock of the first; tap host at the initiator; tap disk at the target"
+    )
 
 
 def test_labels_of_a_ladder_stay_apart_and_within_the_axis() -> None:

@@ -121,7 +121,12 @@ class TappedTrace(Trace):
     @property
     def whole(self) -> Recognition:
         """The tap at the initiator, as A, and that at the target, as B."""
-        return self._recognised[0, len(self.tap_list) - 1]
+        return self.recognised(0, -1)
+
+    def recognised(self, near: int, far: int) -> Recognition:
+        """Two taps, by their places from the initiator to the target, as A and B."""
+        near, far = (range(len(self.tap_list))[place] for place in (near, far))
+        return self._recognised[near, far]
 
     @cached_property
     def command_legs(self) -> Legs:
