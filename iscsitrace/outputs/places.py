@@ -8,7 +8,7 @@ from typing import Any, Final
 from iscsitrace.analysis.taps import places
 from iscsitrace.analysis.taps.places import Verdict
 from iscsitrace.analysis.taps.reading import TappedTrace
-from iscsitrace.outputs.document import Section, table
+from iscsitrace.outputs.document import Grid, Section, table
 from iscsitrace.wording import cells
 from iscsitrace.wording.sentences import sentence
 
@@ -33,11 +33,15 @@ def verdict(each: Verdict) -> str:
 
 def sections(trace: TappedTrace) -> Iterator[Section]:
     """The verdict by place, its findings, and the network between the taps."""
-    found = places.findings(trace)
     lines = (
         *(verdict(each) for each in places.verdicts(trace)),
-        *(f"{each.name} ({each.severity}): {sentence(each.text)}" for each in found),
+        *(f"{each.name} ({each.severity}): {sentence(each.text)}" for each in places.findings(trace)),
     )
+    yield Section("Places", lines, (grid(trace),), "places")
+
+
+def grid(trace: TappedTrace) -> Grid:
+    """The taps and the network between them."""
     columns = (
         *(
             "from",
@@ -66,7 +70,7 @@ def sections(trace: TappedTrace) -> Iterator[Section]:
         )
         for row in trace.taps.rows()
     ]
-    yield Section("Places", lines, (table(columns, rows, "The taps and the network between them"),), "places")
+    return table(columns, rows, "The taps and the network between them")
 
 
 def _ms(time_ns: int) -> str:

@@ -29,7 +29,7 @@ ROWS: Final = ("window", "retransmissions", "recoveries", "flights", "tcp_info")
 """Tables with rows of one direction each, in order of time: those of the sender's tap, where it captured."""
 _FRAMES: Final = {"retransmissions": ("frame", "original_frame"), "recoveries": ("frame_first", "frame_last")}
 """Columns that name frames of the first tap's capture, where that has the same packets."""
-TABLES: Final = (*ROWS, "senders", "budget")
+TABLES: Final = (*ROWS, "senders", "connections", "budget")
 
 _FAR_NS: Final = 1 << 62
 """Later than any time of a capture."""
@@ -68,6 +68,10 @@ class Taken:
         return np.where(found, place, -1)
 
 
+_RESENT: Final = tuple(f"retransmitted_{what}_to_initiator" for what in ("packets", "bytes", "syns", "fins"))
+"""Columns of ``connections`` that the tap of the target knows."""
+
+
 class Senders:
     """The tables of several taps, each direction from the tap nearest to its sender."""
 
@@ -90,7 +94,10 @@ class Senders:
         if name == "budget":
             return sender_parts.budget(own, self.last(name), self._first("cycles"), self.taken.connections, self._back)
         if name == "senders":
-            return self._counted(own)
+            return self._counted(own, ~own.raw("to_target"), ~self.last(name).raw("to_target"), _COUNTED)
+        if name == "connections":
+            is_own, is_other = (np.ones(len(each), dtype=bool) for each in (own, self.last(name)))
+            return self._counted(own, is_own, is_other, _RESENT)
         return self._rows(own, self.last(name))
 
     def _back(self, times_ns: Array) -> Array:
@@ -129,20 +136,19 @@ class Senders:
                 masks[name] = columns[name] == null_value("uint64")
         return own.like(columns, masks)
 
-    def _counted(self, own: Table) -> Table:
-        """``senders`` with the counts of the last tap, where it has all of a connection."""
-        other = self.last("senders")
-        rows = {
-            number: row
-            for row, (number, to_target) in enumerate(zip(other.raw("connection"), other.raw("to_target"), strict=True))
-            if not to_target
-        }
+    def _counted(self, own: Table, is_own: Array, is_other: Array, names: tuple[str, ...]) -> Table:
+        """Counts of the last tap in place of those of the first, where it has all of a connection.
+
+        ``is_own`` and ``is_other`` are the rows of both that have them, one for each connection.
+        """
+        other = self.last(own.name).select(is_other)
+        rows = {number: row for row, number in enumerate(other.raw("connection").tolist())}
         place = self.taken.place_of(own.raw("connection"))
-        is_counted = (place >= 0) & ~own.raw("to_target") & np.append(self.taken.is_whole, False)[place]
+        is_counted = (place >= 0) & is_own & np.append(self.taken.is_whole, False)[place]
         is_counted &= np.isin(own.raw("connection"), list(rows))
-        at = [rows[number] for number in own.raw("connection")[is_counted]]
+        at = [rows[number] for number in own.raw("connection")[is_counted].tolist()]
         columns = {name: np.array(own.raw(name)) for name in own}
-        for name in _COUNTED:
+        for name in names:
             columns[name][is_counted] = other.raw(name)[at]
         return own.like(columns)
 

@@ -133,6 +133,8 @@ def test_retransmissions_are_those_that_the_kernels_count(name: str) -> None:
             found = int((view.retransmissions.raw("to_target") == to_target).sum()) + len(syns) - len(set(syns))
             off[tap] = abs(found - int(counters.get("TcpRetransSegs", 0)))
         assert off["joined"] == off[side] == min(off.values())
+        counted = trace.connections.raw(f"retransmitted_packets_to_{'target' if side == 'initiator' else 'initiator'}")
+        assert int(counted.sum()) == int((trace.retransmissions.raw("to_target") == (side == "initiator")).sum())
 
 
 @recorded
@@ -234,7 +236,7 @@ def tapped(folder: Path, far: Fault, near: Fault | None = None, **options: Any) 
 def same(joined: Trace, alone: Trace) -> bool:
     return all(
         np.array_equal(joined.table(name).raw(column), alone.table(name).raw(column))
-        for name in ("window", "retransmissions", "recoveries", "flights", "senders", "budget")
+        for name in ("window", "retransmissions", "recoveries", "flights", "senders", "connections", "budget")
         for column in joined.table(name)
     )
 
