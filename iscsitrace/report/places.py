@@ -67,4 +67,4 @@ def of_trace(trace: Trace, session: int | None, looks: inline.Looks, *, has_pict
         for each in places.findings(trace)
     )
     pictures, missing = figures.of_places(trace, session, looks) if has_pictures and session is not None else ((), ())
-    return ByPlace(Section("By place", lines, (words.grid(trace),), "places"), found, pictures, missing)
+    return ByPlace(Section("By place", lines, (words.grid(trace.taps.rows()),), "places"), found, pictures, missing)

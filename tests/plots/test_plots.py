@@ -14,6 +14,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from iscsitrace.analysis.curves import budget as budget_curves
 from iscsitrace.analysis.curves import cycles as cycle_curves
@@ -27,6 +28,7 @@ from iscsitrace.analysis.curves import window as window_curves
 from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.marks import Bars, Line, Spans
 from iscsitrace.analysis.curves.view import View, Zoom
+from iscsitrace.analysis.taps.places import Place, Verdict
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import footer, scales, style, xplot
 from iscsitrace.plots.kinds import budget, cycles, ladder, latency, sequence, streams, throughput, window
@@ -692,6 +694,28 @@ def test_the_parts_of_the_breakdown_stack_to_all_of_the_time() -> None:
     assert widths == pytest.approx([4 / 37 * 100, 8 / 37 * 100, 2 / 37 * 100, 23 / 37 * 100])
     assert [label.get_text() for label in totals.get_yticklabels()] == ["connection 1\n37 ms"]
     assert budget.title(found) == "Time breakdown of connection 1"
+
+
+def test_the_breakdown_by_place_is_below_that_by_cause() -> None:
+    """Of two sessions, one of which is not in the view."""
+    shares: dict[Place, float] = {"network": 0.75, "target": 0.2, "initiator": 0.05}
+    verdicts = [Verdict(number, 3, 10 * MS, {}, shares) for number in (0, 7)]
+    rows = [row | {"session": 0} for row in BUDGET]
+    edges = np.array([0, 20, 40, 60]) * MS
+    view_of_all = View(0, 0, 60 * MS, (1,))
+    found = budget_curves.prepare(table("budget", *rows), table("cycles"), edges, view_of_all, verdicts)
+    assert [each.session for each in found.places] == [0]
+    figure = drawn(budget, found)
+    _, totals = figure.axes
+    bars_below = [
+        patch for patch in totals.patches if isinstance(patch, Rectangle) and round(patch.get_y() + 0.375) == 1
+    ]
+    assert [(bar.get_x(), bar.get_width()) for bar in bars_below] == [
+        pytest.approx(each) for each in ((0, 75), (75, 20), (95, 5))
+    ]
+    assert [label.get_text() for label in totals.get_yticklabels()] == ["connection 1\n37 ms", "session 0\nby place"]
+    assert {"network 75 %", "target 20 %"} <= set(texts(figure))
+    assert budget.notes(found)[0].startswith("session 0 by place: network 75 %, target 20 %, initiator's host 5 % of")
     assert "62 %" in [text.get_text() for text in totals.texts]
 
 
