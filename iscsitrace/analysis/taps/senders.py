@@ -101,14 +101,17 @@ class Senders:
         return self._rows(own, self.last(name))
 
     def _back(self, times_ns: Array) -> Array:
-        """When what the target's host sent at these times reached the first tap."""
+        """When what the target's host sent at these times reached the first tap: as long after as the next packet.
+
+        A wait ends with the packet that was sent next: whatever a queue did to those before, the first tap sees its end
+        when this one arrives.
+        """
         delays = self._network.to_initiator
         if not len(delays.time_ns):
             return times_ns
         order = np.argsort(delays.time_ns, kind="stable")
-        base = int(delays.time_ns[order[0]])
-        passing = np.interp(times_ns - base, delays.time_ns[order] - base, delays.delay_ns[order])
-        return np.asarray(times_ns + np.rint(passing).astype(np.int64))
+        place = np.searchsorted(delays.time_ns[order], times_ns)
+        return np.asarray(times_ns + delays.delay_ns[order][place.clip(max=len(order) - 1)])
 
     def _rows(self, own: Table, other: Table) -> Table:
         taken = self.taken

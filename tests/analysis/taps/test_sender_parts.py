@@ -1,4 +1,4 @@
-"""The time breakdown with the limits of a far sender from the tap beside it, in tables made by hand."""
+"""The time breakdown with the waits for the target from the tap beside it, in tables made by hand."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_wait_gets_the_part_that_the_sender_s_tap_shows_one_way_earlier() -> N
 
 
 def test_what_was_no_wait_of_tcp_stays() -> None:
-    for part in ("transfer", "propagation", "target_service", "initiator_think", "outage", "receive_window"):
+    for part in ("transfer", "propagation", "initiator_service", "initiator_think", "outage", "receive_window"):
         assert rows(joined([stretch(0, 100, part)], [stretch(0, 90, "loss_recovery")])) == [(0, 100, part)]
 
 
@@ -56,6 +56,19 @@ def test_what_the_sender_s_tap_does_not_explain_stays() -> None:
     for part in ("transfer", "propagation", "target_service", "unknown"):
         found = joined([stretch(0, 100, "congestion_window")], [stretch(0, 90, part)])
         assert rows(found) == [(0, 100, "congestion_window")]
+
+
+def test_a_target_serves_only_while_it_has_a_command() -> None:
+    """An answer that the path delays is no service, and neither is a command that is not there yet."""
+    shown = [stretch(0, 20, "initiator_think"), stretch(20, 40, "target_service"), stretch(40, 90, "propagation")]
+    for cycle in (READ, WRITE):
+        found = joined([stretch(10, 100, "target_service", cycle)], shown)
+        assert rows(found) == [(10, 30, "propagation"), (30, 50, "target_service"), (50, 100, "propagation")]
+
+
+def test_a_target_that_has_the_command_recovers_from_nothing() -> None:
+    found = joined([stretch(0, 100, "loss_recovery")], [stretch(0, 40, "target_service")])
+    assert rows(found) == [(0, 10, "loss_recovery"), (10, 50, "target_service"), (50, 100, "loss_recovery")]
 
 
 def test_an_unknown_wait_is_explained() -> None:
@@ -90,14 +103,24 @@ def test_every_nanosecond_has_one_part(own: list[dict[str, Any]], other: list[di
     """Against the definition, nanosecond by nanosecond."""
     limits = {"receive_window", "congestion_window", "send_buffer", "ack_wait", "loss_recovery"}
     unsure = limits - {"receive_window"} | {"unknown"}
-    at_sender = {
+    at_target = {
         time + ONE_WAY: row["part"] for row in other for time in range(row["time_first_ns"], row["time_last_ns"])
     }
-    expected = []
-    for row in own:
-        for time in range(row["time_first_ns"], row["time_last_ns"]):
-            is_moved = row["cycle"] == READ and row["part"] in unsure and at_sender.get(time) in limits
-            expected.append((time, at_sender[time] if is_moved else row["part"], row["cycle"]))
+
+    def part_of(part: str, shown: str | None, cycle: int | None) -> str:
+        if part == "target_service" and shown in {"propagation", "initiator_think"} and cycle is not None:
+            return "propagation"
+        if cycle != READ or shown is None:
+            return part
+        if shown in limits and part in unsure | {"target_service"}:
+            return shown
+        return shown if (part, shown) == ("loss_recovery", "target_service") else part
+
+    expected = [
+        (time, part_of(row["part"], at_target.get(time), row["cycle"]), row["cycle"])
+        for row in own
+        for time in range(row["time_first_ns"], row["time_last_ns"])
+    ]
     found = joined(own, other)
     told = [
         (time, row["part"], row["cycle"])

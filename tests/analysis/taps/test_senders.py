@@ -16,11 +16,13 @@ import numpy as np
 import pytest
 
 from bench.dynamics import TABLES, Errors, Known, errors, estimates, of_probe, of_truth, settings_of
+from iscsitrace.analysis.measures.budget import of_sessions
 from iscsitrace.analysis.taps.reading import TappedTrace, read_taps
 from iscsitrace.analysis.taps.senders import Senders
 from iscsitrace.lab import simulation
 from iscsitrace.tables.trace import Trace
 from tests.support.recordings import captures_folder
+from tests.support.runs import Runs
 from tests.support.tap_captures import Fault, with_fault
 
 MS = 1_000_000
@@ -154,8 +156,10 @@ def wrong_and_right_ns(trace: TappedTrace, view: Trace, rows: list[dict[str, str
     """Waits of the target's TCP in reads for a window, and whether the kernel's smaller window is the one named."""
     clock, back = trace.between(0, -1).clock, trace.between(0, -1).to_initiator
     times = clock.on_a(np.array([int(row["time"].replace(".", "")) * 1_000 for row in rows], dtype=np.int64))
+    # a state lasts until the next packet, whose delay is that of its end
     order = np.argsort(back.time_ns)
-    times = times + np.interp(times, back.time_ns[order], back.delay_ns[order]).astype(np.int64)
+    following = np.searchsorted(back.time_ns[order], times).clip(max=len(order) - 1)
+    times = np.maximum.accumulate(times + back.delay_ns[order][following])
     # a row has the windows since the row before
     is_rwnd = np.array([int(row["snd_wnd"]) < int(row["snd_cwnd_segs"]) * SEGMENT_BYTES for row in rows[1:]])
     writes = set(np.flatnonzero(view.cycles.raw("is_write")).tolist())
@@ -207,6 +211,35 @@ def test_loss_recovery_is_when_the_kernel_recovers() -> None:
     # as many of its recoveries, and half as much that is none
     assert found["joined"][0] >= found["initiator"][0] > 20
     assert found["joined"][1] <= 0.5 * found["initiator"][1]
+
+
+def target_service_ns(view: Trace) -> int:
+    """In the busy time of all sessions."""
+    return sum(each.parts_ns["target_service"] for each in of_sessions(view.budget).values())
+
+
+@recorded
+@pytest.mark.parametrize("name", [name for name in NAMES if "read" in name])
+def test_service_times_are_those_of_the_target_s_own_tap(name: str) -> None:
+    trace, _ = pair(name)
+    own, far, joined = (target_service_ns(view) for view in (trace.tap_list[0].trace, trace.tap_list[-1].trace, trace))
+    assert abs(joined - far) <= abs(own - far) + 2 * MS
+    assert abs(joined - far) <= 0.35 * far
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["--jitter 2ms", "--reorder 3%,4ms", "--to-initiator-loss 2%", "--to-initiator-rate 100Mbit"],
+)
+def test_a_disturbed_path_makes_no_slow_target(runs: Runs, path: str) -> None:
+    """Reads one after another; the legs are true within 1 %."""
+    made = runs(f"read --one-way-delay 4ms --block-size 64K --bytes 4M --service-delay exp:2ms --seed 3 {path}")
+    trace = read_taps({"near": made.capture(), "far": made.capture("target")}, tables=(*TABLES, "budget"))
+    legs = trace.command_legs
+    service_ns = int((legs.target_ns - legs.target_held_ns).sum())
+    # over a slow line the time of the first packet of an answer on it counts as its delay
+    share = 0.07 if "rate" in path else 0.02
+    assert abs(target_service_ns(trace) - service_ns) <= share * service_ns
 
 
 # --- simulated runs: one TCP whose windows are known, and captures with faults
