@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from iscsitrace.analysis.taps.crossings import NOT_SEEN, Between, Crossings, Pdu
 from iscsitrace.analysis.taps.reading import TappedTrace, read_taps
 from iscsitrace.tables.schema import CATEGORIES, TAP_TABLES
 from iscsitrace.tables.table import Table
-from tests.support.capture_file import read_records
+from tests.support.capture_file import read_records, write_pcapng
 from tests.support.recordings import captures_folder
 from tests.support.runs import Runs
 from tests.support.tables_by_hand import table
@@ -91,6 +92,23 @@ def test_clocks_addresses_and_first_bytes_may_differ(runs: Runs, tmp_path: Path,
     assert paths is not None
     assert len(pairs(found)) == paths.count("matched")
     assert int(found.is_lost.sum()) == paths.count("lost") > 5
+
+
+def test_each_packet_passes_a_tap_in_the_middle(runs: Runs, tmp_path: Path) -> None:
+    """It has the initiator's packets 1 ms later than the first tap, and the target's 1 ms earlier."""
+    run = runs("read --one-way-delay 4ms --block-size 64K --bytes 1M --seed 5")
+    records, link_type = read_records(run.capture())
+    initiator = bytes((198, 18, 0, 10))
+    moved = [replace(each, time_ns=each.time_ns + (MS if each.data[30:34] == initiator else -MS)) for each in records]
+    middle = write_pcapng(tmp_path / "middle.pcapng", sorted(moved, key=lambda each: each.time_ns), link_type)
+    trace = tapped({"last": run.capture("target"), "middle": middle, "first": run.capture()})
+    between = crossings.of_connection(trace, 0)
+    assert between is not None
+    assert between.names == ("first", "middle", "last")
+    for found, delay_ns in zip(between.crossings, (MS, 3 * MS), strict=True):
+        delays = np.where(found.to_target, 1, -1) * (found.far_ns - found.near_ns)
+        assert len(delays) == len(records)
+        assert (np.abs(delays - delay_ns) < MS // 10).all()
 
 
 @pytest.mark.skipif(not NEAR, reason="no recorded captures")
