@@ -55,7 +55,7 @@ def sections(trace: Trace, diagnosis: Diagnosis, choice: Choice) -> Iterator[Sec
     yield Section("", ("", *_verdicts(diagnosis, shown)))
     yield from shown.others()
     if isinstance(trace, TappedTrace):
-        yield from places.sections(trace)
+        yield places.section(places.as_dict(trace))
     remedies = Remedies()
     # what was found of connects without a session has no other place
     for story in shown.unanswered:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from iscsitrace.analysis.taps import places
 from iscsitrace.analysis.taps.places import Verdict
 from iscsitrace.analysis.taps.reading import TappedTrace
-from iscsitrace.outputs.document import Section, table
+from iscsitrace.outputs.document import Grid, Section, table
 from iscsitrace.wording import cells
 from iscsitrace.wording.sentences import sentence
 
@@ -31,13 +31,17 @@ def verdict(each: Verdict) -> str:
     return f"Session {each.session}: {latency}: {parts} ({each.command_count:,} reads and writes)."
 
 
-def sections(trace: TappedTrace) -> Iterator[Section]:
-    """The verdict by place, its findings, and the network between the taps."""
-    found = places.findings(trace)
+def section(found: Mapping[str, Any]) -> Section:
+    """The verdict by place, its findings, and the network between the taps; of ``as_dict``."""
     lines = (
-        *(verdict(each) for each in places.verdicts(trace)),
-        *(f"{each.name} ({each.severity}): {sentence(each.text)}" for each in found),
+        *(verdict(Verdict(**each)) for each in found["sessions"]),
+        *(f"{each['name']} ({each['severity']}): {sentence(each['text'])}" for each in found["findings"]),
     )
+    return Section("Places", lines, (grid(found["taps"]),), "places")
+
+
+def grid(taps: Iterable[Mapping[str, Any]]) -> Grid:
+    """The taps and the network between them; rows of the table ``taps``."""
     columns = (
         *(
             "from",
@@ -64,9 +68,9 @@ def sections(trace: TappedTrace) -> Iterator[Section]:
             *(row[name] for name in ("lost_a_to_b_packets", "lost_b_to_a_packets")),
             *(row[name] for name in ("missing_at_a_packets", "missing_at_b_packets")),
         )
-        for row in trace.taps.rows()
+        for row in taps
     ]
-    yield Section("Places", lines, (table(columns, rows, "The taps and the network between them"),), "places")
+    return table(columns, rows, "The taps and the network between them")
 
 
 def _ms(time_ns: int) -> str:

@@ -10,7 +10,8 @@ from iscsitrace.analysis.groups.loads import Loads
 from iscsitrace.analysis.groups.mirrors import recognition
 from iscsitrace.analysis.groups.mirrors.account import doubt, name
 from iscsitrace.analysis.measures import capture_health, operations, parameters, throughput, waits
-from iscsitrace.outputs import health, inputs, latencies, loads
+from iscsitrace.analysis.taps.reading import TappedTrace
+from iscsitrace.outputs import health, inputs, latencies, loads, places
 from iscsitrace.outputs.document import Section, table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
@@ -26,6 +27,8 @@ _PERCENTILES: Final = ("p50", "p95", "p99", "max")
 def as_dict(trace: Trace, by: Sequence[str] = ()) -> dict[str, Any]:
     """What ``summary --json`` prints, with the loads ``by`` each of these."""
     document = trace.provenance | totals(trace) | {"mirrors": _mirrors(trace)}
+    if isinstance(trace, TappedTrace):
+        document["places"] = places.as_dict(trace)
     if by:
         found = Loads(trace.table)
         document["by"] = {name: [load.as_dict() for load in found.by(name)] for name in by}
@@ -74,6 +77,8 @@ def sections(document: Mapping[str, Any], *, is_verbose: bool = False) -> Iterat
         yield Section("", (f"TCP connections that are not iSCSI: {others}",))
     yield _offers(document["parameters"]) if is_verbose else _parameters(document["parameters"])
     yield from _measured(document)
+    if "places" in document:
+        yield places.section(document["places"])
     yield health.coverage(document["coverage"])
     yield health.health(document["counters"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from matplotlib.figure import Figure
 
@@ -15,6 +15,7 @@ from iscsitrace.analysis.curves.examples import Examples
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.analysis.measures import waits
+from iscsitrace.analysis.taps.reading import TappedTrace
 from iscsitrace.plots import style, timeline
 from iscsitrace.plots.scales import duration
 from iscsitrace.tables.trace import Trace
@@ -77,6 +78,8 @@ class Kind(Generic[_Curves]):
     """Name and zoom of each picture in the report on a session."""
     height_in: Callable[[_Curves], float] = lambda curves: style.HEIGHT_IN
     """The height of the plot."""
+    is_at_sender: bool = False
+    """Whether it shows a direction as the tap nearest to its sender has it."""
     has_timeline: bool = True
     """Whether outages are shaded in it, and events are marked below it."""
     is_of_taps: bool = False
@@ -95,7 +98,7 @@ class Kind(Generic[_Curves]):
             title=self.title(curves),
             draw=lambda figure: self._draw(figure, curves, below),
             height_in=self.height_in(curves) + (timeline.room_in(below) if below else 0.0),
-            notes=[*_left_out(seen), *self.notes(curves)],
+            notes=[*_left_out(seen), *(_seen_at(trace, seen) if self.is_at_sender else ()), *self.notes(curves)],
             xplot=None if xplot is None else lambda title: xplot(curves, title),
         )
 
@@ -113,6 +116,20 @@ class Kind(Generic[_Curves]):
 def with_events(*tables: str) -> tuple[str, ...]:
     """These tables, and those that events are made from."""
     return tuple(dict.fromkeys((*tables, *events.NEEDED)))
+
+
+def at_sender(trace: Trace, seen: View) -> tuple[str, Callable[[str], Any]]:
+    """The tap nearest to the sender of a view's direction: its name, "" of an only tap, and its tables."""
+    if not isinstance(trace, TappedTrace):
+        return "", trace.table
+    return trace.at_sender(seen.connection, to_target=seen.to_target)
+
+
+def _seen_at(trace: Trace, seen: View) -> Iterable[str]:
+    """Which of several taps shows the sender."""
+    name, _ = at_sender(trace, seen)
+    if name:
+        yield f"as the tap {name} shows it, the nearest to the sender"
 
 
 def _left_out(seen: View) -> Iterable[str]:

@@ -10,11 +10,12 @@ import numpy as np
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import Diagnosis, examine
 from iscsitrace.analysis.findings.headline import NONE, TOO_SHORT
+from iscsitrace.analysis.taps.reading import TappedTrace
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs.document import Grid, limited
 from iscsitrace.outputs.remedies import Remedies
 from iscsitrace.plots import inline
-from iscsitrace.report import chapters, figures, modelled, sections, subject
+from iscsitrace.report import chapters, figures, modelled, places, sections, subject
 from iscsitrace.report.document import Document
 from iscsitrace.report.subject import Subject
 from iscsitrace.tables.trace import Trace
@@ -58,6 +59,7 @@ def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = T
         title=_title(trace),
         subtitle=_subtitle(trace),
         lead=None if lead is None else chapters.of_subject(trace, lead, remedies),
+        places=places.of_trace(trace, main, looks, has_pictures=has_pictures),
         others=_others(trace, diagnosis, lead, rest),
         chapters=tuple(chapters.of_subject(trace, each, remedies) for each in rest[:IN_FULL] if _is_worth(each)),
         pictures=pictures,
@@ -123,7 +125,10 @@ def _by_weight(trace: Trace, diagnosis: Diagnosis) -> list[int]:
 
 
 def _title(trace: Trace) -> str:
-    names = [cells.short(str(source["name"]).rpartition("/")[2]) for source in trace.inputs]
+    taps = [tap.trace for tap in trace.tap_list] if isinstance(trace, TappedTrace) else [trace]
+    names = [cells.short(str(source["name"]).rpartition("/")[2]) for tap in taps for source in tap.inputs]
+    if len(taps) == len(names) == 2:
+        return " and ".join(names)
     return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else next(iter(names), "capture")
 
 

@@ -14,12 +14,9 @@ from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.distribution import PERCENTILES, is_bound
 from iscsitrace.analysis.measures.throughput import measure
 from iscsitrace.analysis.session import line, workload
-from iscsitrace.analysis.taps.places import verdicts
-from iscsitrace.analysis.taps.reading import TappedTrace
 from iscsitrace.outputs.document import Grid
-from iscsitrace.outputs.places import PLACE_WORDS
 from iscsitrace.outputs.remedies import Remedies
-from iscsitrace.report import failure
+from iscsitrace.report import failure, places
 from iscsitrace.report import subject as subjects
 from iscsitrace.report.document import Chapter, Fact, FoundProblem, Part, Step
 from iscsitrace.report.subject import Subject
@@ -68,30 +65,13 @@ def _chapter(
         peers=f"{names} ({', '.join(ends)}{more})" if ends else names,
         headline=subject.headline.sentence,
         notes=" ".join(subject.headline.notes),
-        facts=(*_places(trace, subject), *_facts(trace, connections, cycles, subject.time)),
+        facts=tuple(_facts(trace, connections, cycles, subject.time)),
         parts=parts,
         findings=tuple(_finding(finding, subject, remedies) for finding in subject.findings),
         budget=_budget(label, parts),
+        places=places.parts(trace, subject),
         failure=failure.facts(trace, subject),
     )
-
-
-def _places(trace: Trace, subject: Subject) -> list[Fact]:
-    """Where the time of its reads and writes goes, by the captures of several taps."""
-    if not isinstance(trace, TappedTrace):
-        return []
-    return [
-        Fact(
-            "By place",
-            f"{PLACE_WORDS[place]} {wording.percent(share)}",
-            ", ".join(
-                f"{PLACE_WORDS[other]} {wording.percent(less)}" for other, less in each.shares.items() if other != place
-            ),
-        )
-        for each in verdicts(trace)
-        if each.session in subject.sessions
-        for place, share in [max(each.shares.items(), key=lambda item: item[1])]
-    ]
 
 
 def _parts(time: Budget | None) -> tuple[Part, ...]:

@@ -88,6 +88,8 @@ class Chapter:
     parts: tuple[Part, ...]
     findings: tuple[FoundProblem, ...]
     budget: Grid | None = None
+    places: tuple[Part, ...] = ()
+    """The time of its reads and writes by place; empty without several taps."""
     failure: tuple[Fact, ...] = ()
     """When it broke, what that cost and hit, whose side it points to; empty where nothing broke."""
 
@@ -128,6 +130,17 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class ByPlace:
+    """What the captures of several taps show together."""
+
+    section: Section
+    findings: tuple[FoundProblem, ...]
+    """Problems with their places."""
+    pictures: tuple[Picture, ...]
+    pictures_left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Model:
     """The fitted model, and its predictions."""
 
@@ -158,6 +171,8 @@ class Document:
     """The chapter on the main session; None without a session, and for an experiment."""
     others: Grid | None
     """The other sessions and connections, one row each."""
+    places: ByPlace | None = None
+    """Right after the verdict; None without several taps."""
     chapters: tuple[Chapter, ...] = ()
     """The other sessions that are shown in full."""
     pictures: tuple[Picture, ...] = ()
@@ -185,7 +200,8 @@ class Document:
     @property
     def contents(self) -> tuple[tuple[str, str], ...]:
         """Anchor and title of everything below the verdict, in order."""
-        found = [("others", "Other sessions")] if self.others else []
+        found = [(self.places.section.identity, self.places.section.title)] if self.places else []
+        found += [("others", "Other sessions")] if self.others else []
         found += [("findings", "Findings")] if self.lead else []
         found += [("plots", "Plots")] if self.pictures else []
         found += [("model", "Model")] if self.model or self.model_missing else []

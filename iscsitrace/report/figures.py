@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from iscsitrace.analysis.curves import examples
@@ -35,10 +35,23 @@ def draw(
     """The pictures of a session, and why others are missing; ``jobs`` are those of the trace, ``story`` are the other
     sessions of its story.
     """
+    return _drawn(trace, wanted(trace, session, jobs, story), looks)
+
+
+def of_places(trace: Trace, session: int, looks: inline.Looks) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
+    """Of several taps: the time of the commands of a session by place, and the network between the taps."""
+    zoom = Zoom(session=session)
+    return _drawn(trace, (("Delays and losses", "path", zoom), ("Time by place", "legs", zoom)), looks)
+
+
+def _drawn(
+    trace: Trace, pictures_wanted: Iterable[tuple[str, str, Zoom]], looks: inline.Looks
+) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
+    """The pictures of these names, kinds and zooms, and why others are missing."""
     origin_ns = _origin_ns(trace)
     pictures: list[Picture] = []
     missing: dict[str, list[str]] = {}
-    for name, kind_name, zoom in wanted(trace, session, jobs, story):
+    for name, kind_name, zoom in pictures_wanted:
         kind = kinds.load(kind_name)
         if not set(kind.tables) <= set(trace.options["tables"]):
             why = f"the input is too large; `iscsitrace plot {kind_name}` draws a part of it"

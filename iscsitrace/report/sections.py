@@ -11,8 +11,7 @@ from iscsitrace.analysis.measures import capture_health as health
 from iscsitrace.analysis.measures import operations, waits
 from iscsitrace.analysis.measures.parameters import negotiated
 from iscsitrace.analysis.measures.selection import display_filter
-from iscsitrace.analysis.taps.reading import TappedTrace
-from iscsitrace.outputs import latencies, loads, places
+from iscsitrace.outputs import latencies, loads
 from iscsitrace.outputs.document import Grid, Section, limited
 from iscsitrace.report import mirrors
 from iscsitrace.report.subject import Subject
@@ -34,7 +33,7 @@ _FLAGS: Final = {
 
 def of_trace(trace: Trace, subject: Subject | None, accounts: Sequence[Account] = ()) -> tuple[Section, ...]:
     """Every section; ``subject`` is what the report is about, ``accounts`` are the mirrors."""
-    found = list(places.sections(trace)) if isinstance(trace, TappedTrace) else []
+    found: list[Section] = []
     if subject is not None and len(subject.commands(trace)):
         found += [_slowest(trace, subject), _traffic(trace, subject)]
     found += [*([_loads(trace)] if len(trace.cycles) else ()), *mirrors.of_trace(trace, accounts)]

@@ -260,6 +260,10 @@ class Table:
         picked._length = len(range(len(whole))[index]) if isinstance(index, slice) else len(index)
         return picked
 
+    def like(self, data: Mapping[str, Array | Sequence[str]], masks: Mapping[str, Array] | None = None) -> Table:
+        """A table of the same columns and words with other rows; parameters as of the class."""
+        return Table(self._declaration, data, masks, self._words, self._derived)
+
     def to_pandas(self) -> pandas.DataFrame:
         """A DataFrame: nullable integers as pandas' Int64 and so on, categories as ``Categorical``, times int64."""
         try:

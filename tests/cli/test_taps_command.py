@@ -91,6 +91,16 @@ def test_the_same_file_twice_is_read_once(run: Run) -> None:
     )
 
 
+def test_the_summary_has_the_time_by_place(run: Run) -> None:
+    ends = run.capture(), run.capture("target")
+    result = called("summary", "--json", *ends)
+    assert json.loads(result.stdout)["places"] == json.loads(called("diagnose", "--json", *ends).stdout)["places"]
+    text = called("summary", *ends).stdout
+    assert "Session 0: median latency" in text
+    assert "The taps and the network between them" in text
+    assert "places" not in json.loads(called("summary", "--json", ends[0]).stdout)
+
+
 def test_cycles_with_legs(run: Run) -> None:
     result = called("cycles", "--legs", "--json", run.capture(), run.capture("target"))
     rows = json.loads(result.stdout)["cycles"]

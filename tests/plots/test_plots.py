@@ -14,10 +14,11 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from iscsitrace.analysis.curves import budget as budget_curves
 from iscsitrace.analysis.curves import cycles as cycle_curves
-from iscsitrace.analysis.curves import decimation, subject, view
+from iscsitrace.analysis.curves import decimation, ladder_columns, subject, view
 from iscsitrace.analysis.curves import ladder as ladder_curves
 from iscsitrace.analysis.curves import latency as latency_curves
 from iscsitrace.analysis.curves import sequence as sequence_curves
@@ -27,6 +28,7 @@ from iscsitrace.analysis.curves import window as window_curves
 from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.marks import Bars, Line, Spans
 from iscsitrace.analysis.curves.view import View, Zoom
+from iscsitrace.analysis.taps.places import Place, Verdict
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import footer, scales, style, xplot
 from iscsitrace.plots.kinds import budget, cycles, ladder, latency, sequence, streams, throughput, window
@@ -449,7 +451,7 @@ def test_a_large_window_does_not_flatten_the_plot() -> None:
 
 def test_ladder_puts_packets_between_hosts_and_tap() -> None:
     found = ladder_of()
-    assert found.tap_place == pytest.approx(0.2)
+    assert found.columns[1].place == pytest.approx(0.2)
     figure = drawn(ladder, found)
     (axes,) = figure.axes
     base = 9
@@ -488,6 +490,36 @@ def test_a_long_ladder_names_what_it_leaves_out() -> None:
     assert ticks["1080"] == pytest.approx(60 + 12 + 20)
     assert not any(60 < float(name) < 1_060 for name in ticks)
     assert any("the middle is left out" in note for note in ladder.notes(found))
+
+
+def test_a_ladder_of_two_taps_has_true_times_and_losses() -> None:
+    """netem dropped the second of the three, whose place in the plot is half way between the taps."""
+    columns = (ladder_columns.Column(0, "initiator", "host"), ladder_columns.Column(1, "target", "disk"))
+    times = np.array([[20, 12], [20, 11], [26, 18]]) * MS
+    packets = [ladder_columns.Packets(times[row : row + 1], np.array([False])) for row in range(3)]
+    found = replace(
+        ladder_of(),
+        columns=columns,
+        data=packets[0],
+        lost=packets[1],
+        again=packets[2],
+        acks=ladder_columns.Packets(),
+        pdus=(),
+    )
+    figure = drawn(ladder, found)
+    (axes,) = figure.axes
+    base = 9
+    assert bars(axes) == [
+        [(0.0, 20 - base), (1.0, 12 - base)],
+        [(0.0, 26 - base), (1.0, 18 - base)],
+        [(1.0, 11 - base), (0.5, 15.5 - base)],
+    ]
+    (cross,) = [line for line in axes.lines if line.get_label() == "lost between the taps"]
+    assert np.asarray(cross.get_xydata()).tolist() == [[0.5, 6.5]]
+    assert {"initiator", "target"} <= {text.strip() for text in texts(figure)}
+    assert ladder.notes(found)[0] == (
+        "times are those at each tap, on the clock of the first; tap host at the initiator; tap disk at the target"
+    )
 
 
 def test_labels_of_a_ladder_stay_apart_and_within_the_axis() -> None:
@@ -662,6 +694,28 @@ def test_the_parts_of_the_breakdown_stack_to_all_of_the_time() -> None:
     assert widths == pytest.approx([4 / 37 * 100, 8 / 37 * 100, 2 / 37 * 100, 23 / 37 * 100])
     assert [label.get_text() for label in totals.get_yticklabels()] == ["connection 1\n37 ms"]
     assert budget.title(found) == "Time breakdown of connection 1"
+
+
+def test_the_breakdown_by_place_is_below_that_by_cause() -> None:
+    """Of two sessions, one of which is not in the view."""
+    shares: dict[Place, float] = {"network": 0.75, "target": 0.2, "initiator": 0.05}
+    verdicts = [Verdict(number, 3, 10 * MS, {}, shares) for number in (0, 7)]
+    rows = [row | {"session": 0} for row in BUDGET]
+    edges = np.array([0, 20, 40, 60]) * MS
+    view_of_all = View(0, 0, 60 * MS, (1,))
+    found = budget_curves.prepare(table("budget", *rows), table("cycles"), edges, view_of_all, verdicts)
+    assert [each.session for each in found.places] == [0]
+    figure = drawn(budget, found)
+    _, totals = figure.axes
+    bars_below = [
+        patch for patch in totals.patches if isinstance(patch, Rectangle) and round(patch.get_y() + 0.375) == 1
+    ]
+    assert [(bar.get_x(), bar.get_width()) for bar in bars_below] == [
+        pytest.approx(each) for each in ((0, 75), (75, 20), (95, 5))
+    ]
+    assert [label.get_text() for label in totals.get_yticklabels()] == ["connection 1\n37 ms", "session 0\nby place"]
+    assert {"network 75 %", "target 20 %"} <= set(texts(figure))
+    assert budget.notes(found)[0].startswith("session 0 by place: network 75 %, target 20 %, initiator's host 5 % of")
     assert "62 %" in [text.get_text() for text in totals.texts]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View
 from iscsitrace.analysis.measures import busy
 from iscsitrace.analysis.measures.budget import PARTS, over_time, rows_of
+from iscsitrace.analysis.taps.places import Verdict
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.table import Table
 
@@ -31,10 +33,17 @@ class BudgetCurves:
     """Number of scopes, drawn or not."""
     added: str
     """The scopes that ``shares`` adds up; empty where there is only one."""
+    places: tuple[Verdict, ...] = ()
+    """The time of reads and writes by place, of sessions of the view; none without several taps."""
 
 
-def prepare(budget: Table, cycles: Table, edges_ns: Array, view: View) -> BudgetCurves:
-    """The busy time of a view; InputInvalid where there is none: nothing was read or written."""
+def prepare(
+    budget: Table, cycles: Table, edges_ns: Array, view: View, verdicts: Sequence[Verdict] = ()
+) -> BudgetCurves:  # fmt: skip
+    """The busy time of a view; InputInvalid where there is none: nothing was read or written.
+
+    ``verdicts`` are those of the view's time, with several taps.
+    """
     lasted = lasted_ns(budget, cycles, edges_ns, view)
     if not lasted.any():
         raise InputInvalid("nothing to draw: the view has no busy time, because nothing was read or written")
@@ -49,6 +58,7 @@ def prepare(budget: Table, cycles: Table, edges_ns: Array, view: View) -> Budget
         totals_ns=dict(list(measured.items())[:SCOPE_LIMIT]),
         scope_count=len(measured),
         added="" if len(view.connections) == 1 else _added(_sessions(budget, view)),
+        places=tuple(each for each in verdicts if each.session in _sessions(budget, view))[:SCOPE_LIMIT],
     )
 
 

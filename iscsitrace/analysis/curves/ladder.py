@@ -1,21 +1,23 @@
-"""The packets of one or a few commands between initiator, tap and target, and the waits between them.
+"""The packets of one or a few commands between initiator, taps and target, and the waits between them.
 
-Instants are those at the tap; at the hosts they are earlier or later by half of that side's least RTT. This assumes
-equal delays in both directions. Of a long command the first and last bursts are shown, and the middle is counted.
+Instants are those at the taps, on the clock of the first. At hosts without a tap beside them they are earlier or later
+by half of that side's least RTT; this assumes equal delays in both directions. Of a long command the first and last
+bursts are shown, and the middle is counted.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from iscsitrace.analysis.curves.ladder_columns import Column, OneTap, Packets, Span, Taps, Times, kinds_of
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View, seen_cycles
-from iscsitrace.analysis.measures import tap_position as tap
 from iscsitrace.analysis.measures.budget import PARTS, over_time, rows_of
 from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.analysis.measures.waits import Waits
+from iscsitrace.analysis.taps.crossings import Between
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table, null_value
@@ -36,23 +38,21 @@ _WITH_AMOUNT = {0x05, 0x25}
 
 
 @dataclass(frozen=True)
-class Packets:
-    """Packets of one kind: when they passed the tap, and their direction."""
-
-    times_ns: Array
-    to_target: Array
-
-
-@dataclass(frozen=True)
 class Pdu:
-    """One PDU: when its first and last byte passed the tap, its type and its bytes of data."""
+    """One PDU: when its first and last byte passed each column, its type and its bytes of data."""
 
-    first_ns: int
-    last_ns: int
+    first_ns: Times
+    last_ns: Times
     to_target: bool
     title: str
     data_bytes: int
     has_status: bool
+
+    @property
+    def sent_ns(self) -> int:
+        """When its first byte passed the column nearest to its sender that shows it."""
+        shown = [time_ns for time_ns in self.first_ns if time_ns is not None]
+        return shown[0 if self.to_target else -1]
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,8 @@ class Ladder:
     """The diagram of a view."""
 
     view: View
-    tap_place: float
-    """0 at the initiator, 1 at the target."""
-    to_initiator_ns: int
-    """Half of the least RTT between tap and initiator."""
-    to_target_ns: int
+    columns: tuple[Column, ...]
+    """From the initiator to the target."""
     data: Packets
     again: Packets
     """Retransmissions."""
@@ -101,16 +98,28 @@ class Ladder:
     """Number and operation of each command."""
     sizes: tuple[int | None, ...]
     middle: Middle | None = None
+    lost: Packets = field(default_factory=Packets)
+    """Packets that the network lost between two taps: when they passed one of these, and were due at the other."""
+    unseen: Packets = field(default_factory=Packets)
+    """Packets that one capture lacks for another reason: its time is estimated."""
+
+    @property
+    def is_of_taps(self) -> bool:
+        """Whether it has the times of several taps."""
+        return sum(bool(column.tap) for column in self.columns) > 1
 
 
 def prepare(
-    connections: Table, cycles: Table, segments: Table, pdus: Table, budget: Table, view: View
+    connections: Table, cycles: Table, segments: Table, pdus: Table, budget: Table, view: View,
+    between: Between | None = None,
 ) -> Ladder:  # fmt: skip
-    """The diagram of the view's connection; InputInvalid without packets or RTTs."""
+    """The diagram of the view's connection; InputInvalid without packets, or for a single tap without RTTs.
+
+    ``between`` has the packets of the connection at several taps, of which ``segments`` are those at the first.
+    """
     row = next(each for each in connections.rows() if each["connection"] == view.connection)
-    round_trips = row["rtt_to_initiator_min_ns"], row["rtt_to_target_min_ns"]
-    place = tap.initiator_share(*round_trips)
-    if place is None:
+    columns = Taps.of(between, row) if between else OneTap.of(row)
+    if columns is None:
         raise InputInvalid(
             f"nothing to draw: the RTTs of connection {view.connection} are unknown, so the tap position is too"
         )
@@ -119,26 +128,20 @@ def prepare(
     if not len(here):
         raise InputInvalid(f"nothing to draw: connection {view.connection} has no packets in the view")
     seen = cycles.select(seen_cycles(cycles, view))
-    ends = _ends(here.raw("time_ns"), sum(round_trips) // 4)
     times = here.raw("time_ns")
+    ends = _ends(times, columns.round_trip_ns // 4)
     is_middle = np.zeros(len(here), dtype=bool) if ends is None else (times >= ends[0]) & (times <= ends[1])
-    is_payload = here.raw("payload_bytes") > 0
-    is_again = is_payload & (here.raw("segment_class") == CATEGORIES["segment_class"].index("retransmission"))
-    kinds = is_payload & ~is_again, is_again, ~is_payload
-    named, counted = _pdus(pdus, view, ends)
+    kinds = kinds_of(here)
+    named, counted = _pdus(pdus, view, ends, columns)
     stretches, parts_ns = _stretches(budget, view, ends)
     middle = None
     if ends is not None:
-        data_count, again_count, ack_count = (int((each & is_middle).sum()) for each in kinds)
+        data_count, again_count, ack_count = (int((each & is_middle).sum()) for each in kinds.values())
         middle = Middle(*ends, data_count, again_count, ack_count, counted, parts_ns)
     return Ladder(
         view=view,
-        tap_place=place,
-        to_initiator_ns=round_trips[0] // 2,
-        to_target_ns=round_trips[1] // 2,
-        data=_packets(here, kinds[0] & ~is_middle),
-        again=_packets(here, kinds[1] & ~is_middle),
-        acks=_packets(here, kinds[2] & ~is_middle),
+        columns=columns.columns,
+        **columns.packets(here, view, ends),
         pdus=named,
         stretches=stretches,
         cycles=tuple(f"{cycle} {word}" for cycle, word in zip(seen.raw("cycle"), seen["operation"], strict=True)),
@@ -165,11 +168,9 @@ def _ends(times_ns: Array, pause_ns: int) -> tuple[int, int] | None:
     return int(ordered[low]), int(ordered[high - 1])
 
 
-def _packets(segments: Table, which: Array) -> Packets:
-    return Packets(segments.raw("time_ns")[which], segments.raw("to_target")[which])
-
-
-def _pdus(pdus: Table, view: View, middle: tuple[int, int] | None) -> tuple[tuple[Pdu, ...], dict[str, int]]:
+def _pdus(
+    pdus: Table, view: View, middle: Span | None, columns: OneTap | Taps
+) -> tuple[tuple[Pdu, ...], dict[str, int]]:
     """The PDUs that are named, the first and the last of many; and the number that began in the middle, by type."""
     last = pdus.raw("time_last_ns")
     first = pdus.raw("time_first_ns")
@@ -192,8 +193,12 @@ def _pdus(pdus: Table, view: View, middle: tuple[int, int] | None) -> tuple[tupl
             amount = row["expected_data_transfer_length"] or 0
         else:
             amount = row["data_segment_length"] if row["opcode"] in _WITH_AMOUNT else 0
-        title = _title(row["opcode"])
-        found.append(Pdu(row["time_first_ns"], end, bool(row["to_target"]), title, amount, bool(row["has_status"])))
+        to_target, title = bool(row["to_target"]), _title(row["opcode"])
+        first_ns, last_ns = (
+            columns.pdu(time_ns, place, to_target=to_target, offset_bytes=row["stream_offset_bytes"])
+            for place, time_ns in enumerate((row["time_first_ns"], end))
+        )
+        found.append(Pdu(first_ns, last_ns, to_target, title, amount, bool(row["has_status"])))
     return tuple(found), counted
 
 
@@ -201,7 +206,7 @@ def _title(opcode: int) -> str:
     return _TITLES.get(opcode, f"opcode 0x{opcode:02x}")
 
 
-def _stretches(budget: Table, view: View, middle: tuple[int, int] | None) -> tuple[tuple[Stretch, ...], dict[str, int]]:
+def _stretches(budget: Table, view: View, middle: Span | None) -> tuple[tuple[Stretch, ...], dict[str, int]]:
     """The stretches shown, without transfer; and the time of each part in the middle."""
     rows = rows_of(budget, connection=view.connection)
     parts_ns: dict[str, int] = {}

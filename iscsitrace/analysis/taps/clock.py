@@ -93,6 +93,17 @@ class Clock:
             times[at] = self.pieces[number].line.to_a(time_b_ns[at])
         return times
 
+    def on_a(self, time_b_ns: Array) -> Array:
+        """Times of B on A's clock, int64, without a time of A close to them.
+
+        Where B's clock was set back, its times occur twice: those after the step are taken.
+        """
+        times = self.pieces[0].line.to_a(time_b_ns)
+        for piece in self.pieces[1:]:
+            later = piece.line.to_a(time_b_ns)
+            times = np.where(later >= piece.from_ns, later, times)
+        return times
+
 
 def synchronised() -> Clock:
     """Clocks that were said to be the same."""

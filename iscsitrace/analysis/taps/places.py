@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from iscsitrace.analysis.measures import data_commands
+from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.taps.legs import Legs
 from iscsitrace.analysis.taps.network import Network
 from iscsitrace.analysis.taps.reading import TappedTrace
@@ -61,11 +62,14 @@ class PlaceFinding:
         return asdict(self)
 
 
-def verdicts(trace: TappedTrace) -> list[Verdict]:
-    """Of every session with reads or writes that have legs."""
+def verdicts(trace: TappedTrace, within: Span | None = None) -> list[Verdict]:
+    """Of every session with reads or writes that have legs: of those that began ``within`` a time, else of all."""
     legs, cycles = trace.command_legs, trace.cycles
     session = cycles.raw("session")[legs.rows]
     is_data = data_commands.is_transfer(cycles)[legs.rows]
+    if within is not None:
+        starts = cycles.raw("command_first_ns")[legs.rows]
+        is_data &= (starts >= within[0]) & (starts <= within[1])
     return [
         _verdict(number, legs.where(is_data & (session == number))) for number in np.unique(session[is_data]).tolist()
     ]

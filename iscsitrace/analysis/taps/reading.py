@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from iscsitrace.analysis.taps import legs, network, packets, tables
+from iscsitrace.analysis.taps import legs, network, packets, senders, tables
 from iscsitrace.analysis.taps.commands import samples_of
 from iscsitrace.analysis.taps.network import Network
+from iscsitrace.analysis.taps.projection import OnFirst
 from iscsitrace.analysis.taps.recognition import Recognition, Relation, recognise
+from iscsitrace.analysis.taps.senders import Senders
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.schema import TAPPED_TABLES
+from iscsitrace.tables.table import Source as Tables
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Source, Trace, read
 
@@ -52,12 +55,15 @@ class Tap:
 
 
 class TappedTrace(Trace):
-    """The trace of the tap that is nearest to the initiator; it also has the tables ``legs`` and ``taps``."""
+    """The trace of the tap that is nearest to the initiator; it also has the tables ``legs`` and ``taps``.
+
+    How senders behaved (senders.TABLES) is seen at the tap nearest to each sender; what is derived follows it.
+    """
 
     def __init__(self, taps: Sequence[Tap], recognised: Mapping[tuple[int, int], Recognition]) -> None:
         """``taps`` are in order from the initiator to the target; ``recognised`` has a pair of each two of them."""
-        # tables leave the core once: both traces share those that were made
-        self.__dict__.update(taps[0].trace.__dict__)
+        # tables leave the core once: both traces share them as the core made them
+        self.__dict__.update(taps[0].trace.__dict__, _tables={})
         self._tap_tables: dict[str, Table] = {}
         self.tap_list = tuple(taps)
         """The taps, in order from the initiator to the target."""
@@ -66,16 +72,36 @@ class TappedTrace(Trace):
 
     def table(self, name: str) -> Table:
         """The table with this name, as of :class:`Trace`; also ``legs`` and ``taps``."""
-        if name not in TAPPED_TABLES:
+        if name not in (*TAPPED_TABLES, *senders.TABLES):
             return super().table(name)
         if name not in self._tap_tables:
-            names = [tap.name for tap in self.tap_list]
-            self._tap_tables[name] = (
-                tables.legs(len(self.cycles), self.command_legs)
-                if name == "legs"
-                else tables.taps(list(zip(names[:-1], names[1:], self.networks, strict=True)))
-            )
+            self._tap_tables[name] = self._made(name)
         return self._tap_tables[name]
+
+    def _made(self, name: str) -> Table:
+        if name in senders.TABLES:
+            return self.senders_seen.table(name)
+        if name == "legs":
+            return tables.legs(len(self.cycles), self.command_legs)
+        names = [tap.name for tap in self.tap_list]
+        return tables.taps(list(zip(names[:-1], names[1:], self.networks, strict=True)))
+
+    def row_count(self, name: str) -> int:
+        """See :class:`Trace`."""
+        return len(self.table(name)) if name in senders.TABLES else super().row_count(name)
+
+    @cached_property
+    def senders_seen(self) -> Senders:
+        """What the taps show of the senders."""
+        first, last = self.tap_list[0].trace, self.tap_list[-1].trace
+        between = self.between(0, -1)
+        return Senders(first.table, OnFirst(last.table, self.whole.matched, between.clock), between)
+
+    def at_sender(self, connection: int, *, to_target: bool) -> tuple[str, Tables]:
+        """The tap nearest to the sender of a direction: its name, and its tables on the clock of the first."""
+        if to_target or not self.senders_seen.has(connection):
+            return self.tap_list[0].name, self.table
+        return self.tap_list[-1].name, self.senders_seen.last
 
     @property
     def legs(self) -> Table:
@@ -95,7 +121,12 @@ class TappedTrace(Trace):
     @property
     def whole(self) -> Recognition:
         """The tap at the initiator, as A, and that at the target, as B."""
-        return self._recognised[0, len(self.tap_list) - 1]
+        return self.recognised(0, -1)
+
+    def recognised(self, near: int, far: int) -> Recognition:
+        """Two taps, by their places from the initiator to the target, as A and B."""
+        near, far = (range(len(self.tap_list))[place] for place in (near, far))
+        return self._recognised[near, far]
 
     @cached_property
     def command_legs(self) -> Legs:

@@ -117,7 +117,9 @@ def command(
     # xplot zooms by itself: keep all of the time, and more detail
     detail = Detail(limit=200_000, columns=50_000) if is_xplot else Detail()
     drawing = kinds.load(kind).drawing(trace, zoom, origin_ns, detail)
-    names = [each["name"] for each in trace.inputs]
+    # those of all taps
+    taps = trace.provenance.get("taps", [{"input": trace.inputs}])
+    names = [each["name"] for tap in taps for each in tap["input"]]
     about = subject.describe(names, trace.connections, trace.coverage, drawing.view)
     if path is None:
         _show(drawing, about)

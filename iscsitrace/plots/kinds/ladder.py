@@ -14,10 +14,13 @@ from matplotlib.ticker import MaxNLocator
 from iscsitrace.analysis.curves import ladder as curves
 from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.examples import Examples
-from iscsitrace.analysis.curves.ladder import Ladder, Middle, Packets, Pdu
+from iscsitrace.analysis.curves.ladder import Ladder, Middle, Pdu
+from iscsitrace.analysis.curves.ladder_columns import NO_TIME, Packets
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.analysis.measures import waits
+from iscsitrace.analysis.taps import crossings
+from iscsitrace.analysis.taps.reading import TappedTrace
 from iscsitrace.plots import style
 from iscsitrace.plots.kind import Kind, view_of_commands, view_of_connection
 from iscsitrace.plots.scales import TimeAxis, duration, size
@@ -50,6 +53,8 @@ def draw(figure: Figure, ladder: Ladder) -> None:
     _draw_packets(axes, ladder, ladder.acks, time, style.GREEN, 0.6, "packet without data (ACK)", "dashed")
     _draw_packets(axes, ladder, ladder.data, time, style.BLUE, 0.5, "packet with data")
     _draw_packets(axes, ladder, ladder.again, time, style.VERMILLION, 1.2, "retransmission")
+    _draw_packets(axes, ladder, ladder.unseen, time, style.GREY, 0.6, "only one capture has it", "dotted")
+    _draw_lost(axes, ladder, time)
     _draw_pdus(axes, ladder, time)
     if ladder.middle is not None:
         time.mark(axes)
@@ -59,7 +64,14 @@ def draw(figure: Figure, ladder: Ladder) -> None:
 
 def notes(ladder: Ladder) -> list[str]:
     """Lists what the diagram assumes and omits."""
-    found = ["times are measured at the tap; times at the hosts are estimated from half of each side's minimum RTT"]
+    if ladder.is_of_taps:
+        taps = [f"tap {column.tap} at the {column.host}" for column in ladder.columns if column.tap and column.host]
+        found = ["; ".join(["times are those at each tap, on the clock of the first", *taps])]
+        hosts = [column.host for column in ladder.columns if not column.tap]
+        if hosts:
+            found.append(f"times at the {' and the '.join(hosts)} are estimated from half the minimum RTT to it")
+    else:
+        found = ["times are measured at the tap; times at the hosts are estimated from half of each side's minimum RTT"]
     if ladder.middle is not None:
         found.append("the middle is left out: only the first and the last bursts are drawn; --cycle with --from and "
                      "--to shows a part of it")  # fmt: skip
@@ -140,37 +152,50 @@ def _draw_middle(axes: Axes, middle: Middle, time: _LadderTime) -> None:
 
 def _draw_uprights(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
     low, high = time.at(ladder.view.end_ns), time.at(ladder.view.start_ns)
-    for place, name, dashes in (
-        (0.0, "initiator", "solid"),
-        (1.0, "target", "solid"),
-        (ladder.tap_place, "tap", "dashed"),
-    ):
-        axes.plot(
-            [place, place], [low, high], color=style.BLACK, linewidth=1.2 if name != "tap" else 0.9, linestyle=dashes
-        )
-        if name == "tap":
+    for column in ladder.columns:
+        place, is_host = column.place, bool(column.host)
+        dashes, width = ("solid", 1.2) if is_host else ("dashed", 0.9)
+        axes.plot([place, place], [low, high], color=style.BLACK, linewidth=width, linestyle=dashes)
+        if is_host:
+            side = "right" if place < 0.5 else "left"
+            text = f"{column.host} " if side == "right" else f" {column.host}"
+            axes.text(place, high, text, ha=side, va="bottom", fontweight="bold")
+        else:
             # a tap at a host: keep clear of the host's name
             shift = 0.06 if place < 0.5 else -0.06
-            axes.text(
-                place + (shift if place < 0.2 or place > 0.8 else 0), high, "tap", ha="center", va="bottom", fontsize=8
-            )
-        else:
-            side = "right" if name == "initiator" else "left"
-            axes.text(
-                place, high, f"{name} " if side == "right" else f" {name}", ha=side, va="bottom", fontweight="bold"
-            )
+            at = place + (shift if place < 0.2 or place > 0.8 else 0)
+            axes.text(at, high, column.tap or "tap", ha="center", va="bottom", fontsize=8)
 
 
 def _ways(ladder: Ladder, packets: Packets, time: TimeAxis) -> list[list[tuple[float, float]]]:
-    """Points of each packet in the plot: host, tap, host."""
-    sign = np.where(packets.to_target, 1, -1)
-    at_initiator = time.of(packets.times_ns - sign * ladder.to_initiator_ns)
-    at_target = time.of(packets.times_ns + sign * ladder.to_target_ns)
-    at_tap = time.of(packets.times_ns)
+    """Points of each packet in the plot, from the initiator to the target."""
+    if not len(packets):
+        return []
+    is_shown = packets.times_ns != NO_TIME
+    # a time that is not shown has any place
+    times = np.where(is_shown, packets.times_ns, packets.times_ns.max())
+    places = [column.place for column in ladder.columns]
+    rows = np.stack([time.of(column) for column in times.T], axis=1).tolist()
     return [
-        [(0.0, left), (ladder.tap_place, middle), (1.0, right)]
-        for left, middle, right in zip(at_initiator, at_tap, at_target, strict=True)
+        [(place, at) for place, at, is_there in zip(places, row, there, strict=True) if is_there]
+        for row, there in zip(rows, is_shown.tolist(), strict=True)
     ]
+
+
+def _draw_lost(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
+    """Draws packets that the network lost, to the middle between the taps."""
+    ways, ends = [], []
+    for points, to_target in zip(_ways(ladder, ladder.lost, time), ladder.lost.to_target.tolist(), strict=True):
+        # from the sender's tap, and from its host where that is estimated
+        *way, (x, y), (due_x, due_y) = points if to_target else reversed(points)
+        ends.append(((x + due_x) / 2, (y + due_y) / 2))
+        ways.append([*way, (x, y), ends[-1]])
+    if ways:
+        axes.add_collection(LineCollection(ways, colors=style.VERMILLION, linewidths=0.9, zorder=3))
+        axes.plot(
+            *zip(*ends, strict=True), linestyle="none", marker="X", markersize=8, color=style.VERMILLION,
+            markeredgecolor="white", markeredgewidth=0.6, label="lost between the taps", zorder=5,
+        )  # fmt: skip
 
 
 def _draw_packets(
@@ -183,7 +208,7 @@ def _draw_packets(
     label: str,
     dashes: str = "solid",
 ) -> None:
-    if not len(packets.times_ns):
+    if not len(packets):
         return
     ways = _ways(ladder, packets, time)
     axes.add_collection(LineCollection(ways, colors=color, linewidths=width, linestyles=dashes, label=label, zorder=3))
@@ -203,16 +228,15 @@ def _draw_pdus(axes: Axes, ladder: Ladder, time: _LadderTime) -> None:
     bands = []
     names: dict[bool, list[tuple[float, str]]] = {True: [], False: []}
     for pdu in ladder.pdus:
-        ends = _ways(ladder, Packets(np.array([pdu.first_ns, pdu.last_ns]), np.array([pdu.to_target] * 2)), time)
-        if pdu.last_ns > pdu.first_ns and pdu.data_bytes:
+        rows = [[NO_TIME if each is None else each for each in times] for times in (pdu.first_ns, pdu.last_ns)]
+        ends = _ways(ladder, Packets(np.array(rows), np.array([pdu.to_target] * 2)), time)
+        if rows[1] != rows[0] and pdu.data_bytes and len(ends[0]) > 1:
             bands.append([*ends[0], *reversed(ends[1])])
         if pdu.has_status:
             names[True].append((ends[1][0][1], "status complete"))
     near_ns = int((ladder.view.end_ns - ladder.view.start_ns) * _LABEL_GAP)
     for to_target, labels in names.items():
-        delay_ns = ladder.to_initiator_ns if to_target else ladder.to_target_ns
-        for text, first_ns in _names(ladder, to_target, near_ns):
-            labels.append((time.at(first_ns - delay_ns), text))
+        labels += [(time.at(sent_ns), text) for text, sent_ns in _names(ladder, to_target, near_ns)]
     if bands:
         color = style.SKY
         axes.add_collection(
@@ -242,21 +266,21 @@ def _apart(places: list[float], gap: float, start: float, end: float) -> list[fl
 
 
 def _names(ladder: Ladder, to_target: bool, near_ns: int) -> list[tuple[str, int]]:
-    """Name and time of the PDUs of one direction; consecutive PDUs of one name and size are merged."""
+    """Name and time at the sender of the PDUs of one direction; consecutive PDUs of one name and size are merged."""
     runs: list[list[Pdu]] = []
     for pdu in ladder.pdus:
         if pdu.to_target != to_target:
             continue
         last = runs[-1][-1] if runs else None
         is_same = last is not None and (last.title, last.data_bytes) == (pdu.title, pdu.data_bytes)
-        if last is not None and is_same and pdu.first_ns - last.first_ns < near_ns:
+        if last is not None and is_same and pdu.sent_ns - last.sent_ns < near_ns:
             runs[-1].append(pdu)
         else:
             runs.append([pdu])
     found = []
     for run in runs:
         name = f"{run[0].title} {size(run[0].data_bytes)}" if run[0].data_bytes else run[0].title
-        found.append((f"{len(run)} x {name}" if len(run) > 1 else name, run[0].first_ns))
+        found.append((f"{len(run)} x {name}" if len(run) > 1 else name, run[0].sent_ns))
     return found
 
 
@@ -297,7 +321,10 @@ def _draw_stretches(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
 
 def prepare(trace: Trace, view: View, detail: Detail) -> Ladder:
     """The packets of a view; ``detail`` has no effect."""
-    return curves.prepare(trace.connections, trace.cycles, trace.segments, trace.pdus, trace.budget, view)
+    between = crossings.of_connection(trace, view.connection) if isinstance(trace, TappedTrace) else None
+    return curves.prepare(
+        trace.connections, trace.cycles, trace.segments, trace.pdus, trace.budget, view, between
+    )  # fmt: skip
 
 
 def _view(trace: Trace, zoom: Zoom, origin_ns: int) -> View:

@@ -23,7 +23,7 @@ _LOOKS: Final = {
     "initiator": ("initiator's host", "#F0E442", ""),
     "to_target": ("network to the target", style.SKY, ""),
     "target": ("target", style.ORANGE, ""),
-    "to_initiator": ("network to the initiator", style.BLUE, ""),
+    "to_initiator": ("network to the initiator", style.BLUE, ".."),
     "held": ("held by TCP: windows, ACKs, losses", "#8fd6c0", "//"),
 }
 _SEEN_SHARE: Final = 1 / 400

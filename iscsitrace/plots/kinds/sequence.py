@@ -16,7 +16,7 @@ from iscsitrace.analysis.curves.marks import Bars, Line
 from iscsitrace.analysis.curves.sequence import Sequence
 from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.plots import command_strip, style, xplot
-from iscsitrace.plots.kind import Kind, view_of_connection, with_events
+from iscsitrace.plots.kind import Kind, at_sender, view_of_connection, with_events
 from iscsitrace.plots.scales import ByteAxis, TimeAxis
 from iscsitrace.tables.trace import Trace
 
@@ -167,8 +167,9 @@ def _limit(axes: Axes, sequence: Sequence, places: ByteAxis) -> None:
 
 def prepare(trace: Trace, view: View, detail: Detail) -> Sequence:
     """The curves of a view."""
-    pdus = trace.pdus if "pdus" in trace.options["tables"] else None
-    return curves.prepare(trace.segments, trace.sacks, pdus, trace.cycles, view, detail)
+    _, table = at_sender(trace, view)
+    pdus = table("pdus") if "pdus" in trace.options["tables"] else None
+    return curves.prepare(table("segments"), table("sacks"), pdus, trace.cycles, view, detail)
 
 
 def _pictures(examples: Examples) -> Iterator[tuple[str, Zoom]]:
@@ -186,6 +187,7 @@ KIND = Kind(
     tables=with_events("segments", "sacks"),
     zoomed_tables=("pdus",),
     view=view_of_connection,
+    is_at_sender=True,
     xplot=xplot.of_sequence,
     pictures=_pictures,
     place=4,

@@ -155,6 +155,7 @@ KIND = Kind(
     "the thick green line, it is cwnd-limited. With samples of TCP_INFO, the kernel's own cwnd is drawn, too.",
     tables=with_events("window", "retransmissions", "recoveries", "tcp_info"),
     view=view_of_connection,
+    is_at_sender=True,
     xplot=xplot.of_window,
     pictures=whole_session("Windows"),
     place=7,

@@ -85,7 +85,11 @@ def test_a_ladder_names_pdus_as_the_rfc_does_and_shows_their_bytes() -> None:
     ]
     assert [each.to_target for each in drawn.pdus] == [True, False, True, False, False, False, False]
     assert [each.has_status for each in drawn.pdus] == [False, False, False, True, True, False, False]
-    assert (drawn.to_initiator_ns, drawn.to_target_ns, drawn.tap_place) == (MS, 3 * MS, 0.25)
+    assert [(column.place, column.host) for column in drawn.columns] == [(0, "initiator"), (0.25, ""), (1, "target")]
+    # half of the least RTTs: 1 ms to the initiator, 3 ms to the target
+    command, r2t = drawn.pdus[:2]
+    apart = [[(time_ns or 0) - (each.first_ns[1] or 0) for time_ns in each.first_ns] for each in (command, r2t)]
+    assert apart == [[-MS, 0, 3 * MS], [MS, 0, -3 * MS]]
     assert drawn.cycles == ("0 read",)
 
 
@@ -109,7 +113,7 @@ def test_every_opcode_of_the_rfc_has_its_title() -> None:
 
 def test_a_pdu_ends_with_its_last_byte_or_where_its_end_is_missing_with_its_first() -> None:
     drawn = ladder_of([pdu(0x25, 3, 9), pdu(0x25, 10, None)])
-    assert [(each.first_ns, each.last_ns) for each in drawn.pdus] == [(3 * MS, 9 * MS), (10 * MS, 10 * MS)]
+    assert [(each.first_ns[1], each.last_ns[1]) for each in drawn.pdus] == [(3 * MS, 9 * MS), (10 * MS, 10 * MS)]
 
 
 def slowest(*rows: dict[str, Any]) -> int:
@@ -286,7 +290,7 @@ def test_a_ladder_counts_the_pdus_of_its_middle() -> None:
     assert found.middle is not None
     assert found.middle.pdus == {"Data-In": 3, "R2T": 1}
     # one that ends after the middle has its status there
-    assert [(each.first_ns // MS, each.has_status) for each in found.pdus] == [
+    assert [((each.first_ns[1] or 0) // MS, each.has_status) for each in found.pdus] == [
         (0, False), (10, False), (40, False), (110, True),
     ]  # fmt: skip
 
@@ -309,8 +313,8 @@ def test_a_ladder_shows_packets_and_pdus_that_touch_its_view() -> None:
         table("budget"),
         View(0, 100, 200, (0,)),
     )
-    assert [each.times_ns.tolist() for each in (found.acks, found.data, found.again)] == [[100], [110], [120]]
-    assert [(each.first_ns, each.last_ns) for each in found.pdus] == [(50, 100), (200, 300)]
+    assert [each.times_ns[:, 1].tolist() for each in (found.acks, found.data, found.again)] == [[100], [110], [120]]
+    assert [(each.first_ns[1], each.last_ns[1]) for each in found.pdus] == [(50, 100), (200, 300)]
     assert found.middle is None
 
 

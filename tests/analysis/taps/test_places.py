@@ -42,6 +42,17 @@ def test_most_of_the_time_is_where_it_was_put(runs: Runs, line: str, place: str)
     assert slow == ({place} if place != "network" else set())
 
 
+def test_a_part_of_the_time_has_its_own_verdict(runs: Runs) -> None:
+    trace = tapped(runs, "read --one-way-delay 10ms --block-size 16K --bytes 1M --service-delay 1ms")
+    starts = trace.cycles.raw("command_first_ns")[trace.command_legs.rows]
+    middle = int(starts[len(starts) // 2])
+    parts = [places.verdicts(trace, span) for span in ((0, middle - 1), (middle, 1 << 62))]
+    (whole,) = places.verdicts(trace)
+    assert [len(each) for each in parts] == [1, 1]
+    assert sum(each.command_count for (each,) in parts) == whole.command_count
+    assert places.verdicts(trace, (0, 1)) == []
+
+
 def test_a_slow_initiator_by_arithmetic(runs: Runs) -> None:
     """Each R2T waits 20 ms for the host; the write has one R2T, and no other host takes time."""
     trace = tapped(

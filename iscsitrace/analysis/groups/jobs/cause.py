@@ -153,18 +153,18 @@ class Evidence:
             return None
         return table.select(np.argsort(table.raw("time_ns"), kind="stable"))
 
-    def _timeouts(self, recoveries: Sequence[dict[str, Any]]) -> Iterator[tuple[int, int]]:
+    def _timeouts(self, recoveries: Sequence[dict[str, Any]]) -> Iterator[tuple[int, int | None]]:
         """Time and frame of the first timeout within each recovery that did not begin with one."""
         again = self._again
         if again is None or not len(again):
             return
-        is_timeout = again["cause"] == "timeout"
-        times, frames = again.raw("time_ns")[is_timeout], again.raw("frame")[is_timeout]
+        timeouts = again.select(again["cause"] == "timeout")
+        times = timeouts.raw("time_ns")
         for row in recoveries:
             last_ns = row["time_last_ns"] or self.run.last_ns
             within = np.flatnonzero((times >= row["time_first_ns"]) & (times <= last_ns))
             if len(within) and row["cause"] != "timeout":
-                yield int(times[within[0]]), int(frames[within[0]])
+                yield int(times[within[0]]), timeouts.row(within[0])["frame"]
 
     def _silences(self, known_ns: Sequence[int]) -> Iterator[Loss]:
         """Timeouts inferred from silence within a recovery, where they are not known already.
@@ -181,7 +181,7 @@ class Evidence:
                 if frame is None and again is not None:
                     # the first retransmission after the silence
                     place = int(np.searchsorted(again.raw("time_ns"), last_ns))
-                    frame = int(again.raw("frame")[place]) if place < len(again) else None
+                    frame = again.row(place)["frame"] if place < len(again) else None
                 yield Loss(first_ns, "timeout", frame, 0, is_recovery=False)
 
     @cached_property
