@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.taps.clock import TOLERANCE_NS, Clock
 from iscsitrace.analysis.taps.commands import Matched, complete
+from iscsitrace.analysis.taps.doubt import Repaired, has_unsure_copies
 from iscsitrace.analysis.taps.held import Held
+from iscsitrace.analysis.taps.network import Network
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
@@ -90,17 +92,23 @@ class _Instants:
         )
 
 
-def of_commands(near: Source, far: Source, matched: Matched, clock: Clock) -> Legs:
+def of_commands(near: Source, far: Source, matched: Matched, network: Network) -> Legs:
     """The legs of the matched commands: ``near`` is the initiator's tap, ``far`` the target's.
 
-    ``clock`` is that of ``far`` less that of ``near``.
+    ``network`` is what lies between them.
     """
+    clock = network.clock
     cycles = near("cycles"), far("cycles")
     whole = complete(matched, *cycles)
     rows = whole.rows_a, whole.rows_b
     held = Held(near("budget")), Held(far("budget"))
     first_held = held[0].until(cycles[0].raw("connection")[rows[0]], cycles[0].raw("command_first_ns")[rows[0]])
-    reader = _Reader(held, clock)
+    repaired = (
+        # where only commands were compared, nobody knows whether a capture lacks packets
+        Repaired.of(near("retransmissions"), to_target=True, lacks_packets=network.count("missing_at_a") != 0),
+        Repaired.of(far("retransmissions"), to_target=False, lacks_packets=network.count("missing_at_b") != 0),
+    )
+    reader = _Reader(held, clock, repaired)
     connections = cycles[0].raw("connection")[rows[0]], cycles[1].raw("connection")[rows[1]]
     command, data, status = (
         reader.read(cycles, rows, name, connections) for name in ("command_last_ns", "data_last_ns", "status_ns")
@@ -111,6 +119,8 @@ def of_commands(near: Source, far: Source, matched: Matched, clock: Clock) -> Le
     walked = _Walk(cycles[0].raw("command_first_ns")[rows[0]].astype(np.int64), first_held)
     walked.back(command.latest(data, has_unsolicited), status, rounds)
     is_good = command.is_known & status.is_known & rounds.is_known & (walked.target >= -TOLERANCE_NS)
+    is_good &= ~repaired[0].has(connections[0], cycles[0].raw("command_first_ns")[rows[0]])
+    is_good &= ~has_unsure_copies(near, far, whole, network.packets)
     # no way is shorter than nothing: else a capture lacks the packet that came first
     is_good &= walked.least_hop >= -(TOLERANCE_NS + (clock.high_ns - clock.low_ns) // 2)
     for from_ns, to_ns in clock.unsure:
@@ -129,6 +139,7 @@ class _Reader:
 
     held: tuple[Held, Held]
     clock: Clock
+    repaired: tuple[Repaired, Repaired]
 
     def read(
         self, tables: tuple[Table, Table], rows: tuple[Array, Array], name: str, connections: tuple[Array, Array]
@@ -143,7 +154,8 @@ class _Reader:
             held.until(connection, times)
             for held, connection, times in zip(self.held, connections, (near, far), strict=True)
         )
-        return _Instants(near, self.clock.to_a(far, near), near_held, far_held, is_known)
+        is_sure = ~self.repaired[0].has(connections[0], near) & ~self.repaired[1].has(connections[1], far)
+        return _Instants(near, self.clock.to_a(far, near), near_held, far_held, is_known & is_sure)
 
 
 @dataclass(frozen=True)
@@ -166,10 +178,11 @@ class _Rounds:
         tables = near("rounds"), far("rounds")
         place = tuple(_places(table, row) for table, row in zip(tables, rows, strict=True))
         wanted = tuple(np.flatnonzero(each >= 0) for each in place)
-        # one number per round: the command's place, and the R2TSN
+        # one number per round: the command's place, and the R2TSN; where a snaplen cuts that, the Target Transfer Tag
+        has_numbers = all(known(table, "r2t_sn")[rounds].all() for table, rounds in zip(tables, wanted, strict=True))
+        number = "r2t_sn" if has_numbers else "target_transfer_tag"
         codes = tuple(
-            place[side][wanted[side]] << 32 | tables[side].raw("r2t_sn")[wanted[side]].astype(np.int64)
-            for side in (0, 1)
+            place[side][wanted[side]] << 32 | tables[side].raw(number)[wanted[side]].astype(np.int64) for side in (0, 1)
         )
         _, in_near, in_far = np.intersect1d(codes[0], codes[1], return_indices=True)
         picked = wanted[0][in_near], wanted[1][in_far]

@@ -174,13 +174,13 @@ table! {
         /// row of its command in cycles
         cycle: u32;
         /// R2TSN
-        r2t_sn: u32, "RFC 7143 section 11.8.2";
+        r2t_sn: u32 = null, "RFC 7143 section 11.8.2";
         /// Target Transfer Tag
-        target_transfer_tag: u32;
+        target_transfer_tag: u32 = null;
         /// Buffer Offset
-        buffer_offset: u32 [bytes];
+        buffer_offset: u32 [bytes] = null;
         /// bytes requested by the R2T
-        desired_data_transfer_length: u32 [bytes];
+        desired_data_transfer_length: u32 [bytes] = null;
         /// bytes sent
         bytes: u32 [bytes];
         /// Data-Out PDUs
