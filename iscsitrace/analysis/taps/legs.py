@@ -110,15 +110,20 @@ def of_commands(near: Source, far: Source, matched: Matched, network: Network) -
     )
     reader = _Reader(held, clock, repaired)
     connections = cycles[0].raw("connection")[rows[0]], cycles[1].raw("connection")[rows[1]]
-    command, data, status = (
-        reader.read(cycles, rows, name, connections) for name in ("command_last_ns", "data_last_ns", "status_ns")
+    command, data, unsolicited, status = (
+        reader.read(cycles, rows, name, connections)
+        for name in ("command_last_ns", "data_last_ns", "unsolicited_last_ns", "status_ns")
     )
     rounds = _Rounds.of(near, far, rows, connections, reader)
-    # without R2T the target waits for all data that came unsolicited, and for the command
-    has_unsolicited = cycles[0].raw("is_write")[rows[0]] & data.is_known & (rounds.count == 0)
+    # without R2T all data came unsolicited, also that of PDUs whose headers a snaplen cut
+    is_alone = cycles[0].raw("is_write")[rows[0]] & data.is_known & (rounds.count == 0)
+    unsolicited = _put(unsolicited, np.flatnonzero(is_alone), data.select(np.flatnonzero(is_alone)))
+    has_both = (cycles[0].raw("unsolicited_bytes")[rows[0]] > 0) & (rounds.count > 0)
     walked = _Walk(cycles[0].raw("command_first_ns")[rows[0]].astype(np.int64), first_held)
-    walked.back(command.latest(data, has_unsolicited), status, rounds)
-    is_good = command.is_known & status.is_known & rounds.is_known & (walked.target >= -TOLERANCE_NS)
+    walked.back(_Request(command, unsolicited, is_alone | has_both), status, rounds)
+    is_good = command.is_known & status.is_known & rounds.is_known
+    is_good &= ~has_both | (unsolicited.is_known & _is_every_part_known(*cycles, *rows))
+    is_good &= walked.target >= -TOLERANCE_NS
     is_good &= ~repaired[0].has(connections[0], cycles[0].raw("command_first_ns")[rows[0]])
     is_good &= ~has_unsure_copies(near, far, whole, network.packets)
     # no way is shorter than nothing: else a capture lacks the packet that came first
@@ -131,6 +136,30 @@ def of_commands(near: Source, far: Source, matched: Matched, network: Network) -
         *(walked.initiator, walked.to_target, walked.target, walked.to_initiator),
         *(walked.initiator_held, walked.target_held),
     ).where(is_good)
+
+
+def _is_every_part_known(near: Table, far: Table, rows_near: Array, rows_far: Array) -> Array:
+    """Whether both taps show of all data of each write whether an R2T asked for it, bool."""
+    is_known = np.ones(len(rows_near), dtype=bool)
+    for cycles, rows in ((near, rows_near), (far, rows_far)):
+        parts = (cycles.raw(name)[rows].astype(np.int64) for name in ("immediate_bytes", "unsolicited_bytes"))
+        is_known &= sum(parts) + cycles.raw("solicited_bytes")[rows] == cycles.raw("data_bytes")[rows]
+    return is_known
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What a host sends without being asked: the command, and its unsolicited data."""
+
+    command: _Instants
+    unsolicited: _Instants
+    has_unsolicited: Array
+    """Per command whether there is any."""
+
+    def before(self, answer: _Instants) -> _Instants:
+        """What came of it before an answer: for data that came later the target did not wait."""
+        came = self.has_unsolicited & (self.unsolicited.far <= answer.far)
+        return self.command.latest(self.unsolicited, came)
 
 
 @dataclass(frozen=True)
@@ -218,7 +247,7 @@ class _Walk:
         self.least_hop = np.full(len(first), np.iinfo(np.int64).max)
         """The shortest single way between the taps."""
 
-    def back(self, request: _Instants, status: _Instants, rounds: _Rounds) -> None:
+    def back(self, request: _Request, status: _Instants, rounds: _Rounds) -> None:
         """From the status to the request, one R2T of each command in every turn."""
         answer = status
         place = rounds.start + rounds.count - 1
@@ -229,7 +258,7 @@ class _Walk:
             place[which] -= 1
             # the latest data that had come before the answer; for later ones the target did not wait
             far = rounds.data.far[at]
-            waited = (far <= answer.far[which]) & (far >= request.far[which])
+            waited = (far <= answer.far[which]) & (far >= request.before(answer).far[which])
             which, at = which[waited], at[waited]
             data, r2t = rounds.data.select(at), rounds.r2t.select(at)
             self._came(which, data, answer.select(which))
@@ -237,9 +266,10 @@ class _Walk:
             self.initiator_held[which] += data.near_held - r2t.near_held
             self._answered(which, r2t)
             answer = _put(answer, which, r2t)
-        self._came(np.arange(len(place)), request, answer)
-        self.initiator += request.near - self._first
-        self.initiator_held += request.near_held - self._first_held
+        came = request.before(answer)
+        self._came(np.arange(len(place)), came, answer)
+        self.initiator += came.near - self._first
+        self.initiator_held += came.near_held - self._first_held
 
     def _came(self, which: Array, data: _Instants, answer: _Instants) -> None:
         """What the target waited for came, and it answered."""

@@ -219,6 +219,23 @@ def test_each_r2t_that_is_waited_for_pays_both_ways(runs: Runs, bursts: int, ord
     assert (legs.target_ns[is_write] == 2 * MS).all()
 
 
+@pytest.mark.parametrize("first_burst_bytes", [65_536, 32_768])
+def test_unsolicited_data_and_r2ts_in_one_write(runs: Runs, first_burst_bytes: int) -> None:
+    """The target grants the rest when the unsolicited data came: all that it takes itself is the service time."""
+    run = runs(
+        "write --one-way-delay 4ms --rate 100Mbit --block-size 256K --bytes 8M --service-delay 1ms --seed 5 "
+        f"--key InitialR2T=No --key ImmediateData=No --key FirstBurstLength={first_burst_bytes}"
+    )
+    trace = read_taps({"near": run.capture(), "far": run.capture("target")})
+    cycles, legs = trace.cycles, trace.command_legs
+    is_both = (cycles["unsolicited_bytes"][legs.rows] > 0) & (cycles["r2t_count"][legs.rows] > 0)
+    assert is_both.sum() >= 30
+    assert np.abs(legs.target_ns[is_both] - MS).max() <= 20 * US
+    assert (legs.latency_ns == cycles["latency_ns"][legs.rows]).all()
+    # the way of the command or of its data, that of the R2T, of its data, and of the status
+    assert (legs.network_ns[is_both] + legs.initiator_ns[is_both] >= 16 * MS).all()
+
+
 def test_legs_of_read_and_write_by_hand(runs: Runs, tmp_path: Path) -> None:
     """The share that TCP held is part of its leg: of hosts that take no time, all of it."""
     run = runs("read --one-way-delay 4ms --block-size 512K --bytes 4M --receive-buffer 64K --seed 2")

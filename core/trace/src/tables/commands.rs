@@ -113,6 +113,8 @@ table! {
         data_first_ns: i64 [ns] = null, "method 3";
         /// packet that completed the last data PDU
         data_last_ns: i64 [ns] = null, "method 3";
+        /// packet that completed the last Data-Out without R2T
+        unsolicited_last_ns: i64 [ns] = null, "method 3";
         /// first ACK that covers the last data byte
         data_acked_ns: i64 [ns] = null, "method 3";
         /// completion of the SCSI Response, or of the Data-In with the S bit
