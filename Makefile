@@ -108,9 +108,10 @@ lint-python: build/build.stamp
 check: lint ## lint, then test: must pass before a commit
 	$(MAKE) test
 
-bench: build/build.stamp ## compare speed and memory with tshark, tcptrace and cat (needs 3 GB in build/bench)
+bench: build/build.stamp ## compare speed and memory with tshark, tcptrace and cat; join two taps (needs 5 GB in build/bench)
 	$(BIN)/python -m bench.generate
 	$(BIN)/python -m bench.run
+	$(BIN)/python -m bench.taps
 
 bench-plots: build/build.stamp ## measure time and memory to plot ten million packets (needs 2 GB in build/bench)
 	$(BIN)/python -m bench.plots

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.analysis.comparison.sides import differing_keys
 from iscsitrace.analysis.measures.distribution import PERCENTILES
+from iscsitrace.analysis.taps.places import PLACES
 from iscsitrace.outputs import inputs
 from iscsitrace.outputs.document import Section, table
+from iscsitrace.outputs.places import PLACE_WORDS
 from iscsitrace.wording import amounts, cells
 from iscsitrace.wording.parts import BY_NAME
+from iscsitrace.wording.sentences import sentence
 
 if TYPE_CHECKING:
+    from iscsitrace.analysis.comparison.by_place import ByPlace
     from iscsitrace.analysis.comparison.differences import Difference, Explanation
     from iscsitrace.analysis.comparison.sides import Key, Side
     from iscsitrace.analysis.findings.headline import Headline
@@ -41,6 +45,7 @@ def as_dict(
     b: Side,
     explanation: Explanation | None,
     why_not: str | None,
+    places: ByPlace | None = None,
 ) -> dict[str, Any]:
     """What ``diff --json`` prints."""
     first, second = (trace.provenance for trace in traces)
@@ -55,7 +60,8 @@ def as_dict(
         {"key": key, **{name: _key(side.keys.get(key)) for name, side in (("a", a), ("b", b))}}
         for key in differing_keys(a, b)
     ]
-    return shared | captures | {"keys": keys, "gap": explanation and explanation.as_dict(), "not_comparable": why_not}
+    gap = {"gap": explanation and explanation.as_dict(), "not_comparable": why_not}
+    return shared | captures | {"keys": keys} | gap | {"places": places and places.as_dict()}
 
 
 def _key(key: Key | None) -> dict[str, str | None] | None:
@@ -71,6 +77,7 @@ def sections(
     b: Side,
     explanation: Explanation | None,
     why_not: str | None,
+    places: ByPlace | None = None,
 ) -> Iterator[Section]:
     """The comparison: what broke, the answer, then what it rests on."""
     for name, trace, side in zip("AB", traces, (a, b), strict=True):
@@ -83,6 +90,8 @@ def sections(
         if headline and headline.severity == "error"
     ]
     yield Section("", ("", *broke, _answer(a, b, explanation, why_not)))
+    if places:
+        yield _places(places)
     if explanation:
         yield _differences(explanation)
     yield _figures(a, b)
@@ -112,6 +121,30 @@ def _causes(explanation: Explanation) -> str:
     because = f"Causes: {', '.join(causes)}." if causes else "No difference that the model knows explains the gap."
     left = abs(explanation.unexplained_share or 0)
     return f"{because} The model leaves {amounts.percent(left)} unexplained."
+
+
+def _places(places: ByPlace) -> Section:
+    """Where the difference of the median latencies is, by the taps of both sides."""
+    a, b = places.a, places.b
+    rows = [
+        (
+            PLACE_WORDS[place],
+            *(cells.milliseconds(each.parts_ns[place]) for each in (a, b)),
+            cells.milliseconds(places.parts_ns[place]),
+            *(amounts.percentage(each.shares[place]) for each in (a, b)),
+        )
+        for place in PLACES
+    ]
+    latencies = (a.latency_ns, b.latency_ns, places.latency_ns)
+    rows.append(("median latency", *map(cells.milliseconds, latencies), "100", "100"))
+    columns = ("place", "A ms", "B ms", "B - A ms", "A %", "B %")
+    findings = [
+        f"{name.upper()}: {each.name} ({each.severity}): {sentence(each.text)}"
+        for name, found in places.findings.items()
+        for each in found
+    ]
+    title = "By place: parts of the median latency of reads and writes, and shares of the time of all"
+    return Section(title, tuple(findings), (table(columns, rows),))
 
 
 def _differences(explanation: Explanation) -> Section:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.capture_file import read_records, write_pcapng
+from tests.support.tap_rewrites import COOKED_LINK_TYPE, IPV4_AT, doubled, merged, through_proxy
 
-IPV4_AT = 14
 SECOND_NS = 1_000_000_000
 
 
@@ -40,12 +40,22 @@ class Fault:
     """Behind NAT: the initiator has another address and port."""
     sequence_shift: int = 0
     """Behind a proxy that terminates TCP: its sequence numbers are its own."""
+    is_recut: bool = False
+    """Behind a proxy that cuts segments and data PDUs anew."""
+    is_merged: bool = False
+    """Offload: successive segments are one packet."""
+    is_doubled: bool = False
+    """From the ``any`` device of a bridge: every packet twice."""
     seed: int = 1
 
 
 def with_fault(source: Path, file: Path, fault: Fault) -> Path:
     """The capture with that fault."""
     records, link_type = read_records(source)
+    if fault.is_recut:
+        records = through_proxy(records)
+    if fault.is_merged:
+        records = merged(records)
     begin = records[0].time_ns
     chance = random.Random(fault.seed)  # noqa: S311 (repeatable, not secret)
     kept = []
@@ -57,6 +67,8 @@ def with_fault(source: Path, file: Path, fault: Fault) -> Path:
         data = translated(record.data) if fault.is_translated else record.data
         data = renumbered(data, fault.sequence_shift) if fault.sequence_shift else data
         kept.append(replace(record, time_ns=time_ns, data=data[: fault.snaplen] if fault.snaplen else data))
+    if fault.is_doubled:
+        kept, link_type = doubled(kept), COOKED_LINK_TYPE
     return write_pcapng(file, kept, link_type)
 
 

@@ -208,6 +208,8 @@ def _cycle(
     r2ts = [seen for seen in pdus if seen.pdu.opcode == R2T]
     out = [seen.pdu for seen in data if seen.pdu.opcode == DATA_OUT]
     last = max(data, key=lambda seen: seen.time_last_ns or 0) if data and data[-1].time_last_ns else None
+    unsolicited = [seen for seen in data if seen.pdu.opcode == DATA_OUT and not seen.pdu.is_solicited]
+    has_unsolicited_end = bool(unsolicited) and unsolicited[-1].time_last_ns is not None
     acked = None
     if data:
         data_end = max(seen.pdu.data_end for seen in data)
@@ -241,6 +243,7 @@ def _cycle(
             "r2t_first_ns": r2ts[0].time_last_ns if r2ts else None,
             "data_first_ns": data[0].time_first_ns if data else None,
             "data_last_ns": last.time_last_ns if last else None,
+            "unsolicited_last_ns": max(seen.time_last_ns or 0 for seen in unsolicited) if has_unsolicited_end else None,
             "data_acked_ns": acked,
             "status_ns": status.time_last_ns if status else None,
             "data_pdu_count": len(data),

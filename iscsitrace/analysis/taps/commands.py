@@ -1,8 +1,8 @@
 """The commands that two captures have in common: by what their PDUs say, never by addresses or times.
 
-A command is known by its CmdSN, task tag, LUN and CDB. The first commands of every login of a host are alike; so the
-connections are paired first, by the commands that few other connections have. Equal addresses break ties; another ISID
-or TSIH is another session.
+A command is known by its CmdSN, task tag, LUN, length and CDB. The first commands of every login of a host are alike:
+the connections are paired first, by the commands that few other connections have. Equal addresses break ties; another
+ISID or TSIH is another session.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.taps.answers import may_be_of_others
 from iscsitrace.analysis.taps.samples import Samples, joined
 from iscsitrace.tables.table import Source, Table
 
@@ -23,10 +24,11 @@ Array = NDArray[Any]
 _SEEN_IN_MOST: Final = 8
 """A command that more connections have says nothing about which of them are the same."""
 
-_FIELDS: Final = (
-    *("cmd_sn", "initiator_task_tag", "lun", "cdb_opcode", "service_action", "lba", "block_count", "bytes"),
-    *("is_read", "is_write"),
-)
+_FIELDS: Final = ("cmd_sn", "initiator_task_tag", "lun", "bytes", "is_read", "is_write")
+"""The first 28 bytes of the header have them."""
+_CDB_FIELDS: Final = ("cdb_opcode", "service_action", "lba", "block_count")
+_LEAST_WITH_CDB: Final = 0.5
+"""A capture that shows the CDB of fewer commands has a snaplen that cuts it: then CDBs are not compared."""
 
 _ANSWER: Final = ("status", "response", "max_cmd_sn", "data_bytes", "r2t_count", "is_status_in_data", "residual_bytes")
 """What both taps see of the same answer.
@@ -77,7 +79,8 @@ class Matched:
 def match(a: Source, b: Source) -> Matched:
     """The commands that both captures have, each at most once."""
     cycles = a("cycles"), b("cycles")
-    keys = tuple(_keys(table) for table in cycles)
+    has_cdbs = all(known(table, "cdb_opcode").sum() >= _LEAST_WITH_CDB * len(table) for table in cycles)
+    keys = tuple(_keys(table, (*_FIELDS, *_CDB_FIELDS) if has_cdbs else _FIELDS) for table in cycles)
     connections = cycles[0].raw("connection").astype(np.int64), cycles[1].raw("connection").astype(np.int64)
     single = tuple(_single(*columns) for columns in zip(keys, connections, strict=True))
     first, second = _equal(keys[0][single[0]], keys[1][single[1]])
@@ -135,18 +138,21 @@ def samples_of(matched: Matched, cycles_a: Table, cycles_b: Table) -> Samples:
 
 
 def complete(matched: Matched, cycles_a: Table, cycles_b: Table) -> Matched:
-    """The commands that both captures have from the command to the same answer."""
+    """The commands that both captures have from the command to its answer."""
     is_same = cycles_a.raw("is_complete")[matched.rows_a] & cycles_b.raw("is_complete")[matched.rows_b]
     for name in _ANSWER:
-        is_same &= cycles_a.raw(name)[matched.rows_a] == cycles_b.raw(name)[matched.rows_b]
-    return matched.where(is_same)
+        # a snaplen may cut it at one of them
+        is_both = known(cycles_a, name)[matched.rows_a] & known(cycles_b, name)[matched.rows_b]
+        is_same &= ~is_both | (cycles_a.raw(name)[matched.rows_a] == cycles_b.raw(name)[matched.rows_b])
+    kept = matched.where(is_same)
+    return kept.where(~may_be_of_others(cycles_a, cycles_b, kept.rows_a, kept.rows_b))
 
 
-def _keys(cycles: Table) -> Array:
+def _keys(cycles: Table, names: Sequence[str]) -> Array:
     """A number of 64 bits for what a command says."""
     key = np.zeros(len(cycles), dtype=np.uint64)
     with np.errstate(over="ignore"):
-        for name in _FIELDS:
+        for name in names:
             key = (key ^ cycles.raw(name).astype(np.uint64)) * _FIRST_FACTOR
             key = (key ^ (key >> np.uint64(29))) * _SECOND_FACTOR
     return key

@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.taps.clock import TOLERANCE_NS, Clock
 from iscsitrace.analysis.taps.commands import Matched, complete
+from iscsitrace.analysis.taps.doubt import Repaired, has_unsure_copies
 from iscsitrace.analysis.taps.held import Held
+from iscsitrace.analysis.taps.network import Network
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
@@ -90,27 +92,40 @@ class _Instants:
         )
 
 
-def of_commands(near: Source, far: Source, matched: Matched, clock: Clock) -> Legs:
+def of_commands(near: Source, far: Source, matched: Matched, network: Network) -> Legs:
     """The legs of the matched commands: ``near`` is the initiator's tap, ``far`` the target's.
 
-    ``clock`` is that of ``far`` less that of ``near``.
+    ``network`` is what lies between them.
     """
+    clock = network.clock
     cycles = near("cycles"), far("cycles")
     whole = complete(matched, *cycles)
     rows = whole.rows_a, whole.rows_b
     held = Held(near("budget")), Held(far("budget"))
     first_held = held[0].until(cycles[0].raw("connection")[rows[0]], cycles[0].raw("command_first_ns")[rows[0]])
-    reader = _Reader(held, clock)
+    repaired = (
+        # where only commands were compared, nobody knows whether a capture lacks packets
+        Repaired.of(near("retransmissions"), to_target=True, lacks_packets=network.count("missing_at_a") != 0),
+        Repaired.of(far("retransmissions"), to_target=False, lacks_packets=network.count("missing_at_b") != 0),
+    )
+    reader = _Reader(held, clock, repaired)
     connections = cycles[0].raw("connection")[rows[0]], cycles[1].raw("connection")[rows[1]]
-    command, data, status = (
-        reader.read(cycles, rows, name, connections) for name in ("command_last_ns", "data_last_ns", "status_ns")
+    command, data, unsolicited, status = (
+        reader.read(cycles, rows, name, connections)
+        for name in ("command_last_ns", "data_last_ns", "unsolicited_last_ns", "status_ns")
     )
     rounds = _Rounds.of(near, far, rows, connections, reader)
-    # without R2T the target waits for all data that came unsolicited, and for the command
-    has_unsolicited = cycles[0].raw("is_write")[rows[0]] & data.is_known & (rounds.count == 0)
+    # without R2T all data came unsolicited, also that of PDUs whose headers a snaplen cut
+    is_alone = cycles[0].raw("is_write")[rows[0]] & data.is_known & (rounds.count == 0)
+    unsolicited = _put(unsolicited, np.flatnonzero(is_alone), data.select(np.flatnonzero(is_alone)))
+    has_both = (cycles[0].raw("unsolicited_bytes")[rows[0]] > 0) & (rounds.count > 0)
     walked = _Walk(cycles[0].raw("command_first_ns")[rows[0]].astype(np.int64), first_held)
-    walked.back(command.latest(data, has_unsolicited), status, rounds)
-    is_good = command.is_known & status.is_known & rounds.is_known & (walked.target >= -TOLERANCE_NS)
+    walked.back(_Request(command, unsolicited, is_alone | has_both), status, rounds)
+    is_good = command.is_known & status.is_known & rounds.is_known
+    is_good &= ~has_both | (unsolicited.is_known & _is_every_part_known(*cycles, *rows))
+    is_good &= walked.target >= -TOLERANCE_NS
+    is_good &= ~repaired[0].has(connections[0], cycles[0].raw("command_first_ns")[rows[0]])
+    is_good &= ~has_unsure_copies(near, far, whole, network.packets)
     # no way is shorter than nothing: else a capture lacks the packet that came first
     is_good &= walked.least_hop >= -(TOLERANCE_NS + (clock.high_ns - clock.low_ns) // 2)
     for from_ns, to_ns in clock.unsure:
@@ -123,12 +138,37 @@ def of_commands(near: Source, far: Source, matched: Matched, clock: Clock) -> Le
     ).where(is_good)
 
 
+def _is_every_part_known(near: Table, far: Table, rows_near: Array, rows_far: Array) -> Array:
+    """Whether both taps show of all data of each write whether an R2T asked for it, bool."""
+    is_known = np.ones(len(rows_near), dtype=bool)
+    for cycles, rows in ((near, rows_near), (far, rows_far)):
+        parts = (cycles.raw(name)[rows].astype(np.int64) for name in ("immediate_bytes", "unsolicited_bytes"))
+        is_known &= sum(parts) + cycles.raw("solicited_bytes")[rows] == cycles.raw("data_bytes")[rows]
+    return is_known
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What a host sends without being asked: the command, and its unsolicited data."""
+
+    command: _Instants
+    unsolicited: _Instants
+    has_unsolicited: Array
+    """Per command whether there is any."""
+
+    def before(self, answer: _Instants) -> _Instants:
+        """What came of it before an answer: for data that came later the target did not wait."""
+        came = self.has_unsolicited & (self.unsolicited.far <= answer.far)
+        return self.command.latest(self.unsolicited, came)
+
+
 @dataclass(frozen=True)
 class _Reader:
     """Reads the instants of a column at both taps, on the clock of the first."""
 
     held: tuple[Held, Held]
     clock: Clock
+    repaired: tuple[Repaired, Repaired]
 
     def read(
         self, tables: tuple[Table, Table], rows: tuple[Array, Array], name: str, connections: tuple[Array, Array]
@@ -143,7 +183,8 @@ class _Reader:
             held.until(connection, times)
             for held, connection, times in zip(self.held, connections, (near, far), strict=True)
         )
-        return _Instants(near, self.clock.to_a(far, near), near_held, far_held, is_known)
+        is_sure = ~self.repaired[0].has(connections[0], near) & ~self.repaired[1].has(connections[1], far)
+        return _Instants(near, self.clock.to_a(far, near), near_held, far_held, is_known & is_sure)
 
 
 @dataclass(frozen=True)
@@ -166,10 +207,11 @@ class _Rounds:
         tables = near("rounds"), far("rounds")
         place = tuple(_places(table, row) for table, row in zip(tables, rows, strict=True))
         wanted = tuple(np.flatnonzero(each >= 0) for each in place)
-        # one number per round: the command's place, and the R2TSN
+        # one number per round: the command's place, and the R2TSN; where a snaplen cuts that, the Target Transfer Tag
+        has_numbers = all(known(table, "r2t_sn")[rounds].all() for table, rounds in zip(tables, wanted, strict=True))
+        number = "r2t_sn" if has_numbers else "target_transfer_tag"
         codes = tuple(
-            place[side][wanted[side]] << 32 | tables[side].raw("r2t_sn")[wanted[side]].astype(np.int64)
-            for side in (0, 1)
+            place[side][wanted[side]] << 32 | tables[side].raw(number)[wanted[side]].astype(np.int64) for side in (0, 1)
         )
         _, in_near, in_far = np.intersect1d(codes[0], codes[1], return_indices=True)
         picked = wanted[0][in_near], wanted[1][in_far]
@@ -205,7 +247,7 @@ class _Walk:
         self.least_hop = np.full(len(first), np.iinfo(np.int64).max)
         """The shortest single way between the taps."""
 
-    def back(self, request: _Instants, status: _Instants, rounds: _Rounds) -> None:
+    def back(self, request: _Request, status: _Instants, rounds: _Rounds) -> None:
         """From the status to the request, one R2T of each command in every turn."""
         answer = status
         place = rounds.start + rounds.count - 1
@@ -216,7 +258,7 @@ class _Walk:
             place[which] -= 1
             # the latest data that had come before the answer; for later ones the target did not wait
             far = rounds.data.far[at]
-            waited = (far <= answer.far[which]) & (far >= request.far[which])
+            waited = (far <= answer.far[which]) & (far >= request.before(answer).far[which])
             which, at = which[waited], at[waited]
             data, r2t = rounds.data.select(at), rounds.r2t.select(at)
             self._came(which, data, answer.select(which))
@@ -224,9 +266,10 @@ class _Walk:
             self.initiator_held[which] += data.near_held - r2t.near_held
             self._answered(which, r2t)
             answer = _put(answer, which, r2t)
-        self._came(np.arange(len(place)), request, answer)
-        self.initiator += request.near - self._first
-        self.initiator_held += request.near_held - self._first_held
+        came = request.before(answer)
+        self._came(np.arange(len(place)), came, answer)
+        self.initiator += came.near - self._first
+        self.initiator_held += came.near_held - self._first_held
 
     def _came(self, which: Array, data: _Instants, answer: _Instants) -> None:
         """What the target waited for came, and it answered."""

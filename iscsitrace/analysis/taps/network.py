@@ -87,7 +87,7 @@ def between(commands: Samples, clock: Clock, command_count: int, packets: Packet
 
 def _refined(clock: Clock, commands: Samples, packets: Packets) -> Clock:
     """The clock that commands and packets show together; that of the commands where the packets contradict it."""
-    if any(size < 0 for size in np.diff(commands.time_ns)):
+    if (np.diff(commands.time_ns) < 0).any():
         # A's clock was set back: packets are known by their time alone, and it occurs twice
         return clock
     both = joined([commands, packets.limits], np.concatenate([commands.time_ns, packets.limits.time_ns]))

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iscsitrace.analysis.taps.clock import Clock
 from iscsitrace.analysis.taps.commands import ConnectionPair, Matched
@@ -16,6 +18,8 @@ from iscsitrace.analysis.taps.samples import Samples, joined
 from iscsitrace.tables import tap_join
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Source, Trace
+
+Array = NDArray[Any]
 
 Captured = tuple[Trace, Sequence[Source]]
 """A tap: its trace, and its captures."""
@@ -31,6 +35,18 @@ class Packets:
     """The least and greatest transit times of many intervals: what limits the clock."""
     paths: Table
     losses: Table
+    losses_not_listed: int = 0
+
+    def alone(self, *, is_at_a: bool) -> Table:
+        """What the tap of the sender alone saw, and the network did not lose for sure: rows of ``path_losses``."""
+        is_of_sender = (self.losses.raw("is_seen_at_a") == is_at_a) & (self.losses.raw("to_target") == is_at_a)
+        return self.losses.select(is_of_sender & (self.losses["verdict"] != "lost_in_network"))
+
+    def connections(self, losses: Table, *, is_at_a: bool) -> Array:
+        """The connection of each row of ``path_losses``, as one of the taps numbers them, int64."""
+        by_pair = np.zeros(int(self.paths.raw("pair").max(initial=0)) + 1, dtype=np.int64)
+        by_pair[self.paths.raw("pair")] = self.paths.raw("connection_a" if is_at_a else "connection_b")
+        return np.asarray(by_pair[losses.raw("pair")])
 
     def count(self, name: str, *, to_target: bool | None = None) -> int:
         """Sum of a column of ``paths``, of one direction or of both."""
@@ -42,10 +58,17 @@ def join(near: Captured, far: Captured, matched: Matched, clock: Clock) -> Packe
     """Joins two taps; None if they have no packet in common."""
     pairs = _pairs(near, far, matched.connections)
     tables = tap_join.join(near[1], far[1], pairs, clock.offset_ns)
+    paths = tables["paths"]
+    terminated = set(paths.raw("pair")[paths.raw("is_terminated")].tolist())
+    if terminated:
+        pairs = [pair for number, pair in enumerate(pairs) if number not in terminated]
+        tables = tap_join.join(near[1], far[1], pairs, clock.offset_ns)
     transits, limits = _transits(tables["transits"]), _limits(tables["envelope"])
     if not transits.has_both_directions:
         return None
-    return Packets(transits, limits, tables["paths"], tables["path_losses"])
+    counters = tables["counters"]
+    not_listed = int(counters.raw("count")[counters["name"] == "join_losses_not_listed"].sum())
+    return Packets(transits, limits, tables["paths"], tables["path_losses"], not_listed)
 
 
 def _transits(table: Table) -> Samples:

@@ -11,6 +11,9 @@ from iscsitrace.errors import CaptureUnreadable
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.tap_join import connections_seen
 
+_FIRST_PACKETS = 1 << 14
+"""Nearly always these show that two captures ran at the same time."""
+
 _HALF = 1 << 31
 _WHOLE = 1 << 32
 
@@ -40,12 +43,18 @@ class _Seen:
 def are_parts(sources: Sequence[str]) -> bool:
     """Whether each capture continues the one before it, by headers alone: a fraction of the time of reading."""
     try:
-        seen = [_connections(connections_seen([source])["connections_seen"]) for source in sources]
+        # what goes on before the first packets of another have passed does not continue it, however that ends
+        return _are_continued(sources, _FIRST_PACKETS, is_end_known=False) and _are_continued(sources)
     except CaptureUnreadable:
         return False
+
+
+def _are_continued(sources: Sequence[str], packet_limit: int | None = None, *, is_end_known: bool = True) -> bool:
+    """Whether each capture continues the one before it, or may do so, as far as it is read."""
+    seen = [_connections(connections_seen([each], packet_limit=packet_limit)["connections_seen"]) for each in sources]
     for before, after in pairwise(seen):
         shared = before.keys() & after.keys()
-        if not shared or not all(before[ends].goes_on_in(after[ends]) for ends in shared):
+        if (is_end_known and not shared) or not all(before[ends].goes_on_in(after[ends]) for ends in shared):
             return False
     return True
 

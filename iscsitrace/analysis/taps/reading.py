@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from iscsitrace.analysis.taps.legs import Legs
 
 MOST_TAPS: Final = 8
-NEEDED: Final = ("budget",)
+NEEDED: Final = ("budget", "retransmissions")
 """Tables filled on request that the legs need, at both ends."""
 
 _LIMITS: Final = ("capture_filter", "packet_limit", "time_from_ns", "time_to_ns")
@@ -132,7 +132,7 @@ class TappedTrace(Trace):
     def command_legs(self) -> Legs:
         """The legs of the commands between the first tap and the last."""
         first, last = self.tap_list[0].trace, self.tap_list[-1].trace
-        return legs.of_commands(first.table, last.table, self.whole.matched, self.between(0, -1).clock)
+        return legs.of_commands(first.table, last.table, self.whole.matched, self.between(0, -1))
 
     @property
     def networks(self) -> tuple[Network, ...]:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from iscsitrace.cli.options import CaptureInput, as_json
 from iscsitrace.outputs.terminal import show, show_json
+
+if TYPE_CHECKING:
+    from iscsitrace.tables.trace import Trace
+
+_TCP_INFO = "Samples of a host's TCP_INFO of {}: a time and a line of ss -tinOH each; repeatable."
 
 
 @click.command(epilog="Example:  iscsitrace diff slow.pcapng fast.pcapng")
@@ -13,10 +20,23 @@ from iscsitrace.outputs.terminal import show, show_json
 @click.argument("capture_b", metavar="B")
 @click.option("--session-a", type=click.IntRange(min=0), metavar="NUMBER", help="Session of A (see summary).")
 @click.option("--session-b", type=click.IntRange(min=0), metavar="NUMBER", help="Session of B.")
+@click.option("--tap-a", "taps_a", multiple=True, metavar="FILE", help="A's traffic at another tap; repeatable.")
+@click.option("--tap-b", "taps_b", multiple=True, metavar="FILE", help="B's traffic at another tap; repeatable.")
+@click.option("--tcp-info-a", multiple=True, metavar="FILE", help=_TCP_INFO.format("A"))
+@click.option("--tcp-info-b", multiple=True, metavar="FILE", help=_TCP_INFO.format("B"))
 @as_json
 @click.option("--no-progress", is_flag=True, help="Show no progress bar.")
 def command(
-    capture_a: str, capture_b: str, session_a: int | None, session_b: int | None, is_json: bool, no_progress: bool
+    capture_a: str,
+    capture_b: str,
+    session_a: int | None,
+    session_b: int | None,
+    taps_a: tuple[str, ...],
+    taps_b: tuple[str, ...],
+    tcp_info_a: tuple[str, ...],
+    tcp_info_b: tuple[str, ...],
+    is_json: bool,
+    no_progress: bool,
 ) -> None:
     """Show what differs between two captures, such as a slow and a fast one, and the effect of each difference.
 
@@ -26,23 +46,40 @@ def command(
     The model changes one difference at a time from A's value to B's, in every order; a factor is the average effect on
     the throughput. The factors multiply to the gap of the model; the rest is printed as unexplained. What broke in a
     capture is printed first: an outage is no part of this gap. See docs/diff.md.
+
+    With the traffic of both at two taps or more, the median latencies are also compared by place: network, target and
+    initiator's host.
     """
-    from iscsitrace.analysis.comparison import differences, matching, sides
+    from iscsitrace.analysis.comparison import by_place, differences, matching, sides
     from iscsitrace.analysis.findings import examination
     from iscsitrace.outputs import diff
 
-    if (capture_a, capture_b) == ("-", "-"):
+    if (capture_a, *taps_a, capture_b, *taps_b).count("-") > 1:
         raise click.UsageError("standard input can be read only once")
     traces = [
-        CaptureInput((capture,), None, None, None, None, not no_progress).read(sides.NEEDED)
-        for capture in (capture_a, capture_b)
+        _read(CaptureInput((capture, *taps), None, None, None, None, not no_progress, tcp_info), name)
+        for name, capture, taps, tcp_info in (
+            ("a", capture_a, taps_a, tcp_info_a),
+            ("b", capture_b, taps_b, tcp_info_b),
+        )
     ]
     found_a, found_b = (sides.sides_of(trace.table) for trace in traces)
     a, b = matching.match(found_a, found_b, session_a, session_b)
     why_not = matching.why_not(a, b)
     explanation = differences.explain(a.measured, b.measured) if a.measured and b.measured and not why_not else None
     headlines = [examination.examine(trace.table).headline for trace in traces]
+    places = by_place.compare(traces[0], traces[1], a.session, b.session)
     if is_json:
-        show_json(diff.as_dict(traces, headlines, a, b, explanation, why_not))
+        show_json(diff.as_dict(traces, headlines, a, b, explanation, why_not, places))
     else:
-        show(diff.sections(traces, headlines, a, b, explanation, why_not))
+        show(diff.sections(traces, headlines, a, b, explanation, why_not, places))
+
+
+def _read(captures: CaptureInput, name: str) -> Trace:
+    """One side; its captures are taps of the same traffic."""
+    from iscsitrace.analysis.comparison import sides
+
+    trace = captures.read(sides.NEEDED)
+    if len(captures.sources) > 1 and not trace.is_tapped:
+        raise click.UsageError(f"--tap-{name}: {captures.sources[0]} and the others are not taps of the same traffic")
+    return trace

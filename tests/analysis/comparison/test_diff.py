@@ -308,7 +308,7 @@ def test_the_command(runs: Runs) -> None:
 def test_the_command_as_json(runs: Runs) -> None:
     slow, fast = (runs(options).capture() for options in PAIRS["queue_depth"])
     document: dict[str, Any] = json.loads(diff("--json", slow, fast).stdout)
-    assert list(document) == ["schema", "tool", "a", "b", "keys", "gap", "not_comparable"]
+    assert list(document) == ["schema", "tool", "a", "b", "keys", "gap", "not_comparable", "places"]
     assert document["not_comparable"] is None
     a, b = document["a"], document["b"]
     assert (a["input"][0]["name"], b["input"][0]["name"]) == (str(slow), str(fast))

@@ -41,6 +41,10 @@ def compared(first: Path, second: Path) -> Recognition:
         Fault(last=0.5),
         Fault(dropped=0.05),
         Fault(snaplen=128),
+        Fault(snaplen=96, shift_ns=10**9),
+        Fault(is_doubled=True),
+        Fault(is_merged=True),
+        Fault(is_translated=True, sequence_shift=99, is_recut=True),
         Fault(drift_ppm=200.0),
         Fault(step_ns=-40_000_000),
     ],
@@ -125,6 +129,16 @@ def test_parts_of_a_ring_are_not_taps(runs: Runs, tmp_path: Path, line: str, cut
 def test_runs_with_the_same_tags_and_addresses_at_other_times_are_not_taps(runs: Runs, line: str, tap: str) -> None:
     """The simulation repeats ports, ISNs, tags, CmdSN, ISID and TSIH: only the times differ."""
     assert compared(runs(READS).capture(), runs(line).capture(tap)).relation is Relation.OTHER
+
+
+@pytest.mark.parametrize(
+    "line",
+    [READS.replace("4ms", "8ms"), READS.replace("--seed 5", "--seed 6"), READS + " --loss 1%"],
+)
+def test_runs_whose_snaplen_cuts_the_cdbs_are_not_taps(runs: Runs, tmp_path: Path, line: str) -> None:
+    """Without CDBs the commands of all these runs are alike."""
+    other = with_fault(runs(line).capture("target"), tmp_path / "cut.pcapng", Fault(snaplen=96))
+    assert compared(runs(READS).capture(), other).relation is Relation.OTHER
 
 
 def shifted(source: Path, file: Path) -> Path:

@@ -72,9 +72,17 @@ pub(super) fn complete_data_out(
 ) {
     note_flags(pdu, cycle as usize, cycles);
     note_data_last(pdu, cycle as usize, cycles);
-    if let DataOutBurst::Round(round) = burst {
-        rounds.data_last_ns[round] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
-        rounds.data_last_frame[round] = pdu.last.map_or(NULL_U64, |last| last.frame);
+    let last_ns = pdu.last.map_or(NULL_NS, |last| last.time_ns);
+    match burst {
+        DataOutBurst::Round(round) => {
+            rounds.data_last_ns[round] = last_ns;
+            rounds.data_last_frame[round] = pdu.last.map_or(NULL_U64, |last| last.frame);
+        }
+        DataOutBurst::Unsolicited => {
+            let latest_ns = &mut cycles.unsolicited_last_ns[cycle as usize];
+            *latest_ns = if last_ns == NULL_NS { NULL_NS } else { last_ns.max(*latest_ns) };
+        }
+        DataOutBurst::Unknown => {}
     }
 }
 

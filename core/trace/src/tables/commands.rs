@@ -113,6 +113,8 @@ table! {
         data_first_ns: i64 [ns] = null, "method 3";
         /// packet that completed the last data PDU
         data_last_ns: i64 [ns] = null, "method 3";
+        /// packet that completed the last Data-Out without R2T
+        unsolicited_last_ns: i64 [ns] = null, "method 3";
         /// first ACK that covers the last data byte
         data_acked_ns: i64 [ns] = null, "method 3";
         /// completion of the SCSI Response, or of the Data-In with the S bit
@@ -174,13 +176,13 @@ table! {
         /// row of its command in cycles
         cycle: u32;
         /// R2TSN
-        r2t_sn: u32, "RFC 7143 section 11.8.2";
+        r2t_sn: u32 = null, "RFC 7143 section 11.8.2";
         /// Target Transfer Tag
-        target_transfer_tag: u32;
+        target_transfer_tag: u32 = null;
         /// Buffer Offset
-        buffer_offset: u32 [bytes];
+        buffer_offset: u32 [bytes] = null;
         /// bytes requested by the R2T
-        desired_data_transfer_length: u32 [bytes];
+        desired_data_transfer_length: u32 [bytes] = null;
         /// bytes sent
         bytes: u32 [bytes];
         /// Data-Out PDUs

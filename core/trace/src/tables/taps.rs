@@ -187,6 +187,9 @@ table! {
         hops: u8 = null;
         /// whether an address or a port differs
         is_translated: bool;
+        /// whether TCP timestamps and IP identifications differ in most packets: then the packets of the two taps are not the
+        /// same, as on both sides of a proxy that terminates TCP, and the other columns mean nothing
+        is_terminated: bool, "method 14";
         /// the least transit
         least_ns: i64 [ns] = null, "method 14";
         /// the greatest transit

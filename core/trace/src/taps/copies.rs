@@ -23,22 +23,31 @@ pub(super) fn fingerprint(place: (i64, i64), header: &Header) -> u64 {
 /// The fingerprints and times of the latest `N` packets.
 #[derive(Debug, Default)]
 pub(super) struct Latest<const N: usize> {
-    packets: Vec<(u64, i64)>,
+    fingerprints: Vec<u64>,
+    times_ns: Vec<i64>,
     next: usize,
 }
 
 impl<const N: usize> Latest<N> {
     #[inline]
     pub(super) fn push(&mut self, fingerprint: u64, time_ns: i64) {
-        match self.packets.get_mut(self.next) {
-            Some(oldest) => *oldest = (fingerprint, time_ns),
-            None => self.packets.push((fingerprint, time_ns)),
+        match (self.fingerprints.get_mut(self.next), self.times_ns.get_mut(self.next)) {
+            (Some(oldest), Some(oldest_ns)) => (*oldest, *oldest_ns) = (fingerprint, time_ns),
+            _ => {
+                self.fingerprints.push(fingerprint);
+                self.times_ns.push(time_ns);
+            }
         }
         self.next = (self.next + 1) % N;
     }
 
     #[inline]
     pub(super) fn time_of(&self, fingerprint: u64) -> Option<i64> {
-        self.packets.iter().find(|each| each.0 == fingerprint).map(|each| each.1)
+        // nearly always there is none: comparing all without a branch takes vector instructions
+        if !self.fingerprints.iter().fold(false, |is_found, &each| is_found | (each == fingerprint)) {
+            return None;
+        }
+        let place = self.fingerprints.iter().position(|&each| each == fingerprint)?;
+        self.times_ns.get(place).copied()
     }
 }

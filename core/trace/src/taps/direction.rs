@@ -16,8 +16,8 @@ use super::verdict::{self, Verdict};
 
 /// Passages of one list that wait for the other tap.
 const WAITING_MAX: usize = 1 << 16;
-/// Packets of a tap in which a second copy is looked for.
-const COPIES_AMONG: usize = 8;
+/// Packets of a tap in which a second copy is looked for: as many as a network card hands over at once (NAPI).
+const COPIES_AMONG: usize = 64;
 /// A second copy in a capture follows within this time,
 const COPY_WITHIN_NS: i64 = 1_000_000;
 /// or within this time when it has the same identification.
@@ -66,7 +66,7 @@ pub(super) struct Direction {
     empty: [Waiting; 2],
     /// Packets of the sender that both taps have seen.
     remembered: Latest<REMEMBERED>,
-    evidence: Evidence,
+    pub(super) evidence: Evidence,
     /// Offset up to which the receiver acknowledged.
     /// as each tap shows it.
     acknowledged: [i64; 2],
@@ -155,7 +155,7 @@ impl Direction {
             fingerprint: fingerprint((packet_start, if length > 0 { packet_end } else { empty_start }), header),
             fate: Default::default(),
         };
-        if self.is_copy(side, &passage) {
+        if self.is_copy(side, &passage) || (side == SENDER && self.is_sent_twice(&passage)) {
             self.counts.copies[side] += 1;
             return;
         }
@@ -192,6 +192,18 @@ impl Direction {
             self.latest[side].push(passage.fingerprint, passage.time_ns);
         }
         is_copy
+    }
+
+    /// Whether it is a second copy at the sender's tap, behind more packets than `latest` holds: a retransmission has another
+    /// identification.
+    #[inline]
+    fn is_sent_twice(&self, passage: &Passage) -> bool {
+        let Passage { start, end, identification, fingerprint, .. } = *passage;
+        start < end
+            && identification != 0
+            && start < self.highest_at[SENDER]
+            && (self.remembered.time_of(fingerprint).is_some()
+                || self.data[SENDER].overlapping(start, end).any(|(_, each)| each.fingerprint == fingerprint))
     }
 
     fn data(&mut self, side: usize, mut passage: Passage, output: &mut Output) {

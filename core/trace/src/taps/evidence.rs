@@ -27,6 +27,14 @@ impl Agreement {
         }
     }
 
+    fn is_contradicted(self) -> bool {
+        self.different > self.agreed.saturating_add(AGREED_MIN)
+    }
+
+    fn is_unknown(self) -> bool {
+        self.agreed == 0 && self.different == 0
+    }
+
     fn is_kept(self) -> bool {
         self.agreed >= AGREED_MIN && self.different.saturating_mul(AGREED_PER_DIFFERENT) <= self.agreed
     }
@@ -74,6 +82,13 @@ impl Evidence {
         }
         let different = u8::from(timestamps == Some(false)) + u8::from(identification == Some(false));
         Some((different, from_expected))
+    }
+
+    /// Whether everything that identifies packets differs in most of them: another connection with as many bytes.
+    pub(super) fn is_contradicted(&self) -> bool {
+        let fields = [self.timestamps, self.identification];
+        fields.iter().any(|each| each.is_contradicted())
+            && fields.iter().all(|each| each.is_contradicted() || each.is_unknown())
     }
 
     /// Notes two packets that are the same.

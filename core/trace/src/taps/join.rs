@@ -234,6 +234,7 @@ fn path(direction: &Direction, pair: Pair, is_translated: bool, unless_missed: V
         window_scale_b,
         hops: hops.filter(|&(_, packets)| packets > 0).map_or(NULL_U8, |(hops, _)| hops),
         is_translated,
+        is_terminated: direction.evidence.is_contradicted(),
         least_ns,
         greatest_ns,
     }

@@ -153,6 +153,7 @@ fn a_write_has_its_immediate_unsolicited_and_solicited_data() {
         r2t_first_ns: at(13),
         data_first_ns: at(10),
         data_last_ns: at(21),
+        unsolicited_last_ns: at(11),
         data_acked_ns: at(22),
         status_ns: at(23),
         queue_depth: 1,
@@ -369,6 +370,7 @@ fn an_r2t_belongs_to_its_command_among_several() {
     let tables = talk.finish();
     let round = Round {
         cycle: 1,
+        r2t_sn: 0,
         target_transfer_tag: 0x70,
         buffer_offset: 512,
         desired_data_transfer_length: 3584,

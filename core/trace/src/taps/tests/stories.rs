@@ -286,3 +286,20 @@ fn shifted_sequence_numbers_are_matched_by_the_syns() {
     let joined = captures.join();
     assert_eq!((losses(&joined), &joined.paths.matched[..]), (vec![], &[5, 3][..]));
 }
+
+#[test]
+fn packets_of_which_nothing_agrees_are_of_two_connections() {
+    let is_terminated = |shift: u16| {
+        let mut captures = Captures::default();
+        for number in 0..20_u16 {
+            let sent = |number: u16, renumbered: u16| {
+                let sent = Sent::data(at(u32::from(number) * 1000), 1000, renumbered + 1);
+                sent.with_timestamp(100 + u32::from(renumbered))
+            };
+            captures.pass_sender(i64::from(number) * MS, &sent(number, number));
+            captures.pass_receiver(i64::from(number) * MS, &sent(number, number + shift));
+        }
+        closed(captures, 20_000).join().paths.is_terminated[0]
+    };
+    assert_eq!((is_terminated(0), is_terminated(7)), (false, true));
+}
