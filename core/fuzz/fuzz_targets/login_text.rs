@@ -19,12 +19,12 @@ fuzz_target!(|data: &[u8]| {
             let _ = (text::numeric(&value), text::boolean(&value));
         }
     }
-    let rows = negotiation.effective(Defaults::All);
+    let rows: Vec<_> = negotiation.effective(Defaults::All).collect();
     assert!(rows.len() <= 256 + KEYS.len());
     for (offer, effective) in rows {
         assert!(effective.source <= 3);
         let secret = ["CHAP_R", "CHAP_C", "CHAP_I", "SRP_M"].contains(&offer.key.as_str());
-        for value in [offer.initiator, offer.target].into_iter().flatten() {
+        for value in [&offer.initiator, &offer.target].into_iter().flatten() {
             assert!(!secret || value == "(hidden)");
         }
         let _ = (negotiation.initiator(&offer.key), negotiation.digest(&offer.key));
