@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from iscsitrace.tables.numbers import distinct, first_rows, order_of, places_of
@@ -17,6 +17,7 @@ NUMBERS = st.lists(st.one_of(SMALL, AROUND), max_size=20) | st.lists(SMALL, max_
 
 
 @given(NUMBERS)
+@example([0, -(1 << 16), 1])
 def test_rows_in_order(numbers: list[int]) -> None:
     order = order_of(np.array(numbers, dtype=np.int64)).tolist()
     assert order == sorted(range(len(numbers)), key=lambda row: numbers[row])
