@@ -36,7 +36,7 @@ def command(begin_ms: int, length_ms: int, connection: int = 0, data_bytes: int 
 
 
 @given(st.lists(COMMAND, max_size=40))
-# a command that takes no time, at the instant at which the next run begins, or the next connection
+# a command without a length, at the instant at which the next run begins, or the next connection
 @example([command(0, 10), command(500, 0), command(500, 10)])
 @example([command(0, 10), command(500, 10), command(500, 0)])
 @example([command(0, 10), command(0, 0, 1), command(0, 10, 1), command(300, 0, 1), command(300, 10, 1)])
