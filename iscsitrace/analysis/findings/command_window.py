@@ -68,18 +68,18 @@ def _window(cycles: Table, places: Array, rtts_ns: Array) -> _Window:
     commands = _in_order(places, starts, known(cycles, "cmd_sn"))
     statuses = _in_order(places, ends, has_window)
     place, sent_at, answered_at = places[commands], starts[commands], ends[statuses]
-    own = np.searchsorted(place, place)
-    first = cycles.raw("cmd_sn")[commands].astype(np.int64)[own]
-    number = _after(cycles.raw("cmd_sn")[commands], first)
-    firsts = np.zeros(len(rtts_ns), dtype=np.int64)
-    firsts[place] = first
+    numbers = cycles.raw("cmd_sn")[commands].astype(np.int64)
+    # where the rows of each session begin
+    sends, reads = (np.searchsorted(each, np.arange(len(rtts_ns))) for each in (place, places[statuses]))
+    firsts = np.concatenate([numbers, [0]])[sends]
+    number = _after(numbers, firsts[place])
     asked = _highest(place, number)
     allowed = _highest(places[statuses], _after(cycles.raw("max_cmd_sn")[statuses], firsts[places[statuses]]))
     # what the initiator had sent and knew shortly before each command; at the tap its answer is an RTT later
     before = sent_at - PROMPT_NS
     sent = by_subject.search(place, sent_at, place, before, "right")
     read = by_subject.search(places[statuses], answered_at, place, before - rtts_ns[place], "right")
-    knows = (sent > own) & (read > np.searchsorted(places[statuses], place))
+    knows = (sent > sends[place]) & (read > reads[place])
     waited = np.zeros(len(commands), dtype=bool)
     open_until = allowed[read[knows] - 1]
     waited[knows] = (open_until <= asked[sent[knows] - 1]) & (open_until < number[knows])
