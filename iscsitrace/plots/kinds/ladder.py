@@ -59,8 +59,7 @@ def draw(figure: Figure, ladder: Ladder) -> None:
     if ladder.middle is not None:
         time.mark(axes)
         _draw_middle(axes, ladder.middle, time)
-    # above the names of the columns, and of their taps
-    style.legend(axes, axes, columns=6, lift=0.08 if ladder.is_of_taps else 0.035)
+    style.legend(axes, axes, columns=6, lift=0.035)
 
 
 def notes(ladder: Ladder) -> list[str]:
