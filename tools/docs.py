@@ -23,7 +23,7 @@ from iscsitrace.analysis.findings import thresholds as shared_thresholds
 from iscsitrace.analysis.findings.examples import EXAMPLES
 from iscsitrace.analysis.findings.finding import GAIN_MAX, Problem
 from iscsitrace.analysis.findings.registry import FAMILIES, PROBLEMS
-from iscsitrace.analysis.groups.jobs import streams
+from iscsitrace.analysis.groups.jobs import streams, together
 from iscsitrace.analysis.measures import nops
 from iscsitrace.analysis.session import system_calls, workload
 from iscsitrace.cli import COMMANDS, main
@@ -46,7 +46,7 @@ _COUNTERS_SOURCE = ROOT / "core" / "trace" / "src" / "counters.rs"
 _HAVE_THRESHOLDS: tuple[ModuleType, ...] = (
     *(shared_thresholds, workload),
     *FAMILIES,
-    *(gains, concurrency, system_calls, streams, nops),
+    *(gains, concurrency, system_calls, together, streams, nops),
 )
 _COUNTER = re.compile(r'^\s*\w+, "(\w+)", (\w+),\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)";', re.MULTILINE)
 
