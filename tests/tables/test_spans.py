@@ -26,6 +26,8 @@ _ENDS = {"first_ns": "last_ns", "request_ns": "response_ns"}
 _INSTANTS = {
     # the last of many packets, not the end of a span
     *(("connections", f"{kind}_last_to_{side}_ns") for kind in ("time", "data") for side in ("target", "initiator")),
+    # the unsolicited data of a write begins with its command
+    ("cycles", "unsolicited_last_ns"),
 }
 
 
@@ -55,4 +57,8 @@ def test_no_span_ends_before_it_begins(capture: Path) -> None:
             is_known = known(table, first) & known(table, last)
             if np.any(table.raw(first)[is_known] > table.raw(last)[is_known]):
                 wrong.append(f"{name}.{last}")
+        if name == "cycles":
+            is_known = known(table, "unsolicited_last_ns") & known(table, "command_first_ns")
+            if np.any(table.raw("command_first_ns")[is_known] > table.raw("unsolicited_last_ns")[is_known]):
+                wrong.append("cycles.unsolicited_last_ns")
     assert wrong == []
