@@ -139,10 +139,6 @@ class Session:
         numbers = (table.each(_cycle_numbers), table.each(_frames))
         return Stretches(*(each[rows] for each in (table.raw("time_first_ns"), table.raw("time_last_ns"), *numbers)))
 
-    def claimed_ns(self, starts: Array, ends: Array, *parts: str) -> int:
-        """Busy time in these parts within the intervals [start, end), which may overlap."""
-        return self.stretches(*parts).within_ns(starts, ends)
-
     # --- commands
 
     @property

@@ -42,7 +42,7 @@ def test_claimed_time_against_counting_nanoseconds(
         owner != "transfer" and any(first <= moment < last for first, last in intervals)
         for moment, owner in enumerate(owners)
     )
-    assert subject.claimed_ns(starts, ends, "propagation", "ack_wait") == expected
+    assert subject.stretches("propagation", "ack_wait").within_ns(starts, ends) == expected
 
 
 def test_failures_come_first_then_the_largest_share() -> None:

@@ -75,7 +75,7 @@ def test_time_within_intervals_is_that_of_each_session_alone(file: Path) -> None
         waits = busy_columns.with_next(columns, busy_columns.of_parts(columns, part))
         for number, session in sessions.items():
             own = place == number
-            assert found[number] == session.claimed_ns(starts[own], ends[own], part)
+            assert found[number] == session.stretches(part).within_ns(starts[own], ends[own])
             alone = session.stretches(part)
             if len(alone.starts):
                 rows = session.rows_of(session.with_next(alone).cycle)

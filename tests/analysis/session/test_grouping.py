@@ -80,8 +80,8 @@ def test_shares_are_of_the_busy_time() -> None:
     begun = story.rows["cycles"][0]["command_first_ns"]
     starts, ends = (np.array([begun + at * MS for at in each]) for each in ((2, 3, 1_000), (6, 8, 1_023)))
     # from 2 to 5 and from 6 to 8, of which a millisecond is transfer; then from 1020 on
-    assert session.claimed_ns(starts, ends, "propagation") == (3 + 2 + 1) * MS
-    assert session.claimed_ns(starts, ends, "propagation", "transfer") == (6 + 3) * MS
+    assert session.stretches("propagation").within_ns(starts, ends) == (3 + 2 + 1) * MS
+    assert session.stretches("propagation", "transfer").within_ns(starts, ends) == (6 + 3) * MS
 
 
 def test_frames_show_the_longest_waits() -> None:
