@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import iscsitrace
 from iscsitrace.report import captures, page, ticket
 from iscsitrace.report.document import Document
 from tests.report.test_report_browser import CONTRAST, OVERFLOW
-from tests.support.browser import Browser, find
+from tests.support.browser import Browser, required
 
 FOLDER = Path(__file__).parents[2] / "samples" / "loss-1-percent"
 
@@ -81,11 +80,7 @@ def test_a_single_tap_has_no_places() -> None:
 
 @pytest.fixture(scope="module")
 def browser(report: Document, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = find()
-    if program is None:
-        if os.environ.get("CI"):
-            pytest.fail("Chromium is missing: tools/setup peers installs it")
-        pytest.skip("Chromium is missing: tools/setup peers installs it")
+    program = required()
     folder = tmp_path_factory.mktemp("places")
     (folder / "report.html").write_text(page.render(report, "1.2.3"))
     with Browser(program, folder / "profile") as opened:

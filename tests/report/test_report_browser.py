@@ -5,7 +5,6 @@ Fails in CI where Chromium is missing.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path as FilePath
 
@@ -13,7 +12,7 @@ import pytest
 
 import iscsitrace
 from iscsitrace.report import captures, page
-from tests.support.browser import Browser, find
+from tests.support.browser import Browser, required
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation
 from tests.support.transport import Path
@@ -74,11 +73,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> FilePath:
 @pytest.fixture(scope="module")
 def opened(file: FilePath, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """The report in a browser."""
-    program = find()
-    if program is None:
-        if os.environ.get("CI"):
-            pytest.fail("Chromium is missing: tools/setup peers installs it")
-        pytest.skip("Chromium is missing: tools/setup peers installs it")
+    program = required()
     with Browser(program, tmp_path_factory.mktemp("profile")) as browser:
         browser.resize(1600)
         browser.prefer("light")

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import pytest
+
 _PATIENCE_S = 120
 """Time limit for a hanging browser, far longer than any test."""
 # Chromium reads commands from descriptor 3 and answers on 4
@@ -30,9 +32,15 @@ os.execv(sys.argv[3], sys.argv[3:])
 _KEY_CODES = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "Tab": 9, "Escape": 27}
 
 
-def find() -> str | None:
-    """Path of the program, if it is installed."""
-    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+def required() -> str:
+    """Path of the program. Where it is missing the test is skipped; in CI it fails."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        message = "Chromium is missing: tools/setup peers installs it"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return program
 
 
 class Browser:

@@ -65,8 +65,8 @@ def _window(cycles: Table, places: Array, rtts_ns: Array) -> _Window:
     """``places`` are the sessions of the commands, -1 for none; ``rtts_ns`` the RTT of each to its initiator."""
     starts, ends = cycles.raw("command_first_ns"), cycles.raw("status_ns")
     has_window = known(cycles, "max_cmd_sn") & known(cycles, "status_ns")
-    commands = _in_order(places, starts, known(cycles, "cmd_sn"))
-    statuses = _in_order(places, ends, has_window)
+    commands = by_subject.rows_in_order(places, starts, known(cycles, "cmd_sn"))
+    statuses = by_subject.rows_in_order(places, ends, has_window)
     place, sent_at, answered_at = places[commands], starts[commands], ends[statuses]
     numbers = cycles.raw("cmd_sn")[commands].astype(np.int64)
     # where the rows of each session begin
@@ -84,12 +84,6 @@ def _window(cycles: Table, places: Array, rtts_ns: Array) -> _Window:
     open_until = allowed[read[knows] - 1]
     waited[knows] = (open_until <= asked[sent[knows] - 1]) & (open_until < number[knows])
     return _Window(commands, place, number, waited, statuses, allowed)
-
-
-def _in_order(places: Array, times: Array, which: Array) -> Array:
-    """Row numbers of these rows by session, then by time."""
-    rows = np.flatnonzero(which & (places >= 0))
-    return np.asarray(rows[by_subject.in_order(places[rows], times[rows])])
 
 
 def _highest(place: Array, numbers: Array) -> Array:

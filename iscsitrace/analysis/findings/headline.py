@@ -173,8 +173,7 @@ def choose(
     poor = next((finding for finding in findings if finding.problem is capture.CAPTURE_POOR), None)
     if poor and is_unknown():
         return poor, POOR
-    lead = next((finding for finding in findings if finding.rank == "failure" and finding.leads), None)
-    if lead:
+    if lead := broke(findings):
         return lead, TOLD
     if time is None or not time.jobs_ns:
         # discovery, a scan, or nothing at all
@@ -187,6 +186,11 @@ def choose(
     if slow:
         return slow, BESIDE
     return None, TOO_SHORT if moved_count() < MIN_TASKS else NONE
+
+
+def broke(findings: Sequence[Finding]) -> Finding | None:
+    """What broke, where a person has to read it first; ``findings`` are in their order."""
+    return next((finding for finding in findings if finding.rank == "failure" and finding.leads), None)
 
 
 def weight(headline: Headline | Verdict | Finding, busy_ns: float) -> tuple[int, float, float]:

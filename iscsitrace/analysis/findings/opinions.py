@@ -216,7 +216,7 @@ class Stories(Sequence[StoryOpinion]):
         story, _, findings = self._told[place]
         members = self._members(story)
         busy_ns = float(sum(each.jobs_ns for each in members))
-        lead = _lead(findings) or _worst(members) or next(iter(findings), None)
+        lead = headline.broke(findings) or _worst(members) or next(iter(findings), None)
         return headline.weight(lead, busy_ns) if lead else (0, 0.0, busy_ns)
 
     def _members(self, story: Story) -> list[Verdict]:
@@ -237,7 +237,7 @@ class Stories(Sequence[StoryOpinion]):
 
     def _headline(self, story: Story, label: str, findings: Sequence[Finding]) -> Headline:
         """Of what broke, else of its session with the longest busy time."""
-        if lead := _lead(findings):
+        if lead := headline.broke(findings):
             return headline.of_finding(lead)
         if worst := _worst(self._members(story)):
             return self._opinions[worst.number].headline
@@ -246,11 +246,6 @@ class Stories(Sequence[StoryOpinion]):
 
     def __len__(self) -> int:
         return len(self._told)
-
-
-def _lead(findings: Sequence[Finding]) -> Finding | None:
-    """What broke, where a person has to read it first."""
-    return next((finding for finding in findings if finding.rank == "failure" and finding.leads), None)
 
 
 def _worst(members: Sequence[Verdict]) -> Verdict | None:

@@ -28,6 +28,12 @@ def in_order(place: Array, values: Array) -> Array:
     return np.asarray(by_place if by_value is None else by_value[by_place])
 
 
+def rows_in_order(place: Array, values: Array, which: Array | None = None) -> Array:
+    """The rows that have a subject, in that order; of those that a mask picks, if there is one."""
+    rows = np.flatnonzero(place >= 0 if which is None else which & (place >= 0))
+    return np.asarray(rows[in_order(place[rows], values[rows])])
+
+
 def search(place: Array, values: Array, of: Array, wanted: Array, side: Literal["left", "right"] = "left") -> Array:
     """Where each wanted value stands among the values of its subject, as ``numpy.searchsorted`` has it.
 

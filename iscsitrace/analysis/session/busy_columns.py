@@ -99,8 +99,7 @@ def with_next(columns: Columns, waits: Waits) -> Waits:
 def _commands(columns: Columns) -> tuple[Array, Array, Array]:
     """The commands of all subjects, each subject's in order of time: row, subject, and time of the command."""
     cycles, places = columns.table("cycles"), columns.places("cycles")
-    order = by_subject.in_order(places, cycles.raw("command_first_ns"))
-    order = order[np.searchsorted(places[order], 0) :]
+    order = by_subject.rows_in_order(places, cycles.raw("command_first_ns"))
     return order, places[order], cycles.raw("command_first_ns")[order]
 
 

@@ -19,6 +19,7 @@ from iscsitrace.analysis.measures.nulls import numbers_of
 from iscsitrace.analysis.session import workload
 from iscsitrace.analysis.session.path import BYTES, SIDES
 from iscsitrace.analysis.session.workload import Workloads
+from iscsitrace.tables.numbers import first_rows
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
@@ -125,7 +126,7 @@ def _least_rtts(columns: Columns) -> Array:
     places = columns.places("connections")
     order = np.lexsort((-moved, -(rtts >= 0).sum(axis=0), places))
     order = order[places[order] >= 0]
+    busiest = order[first_rows(places[order])]
     found = np.full((len(SIDES), len(columns)), -1, dtype=np.int64)
-    # of several values for one place the last is kept
-    found[:, places[order][::-1]] = rtts[:, order[::-1]]
+    found[:, places[busiest]] = rtts[:, busiest]
     return found

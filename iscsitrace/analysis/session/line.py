@@ -89,9 +89,9 @@ def rates(columns: Columns) -> Array:
     places, of = columns.places("senders"), senders.raw("connection").astype(np.int64)
     order = np.lexsort((-sent[of, senders.raw("to_target").astype(np.intp)], places))
     order = order[places[order] >= 0]
+    busiest = order[first_rows(places[order])]
     found = np.zeros(len(columns), dtype=np.int64)
-    # of several values for one place the last is kept
-    found[places[order][::-1]] = np.maximum(numbers_of(senders, "line_bytes_per_s"), 0)[order[::-1]]
+    found[places[busiest]] = np.maximum(numbers_of(senders, "line_bytes_per_s"), 0)[busiest]
     return found
 
 
