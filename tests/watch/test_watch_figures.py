@@ -412,11 +412,14 @@ def test_the_board_shows_the_report(capture: Path, seen: Seen, width: int) -> No
 
 
 def check_line(board: str, number: int, told: dict[str, tuple[float | None, str]], width: int) -> None:
-    (head,) = [line for line in board.splitlines() if line.startswith("session") and "MB/s R" in line]
+    lines = board.splitlines()
+    (head,) = [line for line in lines if line.startswith("session") and "MB/s R" in line]
     names = [name for name in told if re.search(rf"(?<= ){re.escape(name)}(?= |$)", head)]
     assert " ".join(head.split()).endswith(" ".join(names))
     assert len(names) == (13 if width >= 122 else 8)
-    (line,) = [line for line in board.splitlines() if re.match(rf"[> ] ?{number} ", line)]
+    # the table ends with an empty line: a finding's second line may begin with a number, too
+    table = lines[lines.index(head) : lines.index("", lines.index(head))]
+    (line,) = [line for line in table if re.match(rf"[> ] ?{number} ", line)]
     for name, cell in zip(names, line.split()[-len(names) :], strict=True):
         value, unit = told[name]
         assert is_shown(cell, value, unit), (name, cell, value)
