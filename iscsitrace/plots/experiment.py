@@ -64,7 +64,7 @@ def draw(figure: Figure, chart: Chart) -> None:
     axes.set_xticks([place for place, _ in chart.ticks], [text for _, text in chart.ticks])
     axes.set_xlabel(chart.x_label)
     axes.set_ylabel(chart.y_label)
-    axes.set_ylim(bottom=0)
+    style.from_zero(axes)
     _explain(axes, chart)
 
 
