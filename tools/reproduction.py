@@ -39,7 +39,8 @@ project: bibliographic data and figures that are not recorded are named as missi
   in the simulated world a place that depends on no seed runs once.
 - **A printed value** is reproduced when ours is within {_PERCENT} of it; a percentage also within
   {_PERCENT} of what it lacks to 100 %, so that 91 % of the time idle is judged like 9 % busy; in any case
-  within half of its last digit.
+  within half of its last digit. A computed value is not printed: it follows from what the study prints, in the way that
+  the table names. Such values are counted apart.
 - **The model's error** is not compared with that of a study's model. In the simulated world it is no test against a
   network: model and simulator take the same settings.
 - **Over the kernel's TCP** hosts take time, the more the busier their machine is. The recorded runs shared two
@@ -93,20 +94,24 @@ def worlds(definition: Definition) -> list[World]:
 def _summary(studies: Sequence[tuple[Definition, list[World]]]) -> list[str]:
     head = (
         "experiment",
-        "study",
+        "year of the study",
         "world",
         "claims of the study",
         "claims of our own",
         "printed values",
+        "computed values",
         "difference of the model",
     )
     rows = [
         (
             f"[{definition.name}](#{definition.name})",
-            _cited(definition),
+            str(definition.paper.year or "not recorded"),
             _WORLD_NAMES[world.name],
             *(_counted([each.verdict for each in judged(definition, world) if each.is_own == own]) for own in (0, 1)),
-            _counted([each.verdict for each in printed(definition, world)]),
+            *(
+                _counted([each.verdict for each in printed(definition, world) if each.is_computed == is_computed])
+                for is_computed in (False, True)
+            ),
             _agreement(world.run),
         )
         for definition, found in studies
@@ -129,11 +134,6 @@ def _counted(found: Sequence[str]) -> str:
 def _agreement(run: Run | None) -> str:
     model = run.model if run else None
     return NOTHING if model is None else f"{100 * model.median:.1f} %, {100 * model.largest:.1f} % ({model.count})"
-
-
-def _cited(definition: Definition) -> str:
-    paper = definition.paper
-    return ", ".join(filter(None, (paper.authors, paper.title, paper.venue, str(paper.year or "")))) or "not recorded"
 
 
 def judged(definition: Definition, world: World) -> list[JudgedClaim]:
@@ -169,7 +169,8 @@ def _citation(definition: Definition) -> list[str]:
     texts = [f"{name} {value}" for name, value in known.items() if value]
     missing = ", ".join(name for name, value in known.items() if not value)
     texts += [f"not recorded: {missing}"] if missing else []
-    return [f"Published: {'; '.join(texts)}.", ""]
+    opening = "Probably published" if paper.is_probable else "Published"
+    return [" ".join((f"{opening}: {'; '.join(texts)}.", *paper.remark.split())), ""]
 
 
 def _runs(found: Sequence[World]) -> list[str]:
@@ -203,7 +204,7 @@ def _printed_rows(definition: Definition, found: Sequence[World]) -> list[tuple[
             for cell in ((_ours(each), each.verdict) if each.arm in world.arms else (NOTHING, NOTHING))
         ]
         where = ", ".join(f"{name.rpartition('.')[2]} {text}" for name, text in {**one.where, one.x: one.at}.items())
-        value = f"{one.published} {one.unit}"
+        value = f"{one.published} {one.unit}{', computed' if one.is_computed else ''}"
         why = "; ".join(dict.fromkeys(each.why for each in several if each.why)) or NOTHING
         rows.append((one.source, QUANTITIES[one.quantity].label, f"{one.arm}, {where}", value, *cells, why))
     return rows
