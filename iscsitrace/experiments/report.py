@@ -78,7 +78,8 @@ def _claimed(found: Results) -> Iterator[str]:
         tested = [each for each in claims if each.verdict not in left_out]
         good = sum(each.verdict == verdicts.REPRODUCED for each in tested)
         word = "is" if len(tested) == 1 else "are"
-        parts = [f"{good} of {len(tested)} tested claims {whose} {word} reproduced"] if claims else []
+        opening = f"{good} of {len(tested)} tested claims {whose} {word} reproduced"
+        parts = [opening if tested else f"No claim {whose} is tested"] if claims else []
         others = [each for each in claims if each.verdict != verdicts.REPRODUCED]
         parts += [f"{verdict}: {names}" for verdict, names in _by_verdict(others)]
         if parts:
@@ -87,7 +88,8 @@ def _claimed(found: Results) -> Iterator[str]:
 
 def _by_verdict(claims: list[JudgedClaim]) -> Iterator[tuple[str, str]]:
     for verdict in dict.fromkeys(each.verdict for each in claims):
-        yield verdict, ", ".join(each.name for each in claims if each.verdict == verdict)
+        names = (each.name for each in claims if each.verdict == verdict)
+        yield verdict, ", ".join(f'"{name}"' if "," in name else name for name in names)
 
 
 def _model_error(row: Row) -> float | None:
