@@ -8,16 +8,17 @@ complete runs (``iscsitrace lab run NAME -o DIR``), then writes the page.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from iscsitrace.experiments import catalogue, claims, comparison, making, records, results, tables, verdicts
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.definition_claims import ALL_WORLDS, Claim
 from iscsitrace.experiments.definition_figures import LineFigure
-from iscsitrace.experiments.points import of_experiment
+from iscsitrace.experiments.points import Point, of_experiment
 from iscsitrace.experiments.quantities import QUANTITIES
 from iscsitrace.experiments.records import Run
 from iscsitrace.experiments.results import Beside, JudgedClaim
@@ -60,7 +61,14 @@ class World:
     name: str
     run: Run | None
     rows: list[Row]
-    arms: frozenset[str]
+    points: tuple[Point, ...]
+
+    def has(self, arm: str, place: Mapping[str, Any]) -> bool:
+        """Whether its grid has a place of an arm with these settings, in the units of a run."""
+        return any(
+            point.arm == arm and all(point.values.get(name) == value for name, value in place.items())
+            for point in self.points
+        )
 
 
 def page() -> str:
@@ -86,8 +94,8 @@ def worlds(definition: Definition) -> list[World]:
         is_possible = {"real": definition.real.is_possible, "guests": definition.guests.is_possible}.get(name, True)
         has_arms = any(name in arm.worlds for arm in definition.arms)
         if is_possible and has_arms:
-            arms = frozenset(point.arm for point in of_experiment(definition, name))
-            found.append(World(name, run, records.rows_of(definition, run) if run else [], arms))
+            points = tuple(of_experiment(definition, name))
+            found.append(World(name, run, records.rows_of(definition, run) if run else [], points))
     return found
 
 
@@ -195,13 +203,18 @@ def _printed_head(found: Sequence[World]) -> tuple[str, ...]:
 
 def _printed_rows(definition: Definition, found: Sequence[World]) -> list[tuple[str, ...]]:
     by_world = [printed(definition, world) for world in found]
+    places = [
+        (arm, {name: each.value for name, each in {**published.where.settings, published.x: at}.items()})
+        for published in definition.published
+        for _, arm, at, _ in comparison.places(published, [], definition)
+    ]
     rows = []
-    for several in zip(*by_world, strict=True):
+    for (arm, place), several in zip(places, zip(*by_world, strict=True), strict=True):
         one = several[0]
         cells = [
             cell
             for each, world in zip(several, found, strict=True)
-            for cell in ((_ours(each), each.verdict) if each.arm in world.arms else (NOTHING, NOTHING))
+            for cell in ((_ours(each), each.verdict) if world.has(arm, place) else (NOTHING, NOTHING))
         ]
         where = ", ".join(f"{name.rpartition('.')[2]} {text}" for name, text in {**one.where, one.x: one.at}.items())
         value = f"{one.published} {one.unit}{', computed' if one.is_computed else ''}"
@@ -228,9 +241,9 @@ def _claim_rows(definition: Definition, found: Sequence[World], *, is_own: bool)
 
 
 def _verdict(claim: Claim, found: JudgedClaim, world: World) -> tuple[str, str]:
-    """The verdict in a world, and the checks behind it; neither where the world has no arm of the claim."""
-    arms = {spot.arm for check in claim.checks for _, spot in check.spots}
-    if arms and not arms & world.arms:
+    """The verdict in a world, and the checks behind it; neither where the world lacks a place of the claim."""
+    spots = [spot for check in claim.checks for _, spot in check.spots]
+    if not all(world.has(spot.arm, {name: each.value for name, each in claim.place(spot).items()}) for spot in spots):
         return NOTHING, NOTHING
     is_run = found.verdict not in _UNTESTED
     return found.verdict, tables.checks_text(found) if is_run else NOTHING

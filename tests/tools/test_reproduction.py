@@ -85,3 +85,17 @@ def test_a_paper_that_is_only_probable_is_named_so(page: list[str]) -> None:
         assert line.startswith("Probably published: " if paper.is_probable else "Published: ")
         assert line.endswith(" ".join(paper.remark.split()))
         assert bool(paper.remark) >= paper.is_probable
+
+
+def test_not_run_is_what_the_world_has_and_no_record(page: list[str]) -> None:
+    """Over the kernel's TCP the write study has four delays of eleven: the others are no runs that are missing."""
+    part = page[page.index("## write-study") :]
+    rows = [line.split(" | ") for line in part if "socket, TCP tuned, loss 0%" in line]
+    verdicts = {row[2].rpartition("-delay ")[2]: row[7] for row in rows}
+    assert len(verdicts) == 11
+    assert {delay for delay, verdict in verdicts.items() if verdict == "reproduced"} == {"0ms", "5ms", "25ms", "50ms"}
+    assert set(verdicts.values()) == {"reproduced", "-"}
+    # nor are guests, which have no record, without a place of their own claims
+    read = page[page.index("## read-study") :]
+    (row,) = [line.split(" | ") for line in read if line.startswith("| kernel, k |")]
+    assert (row[2], row[4], row[6]) == ("-", "-", "not run")
