@@ -170,7 +170,7 @@ def _making(definition: Definition, found: Results) -> Iterator[str]:
     yield (
         f"Made by `{command}` ({versions}{seeds}). The definition is in the folder: "
         f"{definition.name}{catalogue.ENDING}. The numbers of each figure are in a CSV file of its name, beside SVG "
-        "and PDF."
+        "and PDF; a figure drawn from a capture has no CSV file."
     )
     if found.world != "simulated":
         is_guests = found.world == GUESTS
