@@ -25,7 +25,7 @@ _SETTING_WORDS: Final = {
 }
 _RTT_WORDS: Final = {"link.target-delays": "RTT to each target"}
 _STARS: Final = {
-    (True, True): "printed in the study, or computed from that",
+    (True, True): "printed in the study, or computed",
     (False, True): "computed from what the study prints",
     (True, False): "printed in the study",
     (False, False): "",

@@ -117,7 +117,7 @@ def test_stars_say_whether_the_study_printed_them(tmp_path: Path) -> None:
     for study, words in (
         (STUDY, "printed in the study"),
         (computed, "computed from what the study prints"),
-        (computed + more, "printed in the study, or computed from that"),
+        (computed + more, "printed in the study, or computed"),
     ):
         chart = drawn(tmp_path, study)
         assert chart.stars == words
