@@ -532,7 +532,7 @@ def test_findings_are_worded_as_in_diagnose(seen: Seen) -> None:
 def test_plain_lines_show_the_report(seen: Seen) -> None:
     start = r"\S+ all: read (\S+) MB/s, write (\S+) MB/s, (\S+) IOPS, "
     start += r"p50 (\S+) ms, (max|p99) (\S+) ms \(n (\d+)\), (\d+) packets"
-    one = r"  session {}: read (\S+) MB/s, write (\S+) MB/s, (\S+) IOPS, "
+    one = r"  session {} \((\S+)\): read (\S+) MB/s, write (\S+) MB/s, (\S+) IOPS, "
     one += r"p50 (\S+) ms, (max|p99) (\S+) ms \(n (\d+)\)(.*)"
     checked = 0
     for report in seen[1]:
@@ -541,7 +541,8 @@ def test_plain_lines_show_the_report(seen: Seen) -> None:
         check_all(tuple(cells), shown)
         assert int(packets) == shown["packet_count"]
         for row in shown["sessions"]:
-            *cells, rest = amounts(text, one.format(row["session"]))
+            name, *cells, rest = amounts(text, one.format(row["session"]))
+            assert name == row["target_name"]
             check_all(tuple(cells), {"all": row})
             told = columns(row, transports_of(shown, row["session"]))
             found = dict(re.findall(r", (QD|idle|RTT|owin) ([^ ,]+)", rest))
