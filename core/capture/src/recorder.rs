@@ -317,6 +317,9 @@ fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Ou
     }
     if sink.end == Some(End::Stopped) {
         drain(&mut devices, &mut counts, &mut sink);
+        for (place, device) in devices.iter_mut().enumerate().filter(|(_, device)| device.is_loopback) {
+            sink.set_counts(place, device.count_at_end());
+        }
     }
     drops.report(&sink.files.interfaces, &mut sink.watch.progress, true);
     Ok(sink.finish())
