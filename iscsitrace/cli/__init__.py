@@ -95,6 +95,7 @@ class _Commands(click.Group):
     """A group whose commands are imported when they are used."""
 
     is_debugging = False
+    is_process = False
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -113,6 +114,7 @@ class _Commands(click.Group):
 
     def __call__(self, *arguments: Any, **extra: Any) -> Any:
         """Runs as a process: warnings of libraries and tracebacks are shown only with --debug, or Python's -W."""
+        self.is_process = True
         if not sys.warnoptions:
             warnings.simplefilter("ignore")
         try:
@@ -124,6 +126,8 @@ class _Commands(click.Group):
                 traceback.print_exc()
             _show_unexpected(error)
             sys.exit(EXIT_UNEXPECTED)
+        finally:
+            self.is_process = False
 
     def main(self, *arguments: Any, **extra: Any) -> Any:
         if sys.stdout is None:

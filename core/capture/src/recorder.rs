@@ -10,6 +10,7 @@ use iscsitrace_trace::reader::{CaptureError, Packet};
 use iscsitrace_wire::frame::LinkType;
 
 use crate::clock::Clock;
+use crate::confinement::{Confinement, folder_of};
 use crate::device::{self, ArrivedPacket, Counts, Device};
 use crate::drops::DropReporter;
 use crate::dumpcap::{self, Dumpcap};
@@ -195,6 +196,13 @@ impl<'a> Sink<'a> {
         }
     }
 
+    fn warn(&mut self, problems: Vec<String>) {
+        if !problems.is_empty() {
+            let text = format!("the capture runs with more rights than it needs: {}", problems.join("; "));
+            self.watch.report(Event::Warning { text });
+        }
+    }
+
     /// Periodic work; false at the end.
     fn tick(&mut self) -> bool {
         if self.end.is_none() {
@@ -234,13 +242,18 @@ impl<'a> Sink<'a> {
             dropped_by_interface_count: described.counts.dropped_by_interface,
             written_count: described.written_count,
         });
-        Outcome {
-            end,
-            interfaces: interfaces.collect(),
-            files: self.files.names.iter().map(|name| name.display().to_string()).collect(),
-            progress: self.watch.progress,
-        }
+        Outcome { end, interfaces: interfaces.collect(), files: self.files.paths(), progress: self.watch.progress }
     }
+}
+
+/// Gives up what the rest of the capture does not need; returns what the kernel refused.
+fn confine(settings: &CaptureSettings) -> Vec<String> {
+    if !settings.is_confined {
+        return Vec::new();
+    }
+    let path = &settings.output.path;
+    let written = if path.as_os_str() == "-" { Vec::new() } else { vec![folder_of(path)] };
+    Confinement { has_interfaces: true, written, ..Confinement::default() }.begin()
 }
 
 fn describe(device: &Device, settings: &InterfaceSettings) -> InterfaceDescription {
@@ -264,7 +277,10 @@ fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Ou
         }
     }
     let described = devices.iter().zip(&settings.interfaces).map(|(device, settings)| describe(device, settings));
-    let mut sink = Sink::begin(settings, described.collect(), caller, HANDED_OVER_AFTER)?;
+    let described = described.collect();
+    let problems = confine(settings);
+    let mut sink = Sink::begin(settings, described, caller, HANDED_OVER_AFTER)?;
+    sink.warn(problems);
     let mut drops = DropReporter::new(devices.len());
     let mut counted = Instant::now();
     while sink.end.is_none() {
@@ -393,7 +409,8 @@ fn run_dumpcap(
         ..InterfaceDescription::default()
     });
     let described: Vec<InterfaceDescription> = described.collect();
-    let mut dumpcap = Dumpcap::start(program, &settings.interfaces)?;
+    let mut problems = Vec::new();
+    let mut dumpcap = Dumpcap::start(program, &settings.interfaces, || problems = confine(settings))?;
     let mut sink = match Sink::begin(settings, described, caller, HANDED_OVER_BY_DUMPCAP_AFTER) {
         Ok(sink) => sink,
         Err(error) => {
@@ -402,6 +419,7 @@ fn run_dumpcap(
             return Err(error);
         }
     };
+    sink.warn(problems);
     let mut has_gone = false;
     while sink.end.is_none() {
         let asked = Instant::now();
