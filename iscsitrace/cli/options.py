@@ -115,8 +115,8 @@ class _Progress:
             self._bar.stop()
 
 
-def _files(source: str) -> list[str]:
-    """The captures of a folder, by name; anything else is itself. InputInvalid for a folder without captures."""
+def _files(source: str, *, has_experiments: bool) -> list[str]:
+    """The captures of a folder, by name; anything else is itself. InputInvalid for a folder that is neither."""
     folder = Path(source)
     if source == "-" or not folder.is_dir():
         return [source]
@@ -125,6 +125,8 @@ def _files(source: str) -> list[str]:
     except OSError as error:
         raise InputInvalid(f"cannot read {source}: {error.strerror or error}") from error
     found = [str(folder / name) for name in names if _CAPTURE_NAME.fullmatch(name)]
+    if not found and has_experiments:
+        return [source]
     if not found:
         raise InputInvalid(f"{source} is a folder without captures (.pcap, .pcapng or .cap, also .gz, .zst, .lz4)")
     return found
@@ -146,14 +148,19 @@ _CLOCKS = click.option(
 )
 
 
-def takes_captures(function: _Function) -> _Function:
+def takes_captures(function: _Function, *, has_experiments: bool = False) -> _Function:
     """Add the shared options to a command, which gets them as ``capture_input``; also those of several taps."""
     for option in (_CLOCKS, _TAP):
         function = option(function)
-    return takes_parts(function)
+    return takes_parts(function, has_experiments=has_experiments)
 
 
-def takes_parts(function: _Function) -> _Function:
+def takes_captures_or_experiment(function: _Function) -> _Function:
+    """Add the same options; a folder without captures stays, as that of an experiment."""
+    return takes_captures(function, has_experiments=True)
+
+
+def takes_parts(function: _Function, *, has_experiments: bool = False) -> _Function:
     """Add the shared options, without those of several taps."""
 
     @click.argument("captures", metavar="CAPTURE...", nargs=-1)
@@ -200,7 +207,7 @@ def takes_parts(function: _Function) -> _Function:
             raise click.UsageError("--tap needs a name and a file: --tap initiator=capture.pcapng")
         sources = (
             *(file for _, _, file in taps),
-            *(file for each in (*read_files, *captures) for file in _files(each)),
+            *(file for each in (*read_files, *captures) for file in _files(each, has_experiments=has_experiments)),
         )
         if not sources:
             raise click.UsageError("name a capture, or - for standard input")

@@ -146,8 +146,10 @@ def test_a_report_on_a_large_input_reads_no_single_pdus(monkeypatch: pytest.Monk
             stream.truncate(size)
         CliRunner().invoke(main, ["report", "-o", "-", *options, str(file)])
     assert seen == [(False, True), (True, False), (False, False)]
-    assert "alone, without --session" in said("report", "-o", "-", "--session", "0", tmp_path)
-    assert "alone, without --session" in said("report", "-o", "-", tmp_path, file)
+    experiment = tmp_path / "experiment"
+    experiment.mkdir()
+    assert "alone, without --session" in said("report", "-o", "-", "--session", "0", experiment)
+    assert "alone, without --session" in said("report", "-o", "-", experiment, file)
 
 
 # --- the throughput of a socket
