@@ -14,6 +14,8 @@ use rustix::fs::{Access as Permissions, AtFlags, CWD, accessat};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 
 use crate::error::os_message;
+use crate::report::Event;
+use crate::settings::CaptureSettings;
 
 /// What this thread, and those that it starts, may still do.
 #[derive(Debug, Default, Clone)]
@@ -78,6 +80,18 @@ impl Confinement {
         }
         Ok(rules.restrict_self()?.ruleset)
     }
+}
+
+/// Gives up what the rest of a capture does not need, if that is wanted; returns what the kernel refused.
+pub fn of_capture(settings: &CaptureSettings) -> Option<Event> {
+    if !settings.is_confined {
+        return None;
+    }
+    let path = &settings.output.path;
+    let written = if path.as_os_str() == "-" { Vec::new() } else { vec![folder_of(path)] };
+    let problems = Confinement { has_interfaces: true, written, ..Confinement::default() }.begin();
+    let text = format!("the capture runs with more rights than it needs: {}", problems.join("; "));
+    (!problems.is_empty()).then_some(Event::Warning { text })
 }
 
 fn may_write(path: &Path) -> bool {

@@ -10,7 +10,7 @@ use iscsitrace_trace::reader::{CaptureError, Packet};
 use iscsitrace_wire::frame::LinkType;
 
 use crate::clock::Clock;
-use crate::confinement::{Confinement, folder_of};
+use crate::confinement;
 use crate::device::{self, ArrivedPacket, Counts, Device};
 use crate::drops::DropReporter;
 use crate::dumpcap::{self, Dumpcap};
@@ -196,13 +196,6 @@ impl<'a> Sink<'a> {
         }
     }
 
-    fn warn(&mut self, problems: Vec<String>) {
-        if !problems.is_empty() {
-            let text = format!("the capture runs with more rights than it needs: {}", problems.join("; "));
-            self.watch.report(Event::Warning { text });
-        }
-    }
-
     /// Periodic work; false at the end.
     fn tick(&mut self) -> bool {
         if self.end.is_none() {
@@ -246,16 +239,6 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// Gives up what the rest of the capture does not need; returns what the kernel refused.
-fn confine(settings: &CaptureSettings) -> Vec<String> {
-    if !settings.is_confined {
-        return Vec::new();
-    }
-    let path = &settings.output.path;
-    let written = if path.as_os_str() == "-" { Vec::new() } else { vec![folder_of(path)] };
-    Confinement { has_interfaces: true, written, ..Confinement::default() }.begin()
-}
-
 fn describe(device: &Device, settings: &InterfaceSettings) -> InterfaceDescription {
     InterfaceDescription {
         name: device.name.clone(),
@@ -278,9 +261,9 @@ fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Ou
     }
     let described = devices.iter().zip(&settings.interfaces).map(|(device, settings)| describe(device, settings));
     let described = described.collect();
-    let problems = confine(settings);
+    let problem = confinement::of_capture(settings);
     let mut sink = Sink::begin(settings, described, caller, HANDED_OVER_AFTER)?;
-    sink.warn(problems);
+    sink.watch.progress.events.extend(problem);
     let mut drops = DropReporter::new(devices.len());
     let mut counted = Instant::now();
     while sink.end.is_none() {
@@ -409,8 +392,8 @@ fn run_dumpcap(
         ..InterfaceDescription::default()
     });
     let described: Vec<InterfaceDescription> = described.collect();
-    let mut problems = Vec::new();
-    let mut dumpcap = Dumpcap::start(program, &settings.interfaces, || problems = confine(settings))?;
+    let mut problem = None;
+    let mut dumpcap = Dumpcap::start(program, &settings.interfaces, || problem = confinement::of_capture(settings))?;
     let mut sink = match Sink::begin(settings, described, caller, HANDED_OVER_BY_DUMPCAP_AFTER) {
         Ok(sink) => sink,
         Err(error) => {
@@ -419,7 +402,7 @@ fn run_dumpcap(
             return Err(error);
         }
     };
-    sink.warn(problems);
+    sink.watch.progress.events.extend(problem);
     let mut has_gone = false;
     while sink.end.is_none() {
         let asked = Instant::now();
