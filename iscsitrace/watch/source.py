@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from iscsitrace.errors import InputInvalid, ToolMissing
+from iscsitrace.recording.file_names import of_ring
 from iscsitrace.tables.live_pass import SECOND_NS, Live, Settings
 
 PIPE_LAG_MAX_NS = 2 * SECOND_NS
@@ -75,7 +76,8 @@ def open_source(
     """A file that exists, ``-``, or an interface; InputInvalid for anything else.
 
     ``confine`` is called before the first thread reads, and after a capture was started.
-    A file takes precedence over an interface of the same name: ``./eth0`` is always a file.
+    The name of a ring, as `capture -w` has it, is the last of its files. A file takes precedence over an interface of
+    the same name: ``./eth0`` is always a file.
     """
     pipe = replace(settings, lag_max_ns=PIPE_LAG_MAX_NS)
     if capture_options and (name == "-" or Path(name).exists()):
@@ -84,6 +86,8 @@ def open_source(
         confine()
         return Watched(Live("-", pipe), None, is_pipe=True)
     path = Path(name)
+    if not path.exists() and path.suffix and path.parent.is_dir() and (ring := of_ring(path)):
+        path = ring[-1]
     if path.exists():
         confine()
         if path.is_fifo():

@@ -6,6 +6,7 @@ A program in the place of dumpcap captures, which needs no root.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -159,6 +160,22 @@ def test_a_file_that_another_capture_writes_stays(source: Source, tmp_path: Path
         fcntl.flock(written, fcntl.LOCK_EX)
         captured(source, ring, "-b", "files:2", "--compress")
     assert [number_of(path) for path in of_ring(ring)] == [1, 7, 8]
+
+
+def test_a_watch_of_a_ring_goes_on_over_a_restart_of_its_capture(source: Source, tmp_path: Path) -> None:
+    """From the last file of the first capture to the last of the second, which compresses what it has finished."""
+    ring = ring_of(tmp_path)
+    captured(source, ring)
+    last = len(read_records(of_ring(ring)[-1])[0])
+    command = [sys.executable, "-m", "iscsitrace", "watch", "--json", str(ring)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
+        assert watch.stdout is not None
+        watch.stdout.readline()
+        captured(source, ring, "--compress", hold_s=1.5)
+        watch.send_signal(signal.SIGINT)
+        totals = json.loads(watch.communicate(timeout=_LIMIT_S)[0].splitlines()[-1])
+    assert totals["kind"] == "totals"
+    assert totals["packet_count"] == last + source.count
 
 
 @pytest.mark.parametrize("limit", ["files:3", "age:1h", "total:1G", "free:1G"])

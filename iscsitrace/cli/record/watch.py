@@ -97,7 +97,8 @@ def command(
 ) -> None:
     """Show throughput, latencies, queue depth, time breakdown, RTT, losses and findings live.
 
-    INPUT is an interface, a file that grows (the next files of a ring buffer follow), or - for standard input. On a
+    INPUT is an interface, a file that grows (the next files of a ring buffer follow), the name of a ring as -w of
+    capture has it, or - for standard input. On a
     terminal, keys sort, pause, select a connection and save a snapshot (? lists them). A pipe gets lines or JSON.
 
     The totals at the end equal those of summary for the same packets. Ctrl-C stops the capture and prints the totals.
