@@ -14,6 +14,7 @@ __all__ = [
     "Live",
     "LiveCaptureError",
     "Pass",
+    "Ring",
     "advise_snaplen",
     "advise_snaplen_of",
     "check_filter",
@@ -168,6 +169,31 @@ def read(
     A ``str`` is a path, or ``-`` for standard input; ``bytes`` are the content of a capture. Times are absolute
     nanoseconds since 1970, or relative to the first packet. ``tables``: which of schema.ON_REQUEST to fill.
     """
+
+@final
+class Ring:
+    """A pass over the captures of a ring, one by one, which its state continues elsewhere."""
+
+    def __new__(cls, *, tables: Iterable[str]) -> Ring:
+        """Begins a pass. ``tables``: which of schema.ON_REQUEST to fill."""
+
+    @staticmethod
+    def from_state(state: bytes) -> Ring:
+        """Continues a pass. ValueError for bytes that are no state, or one of another version."""
+
+    def state(self) -> bytes:
+        """The state, to continue from."""
+
+    def read(
+        self, capture: str | bytes | BinaryIO, *, progress: Callable[[int, int | None], None] | None
+    ) -> tuple[int, dict[str, Any]]:
+        """Reads one capture: the number of its first frame, and an element of :attr:`Pass.inputs`. Releases the GIL."""
+
+    def take(self) -> Pass:
+        """The rows that can no longer change, each once."""
+
+    def finish(self) -> Pass:
+        """All other rows; ValueError for what is called afterwards."""
 
 _Columns = dict[str, dict[str, NDArray[Any] | list[str]]]
 """Tables by name, as columns by name."""
