@@ -169,20 +169,26 @@ class Meters:
         read, written = throughput.payload(cycles)
         has_lun, has_status = known(cycles, "lun"), known(cycles, "status")
         missing = np.where(waited.is_open & waited.is_lost, _NO_STATUS_CODE, _NOT_CAPTURED_CODE)
-        columns = (
-            cycles.raw("connection"),
-            np.where(has_lun, cycles.raw("lun"), 0),
-            has_lun,
-            cycles.raw("operation"),
-            np.where(has_status, cycles.raw("status"), missing),
-        )
-        keys = np.stack([column.astype(np.uint64) for column in columns])
-        groups, place = np.unique(keys, axis=1, return_inverse=True)
+        luns, of_lun = np.unique(np.where(has_lun, cycles.raw("lun"), 0), return_inverse=True)
+        status = np.where(has_status, cycles.raw("status"), missing).astype(np.int64)
+        key = cycles.raw("connection").astype(np.int64)
+        for column, size in ((of_lun, len(luns)), (has_lun, 2), (cycles.raw("operation"), 256), (status, 512)):
+            key = key * size + column
+        _, first, place = np.unique(key, return_index=True, return_inverse=True)
         rows = np.split(np.argsort(place, kind="stable"), np.cumsum(np.bincount(place))[:-1])
-        operations = cycles["operation"]
-        for (connection, number, is_known, _, code), own in zip(groups.T.tolist(), rows, strict=True):
+        operations = cycles.select(first)["operation"]
+        groups = zip(
+            cycles.raw("connection")[first].tolist(),
+            luns[of_lun[first]].tolist(),
+            has_lun[first].tolist(),
+            operations.tolist(),
+            status[first].tolist(),
+            rows,
+            strict=True,
+        )
+        for connection, number, is_known, operation, code, own in groups:
             path = of_connection.get(connection) or self._kept(OTHER)
-            operation, name = str(operations[own[0]]), _status(code)
+            name = _status(code)
             unit = self._unit(path, str(number) if is_known else "", operation, name)
             unit.read_bytes += int(read[own].sum())
             unit.write_bytes += int(written[own].sum())
