@@ -19,6 +19,7 @@ __all__ = [
     "advise_snaplen_of",
     "check_filter",
     "check_trigger",
+    "confine",
     "connections_seen",
     "join_taps",
     "list_interfaces",
@@ -308,6 +309,13 @@ def parse_url(url: str) -> str:
 
 class LiveCaptureError(Exception):
     """A capture cannot begin; ``args`` are its kind, in one word, and one line for a person."""
+
+def confine(written: list[str], ports: list[int]) -> list[str]:
+    """Gives up what a reader does not need, for this thread and all that it starts later, for good.
+
+    It keeps reading files, writing beneath the paths ``written``, and serving at TCP ``ports`` (0 is any). Returns what
+    the kernel refused.
+    """
 
 def run_capture(settings_json: str, caller: object) -> str:
     """Captures into files until ``caller.watch`` gives True or a limit is reached; the outcome as JSON.
