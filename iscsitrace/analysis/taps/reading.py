@@ -132,7 +132,7 @@ class TappedTrace(Trace):
     def command_legs(self) -> Legs:
         """The legs of the commands between the first tap and the last."""
         first, last = self.tap_list[0].trace, self.tap_list[-1].trace
-        return legs.of_commands(first.table, last.table, self.whole.matched, self.between(0, -1))
+        return legs.of_commands(first.table, last.table, self.whole.complete, self.between(0, -1))
 
     @property
     def networks(self) -> tuple[Network, ...]:
@@ -149,7 +149,7 @@ class TappedTrace(Trace):
     def _compared(self, near: int, far: int) -> Network:
         recognition = self._recognised[near, far]
         ends = self.tap_list[near], self.tap_list[far]
-        samples = samples_of(recognition.matched, ends[0].trace.cycles, ends[1].trace.cycles)
+        samples = samples_of(recognition.complete, ends[0].trace.cycles, ends[1].trace.cycles)
         clock = recognition.clock
         assert clock is not None  # noqa: S101 -- pairs of a TappedTrace have been recognised as taps
         joined = None
