@@ -103,9 +103,8 @@ def of_commands(near: Source, far: Source, whole: Matched, network: Network) -> 
     held = Held(near("budget")), Held(far("budget"))
     first_held = held[0].until(cycles[0].raw("connection")[rows[0]], cycles[0].raw("command_first_ns")[rows[0]])
     repaired = (
-        # where only commands were compared, nobody knows whether a capture lacks packets
-        Repaired.of(near("retransmissions"), to_target=True, lacks_packets=network.count("missing_at_a") != 0),
-        Repaired.of(far("retransmissions"), to_target=False, lacks_packets=network.count("missing_at_b") != 0),
+        Repaired.of(near("retransmissions"), network, to_target=True),
+        Repaired.of(far("retransmissions"), network, to_target=False),
     )
     reader = _Reader(held, clock, repaired)
     connections = cycles[0].raw("connection")[rows[0]], cycles[1].raw("connection")[rows[1]]
