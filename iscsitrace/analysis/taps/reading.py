@@ -103,6 +103,10 @@ class TappedTrace(Trace):
             return self.tap_list[0].name, self.table
         return self.tap_list[-1].name, self.senders_seen.last
 
+    def tap_of(self, connection: int, *, to_target: bool) -> str:
+        """See :class:`Trace`: with its name, ``tap target.pcapng``."""
+        return f"tap {self.at_sender(connection, to_target=to_target)[0]}"
+
     @property
     def legs(self) -> Table:
         """The table ``legs``."""
