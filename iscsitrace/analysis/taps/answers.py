@@ -35,7 +35,12 @@ def may_be_of_others(cycles_a: Table, cycles_b: Table, rows_a: Array, rows_b: Ar
     has_number = tuple(np.flatnonzero(known(table, "cmd_sn")) for table in tables)
     numbered_of = [_by_number(each[row], row) for each, row in zip(sessions, has_number, strict=True)]
     for code, which in _by_number(codes, np.arange(len(codes))).items():
-        numbered = [of[number] for of, number in zip(numbered_of, (code >> 32, code & _NUMBERS - 1), strict=True)]
+        session = (code >> 32, code & _NUMBERS - 1)
+        if any(number not in of for of, number in zip(numbered_of, session, strict=True)):
+            # the snaplen is within its headers
+            in_doubt[which] = True
+            continue
+        numbered = [of[number] for of, number in zip(numbered_of, session, strict=True)]
         numbers = [table.raw("cmd_sn")[each].astype(np.int64) for table, each in zip(tables, numbered, strict=True)]
         first = min(int(each.min()) for each in numbers)
         seen = _distinct(np.concatenate(numbers), first)
@@ -51,6 +56,8 @@ def may_be_of_others(cycles_a: Table, cycles_b: Table, rows_a: Array, rows_b: Ar
 
 def _by_number(numbers: Array, rows: Array) -> dict[int, Array]:
     """The rows of each number, in their order."""
+    if not len(numbers):
+        return {}
     order = order_of(numbers)
     starts = first_rows(numbers[order])
     return dict(zip(numbers[order][starts].tolist(), np.split(rows[order], starts[1:]), strict=True))
