@@ -77,7 +77,7 @@ def of_trace(source: Source, volumes: Volumes) -> list[PathsUse]:
     if not several:
         return []
     cycles, service = source("cycles"), Service(source)
-    numbers = np.where(is_data_command(cycles), volumes.of_commands(cycles), -1)
+    numbers = np.where(cycles.each(is_data_command), volumes.of_commands(cycles), -1)
     found = (_of_volume(source, service, volume, np.flatnonzero(numbers == volume.number)) for volume in several)
     return [each for each in found if each is not None]
 

@@ -16,7 +16,7 @@ from iscsitrace.analysis.measures import busy, by_subject
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.by_subject import Line
 from iscsitrace.analysis.measures.nulls import numbers_of
-from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.analysis.session.columns import Columns, commands
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
@@ -49,10 +49,17 @@ class Waits:
 
 def of_parts(columns: Columns, *parts: str) -> Waits:
     """The stretches of busy time in these parts of the time breakdown."""
-    every = columns.once(_busy)
-    is_wanted = np.zeros(len(PARTS), dtype=bool)
-    is_wanted[[PARTS.index(part) for part in parts]] = True
-    return every.where(np.flatnonzero(is_wanted[columns.once(_parts)]))
+    found = columns.once(_found)
+    if parts not in found:
+        is_wanted = np.zeros(len(PARTS), dtype=bool)
+        is_wanted[[PARTS.index(part) for part in parts]] = True
+        found[parts] = columns.once(_busy).where(np.flatnonzero(is_wanted[columns.once(_parts)]))
+    return found[parts]
+
+
+def _found(columns: Columns) -> dict[tuple[str, ...], Waits]:
+    """The stretches in the parts that were asked for so far: several findings ask for the same ones."""
+    return {}
 
 
 def spans(columns: Columns) -> tuple[Array, Array]:
@@ -88,19 +95,12 @@ def with_next(columns: Columns, waits: Waits) -> Waits:
     alone = np.flatnonzero(waits.row < 0)
     if not len(alone):
         return waits
-    rows, places, times = columns.once(_commands)
+    rows, places, times = columns.once(commands)
     at = by_subject.search(places, times, waits.place[alone], waits.ends[alone])
     last = np.searchsorted(places, waits.place[alone], side="right") - 1
     row = waits.row.copy()
     row[alone] = rows[np.minimum(at, last)]
     return replace(waits, row=row)
-
-
-def _commands(columns: Columns) -> tuple[Array, Array, Array]:
-    """The commands of all subjects, each subject's in order of time: row, subject, and time of the command."""
-    cycles, places = columns.table("cycles"), columns.places("cycles")
-    order = by_subject.rows_in_order(places, cycles.raw("command_first_ns"))
-    return order, places[order], cycles.raw("command_first_ns")[order]
 
 
 def claimed_ns(columns: Columns, waits: Waits, place: Array, starts: Array, ends: Array) -> Array:
