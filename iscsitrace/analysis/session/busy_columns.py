@@ -17,7 +17,6 @@ from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.by_subject import Line
 from iscsitrace.analysis.measures.nulls import numbers_of
 from iscsitrace.analysis.session.columns import Columns, commands
-from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
 
@@ -53,7 +52,8 @@ def of_parts(columns: Columns, *parts: str) -> Waits:
     if parts not in found:
         is_wanted = np.zeros(len(PARTS), dtype=bool)
         is_wanted[[PARTS.index(part) for part in parts]] = True
-        found[parts] = columns.once(_busy).where(np.flatnonzero(is_wanted[columns.once(_parts)]))
+        rows = columns.once(_busy_rows)
+        found[parts] = _waits(columns, rows[is_wanted[columns.table("budget").raw("part")[rows]]])
     return found[parts]
 
 
@@ -64,30 +64,24 @@ def _found(columns: Columns) -> dict[tuple[str, ...], Waits]:
 
 def spans(columns: Columns) -> tuple[Array, Array]:
     """The start of the busy time of each subject, and its end; 0 where it has none."""
-    every = columns.once(_busy)
+    stretches, rows = columns.table("budget"), columns.once(_busy_rows)
+    places = columns.places("budget")[rows]
     first, last = (np.zeros(len(columns), dtype=np.int64) for _ in range(2))
     # of several values for one place the last is kept
-    first[every.place[::-1]], last[every.place] = every.starts[::-1], every.ends
+    first[places[::-1]] = stretches.raw("time_first_ns")[rows[::-1]]
+    last[places] = stretches.raw("time_last_ns")[rows]
     return first, last
 
 
-def _busy(columns: Columns) -> Waits:
-    stretches, places, rows = columns.table("budget"), columns.places("budget"), columns.once(_busy_rows)
-    firsts, lasts = (stretches.raw(name)[rows] for name in ("time_first_ns", "time_last_ns"))
-    return Waits(places[rows], firsts, lasts, stretches.each(_cycle_numbers)[rows])
-
-
-def _parts(columns: Columns) -> Array:
-    return columns.table("budget").raw("part")[columns.once(_busy_rows)]
+def _waits(columns: Columns, rows: Array) -> Waits:
+    stretches = columns.table("budget").select(rows)
+    firsts, lasts = (stretches.raw(name) for name in ("time_first_ns", "time_last_ns"))
+    return Waits(columns.places("budget")[rows], firsts, lasts, numbers_of(stretches, "cycle"))
 
 
 def _busy_rows(columns: Columns) -> Array:
     stretches = columns.table("budget")
     return np.flatnonzero((stretches.each(busy.uses) == busy.BUSY) & (columns.places("budget") >= 0))
-
-
-def _cycle_numbers(stretches: Table) -> Array:
-    return numbers_of(stretches, "cycle")
 
 
 def with_next(columns: Columns, waits: Waits) -> Waits:

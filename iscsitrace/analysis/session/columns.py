@@ -51,6 +51,11 @@ class Columns:
         fact: _Fact = self._facts[compute]
         return fact
 
+    def forget(self) -> None:
+        """Let go of what was computed of the tables: it has a value for each of millions of rows."""
+        self._facts.clear()
+        self._places.clear()
+
     def part_ns(self, part: str) -> Array:
         """Busy time in one part of the time breakdown."""
         return np.asarray(self.sums_ns[:, busy.BUSY, PARTS.index(part)])
