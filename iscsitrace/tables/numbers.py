@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +26,13 @@ def first_rows(numbers: Array) -> Array:
     is_first = np.ones(len(numbers), dtype=bool)
     np.not_equal(numbers[1:], numbers[:-1], out=is_first[1:])
     return np.flatnonzero(is_first)
+
+
+def rows_of_each(numbers: Array, wanted: Sequence[int]) -> list[Array]:
+    """The rows that have each of these integers, in order."""
+    order = order_of(numbers)
+    edges = np.searchsorted(numbers[order], [[each, each + 1] for each in wanted])
+    return [order[first:last] for first, last in edges.tolist()]
 
 
 def distinct(numbers: Array) -> tuple[Array, Array]:

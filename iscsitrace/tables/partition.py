@@ -31,6 +31,9 @@ class Partition:
         if (numbers[1:] < numbers[:-1]).any():
             self._order = order_of(numbers)
             numbers = numbers[self._order]
+            if len(numbers) < 1 << 31:
+                # half the memory
+                self._order = self._order.astype(np.int32)
         starts = first_rows(numbers)
         edges = [*starts.tolist(), len(numbers)]
         self._places = {

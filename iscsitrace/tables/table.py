@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
+_INDICES = (np.intp, np.int32)
+"""Dtypes of row numbers that are kept as they are."""
+
 NO_WORD = 255
 """Code of a category that is null."""
 
@@ -151,11 +154,12 @@ class Table:
     def each(self, compute: Callable[[Table], Array]) -> Array:
         """What ``compute`` makes of the table: one value per row.
 
-        It is computed once, and for all selections of a kept table together (see ``select``): those have its values.
+        It is computed once, and for all selections of a kept table together (see ``select``): those have its values. A
+        kept table has those of the table that it was selected from, if they were computed before.
         """
         if compute not in self._each:
-            if self._selected is not None and self._is_part:
-                whole, index = self._selected
+            whole, index = self._selected or (self, None)
+            if index is not None and (self._is_part or compute in whole._each):
                 self._each[compute] = whole.each(compute)[index]
             else:
                 self._each[compute] = compute(self)
@@ -243,7 +247,9 @@ class Table:
                 index = np.flatnonzero(index)
             elif not index.size:
                 index = index.astype(np.intp)
-            elif index.dtype == np.intp and index.ndim == 1 and index.min() >= 0 and index.max() < len(self):
+            elif (
+                index.dtype in (np.intp, np.int32) and index.ndim == 1 and index.min() >= 0 and index.max() < len(self)
+            ):
                 index = index.copy()
             else:
                 # as row numbers; an invalid index raises here

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from iscsitrace.tables.numbers import distinct, first_rows, order_of, places_of
+from iscsitrace.tables.numbers import distinct, first_rows, order_of, places_of, rows_of_each
 
 SMALL = st.integers(-1, 6)
 AROUND = st.sampled_from([-(1 << 16), -1, 0, (1 << 15) - 1, 1 << 15, (1 << 16) - 1, 1 << 16, 1 << 17, 1 << 62])
@@ -25,6 +25,12 @@ def test_rows_in_order(numbers: list[int]) -> None:
     assert first_rows(np.array(ordered)).tolist() == sorted(
         {number: ordered.index(number) for number in numbers}.values()
     )
+
+
+@given(NUMBERS, st.lists(st.one_of(SMALL, AROUND), max_size=8))
+def test_rows_of_each_integer(numbers: list[int], wanted: list[int]) -> None:
+    found = [rows.tolist() for rows in rows_of_each(np.array(numbers, dtype=np.int64), wanted)]
+    assert found == [[row for row, number in enumerate(numbers) if number == each] for each in wanted]
 
 
 @given(NUMBERS)

@@ -111,6 +111,10 @@ def test_a_value_of_each_row_is_computed_once_for_all_parts() -> None:
     assert seen == [6, 2, 2]
     assert whole.each(doubled).tolist() == whole.each(doubled).tolist() == [0, 2, 4, 6, 8, 10]
     assert seen == [6, 2, 2, 6]
+    # what is computed of a table is not computed again for its parts
+    again = Partition(whole, np.array([1, 0, 1, 0, 1, 0]))
+    assert again.rows(1).each(doubled).tolist() == [0, 4, 8]
+    assert seen == [6, 2, 2, 6]
 
 
 def test_tables_by_connection() -> None:

@@ -14,9 +14,10 @@ from iscsitrace.analysis.findings.hosts import has_commands
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS
 from iscsitrace.analysis.measures import by_subject
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.session.columns import Columns, rtt_ns
+from iscsitrace.analysis.session.columns import Columns, commands, rtt_ns
 from iscsitrace.analysis.session.session import frames_in
 from iscsitrace.analysis.session.workload import MIN_TASKS
+from iscsitrace.tables.numbers import first_rows
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
@@ -30,17 +31,35 @@ PROMPT_NS: Final = MILLISECOND_NS
 less."""
 
 
-def _may_close(columns: Columns) -> Array:
-    """Where a command has a CmdSN beyond the MaxCmdSN of some status."""
-    cycles, places = columns.table("cycles"), columns.places("cycles")
-    is_sent, has_window = (known(cycles, name) & (places >= 0) for name in ("cmd_sn", "max_cmd_sn"))
-    first = np.zeros(len(columns), dtype=np.int64)
-    first[places[is_sent][::-1]] = cycles.raw("cmd_sn")[is_sent][::-1]
-    limits = np.iinfo(np.int64)
-    last, least = np.full(len(columns), limits.min), np.full(len(columns), limits.max)
-    np.maximum.at(last, places[is_sent], _after(cycles.raw("cmd_sn")[is_sent], first[places[is_sent]]))
-    np.minimum.at(least, places[has_window], _after(cycles.raw("max_cmd_sn")[has_window], first[places[has_window]]))
-    return (last > least) & has_commands(columns)
+def _may_close(columns: Columns, rtts_ns: Array) -> Array:
+    """Where a command may have waited: where no glance shows that the window was open for each of them before.
+
+    It was open if the command that is a window older had a status by then which allows this one; and so it always was
+    for the first ones, which every status allows.
+    """
+    cycles = columns.table("cycles")
+    rows, place, times = columns.once(commands)
+    starts = first_rows(place)
+    numbers, has_window = cycles.raw("cmd_sn")[rows].astype(np.int64), _has_window(cycles)[rows]
+    first, window, least = (np.zeros(len(columns), dtype=np.int64) for _ in range(3))
+    first[place[starts]] = numbers[starts]
+    number, allowed = (_after(each, first[place]) for each in (numbers, cycles.raw("max_cmd_sn")[rows]))
+    ahead = np.where(has_window, allowed, 1 << 32)
+    least[place[starts]] = np.minimum.reduceat(ahead, starts) if len(starts) else []
+    window[place[starts]] = np.minimum.reduceat(ahead - number, starts) if len(starts) else []
+    beyond = np.flatnonzero(number > least[place])
+    own = place[beyond]
+    older = (beyond - window[own]).clip(0, len(rows) - 1)
+    is_open = (place[older] == own) & has_window[older] & (allowed[older] >= number[beyond])
+    is_open &= cycles.raw("status_ns")[rows[older]] <= times[beyond] - PROMPT_NS - rtts_ns[own]
+    # a command whose CmdSN is missing from the capture tells nothing
+    in_doubt = (own[~is_open], place[~known(cycles, "cmd_sn")[rows]])
+    return (np.bincount(np.concatenate(in_doubt), minlength=len(columns)) > 0) & columns.once(has_commands)
+
+
+def _has_window(cycles: Table) -> Array:
+    """Which commands have a status with a MaxCmdSN."""
+    return known(cycles, "max_cmd_sn") & known(cycles, "status_ns")
 
 
 @dataclass(frozen=True)
@@ -64,11 +83,10 @@ class _Window:
 def _window(cycles: Table, places: Array, rtts_ns: Array) -> _Window:
     """``places`` are the sessions of the commands, -1 for none; ``rtts_ns`` the RTT of each to its initiator."""
     starts, ends = cycles.raw("command_first_ns"), cycles.raw("status_ns")
-    has_window = known(cycles, "max_cmd_sn") & known(cycles, "status_ns")
-    commands = by_subject.rows_in_order(places, starts, known(cycles, "cmd_sn"))
-    statuses = by_subject.rows_in_order(places, ends, has_window)
-    place, sent_at, answered_at = places[commands], starts[commands], ends[statuses]
-    numbers = cycles.raw("cmd_sn")[commands].astype(np.int64)
+    sent_rows = by_subject.rows_in_order(places, starts, known(cycles, "cmd_sn"))
+    statuses = by_subject.rows_in_order(places, ends, _has_window(cycles))
+    place, sent_at, answered_at = places[sent_rows], starts[sent_rows], ends[statuses]
+    numbers = cycles.raw("cmd_sn")[sent_rows].astype(np.int64)
     # where the rows of each session begin
     sends, reads = (np.searchsorted(each, np.arange(len(rtts_ns))) for each in (place, places[statuses]))
     firsts = np.concatenate([numbers, [0]])[sends]
@@ -77,13 +95,15 @@ def _window(cycles: Table, places: Array, rtts_ns: Array) -> _Window:
     allowed = _highest(places[statuses], _after(cycles.raw("max_cmd_sn")[statuses], firsts[places[statuses]]))
     # what the initiator had sent and knew shortly before each command; at the tap its answer is an RTT later
     before = sent_at - PROMPT_NS
-    sent = by_subject.search(place, sent_at, place, before, "right")
     read = by_subject.search(places[statuses], answered_at, place, before - rtts_ns[place], "right")
-    knows = (sent > sends[place]) & (read > reads[place])
-    waited = np.zeros(len(commands), dtype=bool)
-    open_until = allowed[read[knows] - 1]
-    waited[knows] = (open_until <= asked[sent[knows] - 1]) & (open_until < number[knows])
-    return _Window(commands, place, number, waited, statuses, allowed)
+    late = np.flatnonzero(read > reads[place])
+    late = late[allowed[read[late] - 1] < number[late]]
+    sent = by_subject.search(place, sent_at, place[late], before[late], "right")
+    is_full = sent > sends[place[late]]
+    is_full &= allowed[read[late] - 1] <= asked[sent - 1]
+    waited = np.zeros(len(sent_rows), dtype=bool)
+    waited[late[is_full]] = True
+    return _Window(sent_rows, place, number, waited, statuses, allowed)
 
 
 def _highest(place: Array, numbers: Array) -> Array:
@@ -92,8 +112,11 @@ def _highest(place: Array, numbers: Array) -> Array:
 
 
 def _weigh(columns: Columns) -> Weighed:
-    places = np.where(_may_close(columns)[columns.places("cycles")], columns.places("cycles"), -1)
-    found = _window(columns.table("cycles"), places, np.maximum(rtt_ns(columns, "initiator"), 0))
+    rtts_ns, places = np.maximum(rtt_ns(columns, "initiator"), 0), columns.places("cycles")
+    may_close = _may_close(columns, rtts_ns)
+    if not may_close.any():
+        return Weighed(may_close)
+    found = _window(columns.table("cycles"), np.where(may_close[places], places, -1), rtts_ns)
     sent, waited = (np.bincount(each, minlength=len(columns)) for each in (found.place, found.place[found.waited]))
     return Weighed((waited >= MIN_TASKS) & (waited >= COMMAND_WINDOW_TASKS * sent))
 

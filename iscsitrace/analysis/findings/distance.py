@@ -121,11 +121,16 @@ def _small_blocks(columns: Columns) -> Weighed:
     is_small = np.zeros(len(columns), dtype=bool)
     is_small[asked.numbers] = asked.block_bytes < LARGE_BLOCK_BYTES
     may_be = waited.is_found & is_small
-    moved, places = columns.once(transfers)
-    moved, places = moved.select(may_be[places]), places[may_be[places]]
-    is_sequential = system_calls.sequential_shares(moved, places, len(columns)) >= SEQUENTIAL
-    is_short = _passing_ns(columns, moved, places) < columns.once(path_ns)
-    return Weighed(may_be & is_sequential & is_short, waited.cost_ns)
+    moved, places = _of(*columns.once(transfers), may_be)
+    may_be &= system_calls.sequential_shares(moved, places, len(columns)) >= SEQUENTIAL
+    may_be &= _passing_ns(columns, *_of(moved, places, may_be)) < columns.once(path_ns)
+    return Weighed(may_be, waited.cost_ns)
+
+
+def _of(moved: Table, places: Array, which: Array) -> tuple[Table, Array]:
+    """Those of these sessions alone."""
+    is_own = which[places]
+    return moved.select(is_own), places[is_own]
 
 
 def _passing_ns(columns: Columns, moved: Table, places: Array) -> Array:

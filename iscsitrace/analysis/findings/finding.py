@@ -212,7 +212,7 @@ class Problem:
             return
         found = self.weigh(columns)
         places = np.flatnonzero(found.is_found & self._is_worth(columns))
-        firsts, lasts = busy_columns.spans(columns)
+        firsts, lasts = columns.once(busy_columns.spans)
         is_note = np.zeros(len(columns), dtype=bool) if found.is_note is None else found.is_note
         costs_ns = np.zeros(len(columns)) if found.cost_ns is None else found.cost_ns
         amounts = (each[places].tolist() for each in (costs_ns, columns.share(costs_ns), is_note, firsts, lasts))

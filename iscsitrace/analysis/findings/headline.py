@@ -290,7 +290,7 @@ def moved_counts(columns: Columns) -> NDArray[np.int64]:
 
 def _has_moved(cycles: Table) -> NDArray[np.bool_]:
     """Which commands are the workload: complete reads and writes; UNMAP and the like are, too."""
-    return is_whole_transfer(cycles) | (is_data_command(cycles) & ~is_transfer(cycles))
+    return cycles.each(is_whole_transfer) | (cycles.each(is_data_command) & ~cycles.each(is_transfer))
 
 
 def _moved_count(subject: Session) -> int:

@@ -73,7 +73,8 @@ def _is_slow(columns: Columns, found: Waits, which: Array) -> Array:
     is_half = (long_ns > 0) & (2 * (found.sums_ns(columns) - long_ns) < found.sums_ns(columns))
     is_stalled = is_half & is_many
     moved, places = columns.once(transfers)
-    is_open = (which & ~is_stalled)[places]
+    has_fast = np.bincount(places[_is_answered_fast(moved)], minlength=count) > 0
+    is_open = (which & ~is_stalled & ~has_fast)[places]
     if not is_open.any():
         return is_stalled
     moved, places = moved.select(is_open), places[is_open]
@@ -83,6 +84,14 @@ def _is_slow(columns: Columns, found: Waits, which: Array) -> Array:
     is_fast = np.bincount(places[served_ns < HEALTHY_NS], minlength=count) > 0
     is_never_fast = ~is_fast & (np.bincount(places, minlength=count) >= MIN_TASKS)
     return np.asarray(is_stalled | is_never_fast)
+
+
+def _is_answered_fast(moved: Table) -> Array:
+    """Which commands have their status within HEALTHY_NS, and data and R2T before it: they were served in less."""
+    status = moved.raw("status_ns")
+    is_fast = known(moved, "status_ns") & (status - moved.raw("command_first_ns") < HEALTHY_NS)
+    # null is the least time
+    return is_fast & (moved.raw("data_last_ns") <= status) & (moved.raw("r2t_first_ns") <= status)
 
 
 def _target(case: Case) -> Observation | None:

@@ -96,7 +96,7 @@ DISCOVERY_ONLY: Final = Problem(
 def _may_be_idle(columns: Columns) -> Array:
     """Which stories have a session without commands that read, write or erase data."""
     cycles = columns.table("cycles")
-    with_data = np.unique(cycles.raw("session")[is_data_command(cycles)])
+    with_data = np.unique(cycles.raw("session")[cycles.each(is_data_command)])
     return columns.count("sessions", lambda table: ~np.isin(table.raw("session"), with_data)) > 0
 
 

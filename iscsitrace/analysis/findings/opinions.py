@@ -130,6 +130,8 @@ class Opinions(Mapping[int, Opinion]):
             return
         weighed = registry.weighed(subjects.columns, problems)
         possible = registry.possible(subjects.columns, problems, groups)
+        # before sessions are looked at one by one
+        subjects.columns.forget()
         for number in numbers:
             own = weighed.get(number, [])
             if possible[number]:

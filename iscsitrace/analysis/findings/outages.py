@@ -259,7 +259,7 @@ IO_OUTAGE: Final = Problem(
     rank="failure",
     advice=(_PATH, _TARGET, *_TOLERANT),
     observe=_outages,
-    needs=lambda columns: columns.count("budget", lambda table: table.raw("part") == PARTS.index("outage")) > 0,
+    needs=lambda columns: columns.sums_ns[:, :, PARTS.index("outage")].sum(axis=1) > 0,
     accounts_for=(CONNECTION_LOST, NOP_TIMEOUT),
 )
 

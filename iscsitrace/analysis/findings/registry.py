@@ -116,4 +116,6 @@ def in_declared_order(found: Iterable[Finding]) -> list[Finding]:
 
 def ordered(found: Sequence[Finding]) -> list[Finding]:
     """The findings in the order of a headline, without those that are consequences of others."""
+    if len(found) < 2:
+        return list(found)
     return in_order(each for each in found if not any(each.is_explained_by(other) for other in found))

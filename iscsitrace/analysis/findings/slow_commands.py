@@ -86,7 +86,7 @@ class _SlowOperation:
 
 def _is_other(cycles: Table) -> Array:
     """Which successful commands erase or flush."""
-    is_timed = is_data_command(cycles) | is_for(cycles, "flush")
+    is_timed = cycles.each(is_data_command) | is_for(cycles, "flush")
     return _is_good(cycles) & is_timed & ~_is_io(cycles)
 
 

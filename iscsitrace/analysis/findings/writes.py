@@ -95,10 +95,13 @@ OUTSTANDING_R2TS: Final = 8
 
 def _claimed(columns: Columns, place: Array, starts: Array, ends: Array, part: str) -> Weighed:
     """The time in this part within these intervals of each session, where there are enough of them."""
+    may_be = np.bincount(place, minlength=len(columns)) >= MIN_TASKS
+    may_be &= columns.share(columns.part_ns(part)) >= WORTH_A_CHANGE
+    if not may_be.any():
+        return Weighed(may_be, np.zeros(len(columns)))
     waits = busy_columns.of_parts(columns, part)
     cost_ns = busy_columns.claimed_ns(columns, waits, place, starts, ends)
-    is_many = np.bincount(place, minlength=len(columns)) >= MIN_TASKS
-    return Weighed(is_many & (columns.share(cost_ns) >= WORTH_A_CHANGE), cost_ns)
+    return Weighed(may_be & (columns.share(cost_ns) >= WORTH_A_CHANGE), cost_ns)
 
 
 def _further(columns: Columns) -> Weighed:
@@ -240,11 +243,14 @@ def _waits_for_first(grants: _Grant, cycles: Table) -> tuple[Array, Array, Array
 
 
 def _asked_first(columns: Columns) -> Weighed:
+    without, writes = (columns.count("cycles", which) for which in (_asks_first, _is_write))
+    is_usual = (without > 0) & (without >= MOST * writes)
+    if not is_usual.any():
+        return Weighed(is_usual)
     grants, place = columns.once(_all_grants)
     which, starts, ends = _waits_for_first(grants, columns.table("cycles"))
     found = _claimed(columns, place[which], starts, ends, "propagation")
-    without, writes = (columns.count("cycles", which) for which in (_asks_first, _is_write))
-    return replace(found, is_found=found.is_found & (without >= MOST * writes))
+    return replace(found, is_found=found.is_found & is_usual)
 
 
 def _unused(case: Case) -> Observation | None:

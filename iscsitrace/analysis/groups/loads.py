@@ -91,7 +91,7 @@ class Loads:
         self._source = source
         self._service = Service(source)
         self._waits = waits.of_trace(source)
-        self._is_data = is_data_command(self._cycles)
+        self._is_data = self._cycles.each(is_data_command)
         self._is_error = _is_error(self._cycles)
         self._ends = logical_units.ends(source)
 

@@ -19,6 +19,7 @@ from iscsitrace.analysis.groups.volumes import Volume, Volumes
 from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.analysis.measures.intervals import intersection
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.tables.numbers import rows_of_each
 from iscsitrace.tables.table import Source
 
 Array = NDArray[Any]
@@ -77,8 +78,9 @@ def of_trace(source: Source, volumes: Volumes) -> list[PathsUse]:
     if not several:
         return []
     cycles, service = source("cycles"), Service(source)
-    numbers = np.where(is_data_command(cycles), volumes.of_commands(cycles), -1)
-    found = (_of_volume(source, service, volume, np.flatnonzero(numbers == volume.number)) for volume in several)
+    numbers = np.where(cycles.each(is_data_command), volumes.of_commands(cycles), -1)
+    rows = rows_of_each(numbers, [volume.number for volume in several])
+    found = (_of_volume(source, service, volume, own) for volume, own in zip(several, rows, strict=True))
     return [each for each in found if each is not None]
 
 
@@ -103,11 +105,14 @@ def _of_volume(source: Source, service: Service, volume: Volume, rows: Array) ->
     states = [_States(source, volume, path) for path, _ in compared]
     is_misplaced = np.zeros(len(rows), dtype=bool)
     for number, state in enumerate(states):
+        is_worse = (place == number) & state.are(NON_OPTIMIZED, at_ns)
+        if not is_worse.any():
+            continue
         others = [other for other in range(len(compared)) if other != number]
         has_better = np.zeros(len(rows), dtype=bool)
         for other in others:
             has_better |= states[other].are(OPTIMIZED, at_ns, GRACE_NS) & _settled(compared[other][1], at_ns)
-        is_misplaced |= (place == number) & state.are(NON_OPTIMIZED, at_ns) & has_better
+        is_misplaced |= is_worse & has_better
     changes = np.flatnonzero(np.diff(place))
     turns = np.diff(np.concatenate([[0], changes + 1, [len(place)]])) if len(place) else np.zeros(0, dtype=np.intp)
     uses = [

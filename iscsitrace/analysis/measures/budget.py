@@ -178,7 +178,8 @@ def _by_number(budget: Table, name: str, is_wanted: NDArray[Any]) -> Budgets:
     place[numbers] = np.arange(len(numbers))
     use = budget.each(busy.uses)[is_wanted]
     sums = np.zeros((len(numbers), busy.BUSY + 1, len(PARTS)), dtype=np.int64)
-    np.add.at(sums, (place[number], use, part), length_ns)
+    # NumPy adds fast at one index alone
+    np.add.at(sums.reshape(-1), (place[number] * sums.shape[1] + use) * sums.shape[2] + part, length_ns)
     return Budgets(numbers, sums)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.tables.numbers import order_of
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 
@@ -44,10 +45,13 @@ def uses(budget: Table) -> Array:
     """
     is_session = ~known(budget, "connection")
     scope = np.where(is_session, budget.raw("session"), budget.raw("connection")).astype(np.int64) * 2 + is_session
-    order = np.argsort(scope, kind="stable")
-    found = np.empty(len(order), dtype=np.uint8)
     length_ns = budget.raw("time_last_ns") - budget.raw("time_first_ns")
-    found[order] = _uses(*(each[order] for each in (scope, budget.raw("in_flight"), length_ns)))
+    columns = (scope, budget.raw("in_flight"), length_ns)
+    if (scope[1:] >= scope[:-1]).all():
+        return _uses(*columns)
+    order = order_of(scope)
+    found = np.empty(len(order), dtype=np.uint8)
+    found[order] = _uses(*(each[order] for each in columns))
     return found
 
 
@@ -86,9 +90,13 @@ def _uses(scope: Array, in_flight: Array, length_ns: Array) -> Array:
 
 def _pauses(scope: Array, which: Array, length_ns: Array) -> tuple[Array, Array, Array]:
     """The pauses between these rows of one scope: the row before, the row after, and the time between."""
-    rows = np.flatnonzero(which)
-    first, last = rows[:-1], rows[1:]
-    is_pause = (last - first > 1) & (scope[last] == scope[first])
+    # the row before each change, in turn from and to these rows
+    changes = np.flatnonzero(which[1:] != which[:-1])
+    is_end = which[changes]
+    first, last = changes[is_end], changes[~is_end] + 1
+    last = last[int(len(changes) > 0 and not is_end[0]) :]
+    first = first[: len(last)]
+    is_pause = scope[last] == scope[first]
     first, last = first[is_pause], last[is_pause]
     until = np.concatenate([[0], np.cumsum(length_ns)])
     return first, last, until[last] - until[first + 1]

@@ -1,9 +1,13 @@
 """Data commands: the SCSI commands that read, write or erase data. All others are non-I/O commands.
 
-What an operation is for stands in the core's table of SCSI commands, which the time breakdown uses too.
+What an operation is for stands in the core's table of SCSI commands, which the time breakdown uses too. Every mask is
+computed once per table, see `Table.each`; nobody may write into one.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +48,17 @@ def is_for(cycles: Table, purpose: str) -> NDArray[np.bool_]:
 
 def is_operation(cycles: Table, *operations: str) -> NDArray[np.bool_]:
     """Which commands have one of these operations."""
-    words = cycles.words("operation")
-    is_one = np.zeros(NO_WORD + 1, dtype=np.bool_)
-    is_one[[words.index(word) for word in operations if word in words]] = True
-    return np.asarray(is_one[cycles.raw("operation")])
+    return cycles.each(_has_one_of(operations))
+
+
+@cache
+def _has_one_of(operations: tuple[str, ...]) -> Callable[[Table], NDArray[np.bool_]]:
+    """The same function for the same operations, as `Table.each` needs it."""
+
+    def has_one(cycles: Table) -> NDArray[np.bool_]:
+        words = cycles.words("operation")
+        is_one = np.zeros(NO_WORD + 1, dtype=np.bool_)
+        is_one[[words.index(word) for word in operations if word in words]] = True
+        return np.asarray(is_one[cycles.raw("operation")])
+
+    return has_one

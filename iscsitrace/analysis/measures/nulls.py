@@ -16,5 +16,8 @@ def known(table: Table, name: str) -> NDArray[np.bool_]:
 
 def numbers_of(table: Table, name: str) -> NDArray[np.int64]:
     """A column of numbers as int64, -1 for null."""
-    is_known = known(table, name)
-    return np.where(is_known, table.raw(name), 0).astype(np.int64) - ~is_known
+    mask = table.mask(name)
+    found = table.raw(name).astype(np.int64)
+    if mask is not None:
+        found[mask] = -1
+    return found

@@ -16,8 +16,7 @@ from iscsitrace.analysis.measures import busy, by_subject
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.by_subject import Line
 from iscsitrace.analysis.measures.nulls import numbers_of
-from iscsitrace.analysis.session.columns import Columns
-from iscsitrace.tables.table import Table
+from iscsitrace.analysis.session.columns import Columns, commands
 
 Array = NDArray[Any]
 
@@ -49,29 +48,35 @@ class Waits:
 
 def of_parts(columns: Columns, *parts: str) -> Waits:
     """The stretches of busy time in these parts of the time breakdown."""
-    every = columns.once(_busy)
-    is_wanted = np.zeros(len(PARTS), dtype=bool)
-    is_wanted[[PARTS.index(part) for part in parts]] = True
-    return every.where(np.flatnonzero(is_wanted[columns.once(_parts)]))
+    found = columns.once(_found)
+    if parts not in found:
+        is_wanted = np.zeros(len(PARTS), dtype=bool)
+        is_wanted[[PARTS.index(part) for part in parts]] = True
+        rows = columns.once(_busy_rows)
+        found[parts] = _waits(columns, rows[is_wanted[columns.table("budget").raw("part")[rows]]])
+    return found[parts]
+
+
+def _found(columns: Columns) -> dict[tuple[str, ...], Waits]:
+    """The stretches in the parts that were asked for so far: several findings ask for the same ones."""
+    return {}
 
 
 def spans(columns: Columns) -> tuple[Array, Array]:
     """The start of the busy time of each subject, and its end; 0 where it has none."""
-    every = columns.once(_busy)
+    stretches, rows = columns.table("budget"), columns.once(_busy_rows)
+    places = columns.places("budget")[rows]
     first, last = (np.zeros(len(columns), dtype=np.int64) for _ in range(2))
     # of several values for one place the last is kept
-    first[every.place[::-1]], last[every.place] = every.starts[::-1], every.ends
+    first[places[::-1]] = stretches.raw("time_first_ns")[rows[::-1]]
+    last[places] = stretches.raw("time_last_ns")[rows]
     return first, last
 
 
-def _busy(columns: Columns) -> Waits:
-    stretches, places, rows = columns.table("budget"), columns.places("budget"), columns.once(_busy_rows)
-    firsts, lasts = (stretches.raw(name)[rows] for name in ("time_first_ns", "time_last_ns"))
-    return Waits(places[rows], firsts, lasts, stretches.each(_cycle_numbers)[rows])
-
-
-def _parts(columns: Columns) -> Array:
-    return columns.table("budget").raw("part")[columns.once(_busy_rows)]
+def _waits(columns: Columns, rows: Array) -> Waits:
+    stretches = columns.table("budget").select(rows)
+    firsts, lasts = (stretches.raw(name) for name in ("time_first_ns", "time_last_ns"))
+    return Waits(columns.places("budget")[rows], firsts, lasts, numbers_of(stretches, "cycle"))
 
 
 def _busy_rows(columns: Columns) -> Array:
@@ -79,28 +84,17 @@ def _busy_rows(columns: Columns) -> Array:
     return np.flatnonzero((stretches.each(busy.uses) == busy.BUSY) & (columns.places("budget") >= 0))
 
 
-def _cycle_numbers(stretches: Table) -> Array:
-    return numbers_of(stretches, "cycle")
-
-
 def with_next(columns: Columns, waits: Waits) -> Waits:
     """The same; a stretch without a command is assigned to the command that follows, or to the last one."""
     alone = np.flatnonzero(waits.row < 0)
     if not len(alone):
         return waits
-    rows, places, times = columns.once(_commands)
+    rows, places, times = columns.once(commands)
     at = by_subject.search(places, times, waits.place[alone], waits.ends[alone])
     last = np.searchsorted(places, waits.place[alone], side="right") - 1
     row = waits.row.copy()
     row[alone] = rows[np.minimum(at, last)]
     return replace(waits, row=row)
-
-
-def _commands(columns: Columns) -> tuple[Array, Array, Array]:
-    """The commands of all subjects, each subject's in order of time: row, subject, and time of the command."""
-    cycles, places = columns.table("cycles"), columns.places("cycles")
-    order = by_subject.rows_in_order(places, cycles.raw("command_first_ns"))
-    return order, places[order], cycles.raw("command_first_ns")[order]
 
 
 def claimed_ns(columns: Columns, waits: Waits, place: Array, starts: Array, ends: Array) -> Array:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.measures import busy
+from iscsitrace.analysis.measures import busy, by_subject
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.data_commands import is_whole_transfer
 from iscsitrace.analysis.measures.nulls import numbers_of
@@ -51,6 +51,11 @@ class Columns:
         fact: _Fact = self._facts[compute]
         return fact
 
+    def forget(self) -> None:
+        """Let go of what was computed of the tables: it has a value for each of millions of rows."""
+        self._facts.clear()
+        self._places.clear()
+
     def part_ns(self, part: str) -> Array:
         """Busy time in one part of the time breakdown."""
         return np.asarray(self.sums_ns[:, busy.BUSY, PARTS.index(part)])
@@ -63,8 +68,9 @@ class Columns:
         """The rows of a table, or those for which ``which`` is true."""
         places = self.places(name)
         if which is not None:
-            places = places[which(self.table(name))]
-        return np.bincount(places[places >= 0], minlength=len(self))
+            places = places[self.table(name).each(which)]
+        # those of no subject come first
+        return np.bincount(places + 1, minlength=len(self) + 1)[1:]
 
     def total(self, name: str, *columns: str) -> Array:
         """The sum of these columns of a table: amounts that are never null."""
@@ -86,6 +92,13 @@ class Columns:
             # connections that carry no iSCSI can have numbers beyond all subjects
             self._places[name] = np.where(places < len(self), places, -1)
         return self._places[name]
+
+
+def commands(columns: Columns) -> tuple[Array, Array, Array]:
+    """The commands of all subjects, each subject's in order of time: row in ``cycles``, subject, nanoseconds."""
+    cycles, places = columns.table("cycles"), columns.places("cycles")
+    rows = by_subject.rows_in_order(places, cycles.raw("command_first_ns"))
+    return rows, places[rows], cycles.raw("command_first_ns")[rows]
 
 
 def workloads(columns: Columns) -> Workloads:

@@ -200,9 +200,13 @@ class _Split:
     def rows(self, name: str, number: int) -> Table:
         """The rows of that session or connection."""
         if name not in self._parts:
-            table, keys = self._busy() if name == "busy" else (self._source(name), self._keys(name))
-            self._parts[name] = Partition(table, keys)
+            self._parts[name] = Partition(self._source(name), self._keys(name))
         return self._parts[name].rows(number)
+
+    def busy(self, number: int) -> Table:
+        """The stretches of ``budget`` of that session or connection that are busy time."""
+        stretches = self.rows("budget", number)
+        return stretches.select(stretches.each(busy.uses) == busy.BUSY)
 
     def senders(self, connections: Iterable[int]) -> list[dict[str, Any]]:
         """The rows of ``senders`` of these connections, in the order of the table."""
@@ -237,12 +241,6 @@ class _Split:
             found.setdefault(pair // len(luns), []).append(int(luns[pair % len(luns)]))
         return found
 
-    def _busy(self) -> tuple[Table, Array]:
-        """The stretches of ``budget`` that are busy time, with their keys."""
-        stretches = self._source("budget")
-        is_busy = stretches.each(busy.uses) == busy.BUSY
-        return stretches.select(is_busy), self._keys("budget")[is_busy]
-
 
 class _Rows(Mapping[str, Table]):
     """The rows of one session, or connection, in every table."""
@@ -256,7 +254,8 @@ class _Rows(Mapping[str, Table]):
         if name not in self._found:
             if name not in _SPLIT:
                 raise KeyError(name)
-            self._found[name] = self._split.rows(name, self._number)
+            own = self._split.busy(self._number) if name == "busy" else self._split.rows(name, self._number)
+            self._found[name] = own
         return self._found[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -136,7 +136,7 @@ class Session:
         is_wanted = np.zeros(len(PARTS), dtype=bool)
         is_wanted[[PARTS.index(part) for part in parts]] = True
         rows = np.flatnonzero(is_wanted[table.raw("part")])
-        numbers = (table.each(_cycle_numbers), table.each(_frames))
+        numbers = (_cycle_numbers(table), _frames(table))
         return Stretches(*(each[rows] for each in (table.raw("time_first_ns"), table.raw("time_last_ns"), *numbers)))
 
     # --- commands

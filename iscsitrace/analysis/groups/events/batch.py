@@ -34,13 +34,10 @@ class Batch:
 
 def distinct(*columns: Array) -> tuple[list[tuple[Any, ...]], Array]:
     """The distinct combinations of values of these columns, and for each row the number of its own."""
-    codes = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        values, of_row = np.unique(column, return_inverse=True)
-        # made dense after each column, so that the product of two is in range
-        _, codes = np.unique(codes * max(1, len(values)) + of_row, return_inverse=True)
-    _, firsts = np.unique(codes, return_index=True)
-    return list(zip(*(column[firsts].tolist() for column in columns), strict=True)), codes
+    number_of: dict[tuple[Any, ...], int] = {}
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    codes = np.array([number_of.setdefault(row, len(number_of)) for row in rows], dtype=np.intp)
+    return list(number_of), codes
 
 
 def texts(word: Callable[..., str], *columns: Array) -> Array:

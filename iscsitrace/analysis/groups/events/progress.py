@@ -57,7 +57,7 @@ def of_stories(capture: Capture) -> list[outages.Outage]:
 def _progress(capture: Capture, story_of: Array) -> tuple[Array, Array]:
     """The instants of progress in order of story and time, and the story of each."""
     cycles = capture.table("cycles")
-    cycles = cycles.select(is_data_command(cycles) & known(cycles, "session"))
+    cycles = cycles.select(cycles.each(is_data_command) & known(cycles, "session"))
     instants, rows = outages.progress(cycles)
     own = story_of[np.minimum(cycles.raw("session")[rows], len(story_of) - 1)]
     order = np.lexsort((instants, own))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.groups import volumes
 from iscsitrace.analysis.groups.volumes import Volume, Volumes
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.tables.numbers import distinct, order_of
+from iscsitrace.tables.numbers import distinct, rows_of_each
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
@@ -110,7 +110,7 @@ def of_trace(source: Source, found_volumes: Volumes | None = None, writes_min: i
         return []
     read = _requests_of(cycles, "read")
     found = []
-    for each, *own in zip(wanted, *(_split(rows, number[rows], wanted) for rows in (written, read)), strict=True):
+    for each, *own in zip(wanted, *(_split(rows, number, wanted) for rows in (written, read)), strict=True):
         block_bytes = _block_bytes(cycles, np.concatenate(own))
         writes, reads = (_requests(cycles, rows, block_bytes) for rows in own)
         sessions = tuple(distinct(cycles.raw("session")[writes.rows])[0].tolist())
@@ -119,10 +119,8 @@ def of_trace(source: Source, found_volumes: Volumes | None = None, writes_min: i
 
 
 def _split(rows: Array, number: Array, numbers: Sequence[int]) -> list[Array]:
-    """The rows of each of these numbers, in order."""
-    order = order_of(number)
-    edges = np.searchsorted(number[order], [[each, each + 1] for each in numbers])
-    return [rows[order[first:last]] for first, last in edges.tolist()]
+    """Of these rows, those of each of these numbers, in order."""
+    return [rows[own] for own in rows_of_each(number[rows], numbers)]
 
 
 def _requests_of(cycles: Table, operation: str) -> Array:
