@@ -141,6 +141,16 @@ def test_runs_whose_snaplen_cuts_the_cdbs_are_not_taps(runs: Runs, tmp_path: Pat
     assert compared(runs(READS).capture(), other).relation is Relation.OTHER
 
 
+@pytest.mark.parametrize("snaplen", [66, 78, 86, 90])
+def test_headers_cut_within_their_numbers_are_no_error(runs: Runs, tmp_path: Path, snaplen: int) -> None:
+    """Task tags may be left where no CmdSN is: nothing then tells whose answer a response is."""
+    sides = [
+        with_fault(runs(READS).capture(side), tmp_path / f"{side}.pcapng", Fault(snaplen=snaplen))
+        for side in ("initiator", "target")
+    ]
+    assert compared(*sides).relation is not Relation.TAPS
+
+
 def shifted(source: Path, file: Path) -> Path:
     return with_fault(source, file, Fault(shift_ns=-7_200 * 10**9))
 
