@@ -27,7 +27,7 @@ use iscsitrace_trace::pass::{Selection, run};
 use iscsitrace_trace::tables::Wanted;
 use pyo3::prelude::*;
 
-use pass::{Pass, read_through, reporter};
+use pass::{Pass, Reporter, read_through};
 
 /// One pass over the sources as one stream.
 #[pyfunction]
@@ -51,7 +51,8 @@ fn read(
         Selection { capture_filter, packet_limit, time_from_ns, time_to_ns, time_is_relative, tcp_info_files };
     let mut wanted = Wanted::default();
     tables.iter().for_each(|name| wanted.add(name));
-    let outcome = py.detach(|| run(inputs, &selection, wanted, reporter(&failure, progress)));
+    let mut reporter = Reporter::new(&failure, progress);
+    let outcome = py.detach(|| run(inputs, &selection, wanted, |reached| reporter.report(&[reached])));
     read_through(&failure, outcome).map(|outcome| Pass { outcome })
 }
 

@@ -13,24 +13,35 @@ use crate::errors::CaptureError;
 use crate::source::{self, Failure};
 
 /// Time between two progress reports, and two checks for Ctrl-C.
-pub const REPORT_EVERY: Duration = Duration::from_millis(100);
+const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// Called by a pass now and then: tells `progress` how far it is, and ends the pass at Ctrl-C, or if a source in Python failed.
-pub fn reporter(failure: &Failure, progress: Option<Py<PyAny>>) -> impl FnMut(&Progress) -> PyResult<()> + use<> {
-    let failure = failure.clone();
-    let mut last = Instant::now();
-    move |reached| {
-        if let Some(error) = failure.take() {
+pub struct Reporter {
+    failure: Failure,
+    progress: Option<Py<PyAny>>,
+    last: Instant,
+}
+
+impl Reporter {
+    pub fn new(failure: &Failure, progress: Option<Py<PyAny>>) -> Self {
+        Self { failure: failure.clone(), progress, last: Instant::now() }
+    }
+
+    /// The progress of all inputs that are read at the same time.
+    pub fn report(&mut self, reached: &[&Progress]) -> PyResult<()> {
+        if let Some(error) = self.failure.take() {
             return Err(error);
         }
-        if last.elapsed() < REPORT_EVERY {
+        if self.last.elapsed() < REPORT_EVERY {
             return Ok(());
         }
-        last = Instant::now();
+        self.last = Instant::now();
+        let bytes_read: u64 = reached.iter().map(|each| each.bytes_read()).sum();
+        let bytes_total: Option<u64> = reached.iter().map(|each| each.bytes_total).sum();
         Python::attach(|py| {
             py.check_signals()?;
-            if let Some(progress) = &progress {
-                progress.call1(py, (reached.bytes_read(), reached.bytes_total))?;
+            if let Some(progress) = &self.progress {
+                progress.call1(py, (bytes_read, bytes_total))?;
             }
             Ok(())
         })

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::pass::{Pass, read_through, reporter};
+use crate::pass::{Pass, Reporter, read_through};
 use crate::source::{self, Failure};
 
 /// The pass.
@@ -66,8 +66,9 @@ impl Ring {
         let failure = Failure::default();
         let input = source::input(capture, &failure)?;
         let ring = self.get()?;
-        let report = reporter(&failure, progress);
-        let (first_frame, info) = read_through(&failure, py.detach(|| ring.read(input, report)))?;
+        let mut reporter = Reporter::new(&failure, progress);
+        let read = py.detach(|| ring.read(input, |reached| reporter.report(&[reached])));
+        let (first_frame, info) = read_through(&failure, read)?;
         Ok((first_frame, source::describe(py, &info)?))
     }
 

@@ -1,9 +1,5 @@
 //! Two captures of the same traffic: their connections, and the join of their packets, as dicts of arrays.
 
-use std::time::Instant;
-
-use iscsitrace_trace::pass::Interrupted;
-use iscsitrace_trace::reader::sequence::Progress;
 use iscsitrace_trace::tables::taps::{NamedColumns, named};
 use iscsitrace_trace::taps::{self, Pair};
 use pyo3::exceptions::PyValueError;
@@ -11,48 +7,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::columns::to_python;
-use crate::errors::CaptureError;
-use crate::pass::REPORT_EVERY;
+use crate::pass::{Reporter, read_through};
 use crate::source::{self, Failure};
 
 /// A connection of each tap, and whether its client is the target.
 type PairOfConnections = (u32, u32, bool, bool);
-
-/// Checks for Ctrl-C, and calls `progress` with bytes read and bytes in all.
-struct Reporter<'a> {
-    failure: &'a Failure,
-    progress: Option<Py<PyAny>>,
-    last: Instant,
-}
-
-impl Reporter<'_> {
-    fn report(&mut self, reached: &[&Progress]) -> PyResult<()> {
-        if let Some(error) = self.failure.take() {
-            return Err(error);
-        }
-        if self.last.elapsed() < REPORT_EVERY {
-            return Ok(());
-        }
-        self.last = Instant::now();
-        let bytes_read: u64 = reached.iter().map(|each| each.bytes_read()).sum();
-        let bytes_total: Option<u64> = reached.iter().map(|each| each.bytes_total).sum();
-        Python::attach(|py| {
-            py.check_signals()?;
-            if let Some(progress) = &self.progress {
-                progress.call1(py, (bytes_read, bytes_total))?;
-            }
-            Ok(())
-        })
-    }
-}
-
-fn outcome<T>(outcome: Result<T, Interrupted<PyErr>>, failure: &Failure) -> PyResult<T> {
-    match (failure.take(), outcome) {
-        (Some(error), _) | (None, Err(Interrupted::Caller(error))) => Err(error),
-        (None, Err(Interrupted::Capture(error))) => Err(CaptureError::new_err(error.to_string())),
-        (None, Ok(outcome)) => Ok(outcome),
-    }
-}
 
 fn to_dict(py: Python<'_>, tables: Vec<NamedColumns>) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
@@ -74,10 +33,10 @@ fn connections_seen<'py>(
     let failure = Failure::default();
     let inputs = sources.iter().map(|each| source::input(each, &failure)).collect::<PyResult<Vec<_>>>()?;
     let seen = py.detach(|| {
-        let mut reporter = Reporter { failure: &failure, progress, last: Instant::now() };
+        let mut reporter = Reporter::new(&failure, progress);
         taps::connections_seen(inputs, packet_limit, |reached| reporter.report(&[reached]))
     });
-    let seen = outcome(seen, &failure)?;
+    let seen = read_through(&failure, seen)?;
     to_dict(py, vec![named(seen.connections), named(seen.landmarks)])
 }
 
@@ -107,10 +66,10 @@ fn join_taps<'py>(
         }
     }
     let joined = py.detach(|| {
-        let mut reporter = Reporter { failure: &failure, progress, last: Instant::now() };
+        let mut reporter = Reporter::new(&failure, progress);
         taps::join(inputs, &pairs, offset_hint_ns, |reached| reporter.report(&reached))
     });
-    let joined = outcome(joined, &failure)?;
+    let joined = read_through(&failure, joined)?;
     let tables = vec![
         named(joined.transits),
         named(joined.envelope),
