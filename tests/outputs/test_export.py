@@ -13,8 +13,8 @@ import pytest
 from pyarrow import parquet
 
 from iscsitrace.errors import ExtraMissing, InputInvalid, OutputExists
-from iscsitrace.outputs.export import DEFAULT_TABLES, export
-from iscsitrace.tables.schema import ON_REQUEST, SCHEMA_VERSION, TABLES
+from iscsitrace.outputs.export import export
+from iscsitrace.tables.schema import DEFAULT_TABLES, ON_REQUEST, SCHEMA_VERSION, TABLES
 from iscsitrace.tables.trace import Trace
 from tests.support.tables_by_hand import OPERATIONS, TRACE, Pass
 

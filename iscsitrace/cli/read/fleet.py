@@ -1,0 +1,18 @@
+"""``iscsitrace fleet``: many captures of many taps, as one dataset."""
+
+from __future__ import annotations
+
+import click
+
+from iscsitrace.cli.read import fleet_run
+
+
+@click.group(epilog="Example:  iscsitrace fleet run /captures/* -o dataset")
+def command() -> None:
+    """Read rings of captures of many taps into a dataset of Parquet files, and ask it.
+
+    A tap is a place where packets are captured; the files of its ring are one stream. Needs the extra `fleet`.
+    """
+
+
+command.add_command(fleet_run.command, "run")

@@ -1,0 +1,230 @@
+"""The tasks of one tap, one after another without a cluster: the dataset is the one pass, however the ring is cut."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+from iscsitrace.errors import InputInvalid
+from iscsitrace.fleet import history, task
+from iscsitrace.fleet.history import History
+from iscsitrace.fleet.store import Superseded, TapStore
+from iscsitrace.fleet.taps import Tap
+from iscsitrace.fleet.task import Outcome, Place, execute, plan
+from iscsitrace.tables.ring_pass import RingPass
+from iscsitrace.tables.schema import DEFAULT_TABLES
+from iscsitrace.tables.table import Table
+from tests.support import rings
+from tests.support.capture_file import write_pcapng
+
+
+class EarlyPass(RingPass):
+    """A pass that hands rows of ``pdus`` over early: those that end a hundred frames before the last one read.
+
+    Nothing was lost in this traffic, so these no longer change. The count of those handed over is part of the state.
+    """
+
+    def __init__(self, state: bytes | None = None, *, tables: Collection[str] | None = None) -> None:
+        self.taken: int
+        self.taken, rest = pickle.loads(state) if state else (0, None)  # noqa: S301 -- our own
+        super().__init__(rest, tables=tables)
+
+    def state(self) -> bytes:
+        return pickle.dumps((self.taken, super().state()))
+
+    def take(self) -> dict[str, Table]:
+        if not self._sources:
+            return {}
+        rows = RingPass(super().state(), tables=self._tables).finish()["pdus"]
+        end = int(np.searchsorted(rows.raw("frame_last"), max(self._frames - 100, 0)))
+        found = rows.select(slice(self.taken, max(end, self.taken)))
+        self.taken = max(end, self.taken)
+        return {"pdus": found}
+
+    def finish(self) -> dict[str, Table]:
+        found = super().finish()
+        return found | {"pdus": found["pdus"].select(slice(self.taken, None))}
+
+
+@pytest.fixture(params=["at the end", "early"], autouse=True)
+def ring_pass(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass that hands over its rows at the end, and one that hands over some before."""
+    if request.param == "early":
+        monkeypatch.setattr(task, "RingPass", EarlyPass)
+
+
+def read_ring(dataset: Path, source: Path, run: str = "first", limit: int | None = None) -> list[Outcome]:
+    """The tasks that are to do now, at most ``limit`` of them."""
+    place = Place(dataset, run, DEFAULT_TABLES, "1")
+    tap = Tap("a", (str(source),))
+    store = TapStore(dataset, "a")
+    store.begin(run)
+    manifest = store.manifest()
+    generation = manifest.generation if manifest else 0
+    works = plan(place, tap).works[:limit]
+    return [execute(place, "a", generation + number, work) for number, work in enumerate(works, 1)]
+
+
+@pytest.mark.parametrize(("pieces", "seed"), [(2, 1), (7, 2), (40, 3)])
+def test_a_ring_cut_anywhere_has_the_rows_of_one_pass(
+    tmp_path: Path, pieces: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packets = rings.traffic(seed)
+    files = rings.cut(tmp_path / "ring", packets, rings.random_borders(packets, pieces, seed))
+    # several tasks for a ring: two files each
+    monkeypatch.setattr(task, "TASK_CAPTURES", 2)
+    outcomes = read_ring(tmp_path / "data", tmp_path / "ring")
+    assert len(outcomes) == (pieces + 1) // 2
+    trace = rings.whole(tmp_path, packets)
+    rings.assert_equal(tmp_path / "data", "a", trace)
+    days = {path.name for path in (tmp_path / "data" / "cycles" / "tap=a").iterdir()}
+    assert days == {"day=2023-11-14", "day=2023-11-15"}
+    entries = sorted(History(tmp_path / "data", "a").entries.values(), key=lambda each: each.first_frame or 0)
+    assert [each.capture for each in entries] == [path.name for path in files]
+    assert sum(each.frame_count for each in entries) == len(packets)
+
+
+def test_a_row_is_on_its_day_and_names_the_capture_of_its_first_frame(tmp_path: Path) -> None:
+    packets = rings.traffic()
+    borders = rings.random_borders(packets, 9, 5)
+    files = rings.cut(tmp_path / "ring", packets, borders)
+    read_ring(tmp_path / "data", tmp_path / "ring")
+    seen = 0
+    for path in (tmp_path / "data" / "cycles" / "tap=a").glob("day=*/*.parquet"):
+        for row in parquet.ParquetFile(path).read().to_pylist():
+            number = row["command_frame"] - 1
+            assert packets[number].time_ns == row["command_first_ns"]
+            piece = sum(border <= number for border in borders)
+            assert row["capture"] == files[piece].name
+            assert path.parent.name == f"day={np.datetime64(row['command_first_ns'], 'ns').astype('M8[D]')}"
+            seen += 1
+    assert seen == 60
+
+
+def test_new_files_are_added_and_the_last_one_may_have_grown(tmp_path: Path) -> None:
+    packets = rings.traffic(4)
+    borders = rings.random_borders(packets, 6, 4)
+    ring, data = tmp_path / "ring", tmp_path / "data"
+    everything = rings.cut(tmp_path / "all", packets, borders)
+    ring.mkdir()
+    for path in everything[:2]:
+        (ring / path.name).write_bytes(path.read_bytes())
+    # the third file is still being written: its last packets are missing
+    write_pcapng(ring / everything[2].name, packets[borders[1] : borders[2] - 3], rings.LINK_TYPE)
+    read_ring(data, ring)
+    rings.assert_equal(data, "a", rings.whole(tmp_path, packets[: borders[2] - 3]))
+    assert read_ring(data, ring, "same") == []
+
+    for path in everything[2:]:
+        (ring / path.name).write_bytes(path.read_bytes())
+    # the ring has dropped its first file meanwhile
+    (ring / everything[0].name).unlink()
+    (outcome,) = read_ring(data, ring, "second")
+    assert outcome.statuses == {history.READ: 4}
+    rings.assert_equal(data, "a", rings.whole(tmp_path, packets))
+
+    # nothing is left of the state before: a file that comes late is named, and changes nothing
+    late = ring / everything[0].name.replace("00001", "00000")
+    late.write_bytes(everything[0].read_bytes())
+    (outcome,) = read_ring(data, ring, "third")
+    assert outcome.statuses == {history.LATE: 1}
+    rings.assert_equal(data, "a", rings.whole(tmp_path, packets))
+
+
+def test_the_last_file_is_kept_when_the_ring_has_dropped_it(tmp_path: Path) -> None:
+    packets = rings.traffic(5)
+    files = rings.cut(tmp_path / "ring", packets, rings.random_borders(packets, 3, 5))
+    aside = files[2].rename(tmp_path / "aside")
+    read_ring(tmp_path / "data", tmp_path / "ring")
+    aside.rename(files[2])
+    files[0].unlink()
+    files[1].unlink()
+    read_ring(tmp_path / "data", tmp_path / "ring", "second")
+    rings.assert_equal(tmp_path / "data", "a", rings.whole(tmp_path, packets))
+
+
+def test_files_that_cannot_be_read_are_named_and_the_others_are_read(tmp_path: Path) -> None:
+    packets = rings.traffic(6)
+    borders = rings.random_borders(packets, 3, 6)
+    rings.cut(tmp_path / "ring", packets, borders)
+    ring = tmp_path / "ring"
+    (ring / "eth0_00009_20231115000001.pcapng").write_bytes(b"")
+    (ring / "eth0_00008_20231115000001.pcapng").write_bytes(b"no capture at all, but some text of a certain length")
+    place, tap = Place(tmp_path / "data", "first", DEFAULT_TABLES, "1"), Tap("a", (str(ring),))
+    TapStore(place.dataset, "a").begin("first")
+    (work,) = plan(place, tap).works
+    gone = replace(work.captures[0], name="gone.pcapng", path=str(ring / "gone.pcapng"))
+    outcome = execute(place, "a", 1, replace(work, captures=(gone, *work.captures)))
+    assert outcome.statuses == {history.READ: 3, history.EMPTY: 1, history.UNREADABLE: 1, history.VANISHED: 1}
+    assert {name: status for name, status, _ in outcome.problems} == {
+        "gone.pcapng": history.VANISHED,
+        "eth0_00009_20231115000001.pcapng": history.EMPTY,
+        "eth0_00008_20231115000001.pcapng": history.UNREADABLE,
+    }
+    expected = rings.whole(tmp_path, packets)
+    for name in set(DEFAULT_TABLES) - {"counters"}:
+        assert rings.rows_of(tmp_path / "data", name, "a") == rings.rows_expected(expected, name)
+
+
+def test_a_task_that_runs_twice_commits_once_and_an_old_run_not_at_all(tmp_path: Path) -> None:
+    packets = rings.traffic(7)
+    rings.cut(tmp_path / "ring", packets, rings.random_borders(packets, 4, 7))
+    place, tap = Place(tmp_path / "data", "first", DEFAULT_TABLES, "1"), Tap("a", (str(tmp_path / "ring"),))
+    TapStore(place.dataset, "a").begin("first")
+    (work,) = plan(place, tap).works
+    outcome = execute(place, "a", 1, work)
+    assert execute(place, "a", 1, work) == outcome
+    rings.assert_equal(place.dataset, "a", rings.whole(tmp_path, packets))
+    # a new run sweeps what the old one left: a worker of the old run that wakes up cannot commit
+    TapStore(place.dataset, "a").begin("second")
+    with pytest.raises((InputInvalid, Superseded)):
+        execute(place, "a", 2, work)
+    rings.assert_equal(place.dataset, "a", rings.whole(tmp_path, packets))
+
+
+@pytest.mark.parametrize("moment", ["before", "placed", "removed"])
+def test_a_commit_that_was_interrupted_is_completed_or_never_happened(
+    tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packets = rings.traffic(8)
+    borders = rings.random_borders(packets, 4, 8)
+    files = rings.cut(tmp_path / "ring", packets, borders)
+    aside = files[3].rename(tmp_path / "aside")
+    read_ring(tmp_path / "data", tmp_path / "ring")
+    aside.rename(files[3])
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        if moment == "before":
+            patch.setattr("iscsitrace.fleet.store.os.link", killed)
+        else:
+            # after some of the renames, or before the removals
+            original, calls = Path.replace, []
+
+            def replaced(path: Path, target: Path) -> Path:
+                calls.append(path)
+                if len(calls) == 3:
+                    raise Killed
+                return original(path, target)
+
+            patch.setattr(
+                Path, "replace" if moment == "placed" else "unlink", replaced if moment == "placed" else killed
+            )
+            if moment == "removed":
+                patch.setattr("iscsitrace.fleet.store.TapStore.complete", killed)
+        with pytest.raises(Killed):
+            read_ring(tmp_path / "data", tmp_path / "ring", "killed")
+    read_ring(tmp_path / "data", tmp_path / "ring", "again")
+    rings.assert_equal(tmp_path / "data", "a", rings.whole(tmp_path, packets))
+    assert not list((tmp_path / "data" / "_fleet" / "a" / "staging" / "again").iterdir())
