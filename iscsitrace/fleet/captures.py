@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
-from iscsitrace.errors import CaptureUnreadable, ExtraMissing, InputInvalid
+from iscsitrace.errors import ExtraMissing, InputInvalid
 from iscsitrace.tables.trace import read
 
 _NAME = re.compile(r"\.(pcap|pcapng|cap|ntar|dmp)\d*(\.(gz|zst|lz4))?$", re.IGNORECASE)
@@ -55,14 +56,16 @@ class Capture:
         words = tuple((int(each), "") if each.isdigit() else (0, each) for each in _DIGITS.split(self.name))
         return self.modified_ns if self.first_ns is None else self.first_ns, words
 
-    def open(self) -> str | BinaryIO:
+    @contextmanager
+    def opened(self) -> Iterator[str | BinaryIO]:
         """What the pass reads: the path of a file of this machine, which it maps, or an open file. OSError if gone."""
-        if self.remote:
-            filesystem, path = self.remote
-            opened: BinaryIO = _fsspec().AbstractFileSystem.from_json(filesystem).open(path, "rb")
-            return opened
-        Path(self.path).stat()
-        return self.path
+        if self.remote is None:
+            Path(self.path).stat()
+            yield self.path
+            return
+        filesystem, path = self.remote
+        with _fsspec().AbstractFileSystem.from_json(filesystem).open(path, "rb") as stream:
+            yield stream
 
 
 def ring_of(name: str) -> str:
@@ -104,16 +107,11 @@ def in_order(captures: Sequence[Capture], known: Mapping[str, Capture]) -> list[
 def _first_ns(capture: Capture) -> int | None:
     """Time of the first packet; None without one, and for what cannot be read: the pass will say why."""
     try:
-        opened = capture.open()
-    except OSError:
+        with capture.opened() as source:
+            first = read(source, packet_limit=1, tables=()).first_packet
+    except Exception:
+        # of the core, of the system, or of a filesystem: the pass meets it again
         return None
-    try:
-        first = read(opened, packet_limit=1, tables=()).first_packet
-    except (CaptureUnreadable, OSError):
-        return None
-    finally:
-        if not isinstance(opened, str):
-            opened.close()
     return None if first is None else first[0]
 
 

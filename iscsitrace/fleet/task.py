@@ -6,9 +6,10 @@ Tasks run in workers. A task that is run twice, because its worker was lost, com
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -20,8 +21,9 @@ from iscsitrace.fleet.places import DAY_NS, Timeline, day_name
 from iscsitrace.fleet.rows import RowFiles
 from iscsitrace.fleet.store import Manifest, Superseded, TapStore
 from iscsitrace.fleet.taps import Tap
-from iscsitrace.tables.ring_pass import RingPass
-from iscsitrace.tables.schema import SCHEMA_VERSION
+from iscsitrace.tables.ring_pass import CaptureRead, RingPass
+from iscsitrace.tables.schema import ON_REQUEST, SCHEMA_VERSION
+from iscsitrace.tables.table import Table
 
 TASK_BYTES: Final = 1 << 30
 """Captures of a task: a second or two of work, so that a lost worker costs little and a commit is rare."""
@@ -173,21 +175,21 @@ class _Task:
     def run(self, work: Work) -> Outcome:
         before = self._before
         self._history.forget([each.name for each in work.captures])
-        ring = self._continued(work)
+        self._ring = self._continued(work)
         last = work.captures[-1] if work.is_last and work.captures and not work.captures[-1].status else None
         # without a capture to read the last one stays what it was
         kept = before if before is not None and all(each.status for each in work.captures) else None
         state_before = kept.state_before if kept else ""
         for capture in work.captures:
             if capture is last:
-                self._settle("settled", ring.take())
-                state_before = self._write_state("before", ring)
-            self._entries.append(_read(ring, capture))
+                self._settle("settled", self._ring.take())
+                state_before = self._write_state("before")
+            self._entries.append(self._read(capture))
             self._history.add(self._entries[-1])
-            self._settle("last" if capture is last else "settled", ring.take())
-        state = self._write_state("after", ring)
+            self._settle("last" if capture is last else "settled", self._ring.take())
+        state = self._write_state("after")
         if work.is_last:
-            self._settle("open", ring.finish())
+            self._settle("open", self._ring.finish())
         for day, rows in self._history.changed_days().items():
             self._files.add_arrow("settled", history.TABLE, day, rows)
         placed = self._files.close()
@@ -220,14 +222,18 @@ class _Task:
 
     def _continued(self, work: Work) -> RingPass:
         if self._before is None:
-            return RingPass(None, tables=self._place.tables)
+            return self._pass_from(None)
         name = self._before.state_before if work.rewinds else self._before.state
-        return RingPass(self._store.read_state(name), tables=self._place.tables)
+        return self._pass_from(self._store.read_state(name))
 
-    def _write_state(self, which: str, ring: RingPass) -> str:
-        return self._store.write_state(self._place.run, self._generation, which, ring.state())
+    def _pass_from(self, state: bytes | None) -> RingPass:
+        return RingPass(state, tables=[name for name in self._place.tables if name in ON_REQUEST])
 
-    def _settle(self, kind: str, tables: dict[str, Any]) -> None:
+    def _write_state(self, which: str) -> str:
+        return self._store.write_state(self._place.run, self._generation, which, self._ring.state())
+
+    def _settle(self, kind: str, found: Mapping[str, Table]) -> None:
+        tables = {name: table for name, table in found.items() if name in self._place.tables}
         timeline = self._history.timeline()
         if not timeline.names and self._entries:
             # counters of captures without packets
@@ -242,49 +248,53 @@ class _Task:
         problems = [(each.capture, each.status, each.problem) for each in self._entries if each.problem]
         return Outcome(work.size_bytes, statuses, problems, self._files.row_count)
 
-
-def _read(ring: RingPass, capture: Capture) -> Entry:
-    """Reads one capture, again if that fails on the way; the entry of what became of it."""
-    found = Entry(capture.name, capture.path, capture.size_bytes, capture.modified_ns)
-    if capture.status:
-        return replace(found, status=capture.status, problem=capture.problem, time_first_ns=capture.first_ns)
-    for attempt in range(_ATTEMPTS):
-        try:
-            opened = capture.open()
-        except FileNotFoundError:
-            return replace(found, status=history.VANISHED, problem=history.STATUSES[history.VANISHED])
-        except OSError as error:
-            problem = str(error.strerror or error)
-        else:
+    def _read(self, capture: Capture) -> Entry:
+        """Reads one capture, again if that fails on the way; the entry of what became of it."""
+        found = Entry(capture.name, capture.path, capture.size_bytes, capture.modified_ns)
+        if capture.status:
+            return replace(found, status=capture.status, problem=capture.problem, time_first_ns=capture.first_ns)
+        # a file object that fails leaves no pass to go on with
+        state = self._ring.state() if capture.remote else None
+        problem = ""
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                time.sleep(_PAUSE_S)
             try:
-                read = ring.read(opened, capture.name)
+                with capture.opened() as source:
+                    return _entry(found, self._ring.read(source))
+            except FileNotFoundError:
+                return _failed(found, history.VANISHED)
             except CaptureUnreadable as error:
-                problem = str(error)
-                if isinstance(opened, str):
-                    return _unreadable(found, opened, problem)
-            except OSError as error:
-                problem = str(error.strerror or error)
-            else:
-                status = history.DAMAGED if read.is_cut_short else history.READ if read.frame_count else history.EMPTY
-                return replace(
-                    found,
-                    first_frame=read.first_frame if read.frame_count else None,
-                    frame_count=read.frame_count,
-                    time_first_ns=read.time_first_ns,
-                    time_last_ns=read.time_last_ns,
-                    status=status,
-                    problem="" if status == history.READ else history.STATUSES[status],
-                )
-            finally:
-                if not isinstance(opened, str):
-                    opened.close()
-        time.sleep(_PAUSE_S * (attempt < _ATTEMPTS - 1))
-    return replace(found, status=history.UNREADABLE, problem=" ".join(problem.split()))
+                return _failed(found, history.UNREADABLE if capture.size_bytes else history.EMPTY, str(error))
+            except Exception as error:
+                if not capture.remote:
+                    raise
+                # each kind of filesystem has errors of its own
+                problem = str(error) or type(error).__name__
+                self._ring = self._pass_from(state)
+        return _failed(found, history.UNREADABLE, problem)
 
 
-def _unreadable(found: Entry, path: str, problem: str) -> Entry:
-    if not Path(path).exists():
-        return replace(found, status=history.VANISHED, problem=history.STATUSES[history.VANISHED])
-    if found.size_bytes == 0:
-        return replace(found, status=history.EMPTY, problem=history.STATUSES[history.EMPTY])
-    return replace(found, status=history.UNREADABLE, problem=" ".join(problem.split()))
+def _entry(found: Entry, read: CaptureRead) -> Entry:
+    """The entry of a capture that the pass has read."""
+    info = read.info
+    if info["format"] == history.UNREADABLE:
+        return _failed(found, history.UNREADABLE)
+    if not info["packet_count"]:
+        return _failed(found, history.EMPTY)
+    status = history.DAMAGED if info.get("is_cut_short") else history.READ
+    return replace(
+        found,
+        first_frame=read.first_frame,
+        frame_count=info["packet_count"],
+        time_first_ns=info["time_first_ns"],
+        time_last_ns=info["time_last_ns"],
+        status=status,
+        problem="" if status == history.READ else history.STATUSES[status],
+    )
+
+
+def _failed(found: Entry, status: str, problem: str = "") -> Entry:
+    """The entry of a capture without packets; the reason if it is known."""
+    reason = problem if problem and status == history.UNREADABLE else history.STATUSES[status]
+    return replace(found, status=status, problem=" ".join(reason.split()))

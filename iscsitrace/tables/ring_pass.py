@@ -1,4 +1,4 @@
-"""One pass over the captures of a ring, which can be left between two captures and continued elsewhere.
+"""A pass over the captures of a ring that can be left between two of them, and continued from its state elsewhere.
 
 It holds the captures read so far and reads them all at the end: exact, and not bounded.
 """
@@ -7,71 +7,61 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from iscsitrace.tables.schema import DEFAULT_TABLES, TABLES
+from iscsitrace.tables.schema import ON_REQUEST, TABLES
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import read
+
+REQUESTED = ("pdus",)
+"""The tables on request that a pass fills unless told otherwise."""
 
 
 @dataclass(frozen=True)
 class CaptureRead:
-    """One capture as the pass read it."""
+    """What was read of one capture."""
 
     first_frame: int
-    """Number of its first frame, among all frames of the ring, from 1."""
-    frame_count: int
-    time_first_ns: int | None
-    time_last_ns: int | None
-    byte_count: int
-    """Bytes of the file."""
-    is_cut_short: bool = False
-    """Whether the file ends within a packet, or its compression is damaged."""
+    """Number of its first frame in the ring, from 1."""
+    info: dict[str, Any]
+    """As in ``Trace.inputs``; the format is ``empty`` or ``unreadable`` if nothing was read."""
 
 
 class RingPass:
-    """One pass over the captures of a ring, in order of time."""
+    """A pass over captures in order of time, one by one."""
 
-    def __init__(self, state: bytes | None = None, *, tables: Collection[str] | None = None) -> None:
-        """A new pass, or the one whose ``state`` this is; ``tables`` are those that are filled, by default those that
-        ``export`` writes.
+    def __init__(self, state: bytes | None = None, *, tables: Iterable[str] = REQUESTED) -> None:
+        """Begins a pass, or continues one from what :meth:`state` gave.
+
+        ``tables`` names those of schema.ON_REQUEST to fill; all others always are.
         """
         self._sources: list[bytes]
         self._sources, self._frames = pickle.loads(state) if state else ([], 0)  # noqa: S301 -- our own file
-        self._tables = tuple(DEFAULT_TABLES if tables is None else tables)
+        self.requested = tuple(tables)
 
-    def read(self, path: str | os.PathLike[str] | BinaryIO, name: str) -> CaptureRead:
-        """Reads one capture to its end; CaptureUnreadable leaves the pass as it was."""
-        source = Path(path).read_bytes() if isinstance(path, str | os.PathLike) else path.read()
-        trace = read(BytesIO(source), tables=())
-        self._sources.append(source)
-        count = trace.packet_count
-        found = CaptureRead(
-            self._frames + 1,
-            count,
-            trace.inputs[0]["time_first_ns"],
-            trace.inputs[0]["time_last_ns"],
-            len(source),
-            bool(trace.inputs[0].get("is_cut_short")),
-        )
-        self._frames += count
-        return found
+    def read(self, source: str | os.PathLike[str] | BinaryIO) -> CaptureRead:
+        """Reads one capture to its end. Raises CaptureUnreadable, and the pass goes on."""
+        content = Path(source).read_bytes() if isinstance(source, str | os.PathLike) else source.read()
+        trace = read(BytesIO(content), tables=())
+        self._sources.append(content)
+        self._frames += trace.packet_count
+        return CaptureRead(self._frames - trace.packet_count + 1, trace.inputs[0])
 
     def take(self) -> dict[str, Table]:
-        """Rows that can no longer change, each once."""
+        """The rows that can no longer change, each once, by table."""
         return {}
 
     def state(self) -> bytes:
-        """The state of the pass, to continue it."""
+        """All that the pass knows but the rows that were taken."""
         return pickle.dumps((self._sources, self._frames))
 
     def finish(self) -> dict[str, Table]:
-        """All other rows; the pass is over."""
+        """All other rows, by table; the pass is over."""
         if not self._sources:
             return {}
-        trace = read(*map(BytesIO, self._sources), tables=self._tables)
-        return {name: trace.table(name) for name in TABLES if name in self._tables}
+        trace = read(*map(BytesIO, self._sources), tables=self.requested)
+        return {name: trace.table(name) for name in TABLES if name not in ON_REQUEST or name in self.requested}

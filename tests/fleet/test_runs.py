@@ -29,25 +29,25 @@ SMALL = 1 << 16
 POISON = "eth0_00004_20231114235959.pcapng"
 
 
-class Poisoned(WorkerPlugin):  # type: ignore[misc]  # of a package without types
+class Poisoned(WorkerPlugin):  # type: ignore[misc, unused-ignore]
     """A worker that dies when it reads one of the captures, as one does that is out of memory."""
 
     def setup(self, worker: Any) -> None:
-        original = task._read
+        original = task._Task._read
 
-        def read(ring: Any, capture: Any) -> Any:
+        def read(self: Any, capture: Any) -> Any:
             if capture.name == POISON and capture.path.find("poisoned") >= 0 and not capture.status:
                 os._exit(1)
-            return original(ring, capture)
+            return original(self, capture)
 
-        task._read = read
+        task._Task._read = read  # type: ignore[method-assign]
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """Two workers."""
     with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        dask.config.set({"distributed.scheduler.allowed-failures": 3}),
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0") as found,
         Client(found) as client,
     ):

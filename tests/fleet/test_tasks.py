@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Collection
 from dataclasses import replace
+from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import numpy as np
 import pytest
 from pyarrow import parquet
@@ -16,59 +17,10 @@ from iscsitrace.fleet import history, task
 from iscsitrace.fleet.history import History
 from iscsitrace.fleet.store import Superseded, TapStore
 from iscsitrace.fleet.taps import Tap
-from iscsitrace.fleet.task import Outcome, Place, execute, plan
-from iscsitrace.tables.ring_pass import RingPass
+from iscsitrace.fleet.task import Place, execute, plan
 from iscsitrace.tables.schema import DEFAULT_TABLES
-from iscsitrace.tables.table import Table
 from tests.support import rings
 from tests.support.capture_file import write_pcapng
-
-
-class EarlyPass(RingPass):
-    """A pass that hands rows of ``pdus`` over early: those that end a hundred frames before the last one read.
-
-    Nothing was lost in this traffic, so these no longer change. The count of those handed over is part of the state.
-    """
-
-    def __init__(self, state: bytes | None = None, *, tables: Collection[str] | None = None) -> None:
-        self.taken: int
-        self.taken, rest = pickle.loads(state) if state else (0, None)  # noqa: S301 -- our own
-        super().__init__(rest, tables=tables)
-
-    def state(self) -> bytes:
-        return pickle.dumps((self.taken, super().state()))
-
-    def take(self) -> dict[str, Table]:
-        if not self._sources:
-            return {}
-        rows = RingPass(super().state(), tables=self._tables).finish()["pdus"]
-        end = int(np.searchsorted(rows.raw("frame_last"), max(self._frames - 100, 0)))
-        found = rows.select(slice(self.taken, max(end, self.taken)))
-        self.taken = max(end, self.taken)
-        return {"pdus": found}
-
-    def finish(self) -> dict[str, Table]:
-        found = super().finish()
-        return found | {"pdus": found["pdus"].select(slice(self.taken, None))}
-
-
-@pytest.fixture(params=["at the end", "early"], autouse=True)
-def ring_pass(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pass that hands over its rows at the end, and one that hands over some before."""
-    if request.param == "early":
-        monkeypatch.setattr(task, "RingPass", EarlyPass)
-
-
-def read_ring(dataset: Path, source: Path, run: str = "first", limit: int | None = None) -> list[Outcome]:
-    """The tasks that are to do now, at most ``limit`` of them."""
-    place = Place(dataset, run, DEFAULT_TABLES, "1")
-    tap = Tap("a", (str(source),))
-    store = TapStore(dataset, "a")
-    store.begin(run)
-    manifest = store.manifest()
-    generation = manifest.generation if manifest else 0
-    works = plan(place, tap).works[:limit]
-    return [execute(place, "a", generation + number, work) for number, work in enumerate(works, 1)]
 
 
 @pytest.mark.parametrize(("pieces", "seed"), [(2, 1), (7, 2), (40, 3)])
@@ -79,7 +31,7 @@ def test_a_ring_cut_anywhere_has_the_rows_of_one_pass(
     files = rings.cut(tmp_path / "ring", packets, rings.random_borders(packets, pieces, seed))
     # several tasks for a ring: two files each
     monkeypatch.setattr(task, "TASK_CAPTURES", 2)
-    outcomes = read_ring(tmp_path / "data", tmp_path / "ring")
+    outcomes = rings.read_ring(tmp_path / "data", tmp_path / "ring")
     assert len(outcomes) == (pieces + 1) // 2
     trace = rings.whole(tmp_path, packets)
     rings.assert_equal(tmp_path / "data", "a", trace)
@@ -94,7 +46,7 @@ def test_a_row_is_on_its_day_and_names_the_capture_of_its_first_frame(tmp_path: 
     packets = rings.traffic()
     borders = rings.random_borders(packets, 9, 5)
     files = rings.cut(tmp_path / "ring", packets, borders)
-    read_ring(tmp_path / "data", tmp_path / "ring")
+    rings.read_ring(tmp_path / "data", tmp_path / "ring")
     seen = 0
     for path in (tmp_path / "data" / "cycles" / "tap=a").glob("day=*/*.parquet"):
         for row in parquet.ParquetFile(path).read().to_pylist():
@@ -117,22 +69,22 @@ def test_new_files_are_added_and_the_last_one_may_have_grown(tmp_path: Path) -> 
         (ring / path.name).write_bytes(path.read_bytes())
     # the third file is still being written: its last packets are missing
     write_pcapng(ring / everything[2].name, packets[borders[1] : borders[2] - 3], rings.LINK_TYPE)
-    read_ring(data, ring)
+    rings.read_ring(data, ring)
     rings.assert_equal(data, "a", rings.whole(tmp_path, packets[: borders[2] - 3]))
-    assert read_ring(data, ring, "same") == []
+    assert rings.read_ring(data, ring, "same") == []
 
     for path in everything[2:]:
         (ring / path.name).write_bytes(path.read_bytes())
     # the ring has dropped its first file meanwhile
     (ring / everything[0].name).unlink()
-    (outcome,) = read_ring(data, ring, "second")
+    (outcome,) = rings.read_ring(data, ring, "second")
     assert outcome.statuses == {history.READ: 4}
     rings.assert_equal(data, "a", rings.whole(tmp_path, packets))
 
     # nothing is left of the state before: a file that comes late is named, and changes nothing
     late = ring / everything[0].name.replace("00001", "00000")
     late.write_bytes(everything[0].read_bytes())
-    (outcome,) = read_ring(data, ring, "third")
+    (outcome,) = rings.read_ring(data, ring, "third")
     assert outcome.statuses == {history.LATE: 1}
     rings.assert_equal(data, "a", rings.whole(tmp_path, packets))
 
@@ -141,11 +93,11 @@ def test_the_last_file_is_kept_when_the_ring_has_dropped_it(tmp_path: Path) -> N
     packets = rings.traffic(5)
     files = rings.cut(tmp_path / "ring", packets, rings.random_borders(packets, 3, 5))
     aside = files[2].rename(tmp_path / "aside")
-    read_ring(tmp_path / "data", tmp_path / "ring")
+    rings.read_ring(tmp_path / "data", tmp_path / "ring")
     aside.rename(files[2])
     files[0].unlink()
     files[1].unlink()
-    read_ring(tmp_path / "data", tmp_path / "ring", "second")
+    rings.read_ring(tmp_path / "data", tmp_path / "ring", "second")
     rings.assert_equal(tmp_path / "data", "a", rings.whole(tmp_path, packets))
 
 
@@ -196,7 +148,7 @@ def test_a_commit_that_was_interrupted_is_completed_or_never_happened(
     borders = rings.random_borders(packets, 4, 8)
     files = rings.cut(tmp_path / "ring", packets, borders)
     aside = files[3].rename(tmp_path / "aside")
-    read_ring(tmp_path / "data", tmp_path / "ring")
+    rings.read_ring(tmp_path / "data", tmp_path / "ring")
     aside.rename(files[3])
 
     class Killed(BaseException):
@@ -224,7 +176,55 @@ def test_a_commit_that_was_interrupted_is_completed_or_never_happened(
             if moment == "removed":
                 patch.setattr("iscsitrace.fleet.store.TapStore.complete", killed)
         with pytest.raises(Killed):
-            read_ring(tmp_path / "data", tmp_path / "ring", "killed")
-    read_ring(tmp_path / "data", tmp_path / "ring", "again")
+            rings.read_ring(tmp_path / "data", tmp_path / "ring", "killed")
+    rings.read_ring(tmp_path / "data", tmp_path / "ring", "again")
     rings.assert_equal(tmp_path / "data", "a", rings.whole(tmp_path, packets))
     assert not list((tmp_path / "data" / "_fleet" / "a" / "staging" / "again").iterdir())
+
+
+def test_a_remote_file_that_fails_on_the_way_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A filesystem in memory, of which one file fails once after some bytes, and another each time."""
+    packets = rings.traffic(10)
+    files = rings.cut(tmp_path / "ring", packets, rings.random_borders(packets, 4, 9))
+    memory = fsspec.filesystem("memory")
+    for path in files:
+        memory.pipe(f"/{tmp_path.name}/{path.name}", path.read_bytes())
+    memory.pipe(f"/{tmp_path.name}/broken.pcapng", files[0].read_bytes())
+    monkeypatch.setattr(task, "_PAUSE_S", 0)
+    source, original, failed = f"memory://{tmp_path.name}", type(memory)._open, []
+
+    def opened(self: Any, path: str, *arguments: Any, **options: Any) -> Any:
+        stream = original(self, path, *arguments, **options)
+        if path.endswith((files[2].name, "broken.pcapng")) and path not in failed:
+            if path.endswith(files[2].name):
+                failed.append(path)
+            content = BytesIO(stream.read())
+            stream = BufferedReader(Failing(content))
+        return stream
+
+    place = Place(tmp_path / "data", "first", DEFAULT_TABLES, "1")
+    TapStore(place.dataset, "a").begin("first")
+    (work,) = plan(place, Tap("a", (source,))).works
+    monkeypatch.setattr(type(memory), "_open", opened)
+    outcome = execute(place, "a", 1, work)
+    assert failed
+    assert outcome.statuses == {history.READ: 4, history.UNREADABLE: 1}
+    assert outcome.problems == [("broken.pcapng", history.UNREADABLE, "connection lost")]
+    rings.assert_equal(place.dataset, "a", rings.whole(tmp_path, packets))
+
+
+class Failing(RawIOBase):
+    """A stream that ends in an error after a thousand bytes."""
+
+    def __init__(self, content: BytesIO) -> None:
+        self.content = content
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self.content.tell() >= 1000:
+            raise ConnectionError("connection lost")
+        piece = self.content.read(min(len(buffer), 1000))
+        buffer[: len(piece)] = piece
+        return len(piece)

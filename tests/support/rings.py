@@ -11,6 +11,9 @@ from typing import Any
 from pyarrow import parquet
 
 import iscsitrace
+from iscsitrace.fleet.store import TapStore
+from iscsitrace.fleet.taps import Tap
+from iscsitrace.fleet.task import Outcome, Place, execute, plan
 from iscsitrace.tables.schema import DEFAULT_TABLES
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation, Session
@@ -22,17 +25,29 @@ MIDNIGHT_NS = 1_700_006_400_000_000_000
 LINK_TYPE = 1
 
 
-def traffic(seed: int = 1, *, start_ns: int = MIDNIGHT_NS - 8_000_000, sessions: int = 2) -> list[Packet]:
-    """Packets of sessions with reads and writes, some with an error; across midnight by default."""
+def traffic(
+    seed: int = 1,
+    *,
+    start_ns: int = MIDNIGHT_NS - 8_000_000,
+    sessions: int = 2,
+    has_open: bool = True,
+    has_errors: bool = True,
+) -> list[Packet]:
+    """Packets of sessions with reads and writes; across midnight by default.
+
+    With ``has_errors`` two commands of each session have an error, with ``has_open`` each second does not log out.
+    """
     conversation = Conversation(seed=seed, start_ns=start_ns)
     for number in range(sessions):
         settings = Session(header_digest=number % 2 == 1, connection_count=1 + number % 2)
         tasks = [
-            Task(("read", "write")[place % 2], lba=8 * place, block_count=64, status=2 * (place % 13 == 7))
+            Task(
+                ("read", "write")[place % 2], lba=8 * place, block_count=64, status=2 * (has_errors and place % 13 == 7)
+            )
             for place in range(30)
         ]
         actors = conversation.session(settings).login().tasks(tasks, queue_depth=3)
-        if number % 2 == 0:
+        if number % 2 == 0 or not has_open:
             actors.logout()
     return conversation.run().packets
 
@@ -78,3 +93,14 @@ def assert_equal(dataset: Path, tap: str, trace: iscsitrace.Trace) -> None:
     """Every table of a tap is that of the one pass, row for row."""
     for name in DEFAULT_TABLES:
         assert rows_of(dataset, name, tap) == rows_expected(trace, name), name
+
+
+def read_ring(dataset: Path, source: Path, run: str = "first", *, tap: str = "a") -> list[Outcome]:
+    """The tasks that a tap has now, one after another in this process."""
+    place = Place(dataset, run, DEFAULT_TABLES, "1")
+    store = TapStore(dataset, tap)
+    store.begin(run)
+    manifest = store.manifest()
+    generation = manifest.generation if manifest else 0
+    works = plan(place, Tap(tap, (str(source),))).works
+    return [execute(place, tap, generation + number, work) for number, work in enumerate(works, 1)]
