@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from iscsitrace.cli.read import fleet_run
+from iscsitrace.cli.read import fleet_prune, fleet_report, fleet_run, fleet_sql, fleet_top
 
 
 @click.group(epilog="Example:  iscsitrace fleet run /captures/* -o dataset")
@@ -16,3 +16,7 @@ def command() -> None:
 
 
 command.add_command(fleet_run.command, "run")
+command.add_command(fleet_sql.command, "sql")
+command.add_command(fleet_top.command, "top")
+command.add_command(fleet_report.command, "report")
+command.add_command(fleet_prune.command, "prune")
