@@ -20,7 +20,7 @@ QUICK := tests/wording tests/tools tests/tables tests/analysis tests/outputs tes
 # what takes seconds there: simulations, browsers, whole plots
 SLOW := analysis/measures/test_budget_truth analysis/measures/test_budget_cases analysis/model/test_model_simulated \
 	cli/test_plot_command plots/test_plots tools/test_demo report/test_report report/test_report_browser tables/test_conversation \
-	tables/test_synthetic tables/test_senders watch/test_watch watch/test_watch_cli analysis/comparison/test_diff \
+	tables/test_synthetic tables/test_senders watch/test_prometheus watch/test_watch watch/test_watch_cli analysis/comparison/test_diff \
 	analysis/findings/test_diagnosis_captures analysis/findings/test_gains report/test_report_tables
 # initiators and targets of others, which answer in seconds
 WAITING := $(addprefix tests/lab/,test_initiator_against_servers.py test_target_against_initiators.py test_lab_peers.py)

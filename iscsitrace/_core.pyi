@@ -14,10 +14,12 @@ __all__ = [
     "Live",
     "LiveCaptureError",
     "Pass",
+    "Ring",
     "advise_snaplen",
     "advise_snaplen_of",
     "check_filter",
     "check_trigger",
+    "confine",
     "connections_seen",
     "join_taps",
     "list_interfaces",
@@ -168,6 +170,31 @@ def read(
     nanoseconds since 1970, or relative to the first packet. ``tables``: which of schema.ON_REQUEST to fill.
     """
 
+@final
+class Ring:
+    """A pass over the captures of a ring, one by one, which its state continues elsewhere."""
+
+    def __new__(cls, *, tables: Iterable[str]) -> Ring:
+        """Begins a pass. ``tables``: which of schema.ON_REQUEST to fill."""
+
+    @staticmethod
+    def from_state(state: bytes) -> Ring:
+        """Continues a pass. ValueError for bytes that are no state, or one of another version."""
+
+    def state(self) -> bytes:
+        """The state, to continue from."""
+
+    def read(
+        self, capture: str | bytes | BinaryIO, *, progress: Callable[[int, int | None], None] | None
+    ) -> tuple[int, dict[str, Any]]:
+        """Reads one capture: the number of its first frame, and an element of :attr:`Pass.inputs`. Releases the GIL."""
+
+    def take(self) -> Pass:
+        """The rows that can no longer change, each once."""
+
+    def finish(self) -> Pass:
+        """All other rows; ValueError for what is called afterwards."""
+
 _Columns = dict[str, dict[str, NDArray[Any] | list[str]]]
 """Tables by name, as columns by name."""
 
@@ -282,6 +309,13 @@ def parse_url(url: str) -> str:
 
 class LiveCaptureError(Exception):
     """A capture cannot begin; ``args`` are its kind, in one word, and one line for a person."""
+
+def confine(written: list[str], ports: list[int]) -> list[str]:
+    """Gives up what a reader does not need, for this thread and all that it starts later, for good.
+
+    It keeps reading files, writing beneath the paths ``written``, and serving at TCP ``ports`` (0 is any). Returns what
+    the kernel refused.
+    """
 
 def run_capture(settings_json: str, caller: object) -> str:
     """Captures into files until ``caller.watch`` gives True or a limit is reached; the outcome as JSON.

@@ -8,16 +8,17 @@ complete runs (``iscsitrace lab run NAME -o DIR``), then writes the page.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from iscsitrace.experiments import catalogue, claims, comparison, making, records, results, tables, verdicts
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.definition_claims import ALL_WORLDS, Claim
 from iscsitrace.experiments.definition_figures import LineFigure
-from iscsitrace.experiments.points import of_experiment
+from iscsitrace.experiments.points import Point, of_experiment
 from iscsitrace.experiments.quantities import QUANTITIES
 from iscsitrace.experiments.records import Run
 from iscsitrace.experiments.results import Beside, JudgedClaim
@@ -39,7 +40,8 @@ project: bibliographic data and figures that are not recorded are named as missi
   in the simulated world a place that depends on no seed runs once.
 - **A printed value** is reproduced when ours is within {_PERCENT} of it; a percentage also within
   {_PERCENT} of what it lacks to 100 %, so that 91 % of the time idle is judged like 9 % busy; in any case
-  within half of its last digit.
+  within half of its last digit. A computed value is not printed: it follows from what the study prints, in the way that
+  the table names. Such values are counted apart.
 - **The model's error** is not compared with that of a study's model. In the simulated world it is no test against a
   network: model and simulator take the same settings.
 - **Over the kernel's TCP** hosts take time, the more the busier their machine is. The recorded runs shared two
@@ -59,7 +61,14 @@ class World:
     name: str
     run: Run | None
     rows: list[Row]
-    arms: frozenset[str]
+    points: tuple[Point, ...]
+
+    def has(self, arm: str, place: Mapping[str, Any]) -> bool:
+        """Whether its grid has a place of an arm with these settings, in the units of a run."""
+        return any(
+            point.arm == arm and all(point.values.get(name) == value for name, value in place.items())
+            for point in self.points
+        )
 
 
 def page() -> str:
@@ -85,28 +94,32 @@ def worlds(definition: Definition) -> list[World]:
         is_possible = {"real": definition.real.is_possible, "guests": definition.guests.is_possible}.get(name, True)
         has_arms = any(name in arm.worlds for arm in definition.arms)
         if is_possible and has_arms:
-            arms = frozenset(point.arm for point in of_experiment(definition, name))
-            found.append(World(name, run, records.rows_of(definition, run) if run else [], arms))
+            points = tuple(of_experiment(definition, name))
+            found.append(World(name, run, records.rows_of(definition, run) if run else [], points))
     return found
 
 
 def _summary(studies: Sequence[tuple[Definition, list[World]]]) -> list[str]:
     head = (
         "experiment",
-        "study",
+        "year of the study",
         "world",
         "claims of the study",
         "claims of our own",
         "printed values",
+        "computed values",
         "difference of the model",
     )
     rows = [
         (
             f"[{definition.name}](#{definition.name})",
-            _cited(definition),
+            str(definition.paper.year or "not recorded"),
             _WORLD_NAMES[world.name],
             *(_counted([each.verdict for each in judged(definition, world) if each.is_own == own]) for own in (0, 1)),
-            _counted([each.verdict for each in printed(definition, world)]),
+            *(
+                _counted([each.verdict for each in printed(definition, world) if each.is_computed == is_computed])
+                for is_computed in (False, True)
+            ),
             _agreement(world.run),
         )
         for definition, found in studies
@@ -129,11 +142,6 @@ def _counted(found: Sequence[str]) -> str:
 def _agreement(run: Run | None) -> str:
     model = run.model if run else None
     return NOTHING if model is None else f"{100 * model.median:.1f} %, {100 * model.largest:.1f} % ({model.count})"
-
-
-def _cited(definition: Definition) -> str:
-    paper = definition.paper
-    return ", ".join(filter(None, (paper.authors, paper.title, paper.venue, str(paper.year or "")))) or "not recorded"
 
 
 def judged(definition: Definition, world: World) -> list[JudgedClaim]:
@@ -169,7 +177,8 @@ def _citation(definition: Definition) -> list[str]:
     texts = [f"{name} {value}" for name, value in known.items() if value]
     missing = ", ".join(name for name, value in known.items() if not value)
     texts += [f"not recorded: {missing}"] if missing else []
-    return [f"Published: {'; '.join(texts)}.", ""]
+    opening = "Probably published" if paper.is_probable else "Published"
+    return [" ".join((f"{opening}: {'; '.join(texts)}.", *paper.remark.split())), ""]
 
 
 def _runs(found: Sequence[World]) -> list[str]:
@@ -194,16 +203,21 @@ def _printed_head(found: Sequence[World]) -> tuple[str, ...]:
 
 def _printed_rows(definition: Definition, found: Sequence[World]) -> list[tuple[str, ...]]:
     by_world = [printed(definition, world) for world in found]
+    places = [
+        (arm, {name: each.value for name, each in {**published.where.settings, published.x: at}.items()})
+        for published in definition.published
+        for _, arm, at, _ in comparison.places(published, [], definition)
+    ]
     rows = []
-    for several in zip(*by_world, strict=True):
+    for (arm, place), several in zip(places, zip(*by_world, strict=True), strict=True):
         one = several[0]
         cells = [
             cell
             for each, world in zip(several, found, strict=True)
-            for cell in ((_ours(each), each.verdict) if each.arm in world.arms else (NOTHING, NOTHING))
+            for cell in ((_ours(each), each.verdict) if world.has(arm, place) else (NOTHING, NOTHING))
         ]
         where = ", ".join(f"{name.rpartition('.')[2]} {text}" for name, text in {**one.where, one.x: one.at}.items())
-        value = f"{one.published} {one.unit}"
+        value = f"{one.published} {one.unit}{', computed' if one.is_computed else ''}"
         why = "; ".join(dict.fromkeys(each.why for each in several if each.why)) or NOTHING
         rows.append((one.source, QUANTITIES[one.quantity].label, f"{one.arm}, {where}", value, *cells, why))
     return rows
@@ -227,9 +241,9 @@ def _claim_rows(definition: Definition, found: Sequence[World], *, is_own: bool)
 
 
 def _verdict(claim: Claim, found: JudgedClaim, world: World) -> tuple[str, str]:
-    """The verdict in a world, and the checks behind it; neither where the world has no arm of the claim."""
-    arms = {spot.arm for check in claim.checks for _, spot in check.spots}
-    if arms and not arms & world.arms:
+    """The verdict in a world, and the checks behind it; neither where the world lacks a place of the claim."""
+    spots = [spot for check in claim.checks for _, spot in check.spots]
+    if not all(world.has(spot.arm, {name: each.value for name, each in claim.place(spot).items()}) for spot in spots):
         return NOTHING, NOTHING
     is_run = found.verdict not in _UNTESTED
     return found.verdict, tables.checks_text(found) if is_run else NOTHING

@@ -13,6 +13,7 @@ import sys
 import traceback
 import warnings
 from contextlib import suppress
+from difflib import get_close_matches
 from importlib import import_module
 from typing import IO, Any
 
@@ -97,6 +98,7 @@ class _Commands(click.Group):
     """A group whose commands are imported when they are used."""
 
     is_debugging = False
+    is_process = False
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -107,6 +109,17 @@ class _Commands(click.Group):
         command: click.Command = import_module(f"iscsitrace.cli.{_FOLDERS[cmd_name]}.{cmd_name}").command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Adds the commands that a mistyped one is like."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if near := get_close_matches(args[0], COMMANDS):
+                raise click.UsageError(f"{error.message} Did you mean {' or '.join(near)}?", ctx) from None
+            raise
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, group by group."""
         for title, (_, names) in GROUPS.items():
@@ -115,6 +128,7 @@ class _Commands(click.Group):
 
     def __call__(self, *arguments: Any, **extra: Any) -> Any:
         """Runs as a process: warnings of libraries and tracebacks are shown only with --debug, or Python's -W."""
+        self.is_process = True
         if not sys.warnoptions:
             warnings.simplefilter("ignore")
         try:
@@ -126,6 +140,8 @@ class _Commands(click.Group):
                 traceback.print_exc()
             _show_unexpected(error)
             sys.exit(EXIT_UNEXPECTED)
+        finally:
+            self.is_process = False
 
     def main(self, *arguments: Any, **extra: Any) -> Any:
         if sys.stdout is None:
@@ -189,14 +205,16 @@ def _discard_output() -> None:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Example:  iscsitrace summary capture.pcapng",
 )
-@click.version_option(package_name="iscsitrace", prog_name="iscsitrace", message="%(prog)s %(version)s")
+@click.version_option(
+    None, "-V", "--version", package_name="iscsitrace", prog_name="iscsitrace", message="%(prog)s %(version)s"
+)
 @click.option("--debug", is_flag=True, help="Show warnings, and the traceback of an unexpected error.")
 def main(debug: bool) -> None:
     """Analyze iSCSI captures: negotiated parameters, the timing of every SCSI command, the limiter of each session, and
     the quality of the capture. Also make iSCSI traffic with known properties.
 
     A CAPTURE is a pcap or pcapng file, plain or compressed (gzip, zstd, lz4), or - for standard input. Several are
-    read as one in order of time, like the files of a ring buffer.
+    read as one in order of time, like the files of a ring buffer; a folder is the captures in it.
 
     \b
     Times take ns, us, ms, s; sizes take K, M, G (1024) and KB, MB, GB (1000); rates take Kbit, Mbit, Gbit.

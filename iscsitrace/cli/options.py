@@ -6,21 +6,25 @@ Letters have tshark's meaning. A progress bar is shown on stderr when that is a 
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from iscsitrace.cli.units import Moment, When
+from iscsitrace.errors import InputInvalid
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.taps.inputs import Inputs
     from iscsitrace.tables.trace import Trace
 
 _PATIENCE_S = 0.5
+_CAPTURE_NAME = re.compile(r"[^.].*\.(pcap|pcapng|cap)(\.(gz|zst|lz4))?", re.IGNORECASE)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -113,6 +117,23 @@ class ReadingProgress:
             self._bar.stop()
 
 
+def _files(source: str, *, has_experiments: bool) -> list[str]:
+    """The captures of a folder, by name; anything else is itself. InputInvalid for a folder that is neither."""
+    folder = Path(source)
+    if source == "-" or not folder.is_dir():
+        return [source]
+    try:
+        names = sorted(each.name for each in folder.iterdir() if each.is_file())
+    except OSError as error:
+        raise InputInvalid(f"cannot read {source}: {error.strerror or error}") from error
+    found = [str(folder / name) for name in names if _CAPTURE_NAME.fullmatch(name)]
+    if not found and has_experiments:
+        return [source]
+    if not found:
+        raise InputInvalid(f"{source} is a folder without captures (.pcap, .pcapng or .cap, also .gz, .zst, .lz4)")
+    return found
+
+
 _TAP = click.option(
     "--tap",
     "tap_files",
@@ -129,14 +150,19 @@ _CLOCKS = click.option(
 )
 
 
-def takes_captures(function: _Function) -> _Function:
+def takes_captures(function: _Function, *, has_experiments: bool = False) -> _Function:
     """Add the shared options to a command, which gets them as ``capture_input``; also those of several taps."""
     for option in (_CLOCKS, _TAP):
         function = option(function)
-    return takes_parts(function)
+    return takes_parts(function, has_experiments=has_experiments)
 
 
-def takes_parts(function: _Function) -> _Function:
+def takes_captures_or_experiment(function: _Function) -> _Function:
+    """Add the same options; a folder without captures stays, as that of an experiment."""
+    return takes_captures(function, has_experiments=True)
+
+
+def takes_parts(function: _Function, *, has_experiments: bool = False) -> _Function:
     """Add the shared options, without those of several taps."""
 
     @click.argument("captures", metavar="CAPTURE...", nargs=-1)
@@ -181,7 +207,10 @@ def takes_parts(function: _Function) -> _Function:
         taps = [text.partition("=") for text in tap_files]
         if not all(name and file for name, _, file in taps):
             raise click.UsageError("--tap needs a name and a file: --tap initiator=capture.pcapng")
-        sources = (*(file for _, _, file in taps), *read_files, *captures)
+        sources = (
+            *(file for _, _, file in taps),
+            *(file for each in (*read_files, *captures) for file in _files(each, has_experiments=has_experiments)),
+        )
         if not sources:
             raise click.UsageError("name a capture, or - for standard input")
         if sources.count("-") > 1:

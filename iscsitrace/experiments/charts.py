@@ -24,6 +24,13 @@ _SETTING_WORDS: Final = {
     "workload.block-size": "I/O size",
 }
 _RTT_WORDS: Final = {"link.target-delays": "RTT to each target"}
+_STARS: Final = {
+    (True, True): "printed in the study, or computed",
+    (False, True): "computed from what the study prints",
+    (True, False): "printed in the study",
+    (False, False): "",
+}
+"""What published values are, by whether some are printed, and some are computed."""
 _AMOUNT: Final = re.compile(r"(-?[\d.]+) ?([A-Za-z%]+)")
 
 
@@ -37,7 +44,14 @@ def of_lines(figure: LineFigure, definition: Definition, rows: Sequence[Row]) ->
     if figure.to_scale and all(isinstance(value, int | float) for value in places):
         at = {_key(value): float(value) for value in places}
     names = list(dict.fromkeys(_line_name(figure.lines, definition, row) for row in shown))
-    published = _published(figure, definition, shown)
+    drawn = [
+        (published, row, value)
+        for published in definition.published
+        if published.quantity == figure.y
+        for row, _, _, value in comparison.places(published, shown, definition)
+        if row is not None
+    ]
+    published = {id(row): value for _, row, value in drawn}
     return Chart(
         title=figure.title,
         x_label=x_label,
@@ -54,6 +68,7 @@ def of_lines(figure: LineFigure, definition: Definition, rows: Sequence[Row]) ->
             for name in names
         ),
         notes=source_lines(definition),
+        stars=_STARS[any(not each.is_computed for each, *_ in drawn), any(each.is_computed for each, *_ in drawn)],
     )
 
 
@@ -153,17 +168,6 @@ def _line(
         model=tuple(row.model.get(figure.y) for row in ordered),
         published=tuple(published.get(id(row)) for row in ordered),
     )
-
-
-def _published(figure: LineFigure, definition: Definition, shown: Sequence[Row]) -> dict[int, float]:
-    """The published values of this quantity, by the identity of the row beside which each is drawn."""
-    return {
-        id(row): value
-        for published in definition.published
-        if published.quantity == figure.y
-        for row, _, _, value in comparison.places(published, shown, definition)
-        if row is not None
-    }
 
 
 def _line_name(lines: str, definition: Definition, made: Row | PointResult) -> str:

@@ -159,6 +159,7 @@ def _beside(published: Published, made: Sequence[Row], definition: Definition) -
             interval=ours.interval if ours else None,
             verdict=verdict,
             why=note if verdict not in {verdicts.REPRODUCED, verdicts.NOT_RUN} else "",
+            is_computed=published.is_computed,
         )
 
 

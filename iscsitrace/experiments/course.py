@@ -171,7 +171,7 @@ def _courses(
     for number in SHOWN:
         of_it = tasks[tasks[:, 0] == number - 1]
         if len(of_it):
-            yield _goodput(f"{GOODPUT} of connection {number}", of_it, first_ns, end_ns)
+            yield _goodput_of_one(f"{GOODPUT} of connection {number}", of_it, first_ns, end_ns)
             yield _latency(f"{LATENCY} of connection {number}", of_it, first_ns)
         changed_ns, windows = _window(ends, number - 1)
         if len(changed_ns):
@@ -194,6 +194,21 @@ def _goodput(name: str, tasks: Array, first_ns: int, end_ns: int) -> Course:
     width_s = seconds / count
     times = (edges[:-1] - first_ns) / _SECOND_NS + width_s / 2
     rates = sums / width_s / _MB if width_s else sums
+    return Course(name, "MB/s", tuple(times.tolist()), tuple(rates.astype(float).tolist()))
+
+
+def _goodput_of_one(name: str, tasks: Array, first_ns: int, end_ns: int) -> Course:
+    """The same of a single connection while it has commands, with the bytes of each spread over its time in flight.
+
+    *Why spread:* it completes a few commands per second, and their whole number would jump from second to second.
+    """
+    begin_ns, last_ns = int(tasks[:, 1].min()), min(end_ns, int(tasks[:, 2].max()))
+    seconds = (last_ns - begin_ns) / _SECOND_NS
+    edges = np.linspace(begin_ns, last_ns, int(np.clip(seconds, 1, _MOST_POINTS)) + 1)
+    lasted_ns = np.maximum(tasks[:, 2] - tasks[:, 1], 1)
+    shares = np.clip((edges[:, None] - tasks[:, 1]) / lasted_ns, 0, 1)
+    rates = np.diff(shares @ tasks[:, 3]) / np.diff(edges) * _SECOND_NS / _MB if seconds > 0 else np.zeros(1)
+    times = ((edges[:-1] + edges[1:]) / 2 - first_ns) / _SECOND_NS
     return Course(name, "MB/s", tuple(times.tolist()), tuple(rates.astype(float).tolist()))
 
 

@@ -34,6 +34,9 @@ class Paper(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
     title: str = ""
     venue: str = ""
     year: int | None = None
+    is_probable: bool = msgspec.field(name="probable", default=False)
+    """Whether it may be another one; ``remark`` has what agrees with the study, and what does not."""
+    remark: str = ""
 
 
 class LeftOut(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
@@ -44,7 +47,7 @@ class LeftOut(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, ren
 
 
 class Published(Struct, frozen=True, kw_only=True, dict=True, forbid_unknown_fields=True, rename="kebab"):
-    """Values that a study published."""
+    """Values that a study published, or that follow from such."""
 
     quantity: str
     """One of QUANTITIES."""
@@ -52,6 +55,8 @@ class Published(Struct, frozen=True, kw_only=True, dict=True, forbid_unknown_fie
     """Its place in the study: figure, table or sentence."""
     note: str = ""
     """Why the result differs, or what the value is."""
+    is_computed: bool = msgspec.field(name="computed", default=False)
+    """Whether the study does not print it: it is computed from what the study prints."""
     where: SettingTable = SettingTable()
     arms: tuple[str, ...] = ()
     x: str

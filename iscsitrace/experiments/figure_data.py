@@ -61,6 +61,6 @@ def caption(chart: Chart) -> str:
         (chart.has("measured"), f"Marks: measured, {marks}."),
         (chart.has("intervals"), f"Error bars: 95 % confidence intervals of {repeats} repeats."),
         (chart.has("model"), "Lines: model at the places of the marks, joined."),
-        (chart.has("published"), "Stars: printed in the study."),
+        (chart.has("published"), f"Stars: {chart.stars}."),
     ]
     return " ".join(words for is_drawn, words in parts if is_drawn)

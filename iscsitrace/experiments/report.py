@@ -78,7 +78,8 @@ def _claimed(found: Results) -> Iterator[str]:
         tested = [each for each in claims if each.verdict not in left_out]
         good = sum(each.verdict == verdicts.REPRODUCED for each in tested)
         word = "is" if len(tested) == 1 else "are"
-        parts = [f"{good} of {len(tested)} tested claims {whose} {word} reproduced"] if claims else []
+        opening = f"{good} of {len(tested)} tested claims {whose} {word} reproduced"
+        parts = [opening if tested else f"No claim {whose} is tested"] if claims else []
         others = [each for each in claims if each.verdict != verdicts.REPRODUCED]
         parts += [f"{verdict}: {names}" for verdict, names in _by_verdict(others)]
         if parts:
@@ -87,7 +88,8 @@ def _claimed(found: Results) -> Iterator[str]:
 
 def _by_verdict(claims: list[JudgedClaim]) -> Iterator[tuple[str, str]]:
     for verdict in dict.fromkeys(each.verdict for each in claims):
-        yield verdict, ", ".join(each.name for each in claims if each.verdict == verdict)
+        names = (each.name for each in claims if each.verdict == verdict)
+        yield verdict, ", ".join(f'"{name}"' if "," in name else name for name in names)
 
 
 def _model_error(row: Row) -> float | None:
@@ -154,7 +156,8 @@ def _facts(found: Results, rows: list[Row], errors: list[tuple[float, Row]]) -> 
             ", ".join(f"{name.replace('_', ' ')} {limiters.count(name)}" for name in named),
             "places of the grid",
         )
-    compared = [each for each in found.beside if each.verdict not in {verdicts.NOT_RUN, verdicts.NOT_COMPARED}]
+    untested = {verdicts.NOT_RUN, verdicts.NOT_COMPARED}
+    compared = [each for each in found.beside if each.verdict not in untested and not each.is_computed]
     if compared:
         good = sum(each.verdict == verdicts.REPRODUCED for each in compared)
         yield Fact("printed values reproduced", f"{good} of {len(compared)}", "within 5 %, see the table")
@@ -167,7 +170,7 @@ def _making(definition: Definition, found: Results) -> Iterator[str]:
     yield (
         f"Made by `{command}` ({versions}{seeds}). The definition is in the folder: "
         f"{definition.name}{catalogue.ENDING}. The numbers of each figure are in a CSV file of its name, beside SVG "
-        "and PDF."
+        "and PDF; a figure drawn from a capture has no CSV file."
     )
     if found.world != "simulated":
         is_guests = found.world == GUESTS

@@ -66,6 +66,8 @@ class Beside:
     """``reproduced``, ``undecided``, ``not reproduced``, ``not run``, ``not compared``."""
     why: str = ""
     """The note on a value that is not reproduced or not compared."""
+    is_computed: bool = False
+    """Whether the published value is computed from what the study prints."""
 
 
 @dataclass(frozen=True)

@@ -213,12 +213,17 @@ def _beside(found: Results) -> Grid:
         ("quantity", "arm", "at", "published", "measured", "unit", "result", "source", "why"),
         tuple(
             (
-                *(each.quantity, each.arm, _at(each), f"{each.published:g}", _ours(each), each.unit),
+                *(each.quantity, each.arm, _at(each), printed(each), _ours(each), each.unit),
                 *(each.verdict, each.source, each.why or NOTHING),
             )
             for each in found.beside
         ),
     )
+
+
+def printed(each: Beside) -> str:
+    """The published value, and whether it is computed."""
+    return f"{each.published:g}{' (computed)' if each.is_computed else ''}"
 
 
 def _at(each: Beside) -> str:

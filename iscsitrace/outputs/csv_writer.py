@@ -9,7 +9,8 @@ and line ends between; then all NULs are dropped at once. So no NUL may be part 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -19,6 +20,9 @@ from iscsitrace.tables.table import Table
 
 Cells = NDArray[np.uint8]
 """A matrix of bytes, one row per cell, padded with NUL."""
+
+_Quote = Callable[[str], bytes]
+_FORMULA_STARTS = ("=", "+", "-", "@", "|", "%")
 
 _CHUNK_BYTES = 16 << 20
 _GROUP = 10_000  # four decimal digits at a time
@@ -36,8 +40,15 @@ def _digit_groups() -> tuple[Cells, Cells]:
 _PADDED, _STRIPPED = (texts.copy().view(np.uint32).ravel() for texts in _digit_groups())
 
 
-def write_csv(table: Table, stream: BinaryIO, names: Sequence[str] | None = None, separator: str = ",") -> None:
-    """Writes header and rows of a table to a binary stream; ``names`` picks columns.
+def write_csv(
+    table: Table,
+    stream: BinaryIO,
+    names: Sequence[str] | None = None,
+    separator: str = ",",
+    *,
+    is_neutral: bool = False,
+) -> None:
+    """Writes header and rows of a table to a binary stream; ``names`` picks columns, ``is_neutral`` is of `neutral`.
 
     Another separator than the comma has to be a character that no text of the table holds: only commas are quoted.
     """
@@ -45,34 +56,35 @@ def write_csv(table: Table, stream: BinaryIO, names: Sequence[str] | None = None
     stream.write((separator.join(names) + "\n").encode())
     if not len(table) or not names:
         return
-    row_bytes = sum(_width(table, name) + 1 for name in names)
+    quote = _quote_neutral if is_neutral else _quote
+    row_bytes = sum(_width(table, name, quote) + 1 for name in names)
     rows = max(1, min(len(table), _CHUNK_BYTES // row_bytes))
     for start in range(0, len(table), rows):
         chunk = table.select(slice(start, start + rows))
-        stream.write(_text(chunk, names, separator))
+        stream.write(_text(chunk, names, separator, quote))
 
 
-def _width(table: Table, name: str) -> int:
+def _width(table: Table, name: str, quote: _Quote) -> int:
     dtype = table.column(name).dtype
     if dtype == "str":
-        return max((len(_quote(text)) for text in table.raw(name)), default=0)
+        return max((len(quote(text)) for text in table.raw(name)), default=0)
     return max((len(word) for word in table.words(name)), default=8) if dtype.startswith("category:") else 21
 
 
-def _text(table: Table, names: Sequence[str], separator: str) -> bytes:
+def _text(table: Table, names: Sequence[str], separator: str, quote: _Quote) -> bytes:
     parts: list[Cells] = []
     for name in names:
-        parts += (_cells(table, name), np.full((len(table), 1), ord(separator), dtype=np.uint8))
+        parts += (_cells(table, name, quote), np.full((len(table), 1), ord(separator), dtype=np.uint8))
     parts[-1] = np.full((len(table), 1), ord("\n"), dtype=np.uint8)
     matrix: Cells = np.concatenate(parts, axis=1).ravel()
     text: bytes = matrix[matrix != 0].tobytes()
     return text
 
 
-def _cells(table: Table, name: str) -> Cells:
+def _cells(table: Table, name: str, quote: _Quote) -> Cells:
     dtype, mask = table.column(name).dtype, table.mask(name)
     if dtype == "str":
-        return _fixed_width([_quote(text) for text in table.raw(name)])
+        return _fixed_width([quote(text) for text in table.raw(name)])
     if dtype == "bool":
         return _fixed_width([b"false", b"true"])[table.raw(name).astype(np.uint8)]
     if dtype.startswith("category:"):
@@ -110,6 +122,20 @@ def _decimal(values: NDArray[Any]) -> Cells:
 def _fixed_width(texts: Sequence[bytes]) -> Cells:
     width = max(1, max((len(text) for text in texts), default=1))
     return np.array(texts, dtype=f"S{width}").view(np.uint8).reshape(len(texts), width)
+
+
+def neutral(text: str) -> str:
+    r"""Text that neither a terminal nor a spreadsheet acts on: names in a capture are a stranger's.
+
+    Characters that control a terminal or the direction of text become their codes, such as ``\x1b``. A text that a
+    spreadsheet takes for a formula, by its first character, gets an apostrophe in front, as OWASP advises.
+    """
+    text = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return f"'{text}" if unicodedata.normalize("NFKC", text.lstrip()[:1]) in _FORMULA_STARTS else text
+
+
+def _quote_neutral(text: str) -> bytes:
+    return _quote(neutral(text))
 
 
 def _quote(text: str) -> bytes:

@@ -28,8 +28,12 @@ def export(
     format: str = "csv",  # noqa: A002 -- the option's name
     tables: Iterable[str] = DEFAULT_TABLES,
     force: bool = False,
+    *,
+    is_neutral: bool = False,
 ) -> list[Path]:
     """Writes tables into a directory, made when missing, as ``NAME.csv`` or ``NAME.parquet``; returns the paths.
+
+    ``is_neutral``: no text of a CSV file controls a terminal or is a formula of a spreadsheet (csv_writer.neutral).
 
     Raises OutputExists when a file is there and ``force`` is not given, InputInvalid for an unknown table or format
     or a directory that cannot be written, ExtraMissing when Parquet is requested without pyarrow.
@@ -39,7 +43,10 @@ def export(
     paths = prepare(directory, format, chosen, force, [each["name"] for each in trace.inputs])
     for table, path in zip(parts, paths, strict=True):
         with written_aside(path) as partial, partial.open("wb") as stream:
-            _WRITERS[format](table, stream, trace)
+            if format == "csv":
+                write_csv(table, stream, is_neutral=is_neutral)
+            else:
+                _write_parquet(table, stream, trace)
     return paths
 
 
@@ -74,10 +81,6 @@ def _require_parquet() -> None:
         raise ExtraMissing("Parquet", "pyarrow", "parquet") from error
 
 
-def _write_csv(table: Table, stream: BinaryIO, trace: Trace) -> None:
-    write_csv(table, stream)
-
-
 def _write_parquet(table: Table, stream: BinaryIO, trace: Trace) -> None:
     from pyarrow import parquet
 
@@ -88,6 +91,3 @@ def _write_parquet(table: Table, stream: BinaryIO, trace: Trace) -> None:
         "iscsitrace.provenance": json.dumps(trace.provenance, sort_keys=True),
     }
     parquet.write_table(table.to_arrow().replace_schema_metadata(made_by), stream, compression="zstd")
-
-
-_WRITERS = {"csv": _write_csv, "parquet": _write_parquet}

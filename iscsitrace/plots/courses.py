@@ -46,5 +46,5 @@ def draw(figure: Figure, lines: tuple[CourseLine, ...], y_label: str) -> None:
         )
     axes.set_xlabel("time since the first command, s")
     axes.set_ylabel(y_label)
-    axes.set_ylim(bottom=0)
+    style.from_zero(axes)
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, frameon=False, borderaxespad=0.3)

@@ -50,6 +50,8 @@ class Chart:
     """Positions along x, and their labels."""
     lines: tuple[Line, ...]
     notes: tuple[str, ...] = ()
+    stars: str = "printed in the study"
+    """What the published values are."""
 
     def has(self, name: str) -> bool:
         """Whether a line has a value of this field."""
@@ -64,7 +66,7 @@ def draw(figure: Figure, chart: Chart) -> None:
     axes.set_xticks([place for place, _ in chart.ticks], [text for _, text in chart.ticks])
     axes.set_xlabel(chart.x_label)
     axes.set_ylabel(chart.y_label)
-    axes.set_ylim(bottom=0)
+    style.from_zero(axes)
     _explain(axes, chart)
 
 
@@ -107,7 +109,7 @@ def _explain(axes: Axes, chart: Chart) -> None:
         (
             chart.has("published"),
             {"linestyle": "none", "marker": "*", "markersize": 11, "markerfacecolor": "none"},
-            "printed in the study",
+            chart.stars,
         ),
     ):
         if is_there:

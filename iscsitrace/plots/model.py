@@ -43,7 +43,7 @@ def draw(figure: Figure, model: ModelCurves) -> None:
     for number, curve in enumerate(model.curves):
         _draw_curve(rates, model.axis, curve, amounts, number)
     rates.set_ylabel(f"throughput, {amounts.unit}/s")
-    rates.set_ylim(bottom=0)
+    style.from_zero(rates)
     style.legend(rates, columns=4)
 
 

@@ -140,6 +140,13 @@ def _is_seen(handle: Any, axes: Axes) -> bool:
     )
 
 
+def from_zero(axes: Axes) -> None:
+    """Lets the y axis begin at 0, with room for the mark of the largest value, however little the values differ."""
+    axes.update_datalim([(axes.dataLim.x0, 0.0)], updatex=False)
+    axes.autoscale_view(scalex=False)
+    axes.set_ylim(bottom=0)
+
+
 def write_text(axes: Axes, text: str) -> None:
     """Writes a line inside the axes, to state what is missing."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=GREY, parse_math=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from iscsitrace.errors import CaptureRefused, CaptureUnreadable, OutputExists, PermissionLacking
@@ -78,6 +79,14 @@ def filter_problem(expression: str) -> str | None:
 def trigger_problem(condition: str) -> tuple[int, str] | None:
     """Position (in characters from 0) and reason of a syntax error in a trigger's condition; None if it is valid."""
     return _called(lambda: _core.check_trigger(condition))
+
+
+def confine(written: Sequence[Path], ports: Sequence[int] = ()) -> list[str]:
+    """Gives up what a reader of packets does not need, for this thread and all that it starts later, for good.
+
+    It can still read, write beneath these paths, and serve at these ports; 0 is any. Returns what the kernel refused.
+    """
+    return _called(lambda: _core.confine([str(path) for path in written], list(ports)))
 
 
 def list_interfaces() -> list[dict[str, Any]]:

@@ -6,6 +6,10 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Final
+
+NUMBERS: Final = 100_000
+"""As many as dumpcap has; then they begin again."""
 
 
 def made_up(interfaces: Sequence[str]) -> Path:
@@ -16,7 +20,22 @@ def made_up(interfaces: Sequence[str]) -> Path:
 
 def numbered(path: Path, number: int) -> Path:
     """``NAME_00001_20261121190000.pcapng`` for ``NAME.pcapng``."""
-    return path.with_name(f"{path.stem}_{number:05}_{_now()}{path.suffix}")
+    return path.with_name(f"{path.stem}_{number % NUMBERS:05}_{_now()}{path.suffix}")
+
+
+def of_ring(path: Path) -> list[Path]:
+    """The existing files of a ring, compressed ones too, the oldest first by their names' times and numbers."""
+    pattern = re.compile(rf"{re.escape(path.stem)}_(\d{{5}})_(\d{{14}}){re.escape(path.suffix)}(?:\.zst)?")
+    found = []
+    for each in path.parent.iterdir():
+        if (match := pattern.fullmatch(each.name)) and each.is_file() and not each.is_symlink():
+            found.append((match[2], match[1], each))
+    return [each for _, _, each in sorted(found)]
+
+
+def number_of(path: Path) -> int:
+    """The number in a name of `of_ring`."""
+    return int(path.name.removesuffix(".zst").rsplit("_", 2)[1])
 
 
 def _now() -> str:

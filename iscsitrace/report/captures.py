@@ -36,7 +36,7 @@ def needed(is_large: bool, has_pictures: bool = True) -> tuple[str, ...]:
 
 def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = True) -> Document:
     """The document on a session, by default the story of the headline; InputInvalid for an unknown session."""
-    diagnosis = examine(trace.table)
+    diagnosis = examine(trace.table, tap_of=trace.tap_of)
     order = _by_weight(trace, diagnosis)
     if session is not None and session not in diagnosis.sessions:
         known = ", ".join(map(str, order[:LISTED])) or "none"

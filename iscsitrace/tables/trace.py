@@ -180,6 +180,10 @@ class Trace:
         """Whether captures of further taps are beside it, so that it has the tables schema.TAPPED_TABLES."""
         return False
 
+    def tap_of(self, connection: int, *, to_target: bool) -> str:
+        """What sentences call the tap that shows how the sender of a direction behaved: ``tap``, as there is one."""
+        return "tap"
+
     @property
     def inputs(self) -> list[dict[str, Any]]:
         """One dict per source: format, compression, link types, interfaces, packet and byte counts, times (ns)."""

@@ -5,6 +5,7 @@ The time breakdown is a bar of letters, one for each part; lower case for time i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from rich.cells import cell_len
@@ -17,6 +18,7 @@ from iscsitrace.watch.choice import Choice, sorted_lines
 from iscsitrace.watch.columns import COLUMNS, clock, count, latency, milliseconds, percentile, rate, size
 from iscsitrace.watch.figures import CAUSES, Line
 from iscsitrace.watch.hangs import sentence
+from iscsitrace.watch.names import joined, printable, session_names
 from iscsitrace.watch.watcher import Report
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.cells import percent
@@ -76,7 +78,7 @@ def render(report: Report | None, choice: Choice, width: int, height: int) -> li
     below += _findings(report, chosen, width)
     below += _counters(report, width)
     room = max(height - len(lines) - min(len(below), height // 2) - 2, 3)
-    lines += [*_table(table, choice, width, room), Text(), *below]
+    lines += [*_table(report, table, choice, width, room), Text(), *below]
     shown = lines[:height]
     for line in shown:
         line.truncate(width, overflow="ellipsis")
@@ -124,7 +126,7 @@ _QUIET_S = 3.0
 _HANGS_SHOWN = 3
 
 
-def _table(table: list[Line], choice: Choice, width: int, room: int) -> list[Text]:
+def _table(report: Report, table: list[Line], choice: Choice, width: int, room: int) -> list[Text]:
     columns = [column for column in COLUMNS if width >= column.least]
     own = sum(column.width + 1 for column in columns)
     name_width = max(width - own - 4, 8)
@@ -133,11 +135,12 @@ def _table(table: list[Line], choice: Choice, width: int, room: int) -> list[Tex
     for column in columns:
         head.append(f" {column.heading:>{column.width}}")
     lines = [head]
+    names = session_names(report.sessions, report.connections)
     room = max(room - 1, 1)
     first = max(0, min(choice.row, len(table) - 1) - room + 1)
     for place, line in enumerate(table[first : first + room], first):
         mark = ">" if place == min(choice.row, len(table) - 1) else " "
-        text = Text(f"{mark}{line.number:>2} {_short(_name(line), name_width).ljust(name_width)}")
+        text = Text(f"{mark}{line.number:>2} {joined(_ends(line, names), name_width).ljust(name_width)}")
         for column in columns:
             text.append(f" {column.cell(line):>{column.width}}")
         if mark == ">":
@@ -151,21 +154,8 @@ def _table(table: list[Line], choice: Choice, width: int, room: int) -> list[Tex
     return lines
 
 
-def _name(line: Line) -> str:
-    if line.kind == "session":
-        return str(line.names["target_name"] or line.names["initiator_name"] or "login not captured")
-    return f"{line.names['initiator']} > {line.names['target']}"
-
-
-def _short(text: str, width: int) -> str:
-    """A name cut at its start: the end is the specific part."""
-    printable = _printable(text)
-    return printable if len(printable) <= width else "…" + printable[1 - width :]
-
-
-def _printable(text: str) -> str:
-    """Text without characters that control a terminal."""
-    return "".join(each if each.isprintable() else "?" for each in text)
+def _ends(line: Line, names: Mapping[int, tuple[str, str]]) -> tuple[str, str]:
+    return names[line.number] if line.kind == "session" else (line.names["initiator"], line.names["target"])
 
 
 def _detail(report: Report, line: Line, width: int) -> list[Text]:
@@ -204,14 +194,14 @@ def _findings(report: Report, chosen: Line | None, width: int) -> list[Text]:
     session = chosen.number if chosen and chosen.kind == "session" else chosen.names["session"] if chosen else None
     story = next((headline for sessions, headline in report.stories if session in sessions), None)
     if report.headline:
-        lines += _folded(Text(_printable(report.headline.text), style=_style_of(report.headline)), width)
+        lines += _folded(Text(printable(report.headline.text), style=_style_of(report.headline)), width)
     if story and story != report.headline:
-        lines += _folded(Text(_printable(story.text), style=_style_of(story)), width)
+        lines += _folded(Text(printable(story.text), style=_style_of(story)), width)
     for found in report.findings:
         share = "" if found.share is None else f", {percent(found.share)} %"
         line = Text()
         line.append(f"session {found.session}: {found.name} ({found.severity}{share}): ", style="bold")
-        line.append(_printable(found.text))
+        line.append(printable(found.text))
         lines += _folded(line, width)
     return [Text("recent findings", style="bold underline"), *lines] if lines else []
 

@@ -1,24 +1,32 @@
-"""Metrics for Prometheus: one interval, and totals since the start. `server` serves them."""
+"""Metrics for Prometheus: the counts of `meters`, and gauges of the last interval. `server` serves them.
+
+Labels are initiators, targets, portals and LUNs, never numbers of one run: counts go on after a restart, and those of
+several watches add up.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from iscsitrace.watch.figures import CAUSES, Line
+from iscsitrace.watch.meters import LATENCY_BOUNDS_NS, Gauges, Latencies, Meters, Path
 from iscsitrace.watch.server import MetricsServer
 from iscsitrace.watch.watcher import Report, Watcher
 from iscsitrace.watch.web_config import OPEN, Access
 
-_LABELS: Final = ("session", "target")
+_PREFIX: Final = "iscsitrace_"
+_PATH: Final = Path._fields
+_UNIT: Final = (*_PATH, "lun")
+_BOUNDS: Final = (*(str(bound_ns / 1e9) for bound_ns in LATENCY_BOUNDS_NS), "+Inf")
 
 
 class Exposition(Collector):
-    """Metrics of the last report, and totals since the start."""
+    """Metrics of the last report, and counts since the start."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -44,116 +52,122 @@ def serve(exposition: Exposition, address: str, port: int, access: Access = OPEN
 
 
 def _metrics(report: Report, watcher: Watcher) -> Iterator[Metric]:
-    volume = watcher.totals.all
-    yield _counter("iscsitrace_packets", "packets read", report.packet_count)
-    yield _counter("iscsitrace_tasks", "SCSI commands that are no longer in flight", volume.cycle_count)
-    yield _counter("iscsitrace_read_bytes", "payload to the initiator", volume.read_bytes)
-    yield _counter("iscsitrace_write_bytes", "payload to the target", volume.write_bytes)
-    yield _gauge("iscsitrace_lag_seconds", "lag behind the input", report.pace.lag_ns / 1e9)
+    build = _gauges("build_info", "1, with the version of iscsitrace", ("version",))
+    build.add_metric((version("iscsitrace"),), 1)
+    yield build
+    yield _counter("packets", "packets read", report.packet_count)
+    yield _gauge("lag_seconds", "age of the oldest bytes not yet analysed", report.pace.lag_ns / 1e9)
     yield _counter(
-        "iscsitrace_left_out_packets",
-        "packets skipped because the view could not keep up",
-        report.pace.left_out_packets,
+        "left_out_packets", "packets skipped because the view could not keep up", report.pace.left_out_packets
     )
     if report.dropped is not None:
-        yield _counter("iscsitrace_capture_dropped_packets", "packets that the capture dropped", report.dropped)
-    yield _gauge(
-        "iscsitrace_is_reduced", "1 while there is no time breakdown, RTT and owin", int(report.pace.is_reduced)
-    )
-    oddities = CounterMetricFamily("iscsitrace_oddities", "counters of the capture", labels=("name", "severity"))
+        yield _counter("capture_dropped_packets", "packets that the capture dropped", report.dropped)
+    yield _gauge("is_reduced", "1 while there is no time breakdown, RTT and owin", int(report.pace.is_reduced))
+    oddities = _counters("oddities", "counters of the capture", ("name", "severity"))
     for row in report.counters:
         oddities.add_metric((row["name"], row["severity"]), row["count"])
     yield oddities
-    findings = GaugeMetricFamily(
-        "iscsitrace_finding_share", "recent findings, share of the time", labels=("session", "name")
-    )
-    for found in report.findings:
-        findings.add_metric((str(found.session), found.name), found.share or 0.0)
-    yield findings
-    headline = GaugeMetricFamily(
-        "iscsitrace_headline_cost_seconds", "recent headline, the time that it costs", labels=("name", "severity")
-    )
+    headline = _gauges("headline_cost_seconds", "time that the recent headline costs", ("name", "severity"))
     if report.headline is not None:
         cost_ns = report.headline.cost_ns or 0.0
         headline.add_metric((report.headline.name, report.headline.severity), cost_ns / 1e9)
     yield headline
-    yield from _of_sessions(report.sessions)
+    yield _findings(report, watcher.meters)
+    yield from _of_paths(watcher.meters)
+    yield from _of_units(watcher.meters)
 
 
-def _of_sessions(lines: list[Line]) -> Iterator[Metric]:
-    def gauges(name: str, what: str, value: Any) -> Metric:
-        metric = GaugeMetricFamily(f"iscsitrace_session_{name}", what, labels=_LABELS)
-        for line in lines:
-            found = value(line)
-            if found is not None:
-                metric.add_metric(_labels(line), found)
-        return metric
+def _findings(report: Report, meters: Meters) -> Metric:
+    """The largest share of each finding of a path."""
+    shares: dict[tuple[str, ...], float] = {}
+    for found in report.findings:
+        if found.session in meters.of_session:
+            key = (*meters.of_session[found.session], found.name, found.severity)
+            shares[key] = max(shares.get(key, 0.0), found.share or 0.0)
+    metric = _gauges("finding_share", "recent findings, share of the busy time", (*_PATH, "name", "severity"))
+    for labels, share in shares.items():
+        metric.add_metric(labels, share)
+    return metric
 
-    yield gauges(
-        "read_bytes_per_second", "read throughput of the last interval", lambda line: line.load.read_bytes_per_s
-    )
-    yield gauges(
-        "write_bytes_per_second", "write throughput of the last interval", lambda line: line.load.write_bytes_per_s
-    )
-    yield gauges("tasks_per_second", "commands per second in the last interval", lambda line: line.load.iops)
-    yield gauges("open_tasks", "commands in flight", lambda line: line.open_task_count)
-    yield gauges(
+
+_GAUGES: Final[tuple[tuple[str, str, Callable[[Gauges], float | None]], ...]] = (
+    ("sessions", "sessions with an open connection", lambda now: now.session_count),
+    ("connections", "open connections", lambda now: now.connection_count),
+    ("commands_in_flight", "commands without a status", lambda now: now.in_flight),
+    (
         "oldest_command_seconds",
         "age of the oldest command in flight, 0 without one",
-        lambda line: line.hang.oldest_ns / 1e9,
-    )
-    yield gauges(
+        lambda now: now.oldest_ns / 1e9,
+    ),
+    (
         "no_progress_seconds",
         "time for which reads, writes or flushes have been in flight without progress",
-        lambda line: line.hang.no_progress_ns / 1e9,
-    )
-    yield gauges(
-        "queue_depth_mean", "mean queue depth at issue, last interval", lambda line: line.load.queue_depth_mean
-    )
-    yield gauges(
-        "idle_fraction",
-        "share of the busy time of the last interval without payload on the line",
-        lambda line: line.budget.idle_fraction if line.budget else None,
-    )
-    yield gauges("rtt_seconds", "smoothed RTT", lambda line: _seconds(line.rtt_smoothed_ns))
-    yield gauges("owin_bytes", "most bytes in flight, last interval", lambda line: line.owin_peak_bytes)
-    latency = GaugeMetricFamily(
-        "iscsitrace_session_latency_seconds", "latency in the last interval", labels=(*_LABELS, "quantile")
-    )
-    budget = GaugeMetricFamily(
-        "iscsitrace_session_time_share",
-        "time breakdown of the busy time of the last interval",
-        labels=(*_LABELS, "part"),
-    )
-    again = GaugeMetricFamily(
-        "iscsitrace_session_retransmissions", "retransmissions in the last interval", labels=(*_LABELS, "cause")
-    )
-    quantiles = {"p50": "0.5", "p95": "0.95", "p99": "0.99", "max": "1"}
-    for line in lines:
-        for name, quantile in quantiles.items():
-            value = line.load.latency_ns[name]
-            if value is not None:
-                latency.add_metric((*_labels(line), quantile), value / 1e9)
-        for part, share in (line.budget.shares if line.budget else {}).items():
-            budget.add_metric((*_labels(line), part), share)
-        if line.transports:
-            for cause in CAUSES:
-                amount = sum(each.retransmissions[cause] for each in line.transports.values())
-                again.add_metric((*_labels(line), cause), amount)
-    yield from (latency, budget, again)
+        lambda now: now.no_progress_ns / 1e9,
+    ),
+    ("rtt_seconds", "smoothed RTT, the longest of its connections", lambda now: _seconds(now.rtt_smoothed_ns)),
+    ("rtt_min_seconds", "minimum RTT", lambda now: _seconds(now.rtt_min_ns)),
+    ("in_flight_peak_bytes", "most bytes in flight in the last interval", lambda now: now.owin_peak_bytes),
+)
+"""Name, help and value of a path in the last interval."""
 
 
-def _labels(line: Line) -> tuple[str, str]:
-    return str(line.number), str(line.names.get("target_name") or "")
+def _of_paths(meters: Meters) -> Iterator[Metric]:
+    for name, what, value in _GAUGES:
+        metric = _gauges(name, what, _PATH)
+        for path, counts in meters.labelled():
+            amount = value(counts.now)
+            if amount is not None:
+                metric.add_metric(path, amount)
+        yield metric
+    outages = _counters("outages", "times without progress of a second or more", _PATH)
+    parts = _counters("time_seconds", "time breakdown of the busy time of connections", (*_PATH, "part"))
+    again = _counters("retransmissions", "TCP retransmissions", (*_PATH, "cause"))
+    for path, counts in meters.labelled():
+        outages.add_metric(path, counts.outages)
+        for part, time_ns in counts.parts_ns.items():
+            parts.add_metric((*path, part), time_ns / 1e9)
+        for cause, amount in counts.retransmissions.items():
+            again.add_metric((*path, cause), amount)
+    yield from (outages, parts, again)
+
+
+def _of_units(meters: Meters) -> Iterator[Metric]:
+    read = _counters("read_bytes", "payload to the initiator", _UNIT)
+    written = _counters("written_bytes", "payload to the target", _UNIT)
+    commands = _counters("commands", "SCSI commands no longer in flight", (*_UNIT, "operation", "status"))
+    latency = HistogramMetricFamily(
+        f"{_PREFIX}command_latency_seconds", "command to status", labels=(*_UNIT, "operation")
+    )
+    for path, counts in meters.labelled():
+        for lun, unit in sorted(counts.units.items()):
+            read.add_metric((*path, lun), unit.read_bytes)
+            written.add_metric((*path, lun), unit.write_bytes)
+            for labels, amount in sorted(unit.commands.items()):
+                commands.add_metric((*path, lun, *labels), amount)
+            for operation, latencies in sorted(unit.latencies.items()):
+                latency.add_metric((*path, lun, operation), _buckets(latencies), latencies.sum_ns / 1e9)
+    yield from (read, written, commands, latency)
+
+
+def _buckets(latencies: Latencies) -> list[tuple[str, float]]:
+    return list(zip(_BOUNDS, latencies.counts.cumsum().tolist(), strict=True))
 
 
 def _seconds(time_ns: int | None) -> float | None:
     return None if time_ns is None else time_ns / 1e9
 
 
+def _counters(name: str, what: str, labels: tuple[str, ...]) -> CounterMetricFamily:
+    return CounterMetricFamily(f"{_PREFIX}{name}", what, labels=labels)
+
+
+def _gauges(name: str, what: str, labels: tuple[str, ...]) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{_PREFIX}{name}", what, labels=labels)
+
+
 def _counter(name: str, what: str, value: int) -> Metric:
-    return CounterMetricFamily(name, what, value=value)
+    return CounterMetricFamily(f"{_PREFIX}{name}", what, value=value)
 
 
 def _gauge(name: str, what: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, what, value=value)
+    return GaugeMetricFamily(f"{_PREFIX}{name}", what, value=value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from iscsitrace.watch.columns import clock, count, latency, milliseconds, rate, size
 from iscsitrace.watch.figures import Line
 from iscsitrace.watch.hangs import sentence
+from iscsitrace.watch.names import joined, session_names
 from iscsitrace.watch.watcher import Report
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.cells import percent
@@ -25,7 +26,10 @@ def lines_of(report: Report) -> list[str]:
         lines.append(f"  cannot keep up: lag {pace.lag_ns / 1e9:.1f} s{reduced}{left_out}")
     if report.dropped:
         lines.append(f"  the capture dropped {report.dropped} packets so far")
-    lines += [f"  {_session(line, report.to_ns - report.from_ns)}" for line in report.sessions]
+    names = session_names(report.sessions, report.connections) if len(report.sessions) > 1 else {}
+    for line in report.sessions:
+        name = f" ({joined(names[line.number])})" if names else ""
+        lines.append(f"  session {line.number}{name}: {_session(line, report.to_ns - report.from_ns)}")
     hanging = [line for line in report.sessions if line.hang.is_shown]
     lines += [f"  {sentence(line.number, line.hang, line.open_task_count)}" for line in hanging]
     for found in report.findings:
@@ -54,6 +58,6 @@ def _session(line: Line, interval_ns: int) -> str:
     oldest = f", oldest command in flight for {wording.time(line.hang.oldest_ns)}" if is_old else ""
     again = f", {wording.count(line.retransmitted, 'retransmission')}" if line.retransmitted else ""
     return (
-        f"session {line.number}: read {rate(load.read_bytes_per_s)} MB/s, write {rate(load.write_bytes_per_s)} MB/s, "
+        f"read {rate(load.read_bytes_per_s)} MB/s, write {rate(load.write_bytes_per_s)} MB/s, "
         f"{count(load.iops)} IOPS, {latency(load.latency_ns)}{depth}{idle}{limiter}{rtt}{owin}{again}{oldest}"
     )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.driver import Driver
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
@@ -98,6 +100,18 @@ class WatchScreen(App[None]):
         self._folder = folder or Path()
         self._until = None if until_s is None else time.monotonic() + until_s
         self._heard = time.monotonic()
+
+    def get_driver_class(self) -> type[Driver]:
+        """The driver of this platform, on standard output: its default is standard error, which may be a file."""
+        base: Any = super().get_driver_class()
+
+        class OnStandardOutput(base):  # type: ignore[misc]
+            def __init__(self, *arguments: Any, **options: Any) -> None:
+                super().__init__(*arguments, **options)
+                if getattr(self, "_file", None) is sys.__stderr__:
+                    self._file = sys.__stdout__
+
+        return OnStandardOutput
 
     def compose(self) -> ComposeResult:
         """Composes the board and the footer of keys."""

@@ -6,12 +6,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 from iscsitrace.errors import InputInvalid, ToolMissing
+from iscsitrace.recording.file_names import of_ring
 from iscsitrace.tables.live_pass import SECOND_NS, Live, Settings
 
 PIPE_LAG_MAX_NS = 2 * SECOND_NS
@@ -69,24 +70,32 @@ class Watched:
             self._words.close()
 
 
-def open_source(name: str, settings: Settings, *, capture_options: Sequence[str] = ()) -> Watched:
+def open_source(
+    name: str, settings: Settings, *, capture_options: Sequence[str] = (), confine: Callable[[], None] = lambda: None
+) -> Watched:
     """A file that exists, ``-``, or an interface; InputInvalid for anything else.
 
-    A file takes precedence over an interface of the same name: ``./eth0`` is always a file.
+    ``confine`` is called before the first thread reads, and after a capture was started.
+    The name of a ring, as `capture -w` has it, is the last of its files. A file takes precedence over an interface of
+    the same name: ``./eth0`` is always a file.
     """
     pipe = replace(settings, lag_max_ns=PIPE_LAG_MAX_NS)
     if capture_options and (name == "-" or Path(name).exists()):
         raise InputInvalid(f"{' '.join(capture_options)}: only an interface takes these; {name} is captured already")
     if name == "-":
+        confine()
         return Watched(Live("-", pipe), None, is_pipe=True)
     path = Path(name)
+    if not path.exists() and path.suffix and path.parent.is_dir() and (ring := of_ring(path)):
+        path = ring[-1]
     if path.exists():
+        confine()
         if path.is_fifo():
             return Watched(Live(path, pipe), None, is_pipe=True)
         return Watched(Live(path, settings), None, is_pipe=False)
     if name == "any" or name in {each for _, each in socket.if_nameindex()}:
         command = capture_command(name, settings.capture_filter, capture_options)
-        return _capture(command, name, replace(pipe, capture_filter=None))
+        return _capture(command, name, replace(pipe, capture_filter=None), confine)
     raise InputInvalid(f"{name}: no such file, and no such interface ('iscsitrace interfaces' lists them)")
 
 
@@ -96,7 +105,7 @@ def capture_command(interface: str, capture_filter: str | None, options: Sequenc
     return [sys.executable, "-m", "iscsitrace", "capture", "-q", "-i", interface, *filtered, *options, "-w", "-"]
 
 
-def _capture(command: list[str], name: str, settings: Settings) -> Watched:
+def _capture(command: list[str], name: str, settings: Settings, confine: Callable[[], None] = lambda: None) -> Watched:
     # its messages would disturb the screen
     words = tempfile.TemporaryFile()  # noqa: SIM115 -- closed with the rest
     try:
@@ -105,6 +114,7 @@ def _capture(command: list[str], name: str, settings: Settings) -> Watched:
     except OSError as error:
         words.close()
         raise ToolMissing(f"cannot capture on {name}: {error}") from error
+    confine()
     assert child.stdout is not None  # noqa: S101 -- requested above
     # the core opens it again and reads it without Python
     pipe = Path(f"/dev/fd/{child.stdout.fileno()}")

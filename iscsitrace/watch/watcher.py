@@ -23,6 +23,7 @@ from iscsitrace.tables.trace import Trace
 from iscsitrace.watch.figures import NO_LOAD, NOTHING, Line, Load, Transport, load_of, loads_of, transports_of
 from iscsitrace.watch.findings import Findings, Found
 from iscsitrace.watch.hangs import NO_HANG, Hang, hang_of
+from iscsitrace.watch.meters import Meters
 from iscsitrace.wording.cells import endpoint
 
 PATIENCE_S = 0.2
@@ -91,6 +92,7 @@ class Watcher:
 
     def __init__(self, live: Live, *, has_findings: bool = True) -> None:
         self.live = live
+        self.meters = Meters()
         self.totals = Totals()
         self.findings = Findings()
         self.last: Report | None = None
@@ -165,6 +167,7 @@ class Watcher:
         connections = self._connections(view, waited, transports, hangs, length_ns)
         sessions = self._sessions(view, waited, connections, length_ns)
         in_flight = _old(hangs.values())
+        self.meters.add(sessions, connections, cycles, waited, view.to_ns)
         if self._has_findings and not is_last and self.findings.is_due(view.to_ns):
             if self.live.pace.is_reduced:
                 self.findings.forget()

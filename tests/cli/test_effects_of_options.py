@@ -146,8 +146,10 @@ def test_a_report_on_a_large_input_reads_no_single_pdus(monkeypatch: pytest.Monk
             stream.truncate(size)
         CliRunner().invoke(main, ["report", "-o", "-", *options, str(file)])
     assert seen == [(False, True), (True, False), (False, False)]
-    assert "alone, without --session" in said("report", "-o", "-", "--session", "0", tmp_path)
-    assert "alone, without --session" in said("report", "-o", "-", tmp_path, file)
+    experiment = tmp_path / "experiment"
+    experiment.mkdir()
+    assert "alone, without --session" in said("report", "-o", "-", "--session", "0", experiment)
+    assert "alone, without --session" in said("report", "-o", "-", experiment, file)
 
 
 # --- the throughput of a socket
@@ -194,14 +196,17 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_what_a_capture_asks_of_an_interface(asked: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "a.pcapng")
-    settings, sources, target, dumpcap = asked("-i", "eth0", "-i", "eth1", "-w", path)
-    assert (sources, target, dumpcap) == ((), Path(path), "auto")
+    settings, sources, target, earlier, dumpcap = asked("-i", "eth0", "-i", "eth1", "-w", path)
+    assert (sources, target, earlier, dumpcap) == ((), Path(path), [], "auto")
+    # only a process of its own gives up rights
+    assert settings["is_confined"] is False
     assert [each["name"] for each in settings["interfaces"]] == ["eth0", "eth1"]
     assert settings["interfaces"][0] == {
         "name": "eth0", "filter": None, "snaplen": 262_144, "is_promiscuous": False, "buffer_bytes": 64 << 20,
         "time_stamp_type": None,
     }  # fmt: skip
-    assert settings["output"] == {"path": path, "is_forced": False, "next_file": None, "kept_files": None}
+    plain = {"path": path, "is_forced": False, "next_file": None, "keep": {}, "earlier": [], "is_compressed": False}
+    assert settings["output"] == plain
     assert settings["stop"] == {}
     assert {"trigger", "learn"} & settings.keys() == set()
 
@@ -225,9 +230,14 @@ def test_when_a_capture_stops_and_begins_a_file(asked: Any, tmp_path: Path) -> N
     # of two numbers of packets the smaller
     limits = [["-c", "5"], ["-c", "5", "-a", "packets:7"], ["-c", "9", "-a", "packets:7"]]
     assert [settings(*options)["stop"] for options in limits] == [{"packets": count} for count in (5, 5, 7)]
-    ring = settings("-b", "filesize:100", "-b", "files:3", "-a", "files:7", name="a")
+    earlier = tmp_path / "a_00041_20261121190000.pcapng"
+    earlier.touch()
+    kept = ("-b", "files:3", "-b", "age:2d", "-b", "total:1T", "-b", "free:5")
+    ring = settings("-b", "filesize:100", *kept, "--compress", "-a", "files:7", name="a")
+    keep = {"files": 3, "age_ns": 2 * 86_400 * SECOND_NS, "bytes": 1 << 40, "free_bytes": 5000}
     assert ring["output"] == {
-        "path": str(tmp_path / "a.pcapng"), "is_forced": False, "next_file": {"bytes": 100_000}, "kept_files": 3,
+        "path": str(tmp_path / "a.pcapng"), "is_forced": False, "next_file": {"bytes": 100_000}, "keep": keep,
+        "earlier": [str(earlier)], "is_compressed": True,
     }  # fmt: skip
     assert ring["stop"] == {"files": 7}
     assert settings("--learn", "--learn-every", "5s")["learn"] == {"look_ns": 3 * SECOND_NS, "every_ns": 5 * SECOND_NS}

@@ -257,7 +257,7 @@ class Told(Exception):
 def test_what_a_watch_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Any, Any]] = []
 
-    def tell(source: str, settings: Any, *, capture_options: Any) -> None:
+    def tell(source: str, settings: Any, *, capture_options: Any, **_: Any) -> None:
         seen.append((settings, capture_options))
         raise Told
 

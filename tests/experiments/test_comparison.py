@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from iscsitrace.experiments import charts, comparison, definition
+from iscsitrace.experiments import charts, comparison, definition, figure_data
 from iscsitrace.experiments.definition_figures import LineFigure
 from iscsitrace.experiments.quantities import PointResult
+from iscsitrace.plots.experiment import Chart
 
 MS_NS = 1_000_000
 
@@ -85,9 +86,10 @@ values = [["5ms", 2], ["10ms", 1]]
 """
 
 
-def test_published_values_are_drawn_on_the_line_of_their_settings(tmp_path: Path) -> None:
-    (tmp_path / "small.toml").write_text(STUDY)
-    found = definition.load(tmp_path / "small.toml")
+def drawn(folder: Path, study: str) -> Chart:
+    """The figure of a study whose points all have 1 MB/s."""
+    (folder / "small.toml").write_text(study)
+    found = definition.load(folder / "small.toml")
     (figure,) = found.figures
     assert isinstance(figure, LineFigure)
     points = [
@@ -99,7 +101,24 @@ def test_published_values_are_drawn_on_the_line_of_their_settings(tmp_path: Path
         for delay in (5, 10)
         for loss in (0, 1)
     ]  # fmt: skip
-    chart = charts.of_lines(figure, found, comparison.rows(points))
+    return charts.of_lines(figure, found, comparison.rows(points))
+
+
+def test_published_values_are_drawn_on_the_line_of_their_settings(tmp_path: Path) -> None:
+    chart = drawn(tmp_path, STUDY)
     assert {line.name: line.published for line in chart.lines} == {"loss 0%": (None, None), "loss 1%": (2, 1)}
     # twice the delay
     assert ([text for _, text in chart.ticks], chart.x_label) == (["10", "20"], "RTT, ms")
+
+
+def test_stars_say_whether_the_study_printed_them(tmp_path: Path) -> None:
+    computed = STUDY + "computed = true\n"
+    more = STUDY[STUDY.index("[[published]]") :].replace("1%", "0%")
+    for study, words in (
+        (STUDY, "printed in the study"),
+        (computed, "computed from what the study prints"),
+        (computed + more, "printed in the study, or computed"),
+    ):
+        chart = drawn(tmp_path, study)
+        assert chart.stars == words
+        assert f"Stars: {words}." in figure_data.caption(chart)

@@ -220,3 +220,17 @@ def test_the_window_of_a_connection_ends_when_it_leaves() -> None:
     assert last_s() == pytest.approx(10)
     truth["results"]["connections"][0]["left_ns"] = 5 * SECOND_NS
     assert last_s() == pytest.approx(5)
+
+
+def test_the_goodput_of_a_connection_is_spread_over_its_commands() -> None:
+    """1 MB each 1.5 s is 0.67 MB/s in every second; a connection that begins late has no goodput before."""
+    tasks = [(0, 1500, 1500), (0, 3000, 1500), (0, 5000, 1000), (39, 4500, 500), (39, 4000, 2000)]
+    found = course.of_run(truth_of(tasks, [end(40_000, at_0=10)], 40), {}, 0, 5 * SECOND_NS)
+    first, late = (
+        next(each for each in found["courses"] if each.name == f"goodput of connection {number}") for number in (1, 40)
+    )
+    assert (first.unit, first.times_s) == ("MB/s", pytest.approx((0.5, 1.5, 2.5, 3.5, 4.5)))
+    assert first.values == pytest.approx((2 / 3, 2 / 3, 2 / 3, 0, 1))
+    # two intervals of 1.25 s from 2 to 4.5 s: 0.625 of the first command, then the rest of it and the other one
+    assert late.times_s == pytest.approx((2.625, 3.875))
+    assert late.values == pytest.approx((0.625 / 1.25, 1.375 / 1.25))

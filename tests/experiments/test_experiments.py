@@ -829,6 +829,12 @@ def test_the_model_is_beside_the_simulator_and_own_claims_are_counted_apart(
         "1 of 2 tested claims of the study are reproduced; partly: b; not testable here: c. "
         "1 of 1 tested claims of our own is reproduced; not run: e."
     )
+    # a name with a comma is in quotes, and none of ours is tested
+    claims = (replace(claims[0], name="a, near"), replace(claims[1], name="a, far"), claims[2], claims[4])
+    assert outcome(replace(found, claims=claims)).verdict == (
+        '1 of 2 tested claims of the study are reproduced; partly: "a, far"; not testable here: c. '
+        "No claim of our own is tested; not run: e."
+    )
 
 
 def test_a_folder_without_its_definition_is_a_one_line_error(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import unicodedata
 from typing import Any
 
 import numpy as np
@@ -110,3 +111,46 @@ def test_a_nul_in_text_is_replaced() -> None:
 
 def test_an_empty_table_has_only_its_header() -> None:
     assert written(table("snacks")) == ",".join(table("snacks")) + "\n"
+
+
+# --- text of a stranger
+
+
+def neutral_cells(texts: list[str]) -> list[str]:
+    stream = io.BytesIO()
+    csv_writer.write_csv(
+        table("logins", *({"status_text": text} for text in texts)), stream, ["status_text"], is_neutral=True
+    )
+    # a NUL would be a pad
+    return [row[0] if row else "" for row in csv.reader(io.StringIO(stream.getvalue().decode(), newline=""))][1:]
+
+
+@given(
+    st.lists(
+        st.text(max_size=6) | st.tuples(st.sampled_from("=+-@|%\uff1d\t\r\n \x1b"), st.text(max_size=4)).map("".join)
+    )
+)
+def test_neutral_text_controls_nothing_and_is_no_formula(texts: list[str]) -> None:
+    cells = neutral_cells(texts)
+    assert len(cells) == len(texts)
+    for cell in cells:
+        assert not any(unicodedata.category(each) in ("Cc", "Cf", "Cs", "Zl", "Zp") for each in cell)
+        assert unicodedata.normalize("NFKC", cell.lstrip()[:1]) not in set("=+-@|%")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("iqn.2026-01.org.example:disk-1", "iqn.2026-01.org.example:disk-1"),
+        ("Grüße, 株式会社", "Grüße, 株式会社"),
+        ('=HYPERLINK("http://evil/")', '\'=HYPERLINK("http://evil/")'),
+        (" +1", "' +1"),
+        ("@SUM(1)", "'@SUM(1)"),
+        ("\x1b[2Jgone", "\\x1b[2Jgone"),
+        ("a\u202ecsv.exe", "a\\u202ecsv.exe"),
+        ("one\ntwo", "one\\ntwo"),
+        ("\0", "\\x00"),
+    ],
+)
+def test_neutral_text_says_what_it_was(text: str, shown: str) -> None:
+    assert neutral_cells([text]) == [shown]

@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pyarrow import parquet
 
+from iscsitrace.cli import main
 from iscsitrace.errors import ExtraMissing, InputInvalid, OutputExists
 from iscsitrace.outputs.export import export
 from iscsitrace.tables.schema import DEFAULT_TABLES, ON_REQUEST, SCHEMA_VERSION, TABLES
 from iscsitrace.tables.trace import Trace
+from tests.support.capture_file import write_pcapng
+from tests.support.conversation import Conversation
 from tests.support.tables_by_hand import OPERATIONS, TRACE, Pass
 
 OPTIONS = {"tables": ["pdus"]}
@@ -107,3 +111,22 @@ def test_a_directory_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
     with pytest.raises(InputInvalid, match="cannot write to"):
         export(trace(), tmp_path / "out" / "deeper", tables=["cycles"])
+
+
+def test_csv_safe_is_asked_for_and_is_for_csv(tmp_path: Path) -> None:
+    """The name of an initiator that a spreadsheet and a terminal would act on."""
+    conversation = Conversation()
+    conversation.session().login(texts={"InitiatorAlias": "=1+1\x1b[2J"}).read(count=1).logout()
+    capture = conversation.run()
+    file = write_pcapng(tmp_path / "a.pcapng", capture.packets, capture.path.link_type)
+    aliases = []
+    for options in ([], ["--csv-safe"]):
+        words = ["export", "-o", str(tmp_path / "out"), "--tables", "sessions", "--force", *options, str(file)]
+        result = CliRunner().invoke(main, words)
+        assert result.exit_code == 0, result.output
+        (row,) = csv.DictReader((tmp_path / "out" / "sessions.csv").read_text().splitlines())
+        aliases.append(row["initiator_alias"])
+    assert aliases == ["=1+1\x1b[2J", "'=1+1\\x1b[2J"]
+    for options in (["--format", "parquet"], ["--sidecar"]):
+        refused = CliRunner().invoke(main, ["export", "-o", str(tmp_path), "--csv-safe", *options, str(file)])
+        assert (refused.exit_code, "--csv-safe is for --format csv" in refused.output) == (2, True)

@@ -425,6 +425,23 @@ def test_packets_seen_twice_on_the_loopback_device_count_once(interface: str, ve
     assert (count["seen"], count["written"], count["dropped"]) == (300, 300, 0)
 
 
+def test_drops_on_the_loopback_device_count_once(veth: Network, tmp_path: Path) -> None:
+    """Packets that arrive while the capture stands still, and more than its buffer holds."""
+    place, sent = veth["target"], 5000
+    with (
+        place.call(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as sender,
+        capturing(place, "-f", "udp port 7777", "-B", "1", "-w", tmp_path / "x.pcapng", interface="lo") as process,
+    ):
+        os.kill(process.process_id, signal.SIGSTOP)
+        for _ in range(sent):
+            sender.sendto(bytes(1000), ("127.0.0.1", 7777))
+        os.kill(process.process_id, signal.SIGCONT)
+        time.sleep(0.7)
+        count = counts(stopped(process))
+    assert count["seen"] == count["written"] + count["dropped"] == sent
+    assert 0 < count["written"] < sent
+
+
 def test_a_duration_ends_it(veth: Network, tmp_path: Path) -> None:
     begun = time.monotonic()
     with capturing(veth["target"], "-w", tmp_path / "x.pcapng", "-a", "duration:0.5") as process:

@@ -46,7 +46,7 @@ def test_numbers_are_those_of_the_records(name: str, page: list[str]) -> None:
 
 
 def test_printed_values_are_counted_where_they_are_drawn(page: list[str]) -> None:
-    """The write study prints 11 values of a socket and 9 of iSCSI, all without loss."""
+    """The write study prints 11 values of a socket, and 9 of iSCSI follow from its buffer, all without loss."""
     part = page[page.index("## write-study") :]
     for name, count in (("throughput", "20"), ("throughput-lossy", "-"), ("model-error", "-")):
         (row,) = [line for line in part if line.startswith(f"| `{name}.svg`")]
@@ -60,3 +60,42 @@ def test_rows_have_as_many_cells_as_their_heading(page: list[str]) -> None:
             rest = page[place + 1 :]
             rows = rest[: next((number for number, each in enumerate(rest) if not each.startswith("|")), len(rest))]
             assert all(row.replace("\\|", "").count("|") == width for row in rows)
+
+
+def test_computed_values_are_not_counted_as_printed(page: list[str]) -> None:
+    """What a study does not print is named in its row, and stands apart in the summary."""
+    place = next(number for number, line in enumerate(page) if line.startswith("| experiment | "))
+    head = page[place].split(" | ")
+    summary = next(line for line in page[place:] if line.startswith("| [write-study]")).split(" | ")
+    counts = {name: int(summary[head.index(name)].rpartition(" ")[2]) for name in ("printed values", "computed values")}
+    study = catalogue.load("write-study")
+    written = [(len(each.values), each.is_computed) for each in study.published]
+    assert counts == {
+        name: sum(count for count, is_computed in written if is_computed == wanted)
+        for name, wanted in (("printed values", False), ("computed values", True))
+    }
+    part = page[page.index("## write-study") :]
+    assert sum(" MB/s, computed | " in line for line in part) == counts["computed values"]
+
+
+def test_a_paper_that_is_only_probable_is_named_so(page: list[str]) -> None:
+    for name in catalogue.names():
+        paper = catalogue.load(name).paper
+        line = next(each for each in page[page.index(f"## {name}") :] if "ublished: " in each)
+        assert line.startswith("Probably published: " if paper.is_probable else "Published: ")
+        assert line.endswith(" ".join(paper.remark.split()))
+        assert bool(paper.remark) >= paper.is_probable
+
+
+def test_not_run_is_what_the_world_has_and_no_record(page: list[str]) -> None:
+    """Over the kernel's TCP the write study has four delays of eleven: the others are no runs that are missing."""
+    part = page[page.index("## write-study") :]
+    rows = [line.split(" | ") for line in part if "socket, TCP tuned, loss 0%" in line]
+    verdicts = {row[2].rpartition("-delay ")[2]: row[7] for row in rows}
+    assert len(verdicts) == 11
+    assert {delay for delay, verdict in verdicts.items() if verdict == "reproduced"} == {"0ms", "5ms", "25ms", "50ms"}
+    assert set(verdicts.values()) == {"reproduced", "-"}
+    # nor are guests, which have no record, without a place of their own claims
+    read = page[page.index("## read-study") :]
+    (row,) = [line.split(" | ") for line in read if line.startswith("| kernel, k |")]
+    assert (row[2], row[4], row[6]) == ("-", "-", "not run")

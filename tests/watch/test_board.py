@@ -90,6 +90,40 @@ def test_the_maximum_stands_for_a_p99_of_too_few_commands() -> None:
     assert "since the start  p50 1.500  p95 20.0  p99 30.0  max 40.0 ms (n 100)" in shown(one)
 
 
+def test_sessions_to_the_same_target_are_told_apart() -> None:
+    def named(number: int, initiator: str | None, target: str | None) -> Line:
+        names = {"session_type": "normal", "initiator_name": initiator, "target_name": target}
+        return session(number, names=names, connections=(number,))
+
+    def connection(number: int) -> Line:
+        names = {"session": number, "initiator": f"10.0.0.{number}:99", "target": "10.0.1.1:3260"}
+        return Line("connection", number, NO_LOAD, None, 0, names=names)
+
+    one_target = [named(0, "iqn.2026-01.a:host-0", "disk"), named(1, "iqn.2026-01.a:host-1", "disk")]
+    paths = [named(2, "host-2", "lun"), named(3, "host-2", "lun")]
+    alone, unknown = named(4, "host-0", "tape"), named(5, None, None)
+    sessions = [*one_target, *paths, alone, unknown]
+    of = report(*sessions, connections=[connection(number) for number in range(6)])
+    wide = [row[:45].rstrip() for row in rows(shown(of, width=140))]
+    assert wide == [
+        "> 0 iqn.2026-01.a:host-0 > disk",
+        "  1 iqn.2026-01.a:host-1 > disk",
+        # two paths between the same names
+        "  2 10.0.0.2:99 > 10.0.1.1:3260",
+        "  3 10.0.0.3:99 > 10.0.1.1:3260",
+        "  4 tape",
+        "  5 login not captured",
+    ]
+    narrow = [row[:24].rstrip() for row in rows(shown(of, width=80))]
+    assert len({name[4:] for name in narrow}) == len(sessions)
+    assert narrow[:2] == ["> 0 …-01.a:host-0 > disk", "  1 …-01.a:host-1 > disk"]
+    plain = [line.partition(": read")[0] for line in lines_of(of)[1:]]
+    assert plain[1] == "  session 1 (iqn.2026-01.a:host-1 > disk)"
+    assert plain[3] == "  session 3 (10.0.0.3:99 > 10.0.1.1:3260)"
+    # one alone needs no name
+    assert lines_of(report(one_target[0]))[1].startswith("  session 0: read")
+
+
 # --- the table
 
 

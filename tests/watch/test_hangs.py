@@ -124,8 +124,9 @@ def test_a_hang_is_shown_while_it_lasts_also_if_longer_than_the_recent_past(sile
     assert last.as_dict()["headline"]["name"] == "io_outage"
     assert [each["sessions"] for each in last.as_dict()["stories"]] == [[0]]
     samples = {sample.name: sample.value for metric in exposition.collect() for sample in metric.samples}
-    assert samples["iscsitrace_session_no_progress_seconds"] == hang.no_progress_ns / 1e9
-    assert samples["iscsitrace_session_oldest_command_seconds"] == hang.oldest_ns / 1e9
+    assert samples["iscsitrace_no_progress_seconds"] == hang.no_progress_ns / 1e9
+    assert samples["iscsitrace_oldest_command_seconds"] == hang.oldest_ns / 1e9
+    assert samples["iscsitrace_outages_total"] == 1
     assert samples["iscsitrace_headline_cost_seconds"] == last.headline.cost_ns / 1e9
 
 

@@ -59,12 +59,28 @@ def test_what_is_neither_a_file_nor_an_interface(tmp_path: Path) -> None:
             open_source(name, Settings(), capture_options=["-s", "96"])
 
 
+def test_the_name_of_a_ring_is_its_last_file(tmp_path: Path) -> None:
+    ring = tmp_path / "san.pcapng"
+    with pytest.raises(InputInvalid):
+        open_source(str(ring), Settings())
+    for name in (
+        "san_00009_20261121190000.pcapng.zst",
+        "san_00010_20261121190001.pcapng",
+        "sanx_00011_20261121190002.pcapng",
+    ):
+        (tmp_path / name).touch()
+    assert opened(ring).opened[0] == str(tmp_path / "san_00010_20261121190001.pcapng")
+    # a file of that very name is the file
+    ring.touch()
+    assert opened(ring).opened[0] == str(ring)
+
+
 def test_an_interface_is_captured_by_a_child_with_the_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     monkeypatch.setattr(source, "_capture", lambda *arguments: seen.append(arguments))
     for name in ("lo", "any"):
         open_source(name, Settings(capture_filter="tcp"), capture_options=["-B", "8"])
-        command, captured, settings = seen.pop()
+        command, captured, settings, _ = seen.pop()
         assert (captured, settings.capture_filter, settings.lag_max_ns) == (name, None, 2 * SECOND_NS)
         assert command[1:] == ["-m", "iscsitrace", "capture", "-q", "-i", name, "-f", "tcp", "-B", "8", "-w", "-"]
     assert capture_command("lo", None, [])[4:] == ["-q", "-i", "lo", "-w", "-"]

@@ -39,6 +39,11 @@ ONLY_LIVE = {
 }
 
 
+def sample_of(name: str) -> Path:
+    """The capture of a sample."""
+    return next(path for path in SAMPLES if path.parent.name == name)
+
+
 def watch(source: Any, how: Settings = PATIENT, *, is_file: bool = True) -> tuple[list[Report], dict[str, Any]]:
     """Every report of a source, and the totals; a file is read to its current end."""
     live = Live(source, how)

@@ -201,7 +201,9 @@ def test_a_named_pipe(tmp_path: Path) -> None:
 def test_keys_come_from_the_terminal_if_packets_come_from_standard_input(tmp_path: Path) -> None:
     path = tmp_path / "whole.pcapng"
     path.write_bytes(unpacked(SMALL))
-    watch = f"cat {path} | {sys.executable} -m iscsitrace watch -"
+    messages = tmp_path / "messages"
+    # with messages in a file, the screen is on standard output
+    watch = f"cat {path} | {sys.executable} -m iscsitrace watch - 2>{messages}"
     with subprocess.Popen(
         [shutil.which("script") or "script", "-qec", watch, "/dev/null"],
         stdin=subprocess.PIPE,
@@ -220,3 +222,4 @@ def test_keys_come_from_the_terminal_if_packets_come_from_standard_input(tmp_pat
         rest = process.stdout.read()
         assert process.wait(60) == 0
     assert b"Latency in ms" in rest
+    assert messages.read_bytes() == b""

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -25,6 +26,7 @@ from iscsitrace.watch.board import render
 from iscsitrace.watch.choice import SORTS, Choice, sorted_lines
 from iscsitrace.watch.exposition import Exposition
 from iscsitrace.watch.lines import lines_of
+from iscsitrace.watch.meters import Meters
 from iscsitrace.watch.watcher import Report, Watcher
 from tests.support.capture_file import read_records, write_pcapng
 from tests.support.conversation import Conversation, Session
@@ -231,8 +233,7 @@ def seen(capture: Path) -> tuple[list[tuple[Report, dict[tuple[str, ...], float]
 def served_with(report: Report) -> dict[tuple[str, ...], float]:
     """The gauges of one report alone."""
     exposition, registry = Exposition(), CollectorRegistry()
-    totals = SimpleNamespace(all=SimpleNamespace(cycle_count=3, read_bytes=5, write_bytes=7))
-    exposition.update(report, cast(Watcher, SimpleNamespace(totals=totals)))
+    exposition.update(report, cast(Watcher, SimpleNamespace(meters=Meters())))
     registry.register(exposition)
     return gauges(generate_latest(registry).decode())
 
@@ -247,11 +248,10 @@ def gauges(text: str) -> dict[tuple[str, ...], float]:
 
 
 def expected_gauges(shown: list[dict[str, Any]]) -> Iterator[tuple[tuple[str, ...], float]]:
-    """The expected gauges after these intervals, the last one the newest."""
+    """The expected gauges after these intervals, the last one the newest. Each session has a target of its own."""
     last = shown[-1]
+    yield ("iscsitrace_build_info", f"version={version('iscsitrace')}"), 1
     yield ("iscsitrace_packets_total",), sum(each["packet_count"] for each in shown)
-    for name, key in (("tasks", "task_count"), ("read_bytes", "read_bytes"), ("write_bytes", "write_bytes")):
-        yield (f"iscsitrace_{name}_total",), sum(each["all"][key] for each in shown)
     yield ("iscsitrace_lag_seconds",), last["lag_s"]
     yield ("iscsitrace_left_out_packets_total",), last["sampled"]["left_out_packets"]
     yield ("iscsitrace_is_reduced",), int(last["sampled"]["is_without_dynamics"])
@@ -260,39 +260,50 @@ def expected_gauges(shown: list[dict[str, Any]]) -> Iterator[tuple[tuple[str, ..
     if last["headline"]:
         labels = (f"name={last['headline']['name']}", f"severity={last['headline']['severity']}")
         yield ("iscsitrace_headline_cost_seconds", *labels), (last["headline"]["cost_ns"] or 0) / 1e9
+    paths = {row["session"]: path_of(row, last["connections"]) for row in last["sessions"]}
     for found in last["findings"]:
-        labels = (f"name={found['name']}", f"session={found['session']}")
-        yield ("iscsitrace_finding_share", *labels), found["share"] or 0
+        if found["session"] in paths:
+            initiator, portal, target = paths[found["session"]]
+            marks = (initiator, f"name={found['name']}", portal, f"severity={found['severity']}", target)
+            yield ("iscsitrace_finding_share", *marks), found["share"] or 0
     for row in last["sessions"]:
-        labels = (f"session={row['session']}", f"target={row['target_name']}")
-        own = [each["transport"] for each in last["connections"] if each["session"] == row["session"]]
-        own = [each for each in own if each]
-        round_trips = [each["rtt_smoothed_ns"] for each in own if each["rtt_smoothed_ns"] is not None]
+        connections = [each for each in last["connections"] if each["session"] == row["session"]]
+        own = [each["transport"] for each in connections if each["transport"]]
         values = {
-            "read_bytes_per_second": row["read_bytes_per_s"],
-            "write_bytes_per_second": row["write_bytes_per_s"],
-            "tasks_per_second": row["iops"],
-            "open_tasks": row["open_task_count"],
+            "sessions": int(row["is_open"]),
+            "connections": sum(each["is_open"] for each in connections),
+            "commands_in_flight": row["open_task_count"],
             "oldest_command_seconds": row["oldest_command_ns"] / 1e9,
             "no_progress_seconds": row["no_progress_ns"] / 1e9,
-            "queue_depth_mean": row["queue_depth"]["mean"],
-            "idle_fraction": row["idle_fraction"],
-            "rtt_seconds": max(round_trips) / 1e9 if round_trips else None,
-            "owin_bytes": most_outstanding(own),
+            "rtt_seconds": seconds(max((each["rtt_smoothed_ns"] for each in own), default=None)),
+            "rtt_min_seconds": seconds(min((each["rtt_min_ns"] for each in own), default=None)),
+            "in_flight_peak_bytes": sum(max(each["owin_peak_bytes"].values()) for each in own) if own else None,
+            "outages_total": 0,
         }
         for name, value in values.items():
             if value is not None:
-                yield (f"iscsitrace_session_{name}", *labels), value
-        for name, percent in QUANTILES.items():
-            if row["latency_ns"][name] is not None:
-                quantile = f"quantile={percent / 100:g}"
-                yield ("iscsitrace_session_latency_seconds", quantile, *labels), row["latency_ns"][name] / 1e9
-        total_ns = sum((row["busy_budget"] or {}).values())
-        for part, ns in (row["busy_budget"] or {}).items():
-            yield ("iscsitrace_session_time_share", f"part={part}", *labels), ns / total_ns if total_ns else 0
-        for cause in CAUSES if own else ():
-            again = sum(each["retransmissions"][cause] for each in own)
-            yield ("iscsitrace_session_retransmissions", f"cause={cause}", *labels), again
+                yield (f"iscsitrace_{name}", *paths[row["session"]]), value
+    every = {row["session"]: row for each in shown for row in each["sessions"]}
+    for row in every.values():
+        initiator, portal, target = path_of(row, last["connections"])
+        whole = [each for report in shown for each in report["connections"] if each["session"] == row["session"]]
+        for part in {part for each in whole for part in each["busy_budget"] or {}}:
+            ns = sum((each["busy_budget"] or {}).get(part, 0) for each in whole)
+            yield ("iscsitrace_time_seconds_total", initiator, f"part={part}", portal, target), ns / 1e9
+        again = [each["transport"]["retransmissions"] for each in whole if each["transport"]]
+        for cause in CAUSES if again else ():
+            amount = sum(each[cause] for each in again)
+            yield ("iscsitrace_retransmissions_total", f"cause={cause}", initiator, portal, target), amount
+
+
+def path_of(row: dict[str, Any], connections: list[dict[str, Any]]) -> tuple[str, str, str]:
+    portal = next(each["target"] for each in connections if each["session"] == row["session"])
+    return f"initiator={row['initiator_name']}", f"portal={portal}", f"target={row['target_name']}"
+
+
+def is_of_units(key: tuple[str, ...]) -> bool:
+    """Whether the meters of logical units have it: test_meters.py compares those with the commands."""
+    return any(label.startswith("lun=") for label in key[1:])
 
 
 def most_outstanding(transports: list[dict[str, Any]]) -> int | None:
@@ -307,18 +318,20 @@ def test_every_gauge_is_a_figure_of_the_report(seen: Seen) -> None:
     shown: list[dict[str, Any]] = []
     for report, served in seen[0]:
         shown.append(report.as_dict())
-        assert served == pytest.approx(dict(expected_gauges(shown)))
+        own = {key: value for key, value in served.items() if not is_of_units(key)}
+        assert own == pytest.approx(dict(expected_gauges(shown)))
     names = {name for _, served in seen[0] for name, *_ in served}
-    # of each kind there was one that is not zero, and reads are not writes
+    # of each kind there was one that is not zero
     values = {
         name: {value for _, served in seen[0] for key, value in served.items() if key[0] == name} for name in names
     }
-    never = {"iscsitrace_session_no_progress_seconds", "iscsitrace_left_out_packets_total", "iscsitrace_is_reduced"}
+    never = {"no_progress_seconds", "left_out_packets_total", "is_reduced", "outages_total"}
     # how far behind it is depends on the machine
-    assert {name for name in names if values[name] == {0}} - {"iscsitrace_lag_seconds"} == never
+    assert {name for name in names if values[name] == {0}} - {"iscsitrace_lag_seconds"} == {
+        f"iscsitrace_{name}" for name in never
+    }
     assert {"iscsitrace_oddities_total", "iscsitrace_finding_share"} < names
-    assert values["iscsitrace_session_read_bytes_per_second"] != values["iscsitrace_session_write_bytes_per_second"]
-    assert values["iscsitrace_read_bytes_total"] != values["iscsitrace_write_bytes_total"]
+    assert values["iscsitrace_read_bytes_total"] != values["iscsitrace_written_bytes_total"]
 
 
 def test_the_rtt_is_that_of_the_path(capture: Path) -> None:
@@ -494,6 +507,7 @@ def test_lag_and_skipped_packets_are_shown_everywhere(seen: Seen) -> None:
     assert shown["sampled"] == {"is_without_dynamics": True, "is_leaving_out": True, "left_out_packets": 7}
     served = served_with(report)
     assert served["iscsitrace_lag_seconds",] == 1.5
+    assert served["iscsitrace_capture_dropped_packets_total",] == 9
     assert (served["iscsitrace_left_out_packets_total",], served["iscsitrace_is_reduced",]) == (7, 1)
     board = "\n".join(line.plain.rstrip() for line in render(report, Choice(source="eth0"), 130, 60))
     assert "  lag 1.5 s\n" in board
@@ -532,7 +546,7 @@ def test_findings_are_worded_as_in_diagnose(seen: Seen) -> None:
 def test_plain_lines_show_the_report(seen: Seen) -> None:
     start = r"\S+ all: read (\S+) MB/s, write (\S+) MB/s, (\S+) IOPS, "
     start += r"p50 (\S+) ms, (max|p99) (\S+) ms \(n (\d+)\), (\d+) packets"
-    one = r"  session {}: read (\S+) MB/s, write (\S+) MB/s, (\S+) IOPS, "
+    one = r"  session {} \((\S+)\): read (\S+) MB/s, write (\S+) MB/s, (\S+) IOPS, "
     one += r"p50 (\S+) ms, (max|p99) (\S+) ms \(n (\d+)\)(.*)"
     checked = 0
     for report in seen[1]:
@@ -541,7 +555,8 @@ def test_plain_lines_show_the_report(seen: Seen) -> None:
         check_all(tuple(cells), shown)
         assert int(packets) == shown["packet_count"]
         for row in shown["sessions"]:
-            *cells, rest = amounts(text, one.format(row["session"]))
+            name, *cells, rest = amounts(text, one.format(row["session"]))
+            assert name == row["target_name"]
             check_all(tuple(cells), {"all": row})
             told = columns(row, transports_of(shown, row["session"]))
             found = dict(re.findall(r", (QD|idle|RTT|owin) ([^ ,]+)", rest))

@@ -52,11 +52,15 @@ pub struct Device {
     pub filter: String,
     /// Whether its time stamps are in microseconds; otherwise nanoseconds.
     pub is_in_microseconds: bool,
-    /// Whether the kernel counts packets twice, out and in, while libpcap delivers one of them.
+    /// Whether the kernel counts packets twice, sent and received, while libpcap delivers the second one only.
     pub is_loopback: bool,
+    /// Whether it counts every packet so.
+    is_doubled: bool,
     capture: Capture<Active>,
     delivered: u64,
     counts: Counts,
+    /// Packets that the kernel counted, and those of them that it dropped.
+    counted: (u64, u64),
     /// libpcap's last counts, of 32 bits.
     last: Stat,
 }
@@ -90,12 +94,14 @@ impl Device {
         let mut device = Self {
             filter: String::new(),
             is_loopback: is_loopback(&name),
+            is_doubled: is_loopback(&name) && name != "any",
             name,
             link_type,
             is_in_microseconds,
             capture,
             delivered: 0,
             counts: Counts::default(),
+            counted: (0, 0),
             last: Stat { received: 0, dropped: 0, if_dropped: 0 },
         };
         device.narrow(settings.filter.clone().unwrap_or_else(|| portals::filter(link_type, &[])))?;
@@ -141,13 +147,25 @@ impl Device {
         // an interface that is gone counts nothing more
         if let Ok(now) = self.capture.stats() {
             let since = |now: u32, before: u32| u64::from(now.wrapping_sub(before));
-            self.counts.seen += since(now.received, self.last.received);
-            self.counts.dropped += since(now.dropped, self.last.dropped);
+            self.counted.0 += since(now.received, self.last.received);
+            self.counted.1 += since(now.dropped, self.last.dropped);
             self.counts.dropped_by_interface += since(now.if_dropped, self.last.if_dropped);
             self.last = now;
         }
-        if self.is_loopback {
-            self.counts.seen = self.delivered + self.counts.dropped;
+        let (seen, dropped) = self.counted;
+        // of two copies that were dropped, one would have been delivered
+        self.counts.dropped = if self.is_doubled { dropped.div_ceil(2) } else { dropped };
+        self.counts.seen = if self.is_loopback { self.delivered + self.counts.dropped } else { seen };
+        self.counts
+    }
+
+    /// The counts once every packet was delivered: on a loopback device, drops are known exactly only then.
+    pub fn count_at_end(&mut self) -> Counts {
+        self.count();
+        let (counted, dropped) = self.counted;
+        if self.is_doubled && dropped > 0 {
+            self.counts.seen = counted.div_ceil(2).max(self.delivered);
+            self.counts.dropped = (self.counts.seen - self.delivered).min(dropped);
         }
         self.counts
     }

@@ -48,11 +48,15 @@ pub fn filter(settings: &InterfaceSettings) -> String {
 }
 
 impl Dumpcap {
-    /// Starts dumpcap on these interfaces.
+    /// Starts dumpcap on these interfaces; calls `started` before the threads that read what it writes.
     ///
     /// # Errors
     /// dumpcap cannot be started.
-    pub fn start(program: &Path, interfaces: &[InterfaceSettings]) -> Result<Self, RecordingError> {
+    pub fn start(
+        program: &Path,
+        interfaces: &[InterfaceSettings],
+        started: impl FnOnce(),
+    ) -> Result<Self, RecordingError> {
         let mut command = Command::new(program);
         command.args(["-q", "-n", "-w", "-"]);
         for settings in interfaces {
@@ -73,6 +77,7 @@ impl Dumpcap {
         let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(RecordingError::Settings(format!("cannot read from {}", program.display())));
         };
+        started();
         let (sender, packets) = sync_channel(QUEUED_MAX);
         let reader = thread::spawn(move || read(stdout, &sender));
         let messages = thread::spawn(move || {

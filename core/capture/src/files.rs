@@ -3,7 +3,6 @@
 //! A file is created when its first packet arrives (the first one at once), so none is empty because the capture ended.
 //! Everything written is readable shortly afterwards, whatever happens to this process.
 
-use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,6 +15,7 @@ use crate::device::{ArrivedPacket, Counts};
 use crate::error::{RecordingError, os_message};
 use crate::output::Output;
 use crate::report::{Caller, End, Event, Progress};
+use crate::ring::Ring;
 use crate::settings::{Limits, OutputSettings, SectionSettings};
 
 /// Packets are readable after this time.
@@ -110,8 +110,7 @@ pub struct Files {
     /// The interfaces.
     pub interfaces: Vec<InterfaceDescription>,
     current: Option<Current>,
-    /// Names of the existing files, the last one last.
-    pub names: VecDeque<PathBuf>,
+    ring: Ring,
     begun_count: u64,
     ended_count: u64,
     /// Bytes of complete files.
@@ -130,13 +129,14 @@ impl Files {
         interfaces: Vec<InterfaceDescription>,
         watch: &mut Watch<'_>,
     ) -> Result<Self, RecordingError> {
+        let ring = Ring::new(&output);
         let mut files = Self {
             output,
             section,
             stop,
             interfaces,
             current: None,
-            names: VecDeque::new(),
+            ring,
             begun_count: 0,
             ended_count: 0,
             ended_bytes: 0,
@@ -235,6 +235,9 @@ impl Files {
         if reached(self.stop.duration_ns, elapsed_ns(watch.started)) {
             return Err(End::Limit);
         }
+        if self.ring.is_due() {
+            self.tidy(watch);
+        }
         let Some(current) = &mut self.current else { return Ok(()) };
         if current.flushed.elapsed() >= FLUSHED_AFTER {
             current.flushed = Instant::now();
@@ -257,7 +260,10 @@ impl Files {
 
     /// Completes the last file.
     pub fn finish(&mut self, watch: &mut Watch<'_>) -> Result<(), End> {
-        match self.end_file(watch) {
+        let ended = self.end_file(watch);
+        self.ring.finish(|text| watch.report(Event::Warning { text }));
+        self.tidy(watch);
+        match ended {
             Err(End::Limit) => Ok(()),
             result => result,
         }
@@ -304,16 +310,20 @@ impl Files {
         self.current = Some(begun.map_err(|error| RecordingError::output(&path, &error))?);
         self.begun_count = number;
         watch.report(Event::File { path: path.display().to_string() });
-        self.names.push_back(path);
-        while self.output.kept_files.is_some_and(|kept| self.names.len() > kept.max(1)) {
-            if let Some(oldest) = self.names.pop_front()
-                && let Err(error) = std::fs::remove_file(&oldest)
-            {
-                let text = format!("cannot remove {}: {}", oldest.display(), os_message(&error));
-                watch.report(Event::Warning { text });
-            }
-        }
+        self.ring.begin(path);
+        self.tidy(watch);
         Ok(())
+    }
+
+    /// Removes what the ring has no room for.
+    fn tidy(&mut self, watch: &mut Watch<'_>) {
+        let bytes = self.current.as_mut().map_or(0, |current| current.writer.out().byte_count);
+        self.ring.tidy(bytes, |text| watch.report(Event::Warning { text }));
+    }
+
+    /// The existing files, the last one last.
+    pub fn paths(&self) -> Vec<String> {
+        self.ring.paths().map(|path| path.display().to_string()).collect()
     }
 
     /// Completes a file: adds the statistics of its time.
@@ -330,6 +340,8 @@ impl Files {
             return Err(self.give_up(&error, watch));
         }
         watch.progress.written_bytes = self.ended_bytes;
+        drop(current);
+        self.ring.end();
         if reached(self.stop.files, self.ended_count) { Err(End::Limit) } else { Ok(()) }
     }
 
@@ -349,7 +361,8 @@ impl Files {
         let end_ns = now_ns().max(current.begun_ns);
         for (described, in_file) in self.interfaces.iter().zip(&current.interfaces) {
             let Some(number) = in_file.number else { continue };
-            let dropped_by_system = described.counts.dropped - in_file.counts.dropped;
+            // the exact count at the end may be below the last one of a loopback device
+            let dropped_by_system = described.counts.dropped.saturating_sub(in_file.counts.dropped);
             let dropped =
                 dropped_by_system + described.counts.dropped_by_interface - in_file.counts.dropped_by_interface;
             let is_narrowed = described.filter != in_file.filter;

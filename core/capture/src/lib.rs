@@ -9,6 +9,8 @@
 //! trigger/  condition, history, observer: keeps only the time around slow commands
 //! tcp_info               samples of the kernel's TCP_INFO of the captured sockets
 //! output    files        bytes to a file, a pipe or a ring of files
+//! ring      compressor   the finished files of a ring: which stay, and their compression
+//! confinement            what a process gives up once its inputs are open
 //! snaplen                how many bytes of a packet keep every header
 //! recorder               the capture loop: packets of all interfaces into files
 //! ```
@@ -17,6 +19,8 @@
 //! counted by the kernel, and every count is reported. Nothing here prints.
 
 mod clock;
+mod compressor;
+pub mod confinement;
 pub mod device;
 mod drops;
 mod dumpcap;
@@ -27,6 +31,7 @@ mod portal_search;
 pub mod portals;
 pub mod recorder;
 pub mod report;
+mod ring;
 pub mod settings;
 pub mod snaplen;
 mod tcp_info;

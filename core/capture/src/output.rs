@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 
 use crate::error::RecordingError;
+use crate::ring::mark_written;
 
 /// Bytes buffered before a write.
 const GATHERED_BYTES: usize = 256 << 10;
@@ -71,6 +72,7 @@ impl Output {
             fs::remove_file(path).map_err(failed)?;
         }
         let file = OpenOptions::new().write(true).create_new(true).mode(OWNER_ONLY).open(path).map_err(failed)?;
+        mark_written(&file);
         Ok(Self::over(file, false))
     }
 

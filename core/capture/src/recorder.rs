@@ -10,6 +10,7 @@ use iscsitrace_trace::reader::{CaptureError, Packet};
 use iscsitrace_wire::frame::LinkType;
 
 use crate::clock::Clock;
+use crate::confinement;
 use crate::device::{self, ArrivedPacket, Counts, Device};
 use crate::drops::DropReporter;
 use crate::dumpcap::{self, Dumpcap};
@@ -234,12 +235,7 @@ impl<'a> Sink<'a> {
             dropped_by_interface_count: described.counts.dropped_by_interface,
             written_count: described.written_count,
         });
-        Outcome {
-            end,
-            interfaces: interfaces.collect(),
-            files: self.files.names.iter().map(|name| name.display().to_string()).collect(),
-            progress: self.watch.progress,
-        }
+        Outcome { end, interfaces: interfaces.collect(), files: self.files.paths(), progress: self.watch.progress }
     }
 }
 
@@ -264,7 +260,10 @@ fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Ou
         }
     }
     let described = devices.iter().zip(&settings.interfaces).map(|(device, settings)| describe(device, settings));
-    let mut sink = Sink::begin(settings, described.collect(), caller, HANDED_OVER_AFTER)?;
+    let described = described.collect();
+    let problem = confinement::of_capture(settings);
+    let mut sink = Sink::begin(settings, described, caller, HANDED_OVER_AFTER)?;
+    sink.watch.progress.events.extend(problem);
     let mut drops = DropReporter::new(devices.len());
     let mut counted = Instant::now();
     while sink.end.is_none() {
@@ -317,6 +316,9 @@ fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Ou
     }
     if sink.end == Some(End::Stopped) {
         drain(&mut devices, &mut counts, &mut sink);
+        for (place, device) in devices.iter_mut().enumerate().filter(|(_, device)| device.is_loopback) {
+            sink.set_counts(place, device.count_at_end());
+        }
     }
     drops.report(&sink.files.interfaces, &mut sink.watch.progress, true);
     Ok(sink.finish())
@@ -390,7 +392,8 @@ fn run_dumpcap(
         ..InterfaceDescription::default()
     });
     let described: Vec<InterfaceDescription> = described.collect();
-    let mut dumpcap = Dumpcap::start(program, &settings.interfaces)?;
+    let mut problem = None;
+    let mut dumpcap = Dumpcap::start(program, &settings.interfaces, || problem = confinement::of_capture(settings))?;
     let mut sink = match Sink::begin(settings, described, caller, HANDED_OVER_BY_DUMPCAP_AFTER) {
         Ok(sink) => sink,
         Err(error) => {
@@ -399,6 +402,7 @@ fn run_dumpcap(
             return Err(error);
         }
     };
+    sink.watch.progress.events.extend(problem);
     let mut has_gone = false;
     while sink.end.is_none() {
         let asked = Instant::now();

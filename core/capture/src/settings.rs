@@ -22,6 +22,8 @@ pub struct CaptureSettings {
     pub tcp_info_every_ns: Option<u64>,
     /// Metadata for the files.
     pub section: SectionSettings,
+    /// Whether the thread gives up what a capture does not need, for good.
+    pub is_confined: bool,
     /// The path of dumpcap, to capture with it instead of libpcap.
     pub helper: Option<PathBuf>,
 }
@@ -70,8 +72,26 @@ pub struct OutputSettings {
     pub is_forced: bool,
     /// Limits after which the next file starts.
     pub next_file: Option<Limits>,
-    /// Maximum files kept, the last ones.
-    pub kept_files: Option<usize>,
+    /// Which finished files of a ring stay.
+    pub keep: Retention,
+    /// Files of earlier captures of the ring.
+    pub earlier: Vec<PathBuf>,
+    /// Whether finished files are compressed.
+    pub is_compressed: bool,
+}
+
+/// Limits of a ring; a file that exceeds one of them is removed, the oldest first.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Retention {
+    /// Files, the current one included.
+    pub files: Option<usize>,
+    /// Bytes of all files.
+    pub bytes: Option<u64>,
+    /// Time since the end of a file.
+    pub age_ns: Option<u64>,
+    /// Bytes of the file system that stay free.
+    pub free_bytes: Option<u64>,
 }
 
 /// Limits; the first one reached counts.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use iscsitrace_capture::confinement::Confinement;
 use iscsitrace_capture::device::{self, Device};
 use iscsitrace_capture::error::RecordingError;
 use iscsitrace_capture::recorder::{self, ReplayError};
@@ -193,6 +194,12 @@ pub fn check_trigger(condition: &str) -> Option<(usize, String)> {
     Condition::parse(condition).err()
 }
 
+/// Gives up what a reader does not need, for this thread and all that it starts later; returns what the kernel refused.
+#[pyfunction]
+pub fn confine(written: Vec<PathBuf>, ports: Vec<u16>) -> Vec<String> {
+    Confinement { has_interfaces: false, has_files_of_others: true, written, ports }.begin()
+}
+
 #[derive(Serialize)]
 struct Listed {
     name: String,
@@ -236,6 +243,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(advise_snaplen_of, module)?)?;
     module.add_function(wrap_pyfunction!(check_filter, module)?)?;
     module.add_function(wrap_pyfunction!(check_trigger, module)?)?;
+    module.add_function(wrap_pyfunction!(confine, module)?)?;
     module.add_function(wrap_pyfunction!(list_interfaces, module)?)?;
     module.add_function(wrap_pyfunction!(probe_interface, module)?)?;
     Ok(())

@@ -6,6 +6,7 @@
 //! columns  tables -> NumPy arrays, without a copy; their declarations -> plain data
 //! vocabulary  SCSI commands and login keys as plain data
 //! live_pass  a live pass
+//! ring     a pass that is left between two captures, and continued from its state
 //! lab      traffic: settings as JSON -> results as JSON
 //! taps     two captures of the same traffic -> dicts of arrays
 //! capture  capturing: settings as JSON -> files, and outcomes as JSON
@@ -17,18 +18,16 @@ mod errors;
 mod lab;
 mod live_pass;
 mod pass;
+mod ring;
 mod source;
 mod taps;
 mod vocabulary;
 
-use std::time::Instant;
-
-use iscsitrace_trace::pass::{Interrupted, Selection, run};
+use iscsitrace_trace::pass::{Selection, run};
 use iscsitrace_trace::tables::Wanted;
 use pyo3::prelude::*;
 
-use errors::CaptureError;
-use pass::{Pass, REPORT_EVERY};
+use pass::{Pass, read_through, reporter};
 
 /// One pass over the sources as one stream.
 #[pyfunction]
@@ -52,43 +51,19 @@ fn read(
         Selection { capture_filter, packet_limit, time_from_ns, time_to_ns, time_is_relative, tcp_info_files };
     let mut wanted = Wanted::default();
     tables.iter().for_each(|name| wanted.add(name));
-    let outcome = py.detach(|| {
-        let mut last = Instant::now();
-        run(inputs, &selection, wanted, |reached| {
-            if let Some(error) = failure.take() {
-                return Err(error);
-            }
-            if last.elapsed() < REPORT_EVERY {
-                return Ok(());
-            }
-            last = Instant::now();
-            Python::attach(|py| {
-                py.check_signals()?;
-                if let Some(progress) = &progress {
-                    progress.call1(py, (reached.bytes_read(), reached.bytes_total))?;
-                }
-                Ok(())
-            })
-        })
-    });
-    if let Some(error) = failure.take() {
-        return Err(error);
-    }
-    match outcome {
-        Ok(outcome) => Ok(Pass { outcome }),
-        Err(Interrupted::Caller(error)) => Err(error),
-        Err(Interrupted::Capture(error)) => Err(CaptureError::new_err(error.to_string())),
-    }
+    let outcome = py.detach(|| run(inputs, &selection, wanted, reporter(&failure, progress)));
+    read_through(&failure, outcome).map(|outcome| Pass { outcome })
 }
 
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
-    module.add("CaptureError", py.get_type::<CaptureError>())?;
+    module.add("CaptureError", py.get_type::<errors::CaptureError>())?;
     module.add_class::<Pass>()?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_function(wrap_pyfunction!(columns::table_declarations, module)?)?;
     module.add_class::<live_pass::Live>()?;
+    module.add_class::<ring::Ring>()?;
     vocabulary::add_to(module)?;
     lab::add_to(module)?;
     capture::add_to(module)?;

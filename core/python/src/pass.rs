@@ -1,16 +1,52 @@
 //! The result of a pass, as a Python object.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use iscsitrace_trace::pass::Outcome;
+use iscsitrace_trace::pass::{Interrupted, Outcome};
+use iscsitrace_trace::reader::sequence::Progress;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::{columns, source};
+use crate::columns;
+use crate::errors::CaptureError;
+use crate::source::{self, Failure};
 
 /// Time between two progress reports, and two checks for Ctrl-C.
 pub const REPORT_EVERY: Duration = Duration::from_millis(100);
+
+/// Called by a pass now and then: tells `progress` how far it is, and ends the pass at Ctrl-C, or if a source in Python failed.
+pub fn reporter(failure: &Failure, progress: Option<Py<PyAny>>) -> impl FnMut(&Progress) -> PyResult<()> + use<> {
+    let failure = failure.clone();
+    let mut last = Instant::now();
+    move |reached| {
+        if let Some(error) = failure.take() {
+            return Err(error);
+        }
+        if last.elapsed() < REPORT_EVERY {
+            return Ok(());
+        }
+        last = Instant::now();
+        Python::attach(|py| {
+            py.check_signals()?;
+            if let Some(progress) = &progress {
+                progress.call1(py, (reached.bytes_read(), reached.bytes_total))?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// What a pass returned, or the exception of what ended it.
+pub fn read_through<T>(failure: &Failure, outcome: Result<T, Interrupted<PyErr>>) -> PyResult<T> {
+    if let Some(error) = failure.take() {
+        return Err(error);
+    }
+    outcome.map_err(|interrupted| match interrupted {
+        Interrupted::Caller(error) => error,
+        Interrupted::Capture(error) => CaptureError::new_err(error.to_string()),
+    })
+}
 
 /// The result of a pass.
 #[pyclass(module = "iscsitrace._core")]

@@ -111,7 +111,13 @@ fn join_taps<'py>(
         taps::join(inputs, &pairs, offset_hint_ns, |reached| reporter.report(&reached))
     });
     let joined = outcome(joined, &failure)?;
-    let tables = vec![named(joined.transits), named(joined.envelope), named(joined.path_losses), named(joined.paths)];
+    let tables = vec![
+        named(joined.transits),
+        named(joined.envelope),
+        named(joined.path_losses),
+        named(joined.path_doubts),
+        named(joined.paths),
+    ];
     let dict = to_dict(py, tables)?;
     for (name, counters) in ["counters_a", "counters_b", "counters"].into_iter().zip(joined.counters) {
         dict.set_item(name, to_python(py, named(counters).1)?)?;

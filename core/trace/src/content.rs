@@ -12,9 +12,10 @@ use crate::iscsi::digest_use::{DigestUse, Digests};
 use crate::iscsi::framer::Framer;
 use crate::iscsi::missing_pdus::UnreadBytes;
 use crate::tcp::reassembly::{Chunk, StreamSink};
+use serde::{Deserialize, Serialize};
 
 /// The content of one connection.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum Content {
     /// Not known yet.
     Undecided(Box<Detector>),
@@ -25,7 +26,7 @@ pub enum Content {
 }
 
 /// The iSCSI connection and its two framers.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct IscsiContent {
     /// The connection.
     pub connection: IscsiConnection,

@@ -4,6 +4,7 @@
 //! counts an oddity also handles it.
 
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 /// What a counter above zero means for the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +35,7 @@ pub struct Definition {
 macro_rules! counters {
     ($($variant:ident, $name:literal, $severity:ident, $meaning:literal, $advice:literal;)*) => {
         /// The name of an oddity.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[repr(u8)]
         pub enum Counter { $(#[doc = $meaning] $variant,)* }
 
@@ -241,7 +242,7 @@ impl Counter {
 }
 
 /// How often an oddity occurred, and where it occurred first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// The number of occurrences, or of bytes for counters in bytes.
     pub count: u64,
@@ -250,7 +251,7 @@ pub struct Tally {
 }
 
 /// The counters of one pass, for the whole capture (`None`) or per connection.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Counters {
     tallies: FxHashMap<(Counter, Option<u32>), Tally>,
 }

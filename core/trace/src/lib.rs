@@ -16,6 +16,7 @@
 //! live/      a pass over input that has no end yet, in bounded memory
 //! taps/      two captures of the same traffic: which connections they share, and a join of their packets
 //! pass       one pass over all input: filter, time window, pipeline
+//! ring       a pass that is left between two captures, and continued from its state elsewhere
 //! ```
 //!
 //! Data flows downwards only. Memory use does not grow with the number of packets.
@@ -30,6 +31,7 @@ pub mod pass;
 pub mod pipeline;
 pub mod queue;
 pub mod reader;
+pub mod ring;
 mod settling;
 pub mod tables;
 pub mod taps;

@@ -75,7 +75,7 @@ fn undecodable(sequence: &Sequence) -> CaptureError {
 }
 
 /// Packets between two calls of `report`.
-const REPORT_EVERY_PACKETS: u64 = 1 << 14;
+pub(crate) const REPORT_EVERY_PACKETS: u64 = 1 << 14;
 
 /// Reads the inputs to their end. `report` is called every 16,384 packets with the progress, and can end the pass.
 ///

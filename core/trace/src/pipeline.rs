@@ -5,6 +5,7 @@
 
 use iscsitrace_wire::frame::{self as wire, NotTcp, Segment, segment};
 use rustc_hash::{FxHashMap, FxHashSet};
+use serde::{Deserialize, Serialize};
 
 use crate::budget;
 use crate::content::Content;
@@ -26,7 +27,7 @@ use crate::tcp::reassembly::HoldBudget;
 use crate::tcp::table::{ConnectionTable, Endpoint};
 
 /// Limits of what is kept at once.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Limits {
     /// Connections tracked at once. Beyond it, the quietest half of those that are over or not iSCSI is closed.
     pub(crate) connections: usize,
@@ -46,7 +47,7 @@ impl Default for Limits {
 const LARGE_FROM_CONNECTIONS: u32 = 1000;
 
 /// The state of a pass.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Pipeline {
     pub(crate) context: Context,
     table: ConnectionTable,
@@ -351,7 +352,14 @@ impl Pipeline {
     }
 
     /// Closes all connections at the end of the input, and completes the tables.
-    pub fn finish(mut self) -> Tables {
+    pub fn finish(self) -> Tables {
+        self.finish_after(|context| {
+            queue::fill(&mut context.tables.cycles, &context.cycle_ends_ns, &mut context.sessions);
+        })
+    }
+
+    /// The same, with the queue depths by `fill_queue`.
+    pub(crate) fn finish_after(mut self, fill_queue: impl FnOnce(&mut Context)) -> Tables {
         self.close_all();
         self.settling.sort(&self.rows.connection, &mut self.context);
         self.add_missing_commands();
@@ -361,9 +369,9 @@ impl Pipeline {
         if is_large {
             iscsitrace_mapped::give_back();
         }
-        let Context { mut tables, counters, mut sessions, cycle_ends_ns, mut timelines, ended: _ } = self.context;
+        fill_queue(&mut self.context);
+        let Context { mut tables, counters, sessions, cycle_ends_ns, mut timelines, ended: _ } = self.context;
         settle(&mut tables.segments, &self.with_segments);
-        queue::fill(&mut tables.cycles, &cycle_ends_ns, &mut sessions);
         (tables.logical_units, tables.alua_states) = sessions.logical_units();
         tables.sessions = sessions.rows;
         line::fill(&mut tables.senders, &mut timelines);

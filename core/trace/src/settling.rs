@@ -4,6 +4,7 @@
 //! for as new ones open, so memory grows with the connections that are under way, and a packet costs nothing.
 
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use crate::iscsi::context::Context;
 use crate::tables::Columns;
@@ -13,7 +14,7 @@ use crate::tcp::connection::TcpConnection;
 const SEARCHED_MIN: usize = 64;
 
 /// The connections that are not known to be over.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Settling {
     /// Slot and number of each, if they are searched at all.
     under_way: Option<Vec<(u32, u32)>>,

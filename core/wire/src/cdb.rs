@@ -3,6 +3,7 @@
 //! Covers the commands of SPC, SBC, MMC, SSC and SMC that operating systems send. Never decides the data direction (the
 //! R and W bits of the SCSI Command PDU do), and never converts blocks to bytes (the block length is the volume's).
 
+use serde::{Deserialize, Serialize};
 /// A decoded CDB, as far as it was captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cdb {
@@ -130,7 +131,7 @@ macro_rules! commands {
         rows { $($code:literal $(/ $action:literal)? $device:ident $operation:ident $name:literal $layout:expr;)* }
     ) => {
         /// An operation without the length of its CDB.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[allow(missing_docs, reason = "the names are T10's")]
         pub enum Operation { $($variant,)* }
 

@@ -25,10 +25,11 @@ use etherparse::err::ipv6_exts::HeaderSliceError;
 use etherparse::{LaxIpSlice, LenSource};
 use headers::*;
 pub use headers::{IcmpError, IcmpKind, NotTcp};
+use serde::{Deserialize, Serialize};
 use tunnel::{Carried, Inner};
 
 /// The link type of a frame: a LINKTYPE_ value of the pcap format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LinkType(pub u16);
 
 impl LinkType {
@@ -53,7 +54,7 @@ impl LinkType {
 }
 
 /// The control bits of a TCP header (RFC 9293, section 3.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TcpFlags(pub u8);
 
 impl TcpFlags {
@@ -84,7 +85,7 @@ impl TcpFlags {
 }
 
 /// One TCP segment, as far as it was captured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment<'a> {
     /// IP source address.
     pub source: Address,
@@ -103,8 +104,10 @@ pub struct Segment<'a> {
     /// Window field, not scaled.
     pub window: u16,
     /// TCP options, as far as captured.
+    #[serde(skip)]
     pub options: &'a [u8],
     /// The captured part of the payload.
+    #[serde(skip)]
     pub payload: &'a [u8],
     /// Payload bytes on the wire: from the IP length, or from the frame's original length if the IP length is 0.
     pub payload_length: u32,

@@ -3,8 +3,9 @@
 //!
 //! Data may be cut anywhere: a field counts only if all of it is there. Nothing is decided here, and nothing kept.
 
+use serde::{Deserialize, Serialize};
 /// Parameter data that describes a logical unit, by the CDB that requests it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ParameterData {
     /// Standard INQUIRY data.
     StandardInquiry,
@@ -94,7 +95,7 @@ pub fn unit_serial_number(data: &[u8]) -> Option<String> {
 }
 
 /// Kinds of designators of a logical unit, the least reliable first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum DesignatorKind {
     /// Vendor specific.
     VendorSpecific,
@@ -234,7 +235,7 @@ pub fn capacity_16(data: &[u8]) -> Option<Capacity> {
 }
 
 /// Asymmetric access state of a target port group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortGroup {
     /// Its number.
     pub target_port_group: u16,

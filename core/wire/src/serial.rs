@@ -2,11 +2,12 @@
 //!
 //! Serial numbers wrap, so they are never compared as integers. There is no `Ord`, because the order is not transitive.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Add;
 
 /// A number modulo 2^32 that is compared by its distance to another (RFC 1982; RFC 7143 section 4.2.2.1 for CmdSN).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SerialNumber(pub u32);
 
 impl SerialNumber {

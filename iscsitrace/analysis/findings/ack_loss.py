@@ -88,7 +88,9 @@ def _lost(history: History) -> Observation | None:
         f"{history.label}: ACKs of the {receiver} were lost, and no data; the {sender} retransmitted "
         f"{wording.count(count, 'packet')} that had arrived, after timers in {times}, {_stalled(spans, cost_ns)}"
     )
-    facts = " ".join(_facts(recoveries, receiver, sender))
+    numbers = np.unique(recoveries.raw("connection")).tolist()
+    tap = " or ".join(dict.fromkeys(history.source.tap_of(each, to_target=to_target) for each in numbers))
+    facts = " ".join(_facts(recoveries, receiver, sender, tap))
     longest = np.argsort(-_lengths(recoveries), kind="stable")[:3]
     return Observation(
         text,
@@ -99,7 +101,7 @@ def _lost(history: History) -> Observation | None:
         is_final=any(not each.is_over for each in outages),
         rank="failure" if is_long else None,
         severity="error" if is_long else None,
-        points_to=_stretch(recoveries, receiver, sender),
+        points_to=_stretch(recoveries, receiver, sender, tap),
     )
 
 
@@ -120,24 +122,24 @@ def _stalled(spans: tuple[Span, ...], cost_ns: int) -> str:
     return f"and stalled for {wording.time(cost_ns)} in all, the longest {wording.time(longest)}"
 
 
-def _facts(recoveries: Table, receiver: str, sender: str) -> Iterator[str]:
-    where = _stretch(recoveries, receiver, sender).removeprefix("the path ")
+def _facts(recoveries: Table, receiver: str, sender: str, tap: str) -> Iterator[str]:
+    where = _stretch(recoveries, receiver, sender, tap).removeprefix("the path ")
     places = set(recoveries["ack_loss"].tolist())
     if len(places) > 1:
         yield f"They were lost {where}."
     elif "beyond_tap" in places:
-        yield f"The ACKs passed the tap: they were lost {where}."
+        yield f"The ACKs passed the {tap}: they were lost {where}."
     else:
-        yield f"The ACKs never reached the tap: they were lost {where}."
+        yield f"The ACKs never reached the {tap}: they were lost {where}."
     yield f"The {receiver} had the data before the retransmissions: it reported it as received twice (D-SACK)."
 
 
-def _stretch(recoveries: Table, receiver: str, sender: str) -> str:
+def _stretch(recoveries: Table, receiver: str, sender: str, tap: str) -> str:
     """The part of the path that lost the ACKs."""
     places = set(recoveries["ack_loss"].tolist())
     if len(places) > 1:
-        return "the path on both sides of the tap"
-    first, last = ("tap", sender) if "beyond_tap" in places else (receiver, "tap")
+        return f"the path on both sides of the {tap}"
+    first, last = (tap, sender) if "beyond_tap" in places else (receiver, tap)
     return f"the path between the {first} and the {last}"
 
 

@@ -15,7 +15,7 @@ from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.opinions import Opinion, Opinions, Stories
-from iscsitrace.analysis.findings.surroundings import Surroundings
+from iscsitrace.analysis.findings.surroundings import Surroundings, TapOf, only_tap
 from iscsitrace.analysis.groups import paths, stories, volume_outages, volumes
 from iscsitrace.analysis.groups.jobs import streams
 from iscsitrace.analysis.groups.jobs.streams import Job
@@ -62,14 +62,14 @@ class Diagnosis:
         return self.sessions.found | self.separate.found | self.stories.found
 
 
-def examine(source: Source, *, has_mirrors: bool = True) -> Diagnosis:
+def examine(source: Source, *, has_mirrors: bool = True, tap_of: TapOf = only_tap) -> Diagnosis:
     """Diagnose a trace that was read with the tables NEEDED; ``source`` is its method ``table``.
 
     Without ``has_mirrors`` mirrors are not searched for, and only jobs known by session or names count: the sides of a
-    mirror would else look like parallel streams.
+    mirror would else look like parallel streams. ``tap_of`` names the taps, where there are several.
     """
     grouping = Grouping(source)
-    surroundings = Surroundings(source)
+    surroundings = Surroundings(source, tap_of)
     found_volumes = surroundings.once(volumes.find)
     accounts = tuple(account.of_trace(source, found_volumes)) if has_mirrors else ()
     found = streams.find(source, [each.mirror for each in accounts])

@@ -134,6 +134,11 @@ class _Evidence:
         return "the target, or the link of the initiator" if self._may_be_initiator else "the target"
 
     @cached_property
+    def _tap(self) -> str:
+        # commands and NOPs are those of the tap nearest to the initiator
+        return self.history.source.tap_of(self.history.story.connections[0]["connection"], to_target=True)
+
+    @cached_property
     def _may_be_initiator(self) -> bool:
         """Whether the initiator may have been down itself: beside it, a tap sees none of what it could not send.
 
@@ -165,9 +170,13 @@ class _Evidence:
             count = wording.count(to_target or to_initiator, "packet")
             yield f"TCP retransmitted {count} to the {side} without an ACK: the path or the {side} was down."
         elif not len(self.waiting):
-            yield "TCP retransmitted nothing, and no command passed the tap: who was down does not show."
+            yield f"TCP retransmitted nothing, and no command passed the {self._tap}: who was down does not show."
         else:
-            but = ", unless the link of the initiator, beside the tap, was down" if self._may_be_initiator else ""
+            but = (
+                f", unless the link of the initiator, beside the {self._tap}, was down"
+                if self._may_be_initiator
+                else ""
+            )
             yield f"TCP retransmitted nothing: the target acknowledged the commands and did not answer them{but}."
         outage = self.outage
         small = [

@@ -95,7 +95,8 @@ def _facts(history: History, found: Sequence[Blocked], reports: Sequence[dict[st
     if repeated:
         yield f"TCP retransmitted them at least {repeated} times on {connections}"
     else:
-        yield f"the bytes are missing before the tap on {connections}, and the receiver never acknowledged them"
+        tap = history.source.tap_of(found[0].connection, to_target=True)
+        yield f"the bytes are missing before the {tap} on {connections}, and the receiver never acknowledged them"
     if all(one.arrived_bytes < least for one in found):
         largest = max(one.arrived_bytes for one in found)
         yield f"the largest segment that arrived there had {wording.count(largest, 'byte')}"

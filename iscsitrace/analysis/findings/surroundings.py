@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -13,15 +13,31 @@ from iscsitrace.tables.table import Source
 _Fact = TypeVar("_Fact")
 
 
+class TapOf(Protocol):
+    """What sentences call the tap that shows how the sender of a direction behaved.
+
+    All else is shown by the tap nearest to the initiator, which is that of the direction to the target.
+    """
+
+    def __call__(self, connection: int, *, to_target: bool) -> str:
+        """``tap``, or, where there are several, ``tap target.pcapng``."""
+
+
+def only_tap(connection: int, *, to_target: bool) -> str:
+    """Where there is one tap, it needs no name."""
+    return "tap"
+
+
 class Surroundings(ByConnection):
     """The tables of a trace, called by name, with their rows by connection.
 
     What every story asks of the whole trace is computed once: ten thousand stories must not cost their square.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, tap_of: TapOf = only_tap) -> None:
         """``source`` has the tables of the whole trace."""
         super().__init__(source)
+        self.tap_of = tap_of
         self._facts: dict[Callable[[Surroundings], Any], Any] = {}
 
     def once(self, compute: Callable[[Surroundings], _Fact]) -> _Fact:

@@ -53,10 +53,10 @@ class Conditions:
 
     @cached_property
     def queue_depth(self) -> int:
-        """Median of the commands in flight, as the initiator sees them, when each of these was issued."""
+        """Median of the commands in flight, as the initiator sees them, when the next ended after each was issued."""
         commands = self.session.commands
         is_own = commands.is_of(self.operation) & commands.table.raw("is_complete")
-        return int(np.median(commands.depth[is_own])) if is_own.any() else 1
+        return int(np.median(commands.depth_in_full[is_own])) if is_own.any() else 1
 
     @cached_property
     def senders(self) -> list[dict[str, Any]]:

@@ -100,14 +100,34 @@ class Commands:
 
         A command whose status was never captured does not count: it would stay in flight forever.
         """
-        is_known = known(self.table, "status_ns")
+        ended = np.searchsorted(self._ends, self.starts, side="right")
+        begun: Array = np.cumsum(self._has_status) - self._has_status
+        return np.asarray(np.maximum(begun - ended, 0) + 1)
+
+    @cached_property
+    def depth_in_full(self) -> Array:
+        """Commands in flight for the initiator when the next of them ended, after each was issued.
+
+        *Why:* commands that a program issues together, as after several statuses that came together, go one after the
+        other, and all but the last are issued below the depth that the program keeps.
+        """
+        ended = np.searchsorted(self._ends, self.starts, side="right")
+        next_end = np.append(self._ends, _NO_END)[ended]
+        begun = np.searchsorted(self.starts[self._has_status], next_end)
+        return np.asarray(np.maximum(begun - ended, 1))
+
+    @cached_property
+    def _has_status(self) -> Array:
+        return known(self.table, "status_ns")
+
+    @cached_property
+    def _ends(self) -> Array:
+        """When the initiator received the statuses, in order of time."""
         # at the tap the status is still on its way to the initiator, and the next command has already traveled
         done = self.table.raw("status_ns") + self._prompt_ns
-        is_acked = is_known & self.table.raw("is_status_in_data") & known(self.table, "data_acked_ns")
+        is_acked = self._has_status & self.table.raw("is_status_in_data") & known(self.table, "data_acked_ns")
         done[is_acked] = np.maximum(done, self.table.raw("data_acked_ns"))[is_acked]
-        ended = np.searchsorted(np.sort(done[is_known]), self.starts, side="right")
-        begun: Array = np.cumsum(is_known) - is_known
-        return np.asarray(np.maximum(begun - ended, 0) + 1)
+        return np.sort(done[self._has_status])
 
     @cached_property
     def group(self) -> Array:

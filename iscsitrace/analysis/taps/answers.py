@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.tables.numbers import first_rows, order_of
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
@@ -30,24 +31,29 @@ def may_be_of_others(cycles_a: Table, cycles_b: Table, rows_a: Array, rows_b: Ar
     has_same_answer = known(cycles_a, "max_cmd_sn")[rows_a] & known(cycles_b, "max_cmd_sn")[rows_b]
     in_doubt = np.zeros(len(rows_a), dtype=bool)
     sessions = tuple(table.raw("session").astype(np.int64) for table in tables)
-    pairs = np.unique(np.stack([sessions[0][rows_a], sessions[1][rows_b]]), axis=1)
-    for pair in pairs.T.tolist():
-        which = (sessions[0][rows_a] == pair[0]) & (sessions[1][rows_b] == pair[1])
-        numbered = [
-            np.flatnonzero((each == number) & known(table, "cmd_sn"))
-            for table, each, number in zip(tables, sessions, pair, strict=True)
-        ]
+    codes = sessions[0][rows_a] << 32 | sessions[1][rows_b]
+    has_number = tuple(np.flatnonzero(known(table, "cmd_sn")) for table in tables)
+    numbered_of = [_by_number(each[row], row) for each, row in zip(sessions, has_number, strict=True)]
+    for code, which in _by_number(codes, np.arange(len(codes))).items():
+        numbered = [of[number] for of, number in zip(numbered_of, (code >> 32, code & _NUMBERS - 1), strict=True)]
         numbers = [table.raw("cmd_sn")[each].astype(np.int64) for table, each in zip(tables, numbered, strict=True)]
         first = min(int(each.min()) for each in numbers)
         seen = _distinct(np.concatenate(numbers), first)
         for table, row, each, own in zip(tables, rows, numbered, numbers, strict=True):
             if not _is_gapless(seen):
-                is_meant = which & has_same_answer
-                in_doubt[is_meant] |= _has_unseen(table, row[is_meant], each, seen, first)
-            is_meant = which & ~has_same_answer
-            if is_meant.any():
-                in_doubt[is_meant] |= _has_unseen(table, row[is_meant], each, _distinct(own, first), first)
+                meant = which[has_same_answer[which]]
+                in_doubt[meant] |= _has_unseen(table, row[meant], each, seen, first)
+            meant = which[~has_same_answer[which]]
+            if len(meant):
+                in_doubt[meant] |= _has_unseen(table, row[meant], each, _distinct(own, first), first)
     return in_doubt
+
+
+def _by_number(numbers: Array, rows: Array) -> dict[int, Array]:
+    """The rows of each number, in their order."""
+    order = order_of(numbers)
+    starts = first_rows(numbers[order])
+    return dict(zip(numbers[order][starts].tolist(), np.split(rows[order], starts[1:]), strict=True))
 
 
 def _distinct(numbers: Array, first: int) -> Array:

@@ -113,15 +113,14 @@ def _of_pair(rows: Array, keys: Array, connections: Array, numbers: Sequence[int
         return kept, (keys[kept] ^ of_row[of_row >= 0].astype(np.uint64)) * _FIRST_FACTOR
 
 
-def samples_of(matched: Matched, cycles_a: Table, cycles_b: Table) -> Samples:
+def samples_of(whole: Matched, cycles_a: Table, cycles_b: Table) -> Samples:
     """The differences of the clocks that commands, data and statuses show; A is nearer to the initiator.
 
-    Commands that a capture lacks parts of, or with retransmissions, are left out: at one tap it may be the first copy
+    ``whole`` are complete at both taps. Commands with retransmissions are left out: at one tap it may be the first copy
     that was captured, at the other the second.
     """
-    kept = complete(matched, cycles_a, cycles_b)
-    is_repeated = cycles_a.raw("has_retransmission")[kept.rows_a] | cycles_b.raw("has_retransmission")[kept.rows_b]
-    kept = kept.where(~is_repeated)
+    is_repeated = cycles_a.raw("has_retransmission")[whole.rows_a] | cycles_b.raw("has_retransmission")[whole.rows_b]
+    kept = whole.where(~is_repeated)
     is_write = cycles_a.raw("is_write")[kept.rows_a]
     parts, frames = [], []
     for name, frame, is_a_first in (

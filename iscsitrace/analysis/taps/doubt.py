@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.taps.commands import Matched
+from iscsitrace.analysis.taps.network import Network
 from iscsitrace.analysis.taps.packets import Packets
 from iscsitrace.tables.table import Source, Table
 
@@ -39,7 +40,7 @@ def has_unsure_copies(near: Source, far: Source, matched: Matched, packets: Pack
         sent = sent.select(sent.raw("to_target") == is_at_a)
         frames = alone.raw("frame").astype(np.int64)
         copies = np.union1d(sent.raw("frame"), sent.raw("original_frame")).astype(np.int64)
-        is_copy = np.isin(frames, copies)
+        is_copy = np.isin(frames, copies) | alone.raw("is_overtaken")
         connections = packets.connections(alone, is_at_a=is_at_a)[is_copy]
         times = _first_sent(sent, frames, alone.raw("time_ns").astype(np.int64))[is_copy]
         found |= _had(cycles, rows, connections, times)
@@ -75,20 +76,24 @@ class Repaired:
     """Retransmissions whose original the tap of their sender does not show, in a capture that lacks packets.
 
     Nobody knows when the original left. Where the capture lacks nothing, the original was lost before the tap: then
-    there are none.
+    there are none. Some are no retransmissions for sure: their bytes may have been in packets that neither tap saw.
     """
 
     connections: Array
     times_ns: Array
 
     @classmethod
-    def of(cls, retransmissions: Table, *, to_target: bool, lacks_packets: bool) -> Repaired:
+    def of(cls, retransmissions: Table, network: Network, *, to_target: bool) -> Repaired:
         """Of the table of the tap that is nearer to the sender of this direction."""
+        # where only commands were compared, nobody knows whether a capture lacks packets
+        lacks_packets = network.count("missing_at_a" if to_target else "missing_at_b") != 0
+        none = np.empty(0, dtype=np.int64)
+        doubtful = network.packets.doubtful(is_at_a=to_target) if network.packets else (none, none)
         which = (retransmissions.raw("to_target") == to_target) & ~known(retransmissions, "original_frame")
         rows = np.flatnonzero(which & lacks_packets)
         return cls(
-            retransmissions.raw("connection")[rows].astype(np.int64),
-            retransmissions.raw("time_ns")[rows].astype(np.int64),
+            np.append(retransmissions.raw("connection")[rows].astype(np.int64), doubtful[0]),
+            np.append(retransmissions.raw("time_ns")[rows].astype(np.int64), doubtful[1]),
         )
 
     def has(self, connections: Array, times_ns: Array) -> Array:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.intervals import covered_until
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.tables.numbers import first_rows, order_of
 from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Table
 
@@ -33,9 +34,8 @@ class Held:
     def until(self, connections: Array, times_ns: Array) -> Array:
         """Held time of each connection until each instant on the capture's clock, int64."""
         sums = np.zeros(len(times_ns), dtype=np.int64)
-        order = np.argsort(connections, kind="stable")
-        starts = np.flatnonzero(np.diff(connections[order].astype(np.int64), prepend=-1))
-        for first, last in pairwise([*starts.tolist(), len(order)]):
+        order = order_of(connections)
+        for first, last in pairwise([*first_rows(connections[order]).tolist(), len(order)]):
             at = order[first:last]
             rows = self._parts.rows(int(connections[at[0]]))
             sums[at] = covered_until(rows.raw("time_first_ns"), rows.raw("time_last_ns"), times_ns[at].astype(np.int64))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.taps.clock import TOLERANCE_NS, Clock
-from iscsitrace.analysis.taps.commands import Matched, complete
+from iscsitrace.analysis.taps.commands import Matched
 from iscsitrace.analysis.taps.doubt import Repaired, has_unsure_copies
 from iscsitrace.analysis.taps.held import Held
 from iscsitrace.analysis.taps.network import Network
@@ -92,21 +92,19 @@ class _Instants:
         )
 
 
-def of_commands(near: Source, far: Source, matched: Matched, network: Network) -> Legs:
-    """The legs of the matched commands: ``near`` is the initiator's tap, ``far`` the target's.
+def of_commands(near: Source, far: Source, whole: Matched, network: Network) -> Legs:
+    """The legs of commands that are complete at both taps: ``near`` is the initiator's tap, ``far`` the target's.
 
     ``network`` is what lies between them.
     """
     clock = network.clock
     cycles = near("cycles"), far("cycles")
-    whole = complete(matched, *cycles)
     rows = whole.rows_a, whole.rows_b
     held = Held(near("budget")), Held(far("budget"))
     first_held = held[0].until(cycles[0].raw("connection")[rows[0]], cycles[0].raw("command_first_ns")[rows[0]])
     repaired = (
-        # where only commands were compared, nobody knows whether a capture lacks packets
-        Repaired.of(near("retransmissions"), to_target=True, lacks_packets=network.count("missing_at_a") != 0),
-        Repaired.of(far("retransmissions"), to_target=False, lacks_packets=network.count("missing_at_b") != 0),
+        Repaired.of(near("retransmissions"), network, to_target=True),
+        Repaired.of(far("retransmissions"), network, to_target=False),
     )
     reader = _Reader(held, clock, repaired)
     connections = cycles[0].raw("connection")[rows[0]], cycles[1].raw("connection")[rows[1]]

@@ -35,6 +35,7 @@ class Packets:
     """The least and greatest transit times of many intervals: what limits the clock."""
     paths: Table
     losses: Table
+    doubts: Table
     losses_not_listed: int = 0
 
     def alone(self, *, is_at_a: bool) -> Table:
@@ -42,8 +43,13 @@ class Packets:
         is_of_sender = (self.losses.raw("is_seen_at_a") == is_at_a) & (self.losses.raw("to_target") == is_at_a)
         return self.losses.select(is_of_sender & (self.losses["verdict"] != "lost_in_network"))
 
+    def doubtful(self, *, is_at_a: bool) -> tuple[Array, Array]:
+        """Connections and times of packets of this tap's sender whose bytes one that neither tap saw may have had."""
+        rows = self.doubts.select(self.doubts.raw("to_target") == is_at_a)
+        return self.connections(rows, is_at_a=is_at_a), rows.raw("time_ns").astype(np.int64)
+
     def connections(self, losses: Table, *, is_at_a: bool) -> Array:
-        """The connection of each row of ``path_losses``, as one of the taps numbers them, int64."""
+        """The connection of each row of ``path_losses`` or ``path_doubts``, as one of the taps numbers them, int64."""
         by_pair = np.zeros(int(self.paths.raw("pair").max(initial=0)) + 1, dtype=np.int64)
         by_pair[self.paths.raw("pair")] = self.paths.raw("connection_a" if is_at_a else "connection_b")
         return np.asarray(by_pair[losses.raw("pair")])
@@ -68,7 +74,7 @@ def join(near: Captured, far: Captured, matched: Matched, clock: Clock) -> Packe
         return None
     counters = tables["counters"]
     not_listed = int(counters.raw("count")[counters["name"] == "join_losses_not_listed"].sum())
-    return Packets(transits, limits, tables["paths"], tables["path_losses"], not_listed)
+    return Packets(transits, limits, tables["paths"], tables["path_losses"], tables["path_doubts"], not_listed)
 
 
 def _transits(table: Table) -> Samples:

@@ -103,6 +103,10 @@ class TappedTrace(Trace):
             return self.tap_list[0].name, self.table
         return self.tap_list[-1].name, self.senders_seen.last
 
+    def tap_of(self, connection: int, *, to_target: bool) -> str:
+        """See :class:`Trace`: with its name, ``tap target.pcapng``."""
+        return f"tap {self.at_sender(connection, to_target=to_target)[0]}"
+
     @property
     def legs(self) -> Table:
         """The table ``legs``."""
@@ -132,7 +136,7 @@ class TappedTrace(Trace):
     def command_legs(self) -> Legs:
         """The legs of the commands between the first tap and the last."""
         first, last = self.tap_list[0].trace, self.tap_list[-1].trace
-        return legs.of_commands(first.table, last.table, self.whole.matched, self.between(0, -1))
+        return legs.of_commands(first.table, last.table, self.whole.complete, self.between(0, -1))
 
     @property
     def networks(self) -> tuple[Network, ...]:
@@ -149,7 +153,7 @@ class TappedTrace(Trace):
     def _compared(self, near: int, far: int) -> Network:
         recognition = self._recognised[near, far]
         ends = self.tap_list[near], self.tap_list[far]
-        samples = samples_of(recognition.matched, ends[0].trace.cycles, ends[1].trace.cycles)
+        samples = samples_of(recognition.complete, ends[0].trace.cycles, ends[1].trace.cycles)
         clock = recognition.clock
         assert clock is not None  # noqa: S101 -- pairs of a TappedTrace have been recognised as taps
         joined = None

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.taps.clock import Clock, fit, synchronised
-from iscsitrace.analysis.taps.commands import ConnectionPair, Matched, match, samples_of
+from iscsitrace.analysis.taps.commands import ConnectionPair, Matched, complete, match, samples_of
 from iscsitrace.analysis.taps.steps import drifts_together
 from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Source, Table
@@ -60,6 +60,8 @@ class Recognition:
     relation: Relation
     matched: Matched
     """The commands that both have, with the capture nearer to the initiator as A; none of different traffic."""
+    complete: Matched
+    """Of these, for taps, the commands that both have from the command to its answer."""
     clock: Clock | None = None
     """The clock of the capture nearer to the target less that of the other; of taps only."""
     is_first_nearer: bool = True
@@ -76,24 +78,27 @@ def recognise(first: Source, second: Source, *, are_synchronised: bool = False) 
     matched = match(first, second)
     cycles = first("cycles"), second("cycles")
     if not len(matched):
-        return Recognition(Relation.OTHER, matched)
+        return Recognition(Relation.OTHER, matched, matched)
     offset_ns = _constant_offset(matched, *cycles)
     if offset_ns is not None and _shared(matched, cycles, offset_ns, 0) >= _LEAST_SHARE:
-        return Recognition(Relation.COPY, matched)
+        return Recognition(Relation.COPY, matched, matched)
     for pairs in _trusted(matched, cycles[0]):
         kept = _only(matched, pairs, cycles[0])
         is_first_nearer = _is_nearer(kept, *cycles)
         near_to_far = kept if is_first_nearer else kept.turned()
         ordered = cycles if is_first_nearer else cycles[::-1]
-        samples = samples_of(near_to_far, *ordered)
+        whole = complete(near_to_far, *ordered)
+        samples = samples_of(whole, *ordered)
         clock = fit(samples, _steps_allowed(near_to_far))
         if clock is None or drifts_together(samples.less(clock.offset_at(samples.time_ns))):
             continue
         jumps_ns = sum(abs(size) for _, size in clock.steps_ns)
         if _shared(near_to_far, ordered, clock.offset_ns, jumps_ns) < _LEAST_SHARE:
             continue
-        return Recognition(Relation.TAPS, near_to_far, synchronised() if are_synchronised else clock, is_first_nearer)
-    return Recognition(Relation.OTHER, matched.where(np.zeros(len(matched), dtype=bool)))
+        clock = synchronised() if are_synchronised else clock
+        return Recognition(Relation.TAPS, near_to_far, whole, clock, is_first_nearer)
+    none = matched.where(np.zeros(len(matched), dtype=bool))
+    return Recognition(Relation.OTHER, none, none)
 
 
 def _steps_allowed(matched: Matched) -> int:

@@ -85,7 +85,7 @@ def command(
     from iscsitrace.outputs import diagnose
     from iscsitrace.outputs.shown import Choice
 
-    diagnosis = examine(trace.table)
+    diagnosis = examine(trace.table, tap_of=trace.tap_of)
     failed = sorted(diagnosis.found if _ANY in fail_on else diagnosis.found & set(fail_on))
     if is_json:
         show_json(diagnose.as_dict(trace, diagnosis) | {"fail_on": list(fail_on), "failed": failed})

@@ -42,6 +42,12 @@ from iscsitrace.errors import InputInvalid
     help="Write CAPTURE.iscsitrace instead of tables: for Wireshark's plugin, the time breakdown, congestion "
     "window and cause of retransmission of each frame.",
 )
+@click.option(
+    "--csv-safe",
+    "is_neutral",
+    is_flag=True,
+    help="csv: text of captures controls no terminal and is no formula of a spreadsheet.",
+)
 @click.option("--packets", "has_packets", is_flag=True, help="perfetto: with every TCP packet.")
 @click.option("--force", is_flag=True, help="Overwrite files that exist.")
 def command(
@@ -50,6 +56,7 @@ def command(
     file_format: str | None,
     names: str | None,
     is_sidecar: bool,
+    is_neutral: bool,
     has_packets: bool,
     force: bool,
 ) -> None:
@@ -59,6 +66,8 @@ def command(
     """
     if has_packets and file_format != "perfetto":
         raise click.UsageError("--packets is for --format perfetto")
+    if is_neutral and (is_sidecar or file_format not in (None, "csv")):
+        raise click.UsageError("--csv-safe is for --format csv")
     if is_sidecar:
         if names is not None or file_format is not None:
             raise click.UsageError("--sidecar has a fixed format: omit --tables and --format")
@@ -71,11 +80,11 @@ def command(
             raise click.UsageError("--format perfetto has fixed tables: omit --tables")
         _export_perfetto(capture_input, Path(directory), has_packets=has_packets, is_forced=force)
         return
-    _export_tables(capture_input, directory, file_format or "csv", names, force)
+    _export_tables(capture_input, directory, file_format or "csv", names, force, is_neutral=is_neutral)
 
 
 def _export_tables(
-    capture_input: CaptureInput, directory: str, file_format: str, names: str | None, force: bool
+    capture_input: CaptureInput, directory: str, file_format: str, names: str | None, force: bool, *, is_neutral: bool
 ) -> None:
     from iscsitrace.outputs.export import export, prepare
     from iscsitrace.tables.schema import DEFAULT_TABLES, DERIVED_TABLES, TABLES, TAPPED_TABLES
@@ -90,7 +99,7 @@ def _export_tables(
     trace = capture_input.read(chosen)
     if names is None and trace.is_tapped:
         chosen = [*chosen, *TAPPED_TABLES]
-    for path in export(trace, directory, file_format, chosen, force):
+    for path in export(trace, directory, file_format, chosen, force, is_neutral=is_neutral):
         click.echo(f"{path}: {trace.row_count(path.stem)} rows")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iscsitrace.cli.options import CaptureInput, takes_captures
+from iscsitrace.cli.options import CaptureInput, takes_captures_or_experiment
 from iscsitrace.cli.read.model_fit import survey_each
 from iscsitrace.cli.read.named_settings import of_each, takes_named_settings
 from iscsitrace.outputs import files as output_file
@@ -22,7 +22,7 @@ _STANDARD_OUTPUT = "-"
 
 
 @click.command(epilog="Example:  iscsitrace report -o slow-backup.html capture.pcapng")
-@takes_captures
+@takes_captures_or_experiment
 @click.option(
     "-o",
     "--output",

@@ -11,13 +11,14 @@ from typing import Any
 import click
 
 from iscsitrace.cli.options import as_json
-from iscsitrace.cli.record.capture_limits import Limit, gathered
+from iscsitrace.cli.own_process import is_own_process
+from iscsitrace.cli.record.capture_limits import STOPS, Limit, gathered, retention
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.units import Duration, Size
 from iscsitrace.errors import CaptureRefused, InputInvalid, OutputExists
 from iscsitrace.outputs import files as output_file
 from iscsitrace.outputs.terminal import show, show_json
-from iscsitrace.recording.file_names import made_up
+from iscsitrace.recording.file_names import made_up, number_of, of_ring
 from iscsitrace.wording.quantities import SIZES, TIMES, parse_quantity
 
 SCHEMA_VERSION = 1
@@ -53,10 +54,12 @@ EXIT_LOSS = 1
     "ring",
     type=Limit(),
     multiple=True,
-    help="Start the next file after duration:S, filesize:KB or packets:N; files:N keeps the last N.",
+    help="Start the next file after duration:S, filesize:KB or packets:N. Remove the oldest files to keep files:N, "
+    "age:S, total:KB, or KB of the file system free:KB.",
 )
+@click.option("--compress", "is_compressed", is_flag=True, help="With -b: compress finished files with zstd.")
 @click.option(
-    "-a", "stops", type=Limit(), multiple=True, help="Stop after duration:S, filesize:KB, packets:N or files:N."
+    "-a", "stops", type=Limit(*STOPS), multiple=True, help="Stop after duration:S, filesize:KB, packets:N or files:N."
 )
 @click.option("-c", "packet_limit", type=click.IntRange(min=1), metavar="COUNT", help="Stop after COUNT packets.")
 @click.option(
@@ -105,6 +108,7 @@ def command(
     snaplen: str | None,
     buffer_mib: int,
     ring: tuple[tuple[str, int], ...],
+    is_compressed: bool,
     stops: tuple[tuple[str, int], ...],
     packet_limit: int | None,
     trigger: str | None,
@@ -124,7 +128,7 @@ def command(
     dropped; exit code 1 when packets were dropped.
 
     Only their owner may read the files, also while they grow. Several -i write into the same file. -b names files as
-    dumpcap does: NAME_00001_20261121190000.pcapng.
+    dumpcap does: NAME_00001_20261121190000.pcapng. Files of earlier captures of the same NAME belong to the ring.
 
     A trigger combines latency>TIME, no_progress>TIME, status=NAME, status!=NAME, operation=NAME and operation!=NAME
     with and, or. The file then begins with the handshakes and logins of its connections. A hang is written within a
@@ -161,22 +165,27 @@ def command(
     if packet_limit is not None:
         stop["packets"] = min(packet_limit, stop.get("packets", packet_limit))
     next_file = gathered(ring)
-    kept_files = next_file.pop("files", None)
-    if kept_files is not None and not next_file:
-        raise click.UsageError("-b files keeps the last of several files: add -b filesize, duration or packets")
+    keep = retention(next_file)
+    if is_compressed and not next_file:
+        raise click.UsageError("--compress takes finished files: add -b filesize, duration or packets")
     target = _target(path, interfaces, is_ring=bool(next_file), is_forced=is_forced, sources=sources)
     if sources and (is_learning or capture_filter is not None or snaplen is not None or "duration_ns" in stop):
         raise click.UsageError("-r takes --trigger, -b, -c and -w; select packets with -f when the file is read")
     if is_json and str(target) == "-":
         raise click.UsageError("the packets go to standard output: omit --json")
+    earlier = of_ring(target) if next_file else []
     settings: dict[str, Any] = {
         "interfaces": interface_settings,
         "output": {
             "path": str(target),
             "is_forced": is_forced,
             "next_file": next_file or None,
-            "kept_files": kept_files,
+            "keep": keep,
+            # captures that are read stay as they are
+            "earlier": [] if sources else [str(each) for each in earlier],
+            "is_compressed": is_compressed,
         },
+        "is_confined": is_own_process(),
         "stop": stop,
         "section": _section(comment, trigger),
     }
@@ -187,21 +196,27 @@ def command(
         settings["tcp_info_every_ns"] = tcp_info_every
     if is_learning:
         settings["learn"] = {"look_ns": 3 * TIMES["s"], "every_ns": learn_every}
-    outcome = _captured(settings, sources, target, dumpcap, is_quiet=is_quiet)
+    outcome = _captured(settings, sources, target, earlier, dumpcap, is_quiet=is_quiet)
     if is_json:
         show_json({"schema": SCHEMA_VERSION, **outcome})
     click.get_current_context().exit(_exit_code(outcome))
 
 
 def _captured(
-    settings: dict[str, Any], sources: tuple[str, ...], target: Path, dumpcap: str, *, is_quiet: bool
+    settings: dict[str, Any],
+    sources: tuple[str, ...],
+    target: Path,
+    earlier: list[Path],
+    dumpcap: str,
+    *,
+    is_quiet: bool,
 ) -> dict[str, Any]:
     from iscsitrace.cli.record.capture_progress import CaptureCaller
     from iscsitrace.recording import capture
     from iscsitrace.recording.dumpcap import capture_by
 
     with wishing() as wish:
-        caller = CaptureCaller(target, wish, is_quiet=is_quiet)
+        caller = CaptureCaller(target, wish, is_quiet=is_quiet, earlier_number=number_of(earlier[-1]) if earlier else 0)
         try:
             if sources:
                 outcome = capture.replay(sources, settings, caller)

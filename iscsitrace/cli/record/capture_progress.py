@@ -23,8 +23,9 @@ _SLOW_LINES_A_SECOND = 5
 class CaptureCaller:
     """Called by the core: decides whether to continue, and names files."""
 
-    def __init__(self, path: Path, wish: StopWish, *, is_quiet: bool) -> None:
+    def __init__(self, path: Path, wish: StopWish, *, is_quiet: bool, earlier_number: int = 0) -> None:
         self._path = path
+        self._earlier_number = earlier_number
         self._wish = wish
         self._is_quiet = is_quiet
         self._line = not is_quiet and sys.stderr.isatty()
@@ -45,8 +46,8 @@ class CaptureCaller:
         return self._wish.is_there
 
     def next_path(self, number: int) -> str:
-        """The name of the next file of a ring."""
-        return str(numbered(self._path, number))
+        """The name of the next file of a ring: its numbers go on from the last capture's."""
+        return str(numbered(self._path, self._earlier_number + number))
 
     def close(self) -> None:
         """Erase the status line."""

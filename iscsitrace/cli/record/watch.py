@@ -6,11 +6,13 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from iscsitrace.cli.own_process import is_own_process
 from iscsitrace.cli.record.capture_limits import Limit
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.units import Duration, Quantity
@@ -95,7 +97,8 @@ def command(
 ) -> None:
     """Show throughput, latencies, queue depth, time breakdown, RTT, losses and findings live.
 
-    INPUT is an interface, a file that grows (the next files of a ring buffer follow), or - for standard input. On a
+    INPUT is an interface, a file that grows (the next files of a ring buffer follow), the name of a ring as -w of
+    capture has it, or - for standard input. On a
     terminal, keys sort, pause, select a connection and save a snapshot (? lists them). A pipe gets lines or JSON.
 
     The totals at the end equal those of summary for the same packets. Ctrl-C stops the capture and prints the totals.
@@ -121,7 +124,8 @@ def command(
         *(["-s", str(snaplen)] if snaplen else []),
         *(["-B", str(buffer_mib)] if buffer_mib else []),
     ]
-    with open_source(source, settings, capture_options=capture_options) as watched:
+    confine = _confining([] if prometheus is None else [prometheus[1]])
+    with open_source(source, settings, capture_options=capture_options, confine=confine) as watched:
         watcher = Watcher(watched.live, has_findings=not (no_findings or no_dynamics))
         exposition, server = _serve(prometheus, web_config)
         view = _Show(watcher, watched, source, exposition, duration_s)
@@ -153,6 +157,18 @@ def command(
         click.echo(f"iscsitrace: {source} was {watcher.live.change} while it was read: reading stopped", err=True)
     if _has_lost(document) or watcher.live.change:
         raise click.exceptions.Exit(EXIT_LOSS)
+
+
+def _confining(ports: list[int]) -> Callable[[], None]:
+    """Gives up what a watch does not need; snapshots go to the current folder, and keys come from the terminal."""
+
+    def confine() -> None:
+        from iscsitrace.recording import capture
+
+        if problems := capture.confine([Path(), Path("/dev/tty")], ports):
+            click.echo(f"iscsitrace: watch runs with more rights than it needs: {'; '.join(problems)}", err=True)
+
+    return confine if is_own_process() else lambda: None
 
 
 def _serve(listen: tuple[str, int] | None, web_config: str | None) -> tuple[Exposition | None, MetricsServer | None]:

@@ -64,6 +64,23 @@ def test_where_the_acks_were_lost() -> None:
     assert finding.points_to == "the path on both sides of the tap"
 
 
+def test_of_several_taps_the_sentences_name_the_one_beside_the_sender() -> None:
+    def tap_of(connection: int, *, to_target: bool) -> str:
+        return f"tap {'a' if to_target else 'b'}"
+
+    for to_target, expected in (
+        (True, "the path between the target and the tap a"),
+        (False, "the path between the initiator and the tap b"),
+    ):
+        finding = found(examine(stalled(0.4, to_target=to_target).source(), tap_of=tap_of))
+        assert finding
+        assert finding.points_to == expected
+        assert (
+            f"The ACKs never reached the {expected[-5:]}: they were lost {expected.removeprefix('the path ')}."
+            in finding.cause
+        )
+
+
 @pytest.mark.parametrize(("length", "rank"), [(0.999, "slowness"), (1.0, "failure")])
 def test_a_stall_of_a_second_is_a_failure(length: float, rank: str) -> None:
     finding = found(stalled(length).diagnosis())

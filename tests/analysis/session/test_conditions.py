@@ -132,7 +132,9 @@ SIXTEEN = "--block-size 256K --queue-depth 16 --bytes 16M --one-way-delay 1ms --
 
 
 def depths(run: Run, operation: str) -> tuple[int, int]:
-    """The queue depth that the capture shows, and by the truth the median of the commands that were sent by then."""
+    """The queue depth that the capture shows, and the truth: the median of the commands in flight just before the next
+    one ends after each was sent.
+    """
 
     def source(name: str) -> Any:
         return iscsitrace.read(run.capture(), tables=[name]).table(name)
@@ -142,7 +144,8 @@ def depths(run: Run, operation: str) -> tuple[int, int]:
     sent, ended = (
         np.array(truth["initiator"][name], dtype=float)[is_own] for name in ("command_first_ns", "status_ns")
     )
-    in_flight = [int(((sent <= instant) & (ended > instant)).sum()) for instant in sent]
+    next_ends = [ended[ended > instant].min() for instant in sent]
+    in_flight = [int(((sent < instant) & (ended >= instant)).sum()) for instant in next_ends]
     return Conditions(sessions_of(source)[0], operation).queue_depth, int(np.median(in_flight))
 
 
@@ -152,4 +155,10 @@ def test_writes_behind_the_data_of_others_are_not_in_flight_yet(tmp_path: Path) 
     shown, sent = depths(runs(f"write {SIXTEEN}"), "write")
     assert shown == sent < 16
     shown, sent = depths(runs(f"read {SIXTEEN}"), "read")
+    assert shown == sent == 16
+
+
+def test_writes_that_wait_for_r2ts_are_all_in_flight(tmp_path: Path) -> None:
+    """Several of them complete together, and the next ones are issued together."""
+    shown, sent = depths(Runs(tmp_path)(f"write {SIXTEEN} --key InitialR2T=Yes --key ImmediateData=No"), "write")
     assert shown == sent == 16

@@ -37,6 +37,20 @@ def test_a_command_is_in_flight_until_its_status_is_there() -> None:
     assert commands((0, None), (5, 8), (9, None), (10, 12)).depth.tolist() == [1, 1, 1, 1]
 
 
+def test_commands_issued_before_the_next_one_ends_are_in_flight_with_it() -> None:
+    # a queue of three whose commands end together: each refill is in flight in full before one of it ends
+    refills = (0, 10), (1, 10), (2, 10), (12, 30), (13, 30), (14, 30)
+    assert commands(*refills).depth.tolist() == [1, 2, 3, 1, 2, 3]
+    assert commands(*refills).depth_in_full.tolist() == [3] * 6
+    # one that is issued when another ends takes its place
+    assert commands((0, 10), (5, 20), (10, 30), (20, 25), (40, 50)).depth_in_full.tolist() == [2, 2, 2, 2, 1]
+    # a status that was never captured does not count
+    assert commands((0, None), (5, 8), (9, None), (10, 12)).depth_in_full.tolist() == [1, 1, 1, 1]
+    # nor does a command that is issued while the status is on its way, as soon as it can have come
+    assert commands((0, 10), (25, 30), answer_ns=20).depth_in_full.tolist() == [1, 1]
+    assert commands().depth_in_full.tolist() == []
+
+
 def test_a_status_is_with_the_initiator_after_three_quarters_of_its_rtt() -> None:
     assert commands((0, 10), (24, 30), answer_ns=20).depth.tolist() == [1, 2]
     assert commands((0, 10), (25, 30), answer_ns=20).depth.tolist() == [1, 1]

@@ -93,3 +93,10 @@ def test_losses_of_one_direction(runs: Runs, direction: str) -> None:
     assert (row["missing_at_a_packets"], row["missing_at_b_packets"]) == (0, 0)
     (found,) = (each for each in places.findings(trace) if each.name == "lost_between_taps")
     assert direction.replace("-", " the ") in found.text
+
+
+def test_each_direction_names_the_tap_beside_its_sender(runs: Runs) -> None:
+    run = runs("read --one-way-delay 1ms --block-size 16K --bytes 1M --service-delay 20ms")
+    both = {"near": run.capture(), "far": run.capture("target")}
+    whole = read_taps(both, tables=("senders", "window"))
+    assert [whole.tap_of(0, to_target=each) for each in (True, False)] == ["tap near", "tap far"]

@@ -13,6 +13,7 @@
 //! After a confirmed estimate, a stop at the same level needs no other evidence: the window does not change unless ACKs
 //! raise it or a loss reduces it.
 
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// In flight is the same, if it differs by at most this part.
@@ -23,7 +24,7 @@ const SUPPORT_MIN: u32 = 3;
 const PENDING_MAX: usize = 256;
 
 /// What was in flight at a stop.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flight {
     /// The pipe, with every segment counted as a full one.
     pub pipe: i64,
@@ -36,7 +37,7 @@ pub struct Flight {
 }
 
 /// An estimate, its epoch, and the rows of the table `window` for which it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The congestion window in bytes.
     pub bytes: i64,
@@ -47,7 +48,7 @@ pub struct Estimate {
 }
 
 /// An estimate that later stops can contradict.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Pending {
     estimate: Estimate,
     at: Flight,
@@ -58,7 +59,7 @@ struct Pending {
 }
 
 /// The clock of one sender.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct AckClock {
     pending: Vec<Pending>,
     /// The last confirmed estimate, unless the window may have shrunk since.

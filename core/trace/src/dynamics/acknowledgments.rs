@@ -9,6 +9,7 @@
 //! newer one. An ACK behind bytes whose timestamp cannot be echoed yet had not arrived either, while the packet does not
 //! acknowledge those bytes. What an ACK acknowledges is not used.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use iscsitrace_wire::serial::SerialNumber;
@@ -25,7 +26,7 @@ const PAUSE_NS: i64 = 2_000_000;
 const LOST_REQUEST_NS: i64 = 200_000_000;
 
 /// One packet on its way to a sender.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Acknowledgment {
     /// Frame number.
     pub frame: u64,
@@ -51,7 +52,7 @@ pub struct Acknowledgment {
 type Blocks = [(i64, i64); SACK_BLOCKS_MAX];
 
 /// The ACKs on their way to one sender.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Acknowledgments {
     waiting: VecDeque<Acknowledgment>,
     /// SACK blocks of the ACKs that have some.

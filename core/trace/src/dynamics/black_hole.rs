@@ -12,6 +12,7 @@
 use super::observation::Observation;
 use crate::tables::{NULL_NS, NULL_U64, SenderRow};
 use crate::tcp::half::SegmentClass;
+use serde::{Deserialize, Serialize};
 
 /// The least time that a segment is blocked, and the time within which a peer retransmits what was not acknowledged.
 const LEAST_NS: i64 = 1_000_000_000;
@@ -25,7 +26,7 @@ const LEAST_COUNT: u32 = 3;
 const LEAST_BYTES: i64 = 536;
 
 /// A blocked segment.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Blocked {
     /// Its offset.
     place: i64,
@@ -81,7 +82,7 @@ impl Blocked {
 }
 
 /// The blocked segments of one direction.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct BlackHole {
     una: Option<i64>,
     highest: Option<i64>,

@@ -3,6 +3,7 @@
 //! It looks like a congestion window, but it does not grow.
 
 use super::stop::Stop;
+use serde::{Deserialize, Serialize};
 
 /// After so many rounds without growth before any loss, a level is not the congestion window, which would have grown: by
 /// at least half a segment a round (CUBIC's Reno-friendly region, RFC 9438 section 4.3). It is the send buffer's.
@@ -14,7 +15,7 @@ pub const LEFT_MIN: i64 = 3;
 const PARTS: i64 = 8;
 
 /// The levels of one sender.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct BufferLevel {
     /// The current level, where it began, and the rounds without growth.
     level: i64,

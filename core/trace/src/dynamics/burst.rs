@@ -4,6 +4,7 @@ use super::observation::Observation;
 use super::sender_state::Delays;
 use super::stop::{Between, Stop};
 use crate::tcp::half::SegmentClass;
+use serde::{Deserialize, Serialize};
 
 /// Packets of one burst follow each other within this time.
 const SPACING_MAX_NS: i64 = 1_000_000;
@@ -14,7 +15,7 @@ const SPACINGS: i64 = 3;
 const LONG_PARTS: i64 = 4;
 
 /// The current burst, or the last one.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Burst {
     /// Its state at the last packet.
     pub stop: Stop,

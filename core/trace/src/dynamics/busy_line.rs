@@ -6,6 +6,7 @@
 //! ```
 
 use super::pace::{Pace, Rate};
+use serde::{Deserialize, Serialize};
 
 /// A gap is a pause if it exceeds the line's time by this multiple of the hosts' jitter,
 const PAUSE_MIN_JITTERS: f64 = 4.0;
@@ -40,7 +41,7 @@ const SPLIT_LINE_TIMES: f64 = 1.25;
 const JOIN_NS: i64 = 5_000;
 
 /// Events without a pause between them.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Run {
     first_ns: i64,
     first_bytes: u32,
@@ -49,7 +50,7 @@ struct Run {
 }
 
 /// The runs of one direction.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct BusyLine {
     pace: Pace,
     runs: Vec<Run>,

@@ -12,6 +12,7 @@
 
 use super::buffer_level::BufferLevel;
 use super::stop::{Between, Stop};
+use serde::{Deserialize, Serialize};
 
 /// Rounds with a full receive window that show that the congestion window is larger.
 const BEYOND_ROUNDS_MIN: u32 = 3;
@@ -32,7 +33,7 @@ pub struct Round {
 }
 
 /// The estimate for one sender.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct CongestionWindow {
     /// The sender's usual time to answer an ACK.
     answer_ns: i64,

@@ -6,6 +6,7 @@
 use super::observation::Observation;
 use super::recovery;
 use crate::tcp::half::SegmentClass;
+use serde::{Deserialize, Serialize};
 
 /// An ACK that was held back came by this later than others: the shortest time in use is 40 ms (Linux).
 const HELD_MIN_NS: i64 = 30_000_000;
@@ -16,7 +17,7 @@ const ANSWER_WITHIN_NS: i64 = 1_000_000;
 const ANSWER_WITHIN_RTT_PART: i64 = 8;
 
 /// How long an ACK takes that is not held back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prompt {
     /// The smoothed RTT.
     pub usual_ns: i64,
@@ -25,7 +26,7 @@ pub struct Prompt {
 }
 
 /// An ACK to the sender.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Held {
     /// Its frame.
     pub frame: u64,
@@ -40,7 +41,7 @@ pub struct Held {
 }
 
 /// The delayed ACKs that one sender waited for.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct DelayedAcks {
     /// The last ACK, if it was held back; for how long.
     held: Option<(Held, i64)>,

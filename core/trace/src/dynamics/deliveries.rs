@@ -7,6 +7,7 @@
 //!
 //! What the RTT of the path does not explain of that time, the bytes spent in a queue.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use iscsitrace_wire::serial::SerialNumber;
@@ -21,7 +22,7 @@ const TIMESTAMPS_MAX: usize = 4096;
 const JOINED_SEGMENTS: i64 = 2;
 
 /// The deliveries of one direction.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Deliveries {
     /// At the tap: a queue before it shows in how late the sender's answers arrive.
     pub arrived: PackedDeliveries,

@@ -5,12 +5,13 @@
 use super::Dynamics;
 use super::observation::Observation;
 use crate::tables::Wanted;
+use serde::{Deserialize, Serialize};
 
 /// Packets without payload that are kept: more than a handshake has.
 const KEPT_MAX: usize = 8;
 
 /// A connection without payload so far.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Early {
     wanted: Wanted,
     packets: Vec<Observation>,

@@ -3,6 +3,7 @@
 //!
 //! It keeps a row for each run, and the times of packets in flight.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use super::busy_line::{BusyLine, is_long_pause, is_pause};
@@ -47,7 +48,7 @@ mod release {
 }
 
 /// The previous packet.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Previous {
     time_ns: i64,
     length: u32,
@@ -59,7 +60,7 @@ struct Previous {
 }
 
 /// Bytes that were skipped.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Hole {
     left: i64,
     right: i64,
@@ -70,21 +71,21 @@ struct Hole {
 }
 
 /// A wait for TCP; with the inferred window scale that it depends on, if it depends on one.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Wait {
     limited: Limited,
     scale: Option<u8>,
 }
 
 /// A run of packets.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Run {
     row: Flight,
     first_bytes: u32,
 }
 
 /// The flights of one direction.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Flights {
     connection: u32,
     is_from_client: bool,

@@ -1,13 +1,14 @@
 //! A histogram with logarithmic classes in bounded memory: 32 classes per factor of two, so a percentile is within 1.6
 //! % of a value that occurred.
 
+use serde::{Deserialize, Serialize};
 /// Classes per factor of two.
 const CLASSES: usize = 32;
 /// Its binary logarithm.
 const CLASS_BITS: u32 = 5;
 
 /// Counts by class.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Histogram {
     /// Counts up to the class of the largest value.
     counts: Vec<u32>,

@@ -4,9 +4,10 @@
 //! A send buffer that is full looks like a congestion window that no longer grows, so its time is told apart late.
 
 use super::stop::Between;
+use serde::{Deserialize, Serialize};
 
 /// What held a sender.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
     /// The receiver's window; with an inferred scale, perhaps.
     ReceiveWindow,
@@ -15,7 +16,7 @@ pub enum Cause {
 }
 
 /// Times of one sender.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Limits {
     window_ns: i64,
     congestion_ns: i64,

@@ -9,6 +9,7 @@
 //! It never judges whether a retransmission was spurious (`retransmission` does).
 
 use iscsitrace_wire::serial::SerialNumber;
+use serde::{Deserialize, Serialize};
 
 use super::observation::Observation;
 use super::retransmission::Cause;
@@ -32,7 +33,7 @@ pub struct Again {
 }
 
 /// Retransmissions since the receiver's last packet, begun by a timer.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Silence {
     count: u32,
     /// Bytes of the last.
@@ -41,7 +42,7 @@ struct Silence {
 }
 
 /// Retransmissions of bytes whose ACK had passed the tap.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Unheard {
     count: u32,
     /// What the sender echoed, and the newest timestamp of its receiver, at the first of them.
@@ -52,7 +53,7 @@ struct Unheard {
 }
 
 /// The ACKs to one sender.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct LostAcks {
     /// What the ACKs at the tap acknowledge, and the end of the receiver's own stream.
     una: Option<i64>,
@@ -144,7 +145,7 @@ impl LostAcks {
 }
 
 /// How many packets of a sender never passed the tap, by their IP identifications.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Numbers {
     /// Identifications that the last packet takes: super-segments are several packets.
     last: Option<u32>,

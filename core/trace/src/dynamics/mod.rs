@@ -68,6 +68,7 @@ pub mod window_time;
 mod tests;
 
 use crate::tables::{SenderRow, Tables, Wanted};
+use serde::{Deserialize, Serialize};
 
 use black_hole::BlackHole;
 use deliveries::Deliveries;
@@ -81,7 +82,7 @@ use sender_state::{BESIDE_PARTS, Delays};
 use timeline::Timeline;
 
 /// Both directions of a connection.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Dynamics {
     connection: u32,
     /// The wanted tables.

@@ -1,6 +1,7 @@
 //! One packet of a connection, as the analysis of its senders needs it.
 
 use iscsitrace_wire::frame::TcpFlags;
+use serde::{Deserialize, Serialize};
 
 use crate::tcp::half::SegmentClass;
 
@@ -8,7 +9,7 @@ use crate::tcp::half::SegmentClass;
 pub const SACK_BLOCKS_MAX: usize = 4;
 
 /// One packet, with sequence numbers as stream offsets.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Observation {
     /// Frame number.
     pub frame: u64,

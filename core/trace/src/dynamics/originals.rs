@@ -1,5 +1,6 @@
 //! Which packet carried a byte past the tap first.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Acknowledged packets that are kept: a retransmission can follow the ACK.
@@ -7,7 +8,7 @@ const ACKNOWLEDGED_MAX: usize = 512;
 /// Packets that are kept in all.
 const PACKETS_MAX: usize = 1 << 16;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Original {
     start: i64,
     end: i64,
@@ -16,7 +17,7 @@ struct Original {
 }
 
 /// The latest packets of one direction, ordered by offset.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Originals {
     packets: VecDeque<Original>,
 }

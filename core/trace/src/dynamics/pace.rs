@@ -4,6 +4,7 @@
 //! longer. So the rate is a low quantile of gap / bytes, weighted by bytes: most bytes pass in trains. Smaller values
 //! mean that the previous packet was delayed: the jitter of the hosts.
 
+use serde::{Deserialize, Serialize};
 /// Buckets per factor of two: neighbours differ by 4.4 %.
 const BUCKETS_PER_OCTAVE: usize = 16;
 /// The fastest rate that can be measured: 2^-6 ns per byte, 512 Gbit/s.
@@ -39,7 +40,7 @@ const NEAR_BUCKETS: usize = 2;
 const LOOK_EVERY: u32 = 64;
 
 /// The rate of a line.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
     /// Nanoseconds per byte; 0 while unknown, or too fast to measure.
     pub ns_per_byte: f64,
@@ -49,7 +50,7 @@ pub struct Rate {
 
 /// The rate by single gaps, and by windows of many gaps: a host that sends in batches makes some gaps shorter than the
 /// line does, and others longer.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Pace {
     gaps: Histogram,
     windows: Histogram,
@@ -113,14 +114,14 @@ impl Pace {
 }
 
 /// A histogram of gap / bytes, weighted by bytes. Most connections use few octaves: the others take no memory.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Histogram {
     octaves: Vec<Option<Box<[Bucket; BUCKETS_PER_OCTAVE]>>>,
     bytes: u64,
 }
 
 /// Bytes, and the sum of the gaps before them.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 struct Bucket {
     bytes: u64,
     gaps_ns: u64,

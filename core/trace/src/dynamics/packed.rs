@@ -7,9 +7,10 @@
 //! Each is a variable-length integer; together about 10 bytes instead of 32.
 
 use integer_encoding::VarInt;
+use serde::{Deserialize, Serialize};
 
 /// Bytes that came out of the line since the delivery before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
     /// When.
     pub time_ns: i64,
@@ -20,7 +21,7 @@ pub struct Delivery {
 }
 
 /// Deliveries in order, of which the last can still change.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PackedDeliveries {
     bytes: Vec<u8>,
     /// The time that the first packed one counts from, and the time of the last packed one.

@@ -17,6 +17,7 @@ use super::sender_state::Delays;
 use super::stop::{Between, Stop};
 use super::window_rows::{Holds, WindowRows};
 use crate::tables::Windows;
+use serde::{Deserialize, Serialize};
 
 /// After a pause of this length a sender may restart with a small window: the usual minimum retransmission timeout,
 /// less the possible difference of srtt.
@@ -45,7 +46,7 @@ pub struct Now {
 }
 
 /// The pauses of one sender.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Pauses {
     /// Packets without an ACK between them.
     pub burst: Burst,

@@ -1,5 +1,6 @@
 //! When new data of commands passed the tap: what an outage interrupts.
 
+use serde::{Deserialize, Serialize};
 /// The shortest outage: a second without progress. Shorter ones are losses that TCP recovers from, or slow commands.
 pub const OUTAGE_MIN_NS: i64 = 1_000_000_000;
 
@@ -7,7 +8,7 @@ pub const OUTAGE_MIN_NS: i64 = 1_000_000_000;
 const LONE_PDU_BYTES_MAX: u32 = 52;
 
 /// The times of progress, as spans that are at least an outage apart.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Progress {
     spans: Vec<(i64, i64)>,
 }

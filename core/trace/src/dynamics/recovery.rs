@@ -7,9 +7,10 @@
 
 use super::retransmission::Cause;
 use crate::tables::{Recoveries, Recovery as Row};
+use serde::{Deserialize, Serialize};
 
 /// A sign of a loss.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Sign {
     /// Frame number.
     pub frame: u64,
@@ -22,7 +23,7 @@ pub struct Sign {
 }
 
 /// A recovery in progress.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Open {
     cause: Cause,
     time_first_ns: i64,
@@ -34,7 +35,7 @@ struct Open {
 }
 
 /// The recoveries of one direction.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Recovery {
     sign: Option<Sign>,
     open: Option<Open>,

@@ -1,6 +1,7 @@
 //! How a sender reduces its congestion window after a loss, which names its congestion control: Reno to a half (RFC 5681,
 //! section 3.1), CUBIC to 0.7 (RFC 9438, section 4.6).
 
+use serde::{Deserialize, Serialize};
 /// Codes of `CATEGORIES["congestion_control"]`.
 const RENO: u8 = 0;
 const CUBIC: u8 = 1;
@@ -15,7 +16,7 @@ const SHARE: (u32, u32) = (2, 5);
 const LEAD: u32 = 2;
 
 /// The reductions of one sender.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Reductions {
     /// The last estimate before the current loss, or the latest one.
     before: Option<i64>,

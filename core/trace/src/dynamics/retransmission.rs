@@ -2,6 +2,7 @@
 //!
 //! `SegmentClass` decides what is a retransmission.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use super::observation::Observation;
@@ -9,7 +10,7 @@ use super::rows::Rows;
 use crate::tables::{NULL_U8, Retransmission};
 
 /// The cause of a retransmission; codes as in `CATEGORIES["retransmission_cause"]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Cause {
     /// Duplicate or selective ACKs showed a loss.
@@ -23,7 +24,7 @@ pub enum Cause {
 }
 
 /// Where the ACKs were lost; codes as in `CATEGORIES["ack_loss"]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Place {
     /// Between the receiver and the tap.
@@ -111,7 +112,7 @@ pub fn cause(offset: i64, end: i64, with: &Circumstances) -> (Cause, bool) {
 }
 
 /// One captured retransmission.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Sent {
     start: i64,
     end: i64,
@@ -129,7 +130,7 @@ struct Sent {
 }
 
 /// How many packets a recovery retransmitted, and how many of them were unnecessary.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Recovered {
     number: u32,
     packets: u32,
@@ -162,7 +163,7 @@ impl Recovered {
 }
 
 /// The latest retransmissions of one direction.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Remembered {
     sent: VecDeque<Sent>,
     spurious_count: u32,

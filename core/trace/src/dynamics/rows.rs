@@ -1,9 +1,10 @@
 //! Rows about the senders of one connection, before they go to the tables.
 
 use crate::tables::{Flights, Recoveries, Retransmissions, RoundTrips, Sacks, Wanted, Windows};
+use serde::{Deserialize, Serialize};
 
 /// Rows of one connection, in time order. `to_target` means "from the client" until they are handed over.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Rows {
     pub sacks: Sacks,

@@ -4,6 +4,7 @@
 //! packets gives one sample: that of the latest packet. A retransmission makes the packets in flight ambiguous (Karn's
 //! rule). Timestamps are not used: they echo the earliest packet that an ACK covers.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use super::delayed_acks::Prompt;
@@ -36,7 +37,7 @@ const SMOOTHING: i64 = 8;
 const VARIATION_SMOOTHING: i64 = 4;
 
 /// RTT samples from the tap to the receiver of one direction.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct RttSamples {
     connection: u32,
     is_from_client: bool,

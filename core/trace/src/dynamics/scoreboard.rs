@@ -10,11 +10,12 @@
 //! SACKed is in flight. This is RACK's view (RFC 8985): bytes sent before others that arrived are lost. The caller
 //! decides when a loss is detected. Without losses the scoreboard is two numbers.
 
+use serde::{Deserialize, Serialize};
 /// Maximum number of ranges; further SACK ranges are ignored.
 const RANGES_MAX: usize = 1024;
 
 /// A retransmitted range, and how far the stream had been sent by then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Again {
     start: i64,
     end: i64,
@@ -22,7 +23,7 @@ struct Again {
 }
 
 /// The scoreboard of one sender.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Scoreboard {
     sent: i64,
     una: i64,

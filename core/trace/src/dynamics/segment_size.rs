@@ -3,6 +3,7 @@
 //! It is the MSS of the SYNs, if packets of that length were sent. Otherwise it is the most frequent length, or a
 //! common divisor of the lengths of merged packets (offload).
 
+use serde::{Deserialize, Serialize};
 /// Number of different lengths that are counted at a time.
 const LENGTHS_MAX: usize = 8;
 /// No full segment is shorter (RFC 9293, section 3.7.1).
@@ -15,7 +16,7 @@ const ASSUMED_BYTES: i64 = 1_460;
 const TIMESTAMPS_BYTES: u32 = 12;
 
 /// The segment size of one direction.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SegmentSize {
     /// Payload of a full segment; 0 while unknown.
     bytes: u32,

@@ -1,7 +1,8 @@
 //! When a sender filled its send buffer: spans of time at the tap, and of rows in the table `window`.
 
+use serde::{Deserialize, Serialize};
 /// A time, and a row of the table.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// Time of a packet of the sender at the tap.
     pub time_ns: i64,
@@ -10,7 +11,7 @@ pub struct Place {
 }
 
 /// A span; without an end while it lasts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     /// Its start.
     pub from: Place,
@@ -19,7 +20,7 @@ pub struct Span {
 }
 
 /// The spans of one sender, in order.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SendBuffer {
     spans: Vec<Span>,
     /// The start of the current round, and of the round in which the current level began.

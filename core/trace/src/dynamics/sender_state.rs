@@ -1,12 +1,13 @@
 //! The state of a sender after its last packet, and its delays.
 
 use super::delayed_acks::Prompt;
+use serde::{Deserialize, Serialize};
 
 /// A tap stands beside the sender if its RTT to the sender is less than this part of the whole RTT.
 pub const BESIDE_PARTS: i64 = 8;
 
 /// The sender after its last packet at the tap.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SenderState {
     /// Bytes in flight: highest byte sent less last byte acknowledged, as the sender knew it.
     pub owin: i64,
@@ -29,7 +30,7 @@ pub struct SenderState {
 }
 
 /// An ACK that let a sender continue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastAck {
     /// The earliest time of its answer at the tap: capture time plus the RTT from the tap to the sender.
     pub answer_ns: i64,
@@ -42,7 +43,7 @@ pub struct LastAck {
 }
 
 /// Delays of a sender's path.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Delays {
     /// Minimum RTT from the tap to the sender.
     pub to_sender_ns: i64,

@@ -6,6 +6,7 @@
 //! ```
 
 use iscsitrace_wire::serial::SerialNumber;
+use serde::{Deserialize, Serialize};
 
 /// A millisecond, as almost all senders count (RFC 7323, section 5.4, allows others).
 pub const TICK_NS: i64 = 1_000_000;
@@ -19,7 +20,7 @@ const DRIFT_PARTS: i64 = 500;
 const LEAST_WITHIN_NS: i64 = 1_000_000_000;
 
 /// The clock of one sender.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SentClock {
     first: Option<(SerialNumber, i64)>,
     /// The least difference of tap and sender in the current span, and in the one before; since when.

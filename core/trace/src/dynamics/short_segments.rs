@@ -1,13 +1,14 @@
 //! How many bytes the segments in flight lack to full ones: the congestion window counts segments (RFC 5681, section
 //! 3.1).
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Maximum number of short segments in flight that are tracked.
 const SEGMENTS_MAX: usize = 4096;
 
 /// The short segments of one sender.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct ShortSegments {
     /// End of each segment, and the bytes it lacks.
     segments: VecDeque<(i64, i64)>,

@@ -1,9 +1,10 @@
 //! The end of a burst, and what follows until the next packet of its sender.
 
 use super::ack_clock::Flight;
+use serde::{Deserialize, Serialize};
 
 /// The end of a burst.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Stop {
     /// What was in flight.
     pub flight: Flight,
@@ -22,7 +23,7 @@ pub struct Stop {
 }
 
 /// The events between the end of a burst and the next packet.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Between {
     /// Whether ACKs arrived.
     pub has_ack: bool,

@@ -3,9 +3,10 @@
 use super::deliveries::Deliveries;
 use super::progress::Progress;
 use iscsitrace_wire::frame::Address;
+use serde::{Deserialize, Serialize};
 
 /// A span in which a sender was limited, or whose cause is unknown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limited {
     /// Start.
     pub from_ns: i64,
@@ -20,7 +21,7 @@ pub struct Limited {
 }
 
 /// Two hosts; each end of a connection is one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Hosts {
     /// The initiator's address.
     pub initiator: Address,
@@ -29,7 +30,7 @@ pub struct Hosts {
 }
 
 /// One connection.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Timeline {
     /// Connection number.
     pub connection: u32,

@@ -13,6 +13,7 @@
 //! window only if it had more than the window allowed: bytes beyond its right edge follow, without a request in between.
 //! What happens before the window was full is no wait for it: the congestion window or the send buffer may be smaller.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use iscsitrace_wire::serial::SerialNumber;
@@ -31,7 +32,7 @@ const TICKS_MAX: usize = 4096;
 const WAITS_MAX: usize = 1024;
 
 /// The ACKs of one tick of the receiver's clock: which of them a packet that echoes it answers is unknown.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Tick {
     timestamp: SerialNumber,
     /// When the first of them passed the tap.
@@ -50,7 +51,7 @@ impl Tick {
 }
 
 /// A span in which the window held the sender.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Held {
     from_ns: i64,
     to_ns: i64,
@@ -75,7 +76,7 @@ pub struct Sent {
 }
 
 /// The holds of one sender.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct WindowHold {
     clock: SentClock,
     /// Ticks from the last before the echoed one.

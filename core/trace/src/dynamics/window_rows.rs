@@ -1,5 +1,6 @@
 //! The rows of the table `window`, and in which of them an estimate of the congestion window holds.
 
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 use super::send_buffer::Span;
@@ -17,7 +18,7 @@ pub enum Holds {
 }
 
 /// The rows of one sender.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct WindowRows {
     rows: Windows,
     /// Rows at the start of the burst, and after its last packet.

@@ -3,6 +3,7 @@
 //! It never decreases.
 
 use super::acknowledgments::Acknowledgment;
+use serde::{Deserialize, Serialize};
 
 /// The maximum shift (RFC 7323, section 2.3).
 const SHIFT_MAX: u8 = 14;
@@ -15,7 +16,7 @@ pub const WINDOW_PARTS: i64 = 16;
 const FULL_ROUNDS_MIN: u32 = 4;
 
 /// The window scale of one receiver.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct WindowScale {
     known: Option<u8>,
     inferred: u8,

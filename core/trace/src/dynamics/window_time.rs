@@ -1,7 +1,8 @@
 //! How long the receiver's window was full, and how long it was zero, as the sender knew it.
 
+use serde::{Deserialize, Serialize};
 /// Times of one sender.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct WindowTime {
     since_ns: Option<i64>,
     is_full: bool,

@@ -9,12 +9,13 @@
 //! row, because no header was read; its cycle gets the times, which are those of captured packets.
 
 use super::pdu::Stamp;
+use serde::{Deserialize, Serialize};
 
 /// Maximum assumptions in a row before a header must be read.
 pub const ASSUMED_MAX: usize = 256;
 
 /// The assumed type of a PDU with an unread header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Assumption {
     /// A data PDU of this task.
     Data {
@@ -31,7 +32,7 @@ pub enum Assumption {
 }
 
 /// The position of an assumed PDU.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Assumed {
     /// Stream offset of its first byte.
     pub offset: i64,
@@ -44,7 +45,7 @@ pub struct Assumed {
 }
 
 /// Where the status of reads is expected while the target's habit is unknown.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Reading {
     /// In a SCSI Response, if the rest of the segment after the data is as long as one.
     #[default]
@@ -56,14 +57,14 @@ enum Reading {
 }
 
 /// The remaining data of a task.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Tail {
     tag: u32,
     remaining_bytes: u32,
 }
 
 /// What is known of the next PDU of one direction.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Assumptions {
     tail: Option<Tail>,
     /// The longest data segment seen: the sender's usual size.

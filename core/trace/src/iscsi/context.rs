@@ -4,9 +4,10 @@ use super::session::SessionTable;
 use crate::counters::Counters;
 use crate::dynamics::timeline::Timeline;
 use crate::tables::Tables;
+use serde::{Deserialize, Serialize};
 
 /// Tables, counters and sessions of a pass.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Context {
     /// The tables.
     pub tables: Tables,

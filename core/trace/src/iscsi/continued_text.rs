@@ -3,12 +3,13 @@
 use crate::counters::Counter;
 use crate::iscsi::context::Context;
 use crate::iscsi::pdu::{KEPT_DATA_MAX, Pdu};
+use serde::{Deserialize, Serialize};
 
 /// Maximum text over several PDUs.
 const TEXT_MAX: usize = 64 << 10;
 
 /// Text that may continue over several PDUs.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct ContinuedText {
     text: Vec<u8>,
 }

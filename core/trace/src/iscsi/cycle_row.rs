@@ -4,12 +4,13 @@ use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::cdb::Cdb;
 use iscsitrace_wire::lun;
 use iscsitrace_wire::sense::SenseCodes;
+use serde::{Deserialize, Serialize};
 
 use super::pdu::{Pdu, Stamp};
 use crate::tables::{Columns, CycleRow, Cycles, NULL_NS, NULL_U8, NULL_U64, Rounds};
 
 /// The burst of a Data-Out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DataOutBurst {
     /// Unsolicited: without R2T.
     Unsolicited,

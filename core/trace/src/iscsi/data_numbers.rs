@@ -4,6 +4,7 @@
 //! was, only the task can tell.
 
 use iscsitrace_wire::serial::SerialNumber;
+use serde::{Deserialize, Serialize};
 
 /// Maximum missing PDUs for one jump of a number: a longer jump is another fault.
 const MISSING_AT_ONCE_MAX: u64 = 1 << 16;
@@ -20,7 +21,7 @@ pub enum Counted {
 }
 
 /// The numbers that come next.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct DataNumbers {
     is_bidirectional: bool,
     data_in: SerialNumber,

@@ -5,6 +5,7 @@
 //! another, a matching header digest, or one that fits on an iSCSI port. Until then the last bytes are kept, and read again from the first of
 //! these headers.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES, RESERVED_TAG};
@@ -31,7 +32,7 @@ const HEADER_SEEN_MIN: usize = 20;
 const FIRST_HEADER_SEEN_MIN: usize = 8;
 
 /// Kept input, to be read again.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum Event {
     /// Bytes.
     Chunk {
@@ -67,7 +68,7 @@ pub enum Verdict {
     Other,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Header {
     direction: usize,
     is_of_initiator: bool,
@@ -75,7 +76,7 @@ struct Header {
 }
 
 /// A connection with unknown content.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Detector {
     events: VecDeque<Event>,
     kept_bytes: usize,

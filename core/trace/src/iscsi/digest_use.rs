@@ -1,5 +1,6 @@
 //! Whether PDUs have digests (RFC 7143 section 13.1): agreed in the login, or inferred from the stream.
 
+use serde::{Deserialize, Serialize};
 /// The digests of the full feature phase; none if a hole in the login leaves them unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digests {
@@ -10,7 +11,7 @@ pub struct Digests {
 }
 
 /// Whether a digest is in use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DigestUse {
     /// The login shows whether it is.
     Known(bool),

@@ -8,6 +8,7 @@ use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::reject::RejectReason;
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use super::context::Context;
 use super::continued_text::ContinuedText;
@@ -22,7 +23,7 @@ const OPEN_MAX: usize = 4096;
 const SHOWN_TEXT_MAX: usize = 4096;
 
 /// The kind of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// Task Management Function Request.
     TaskManagement,
@@ -51,7 +52,7 @@ pub struct AbortedTasks {
 }
 
 /// The open requests of one connection.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Exchanges {
     open: FxHashMap<Key, usize>,
     /// Number of requests that were noted as open.

@@ -3,6 +3,7 @@
 //!
 //! It knows keys and values, not PDUs. Values of secret keys are never kept.
 
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 use iscsitrace_wire::key::ResultFunction::{And, Choose, Declare, Maximum, Minimum, Or};
@@ -40,7 +41,7 @@ pub struct Effective {
 }
 
 /// A key of a connection, as offered.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
     /// Its name.
     pub key: String,
@@ -51,7 +52,7 @@ pub struct Offer {
 }
 
 /// All keys in the Login and Text PDUs of a connection, in order.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Negotiation {
     offers: Vec<Offer>,
 }

@@ -3,6 +3,7 @@
 //! A header that is possible alone is one if an earlier possible one leads exactly to it and both have two sequence numbers
 //! in common. No data has that by chance, however many segments lie between them.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -19,10 +20,18 @@ pub const NUMBERS_MIN: u32 = 2;
 const PLACES_MAX: usize = 64;
 
 /// The latest possible headers of one stream.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Leads {
-    /// Where each leads, with and without either digest.
-    places: VecDeque<(i64, [u8; LENGTH_BYTES])>,
+    places: VecDeque<Lead>,
+}
+
+/// A possible header.
+#[derive(Debug, Serialize, Deserialize)]
+struct Lead {
+    /// Where it leads, with or without either digest.
+    place: i64,
+    #[serde(with = "serde_bytes")]
+    header: [u8; LENGTH_BYTES],
 }
 
 impl Leads {
@@ -33,21 +42,21 @@ impl Leads {
             if self.places.len() == PLACES_MAX {
                 self.places.pop_front();
             }
-            self.places.push_back((offset + length as i64, *header));
+            self.places.push_back(Lead { place: offset + length as i64, header: *header });
         }
     }
 
     /// Where they lead in this range.
     pub fn within(&self, range: Range<i64>) -> impl Iterator<Item = i64> + '_ {
-        self.places.iter().map(|&(place, _)| place).filter(move |place| range.contains(place))
+        self.places.iter().map(|lead| lead.place).filter(move |place| range.contains(place))
     }
 
     /// Whether one leads to `offset` and shows this header.
     pub fn show(&self, offset: i64, header: Bhs<'_>) -> bool {
         self.places
             .iter()
-            .filter(|&&(place, _)| place == offset)
-            .any(|(_, before)| near_numbers(Bhs::new(before), header) >= NUMBERS_MIN)
+            .filter(|lead| lead.place == offset)
+            .any(|lead| near_numbers(Bhs::new(&lead.header), header) >= NUMBERS_MIN)
     }
 }
 

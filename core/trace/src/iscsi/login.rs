@@ -5,6 +5,7 @@
 
 use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::opcode::Opcode;
+use serde::{Deserialize, Serialize};
 
 use super::context::Context;
 use super::continued_text::ContinuedText;
@@ -16,7 +17,7 @@ use crate::counters::Counter;
 use crate::tables::{NULL_U8, Parameter, Parameters, Session};
 
 /// The login of one connection.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Login {
     /// All keys, including text negotiation in the full feature phase.
     pub negotiation: Negotiation,

@@ -3,6 +3,7 @@
 //! it.
 
 use super::session::missing_commands::{DataCarriers, HEADER_BYTES};
+use serde::{Deserialize, Serialize};
 
 /// The bytes of one direction that are of no decoded PDU.
 #[derive(Debug, Default, Clone, Copy)]
@@ -16,7 +17,7 @@ pub struct UnreadBytes {
 }
 
 /// The missing PDUs of a connection, by direction (to the target first).
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissingPdus {
     /// Their number.
     pub count: [u64; 2],

@@ -1,12 +1,13 @@
 //! A PDU as the framer hands it over, and the packets that brought it.
 
 use iscsitrace_wire::bhs::Bhs;
+use serde::{Deserialize, Serialize};
 
 /// Maximum data that is kept of a PDU (login text, sense data, rejected headers, ...).
 pub const KEPT_DATA_MAX: usize = 64 << 10;
 
 /// Frame number and capture time of a packet, ordered by time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Stamp {
     /// Capture time.
     pub time_ns: i64,
@@ -15,11 +16,13 @@ pub struct Stamp {
 }
 
 /// A PDU with a decoded header, as far as it was captured.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Pdu<'a> {
     /// The basic header segment, as far as it was captured.
+    #[serde(skip)]
     pub header: &'a [u8],
     /// The data segment from its first byte, as far as it is kept.
+    #[serde(skip)]
     pub data: &'a [u8],
     /// Stream offset of its first byte.
     pub offset: i64,

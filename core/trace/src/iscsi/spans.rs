@@ -3,6 +3,7 @@
 //! Used to find when a cycle's last data byte was acknowledged, and whose bytes were retransmitted. Only offsets are
 //! kept.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use crate::tables::{Cycles, NULL_NS};
@@ -19,7 +20,7 @@ const ACKS_KEPT_WAITING: usize = 1 << 16;
 /// The row of a removed cycle.
 const FORGOTTEN: u32 = u32::MAX;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Span {
     start: i64,
     end: i64,
@@ -41,7 +42,7 @@ fn acked_after(last_ns: i64, acked_ns: i64) -> i64 {
 }
 
 /// The spans of one direction.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Spans {
     spans: VecDeque<Span>,
     acknowledged_count: usize,
@@ -134,6 +135,11 @@ impl Spans {
         let has_acks = !self.acks.is_empty();
         let waiting = self.spans.range(self.acknowledged_count.min(self.spans.len())..);
         waiting.filter(move |span| has_acks && span.data.is_some()).map(|span| span.cycle)
+    }
+
+    /// The rows of all cycles that a retransmission could be of.
+    pub fn cycles(&self) -> impl Iterator<Item = u32> + '_ {
+        self.spans.iter().map(|span| span.cycle)
     }
 
     /// Renumbers the rows of cycles; `number` returns none for removed ones.

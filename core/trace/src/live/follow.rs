@@ -141,7 +141,9 @@ fn next_of_ring(path: &Path) -> Option<PathBuf> {
         is_number.then_some((name.get(..=at)?, number.parse::<u32>().ok()?, rest))
     })?;
     let next = format!("{start}{:0width$}", (number + 1) % 100_000, width = RING_DIGITS);
-    let suffix = rest.find('.').and_then(|at| rest.get(at..)).unwrap_or_default();
+    // a finished file may be compressed, and then the next one, too
+    let plain = |text: &str| text.strip_suffix(".zst").unwrap_or(text).to_owned();
+    let suffix = plain(rest.find('.').and_then(|at| rest.get(at..)).unwrap_or_default());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut found: Vec<PathBuf> = fs::read_dir(folder)
         .ok()?
@@ -149,8 +151,8 @@ fn next_of_ring(path: &Path) -> Option<PathBuf> {
         .filter(|entry| {
             let other = entry.file_name();
             other.to_str().is_some_and(|other| {
-                let tail = other.strip_prefix(&next);
-                tail.is_some_and(|tail| tail.ends_with(suffix) && (tail.starts_with('_') || tail == suffix))
+                let tail = other.strip_prefix(&next).map(plain);
+                tail.is_some_and(|tail| tail.ends_with(&suffix) && (tail.starts_with('_') || tail == suffix))
             })
         })
         .map(|entry| entry.path())
@@ -191,6 +193,19 @@ mod tests {
         let mut bytes = Vec::new();
         followed.read_to_end(&mut bytes).unwrap();
         bytes
+    }
+
+    #[test]
+    fn the_next_file_of_a_ring_may_be_compressed_already() {
+        let folder = Folder::new("compressed");
+        let first = folder.write("a_00001_20261121190000.pcapng", b"first");
+        folder.write(".a_00002_20261121190100.pcapng.9.partial", b"half");
+        assert_eq!(next_of_ring(&first), None);
+        let second = folder.write("a_00002_20261121190100.pcapng.zst", b"second");
+        folder.write("a_00002_20261121190100.txt.zst", b"not a capture");
+        assert_eq!(next_of_ring(&first), Some(second.clone()));
+        let third = folder.write("a_00003_20261121190200.pcapng", b"third");
+        assert_eq!(next_of_ring(&second), Some(third));
     }
 
     #[test]

@@ -8,12 +8,13 @@
 //! hole hold it back, but not longer than the horizon; a command that is read later still is counted as late.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use serde::{Deserialize, Serialize};
 
 use crate::iscsi::context::Context;
 use crate::queue::{next_command_ns, written_bytes};
-use crate::tables::{Columns, Cycles, NULL_U32};
+use crate::tables::{Columns, Cycles, NULL_U32, Rounds};
 
-/// How long an ended command waits for the ACK of its last data.
+/// How long an ended command of a live pass waits for the ACK of its last data.
 const ACK_PATIENCE_NS: i64 = 10_000_000_000;
 /// Rows are removed when at least one in this many can be.
 const DROP_PART: usize = 4;
@@ -23,11 +24,13 @@ const KEPT_ROWS_MAX: usize = 1 << 17;
 /// Time from a status to the next command of its session, at a queue depth of 1, by operation.
 pub type Turnaround = (u8, i64);
 
-/// New numbers of the remaining rows.
+/// New numbers of the remaining rows, and the removed ones.
 #[derive(Debug)]
 pub struct Renumbering {
     cycles: Vec<u32>,
     rounds: Vec<usize>,
+    /// The removed rows, if they are wanted.
+    pub removed: Option<(Cycles, Rounds)>,
 }
 
 impl Renumbering {
@@ -43,8 +46,12 @@ impl Renumbering {
 }
 
 /// The progress of each row.
-#[derive(Debug, Default)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Ledger {
+    /// How long an ended command waits for what may still change its row.
+    patience_ns: i64,
+    /// Whether removed rows are wanted.
+    keeps_removed: bool,
     is_measured: Vec<bool>,
     /// Whether the next command is known.
     is_paired: Vec<bool>,
@@ -59,7 +66,28 @@ pub struct Ledger {
     pub settled_ns: i64,
 }
 
+impl Default for Ledger {
+    fn default() -> Self {
+        Self {
+            patience_ns: ACK_PATIENCE_NS,
+            keeps_removed: false,
+            is_measured: Vec::new(),
+            is_paired: Vec::new(),
+            is_taken: Vec::new(),
+            measured_ns: FxHashMap::default(),
+            begun: FxHashMap::default(),
+            late_count: 0,
+            settled_ns: 0,
+        }
+    }
+}
+
 impl Ledger {
+    /// One that returns the rows that it removes; ended commands wait that long for what may still change their rows.
+    pub fn keeping_removed(patience_ns: i64) -> Self {
+        Self { patience_ns, keeps_removed: true, ..Self::default() }
+    }
+
     /// Measures and hands over cycles. `reached_ns` is the time up to which a session was read; `awaited` are the rows
     /// that may still change.
     pub fn take(
@@ -80,7 +108,7 @@ impl Ledger {
         self.settled_ns = until_ns;
         for (row, &end_ns) in cycle_ends_ns.iter().enumerate().take(count) {
             let is_whole = end_ns <= reached_ns(cycles.session[row])
-                && (!awaited.contains(&(row as u32)) || end_ns < until_ns.saturating_sub(ACK_PATIENCE_NS));
+                && (!awaited.contains(&(row as u32)) || end_ns < until_ns.saturating_sub(self.patience_ns));
             if self.is_measured[row] && !self.is_taken[row] && is_whole {
                 self.is_taken[row] = true;
                 rows.push(row);
@@ -173,7 +201,7 @@ impl Ledger {
         let count = self.is_taken.len();
         let is_crowded = count > KEPT_ROWS_MAX;
         let is_awaited = |row: usize, end_ns: i64| {
-            end_ns >= until_ns.saturating_sub(ACK_PATIENCE_NS) && awaited.contains(&(row as u32))
+            end_ns >= until_ns.saturating_sub(self.patience_ns) && awaited.contains(&(row as u32))
         };
         let is_kept: Vec<bool> = (0..tables.cycles.row_count())
             .map(|row| {
@@ -188,6 +216,7 @@ impl Ledger {
         if dropped * DROP_PART < is_kept.len() || dropped == 0 {
             return None;
         }
+        let removed_cycles = self.keeps_removed.then(|| removed(&is_kept, &tables.cycles, Cycles::copy_rows));
         tables.cycles.retain(&is_kept);
         for flags in [&mut self.is_measured, &mut self.is_paired, &mut self.is_taken] {
             retain(flags, &is_kept);
@@ -199,9 +228,11 @@ impl Ledger {
             next += u32::from(is_kept);
             if is_kept { next - 1 } else { NULL_U32 }
         });
-        let mut renumbering = Renumbering { cycles: numbers.collect(), rounds: Vec::new() };
+        let mut renumbering = Renumbering { cycles: numbers.collect(), rounds: Vec::new(), removed: None };
         let rounds = &mut tables.rounds;
         let is_round_kept: Vec<bool> = rounds.cycle.iter().map(|&cycle| renumbering.cycle(cycle).is_some()).collect();
+        renumbering.removed =
+            removed_cycles.map(|removed_cycles| (removed_cycles, removed(&is_round_kept, rounds, Rounds::copy_rows)));
         rounds.retain(&is_round_kept);
         rounds.cycle.iter_mut().for_each(|cycle| *cycle = renumbering.cycle(*cycle).unwrap_or(*cycle));
         let mut next = 0;
@@ -232,6 +263,14 @@ impl Ledger {
     pub fn forget_connection(&mut self, connection: u32) {
         self.begun.remove(&connection);
     }
+}
+
+/// A table of the rows that are not kept.
+fn removed<T: Default>(is_kept: &[bool], table: &T, copy: impl FnOnce(&mut T, &T, &[usize])) -> T {
+    let rows: Vec<usize> = (0..is_kept.len()).filter(|&row| !is_kept[row]).collect();
+    let mut removed = T::default();
+    copy(&mut removed, table, &rows);
+    removed
 }
 
 fn retain<T>(values: &mut Vec<T>, is_kept: &[bool]) {

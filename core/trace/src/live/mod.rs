@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! follow      a growing file, and the next one of its ring     read_ahead  bytes read ahead, and the lag
-//! ledger      which cycles were handed over                    view        the result of a look
-//! retention   which rows are removed after a while
+//! reach       what was read so far, and what may still change    view        the result of a look
+//! ledger      which cycles were handed over                    retention   which rows are removed after a while
 //! ```
 //!
 //! Time is the capture's, cut into intervals from the first packet on. An interval is looked at a little after its end,
@@ -11,7 +11,8 @@
 //! printed, and no call waits longer than its limit.
 
 pub mod follow;
-mod ledger;
+pub(crate) mod ledger;
+mod reach;
 pub mod read_ahead;
 mod retention;
 #[cfg(test)]

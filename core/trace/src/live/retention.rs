@@ -1,6 +1,6 @@
 //! Removal of old rows from a live pass: rows that were handed over, exchanges, closed connections.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::Live;
 use crate::content::Content;
@@ -16,53 +16,16 @@ const QUIET_NS: i64 = 600_000_000_000;
 const QUIET_ISCSI_NS: i64 = 86_400_000_000_000;
 /// Maximum rows of closed connections.
 const CLOSED_ROWS_MAX: usize = 1024;
-/// Bytes behind a hole, or an incomplete PDU, hold a session back no longer than this.
-const HORIZON_NS: i64 = 10_000_000_000;
 /// Maximum runs of command numbers per session.
 const RUNS_MAX: usize = 1 << 12;
 
 impl Live {
-    /// The time up to which each session was read, if before `until_ns`.
-    pub(super) fn reached(&self, until_ns: i64) -> FxHashMap<u32, i64> {
-        let mut reached = FxHashMap::default();
-        for connection in self.pipeline.connections() {
-            let Content::Iscsi(iscsi) = &connection.content else { continue };
-            let Some(session) = iscsi.connection.session else { continue };
-            let held = connection.halves.iter().filter_map(|half| half.reassembly.held_since_ns());
-            let unread = iscsi.framers.iter().filter_map(|framer| framer.unread_since_ns());
-            let waiting = connection.capture_order.waiting_since_ns();
-            if let Some(since_ns) = held.chain(unread).chain(waiting).min().filter(|&since_ns| since_ns <= until_ns) {
-                let so_far_ns = since_ns.saturating_sub(1).max(until_ns.saturating_sub(HORIZON_NS));
-                let least_ns = reached.entry(session).or_insert(so_far_ns);
-                *least_ns = so_far_ns.min(*least_ns);
-            }
-        }
-        reached
-    }
-
-    /// Rows of cycles that may still change.
-    pub(super) fn awaited(&self) -> FxHashSet<u32> {
-        let connections = self.pipeline.connections().filter_map(|connection| match &connection.content {
-            Content::Iscsi(iscsi) => Some(&iscsi.connection),
-            _ => None,
-        });
-        connections.flat_map(|connection| connection.awaited_cycles()).collect()
-    }
-
-    /// The sessions of the open connections.
-    fn connected_sessions(&self) -> impl Iterator<Item = u32> + '_ {
-        self.pipeline.connections().filter_map(|connection| match &connection.content {
-            Content::Iscsi(iscsi) => iscsi.connection.session,
-            _ => None,
-        })
-    }
-
     /// Removes old rows, and returns the rows of connections that are no longer kept.
     pub(super) fn forget(&mut self, until_ns: i64) -> Connections {
         self.close_silent(until_ns);
         let before_ns = until_ns.saturating_sub(self.settings.keep_ns);
-        let awaited = self.awaited();
-        let open_sessions: FxHashSet<u32> = self.connected_sessions().collect();
+        let awaited = self.pipeline.awaited();
+        let open_sessions: FxHashSet<u32> = self.pipeline.connected_sessions().collect();
         let context = &mut self.pipeline.context;
         let renumbering = self.ledger.drop_before(context, before_ns, until_ns, &awaited, &open_sessions);
         let tables = &mut context.tables;
@@ -139,7 +102,7 @@ impl Live {
     /// Removes sessions without connections or rows, and counts their missing commands.
     fn forget_sessions(&mut self, forgotten: &mut Connections) {
         let mut is_kept = vec![false; self.pipeline.context.sessions.states.len()];
-        let of_connections = self.connected_sessions();
+        let of_connections = self.pipeline.connected_sessions();
         let context = &self.pipeline.context;
         let of_rows = self.pipeline.rows.session.iter().copied();
         let used = of_connections.chain(of_rows).chain(context.tables.cycles.session.iter().copied());

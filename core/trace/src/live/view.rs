@@ -15,6 +15,8 @@ use crate::pass::Outcome;
 use crate::pipeline::{counter_rows, turn};
 use crate::tables::{Columns, Connections, NULL_U32, Sessions, Tables, session_type};
 
+/// Bytes behind a hole, or an incomplete PDU, hold a session back no longer than this.
+const HORIZON_NS: i64 = 10_000_000_000;
 /// Maximum rows of connections whose SYN has no answer.
 const UNOPENED_ROWS_MAX: usize = 1024;
 
@@ -65,8 +67,8 @@ impl Live {
         self.pipeline.read_waiting(self.now_ns);
         self.note_times();
         let mut tables = self.of_interval(from_ns, to_ns);
-        let reached = self.reached(to_ns);
-        let awaited = self.awaited();
+        let reached = self.pipeline.reached(to_ns, HORIZON_NS);
+        let awaited = self.pipeline.awaited();
         let reached_ns = |session: u32| reached.get(&session).copied().unwrap_or(to_ns);
         let (cycles, turnarounds) = self.ledger.take(&mut self.pipeline.context, to_ns, reached_ns, &awaited);
         let settled_ns = reached.values().copied().min().unwrap_or(i64::MAX).min(self.ledger.settled_ns);

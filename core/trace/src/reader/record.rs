@@ -1,5 +1,6 @@
 //! A packet, and a record as the readers of both formats find it.
 
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 use iscsitrace_wire::frame::LinkType;
@@ -12,7 +13,7 @@ pub(super) const PACKET_BYTES_AT_MOST: u32 = 64 << 20;
 const PLAUSIBLE_NS: Range<i64> = 0..(1 << 32) * 1_000_000_000;
 
 /// One captured frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Packet<'a> {
     /// Frame number from 1 over all files of the input: Wireshark's `frame.number`.
     pub frame: u64,
@@ -25,6 +26,7 @@ pub struct Packet<'a> {
     /// Bytes of the frame on the wire.
     pub original_length: u32,
     /// Captured bytes of the frame.
+    #[serde(skip)]
     pub data: &'a [u8],
 }
 

@@ -153,17 +153,34 @@ impl Sequence {
         let bytes_total = inputs.iter().map(Input::file_bytes).sum();
         let progress = Progress { bytes_read: Arc::default(), bytes_total };
         let waiting = if inputs.len() > 1 { in_order_of_time(inputs)? } else { inputs };
-        let mut sequence = Self {
-            waiting: waiting.into(),
-            current: None,
-            frame: 0,
-            done: Vec::new(),
-            last_time_ns: i64::MIN,
-            progress,
-            samples: None,
-        };
+        Self::start(waiting, progress, (0, i64::MIN), counters)
+    }
+
+    /// Opens a capture that comes after others, of which the last packet had this frame number and time.
+    ///
+    /// # Errors
+    /// No packet was read before, and it is unreadable, not a capture, or has no packet.
+    pub fn open_after(input: Input, reached: (u64, i64), counters: &mut Counters) -> Result<Self, CaptureError> {
+        let progress = Progress { bytes_read: Arc::default(), bytes_total: input.file_bytes() };
+        Self::start(vec![input], progress, reached, counters)
+    }
+
+    fn start(
+        waiting: Vec<Input>,
+        progress: Progress,
+        (frame, last_time_ns): (u64, i64),
+        counters: &mut Counters,
+    ) -> Result<Self, CaptureError> {
+        let waiting = waiting.into();
+        let done = Vec::new();
+        let mut sequence = Self { waiting, current: None, frame, done, last_time_ns, progress, samples: None };
         sequence.open_next(counters)?;
         Ok(sequence)
+    }
+
+    /// Frame number and time of the last packet.
+    pub fn reached(&self) -> (u64, i64) {
+        (self.current.as_ref().map_or(self.frame, |current| current.frame), self.last_time_ns)
     }
 
     /// The next packet of the whole input, or none at its end.
@@ -273,7 +290,7 @@ impl Sequence {
             self.done.push(CaptureInfo { name, format, is_cut_short: true, ..CaptureInfo::default() });
         }
         match nothing_in {
-            Some(error) if self.done.iter().all(|info| info.format == "empty") => Err(error),
+            Some(error) if self.frame == 0 && self.done.iter().all(|info| info.format == "empty") => Err(error),
             _ => Ok(false),
         }
     }

@@ -150,12 +150,12 @@ macro_rules! table {
         )* }
     ) => {
         #[doc = concat!("The table `", $name, "`. A row is", $($row_meaning,)+ ".")]
-        #[derive(Debug, Default, Clone)]
+        #[derive(Debug, Default, Clone, serde::Serialize, serde::Deserialize)]
         #[cfg_attr(test, derive(PartialEq))]
         pub struct $table { $($(#[doc = $meaning])+ pub $column: table!(@values $type),)* }
 
         #[doc = concat!("A row of `", $name, "`:", $($row_meaning),+)]
-        #[derive(Debug, Clone)]
+        #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
         #[cfg_attr(test, derive(PartialEq))]
         pub struct $row { $($(#[doc = $meaning])+ pub $column: $type,)* }
 

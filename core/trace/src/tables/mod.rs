@@ -35,6 +35,7 @@ pub use declaration::{Column, ColumnDeclaration, Columns, TableDeclaration};
 pub use declaration::{NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64};
 pub use exchanges::*;
 pub use logical_units::*;
+use serde::{Deserialize, Serialize};
 pub use tcp::*;
 pub use tcp_info::*;
 pub use text_column::TextColumn;
@@ -44,7 +45,7 @@ pub use values::Values;
 macro_rules! tables {
     ($($field:ident: $table:ident,)*) => {
         /// All tables of a pass.
-        #[derive(Debug, Default, Clone)]
+        #[derive(Debug, Default, Clone, Serialize, Deserialize)]
         #[allow(missing_docs)]
         pub struct Tables {
             $(pub $field: $table,)*
@@ -115,7 +116,7 @@ tables! {
 macro_rules! wanted {
     ($($table:ident)*) => {
         /// The tables that a pass fills only on request: they grow with packets or PDUs, or cost time.
-        #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+        #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
         #[allow(missing_docs)]
         pub struct Wanted { $(pub $table: bool,)* }
 

@@ -131,6 +131,22 @@ table! {
         flags: u8, "RFC 9293 section 3.1";
         /// what happened to it
         verdict: u8(path_verdict), "method 14";
+        /// the receiver reported later bytes (SACK) while it lacked these: they arrived late, if they did
+        is_overtaken: bool, "RFC 2018";
+    }
+}
+
+table! {
+    /// one packet whose bytes may have been sent before: in a packet that neither tap saw
+    PathDoubts PathDoubt "path_doubts" {
+        /// number of the pair of connections, from 0
+        pair: u32;
+        /// direction
+        to_target: bool;
+        /// capture time at the sender's tap
+        time_ns: i64 [ns];
+        /// its frame there
+        frame: u64;
     }
 }
 
@@ -207,6 +223,7 @@ pub const TAP_DECLARATIONS: &[TableDeclaration] = &[
     Transits::DECLARATION,
     Envelopes::DECLARATION,
     PathLosses::DECLARATION,
+    PathDoubts::DECLARATION,
     Paths::DECLARATION,
 ];
 
@@ -224,6 +241,8 @@ pub struct Joined {
     pub envelope: Envelopes,
     /// What one tap alone saw.
     pub path_losses: PathLosses,
+    /// What may have been sent before.
+    pub path_doubts: PathDoubts,
     /// Counts per pair and direction.
     pub paths: Paths,
     /// Irregularities of the capture of tap a, tap b, and of the join.

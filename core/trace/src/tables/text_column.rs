@@ -4,6 +4,7 @@ use std::ops::Index;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use super::values::Values;
 
@@ -11,12 +12,28 @@ use super::values::Values;
 const UNUSED_MIN: usize = 1 << 10;
 
 /// The texts of a column.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(from = "Kept")]
 pub struct TextColumn {
     /// By row.
     numbers: Vec<u32>,
     distinct: Vec<Arc<str>>,
+    #[serde(skip)]
     by_text: FxHashMap<Arc<str>, u32>,
+}
+
+/// What is kept of a column in a state.
+#[derive(Deserialize)]
+struct Kept {
+    numbers: Vec<u32>,
+    distinct: Vec<Arc<str>>,
+}
+
+impl From<Kept> for TextColumn {
+    fn from(Kept { numbers, distinct }: Kept) -> Self {
+        let by_text = distinct.iter().cloned().zip(0..).collect();
+        Self { numbers, distinct, by_text }
+    }
 }
 
 impl TextColumn {

@@ -4,13 +4,16 @@
 //! common, and its time at a tap is that of the packet that carried it. Copies of the same bytes are told apart by
 //! `evidence`, what one tap alone saw is judged by `verdict`.
 
+mod acknowledgments;
+
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::copies::{Latest, fingerprint};
 use super::evidence::Evidence;
 use super::header::Header;
 use super::output::{Matched, Output};
-use super::passage::{Fate, Passage, Place, Waiting};
+use super::passage::{Passage, Place, Waiting};
+use super::skipped::Skips;
 use super::stream::{RECEIVER, SENDER, Stream};
 use super::verdict::{self, Verdict};
 
@@ -24,6 +27,8 @@ const COPY_WITHIN_NS: i64 = 1_000_000;
 const COPY_SAME_IDENTIFICATION_WITHIN_NS: i64 = 1_000_000_000;
 /// Matched packets of the sender that are remembered: a duplicate comes later by fewer packets.
 const REMEMBERED: usize = 256;
+/// Skipped packets are judged so much later than others: by then those that the receiver's tap alone saw are known.
+const SKIPS_LATER_NS: i64 = 1_000_000_000;
 /// A receiver acknowledges within this time (RFC 9293, section 3.8.6.3).
 const ACKNOWLEDGED_WITHIN_NS: i64 = 500_000_000;
 
@@ -67,12 +72,13 @@ pub(super) struct Direction {
     /// Packets of the sender that both taps have seen.
     remembered: Latest<REMEMBERED>,
     pub(super) evidence: Evidence,
-    /// Offset up to which the receiver acknowledged.
-    /// as each tap shows it.
+    /// Offset up to which the receiver acknowledged, as each tap shows it.
     acknowledged: [i64; 2],
     /// Time and offset of the latest ACK at the receiver's tap.
     latest_ack: Option<(i64, i64)>,
     has_sack: bool,
+    /// Highest offset that the receiver reported beyond bytes that it lacked.
+    reported: i64,
     /// The latest TSval at the receiver's tap.
     latest_timestamp: Option<u32>,
     /// The latest TSecr of the receiver.
@@ -82,6 +88,7 @@ pub(super) struct Direction {
     /// Its time, and by how much a packet that both taps saw was sent before the furthest by then: the extent of reordering.
     furthest_ns: i64,
     overtaken_ns: i64,
+    skips: Skips,
     pieces: Vec<Passage>,
 }
 
@@ -102,11 +109,13 @@ impl Direction {
             acknowledged: [i64::MIN; 2],
             latest_ack: None,
             has_sack: false,
+            reported: i64::MIN,
             latest_timestamp: None,
             latest_echo: None,
             furthest: (0, i64::MIN),
             furthest_ns: i64::MIN,
             overtaken_ns: 0,
+            skips: Skips::default(),
             pieces: Vec::new(),
         }
     }
@@ -167,6 +176,10 @@ impl Direction {
         }
         self.serials[side] += 1;
         self.counts.packets[side] += 1;
+        if side == SENDER {
+            let is_new = length > 0 && packet_end > self.highest_at[SENDER];
+            self.skips.sent(&passage, is_new, self.segment_bytes());
+        }
         if length > 0 {
             self.data(side, passage, output);
             self.stream.reach(packet_end);
@@ -272,11 +285,14 @@ impl Direction {
                 self.counts.duplicated += 1;
                 return;
             }
+            // the sender's tap shows a skip with its next packet: it may come only now, or when this one is judged
+            self.skips.received(&piece, self.segment_bytes());
         } else if piece.end <= self.acknowledged[RECEIVER] && !piece.fate.is_repeat {
             // the receiver's tap was read first: another copy may have passed there by now
             let refills = self.data[RECEIVER].overlapping(piece.start, piece.end).count();
             piece.fate.refills = refills.min(usize::from(u8::MAX)) as u8;
             piece.fate.is_acknowledged = refills == 0;
+            piece.fate.is_overtaken = piece.end < self.reported;
         }
         self.data[side].push(piece);
         if self.data[side].len() > WAITING_MAX
@@ -319,6 +335,9 @@ impl Direction {
             }
             None if side == RECEIVER && self.is_duplicate(&passage) => self.counts.duplicated += 1,
             None => {
+                if side == RECEIVER {
+                    self.skips.received(&passage, self.segment_bytes());
+                }
                 if is_ack {
                     self.empty[side].push(passage);
                 } else {
@@ -370,83 +389,6 @@ impl Direction {
         });
     }
 
-    /// A packet of the opposite direction at the receiver's tap: it echoes the latest timestamp that the receiver had
-    /// (RFC 7323, section 4.3). One that never passed the tap arrived in a packet that the capture missed.
-    #[inline]
-    fn note_echo(&mut self, header: &Header) {
-        let Some((_, echo)) = header.timestamps else { return };
-        if self.latest_timestamp.is_some_and(|latest| SerialNumber(echo).is_after(SerialNumber(latest))) {
-            self.latest_timestamp = Some(echo);
-            let [data, _] = &mut self.data;
-            let [empty, _] = &mut self.empty;
-            Waiting::note_echo([data, empty], echo);
-        }
-        if self.latest_echo.is_none_or(|latest| SerialNumber(echo).is_after(SerialNumber(latest))) {
-            self.latest_echo = Some(echo);
-            let since_ns = self.furthest_ns.saturating_sub(self.overtaken_ns.saturating_mul(2));
-            self.data[SENDER].note_stale(echo, since_ns);
-        }
-    }
-
-    /// An acknowledgment of this direction's bytes, seen at one side.
-    #[inline]
-    pub(super) fn acknowledge(&mut self, side: usize, header: &Header) -> Option<i64> {
-        if side == RECEIVER {
-            self.note_echo(header);
-        }
-        let offset = self.stream.offset(side, header.acknowledgment_number)?;
-        if side == RECEIVER {
-            self.latest_ack = Some((header.time_ns, offset));
-        }
-        if offset > self.acknowledged[side] {
-            self.mark_acknowledged(side, self.acknowledged[side], offset);
-            self.acknowledged[side] = offset;
-        }
-        if header.sack_count > 0 {
-            self.selectively_acknowledge(side, header, offset);
-        }
-        Some(offset)
-    }
-
-    /// Bytes that the receiver acknowledged before another copy came. At the sender's tap that is certain only if none had
-    /// been sent by then: what has passed the receiver's tap may not be read yet.
-    #[inline]
-    fn mark_acknowledged(&mut self, side: usize, from: i64, to: i64) {
-        if self.data[SENDER].len() > 0 {
-            let is_open = |each: &Passage| {
-                let Fate { refills, is_acknowledged, is_resent, .. } = each.fate;
-                refills == 0 && !is_acknowledged && (side == RECEIVER || !is_resent)
-            };
-            self.data[SENDER].mark(from, to, is_open, |fate| fate.is_acknowledged = true);
-        }
-    }
-
-    #[cold]
-    fn selectively_acknowledge(&mut self, side: usize, header: &Header, acknowledged: i64) {
-        self.has_sack = true;
-        let mut first: Option<(i64, i64)> = None;
-        for (index, &(left, right)) in header.sack.iter().take(usize::from(header.sack_count)).enumerate() {
-            let (Some(left), Some(right)) = (self.stream.offset(side, left), self.stream.offset(side, right)) else {
-                continue;
-            };
-            // RFC 2883: bytes that were acknowledged, or that the second block has, too
-            let is_twice = |first: (i64, i64)| left <= first.0 && first.1 <= right;
-            if index == 1
-                && let Some(first) = first.filter(|&first| is_twice(first))
-            {
-                self.data[SENDER].mark(first.0, first.1, |_| true, |fate| fate.is_reported_twice = true);
-            }
-            if index == 0 && right <= acknowledged {
-                self.data[SENDER].mark(left, right, |_| true, |fate| fate.is_reported_twice = true);
-            } else {
-                self.mark_acknowledged(side, left, right);
-            }
-            if index == 0 {
-                first = Some((left, right));
-            }
-        }
-    }
-
     /// Judges what waited longer than `limits_ns`, by side; at the end of the input everything.
     pub(super) fn expire(&mut self, limits_ns: [i64; 2], is_end: bool, output: &mut Output) {
         let greatest_ns = self.counts.transit_ns.map_or(0, |(_, greatest)| greatest);
@@ -468,12 +410,22 @@ impl Direction {
                 let verdict = if side == SENDER {
                     verdict::of_sent(&passage, 1 - self.sender, self.has_sack)
                 } else {
+                    self.skips.received(&passage, self.segment_bytes());
                     verdict::of_received(&passage, self.sender)
                 };
                 self.settle(side, &passage, verdict, output);
             }
         }
         self.pieces = gone;
+        for doubtful in self.skips.expire(limits_ns[SENDER].saturating_sub(SKIPS_LATER_NS), is_end) {
+            output.doubt(self.pair, self.sender, doubtful);
+        }
+    }
+
+    /// Bytes of a segment between the taps, as far as the handshake shows them.
+    #[inline]
+    fn segment_bytes(&self) -> Option<u16> {
+        self.counts.mss_bytes.into_iter().flatten().min().filter(|&bytes| bytes > 0)
     }
 
     /// Counts and lists a passage that the other tap has not seen, unless it passed there outside its capture.
@@ -488,8 +440,7 @@ impl Direction {
         let is_empty = passage.start == passage.end;
         let bytes = u64::try_from(passage.end - passage.start).unwrap_or(0);
         // a super-segment is several packets between the taps
-        let segment = self.counts.mss_bytes.into_iter().flatten().min().filter(|&bytes| bytes > 0);
-        let packets = segment.map_or(1, |segment| bytes.div_ceil(u64::from(segment))).max(1);
+        let packets = self.segment_bytes().map_or(1, |segment| bytes.div_ceil(u64::from(segment))).max(1);
         self.counts.unmatched[verdict as usize] += packets;
         self.counts.unmatched_empty[verdict as usize] += u64::from(is_empty);
         output.lose(self.pair, self.sender, tap, passage, verdict);

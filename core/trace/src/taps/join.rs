@@ -180,8 +180,8 @@ fn finish(join: Join, taps: &[Tap; 2], pairs: &[Pair]) -> Joined {
     counters.add_many(Counter::JoinWaitingDropped, None, 0, join.output.waiting_dropped);
     counters.add_many(Counter::JoinLossesNotListed, None, 0, join.output.losses_not_listed);
     let counters = [counter_rows(&taps[0].counters), counter_rows(&taps[1].counters), counter_rows(&counters)];
-    let (transits, envelope, path_losses) = join.output.finish();
-    Joined { transits, envelope, path_losses, paths, counters }
+    let (transits, envelope, path_losses, path_doubts) = join.output.finish();
+    Joined { transits, envelope, path_losses, path_doubts, paths, counters }
 }
 
 /// A row of `paths`.

@@ -9,7 +9,7 @@
 //! direction  one direction of a pair: packets of two taps matched by bytes
 //! passage    what one tap has seen and the other not yet
 //! stream     sequence numbers -> offsets   copies   packets seen twice
-//! evidence   which copy is which           verdict  where a copy stayed
+//! evidence   which copy is which           verdict  where a copy stayed   skipped  packets that neither tap saw
 //! health     what each capture missed
 //! output     rows   envelope  extremes over time   clock  the order of reading
 //! ```
@@ -29,6 +29,7 @@ mod numbering;
 mod output;
 mod passage;
 mod seen;
+mod skipped;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -5,12 +5,13 @@ use super::clock::Offset;
 use super::envelope::Envelope;
 use super::health::Health;
 use super::passage::Passage;
+use super::skipped::Doubtful;
 use super::verdict::Verdict;
-use crate::tables::taps::{Envelopes, PathLoss, PathLosses, Transit, Transits};
+use crate::tables::taps::{Envelopes, PathDoubt, PathDoubts, PathLoss, PathLosses, Transit, Transits};
 
 /// Rows of `transits` of one direction; above twice as many every other one is dropped.
 const TRANSITS_MAX: usize = 200_000;
-/// Rows of `path_losses`.
+/// Rows of `path_losses`, and of `path_doubts`.
 const LOSSES_MAX: usize = 1 << 18;
 
 /// Something that both taps have seen.
@@ -62,6 +63,7 @@ pub(super) struct Output {
     transits: [Decimated; 2],
     envelopes: [Envelope; 2],
     losses: PathLosses,
+    doubts: PathDoubts,
     pub(super) losses_not_listed: u64,
     pub(super) waiting_dropped: u64,
     pub(super) spans: [Span; 2],
@@ -79,6 +81,7 @@ impl Output {
             transits: Default::default(),
             envelopes: Default::default(),
             losses: PathLosses::default(),
+            doubts: PathDoubts::default(),
             losses_not_listed: 0,
             waiting_dropped: 0,
             spans: [Span { first_ns: i64::MAX, last_ns: i64::MIN, is_ended: false }; 2],
@@ -147,11 +150,22 @@ impl Output {
             last_offset_bytes: last,
             flags: passage.flags,
             verdict: verdict as u8,
+            is_overtaken: passage.fate.is_overtaken,
         });
     }
 
+    /// Notes a packet whose bytes one that neither tap saw may have had before.
+    pub(super) fn doubt(&mut self, pair: u32, sender: usize, doubtful: Doubtful) {
+        if self.doubts.pair.len() >= LOSSES_MAX {
+            self.losses_not_listed += 1;
+            return;
+        }
+        let Doubtful { time_ns, frame } = doubtful;
+        self.doubts.push(PathDoubt { pair, to_target: sender == 0, time_ns, frame });
+    }
+
     /// The tables, to the target first; losses in order of their frames at each tap.
-    pub(super) fn finish(self) -> (Transits, Envelopes, PathLosses) {
+    pub(super) fn finish(self) -> (Transits, Envelopes, PathLosses, PathDoubts) {
         let [mut transits, mut back] = self.transits.map(|each| each.rows);
         transits.append(&mut back);
         let mut envelopes = Envelopes::default();
@@ -168,6 +182,6 @@ impl Output {
         rows.sort_by_key(|&row| (!losses.is_seen_at_a[row], losses.frame[row], losses.first_offset_bytes[row]));
         let mut sorted = PathLosses::default();
         sorted.copy_rows(&losses, &rows);
-        (transits, envelopes, sorted)
+        (transits, envelopes, sorted, self.doubts)
     }
 }

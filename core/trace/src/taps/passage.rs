@@ -24,6 +24,8 @@ pub(super) struct Fate {
     pub(super) is_stale: bool,
     /// The opposite side echoed its timestamp, and no packet with that one had passed the receiver's tap.
     pub(super) is_echoed: bool,
+    /// The receiver reported later bytes while it lacked these: it was overtaken, or another packet brought them.
+    pub(super) is_overtaken: bool,
     /// A D-SACK says that its bytes arrived more than once.
     pub(super) is_reported_twice: bool,
 }

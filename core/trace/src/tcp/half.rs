@@ -2,6 +2,7 @@
 //!
 //! It keeps numbers and the last few packets, never payload (`reassembly` does).
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::hash::Hasher;
 
@@ -26,7 +27,7 @@ const COPY_WITHIN_NS: i64 = 1_000_000;
 /// Copies with the same IP identification must follow each other within this time, because the identification wraps.
 const COPY_SAME_IDENTIFICATION_WITHIN_NS: i64 = 1_000_000_000;
 /// The class of a packet's payload; codes as in `CATEGORIES["segment_class"]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum SegmentClass {
     /// New bytes, in order or beyond a hole.
@@ -61,7 +62,7 @@ fn fingerprint(segment: &Segment<'_>) -> u64 {
 }
 
 /// One direction.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Half {
     /// Sequence number of stream offset 0.
     base: Option<u32>,

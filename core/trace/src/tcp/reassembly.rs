@@ -11,16 +11,18 @@
 //! from the capture, not lost by the network), when too much is held behind it, or at the end. The content is not
 //! looked at, and nothing is held without a hole.
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Stream bytes from the packet that carried them first.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Chunk<'a> {
     /// Stream offset of its first byte.
     pub offset: i64,
     /// Bytes on the wire.
     pub length: u32,
     /// The captured part of them, from the first byte on.
+    #[serde(skip)]
     pub captured: &'a [u8],
     /// Frame number of the packet.
     pub frame: u64,
@@ -60,7 +62,7 @@ pub trait StreamSink {
 }
 
 /// The payload that all streams together may hold behind holes.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct HoldBudget {
     /// Bytes held now.
     pub held_bytes: usize,
@@ -82,7 +84,7 @@ const HELD_SEGMENTS_MAX: usize = 1 << 15;
 /// So many packets beyond a late one are looked at for the first that overtook it: they follow each other but for few.
 const OVERTAKERS_MAX: usize = 64;
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Held {
     length: u32,
     captured: Box<[u8]>,
@@ -108,7 +110,7 @@ pub struct Placement {
 }
 
 /// The reassembly of one direction.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Reassembly {
     /// All bytes below this offset were delivered, or became gaps.
     next: i64,

@@ -5,6 +5,7 @@
 //! opener are retransmissions; those that were sent before it were overtaken. The openers are found among the latest packets
 //! that each brought the highest byte so far, so that a hole that is split keeps its own.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use iscsitrace_wire::frame::{Segment, tcp_options};
@@ -23,7 +24,7 @@ const STEPS_PER_JUMP: u32 = 16;
 const REORDERED_WITHIN_NS: i64 = 3_000_000;
 
 /// When a packet was sent, compared with the opener of the hole that its bytes are in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sent {
     /// Before it, or as the same packet.
     Before,
@@ -33,7 +34,7 @@ pub enum Sent {
     Unknown,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Packet {
     end: i64,
     time_ns: i64,
@@ -42,7 +43,7 @@ struct Packet {
 }
 
 /// The latest packets of one direction that brought the highest byte.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SendOrder {
     packets: VecDeque<Packet>,
     /// Identifications that followed the one before, and those that did not.

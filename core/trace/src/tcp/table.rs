@@ -6,9 +6,10 @@
 
 use iscsitrace_wire::frame::Address;
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 /// One end of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Endpoint {
     /// IPv4 or IPv6 address.
     pub address: Address,
@@ -20,7 +21,7 @@ pub struct Endpoint {
 type Key = (Endpoint, Endpoint);
 
 /// The slots of connections by their endpoints; the caller assigns the slots.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct ConnectionTable {
     slots: FxHashMap<Key, u32>,
     /// The pair of the last packet: the next packet often has the same.

@@ -1,11 +1,12 @@
 //! IP addresses of both versions.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// An IPv4 or IPv6 address as one number, which is fast to compare and copy. IPv4 is mapped into IPv6 (RFC 4291 section
 /// 2.5.5.2), because no packet on a wire carries such an IPv6 address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Address(u128);
 
 impl Address {

@@ -48,9 +48,10 @@ use crate::dynamics::window_scale::{WINDOW_PARTS, WindowScale};
 use crate::dynamics::window_time::WindowTime;
 use crate::tables::{NULL_NS, Window};
 use crate::tcp::half::SegmentClass;
+use serde::{Deserialize, Serialize};
 
 /// The sender of one direction.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Sender {
     connection: u32,
     is_from_client: bool,

@@ -1,6 +1,7 @@
 //! Parameter data that describes a logical unit, where it spans several Data-In PDUs.
 
 use crate::iscsi::pdu::Pdu;
+use serde::{Deserialize, Serialize};
 
 /// Maximum parameter data of one command that is read: a page with all its designators, or some hundred ports.
 pub(super) const PARAMETER_DATA_MAX: usize = 4096;
@@ -8,7 +9,7 @@ pub(super) const PARAMETER_DATA_MAX: usize = 4096;
 const INCOMPLETE_MAX: usize = 16;
 
 /// The parameter data that spans several Data-In.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Descriptions {
     /// Cycle of the command, and its data from the first byte on.
     incomplete: Vec<(u32, Vec<u8>)>,

@@ -17,6 +17,7 @@ mod tasks;
 mod tests;
 mod unclaimed;
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use iscsitrace_wire::digest;
@@ -46,7 +47,7 @@ use kept_data::{WRITE_START_BYTES_MAX, begins_write};
 use unclaimed::Unclaimed;
 
 /// What the last header from the initiator started.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 enum Begun {
     Nothing,
     Command { cycle: u32 },
@@ -54,7 +55,7 @@ enum Begun {
 }
 
 /// One iSCSI connection.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct IscsiConnection {
     /// Connection number.
     pub number: u32,

@@ -15,6 +15,11 @@ impl IscsiConnection {
         begun.into_iter().chain(tasks).chain(self.spans.iter().flat_map(|spans| spans.unacknowledged()))
     }
 
+    /// Rows of cycles that bytes read from now on can still change, were they the latest that TCP allows.
+    pub(crate) fn named_cycles(&self) -> impl Iterator<Item = u32> + '_ {
+        self.awaited_cycles().chain(self.spans.iter().flat_map(|spans| spans.cycles()))
+    }
+
     /// Number of tasks without status.
     pub(crate) fn open_task_count(&self) -> usize {
         self.tasks.len()

@@ -21,6 +21,7 @@ mod unread;
 mod walk;
 
 use iscsitrace_wire::bhs::LENGTH_BYTES;
+use serde::{Deserialize, Serialize};
 
 use super::assumption::Assumed;
 use super::digest_use::DigestUse;
@@ -32,7 +33,7 @@ use progress::InProgress;
 use replay::Replay;
 use unread::Unread;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum State {
     /// The next byte starts a header, or is within the PDU.
     Walking,
@@ -41,7 +42,7 @@ enum State {
 }
 
 /// The framer of one direction.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Framer {
     /// Header digests in use.
     pub header_digest: DigestUse,

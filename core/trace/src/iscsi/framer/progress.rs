@@ -1,6 +1,7 @@
 //! The current PDU of a framer: its position, its known bytes, the positions of its parts.
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
+use serde::{Deserialize, Serialize};
 
 use crate::iscsi::pdu::Stamp;
 
@@ -12,10 +13,11 @@ pub(super) const HEADER_TAG_BYTES: usize = 20;
 pub(super) const NOWHERE: Stamp = Stamp { frame: 0, time_ns: 0 };
 
 /// The current PDU.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct InProgress {
     pub(super) start: i64,
     pub(super) position: u64,
+    #[serde(with = "serde_bytes")]
     pub(super) header: [u8; LENGTH_BYTES],
     pub(super) header_known: usize,
     /// Position of the end of the AHS, and so on.

@@ -2,13 +2,14 @@
 
 use super::progress::InProgress;
 use crate::tcp::reassembly::Chunk;
+use serde::{Deserialize, Serialize};
 
 /// Limits per direction: what a snaplen leaves of 256 PDUs of 64 KiB.
 const CHUNKS_MAX: usize = 1 << 14;
 const BYTES_MAX: usize = 1 << 20;
 
 /// The kept chunks of one direction.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Replay {
     /// The PDU under way at the end of the first assumed header.
     pub(super) pdu: InProgress,

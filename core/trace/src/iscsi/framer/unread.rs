@@ -11,6 +11,7 @@
 //! their sequence numbers are near its own. The first one starts a segment, or has two such numbers.
 
 use iscsitrace_wire::bhs::LENGTH_BYTES;
+use serde::{Deserialize, Serialize};
 
 use crate::iscsi::leads::Leads;
 use crate::tcp::reassembly::Chunk;
@@ -21,7 +22,7 @@ const BYTES_MAX: usize = 512 << 10;
 const CHUNKS_MAX: usize = 1 << 12;
 
 /// The kept chunks, with holes between them where the capture has holes.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Unread {
     /// Each chunk, and where its captured bytes start in `captured`.
     pub(super) chunks: Vec<(Chunk<'static>, usize)>,

@@ -1,5 +1,6 @@
 //! Which values of a serial number were seen, and how many are missing between them.
 
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 use iscsitrace_wire::serial::SerialNumber;
@@ -10,7 +11,7 @@ const JUMP_MAX: i32 = 1 << 16;
 const OPEN_RUNS_MAX: usize = 1024;
 
 /// The values of a serial number that were seen, in any order.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct CommandNumbers {
     /// Runs of unwrapped values, ordered and not touching. The first is empty if the start of the sequence was not
     /// seen.

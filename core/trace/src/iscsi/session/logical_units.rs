@@ -4,6 +4,7 @@
 
 use iscsitrace_wire::parameter_data::{self, Capacity, DesignatorKind, ParameterData, PortGroup};
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use crate::iscsi::cycle_row::set_some;
 use crate::iscsi::pdu::Stamp;
@@ -17,7 +18,7 @@ const STATES_MAX: usize = 4096;
 const NO_UNIT: u8 = 3;
 
 /// What is known of a logical unit beside its row.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Known {
     row: usize,
     /// Peripheral device type, for the decoding of CDBs.
@@ -28,7 +29,7 @@ struct Known {
 }
 
 /// The logical units of a session.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Units {
     known: FxHashMap<u64, Known>,
     /// The unit of the last command and its device type: the next command often goes there, too.

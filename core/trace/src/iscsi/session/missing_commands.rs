@@ -4,12 +4,13 @@
 //! of the streams that are of no decoded PDU: less those of the PDUs that are known to be missing, they are data.
 
 use super::command_numbers::CommandNumbers;
+use serde::{Deserialize, Serialize};
 
 /// Bytes of a PDU beside its data, digests left out.
 pub const HEADER_BYTES: u64 = iscsitrace_wire::bhs::LENGTH_BYTES as u64;
 
 /// PDUs with data of SCSI commands that were read, in one direction.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataCarriers {
     /// Their number.
     pub count: u64,
@@ -47,7 +48,7 @@ impl DataCarriers {
 }
 
 /// What was read of a session's PDUs, and what was not: an estimate for tasks whose command is missing.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PduTotals {
     /// Completed tasks.
     pub tasks: u64,

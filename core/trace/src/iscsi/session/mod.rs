@@ -9,6 +9,7 @@ pub mod recent_tags;
 pub mod succession;
 
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use crate::tables::{AluaState, AluaStates, LogicalUnit, LogicalUnits, NULL_NS, NULL_U16, Session, Sessions};
 use command_numbers::CommandNumbers;
@@ -35,7 +36,7 @@ pub enum SessionEnd {
 }
 
 /// The state of a session beside its row.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SessionState {
     /// CmdSN of its commands, over all connections.
     pub commands: CommandNumbers,
@@ -57,7 +58,7 @@ pub struct SessionState {
 type Identity = (String, String, String);
 
 /// All sessions.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SessionTable {
     /// Their rows.
     pub rows: Sessions,

@@ -2,6 +2,7 @@
 //! one of the last command that ended, others all of a large pool in turn.
 
 use iscsitrace_wire::bhs::RESERVED_TAG;
+use serde::{Deserialize, Serialize};
 
 /// Commands whose tags are kept: no tag is known to be taken again later than after so many.
 const KEPT: usize = 32;
@@ -10,7 +11,7 @@ const KEPT: usize = 32;
 const ENOUGH: usize = 4;
 
 /// The tags of the last commands.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct RecentTags {
     /// A ring: the one at `next` is the oldest.
     tags: [u32; KEPT],

@@ -10,6 +10,7 @@ mod tests;
 mod waiting_packets;
 
 use iscsitrace_wire::frame::{Segment, tcp_options};
+use serde::{Deserialize, Serialize};
 
 use crate::content::{Content, ContentSink};
 use crate::counters::Counter;
@@ -29,7 +30,7 @@ pub(crate) use waiting_packets::AWAITED_NS;
 use waiting_packets::CaptureOrder;
 
 /// An open connection.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct TcpConnection {
     pub(crate) number: u32,
     /// The client (sender of the SYN, or of the first packet), and the server.

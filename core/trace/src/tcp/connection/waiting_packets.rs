@@ -1,5 +1,6 @@
 //! The packets of a connection that wait for others, with copies of their bytes.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use iscsitrace_wire::frame::Segment;
@@ -10,7 +11,7 @@ use crate::reader::Packet;
 pub(crate) const AWAITED_NS: i64 = 1_000_000_000;
 
 /// A packet that waits, with a copy of its bytes.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Waiting {
     pub(super) direction: usize,
     pub(super) packet: Packet<'static>,
@@ -67,7 +68,7 @@ fn without_bytes(segment: &Segment<'_>) -> Segment<'static> {
 }
 
 /// The packets of a connection that wait.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct CaptureOrder {
     pub(super) waiting: VecDeque<Waiting>,
 }

@@ -1,0 +1,257 @@
+//! A pass over the captures of a ring that can be left between two of them, and continued from its state elsewhere.
+//!
+//! The state is that of the pipeline, as bytes. Nothing of it depends on where a capture ends, so the tables are those of one
+//! pass over the whole ring.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::content::Content;
+use crate::iscsi::exchange::Dropped;
+use crate::live::ledger::Ledger;
+use crate::pass::{Interrupted, REPORT_EVERY_PACKETS};
+use crate::pipeline::Pipeline;
+use crate::reader::CaptureInfo;
+use crate::reader::sequence::{Input, Progress, Sequence};
+use crate::tables::{Columns, NULL_NS, NULL_U32, Tables, Wanted};
+
+/// A state of another version cannot be read: its layout is that of the structs.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// A row waits that long after the end of its command or request for what may still change it: an ACK, bytes behind a hole, a
+/// response.
+const PATIENCE_NS: i64 = 600_000_000_000;
+/// Packets of an earlier time than others are read at most that much later.
+const SETTLE_NS: i64 = 1_000_000_000;
+
+/// Why a state cannot be continued.
+#[derive(Debug, Error)]
+pub enum StateError {
+    /// It is damaged.
+    #[error("the state of the pass is damaged: {0}")]
+    Damaged(postcard::Error),
+    /// Another version wrote it.
+    #[error("the state of the pass is of version {0}, this is {VERSION}")]
+    OtherVersion(String),
+}
+
+/// The pass.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Ring {
+    pipeline: Pipeline,
+    ledger: Ledger,
+    /// Whether rows leave before the end: those of commands and other exchanges. The tables of TCP and of time are made of all of
+    /// a connection, so with one of them they stay.
+    is_bounded: bool,
+    /// Number of the last frame, and its time.
+    frame: u64,
+    last_time_ns: i64,
+    /// The latest time.
+    latest_ns: i64,
+    /// The number of each row of `cycles` in the ring, and of all of them so far.
+    numbers: Vec<u32>,
+    cycle_count: u32,
+}
+
+impl Ring {
+    /// A pass that has read nothing.
+    pub fn new(wanted: Wanted) -> Self {
+        let mut pipeline = Pipeline::new(wanted);
+        pipeline.settle_early();
+        Self {
+            pipeline,
+            ledger: Ledger::keeping_removed(PATIENCE_NS),
+            is_bounded: wanted == Wanted { pdus: wanted.pdus, ..Wanted::default() },
+            frame: 0,
+            last_time_ns: i64::MIN,
+            latest_ns: i64::MIN,
+            numbers: Vec::new(),
+            cycle_count: 0,
+        }
+    }
+
+    /// Continues a pass.
+    ///
+    /// # Errors
+    /// The bytes are not a state, or one of another version.
+    pub fn from_state(state: &[u8]) -> Result<Self, StateError> {
+        let (version, rest): (String, _) = postcard::take_from_bytes(state).map_err(StateError::Damaged)?;
+        if version != VERSION {
+            return Err(StateError::OtherVersion(version));
+        }
+        postcard::from_bytes(rest).map_err(StateError::Damaged)
+    }
+
+    /// The state, to continue from.
+    ///
+    /// # Errors
+    /// Memory is short.
+    pub fn state(&self) -> Result<Vec<u8>, StateError> {
+        let version = postcard::to_extend(VERSION, Vec::new()).map_err(StateError::Damaged)?;
+        postcard::to_extend(self, version).map_err(StateError::Damaged)
+    }
+
+    /// Reads one capture to its end. One that is empty or unreadable is counted, as in a pass over all of them. `report` is
+    /// called now and then; after an error of its own the ring is of no more use. Returns the number of the first frame, and the
+    /// metadata.
+    ///
+    /// # Errors
+    /// No packet was read before, and the capture is unreadable or empty; or `report` returned an error.
+    pub fn read<E>(
+        &mut self,
+        input: Input,
+        mut report: impl FnMut(&Progress) -> Result<(), E>,
+    ) -> Result<(u64, CaptureInfo), Interrupted<E>> {
+        let first_frame = self.frame + 1;
+        let pipeline = &mut self.pipeline;
+        let mut sequence = Sequence::open_after(input, (self.frame, self.last_time_ns), pipeline.counters())?;
+        let progress = sequence.progress();
+        let mut until_report = REPORT_EVERY_PACKETS;
+        while let Some(packet) = sequence.next_packet(pipeline.counters())? {
+            until_report -= 1;
+            if until_report == 0 {
+                until_report = REPORT_EVERY_PACKETS;
+                report(&progress).map_err(Interrupted::Caller)?;
+            }
+            pipeline.packet(&packet);
+        }
+        report(&progress).map_err(Interrupted::Caller)?;
+        (self.frame, self.last_time_ns) = sequence.reached();
+        let info = sequence.infos().next().cloned().unwrap_or_default();
+        self.latest_ns = self.latest_ns.max(info.time_last_ns.unwrap_or(i64::MIN));
+        Ok((first_frame, info))
+    }
+
+    /// Moves the rows out that can no longer change.
+    pub fn take(&mut self) -> Tables {
+        let mut taken = Tables::default();
+        if !self.is_bounded {
+            return taken;
+        }
+        self.number_rows(self.pipeline.context.tables.cycles.row_count());
+        taken.pdus = std::mem::take(&mut self.pipeline.context.tables.pdus);
+        self.name_cycles(&mut taken.pdus.cycle);
+        let until_ns = self.latest_ns.saturating_sub(SETTLE_NS);
+        // these name cycles
+        self.take_exchanges(until_ns.saturating_sub(PATIENCE_NS), &mut taken);
+        self.take_cycles(until_ns, &mut taken);
+        taken
+    }
+
+    fn take_cycles(&mut self, until_ns: i64, taken: &mut Tables) {
+        let reached = self.reached(until_ns);
+        let reached_ns = |session: u32| reached.get(&session).copied().unwrap_or(until_ns);
+        let mut awaited: FxHashSet<u32> =
+            self.pipeline.context.tables.task_management.referenced_cycle.iter().copied().collect();
+        for connection in self.pipeline.connections() {
+            if let Content::Iscsi(iscsi) = &connection.content {
+                awaited.extend(iscsi.connection.named_cycles());
+            }
+        }
+        let open_sessions: FxHashSet<u32> = self.pipeline.connected_sessions().collect();
+        let context = &mut self.pipeline.context;
+        self.ledger.take(context, until_ns, reached_ns, &awaited);
+        let Some(mut renumbering) = self.ledger.drop_before(context, i64::MAX, until_ns, &awaited, &open_sessions)
+        else {
+            return;
+        };
+        for connection in self.pipeline.slots.iter_mut().flatten() {
+            if let Content::Iscsi(iscsi) = &mut connection.content {
+                iscsi.connection.renumber(|row| renumbering.cycle(row), |row| renumbering.round(row));
+            }
+        }
+        if let Some((cycles, rounds)) = renumbering.removed.take() {
+            (taken.cycles, taken.rounds) = (cycles, rounds);
+        }
+        self.name_cycles(&mut taken.cycles.cycle);
+        self.name_cycles(&mut taken.rounds.cycle);
+        let mut row = 0;
+        self.numbers.retain(|_| {
+            row += 1;
+            renumbering.cycle(row - 1).is_some()
+        });
+    }
+
+    /// The time up to which each session was read, if before `until_ns`. Commands that a connection leaves open end with its last
+    /// packet, so they hold back what comes after it.
+    fn reached(&mut self, until_ns: i64) -> FxHashMap<u32, i64> {
+        let mut reached = self.pipeline.reached(until_ns, PATIENCE_NS);
+        let quiet_ns = until_ns.saturating_sub(PATIENCE_NS);
+        let Pipeline { slots, context, .. } = &mut self.pipeline;
+        for connection in slots.iter().flatten() {
+            let Content::Iscsi(iscsi) = &connection.content else { continue };
+            let (Some(session), true) = (iscsi.connection.session, iscsi.connection.has_open_tasks()) else { continue };
+            let last_ns = connection.time_last_ns;
+            if last_ns < quiet_ns {
+                iscsi.connection.end_in_flight(last_ns, context);
+            } else if last_ns <= until_ns {
+                let reached_ns = reached.entry(session).or_insert(until_ns);
+                *reached_ns = last_ns.saturating_sub(1).min(*reached_ns);
+            }
+        }
+        reached
+    }
+
+    /// The first rows of the exchanges, if they are older.
+    fn take_exchanges(&mut self, before_ns: i64, taken: &mut Tables) {
+        let tables = &mut self.pipeline.context.tables;
+        macro_rules! take {
+            ($table:ident by $time:ident) => {{
+                let times = tables.$table.$time.iter();
+                let count = times.take_while(|&&time_ns| time_ns < before_ns || time_ns == NULL_NS).count();
+                taken.$table.copy_rows(&tables.$table, &(0..count).collect::<Vec<_>>());
+                tables.$table.drop_first(count);
+                count
+            }};
+        }
+        let dropped = Dropped {
+            task_management: take!(task_management by request_ns),
+            nops: take!(nops by request_ns),
+            texts: take!(texts by request_ns),
+            logouts: take!(logouts by request_ns),
+        };
+        let logins = take!(logins by request_ns);
+        take!(rejects by time_ns);
+        take!(asyncs by time_ns);
+        take!(snacks by time_ns);
+        for connection in self.pipeline.slots.iter_mut().flatten() {
+            if let Content::Iscsi(iscsi) = &mut connection.content {
+                iscsi.connection.forget(dropped, logins);
+            }
+        }
+        self.name_cycles(&mut taken.task_management.referenced_cycle);
+    }
+
+    /// All other rows.
+    pub fn finish(mut self) -> Tables {
+        let ledger = &mut self.ledger;
+        let mut tables = if self.is_bounded {
+            std::mem::take(&mut self.pipeline).finish_after(|context| {
+                ledger.take(context, i64::MAX, |_| i64::MAX, &FxHashSet::default());
+            })
+        } else {
+            std::mem::take(&mut self.pipeline).finish()
+        };
+        self.number_rows(tables.cycles.row_count());
+        self.name_cycles(&mut tables.cycles.cycle);
+        self.name_cycles(&mut tables.rounds.cycle);
+        self.name_cycles(&mut tables.pdus.cycle);
+        self.name_cycles(&mut tables.task_management.referenced_cycle);
+        tables
+    }
+
+    /// Numbers the rows of `cycles` that were appended since the last call.
+    fn number_rows(&mut self, count: usize) {
+        let new = count - self.numbers.len();
+        self.numbers.extend((self.cycle_count..).take(new));
+        self.cycle_count += new as u32;
+    }
+
+    /// Replaces places of rows by the numbers of cycles in the ring.
+    fn name_cycles(&self, places: &mut [u32]) {
+        for place in places {
+            *place = self.numbers.get(*place as usize).copied().unwrap_or(NULL_U32);
+        }
+    }
+}

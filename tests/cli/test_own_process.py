@@ -1,0 +1,113 @@
+"""What a process gives up once its inputs are open, as the kernel shows it; calls from Python give up nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from iscsitrace.cli import main
+from tests.support.capture_file import write_pcapng
+from tests.support.conversation import Conversation
+
+_LIMIT_S = 30.0
+NET_RAW, DAC_READ_SEARCH = 1 << 13, 1 << 2
+_DUMPCAP = """#!/bin/sh
+trap 'exit 0' INT TERM
+cat {file}
+while :; do sleep 0.05; done
+"""
+
+
+@pytest.fixture
+def capture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    conversation = Conversation()
+    conversation.session().login().read(count=4).logout()
+    file = tmp_path / "source.pcapng"
+    write_pcapng(file, conversation.run().packets, 1)
+    program = tmp_path / "bin" / "dumpcap"
+    program.parent.mkdir()
+    program.write_text(_DUMPCAP.format(file=file))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return file
+
+
+def rights(process_id: int) -> set[tuple[int, int, int]]:
+    """Effective and permitted capabilities, and whether new privileges are impossible, of every thread."""
+    found = set()
+    for task in Path(f"/proc/{process_id}/task").iterdir():
+        rows = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+        found.add((int(rows["CapEff"], 16), int(rows["CapPrm"], 16), int(rows["NoNewPrivs"])))
+    return found
+
+
+def _own_capabilities() -> int:
+    return min(effective for effective, *_ in rights(os.getpid()))
+
+
+def test_a_capture_keeps_the_right_to_open_interfaces_alone(capture: Path, tmp_path: Path) -> None:
+    out = tmp_path / "x.pcapng"
+    words = ["capture", "--dumpcap", "always", "-i", "lo", "-w", str(out), "-b", "packets:10", "--compress"]
+    with subprocess.Popen([sys.executable, "-m", "iscsitrace", *words], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "writing" in process.stderr.readline()
+        assert "writing" in process.stderr.readline()
+        kept = _own_capabilities() & NET_RAW
+        # all threads, also those that compress and read
+        assert len(list(Path(f"/proc/{process.pid}/task").iterdir())) > 2
+        assert rights(process.pid) == {(kept, kept, 1)}
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=_LIMIT_S)[1]
+    assert process.returncode == 0
+    assert "more rights" not in said
+
+
+def test_a_watch_keeps_the_right_to_read_files_alone(capture: Path, tmp_path: Path) -> None:
+    words = ["watch", "--json", "--prometheus", "0", str(capture)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "iscsitrace", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert "serving" in process.stderr.readline()
+        process.stdout.readline()
+        kept = _own_capabilities() & DAC_READ_SEARCH
+        assert rights(process.pid) == {(kept, kept, 1)}
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=_LIMIT_S)[1]
+    assert process.returncode == 0
+    assert said == ""
+
+
+def test_a_call_from_python_gives_up_nothing(capture: Path, tmp_path: Path) -> None:
+    before = rights(os.getpid())
+    result = CliRunner().invoke(main, ["watch", "--no-follow", "--json", str(capture)])
+    assert result.exit_code == 0, result.output
+    words = ["capture", "--dumpcap", "always", "-i", "lo", "-a", "duration:0.2", "-w", str(tmp_path / "x.pcapng")]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    assert rights(os.getpid()) == before
+
+
+def test_root_may_still_write_where_only_root_may(capture: Path, tmp_path: Path) -> None:
+    """A folder of another user: the right to write there stays, because each file of a ring needs it."""
+    if os.getuid() != 0:
+        pytest.skip("another user's folder needs root")
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+    folder.chmod(0o700)
+    words = ["capture", "--dumpcap", "always", "-i", "lo", "-w", str(folder / "x.pcapng"), "-b", "packets:10"]
+    with subprocess.Popen([sys.executable, "-m", "iscsitrace", *words], stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=_LIMIT_S)[1]
+    assert process.returncode == 0, said
+    assert len(list(folder.iterdir())) > 1
