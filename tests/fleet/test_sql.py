@@ -33,6 +33,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "fleet.md"
 QUESTIONS = re.findall(r"^([A-Z][^\n]*\?)\n\n```sql\n(.*?)```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 SAMPLES = PAGE.parents[1] / "samples"
 BROKEN = ("black-out-and-relogin", "loss-1-percent", "medium-error", "task-abort-storage-hang")
+CUT_OFF = 1000
+"""Packets, of about two thousand."""
 EMPTY = "eth0_00009_20231115000001.pcapng"
 ERROR = "ILLEGAL REQUEST, logical block address out of range (5/21/00)"
 """What the target of the conversation answers out of range."""
@@ -54,9 +56,13 @@ def dataset(traffic: dict[str, list[Packet]], tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture(scope="module")
-def samples() -> dict[str, Trace]:
-    """Captures in which something broke."""
-    return {name: iscsitrace.read(next((SAMPLES / name).glob("capture.*")), tables=("pdus",)) for name in BROKEN}
+def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trace]:
+    """Captures in which something broke, and one that ends while commands are in flight: nothing broke there."""
+    cut_off = rings.whole(tmp_path_factory.mktemp("cut-off"), rings.traffic(4)[:CUT_OFF])
+    assert waits.of_trace(cut_off.table).is_open.any()
+    return {"cut-off": cut_off} | {
+        name: iscsitrace.read(next((SAMPLES / name).glob("capture.*")), tables=("pdus",)) for name in BROKEN
+    }
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +76,8 @@ def broken(traffic: dict[str, list[Packet]], tmp_path_factory: pytest.TempPathFa
         (folder / name).mkdir()
         sample = next((SAMPLES / name).glob("capture.*"))
         (folder / name / sample.name).symlink_to(sample)
-    for tap in (*traffic, *BROKEN):
+    rings.cut(folder / "cut-off", rings.traffic(4)[:CUT_OFF], [])
+    for tap in (*traffic, *BROKEN, "cut-off"):
         rings.read_ring(folder / "data", folder / tap, tap=tap)
     return folder / "data"
 
