@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import msgspec
 import numpy as np
 import pytest
 from pyarrow import parquet
@@ -15,7 +16,7 @@ from pyarrow import parquet
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fleet import history, task
 from iscsitrace.fleet.history import History
-from iscsitrace.fleet.store import Superseded, TapStore
+from iscsitrace.fleet.store import Manifest, Superseded, TapStore
 from iscsitrace.fleet.taps import Tap
 from iscsitrace.fleet.task import Place, execute, plan
 from iscsitrace.tables.schema import DEFAULT_TABLES
@@ -140,16 +141,19 @@ def test_a_task_that_runs_twice_commits_once_and_an_old_run_not_at_all(tmp_path:
     rings.assert_equal(place.dataset, "a", rings.whole(tmp_path, packets))
 
 
-@pytest.mark.parametrize("moment", ["before", "placed", "removed"])
+@pytest.mark.parametrize("moment", ["before", "linked", "placed", "not removed"])
 def test_a_commit_that_was_interrupted_is_completed_or_never_happened(
     tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packets = rings.traffic(8)
-    borders = rings.random_borders(packets, 4, 8)
+    borders = rings.random_borders(packets, 5, 8)
     files = rings.cut(tmp_path / "ring", packets, borders)
-    aside = files[3].rename(tmp_path / "aside")
+    aside = [path.rename(tmp_path / path.name) for path in files[3:]]
     rings.read_ring(tmp_path / "data", tmp_path / "ring")
-    aside.rename(files[3])
+    for path in aside:
+        path.rename(tmp_path / "ring" / path.name)
+    # the first of two tasks is interrupted: its rows are settled
+    monkeypatch.setattr(task, "TASK_CAPTURES", 1)
 
     class Killed(BaseException):
         pass
@@ -157,24 +161,22 @@ def test_a_commit_that_was_interrupted_is_completed_or_never_happened(
     def killed(*_: object) -> None:
         raise Killed
 
+    complete = TapStore.complete
+
+    def begun(store: TapStore, manifest: Manifest) -> None:
+        """Of the run that is killed, only some of the renames."""
+        if manifest.run != "killed":
+            complete(store, manifest)
+            return
+        count = {"linked": 0, "placed": 2, "not removed": len(manifest.placed)}[moment]
+        complete(store, msgspec.structs.replace(manifest, placed=manifest.placed[:count], removed=()))
+        raise Killed
+
     with monkeypatch.context() as patch:
         if moment == "before":
             patch.setattr("iscsitrace.fleet.store.os.link", killed)
         else:
-            # after some of the renames, or before the removals
-            original, calls = Path.replace, []
-
-            def replaced(path: Path, target: Path) -> Path:
-                calls.append(path)
-                if len(calls) == 3:
-                    raise Killed
-                return original(path, target)
-
-            patch.setattr(
-                Path, "replace" if moment == "placed" else "unlink", replaced if moment == "placed" else killed
-            )
-            if moment == "removed":
-                patch.setattr("iscsitrace.fleet.store.TapStore.complete", killed)
+            patch.setattr(TapStore, "complete", begun)
         with pytest.raises(Killed):
             rings.read_ring(tmp_path / "data", tmp_path / "ring", "killed")
     rings.read_ring(tmp_path / "data", tmp_path / "ring", "again")
