@@ -58,7 +58,7 @@ class CaptureInput:
         if loading is not None:
             load_meanwhile(loading)
         moments = [moment for moment in (self.time_from, self.time_to) if moment]
-        progress = _Progress() if self.has_progress and sys.stderr.isatty() else None
+        progress = ReadingProgress() if self.has_progress and sys.stderr.isatty() else None
         options: dict[str, Any] = {
             "capture_filter": self.capture_filter,
             "packet_limit": self.packet_limit,
@@ -89,7 +89,7 @@ class CaptureInput:
         return read_inputs(unnamed, named, are_synchronised=self.are_clocks_synchronised, tables=tables, **options)
 
 
-class _Progress:
+class ReadingProgress:
     """A bar on stderr that appears once reading has taken half a second."""
 
     def __init__(self) -> None:
@@ -98,6 +98,7 @@ class _Progress:
         self._task: Any = None
 
     def show(self, bytes_done: int, bytes_total: int | None) -> None:
+        """Draws how much was read."""
         if self._bar is None:
             if time.monotonic() - self._started < _PATIENCE_S:
                 return
@@ -111,6 +112,7 @@ class _Progress:
         self._bar.update(self._task, completed=bytes_done, total=bytes_total)
 
     def close(self) -> None:
+        """Removes the bar."""
         if self._bar is not None:
             self._bar.stop()
 

@@ -15,14 +15,11 @@ from typing import BinaryIO
 from iscsitrace.errors import ExtraMissing, InputInvalid
 from iscsitrace.outputs.csv_writer import write_csv
 from iscsitrace.outputs.files import check, written_aside
-from iscsitrace.tables.schema import DERIVED_TABLES, ON_REQUEST, SCHEMA_VERSION, TABLES, TAPPED_TABLES
+from iscsitrace.tables.schema import DEFAULT_TABLES, DERIVED_TABLES, SCHEMA_VERSION, TABLES, TAPPED_TABLES
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 
 FORMATS = ("csv", "parquet")
-
-DEFAULT_TABLES = tuple(name for name in TABLES if name == "pdus" or name not in ON_REQUEST)
-"""What is exported when no tables are named; those on TCP and time must be named, and so must computed ones."""
 
 
 def export(

@@ -357,7 +357,7 @@ def test_progress_appears_on_stderr_if_reading_takes_long(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("FORCE_COLOR", "1")
-    progress = options._Progress()
+    progress = options.ReadingProgress()
     progress.show(1, 100)
     assert capsys.readouterr() == ("", "")
     monkeypatch.setattr(options, "_PATIENCE_S", 0)
@@ -368,7 +368,7 @@ def test_progress_appears_on_stderr_if_reading_takes_long(
     assert "reading" in err
     # it is gone at the end
     assert not progress._bar.live.is_started
-    options._Progress().close()
+    options.ReadingProgress().close()
 
 
 def test_without_a_terminal_there_is_no_progress(core: Any, run: Run) -> None:

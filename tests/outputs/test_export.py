@@ -15,8 +15,8 @@ from pyarrow import parquet
 
 from iscsitrace.cli import main
 from iscsitrace.errors import ExtraMissing, InputInvalid, OutputExists
-from iscsitrace.outputs.export import DEFAULT_TABLES, export
-from iscsitrace.tables.schema import ON_REQUEST, SCHEMA_VERSION, TABLES
+from iscsitrace.outputs.export import export
+from iscsitrace.tables.schema import DEFAULT_TABLES, ON_REQUEST, SCHEMA_VERSION, TABLES
 from iscsitrace.tables.trace import Trace
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation

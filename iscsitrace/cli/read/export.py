@@ -86,8 +86,8 @@ def command(
 def _export_tables(
     capture_input: CaptureInput, directory: str, file_format: str, names: str | None, force: bool, *, is_neutral: bool
 ) -> None:
-    from iscsitrace.outputs.export import DEFAULT_TABLES, export, prepare
-    from iscsitrace.tables.schema import DERIVED_TABLES, TABLES, TAPPED_TABLES
+    from iscsitrace.outputs.export import export, prepare
+    from iscsitrace.tables.schema import DEFAULT_TABLES, DERIVED_TABLES, TABLES, TAPPED_TABLES
 
     chosen = [name.strip() for name in names.split(",") if name.strip()] if names is not None else list(DEFAULT_TABLES)
     every = (*TABLES, *DERIVED_TABLES, *TAPPED_TABLES)

@@ -18,10 +18,11 @@ from iscsitrace.tables.schema import taps, together
 from iscsitrace.tables.schema.declaration import CATEGORIES, Column, Table
 from iscsitrace.tables.schema.events import EVENTS
 from iscsitrace.tables.schema.phases import DERIVED_CYCLE_COLUMNS
-from iscsitrace.tables.schema.stored import ON_REQUEST, PURPOSES, TABLES, TAP_TABLES
+from iscsitrace.tables.schema.stored import DEFAULT_TABLES, ON_REQUEST, PURPOSES, TABLES, TAP_TABLES
 
 __all__ = [
     "CATEGORIES",
+    "DEFAULT_TABLES",
     "DERIVED_CYCLE_COLUMNS",
     "DERIVED_TABLES",
     "ON_REQUEST",

@@ -41,5 +41,8 @@ TABLES: Final[dict[str, Table]] = {table.name: table for table, _ in _DECLARED}
 ON_REQUEST: Final = frozenset(table.name for table, is_on_request in _DECLARED if is_on_request)
 """Tables that the pass fills only on request: they grow with packets or PDUs, or cost time."""
 
+DEFAULT_TABLES: Final = tuple(name for name in TABLES if name == "pdus" or name not in ON_REQUEST)
+"""The tables that are written when none are named; those on TCP and time must be named."""
+
 TAP_TABLES: Final[dict[str, Table]] = {table.name: table for table, _ in _declared(of_taps=True)}
 """Every table about two captures of the same traffic (tap_join.py) by name, in the order of the docs."""

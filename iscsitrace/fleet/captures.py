@@ -1,0 +1,181 @@
+"""The captures of one tap: which there are, in which order they were written, and their bytes.
+
+A source is a file, a glob, a folder or a URL that fsspec knows. Nothing here reads more of a capture than its first
+packet.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+
+from iscsitrace.errors import ExtraMissing, InputInvalid
+from iscsitrace.tables.trace import read
+
+_NAME = re.compile(r"\.(pcap|pcapng|cap|ntar|dmp)\d*(\.(gz|zst|lz4))?$", re.IGNORECASE)
+"""Names of captures in a folder, which may also hold sidecars, reports and other files."""
+_RING = re.compile(r"^(?P<ring>.+)_\d{5,}_\d{8,14}(\.[a-z0-9.]+)?$", re.IGNORECASE)
+"""``NAME_00001_20261121190000.pcapng``, as dumpcap and ``iscsitrace capture`` number the files of a ring."""
+_SUFFIX = re.compile(r"(\.(pcap|pcapng|cap|ntar|dmp)\d*)?(\.(gz|zst|lz4))?$", re.IGNORECASE)
+_DIGITS = re.compile(r"(\d+)")
+_SECOND_NS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One file of a tap, as it was when it was listed."""
+
+    name: str
+    path: str
+    """A path of this machine, or a URL without user and password."""
+    size_bytes: int
+    modified_ns: int
+    first_ns: int | None = None
+    """Time of its first packet; None for a file without one."""
+    status: str = ""
+    """Set where it is not to be read: ``late``, ``unreadable``."""
+    problem: str = ""
+    remote: tuple[str, str] | None = None
+    """Of a URL: fsspec's filesystem as JSON, and the path there."""
+
+    @property
+    def version(self) -> tuple[str, int, int]:
+        """Name, size and time: a file of the same version is not read again."""
+        return self.name, self.size_bytes, self.modified_ns
+
+    @property
+    def order(self) -> tuple[int, tuple[Any, ...]]:
+        """Captures of a tap are one stream in this order: by the first packet, then by the numbers in the name."""
+        words = tuple((int(each), "") if each.isdigit() else (0, each) for each in _DIGITS.split(self.name))
+        return self.modified_ns if self.first_ns is None else self.first_ns, words
+
+    @contextmanager
+    def opened(self) -> Iterator[str | BinaryIO]:
+        """What the pass reads: the path of a file of this machine, which it maps, or an open file. OSError if gone."""
+        if self.remote is None:
+            Path(self.path).stat()
+            yield self.path
+            return
+        filesystem, path = self.remote
+        with _fsspec().AbstractFileSystem.from_json(filesystem).open(path, "rb") as stream:
+            yield stream
+
+
+def ring_of(name: str) -> str:
+    """The name of the ring that a file is of; of other files the name without suffixes."""
+    found = _RING.match(name)
+    return found["ring"] if found else _SUFFIX.sub("", name)
+
+
+def listed(sources: Iterable[str]) -> list[Capture]:
+    """The captures of sources as they are now; InputInvalid for a source that cannot be listed or has no file."""
+    found: dict[str, Capture] = {}
+    for source in sources:
+        try:
+            captures = _of_url(source) if "://" in source else _of_files(source)
+        except OSError as error:
+            raise InputInvalid(f"cannot read {source}: {error.strerror or error}") from error
+        except (ImportError, ValueError) as error:
+            raise InputInvalid(f"cannot read {source}: {error}") from error
+        found |= {capture.path: capture for capture in captures}
+    names: dict[str, str] = {}
+    for path, capture in found.items():
+        if capture.name in names:
+            raise InputInvalid(f"one tap has two captures of one name: {names[capture.name]} and {path}")
+        names[capture.name] = path
+    return list(found.values())
+
+
+def in_order(captures: Sequence[Capture], known: Mapping[str, Capture]) -> list[Capture]:
+    """Captures in the order in which they were written; ``known`` are those read before, by name."""
+    timed = [
+        replace(each, first_ns=known[each.name].first_ns)
+        if each.name in known and known[each.name].version == each.version
+        else replace(each, first_ns=_first_ns(each))
+        for each in captures
+    ]
+    return sorted(timed, key=lambda each: each.order)
+
+
+def _first_ns(capture: Capture) -> int | None:
+    """Time of the first packet; None without one, and for what cannot be read: the pass will say why."""
+    try:
+        with capture.opened() as source:
+            first = read(source, packet_limit=1, tables=()).first_packet
+    except Exception:
+        # of the core, of the system, or of a filesystem: the pass meets it again
+        return None
+    return None if first is None else first[0]
+
+
+def _of_files(source: str) -> list[Capture]:
+    path = Path(source)
+    if path.is_dir():
+        paths = [each for each in path.iterdir() if _is_capture(each.name) and each.is_file()]
+    elif glob.has_magic(source) and not path.exists():
+        paths = [Path(each) for each in glob.glob(source, recursive=True) if Path(each).is_file()]  # noqa: PTH207 -- a whole path
+        if not paths:
+            raise InputInvalid(f"no file is called {source}")
+    else:
+        paths = [path]
+    found = []
+    for each in sorted(paths):
+        entry = each.stat()
+        found.append(Capture(each.name, str(each.absolute()), entry.st_size, entry.st_mtime_ns))
+    return found
+
+
+def _is_capture(name: str) -> bool:
+    return not name.startswith(".") and bool(_NAME.search(name) or _RING.match(name))
+
+
+def _of_url(source: str) -> list[Capture]:
+    filesystem, path = _fsspec().core.url_to_fs(source)
+    if glob.has_magic(path):
+        entries = list(filesystem.glob(path, detail=True).values())
+    elif filesystem.isdir(path):
+        entries = [each for each in filesystem.ls(path, detail=True) if _is_capture(each["name"].rpartition("/")[2])]
+    else:
+        entries = [filesystem.info(path)]
+    split = urlsplit(source)
+    place = f"{split.hostname or ''}{f':{split.port}' if split.port else ''}"
+    stored = filesystem.to_json()
+    found = []
+    for entry in entries:
+        if entry["type"] != "file":
+            continue
+        name = entry["name"]
+        # the path of an object store begins with its bucket, that of a host with a slash
+        url = f"{split.scheme}://{place if name.startswith('/') else ''}{name}"
+        size, base = int(entry["size"]), name.rpartition("/")[2]
+        found.append(Capture(base, url, size, _modified_ns(entry), remote=(stored, name)))
+    return found
+
+
+def _modified_ns(entry: Mapping[str, Any]) -> int:
+    """When a file was changed, by any of the names that filesystems have for it; 0 where they have none."""
+    for key in ("mtime", "LastModified", "last_modified", "updated", "modified", "created"):
+        value = entry.get(key)
+        if isinstance(value, datetime):
+            return int(value.timestamp()) * _SECOND_NS
+        if isinstance(value, int | float):
+            return int(value) * _SECOND_NS
+        if isinstance(value, str) and value:
+            return int(datetime.fromisoformat(value).timestamp()) * _SECOND_NS
+    return 0
+
+
+def _fsspec() -> Any:
+    try:
+        import fsspec
+        import fsspec.core
+    except ImportError as error:
+        raise ExtraMissing("a URL as source", "fsspec", "fleet") from error
+    return fsspec

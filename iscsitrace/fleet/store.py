@@ -1,0 +1,215 @@
+"""The part of a dataset that one tap has: manifests, states, and files that are committed together or not at all.
+
+    DATASET/TABLE/tap=NAME/day=YYYY-MM-DD/*.parquet    committed rows, and nothing else
+    DATASET/_fleet/NAME/000000012.json                 the manifest of the last commit; its number is its generation
+    DATASET/_fleet/NAME/state-...                      the states of the pass that it names
+    DATASET/_fleet/NAME/staging/RUN/                   files of a commit to come
+
+A commit is the creation of the next manifest, which fails if it exists. The manifest names the staged files and their
+places, so whoever opens the tap next can complete what an interrupted commit began.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from iscsitrace.errors import InputInvalid, IscsitraceError
+
+_FLEET = "_fleet"
+_STAGING = "staging"
+_GENERATION = "[0-9]" * 9
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What one commit left."""
+
+    generation: int
+    run: str
+    tap: str
+    version: str
+    """Of iscsitrace."""
+    schema: int
+    tables: tuple[str, ...]
+    is_ended: bool
+    """Whether the rows of all captures listed by the run are there, with those that are still open."""
+    state: str
+    """File of the state after the last capture read."""
+    state_before: str = ""
+    """File of the state before the last capture, which may still grow; empty within a run."""
+    last: tuple[str, int, int] | None = None
+    """Name, size and time of that capture."""
+    last_files: tuple[str, ...] = ()
+    """Rows that could no longer change after that capture, to be replaced if it has grown."""
+    open_files: tuple[str, ...] = ()
+    """Rows of what is still open, to be replaced by the next commit."""
+    placed: tuple[tuple[str, str], ...] = ()
+    """Staged files and their places."""
+    removed: tuple[str, ...] = ()
+    """Files that they replace."""
+    read_to_ns: int | None = None
+    """Time of the first packet of the last capture read: an older capture comes too late."""
+    pruned_before: str = ""
+    """The day before which rows were removed."""
+    outcome: dict[str, object] = {}
+    """What the task that committed has to report."""
+
+
+class TapStore:
+    """The files of one tap in a dataset; paths in manifests are relative to the dataset."""
+
+    def __init__(self, dataset: Path, tap: str) -> None:
+        self.dataset, self.tap = dataset, tap
+        self.folder = dataset / _FLEET / tap
+
+    def manifest(self) -> Manifest | None:
+        """The manifest of the last commit; InputInvalid if it is none."""
+        paths = sorted(self.folder.glob(f"{_GENERATION}.json"))
+        if not paths:
+            return None
+        try:
+            return msgspec.json.decode(paths[-1].read_bytes(), type=Manifest)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise InputInvalid(f"cannot read {paths[-1]}: {error}") from error
+
+    def begin(self, run: str) -> None:
+        """Complete an interrupted commit, remove what was never committed, and make the staging folder of a run."""
+        staging = self.folder / _STAGING
+        staging.mkdir(parents=True, exist_ok=True)
+        found = self.manifest()
+        if found is not None:
+            self.complete(found)
+        for other in staging.iterdir():
+            shutil.rmtree(other, ignore_errors=True)
+        for path in self.folder.glob("state-*"):
+            if found is None or path.name not in (found.state, found.state_before):
+                path.unlink(missing_ok=True)
+        (staging / run).mkdir()
+
+    def end(self, run: str) -> None:
+        """Remove the staging folder of a run."""
+        shutil.rmtree(self.folder / _STAGING / run, ignore_errors=True)
+
+    def staged(self, run: str, generation: int) -> Path:
+        """An empty folder for the files of a commit. FileNotFoundError if another run has begun meanwhile."""
+        folder = self.folder / _STAGING / run / str(generation)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        return folder
+
+    def write_state(self, run: str, generation: int, which: str, state: bytes) -> str:
+        """The name of the file of a state."""
+        name = f"state-{which}-{generation:09}-{run}"
+        with (self.folder / name).open("wb") as stream:
+            stream.write(state)
+            stream.flush()
+            os.fsync(stream.fileno())
+        return name
+
+    def read_state(self, name: str) -> bytes:
+        """A state that a manifest names."""
+        return (self.folder / name).read_bytes()
+
+    def commit(self, manifest: Manifest) -> None:
+        """Put the staged files into their places, all or none. Raises Superseded if another run has committed."""
+        needed = [*(self.dataset / staged for staged, _ in manifest.placed), self.folder / manifest.state]
+        for path in needed:
+            if not path.exists():
+                raise Superseded(self.dataset, self.tap)
+            _sync(path)
+        aside = self.folder / _STAGING / manifest.run / f"manifest-{manifest.generation}"
+        with aside.open("wb") as stream:
+            stream.write(msgspec.json.encode(manifest))
+            stream.flush()
+            os.fsync(stream.fileno())
+        try:
+            # a link never replaces: of two runs that would commit this generation one does
+            os.link(aside, self.folder / f"{manifest.generation:09}.json")
+        except FileExistsError as error:
+            raise Superseded(self.dataset, self.tap) from error
+        finally:
+            aside.unlink(missing_ok=True)
+        _sync(self.folder)
+        self.complete(manifest)
+        shutil.rmtree(self.folder / _STAGING / manifest.run / str(manifest.generation), ignore_errors=True)
+
+    def complete(self, manifest: Manifest) -> None:
+        """Place and remove what a manifest names, as far as that was not done yet; remove what it replaces."""
+        for staged, place in manifest.placed:
+            target = self.dataset / place
+            if (self.dataset / staged).exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                (self.dataset / staged).replace(target)
+        for name in manifest.removed:
+            path = self.dataset / name
+            path.unlink(missing_ok=True)
+            for folder in (path.parent, path.parent.parent):
+                with suppress(OSError):  # others are in it
+                    folder.rmdir()
+        for path in self.folder.glob(f"{_GENERATION}.json"):
+            if int(path.stem) < manifest.generation:
+                path.unlink(missing_ok=True)
+        for path in self.folder.glob("state-*"):
+            # a state of the next generation is being made
+            is_older = int(path.name.split("-")[2]) <= manifest.generation
+            if is_older and path.name not in (manifest.state, manifest.state_before):
+                path.unlink(missing_ok=True)
+
+
+class Superseded(IscsitraceError):
+    """Another run has committed to this tap."""
+
+    def __init__(self, dataset: Path, tap: str) -> None:
+        super().__init__(dataset, tap)
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}: another run has written tap {self.args[1]} meanwhile; start again"
+
+
+def stores(dataset: Path) -> list[TapStore]:
+    """The taps of a dataset by name; InputInvalid if it is none."""
+    folder = dataset / _FLEET
+    if not folder.is_dir():
+        raise InputInvalid(f"{dataset} is no dataset of 'iscsitrace fleet run'")
+    return [TapStore(dataset, path.name) for path in sorted(folder.iterdir()) if path.is_dir()]
+
+
+@contextmanager
+def locked(dataset: Path) -> Iterator[None]:
+    """The right to change a dataset; InputInvalid if another process of this machine has it, or if it is read-only."""
+    try:
+        (dataset / _FLEET).mkdir(parents=True, exist_ok=True)
+        stream = (dataset / _FLEET / "lock").open("wb")
+    except OSError as error:
+        raise InputInvalid(f"cannot write {dataset}: {error.strerror or error}") from error
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputInvalid(f"another 'iscsitrace fleet' is changing {dataset}") from error
+        yield
+
+
+def check(manifest: Manifest, dataset: Path, version: str, schema: int, tables: Sequence[str]) -> None:
+    """InputInvalid unless a tap was read by this version and with these options: one dataset has one meaning."""
+    if (manifest.version, manifest.schema) != (version, schema):
+        was = f"iscsitrace {manifest.version} (schema {manifest.schema}), this is {version} (schema {schema})"
+    elif manifest.tables != tuple(tables):
+        was = f"--tables {','.join(manifest.tables)}, not {','.join(tables)}"
+    else:
+        return
+    raise InputInvalid(f"{dataset} was made with {was}: to start anew, name another folder or remove this one")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,49 @@
+"""The costs of ``fleet top`` as a table, and a query's answer in each format."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TextIO
+
+from iscsitrace.outputs.document import Grid, table
+from iscsitrace.wording import cells
+
+if TYPE_CHECKING:
+    from iscsitrace.fleet.sql import Answer
+    from iscsitrace.fleet.top import Cost
+
+_COLUMNS: Final = (
+    *("taps", "commands", "MB", "busy s", "latency s", "p50", "p95", "p99", "max"),
+    "no status",
+    "errors",
+)
+
+
+def grid(by: str, costs: Sequence[Cost], count: int) -> Grid:
+    """The table of costs, of ``count`` in all. Latencies are in ms."""
+    rows = (
+        (
+            cells.short(each.label),
+            each.tap_count,
+            each.command_count,
+            cells.megabytes(each.bytes),
+            cells.seconds(each.busy_ns),
+            cells.seconds(each.latency_ns),
+            *(cells.milliseconds(value) for value in (each.p50_ns, each.p95_ns, each.p99_ns, each.max_ns)),
+            each.lost_count,
+            each.error_count,
+        )
+        for each in costs
+    )
+    more = count - len(costs)
+    notes = (f"{more:,} more {'row is' if more == 1 else 'rows are'} not shown.",) if more else ()
+    return replace(table((by, *_COLUMNS), rows), notes=notes)
+
+
+def write_csv(answer: Answer, stream: TextIO) -> None:
+    """A query's answer as CSV; nulls are empty."""
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(answer.columns)
+    writer.writerows(["" if value is None else value for value in row.values()] for row in answer.records)

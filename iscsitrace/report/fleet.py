@@ -1,0 +1,165 @@
+"""The report on a dataset: what broke, then where the time goes by volume, host and hour."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from iscsitrace.fleet import broken as failures
+from iscsitrace.fleet.broken import Broken
+from iscsitrace.fleet.sql import Database
+from iscsitrace.fleet.top import top
+from iscsitrace.outputs import fleet_top
+from iscsitrace.outputs.document import Grid, Section, limited, table
+from iscsitrace.report.document import Document, Fact, Outcome
+from iscsitrace.wording import amounts, cells
+from iscsitrace.wording.sentences import capital
+
+LISTED: Final = 100
+"""Most sessions that are named as broken."""
+ROWS: Final = 24
+_PLACES: Final = {"volume": "By volume", "initiator": "By initiator", "target": "By target", "hour": "By hour (UTC)"}
+_NUMBERS: Final = """
+SELECT count(*), count(DISTINCT tap), sum(frame_count)::BIGINT, sum(size_bytes)::BIGINT,
+    min(time_first_ns), max(time_last_ns), count(*) FILTER (status <> 'read') FROM captures
+"""
+
+
+def describe(dataset: Path) -> Document:
+    """The document. InputInvalid for what is no dataset, or one without the tables of commands."""
+    with Database(dataset) as database:
+        found = failures.find(database)
+        ((captures, taps, packets, size, first_ns, last_ns, _),) = database.query(_NUMBERS).rows
+        ((sessions,),) = database.query("SELECT count(*) FROM sessions").rows
+        ((commands, payload),) = database.query("SELECT count(*), sum(data_bytes)::BIGINT FROM cycles").rows
+        sections = (*_broken(found), _time(database), _captures(database), _making(database))
+    failed = sum(each.has_failed for each in found)
+    span = "no packet" if first_ns is None else f"{cells.clock(first_ns)} to {cells.clock(last_ns)}"
+    return Document(
+        title=dataset.absolute().name,
+        subtitle=f"{span}; {amounts.count(taps, 'tap')}, {amounts.count(captures, 'capture')}",
+        lead=None,
+        others=None,
+        sections=sections,
+        outcome=Outcome(
+            _verdict(found, failed, sessions),
+            "The same traffic captured at two taps is in the dataset twice.",
+            (
+                Fact("sessions", cells.count(sessions)),
+                Fact("commands", cells.count(commands)),
+                Fact("payload", f"{cells.megabytes(payload or 0)} MB"),
+                Fact("packets", cells.count(packets or 0)),
+                Fact("captures", f"{cells.megabytes(size or 0)} MB"),
+            ),
+        ),
+    )
+
+
+def _verdict(found: Sequence[Broken], failed: int, sessions: int) -> str:
+    if not found:
+        return f"Nothing broke: {amounts.count(sessions, 'session')} without a failure or an error status."
+    worst = found[0]
+    where = f"session {worst.session} of tap {worst.tap}"
+    return (
+        f"{failed:,} of {amounts.count(sessions, 'session')} failed, {len(found) - failed:,} more had errors or no "
+        f"logout. The worst is {where}: {'; '.join(worst.what)}."
+    )
+
+
+def _broken(found: Sequence[Broken]) -> tuple[Section, ...]:
+    if not found:
+        return ()
+    rows = [
+        (
+            str(number),
+            each.tap,
+            cells.short(each.session),
+            capital("; ".join(map(cells.short, each.what))),
+            cells.NOTHING if each.time_ns is None else cells.clock(each.time_ns),
+            cells.seconds(each.lost_ns),
+            cells.short(each.initiator),
+            cells.short(each.target),
+        )
+        for number, each in enumerate(found, 1)
+    ]
+    columns = ("no.", "tap", "session", "what happened", "from", "lost s", "initiator", "target")
+    places = [
+        (str(number), each.tap, cells.short(each.capture or None), failures.display_filter(each), _shell(each))
+        for number, each in enumerate(found, 1)
+    ]
+    look = ("no.", "tap", "capture", "display filter", "command")
+    return (
+        Section(
+            "What broke",
+            (
+                "Sessions that failed, by the time they lost: until the session was there again, or the longest wait "
+                "of a command without status. Then sessions with error statuses, or without a logout.",
+            ),
+            (
+                limited("Sessions with a failure, the worst first", columns, rows, LISTED),
+                limited("Where to look: frames are those of the capture", look, places, LISTED),
+            ),
+            "broken",
+        ),
+    )
+
+
+def _shell(each: Broken) -> str:
+    return " ".join(map(shlex.quote, failures.command(each))) or cells.NOTHING
+
+
+def _time(database: Database) -> Section:
+    grids = []
+    for by, caption in _PLACES.items():
+        costs, count = top(database, by, "latency", limit=ROWS)
+        if by == "hour":
+            costs.sort(key=lambda each: each.label)
+        if costs:
+            grids.append(replace(fleet_top.grid(by, costs, count), caption=caption))
+    return Section(
+        "Where the time goes",
+        (
+            "Commands that read, write or erase data, by the sum of their latencies. Percentiles are in ms, by nearest "
+            "rank, of commands with a status.",
+        ),
+        tuple(grids),
+        "time",
+    )
+
+
+def _captures(database: Database) -> Section:
+    columns = ("tap", "captures", "MB", "packets", "first packet", "last packet", "not whole")
+    taps = database.query(
+        "SELECT tap, count(*), sum(size_bytes)::BIGINT, sum(frame_count)::BIGINT, min(time_first_ns), "
+        "max(time_last_ns), count(*) FILTER (status <> 'read') FROM captures GROUP BY tap ORDER BY tap"
+    ).rows
+    grids = [
+        table(
+            columns,
+            (
+                (tap, count, cells.megabytes(size), packets, cells.date(first), cells.date(last), bad)
+                for tap, count, size, packets, first, last, bad in taps
+            ),
+            "Captures by tap",
+        )
+    ]
+    problems = database.query(
+        "SELECT tap, capture, status, problem FROM captures WHERE status <> 'read' ORDER BY tap, capture"
+    ).rows
+    if problems:
+        rows = [tuple(map(cells.short, row)) for row in problems]
+        grids.append(limited("Captures that were not read whole", ("tap", "capture", "status", "problem"), rows, ROWS))
+    return Section("Captures", (), tuple(grids), "captures")
+
+
+def _making(database: Database) -> Section:
+    made = database.manifests[0]
+    lines = (
+        f"iscsitrace {made.version}, schema {made.schema}. Tables: {', '.join(made.tables)}.",
+        "docs/fleet.md of the project describes the dataset, docs/method.md each number.",
+    )
+    grids: tuple[Grid, ...] = ()
+    return Section("How this was made", lines, grids, "making")
