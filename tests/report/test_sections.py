@@ -178,9 +178,9 @@ def test_sessions_are_in_the_order_of_their_bytes_then_commands_then_numbers() -
 def test_a_session_that_is_not_there_is_refused_with_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
     for count, known in ((0, "none"), (2, "0, 1"), (25, ", ".join(str(number) for number in range(24)))):
         diagnosis = SimpleNamespace(sessions=dict.fromkeys(range(count)))
-        monkeypatch.setattr(captures, "examine", lambda source, diagnosis=diagnosis: diagnosis)
+        monkeypatch.setattr(captures, "examine", lambda source, tap_of, diagnosis=diagnosis: diagnosis)
         made = trace()
-        made.table = None
+        made.table = made.tap_of = None
         with pytest.raises(InputInvalid, match=f"^there is no session 99; there are {known}$"):
             captures.describe(made, session=99)
 
