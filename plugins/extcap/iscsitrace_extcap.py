@@ -294,6 +294,7 @@ class Run:
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
+        self._is_starting = False
         self._is_over = False
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
@@ -373,6 +374,7 @@ class Run:
     def _started(self, command: list[str], output: Any) -> subprocess.Popen[bytes]:
         import subprocess
 
+        self._is_starting = True
         try:
             # in a new session: Ctrl-C in a terminal then reaches this process only, which sends one SIGTERM
             self._child = subprocess.Popen(
@@ -386,9 +388,10 @@ class Run:
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._is_over = True
-        if self._child is None:
+        if self._child is None and not self._is_starting:
             # there is no reader of the FIFO yet
             raise SystemExit(0)
+        # a child that is just starting is ended once it is known
         self._end()
 
     def _end(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -298,6 +300,28 @@ def test_a_signal_ends_the_capture_cleanly(tmp_path: Path, fifo: Path, number: s
         _, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, err) == (0, "")
     assert stand_in.logged_arguments()[-1] == "SIGTERM"
+
+
+def test_a_signal_while_the_child_starts_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child may run and write before its start returns to the extcap."""
+    popen = subprocess.Popen
+
+    def started_late(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        child = popen(*arguments, **options)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return child
+
+    handlers = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    monkeypatch.setattr(subprocess, "Popen", started_late)
+    try:
+        run = runpy.run_path(str(SCRIPT))["Run"]()
+        child = run._started([sys.executable, "-c", "import time; time.sleep(60)"], subprocess.DEVNULL)
+    finally:
+        for number, handler in handlers:
+            signal.signal(number, handler)
+    assert child.wait(timeout=PATIENCE_S) == -signal.SIGTERM
+    assert child.stderr is not None
+    child.stderr.close()
 
 
 def test_the_capture_ends_when_its_reader_closes_even_without_packets(tmp_path: Path, fifo: Path) -> None:
