@@ -380,6 +380,7 @@ def test_runs_over_the_kernels_tcp(case: dict[str, Any], tmp_path_factory: pytes
 
     def judge(truth: Truth, traces: dict[str, iscsitrace.Trace]) -> None:
         end = sender_of(truth, case["operation"])
+        assert end["windows"]["cwnd"] is not None, "a stalled machine took no samples of the kernel's window"
         for tap, trace in traces.items():
             found = errors(estimates(trace, to_target=to_target), of_truth(end), is_sampled=True)
             check_estimate(found, 0.1)
