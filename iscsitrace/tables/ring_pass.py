@@ -22,9 +22,6 @@ except ImportError as error:  # a source tree without the compiled core; reading
 else:
     _core_missing = None
 
-REQUESTED = ("pdus",)
-"""The tables on request that a pass fills unless told otherwise."""
-
 
 @dataclass(frozen=True)
 class CaptureRead:
@@ -39,7 +36,7 @@ class CaptureRead:
 class RingPass:
     """A pass over captures in order of time, one by one."""
 
-    def __init__(self, state: bytes | None = None, *, tables: Iterable[str] = REQUESTED) -> None:
+    def __init__(self, state: bytes | None = None, *, tables: Iterable[str] = ("pdus",)) -> None:
         """Begins a pass, or continues one from what :meth:`state` gave; its tables are those that it began with.
 
         ``tables`` names those of schema.ON_REQUEST to fill; all others always are. Raises InputInvalid for an unknown
