@@ -24,7 +24,7 @@ from iscsitrace.errors import InputInvalid, TrafficImpossible
 from iscsitrace.lab.link_process import RunningLink, linked
 from iscsitrace.lab.namespaces import Cable, EndSettings, Network, network
 from tests.lab.test_lab_namespaces import connected, is_gone
-from tests.support.lab import needs_root
+from tests.support.lab import judge_run, needs_root
 
 ENDS = {"initiator": EndSettings(congestion_control="cubic"), "target": EndSettings(congestion_control="cubic")}
 MS_NS = 1_000_000
@@ -107,27 +107,33 @@ def test_the_log_accounts_for_every_datagram() -> None:
     count, loss = 1000, 0.2
     payload = bytes(333)
     settings = {"to_target": {"loss_probability": loss}, "seed": 5, "is_logging_packets": True}
-    with connected_places(**settings) as (made, link), datagrams(made) as (near, far):
-        received = 0
-        for number in range(count):
-            near.send(payload)
-            # taken at once, so that none is dropped for want of room
-            far.settimeout(0.0005 if number < count - 1 else 0.5)
-            with suppress(TimeoutError):
-                while far.recv(1024):
-                    received += 1
-    of_size = [
-        packet
-        for packet in link.log["link"]["to_target"]["packets"]
-        if packet["bytes"] == UDP_HEADERS_BYTES + len(payload)
-    ]
-    fates = [packet["fate"] for packet in of_size]
-    assert len(fates) == count
-    assert fates.count("delivered") == received
-    assert fates.count("lost") == count - received
-    # four deviations of a binomial distribution
-    assert abs(count - received - loss * count) < 4 * (count * loss * (1 - loss)) ** 0.5
-    assert link.log["link"]["to_initiator"]["counters"]["lost"]["count"] == 0
+
+    def run() -> tuple[dict[str, Any], int]:
+        with connected_places(**settings) as (made, link), datagrams(made) as (near, far):
+            received = 0
+            for number in range(count):
+                near.send(payload)
+                # taken at once, so that none is dropped for want of room
+                far.settimeout(0.0005 if number < count - 1 else 0.5)
+                with suppress(TimeoutError):
+                    while far.recv(1024):
+                        received += 1
+        return link.log["link"], received
+
+    def judge(log: dict[str, Any], received: int) -> None:
+        of_size = [
+            packet for packet in log["to_target"]["packets"] if packet["bytes"] == UDP_HEADERS_BYTES + len(payload)
+        ]
+        fates = [packet["fate"] for packet in of_size]
+        assert len(fates) == count
+        assert fates.count("delivered") == received
+        assert fates.count("lost") == count - received
+        # four deviations of a binomial distribution
+        assert abs(count - received - loss * count) < 4 * (count * loss * (1 - loss)) ** 0.5
+        assert log["to_initiator"]["counters"]["lost"]["count"] == 0
+
+    # the kernel may drop a datagram before it reaches the link
+    judge_run(run, judge)
 
 
 @needs_root
