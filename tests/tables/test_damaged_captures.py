@@ -280,6 +280,12 @@ def swapped(packets: Sequence[Packet]) -> Sequence[Packet]:
     return [replace(packet, time_ns=then.time_ns) for packet, then in zip(moved, packets, strict=True)]
 
 
+def acks_first(packets: Sequence[Packet]) -> Sequence[Packet]:
+    """ACKs without data come up to four places earlier, before data that they acknowledge, as from two queues."""
+    places = sorted(range(len(packets)), key=lambda place: place - 4 * (packets[place].payload_bytes == 0))
+    return [replace(packets[place], time_ns=then.time_ns) for place, then in zip(places, packets, strict=True)]
+
+
 CHANGES: dict[str, Change] = {
     "snaplen 128": lambda packets: cut(packets, 128),
     "snaplen 96": lambda packets: cut(packets, 96),
@@ -290,6 +296,8 @@ CHANGES: dict[str, Change] = {
     "stop early": lambda packets: packets[: len(packets) // 2],
     "duplicates": doubled,
     "reordering": swapped,
+    "ACKs first": acks_first,
+    "ACKs first, drops 5 %": lambda packets: acks_first(thin(packets, 0.05, 1)),
     "all": lambda packets: swapped(doubled(cut(thin(packets, 0.05, 3), 128)[len(packets) // 10 :])),
 }
 

@@ -138,6 +138,19 @@ impl Half {
         self.initial_sequence_number.get_or_insert(sequence_number.wrapping_sub(1));
     }
 
+    /// Begins the stream with these bytes, if they are its first captured ones, end where it began so far, and no SYN
+    /// says where it begins: packets without payload, and ACKs of the peer, came before them in the capture. A single
+    /// byte is that of a keep-alive (RFC 9293 section 3.8.4).
+    #[inline]
+    pub fn begin_before(&mut self, sequence_number: u32, length: u32) {
+        let Some(base) = self.base.filter(|_| self.captured_bytes == 0 && length > 0) else { return };
+        let before = base.wrapping_sub(sequence_number);
+        if before > 1 && before <= length && self.reassembly.move_begin(i64::from(before)) {
+            self.base = Some(sequence_number);
+            self.initial_sequence_number = Some(sequence_number.wrapping_sub(1));
+        }
+    }
+
     /// Continues the stream elsewhere: the next byte has this sequence number.
     pub fn rebase(&mut self, sequence_number: u32) {
         self.base = Some(sequence_number.wrapping_sub(self.reassembly.highest() as u32));
@@ -259,6 +272,27 @@ mod tests {
 
     fn segment(identification: Option<u16>) -> Segment<'static> {
         crate::tcp::test_segment::segment(identification, &[])
+    }
+
+    #[test]
+    fn the_first_payload_begins_the_stream_if_it_ends_where_that_began() {
+        let begun = |number: u32, length: u32, has_begin: bool, captured_bytes: u64| {
+            let mut half = Half { captured_bytes, ..Half::new() };
+            half.set_base(100);
+            if has_begin {
+                half.reassembly.note_begin();
+            }
+            half.begin_before(number, length);
+            half.offset(100)
+        };
+        assert_eq!(begun(52, 48, false, 0), Some(48));
+        assert_eq!(begun(52, 90, false, 0), Some(48));
+        // it begins there, it ends before that, it is a keep-alive, it is not the first, a SYN says where the begin is
+        for (number, length, has_begin, captured_bytes) in
+            [(100, 48, false, 0), (52, 47, false, 0), (99, 1, false, 0), (52, 48, false, 1), (52, 48, true, 0)]
+        {
+            assert_eq!(begun(number, length, has_begin, captured_bytes), Some(0));
+        }
     }
 
     #[test]

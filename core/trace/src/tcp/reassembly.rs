@@ -146,6 +146,15 @@ impl Reassembly {
         self.is_begin_known = true;
     }
 
+    /// Makes room for bytes before offset 0; false where the stream begins there, or moved on.
+    pub fn move_begin(&mut self, bytes: i64) -> bool {
+        let is_movable = !self.is_begin_known && self.next == 0 && self.held.is_empty();
+        if is_movable {
+            self.acknowledged += bytes;
+        }
+        is_movable
+    }
+
     /// All bytes below this offset were delivered or became gaps.
     pub fn next(&self) -> i64 {
         self.next

@@ -139,6 +139,7 @@ impl TcpConnection {
             self.is_refused |= flags.is_rst() && self.halves[1 - direction].has_syn;
             self.halves[direction].set_base(payload_sequence_number);
         }
+        self.halves[direction].begin_before(payload_sequence_number, segment.payload_length);
         let Some(offset) = self.halves[direction].offset(payload_sequence_number) else {
             context.counters.add(Counter::SegmentOutsideWindow, Some(self.number), frame);
             self.note_segment(direction, packet, segment, 0, SegmentClass::Outside, context);
