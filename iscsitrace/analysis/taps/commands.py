@@ -97,7 +97,7 @@ def match(a: Source, b: Source) -> Matched:
             strict=True,
         )
     ]
-    _, first, second = np.intersect1d(of_pair[0][1], of_pair[1][1], return_indices=True)
+    first, second = _equal(of_pair[0][1], of_pair[1][1])
     rows_a, rows_b = of_pair[0][0][first], of_pair[1][0][second]
     order = np.argsort(rows_a, kind="stable")
     return Matched(rows_a[order], rows_b[order], pairs)
@@ -159,20 +159,39 @@ def _keys(cycles: Table, names: Sequence[str]) -> Array:
 
 def _single(keys: Array, connections: Array) -> Array:
     """Rows of the commands that their connection has once."""
-    order = np.lexsort((keys, connections))
-    same = (np.diff(keys[order]) == 0) & (np.diff(connections[order]) == 0)
-    is_double = np.append(same, False) | np.insert(same, 0, False) if len(order) else np.empty(0, dtype=bool)
-    return np.sort(order[~is_double])
+    with np.errstate(over="ignore"):
+        codes = (keys ^ connections.astype(np.uint64)) * _FIRST_FACTOR
+    if _is_distinct(np.sort(codes)):
+        return np.arange(len(codes))
+    order = np.argsort(codes)
+    same = np.diff(codes[order]) == 0
+    return np.sort(order[~(np.append(same, False) | np.insert(same, 0, False))])
 
 
 def _equal(first: Array, second: Array) -> tuple[Array, Array]:
     """Places of equal keys: every pair of them, but of keys that many connections have only the first ones."""
-    order = np.argsort(second, kind="stable")
-    start = np.searchsorted(second[order], first, side="left")
-    count = np.minimum(np.searchsorted(second[order], first, side="right") - start, _SEEN_IN_MOST)
+    order = np.argsort(second)
+    ordered = second[order]
+    is_distinct = _is_distinct(ordered)
+    if not is_distinct:
+        order = np.argsort(second, kind="stable")
+    # in order of the keys: neighbours are searched for in the same memory
+    search = np.argsort(first)
+    start, end = np.empty((2, len(first)), dtype=np.intp)
+    start[search] = np.searchsorted(ordered, first[search], side="left")
+    if is_distinct:
+        places = np.flatnonzero(start < len(ordered))
+        places = places[ordered[start[places]] == first[places]]
+        return places, order[start[places]]
+    end[search] = np.searchsorted(ordered, first[search], side="right")
+    count = np.minimum(end - start, _SEEN_IN_MOST)
     places = np.repeat(np.arange(len(first)), count)
     within = np.arange(len(places)) - np.repeat(np.cumsum(count) - count, count)
     return places, order[start[places] + within]
+
+
+def _is_distinct(ordered: Array) -> bool:
+    return not (ordered[1:] == ordered[:-1]).any()
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from iscsitrace.analysis.taps.at_once import read_each
 from iscsitrace.analysis.taps.parts import are_parts
 from iscsitrace.analysis.taps.reading import MOST_TAPS, NEEDED, Tap, TappedTrace, in_order, read_taps, recognise_all
 from iscsitrace.analysis.taps.recognition import Recognition, Relation
@@ -54,7 +55,8 @@ def read_inputs(
     if are_parts(sources):
         return _as_one(sources, wanted, options)
     try:
-        traces = [read(source, tables={*wanted, *NEEDED} - TAPPED_TABLES.keys(), **options) for source in sources]
+        tables = {*wanted, *NEEDED} - TAPPED_TABLES.keys()
+        traces = read_each([(source,) for source in sources], tables=tables, **options)
     except CaptureUnreadable:
         # beside others a source that cannot be read is counted
         return _as_one(sources, wanted, options)

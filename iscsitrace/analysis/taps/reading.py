@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.analysis.taps import legs, network, packets, senders, tables
+from iscsitrace.analysis.taps.at_once import read_each
 from iscsitrace.analysis.taps.commands import samples_of
 from iscsitrace.analysis.taps.network import Network
 from iscsitrace.analysis.taps.projection import OnFirst
@@ -23,7 +24,7 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.schema import TAPPED_TABLES
 from iscsitrace.tables.table import Source as Tables
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Source, Trace, read
+from iscsitrace.tables.trace import Source, Trace
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.taps.legs import Legs
@@ -186,11 +187,9 @@ def read_taps(
     """See :func:`iscsitrace.tables.trace.read_taps`."""
     if not 2 <= len(taps) <= MOST_TAPS:
         raise InputInvalid(f"{len(taps)} taps: there have to be 2 to {MOST_TAPS}")
-    read_in = []
-    wanted = {*tables, *NEEDED} - TAPPED_TABLES.keys()
-    for name, given in taps.items():
-        sources = tuple(given) if isinstance(given, (list, tuple)) else (given,)
-        read_in.append(Tap(name, sources, read(*sources, tables=wanted, **options)))
+    groups = [tuple(given) if isinstance(given, (list, tuple)) else (given,) for given in taps.values()]
+    traces = read_each(groups, tables={*tables, *NEEDED} - TAPPED_TABLES.keys(), **options)
+    read_in = [Tap(*each) for each in zip(taps, groups, traces, strict=True)]
     pairs = recognise_all([tap.trace for tap in read_in], are_synchronised=are_synchronised)
     for (first, second), each in pairs.items():
         if each.relation is not Relation.TAPS:

@@ -31,18 +31,21 @@ _UNEQUAL: Final = 0.3
 def step_between(samples: Samples, slope: float) -> int | None:
     """Number of the first sample after the largest step; None if there is none. ``slope`` is the drift so far."""
     raw = samples.raw_ns - samples.raw_ns[0] - slope * (samples.time_ns - samples.time_ns[0])
-    upper, lower = np.flatnonzero(samples.is_a_first), np.flatnonzero(~samples.is_a_first)
+    upper, lower = raw[samples.is_a_first], raw[~samples.is_a_first]
     if min(len(upper), len(lower)) < 2 * _AROUND:
         return None
-    # one boundary before each sample that has enough of both directions on each side
-    places = np.arange(1, len(samples))
-    at_upper, at_lower = np.searchsorted(upper, places), np.searchsorted(lower, places)
+    rises, falls = _jumps(upper), _jumps(-lower)
+    if max(np.abs(rises).max(), np.abs(falls).max()) <= _LEAST_NS:
+        return None
+    # the samples of each direction before each boundary; boundaries need enough of both on each side
+    at_upper = np.cumsum(samples.is_a_first)[:-1]
+    at_lower = np.arange(1, len(samples)) - at_upper
     is_inside = (np.minimum(at_upper, at_lower) >= _AROUND) & (at_upper <= len(upper) - _AROUND)
     is_inside &= at_lower <= len(lower) - _AROUND
-    places, at_upper, at_lower = places[is_inside], at_upper[is_inside], at_lower[is_inside]
+    places = np.flatnonzero(is_inside) + 1
     if not len(places):
         return None
-    up, down = _jumps(raw[upper], at_upper), -_jumps(-raw[lower], at_lower)
+    up, down = rises[at_upper[places - 1] - _AROUND], -falls[at_lower[places - 1] - _AROUND]
     size = (up + down) / 2
     noise = np.median(np.abs(up)) + np.median(np.abs(down))
     is_step = (np.abs(size) > max(_LEAST_NS, _ABOVE_NOISE * noise)) & (np.abs(up - down) < _UNEQUAL * np.abs(size))
@@ -56,10 +59,12 @@ def step_between(samples: Samples, slope: float) -> int | None:
     return int(places[at][apart.argmax()])
 
 
-def _jumps(values: Array, places: Array) -> Array:
-    """Least of the values behind each place less the least of those before it."""
-    windows = np.lib.stride_tricks.sliding_window_view(values, _AROUND).min(axis=1)
-    return np.asarray(windows[places] - windows[places - _AROUND])
+def _jumps(values: Array) -> Array:
+    """Least of the values behind a place less the least of those before it, for each place with enough of both."""
+    least = values
+    for count in range(1, _AROUND):
+        least = np.minimum(least[:-1], values[count:])
+    return np.asarray(least[_AROUND:] - least[:-_AROUND])
 
 
 def worst_boundary(samples: Samples) -> int | None:

@@ -134,6 +134,8 @@ pub fn join<E>(
     offset_hint_ns: i64,
     mut report: impl FnMut([&Progress; 2]) -> Result<(), E>,
 ) -> Result<Joined, Interrupted<E>> {
+    // passes in other threads have left memory that this one cannot use
+    iscsitrace_mapped::give_back();
     let [inputs_a, inputs_b] = inputs;
     let mut taps = [Tap::open(inputs_a, pairs, 0)?, Tap::open(inputs_b, pairs, 1)?];
     let progress = [taps[0].sequence.progress(), taps[1].sequence.progress()];
