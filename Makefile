@@ -33,7 +33,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name '*.tsv' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build plugin demo quick test test-rust test-python test-guests lint lint-rust lint-python check bench bench-plots bench-traffic bench-link bench-worlds bench-budget bench-faults bench-model bench-watch bench-capture guests fuzz mutants docs reproduction screenshots samples wheel clean
+.PHONY: help setup build plugin demo quick test test-rust test-python test-guests lint lint-rust lint-python check bench bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-faults bench-model bench-watch bench-capture guests fuzz mutants docs reproduction screenshots samples wheel clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -112,6 +112,9 @@ bench: build/build.stamp ## compare speed and memory with tshark, tcptrace and c
 	$(BIN)/python -m bench.generate
 	$(BIN)/python -m bench.run
 	$(BIN)/python -m bench.taps
+
+bench-fleet: build/build.stamp ## time a fleet run of 10 GB with one worker and two (needs 25 GB in build/bench)
+	$(BIN)/python -m bench.fleet --gzip
 
 bench-plots: build/build.stamp ## measure time and memory to plot ten million packets (needs 2 GB in build/bench)
 	$(BIN)/python -m bench.plots

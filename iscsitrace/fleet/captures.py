@@ -84,6 +84,11 @@ def listed(sources: Iterable[str]) -> list[Capture]:
             raise InputInvalid(f"cannot read {source}: {error.strerror or error}") from error
         except (ImportError, ValueError) as error:
             raise InputInvalid(f"cannot read {source}: {error}") from error
+        except Exception as error:
+            if "://" not in source:
+                raise
+            # each kind of filesystem has errors of its own: SFTP those of SSH
+            raise InputInvalid(f"cannot read {source}: {str(error) or type(error).__name__}") from error
         found |= {capture.path: capture for capture in captures}
     names: dict[str, str] = {}
     for path, capture in found.items():

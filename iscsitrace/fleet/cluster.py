@@ -104,10 +104,13 @@ def _has_dashboard() -> bool:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without Dask's messages: what matters of a lost worker is in the result."""
-    logger = logging.getLogger("distributed")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
+    # some loggers below the first have levels of their own: that of a client shows a lost scheduler's traceback
+    names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "distributed"]
+    levels = {name: logging.getLogger(name).level for name in names}
+    for name in names:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)

@@ -24,7 +24,9 @@ from iscsitrace.tables.schema import DEFAULT_TABLES, SCHEMA_VERSION, TABLES
 
 _POLL_S: Final = 0.2
 _PATIENCE: Final = 50
-"""Polls without a worker before that is said."""
+"""Polls without a result before workers are looked for."""
+_ALONE_MAX: Final = 6
+"""Looks in a row, a minute in all, that find no worker of this machine's own cluster: Dask has given them up."""
 
 
 @dataclass
@@ -120,7 +122,7 @@ class _Run:
             self._submit(plan, tap.name, "plan", place, tap): (tap.name, None) for tap in taps
         }
         self._total_bytes = self._done_bytes = 0
-        self._idle_polls = 0
+        self._idle_polls = self._alone = 0
 
     def _generation_of(self, tap: Tap) -> int:
         manifest = TapStore(self._place.dataset, tap.name).manifest()
@@ -209,9 +211,14 @@ class _Run:
             return
         if getattr(self._client, "status", "running") != "running":
             raise CancelledError
-        for tap in {tap for tap, _ in self._pending.values()}:
-            if not cluster.has_worker(self._client, self._resources[tap]):
-                self._watch.say(f"tap {tap} waits for a worker")
+        waiting = {
+            tap for tap, _ in self._pending.values() if not cluster.has_worker(self._client, self._resources[tap])
+        }
+        for tap in sorted(waiting):
+            self._watch.say(f"tap {tap} waits for a worker")
+        self._alone = self._alone + 1 if waiting and self._scheduler is None else 0
+        if self._alone >= _ALONE_MAX:
+            raise InputInvalid("no worker runs any more; the same command goes on where this one ended")
 
 
 def _smaller(work: Work) -> list[Work]:
