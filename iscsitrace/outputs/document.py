@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from iscsitrace.wording import cells
 
@@ -21,7 +22,7 @@ class Grid:
     notes: tuple[str, ...] = ()
     """What the table omits, or how to read it."""
 
-    @property
+    @cached_property
     def is_number(self) -> tuple[bool, ...]:
         """For each column: whether every cell is a number or ``-``. Number columns are right-aligned."""
         return tuple(

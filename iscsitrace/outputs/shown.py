@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _LISTED: Final = 10
 """Sessions that a message names."""
-_WORDS: Final = {NONE: "no problem", TOO_SHORT: "too few commands"}
+HEADLINES: Final = {NONE: "no problem", TOO_SHORT: "too few commands"}
 """Headlines that are no finding, in a table."""
 
 
@@ -121,7 +121,7 @@ class Shown:
         rows = (
             (
                 len(each),
-                _WORDS.get(name, name),
+                HEADLINES.get(name, name),
                 BY_NAME[limiter].limited if limiter else None,
                 cells.seconds(sum(one.cost_ns or 0.0 for one in each) or None),
                 cells.seconds(sum(one.jobs_ns for one in each)),

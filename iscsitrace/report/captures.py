@@ -9,24 +9,28 @@ import numpy as np
 
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import Diagnosis, examine
-from iscsitrace.analysis.findings.headline import NONE, TOO_SHORT
 from iscsitrace.analysis.taps.reading import TappedTrace
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs.document import Grid, limited
 from iscsitrace.outputs.remedies import Remedies
+from iscsitrace.outputs.shown import HEADLINES
 from iscsitrace.plots import inline
-from iscsitrace.report import chapters, figures, modelled, places, sections, subject
+from iscsitrace.report import chapters, figures, modelled, places, sections
 from iscsitrace.report.document import Document
+from iscsitrace.report.order import Entry, entries
 from iscsitrace.report.subject import Subject
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import cells
+from iscsitrace.wording.parts import BY_NAME
 
 __all__ = ["describe", "needed"]
 
 IN_FULL: Final = 3
 """Sessions, besides the first, that are shown in full."""
 LISTED: Final = 24
-"""Most rows of the table of other sessions."""
+"""Most other sessions that are listed with their sentences; where there are more, all are rows of names and times."""
+ROWS: Final = 2_000
+"""Most rows of names and times: a page with more is slow to open and to filter."""
 
 
 def needed(is_large: bool, has_pictures: bool = True) -> tuple[str, ...]:
@@ -41,7 +45,9 @@ def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = T
     if session is not None and session not in diagnosis.sessions:
         known = ", ".join(map(str, order[:LISTED])) or "none"
         raise InputInvalid(f"there is no session {session}; there are {known}")
-    lead, rest = _subjects(diagnosis, order, session)
+    first, rest = entries(diagnosis, order, session)
+    lead = first.tell() if first else None
+    told = [each.tell() for each in rest[: LISTED if len(rest) <= LISTED else IN_FULL]]
     main = next((number for number in order if lead and number in lead.sessions), None)
     story = tuple(number for number in lead.sessions if number != main) if lead else ()
     looks = inline.Looks()
@@ -60,8 +66,8 @@ def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = T
         subtitle=_subtitle(trace),
         lead=None if lead is None else chapters.of_subject(trace, lead, remedies),
         places=places.of_trace(trace, main, looks, has_pictures=has_pictures),
-        others=_others(trace, diagnosis, lead, rest),
-        chapters=tuple(chapters.of_subject(trace, each, remedies) for each in rest[:IN_FULL] if _is_worth(each)),
+        others=_others(trace, diagnosis, lead, rest, told),
+        chapters=tuple(chapters.of_subject(trace, each, remedies) for each in told[:IN_FULL] if _is_worth(each)),
         pictures=pictures,
         pictures_left_out=missing,
         sections=sections.of_trace(trace, lead, diagnosis.mirrors),
@@ -72,45 +78,9 @@ def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = T
     )
 
 
-def _subjects(diagnosis: Diagnosis, order: list[int], session: int | None) -> tuple[Subject | None, list[Subject]]:
-    """What the report is about first, and the others: what broke, then by bytes moved.
-
-    By default sessions that took each other's place are one subject, and that of the headline is the first; where the
-    headline names no problem, the one that moved most bytes. A requested session is the first, on its own.
-    """
-    place = {number: index for index, number in enumerate(order)}
-
-    def weight(each: Subject) -> tuple[bool, float, int]:
-        is_failure = each.failure is not None and each.failure.leads
-        return not is_failure, -(each.headline.cost_ns or 0.0) if is_failure else 0.0, _first(each, place)
-
-    told = [(each, subject.of_story(each, diagnosis.sessions)) for each in diagnosis.stories]
-    first = diagnosis.headline
-    has_problem = first is not None and first.name not in (NONE, TOO_SHORT)
-    lead = next((found for each, found in told if has_problem and each.headline is first), None)
-    rest = sorted((found for _, found in told), key=weight)
-    if session is not None:
-        own = next((each for each in rest if session in each.sessions), None)
-        others = (
-            [subject.of_session(diagnosis.sessions[each]) for each in own.sessions if each != session] if own else []
-        )
-        return subject.of_session(diagnosis.sessions[session]), [*others, *(each for each in rest if each is not own)]
-    lead = lead or next(iter(rest), None)
-    return lead, [each for each in rest if each is not lead]
-
-
-def _is_failure(found: Subject) -> bool:
-    return found.failure is not None
-
-
-def _first(found: Subject, place: dict[int, int]) -> int:
-    """The best place of its sessions; the last where it has none."""
-    return min((place[number] for number in found.sessions if number in place), default=len(place))
-
-
 def _is_worth(found: Subject) -> bool:
     """Whether it is shown in full: something broke, or there is busy time to show."""
-    return _is_failure(found) or bool(found.time and found.time.jobs_ns)
+    return found.failure is not None or bool(found.time and found.time.jobs_ns)
 
 
 def _by_weight(trace: Trace, diagnosis: Diagnosis) -> list[int]:
@@ -146,8 +116,12 @@ def _counted(amount: int, noun: str) -> str:
     return f"{cells.count(amount)} {noun if amount == 1 else noun + 's'}"
 
 
-def _others(trace: Trace, diagnosis: Diagnosis, lead: Subject | None, rest: list[Subject]) -> Grid | None:
-    """A row for each other subject, and for each connection of the first if it is of one session with several."""
+def _others(
+    trace: Trace, diagnosis: Diagnosis, lead: Subject | None, rest: list[Entry], told: list[Subject]
+) -> Grid | None:
+    """A row for each other subject, and for each connection of the first if it is of one session with several; ``told``
+    are the first of ``rest``. Where there are too many for their sentences, they are rows of names and times.
+    """
     targets = {
         row["session"]: cells.short(row["target_name"]) for row in trace.sessions.rows(("session", "target_name"))
     }
@@ -157,19 +131,38 @@ def _others(trace: Trace, diagnosis: Diagnosis, lead: Subject | None, rest: list
         for row in trace.connections.rows(("connection", "session", "is_iscsi"))
         if row["is_iscsi"] and only is not None and row["session"] == only
     ]
+    own = [number for number in members if len(members) > 1 and number in diagnosis.connections]
+
+    def target(sessions: tuple[int, ...]) -> str:
+        return next((targets.get(number, cells.NOTHING) for number in sessions), cells.NOTHING)
+
+    if len(rest) > LISTED:
+        alone = diagnosis.separate.verdicts if own else {}
+        every = [(f"connection {number}", targets.get(only, cells.NOTHING), alone[number]) for number in own]
+        worst = sorted(rest, key=lambda each: each.verdict.weight, reverse=True)
+        every += [(each.label, target(each.sessions), each.verdict) for each in worst]
+        rows = [
+            (
+                label,
+                of,
+                HEADLINES.get(verdict.name, verdict.name),
+                BY_NAME[verdict.limiter].limited if verdict.limiter else cells.NOTHING,
+                cells.seconds(verdict.cost_ns),
+                cells.seconds(verdict.jobs_ns),
+            )
+            for label, of, verdict in every
+        ]
+        return limited(
+            "Other sessions and connections, the worst first",
+            ("session or connection", "target", "headline", "limiter", "lost s", "busy s"),
+            rows,
+            ROWS,
+        )
     lines = [
         (f"connection {number}", targets.get(only, cells.NOTHING), diagnosis.connections[number].verdict)
-        for number in members
-        if len(members) > 1 and number in diagnosis.connections
+        for number in own
     ]
-    lines += [
-        (
-            each.label,
-            next((targets.get(number, cells.NOTHING) for number in each.sessions), cells.NOTHING),
-            each.headline.text,
-        )
-        for each in rest
-    ]
+    lines += [(each.label, target(each.sessions), each.headline.text) for each in told]
     if not lines:
         return None
     return limited("Other sessions and connections", ("session or connection", "target", "verdict"), lines, LISTED)

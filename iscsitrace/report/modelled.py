@@ -37,7 +37,7 @@ _SOURCES: Final = {
 
 def of_session(trace: Trace, session: int) -> tuple[Model | None, str]:
     """The model of a session's steady commands; else None, and why there is none."""
-    found = survey(trace.table, "")
+    found = survey(trace.table, "", session)
     own = of_operation([point for point in found.points if point.session == session])
     if not own:
         why = "; ".join(each.why for each in found.missing if each.session == session) or "no steady commands"

@@ -157,7 +157,7 @@ def test_why_there_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     trace: Any = SimpleNamespace(table=None)
     missing = [SimpleNamespace(session=number, why=why) for number, why in ((0, "one"), (1, "other"), (0, "two"))]
     monkeypatch.setattr(
-        "iscsitrace.report.modelled.survey", lambda source, name: SimpleNamespace(points=[], missing=missing)
+        "iscsitrace.report.modelled.survey", lambda source, name, only: SimpleNamespace(points=[], missing=missing)
     )
     assert of_session(trace, 0) == (None, "No model of session 0: one; two.")
     assert of_session(trace, 2) == (None, "No model of session 2: no steady commands.")

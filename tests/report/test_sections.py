@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.findings.headline import Headline
+from iscsitrace.analysis.findings.headline import Headline, Verdict
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs.document import Section
 from iscsitrace.report import captures
 from iscsitrace.report.document import Chapter, Document, FoundProblem, Outcome, Part
+from iscsitrace.report.order import Entry
 from iscsitrace.report.sections import _connections, _making, _parameters, _slowest, _traffic
 from iscsitrace.report.subject import Subject
 from iscsitrace.report.ticket import code, prose
@@ -206,13 +207,24 @@ def test_title_and_subtitle() -> None:
     assert headed()[0] == "capture"
 
 
+def entry(number: int) -> Entry:
+    """A session that lost as many seconds as its number, of 40 s of busy time; its sentences are not asked for."""
+    name, severity = ("loss", "warning") if number else ("none", "info")
+    verdict = Verdict(number, name, severity, number * 1e9 if number else None, "propagation", 40 * 10**9)
+    return Entry(f"session {number}", (number,), verdict, lambda: pytest.fail("told"))
+
+
 def others(connections: list[dict[str, Any]], *rest: int, lead: int | None = 0) -> list[tuple[str, ...]]:
     sessions = [{"session": number, "target_name": f"disk{number}"} for number in range(3)]
     known: dict[int, Any] = {number: SimpleNamespace(verdict=f"verdict {number}") for number in range(40)}
-    diagnosis: Any = SimpleNamespace(connections={number: known[number] for number in (1, 2, 3)})
-    listed = [Subject(f"session {number}", (number,), Headline(f"verdict {number}"), (), None) for number in rest]
+    diagnosis: Any = SimpleNamespace(
+        connections={number: known[number] for number in (1, 2, 3)},
+        separate=SimpleNamespace(verdicts={number: entry(number).verdict for number in (1, 2)}),
+    )
+    told = [Subject(f"session {number}", (number,), Headline(f"verdict {number}"), (), None) for number in rest]
+    listed = [entry(number) for number in rest]
     first = None if lead is None else Subject(f"session {lead}", (lead,), Headline(""), (), None)
-    grid = captures._others(trace(connections=connections, sessions=sessions), diagnosis, first, listed)
+    grid = captures._others(trace(connections=connections, sessions=sessions), diagnosis, first, listed, told)
     return [] if grid is None else [*grid.rows, *((note,) for note in grid.notes)]
 
 
@@ -227,8 +239,24 @@ def test_other_sessions_and_the_connections_of_the_first_if_it_has_several() -> 
     ]  # fmt: skip
     # one that is not iSCSI is no second connection
     assert others([one, two | {"is_iscsi": False}], 30) == [("session 30", "-", "verdict 30")]
-    assert len(others([], *range(25))) == 25
-    assert others([], *range(25))[-1] == ("1 more row is not shown.",)
+    assert [row[2] for row in others([], *range(24))] == [f"verdict {number}" for number in range(24)]
+
+
+def test_more_sessions_than_a_person_reads_are_rows_of_names_and_times_the_worst_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = others([], *range(25))
+    assert [row[0] for row in found] == [f"session {number}" for number in reversed(range(25))]
+    assert found[0] == ("session 24", "-", "loss", "latency-bound", "24.000000", "40.000000")
+    assert found[-1] == ("session 0", "disk0", "no problem", "latency-bound", "-", "40.000000")
+    two = [{"connection": number, "session": 0, "is_iscsi": True} for number in (1, 2)]
+    found = others(two, *range(25))
+    assert [row[:3] for row in found[:2]] == [(f"connection {number}", "disk0", "loss") for number in (1, 2)]
+    assert (found[2][0], len(found)) == ("session 24", 27)
+    # those that do not fit are counted, and are the least severe
+    monkeypatch.setattr(captures, "ROWS", 24)
+    found = others([], *range(25))
+    assert (found[-2][0], found[-1]) == ("session 1", ("1 more row is not shown.",))
 
 
 # --- a document

@@ -76,9 +76,10 @@ class Headline:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a headline says of one session or connection, without its sentences."""
+    """What a headline says of one session, connection or story, without its sentences."""
 
     number: int
+    """Of the session or connection; of a story its place."""
     name: str
     """As in :class:`Headline`."""
     severity: str
@@ -87,6 +88,8 @@ class Verdict:
     """See :attr:`Budget.limiter`."""
     jobs_ns: int
     """Busy time."""
+    is_failure: bool = False
+    """Whether something broke that a person has to read first."""
 
     @property
     def weight(self) -> tuple[int, float, float]:
@@ -105,7 +108,7 @@ def verdict(
     lead, kind = choose(time, findings, is_unknown, moved_count)
     rest = (time.limiter, time.jobs_ns) if time else (None, 0)
     if lead:
-        return Verdict(number, lead.name, lead.severity, lead.cost_ns, *rest)
+        return Verdict(number, lead.name, lead.severity, lead.cost_ns, *rest, is_failure=is_failure(lead))
     return Verdict(number, kind, "info", None, *rest)
 
 
@@ -190,7 +193,12 @@ def choose(
 
 def broke(findings: Sequence[Finding]) -> Finding | None:
     """What broke, where a person has to read it first; ``findings`` are in their order."""
-    return next((finding for finding in findings if finding.rank == "failure" and finding.leads), None)
+    return next(filter(is_failure, findings), None)
+
+
+def is_failure(finding: Finding) -> bool:
+    """Whether it is something that broke, and that a person has to read first."""
+    return finding.rank == "failure" and finding.leads
 
 
 def weight(headline: Headline | Verdict | Finding, busy_ns: float) -> tuple[int, float, float]:

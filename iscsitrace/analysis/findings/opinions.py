@@ -7,7 +7,7 @@ sessions a person reads twenty.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, overload
@@ -205,8 +205,13 @@ class Stories(Sequence[StoryOpinion]):
         """The headline of a whole capture: failures by time lost, then the slowness that costs most, then what has the
         longest busy time. None where there is nothing.
         """
-        worst = max(range(len(self)), key=self._weight, default=None)
+        worst = self.worst
         return None if worst is None else self[worst].headline
+
+    @cached_property
+    def worst(self) -> int | None:
+        """The place of the story whose headline is that of the capture; None where there is none."""
+        return max(range(len(self)), key=lambda place: self.verdicts[place].weight, default=None)
 
     @property
     def of_connections(self) -> list[StoryOpinion]:
@@ -214,12 +219,32 @@ class Stories(Sequence[StoryOpinion]):
         places = (place for place, (story, _, findings) in enumerate(self._told) if not story.sessions and findings)
         return [self[place] for place in places]
 
-    def _weight(self, place: int) -> tuple[int, float, float]:
-        story, _, findings = self._told[place]
+    @cached_property
+    def labels(self) -> list[str]:
+        """The label of each: see :attr:`History.label`."""
+        return [label for _, label, _ in self._told]
+
+    @cached_property
+    def numbers(self) -> list[tuple[int, ...]]:
+        """The sessions of each, by number."""
+        return [story.numbers for story, _, _ in self._told]
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        """What the headline of each says, without its sentences."""
+        return [self._verdict(place, story, findings) for place, (story, _, findings) in enumerate(self._told)]
+
+    def _verdict(self, place: int, story: Story, findings: Sequence[Finding]) -> Verdict:
         members = self._members(story)
-        busy_ns = float(sum(each.jobs_ns for each in members))
-        lead = headline.broke(findings) or _worst(members) or next(iter(findings), None)
-        return headline.weight(lead, busy_ns) if lead else (0, 0.0, busy_ns)
+        busy_ns, worst = sum(each.jobs_ns for each in members), _worst(members)
+        limiter = worst.limiter if worst else None
+        lead = headline.broke(findings) or (None if worst else next(iter(findings), None))
+        if lead:
+            is_failure = headline.is_failure(lead)
+            return Verdict(place, lead.name, lead.severity, lead.cost_ns, limiter, busy_ns, is_failure)
+        if worst:
+            return replace(worst, number=place, jobs_ns=busy_ns)
+        return Verdict(place, headline.NONE, "info", None, None, busy_ns)
 
     def _members(self, story: Story) -> list[Verdict]:
         verdicts = self._opinions.verdicts

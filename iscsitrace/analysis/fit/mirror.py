@@ -20,13 +20,19 @@ SHARED: Final = 0.99
 
 def join(points: Sequence[Point], mirrors: Sequence[Mirror]) -> list[Point]:
     """The points, with those of a mirror joined into one."""
-    found = []
-    left = list(points)
-    while left:
-        first = left.pop(0)
-        copies = [first, *(each for each in left if _is_mirrored(first, each, mirrors))]
-        left = [each for each in left if not any(each is copy for copy in copies)]
-        found.append(_one(copies) if len(copies) > 1 else first)
+    in_mirrors = {number for mirror in mirrors for number in mirror.sessions}
+    candidates = [point for point in points if point.session in in_mirrors]
+    found: list[Point] = []
+    joined: set[int] = set()
+    for point in points:
+        if id(point) in joined:
+            continue
+        copies = [point]
+        if point.session in in_mirrors:
+            rest = (each for each in candidates if each is not point and id(each) not in joined)
+            copies += (each for each in rest if _is_mirrored(point, each, mirrors))
+            joined.update(map(id, copies))
+        found.append(_one(copies) if len(copies) > 1 else point)
     return found
 
 

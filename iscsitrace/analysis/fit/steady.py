@@ -6,7 +6,7 @@ Other cycles are left out, and counted by reason. Nothing is fitted here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from iscsitrace.analysis.session import NEEDED
 from iscsitrace.analysis.session import line as lines
 from iscsitrace.analysis.session import path as paths
 from iscsitrace.analysis.session.conditions import Conditions
-from iscsitrace.analysis.session.grouping import sessions_and_connections_of
+from iscsitrace.analysis.session.grouping import Grouping
 from iscsitrace.analysis.session.path import Path
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.spans import Commands, Spans
@@ -80,14 +80,17 @@ def points(source: Source, name: str) -> list[Point]:
     return [point for point in survey(source, name).points if not point.setting.loss]
 
 
-def survey(source: Source, name: str) -> Survey:
+def survey(source: Source, name: str, only: int | None = None) -> Survey:
     """The same and, where losses leave no command steady, points with their losses; with the reasons for which there
-    are not more.
+    are not more. ``only`` is the number of a session: only its points, and those of sessions that mirror it.
     """
     found: list[Point] = []
     missing: list[Missing] = []
-    sessions, members = sessions_and_connections_of(source)
-    for number, session in sorted(sessions.items()):
+    grouping = Grouping(source)
+    mirrors = recognition.find(source) if len(grouping.sessions) > 1 else []
+    wanted = {*grouping.sessions} if only is None else {only}.union(*_mirroring(only, mirrors))
+    for number in sorted(wanted & {*grouping.sessions}):
+        session = grouping.sessions[number]
         if not session.connections:
             continue
         path, commands = session.path, session.commands
@@ -97,12 +100,16 @@ def survey(source: Source, name: str) -> Survey:
             missing.append(Missing(name, number, f"RTT unknown: {paths.why_unknown(session.connections)}"))
         else:
             waits = Waits(session.tables["budget"], session.rtt_ns("target") or 0, session.rtt_ns("initiator") or 0)
-            found += _of_session(name, session, path, waits, members, missing)
+            found += _of_session(name, session, path, waits, grouping.connections, missing)
     if not found and not missing:
         missing.append(Missing(name, None, "no iSCSI session"))
-    mirrors = recognition.find(source) if len({point.session for point in found}) > 1 else []
     found = with_lines(found, lines.times_by_line(source), mirrors)
     return Survey(tuple(join(found, mirrors)), tuple(missing))
+
+
+def _mirroring(session: int, mirrors: Sequence[recognition.Mirror]) -> Iterator[tuple[int, ...]]:
+    """The sessions of each mirror that the session is a side of."""
+    return (mirror.sessions for mirror in mirrors if session in mirror.sessions)
 
 
 def _of_session(
