@@ -232,9 +232,12 @@ def _run_in_world(
     for host, target in zip(others, targets, strict=True):
         samples[host].rows += target.last_samples
     hits = [hit for target in targets for hit in target.log.pop("fault_hits", ())]
-    hits += [*outcome.pop("fault_hits", ()), *host_faults.hits]
+    hits += outcome.pop("fault_hits", ())
     for link in filter(None, (world.access, *world.paths)):
         hits += fault_truth.of_link(link.log["link"])
+    # a card that is down is the fault; what the link drops meanwhile only completes it
+    of_hosts = {hit["fault"] for hit in host_faults.hits}
+    hits = [*(hit for hit in hits if hit["fault"] not in of_hosts), *host_faults.hits]
     design = asdict(programs.design) if programs.initiator == "iscsitrace" else {}
     described = {"programs": {"target": programs.target, "initiator": programs.initiator, **design}}
     name_of = {host: file.name for host, file in files.items()}

@@ -16,7 +16,7 @@ from iscsitrace.lab.namespaces import Cable
 needs_root = pytest.mark.needs_root
 """Marks tests that create network namespaces and run in real time: one at a time, with no other tests beside them."""
 needs_peers = pytest.mark.needs_peers
-"""Marks tests that start third-party targets on loopback, as root, and measure no time: they run beside others."""
+"""Marks tests that start third-party servers on loopback, as root, and measure no time: they run beside others."""
 
 RUNS_MAX = 5
 _PRIORITY = 1

@@ -1,4 +1,4 @@
-"""Faults that the hosts of namespaces have from their kernels: connections that are reset, a card without carrier, a
+"""Faults that the hosts of namespaces have from their kernels: connections that are reset, a card that is down, a
 neighbour that answers nothing. Our own programs and links make the others.
 
 Nothing here waits: `HostFaults.look` is called many times a second.
@@ -27,12 +27,16 @@ class HostFaults:
     def __init__(self, faults: Sequence[Fault], hosts: Mapping[str, Namespace]) -> None:
         self._hosts = hosts
         self._resets = {number: fault for number, fault in enumerate(faults) if fault.kind.name == "rst"}
-        flaps = [fault for fault in faults if fault.kind.name == "flap"]
-        times = [(each.details["at"] + lasts, each, lasts > 0) for each in flaps for lasts in (0, each.details["for"])]
-        self._carriers = sorted(times, key=lambda each: each[0])
+        flaps = [(number, fault) for number, fault in enumerate(faults) if fault.kind.name == "flap"]
+        times = [(fault.details["at"], number, fault) for number, fault in flaps]
+        times += [(fault.details["at"] + fault.details["for"], number, fault) for number, fault in flaps]
+        self._changes = sorted(times, key=lambda each: each[0])
+        self._cards_down: dict[int, dict[str, Any]] = {}
         self._began_ns: int | None = None
         self.hits: list[dict[str, Any]] = []
-        """When each reset was, as the core logs its faults, with the number of connections."""
+        """When each reset was and each card was down, as the core logs its faults, with the number of connections
+        or cards.
+        """
         if any(fault.kind.name == "unreachable-portal" for fault in faults):
             self._add_nobody(hosts[INITIATOR])
 
@@ -45,9 +49,9 @@ class HostFaults:
             if elapsed_ns >= fault.details["at"]:
                 del self._resets[number]
                 self._reset(number, self._hosts[fault.host])
-        while self._carriers and elapsed_ns >= self._carriers[0][0]:
-            _, fault, has_carrier = self._carriers.pop(0)
-            self._set_carrier(self._hosts[fault.host], "on" if has_carrier else "off")
+        while self._changes and elapsed_ns >= self._changes[0][0]:
+            _, number, fault = self._changes.pop(0)
+            self._change_card(number, self._hosts[fault.host])
 
     def _reset(self, number: int, place: Namespace) -> None:
         began_ns = time.time_ns()
@@ -60,13 +64,22 @@ class HostFaults:
             {"fault": number, "count": count, **(hit if count else {**hit, "from_ns": None, "to_ns": None})}
         )
 
-    @staticmethod
-    def _set_carrier(place: Namespace, state: str) -> None:
-        """A card that is taken down would end the capture. One without carrier sends nothing; what is sent to it, the
-        link drops.
+    def _change_card(self, number: int, place: Namespace) -> None:
+        """A card that is taken down would end the capture, and one that loses its carrier may send for another second:
+        the kernel looks at most once a second. A queue that drops what it gets is there at once, before the capture.
+        What is sent to the card, the link drops.
         """
+        down = self._cards_down.pop(number, None)
+        if down is not None:
+            down["ended_ns"] = down["to_ns"] = time.time_ns()
         for interface in place.interfaces:
-            place.run("ip", "link", "set", "dev", interface.name, "carrier", state, package=_PACKAGE)
+            words = ("add", "root", "blackhole") if down is None else ("del", "root")
+            place.run("tc", "qdisc", words[0], "dev", interface.name, *words[1:], package=_PACKAGE)
+        if down is None:
+            now_ns = time.time_ns()
+            times = {"began_ns": now_ns, "ended_ns": None, "from_ns": now_ns, "to_ns": now_ns}
+            down = self._cards_down[number] = {"fault": number, "count": len(place.interfaces), **times}
+            self.hits.append(down)
 
     @staticmethod
     def _add_nobody(place: Namespace) -> None:

@@ -137,7 +137,7 @@ def _flap(settings: Settings, placed: Placed) -> None:
     if placed.world == SIMULATED:
         _host_fault("card_down")(settings, placed)
         return
-    # the card has no carrier, so that nothing leaves it: lab.faults.hosts
+    # nothing leaves the card: lab.faults.hosts
     is_initiator = placed.fault.host == INITIATOR
     paths = settings["world"]["paths"]
     for path in paths if is_initiator else paths[placed.target : placed.target + 1]:

@@ -18,8 +18,8 @@ def of_link(log: dict[str, Any] | None) -> list[Hits]:
 
 def rows(faults: Sequence[Fault], hits: Iterable[Hits], started_ns: int, ended_ns: int) -> list[dict[str, Any]]:
     """A row per fault: ``name host details``; ``began_ns`` and ``ended_ns``, between which it was there, null for one
-    that did not begin; ``count`` packets, commands, logins or connections that it hit, the first and last of them at
-    ``from_ns`` and ``to_ns``.
+    that did not begin; ``count`` packets, commands, logins, connections or cards that it hit, the first and last of
+    them at ``from_ns`` and ``to_ns``.
     """
     by_fault: dict[int, list[Hits]] = {}
     for hit in hits:
