@@ -7,6 +7,7 @@ iterating yields column names (so ``dict(table)`` works). The schema has the mea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,7 @@ NO_WORD = 255
 Array = NDArray[Any]
 
 
+@cache
 def null_value(dtype: str) -> int:
     """The null value of a nullable column of this integer dtype (the schema's null rule)."""
     limits = np.iinfo(dtype)

@@ -118,4 +118,5 @@ def ordered(found: Sequence[Finding]) -> list[Finding]:
     """The findings in the order of a headline, without those that are consequences of others."""
     if len(found) < 2:
         return list(found)
-    return in_order(each for each in found if not any(each.is_explained_by(other) for other in found))
+    causes = [each for each in found if each.problem.accounts_for]
+    return in_order(each for each in found if not any(each.is_explained_by(cause) for cause in causes))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.tables.numbers import order_of
+from iscsitrace.tables.numbers import distinct, order_of
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 
@@ -67,7 +67,7 @@ def _uses(scope: Array, in_flight: Array, length_ns: Array) -> Array:
     is_work = (in_flight == _FLUSH_CODE) | (in_flight == _DATA_CODE)
     first, last, pause_ns = _pauses(scope, is_work, length_ns)
     is_short = pause_ns <= THINK_MAX_NS
-    _, place = np.unique(scope[first], return_inverse=True)
+    _, place = distinct(scope[first])
     short_counts, counts = np.bincount(place[is_short], minlength=place.max(initial=-1) + 1), np.bincount(place)
     is_steady = (short_counts >= STEADY_COUNT) & (short_counts >= STEADY_SHARE * counts)
     # a burst of work ends with a longer pause; one of flushes alone belongs to no workload

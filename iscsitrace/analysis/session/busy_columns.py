@@ -17,6 +17,7 @@ from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.by_subject import Line
 from iscsitrace.analysis.measures.nulls import numbers_of
 from iscsitrace.analysis.session.columns import Columns, commands
+from iscsitrace.tables.numbers import first_rows
 
 Array = NDArray[Any]
 
@@ -67,9 +68,11 @@ def spans(columns: Columns) -> tuple[Array, Array]:
     stretches, rows = columns.table("budget"), columns.once(_busy_rows)
     places = columns.places("budget")[rows]
     first, last = (np.zeros(len(columns), dtype=np.int64) for _ in range(2))
+    starts = first_rows(places)
+    ends = np.append(starts[1:], len(places))[: len(starts)] - 1
     # of several values for one place the last is kept
-    first[places[::-1]] = stretches.raw("time_first_ns")[rows[::-1]]
-    last[places] = stretches.raw("time_last_ns")[rows]
+    first[places[starts[::-1]]] = stretches.raw("time_first_ns")[rows[starts[::-1]]]
+    last[places[ends]] = stretches.raw("time_last_ns")[rows[ends]]
     return first, last
 
 
