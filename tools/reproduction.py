@@ -8,32 +8,30 @@ complete runs (``iscsitrace lab run NAME -o DIR``), then writes the page.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from iscsitrace.experiments import catalogue, claims, comparison, making, records, results, tables, verdicts
-from iscsitrace.experiments.comparison import Row
+from iscsitrace.experiments import catalogue, comparison, making, records, results, tables, verdicts
 from iscsitrace.experiments.definition import Definition
-from iscsitrace.experiments.definition_claims import ALL_WORLDS, Claim
+from iscsitrace.experiments.definition_claims import Claim
+from iscsitrace.experiments.definition_corrections import OUTCOMES
 from iscsitrace.experiments.definition_figures import LineFigure
-from iscsitrace.experiments.points import Point, of_experiment
+from iscsitrace.experiments.points import of_experiment
 from iscsitrace.experiments.quantities import QUANTITIES
-from iscsitrace.experiments.records import Run
 from iscsitrace.experiments.results import Beside, JudgedClaim
+from tools import corrections
+from tools.studies import NOTHING, UNTESTED, WORLD_NAMES, World, judged, outcomes, printed, table, worlds
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reproduction.md"
-NOTHING = "-"
-_WORLD_NAMES = {"simulated": "simulated", "real": "kernel's TCP", "guests": "guests"}
-_UNTESTED = {verdicts.NOT_RUN, verdicts.NOT_TESTABLE, verdicts.NOT_COMPARED, NOTHING}
 _PERCENT = f"{100 * verdicts.TOLERANCE:g} %"
 _INTRODUCTION = f"""
 Each study is an experiment: `iscsitrace lab run NAME -o DIR` repeats it, `iscsitrace report DIR` makes a page with all
 figures, tables and captures of it ([lab.md](lab.md)). This page has every printed value and every claim that the
 definitions hold, with the measurement of a recorded run and a verdict. The text of the papers is not part of this
-project: bibliographic data and figures that are not recorded are named as missing.
+project: bibliographic data and figures that are not recorded are named as missing. Public web pages were searched for
+each study, by subject, method, authors and printed numbers. They hold abstracts, and no full text: a paper whose
+subject and method agree is named as probable, since no number, figure or table could be compared.
 
 - **A check** holds (reproduced) when the measured number is within its limits with its whole 95 % confidence interval,
   fails when all of the interval is outside, and is undecided where a limit is in the interval. One run has no interval;
@@ -54,23 +52,6 @@ are dropped.
 """
 
 
-@dataclass(frozen=True)
-class World:
-    """A world of a study: its recorded run, if any, and the rows that the present definition still has."""
-
-    name: str
-    run: Run | None
-    rows: list[Row]
-    points: tuple[Point, ...]
-
-    def has(self, arm: str, place: Mapping[str, Any]) -> bool:
-        """Whether its grid has a place of an arm with these settings, in the units of a run."""
-        return any(
-            point.arm == arm and all(point.values.get(name) == value for name, value in place.items())
-            for point in self.points
-        )
-
-
 def page() -> str:
     """docs/reproduction.md."""
     lines = [
@@ -81,46 +62,20 @@ def page() -> str:
     lines += ["`python -m tools.reproduction`; do not edit.", *_INTRODUCTION.splitlines(), ""]
     studies = [(definition, worlds(definition)) for definition in map(catalogue.load, catalogue.names())]
     lines += ["## Summary", "", *_summary(studies)]
+    lines += ["## What the first versions did otherwise", "", *corrections.section(studies)]
     for definition, found in studies:
         lines += _study(definition, found)
     return "\n".join(lines)
 
 
-def worlds(definition: Definition) -> list[World]:
-    """The worlds in which an experiment has arms, the simulated one first."""
-    found = []
-    for name in ALL_WORLDS:
-        run = records.of_world(definition.name, name)
-        is_possible = {"real": definition.real.is_possible, "guests": definition.guests.is_possible}.get(name, True)
-        has_arms = any(name in arm.worlds for arm in definition.arms)
-        if is_possible and has_arms:
-            points = tuple(of_experiment(definition, name))
-            found.append(World(name, run, records.rows_of(definition, run) if run else [], points))
-    return found
-
-
 def _summary(studies: Sequence[tuple[Definition, list[World]]]) -> list[str]:
-    head = (
-        "experiment",
-        "year of the study",
-        "world",
-        "claims of the study",
-        "claims of our own",
-        "printed values",
-        "computed values",
-        "difference of the model",
-    )
+    head = ("experiment", "year of the study", "world", *OUTCOMES)
     rows = [
         (
             f"[{definition.name}](#{definition.name})",
             str(definition.paper.year or "not recorded"),
-            _WORLD_NAMES[world.name],
-            *(_counted([each.verdict for each in judged(definition, world) if each.is_own == own]) for own in (0, 1)),
-            *(
-                _counted([each.verdict for each in printed(definition, world) if each.is_computed == is_computed])
-                for is_computed in (False, True)
-            ),
-            _agreement(world.run),
+            WORLD_NAMES[world.name],
+            *outcomes(definition, world).values(),
         )
         for definition, found in studies
         for world in found
@@ -129,29 +84,7 @@ def _summary(studies: Sequence[tuple[Definition, list[World]]]) -> list[str]:
     note = (
         "Reproduced of tested. Difference of the model from measured throughputs: median, largest (number of places)."
     )
-    return [*_table(head, rows), note, ""]
-
-
-def _counted(found: Sequence[str]) -> str:
-    tested = [each for each in found if each not in _UNTESTED]
-    undecided = tested.count(verdicts.UNDECIDED)
-    more = f", {undecided} undecided" if undecided else ""
-    return f"{tested.count(verdicts.REPRODUCED)} of {len(tested)}{more}" if tested else NOTHING
-
-
-def _agreement(run: Run | None) -> str:
-    model = run.model if run else None
-    return NOTHING if model is None else f"{100 * model.median:.1f} %, {100 * model.largest:.1f} % ({model.count})"
-
-
-def judged(definition: Definition, world: World) -> list[JudgedClaim]:
-    """The claims of a study, by the recorded run of a world."""
-    return list(claims.judge(definition.claims, world.rows, world.name))
-
-
-def printed(definition: Definition, world: World) -> list[Beside]:
-    """The printed values of a study, by the recorded run of a world."""
-    return comparison.beside(definition, world.rows, is_whole=True)
+    return [*table(head, rows), note, ""]
 
 
 def _study(definition: Definition, found: list[World]) -> Iterator[str]:
@@ -162,7 +95,7 @@ def _study(definition: Definition, found: list[World]) -> Iterator[str]:
         head = (
             "claim",
             "text",
-            *(cell for world in found for cell in (_WORLD_NAMES[world.name], "measured (limits)")),
+            *(cell for world in found for cell in (WORLD_NAMES[world.name], "measured (limits)")),
             "why",
         )
         yield from _titled(title, _claim_rows(definition, found, is_own=is_own), head)
@@ -185,7 +118,7 @@ def _runs(found: Sequence[World]) -> list[str]:
     head = ("world", "command", "versions", "seeds", "points", "failed")
     rows = [
         (
-            _WORLD_NAMES[world.name],
+            WORLD_NAMES[world.name],
             f"`{world.run.command}`" if world.run else verdicts.NOT_RUN,
             ", ".join(f"{name} {version}" for name, version in world.run.versions.items()) if world.run else NOTHING,
             making.seeds_text(world.run.seeds) if world.run else NOTHING,
@@ -193,11 +126,11 @@ def _runs(found: Sequence[World]) -> list[str]:
         )
         for world in found
     ]
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _printed_head(found: Sequence[World]) -> tuple[str, ...]:
-    of_worlds = (cell for world in found for cell in (_WORLD_NAMES[world.name], "verdict"))
+    of_worlds = (cell for world in found for cell in (WORLD_NAMES[world.name], "verdict"))
     return ("printed in", "quantity", "at", "printed", *of_worlds, "why")
 
 
@@ -223,10 +156,6 @@ def _printed_rows(definition: Definition, found: Sequence[World]) -> list[tuple[
     return rows
 
 
-def _ours(each: Beside) -> str:
-    return tables.with_interval(each.ours, each.interval, each.run_count, QUANTITIES[each.quantity].digits)
-
-
 def _claim_rows(definition: Definition, found: Sequence[World], *, is_own: bool) -> list[tuple[str, ...]]:
     by_world = [judged(definition, world) for world in found]
     return [
@@ -245,7 +174,7 @@ def _verdict(claim: Claim, found: JudgedClaim, world: World) -> tuple[str, str]:
     spots = [spot for check in claim.checks for _, spot in check.spots]
     if not all(world.has(spot.arm, {name: each.value for name, each in claim.place(spot).items()}) for spot in spots):
         return NOTHING, NOTHING
-    is_run = found.verdict not in _UNTESTED
+    is_run = found.verdict not in UNTESTED
     return found.verdict, tables.checks_text(found) if is_run else NOTHING
 
 
@@ -263,21 +192,15 @@ def _figure_rows(definition: Definition) -> Iterator[tuple[str, ...]]:
         yield f"`{figure.name}.svg`", figure.title, str(count) if count else NOTHING
 
 
+def _ours(each: Beside) -> str:
+    return tables.with_interval(each.ours, each.interval, each.run_count, QUANTITIES[each.quantity].digits)
+
+
 def _titled(
     title: str, rows: Sequence[tuple[str, ...]] | Iterator[tuple[str, ...]], head: tuple[str, ...]
 ) -> list[str]:
     found = list(rows)
-    return [f"### {title}", "", *_table(head, found)] if found else []
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    return [*lines, *(f"| {' | '.join(map(_cell, row))} |" for row in rows), ""]
-
-
-def _cell(text: str) -> str:
-    """On one line, as a cell of Markdown."""
-    return " ".join(text.split()).replace("|", "\\|")
+    return [f"### {title}", "", *table(head, found)] if found else []
 
 
 def record(folders: Sequence[Path]) -> None:

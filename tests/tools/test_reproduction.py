@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from iscsitrace.experiments import catalogue, comparison, records
-from tools import reproduction
+from tools import reproduction, studies
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +38,11 @@ def test_numbers_are_those_of_the_records(name: str, page: list[str]) -> None:
     for run in runs:
         assert any(f"`{run.command}`" in line for line in page)
     found = catalogue.load(name)
-    for world in reproduction.worlds(found):
+    for world in studies.worlds(found):
         if world.run is None:
             assert not world.rows
-            assert {each.verdict for each in reproduction.printed(found, world)} <= {"not run"}
-            assert {each.verdict for each in reproduction.judged(found, world)} <= {"not run", "not testable here"}
+            assert {each.verdict for each in studies.printed(found, world)} <= {"not run"}
+            assert {each.verdict for each in studies.judged(found, world)} <= {"not run", "not testable here"}
 
 
 def test_printed_values_are_counted_where_they_are_drawn(page: list[str]) -> None:
