@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from iscsitrace.experiments import catalogue, comparison, making, records, results, tables, verdicts
@@ -25,6 +26,12 @@ from tools.studies import NOTHING, UNTESTED, WORLD_NAMES, World, judged, outcome
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reproduction.md"
 _PERCENT = f"{100 * verdicts.TOLERANCE:g} %"
+_UNRECORDED = {
+    "real": "No run is recorded.",
+    "guests": "No run is recorded. Guests run the kernel's own initiator and target. Without KVM their instructions "
+    "are translated, and hosts take seconds for a call: packets and k are real then, rates are not.",
+}
+"""Why a world has no columns."""
 _INTRODUCTION = f"""
 Each study is an experiment: `iscsitrace lab run NAME -o DIR` repeats it, `iscsitrace report DIR` makes a page with all
 figures, tables and captures of it ([lab.md](lab.md)). This page has every printed value and every claim that the
@@ -87,21 +94,27 @@ def _summary(studies: Sequence[tuple[Definition, list[World]]]) -> list[str]:
     return [*table(head, rows), note, ""]
 
 
-def _study(definition: Definition, found: list[World]) -> Iterator[str]:
+def _study(definition: Definition, every: list[World]) -> Iterator[str]:
+    """A study: the worlds that have a recorded run, or all when none has one; the others are named."""
+    found = [world for world in every if world.run is not None] or every
     yield from (f"## {definition.name}", "", f"{definition.title}: {definition.source}.", "", *_citation(definition))
     yield from _runs(found)
-    yield from _titled("Printed values", _printed_rows(definition, found), _printed_head(found))
+    head = ("printed in", "quantity", "at", "printed")
+    yield from _side_by_side("Printed values", head, "verdict", _printed_lines(definition, found), found)
     for title, is_own in (("Claims of the study", False), ("Claims of our own", True)):
-        head = (
-            "claim",
-            "text",
-            *(cell for world in found for cell in (WORLD_NAMES[world.name], "measured (limits)")),
-            "why",
-        )
-        yield from _titled(title, _claim_rows(definition, found, is_own=is_own), head)
+        lines = _claim_lines(definition, found, is_own=is_own)
+        yield from _side_by_side(title, ("claim", "text"), "measured (limits)", lines, found)
     yield from _titled("Figures", _figure_rows(definition), ("file", "figure", "printed values drawn over it"))
     left_out = [(each.what, each.why) for each in definition.left_out]
+    left_out += [_unrecorded(definition, world) for world in every if world not in found]
     yield from _titled("Not repeated", left_out, ("what", "why"))
+
+
+def _unrecorded(definition: Definition, world: World) -> tuple[str, str]:
+    """A world without a recorded run: its command and its claims, and why."""
+    names = [claim.name for claim in definition.claims if claim.worlds == (world.name,)]
+    named = f", for {'claims' if len(names) > 1 else 'claim'} {'; '.join(names)}" if names else ""
+    return f"`{making.command(definition.name, world.name)}`{named}", _UNRECORDED[world.name]
 
 
 def _citation(definition: Definition) -> list[str]:
@@ -129,44 +142,68 @@ def _runs(found: Sequence[World]) -> list[str]:
     return table(head, rows)
 
 
-def _printed_head(found: Sequence[World]) -> tuple[str, ...]:
-    of_worlds = (cell for world in found for cell in (WORLD_NAMES[world.name], "verdict"))
-    return ("printed in", "quantity", "at", "printed", *of_worlds, "why")
+@dataclass(frozen=True)
+class Line:
+    """A row of a table that has two cells for each world."""
+
+    lead: tuple[str, ...]
+    cells: tuple[tuple[str, str], ...]
+    why: str
 
 
-def _printed_rows(definition: Definition, found: Sequence[World]) -> list[tuple[str, ...]]:
+def _side_by_side(
+    title: str, lead: tuple[str, ...], second: str, lines: Sequence[Line], found: Sequence[World]
+) -> Iterator[str]:
+    """A table without the worlds that have none of its places, and without the rows that no world has."""
+    nothing = (NOTHING, NOTHING)
+    rows = [line for line in lines if set(line.cells) != {nothing}]
+    idle = {nothing, (verdicts.NOT_TESTABLE, NOTHING)}
+    kept = [number for number in range(len(found)) if not {line.cells[number] for line in rows} <= idle] or [0]
+    head = (*lead, *(cell for number in kept for cell in (WORLD_NAMES[found[number].name], second)), "why")
+    cells = [(*line.lead, *(cell for number in kept for cell in line.cells[number]), line.why) for line in rows]
+    yield from _titled(title, cells, head)
+
+
+def _printed_lines(definition: Definition, found: Sequence[World]) -> list[Line]:
     by_world = [printed(definition, world) for world in found]
     places = [
         (arm, {name: each.value for name, each in {**published.where.settings, published.x: at}.items()})
         for published in definition.published
         for _, arm, at, _ in comparison.places(published, [], definition)
     ]
-    rows = []
+    lines = []
     for (arm, place), several in zip(places, zip(*by_world, strict=True), strict=True):
         one = several[0]
-        cells = [
-            cell
-            for each, world in zip(several, found, strict=True)
-            for cell in ((_ours(each), each.verdict) if world.has(arm, place) else (NOTHING, NOTHING))
-        ]
         where = ", ".join(f"{name.rpartition('.')[2]} {text}" for name, text in {**one.where, one.x: one.at}.items())
         value = f"{one.published} {one.unit}{', computed' if one.is_computed else ''}"
-        why = "; ".join(dict.fromkeys(each.why for each in several if each.why)) or NOTHING
-        rows.append((one.source, QUANTITIES[one.quantity].label, f"{one.arm}, {where}", value, *cells, why))
-    return rows
+        lines.append(
+            Line(
+                (one.source, QUANTITIES[one.quantity].label, f"{one.arm}, {where}", value),
+                tuple(
+                    (_ours(each), each.verdict) if world.has(arm, place) else (NOTHING, NOTHING)
+                    for each, world in zip(several, found, strict=True)
+                ),
+                _why(several),
+            )
+        )
+    return lines
 
 
-def _claim_rows(definition: Definition, found: Sequence[World], *, is_own: bool) -> list[tuple[str, ...]]:
+def _claim_lines(definition: Definition, found: Sequence[World], *, is_own: bool) -> list[Line]:
     by_world = [judged(definition, world) for world in found]
     return [
-        (
-            *(claim.name, claim.text),
-            *(cell for each, world in zip(several, found, strict=True) for cell in _verdict(claim, each, world)),
-            "; ".join(dict.fromkeys(each.why for each in several if each.why)) or NOTHING,
+        Line(
+            (claim.name, claim.text),
+            tuple(_verdict(claim, each, world) for each, world in zip(several, found, strict=True)),
+            _why(several),
         )
         for claim, several in zip(definition.claims, zip(*by_world, strict=True), strict=True)
         if claim.is_own == is_own
     ]
+
+
+def _why(several: Sequence[Beside | JudgedClaim]) -> str:
+    return "; ".join(dict.fromkeys(each.why for each in several if each.why)) or NOTHING
 
 
 def _verdict(claim: Claim, found: JudgedClaim, world: World) -> tuple[str, str]:
@@ -189,7 +226,9 @@ def _figure_rows(definition: Definition) -> Iterator[tuple[str, ...]]:
             for _, arm, at, _ in comparison.places(published, [], definition)
             if not figure.arms or arm in figure.arms
         )
-        yield f"`{figure.name}.svg`", figure.title, str(count) if count else NOTHING
+        limits = figure.printed_range if isinstance(figure, LineFigure) else None
+        texts = ([str(count)] if count else []) + (["{:g} to {:g}".format(*limits)] if limits else [])
+        yield f"`{figure.name}.svg`", figure.title, ", ".join(texts) or NOTHING
 
 
 def _ours(each: Beside) -> str:
