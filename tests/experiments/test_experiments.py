@@ -837,6 +837,10 @@ def test_the_model_is_beside_the_simulator_and_own_claims_are_counted_apart(
         '1 of 2 tested claims of the study are reproduced; partly: "a, far"; not testable here: c. '
         "No claim of our own is tested; not run: e."
     )
+    # a claim for guests alone is no result of the simulated world
+    with (tmp_path / "small.toml").open("a") as stream:
+        stream.write('\n[[claims]]\nname = "e"\ntext = "a text"\nworlds = ["guests"]\n')
+    assert "of our own" not in outcome(replace(found, claims=claims)).verdict
 
 
 def test_a_folder_without_its_definition_is_a_one_line_error(
