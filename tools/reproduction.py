@@ -51,6 +51,8 @@ subject and method agree is named as probable, since no number, figure or table 
   network: model and simulator take the same settings.
 - **Over the kernel's TCP** hosts take time, the more the busier their machine is. The recorded runs shared two
   processors with other work.
+- **In guests** (virtual machines with the kernel's own initiator and target) instructions were translated, without KVM:
+  packets and k are real, rates and their differences from the model are not.
 - "{NOTHING}": this world does not have that place. `{verdicts.NOT_RUN}`: no recorded run has it with the present
   definition.
 

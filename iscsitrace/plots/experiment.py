@@ -119,22 +119,22 @@ def _draw_line(axes: Axes, line: Line, color: str, mark: str, later: Sequence[Li
         # a line between places needs two of them
         alone = _ALONE if len(pairs) == 1 and name == "model" else {}
         if pairs:
-            axes.plot(list(pairs), list(pairs.values()), color=color, **look | alone)
+            axes.plot(*zip(*pairs, strict=True), color=color, **look | alone)
 
 
-def _known(line: Line, name: str) -> dict[float, float]:
-    """The known values of a field, by place."""
+def _known(line: Line, name: str) -> list[tuple[float, float]]:
+    """The places and values of a field, where they are known."""
     values = zip(line.places, getattr(line, name), strict=True)
-    return {place: value for place, value in values if value is not None}
+    return [(place, value) for place, value in values if value is not None]
 
 
 def _covers(line: Line, later: Sequence[Line], name: str) -> int:
     """How many of the later lines have values at half of the places of this line or more that are about the same."""
     own = _known(line, name)
-    others = [_known(other, name) for other in later]
-    room = _EQUAL * max((abs(value) for found in (own, *others) for value in found.values()), default=0.0)
+    others = [dict(_known(other, name)) for other in later]
+    largest = max((abs(value) for found in (dict(own), *others) for value in found.values()), default=0.0)
     equal = [
-        sum(abs(value - found[place]) <= room for place, value in own.items() if place in found) for found in others
+        sum(abs(value - found[place]) <= _EQUAL * largest for place, value in own if place in found) for found in others
     ]
     return sum(2 * count >= len(own) for count in equal) if own else 0
 
