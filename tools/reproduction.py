@@ -8,32 +8,37 @@ complete runs (``iscsitrace lab run NAME -o DIR``), then writes the page.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from iscsitrace.experiments import catalogue, claims, comparison, making, records, results, tables, verdicts
-from iscsitrace.experiments.comparison import Row
+from iscsitrace.experiments import catalogue, comparison, making, records, results, tables, verdicts
 from iscsitrace.experiments.definition import Definition
-from iscsitrace.experiments.definition_claims import ALL_WORLDS, Claim
+from iscsitrace.experiments.definition_claims import Claim
+from iscsitrace.experiments.definition_corrections import OUTCOMES
 from iscsitrace.experiments.definition_figures import LineFigure
-from iscsitrace.experiments.points import Point, of_experiment
+from iscsitrace.experiments.points import of_experiment
 from iscsitrace.experiments.quantities import QUANTITIES
-from iscsitrace.experiments.records import Run
 from iscsitrace.experiments.results import Beside, JudgedClaim
+from tools import corrections
+from tools.studies import NOTHING, UNTESTED, WORLD_NAMES, World, judged, outcomes, printed, table, worlds
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reproduction.md"
-NOTHING = "-"
-_WORLD_NAMES = {"simulated": "simulated", "real": "kernel's TCP", "guests": "guests"}
-_UNTESTED = {verdicts.NOT_RUN, verdicts.NOT_TESTABLE, verdicts.NOT_COMPARED, NOTHING}
 _PERCENT = f"{100 * verdicts.TOLERANCE:g} %"
+_UNRECORDED = {
+    "real": "No run is recorded.",
+    "guests": "No run is recorded. Guests run the kernel's own initiator and target. Without KVM their instructions "
+    "are translated, and hosts take seconds for a call: packets and k are real then, rates are not.",
+}
+"""Why a world has no columns."""
 _INTRODUCTION = f"""
 Each study is an experiment: `iscsitrace lab run NAME -o DIR` repeats it, `iscsitrace report DIR` makes a page with all
 figures, tables and captures of it ([lab.md](lab.md)). This page has every printed value and every claim that the
 definitions hold, with the measurement of a recorded run and a verdict. The text of the papers is not part of this
-project: bibliographic data and figures that are not recorded are named as missing.
+project: bibliographic data and figures that are not recorded are named as missing. Public web pages were searched for
+each study, by subject, method, authors and printed numbers. They hold abstracts, and no full text: a paper whose
+subject and method agree is named as probable, since no number, figure or table could be compared.
 
 - **A check** holds (reproduced) when the measured number is within its limits with its whole 95 % confidence interval,
   fails when all of the interval is outside, and is undecided where a limit is in the interval. One run has no interval;
@@ -46,29 +51,14 @@ project: bibliographic data and figures that are not recorded are named as missi
   network: model and simulator take the same settings.
 - **Over the kernel's TCP** hosts take time, the more the busier their machine is. The recorded runs shared two
   processors with other work.
+- **In guests** (virtual machines with the kernel's own initiator and target) instructions were translated, without KVM:
+  packets and k are real, rates and their differences from the model are not.
 - "{NOTHING}": this world does not have that place. `{verdicts.NOT_RUN}`: no recorded run has it with the present
   definition.
 
 `python -m tools.reproduction --record DIR` records another run. Numbers of a place whose settings have changed since
 are dropped.
 """
-
-
-@dataclass(frozen=True)
-class World:
-    """A world of a study: its recorded run, if any, and the rows that the present definition still has."""
-
-    name: str
-    run: Run | None
-    rows: list[Row]
-    points: tuple[Point, ...]
-
-    def has(self, arm: str, place: Mapping[str, Any]) -> bool:
-        """Whether its grid has a place of an arm with these settings, in the units of a run."""
-        return any(
-            point.arm == arm and all(point.values.get(name) == value for name, value in place.items())
-            for point in self.points
-        )
 
 
 def page() -> str:
@@ -81,46 +71,20 @@ def page() -> str:
     lines += ["`python -m tools.reproduction`; do not edit.", *_INTRODUCTION.splitlines(), ""]
     studies = [(definition, worlds(definition)) for definition in map(catalogue.load, catalogue.names())]
     lines += ["## Summary", "", *_summary(studies)]
+    lines += ["## What the first versions did otherwise", "", *corrections.section(studies)]
     for definition, found in studies:
         lines += _study(definition, found)
     return "\n".join(lines)
 
 
-def worlds(definition: Definition) -> list[World]:
-    """The worlds in which an experiment has arms, the simulated one first."""
-    found = []
-    for name in ALL_WORLDS:
-        run = records.of_world(definition.name, name)
-        is_possible = {"real": definition.real.is_possible, "guests": definition.guests.is_possible}.get(name, True)
-        has_arms = any(name in arm.worlds for arm in definition.arms)
-        if is_possible and has_arms:
-            points = tuple(of_experiment(definition, name))
-            found.append(World(name, run, records.rows_of(definition, run) if run else [], points))
-    return found
-
-
 def _summary(studies: Sequence[tuple[Definition, list[World]]]) -> list[str]:
-    head = (
-        "experiment",
-        "year of the study",
-        "world",
-        "claims of the study",
-        "claims of our own",
-        "printed values",
-        "computed values",
-        "difference of the model",
-    )
+    head = ("experiment", "year of the study", "world", *OUTCOMES)
     rows = [
         (
             f"[{definition.name}](#{definition.name})",
             str(definition.paper.year or "not recorded"),
-            _WORLD_NAMES[world.name],
-            *(_counted([each.verdict for each in judged(definition, world) if each.is_own == own]) for own in (0, 1)),
-            *(
-                _counted([each.verdict for each in printed(definition, world) if each.is_computed == is_computed])
-                for is_computed in (False, True)
-            ),
-            _agreement(world.run),
+            WORLD_NAMES[world.name],
+            *outcomes(definition, world).values(),
         )
         for definition, found in studies
         for world in found
@@ -129,46 +93,30 @@ def _summary(studies: Sequence[tuple[Definition, list[World]]]) -> list[str]:
     note = (
         "Reproduced of tested. Difference of the model from measured throughputs: median, largest (number of places)."
     )
-    return [*_table(head, rows), note, ""]
+    return [*table(head, rows), note, ""]
 
 
-def _counted(found: Sequence[str]) -> str:
-    tested = [each for each in found if each not in _UNTESTED]
-    undecided = tested.count(verdicts.UNDECIDED)
-    more = f", {undecided} undecided" if undecided else ""
-    return f"{tested.count(verdicts.REPRODUCED)} of {len(tested)}{more}" if tested else NOTHING
-
-
-def _agreement(run: Run | None) -> str:
-    model = run.model if run else None
-    return NOTHING if model is None else f"{100 * model.median:.1f} %, {100 * model.largest:.1f} % ({model.count})"
-
-
-def judged(definition: Definition, world: World) -> list[JudgedClaim]:
-    """The claims of a study, by the recorded run of a world."""
-    return list(claims.judge(definition.claims, world.rows, world.name))
-
-
-def printed(definition: Definition, world: World) -> list[Beside]:
-    """The printed values of a study, by the recorded run of a world."""
-    return comparison.beside(definition, world.rows, is_whole=True)
-
-
-def _study(definition: Definition, found: list[World]) -> Iterator[str]:
+def _study(definition: Definition, every: list[World]) -> Iterator[str]:
+    """A study: the worlds that have a recorded run, or all when none has one; the others are named."""
+    found = [world for world in every if world.run is not None] or every
     yield from (f"## {definition.name}", "", f"{definition.title}: {definition.source}.", "", *_citation(definition))
     yield from _runs(found)
-    yield from _titled("Printed values", _printed_rows(definition, found), _printed_head(found))
+    head = ("printed in", "quantity", "at", "printed")
+    yield from _side_by_side("Printed values", head, "verdict", _printed_lines(definition, found), found)
     for title, is_own in (("Claims of the study", False), ("Claims of our own", True)):
-        head = (
-            "claim",
-            "text",
-            *(cell for world in found for cell in (_WORLD_NAMES[world.name], "measured (limits)")),
-            "why",
-        )
-        yield from _titled(title, _claim_rows(definition, found, is_own=is_own), head)
+        lines = _claim_lines(definition, found, is_own=is_own)
+        yield from _side_by_side(title, ("claim", "text"), "measured (limits)", lines, found)
     yield from _titled("Figures", _figure_rows(definition), ("file", "figure", "printed values drawn over it"))
     left_out = [(each.what, each.why) for each in definition.left_out]
+    left_out += [_unrecorded(definition, world) for world in every if world not in found]
     yield from _titled("Not repeated", left_out, ("what", "why"))
+
+
+def _unrecorded(definition: Definition, world: World) -> tuple[str, str]:
+    """A world without a recorded run: its command and its claims, and why."""
+    names = [claim.name for claim in definition.claims if claim.worlds == (world.name,)]
+    named = f", for {'claims' if len(names) > 1 else 'claim'} {'; '.join(names)}" if names else ""
+    return f"`{making.command(definition.name, world.name)}`{named}", _UNRECORDED[world.name]
 
 
 def _citation(definition: Definition) -> list[str]:
@@ -185,7 +133,7 @@ def _runs(found: Sequence[World]) -> list[str]:
     head = ("world", "command", "versions", "seeds", "points", "failed")
     rows = [
         (
-            _WORLD_NAMES[world.name],
+            WORLD_NAMES[world.name],
             f"`{world.run.command}`" if world.run else verdicts.NOT_RUN,
             ", ".join(f"{name} {version}" for name, version in world.run.versions.items()) if world.run else NOTHING,
             making.seeds_text(world.run.seeds) if world.run else NOTHING,
@@ -193,51 +141,71 @@ def _runs(found: Sequence[World]) -> list[str]:
         )
         for world in found
     ]
-    return _table(head, rows)
+    return table(head, rows)
 
 
-def _printed_head(found: Sequence[World]) -> tuple[str, ...]:
-    of_worlds = (cell for world in found for cell in (_WORLD_NAMES[world.name], "verdict"))
-    return ("printed in", "quantity", "at", "printed", *of_worlds, "why")
+@dataclass(frozen=True)
+class Line:
+    """A row of a table that has two cells for each world."""
+
+    lead: tuple[str, ...]
+    cells: tuple[tuple[str, str], ...]
+    why: str
 
 
-def _printed_rows(definition: Definition, found: Sequence[World]) -> list[tuple[str, ...]]:
+def _side_by_side(
+    title: str, lead: tuple[str, ...], second: str, lines: Sequence[Line], found: Sequence[World]
+) -> Iterator[str]:
+    """A table without the worlds that have none of its places, and without the rows that no world has."""
+    nothing = (NOTHING, NOTHING)
+    rows = [line for line in lines if set(line.cells) != {nothing}]
+    idle = {nothing, (verdicts.NOT_TESTABLE, NOTHING)}
+    kept = [number for number in range(len(found)) if not {line.cells[number] for line in rows} <= idle] or [0]
+    head = (*lead, *(cell for number in kept for cell in (WORLD_NAMES[found[number].name], second)), "why")
+    cells = [(*line.lead, *(cell for number in kept for cell in line.cells[number]), line.why) for line in rows]
+    yield from _titled(title, cells, head)
+
+
+def _printed_lines(definition: Definition, found: Sequence[World]) -> list[Line]:
     by_world = [printed(definition, world) for world in found]
     places = [
         (arm, {name: each.value for name, each in {**published.where.settings, published.x: at}.items()})
         for published in definition.published
         for _, arm, at, _ in comparison.places(published, [], definition)
     ]
-    rows = []
+    lines = []
     for (arm, place), several in zip(places, zip(*by_world, strict=True), strict=True):
         one = several[0]
-        cells = [
-            cell
-            for each, world in zip(several, found, strict=True)
-            for cell in ((_ours(each), each.verdict) if world.has(arm, place) else (NOTHING, NOTHING))
-        ]
         where = ", ".join(f"{name.rpartition('.')[2]} {text}" for name, text in {**one.where, one.x: one.at}.items())
         value = f"{one.published} {one.unit}{', computed' if one.is_computed else ''}"
-        why = "; ".join(dict.fromkeys(each.why for each in several if each.why)) or NOTHING
-        rows.append((one.source, QUANTITIES[one.quantity].label, f"{one.arm}, {where}", value, *cells, why))
-    return rows
+        lines.append(
+            Line(
+                (one.source, QUANTITIES[one.quantity].label, f"{one.arm}, {where}", value),
+                tuple(
+                    (_ours(each), each.verdict) if world.has(arm, place) else (NOTHING, NOTHING)
+                    for each, world in zip(several, found, strict=True)
+                ),
+                _why(several),
+            )
+        )
+    return lines
 
 
-def _ours(each: Beside) -> str:
-    return tables.with_interval(each.ours, each.interval, each.run_count, QUANTITIES[each.quantity].digits)
-
-
-def _claim_rows(definition: Definition, found: Sequence[World], *, is_own: bool) -> list[tuple[str, ...]]:
+def _claim_lines(definition: Definition, found: Sequence[World], *, is_own: bool) -> list[Line]:
     by_world = [judged(definition, world) for world in found]
     return [
-        (
-            *(claim.name, claim.text),
-            *(cell for each, world in zip(several, found, strict=True) for cell in _verdict(claim, each, world)),
-            "; ".join(dict.fromkeys(each.why for each in several if each.why)) or NOTHING,
+        Line(
+            (claim.name, claim.text),
+            tuple(_verdict(claim, each, world) for each, world in zip(several, found, strict=True)),
+            _why(several),
         )
         for claim, several in zip(definition.claims, zip(*by_world, strict=True), strict=True)
         if claim.is_own == is_own
     ]
+
+
+def _why(several: Sequence[Beside | JudgedClaim]) -> str:
+    return "; ".join(dict.fromkeys(each.why for each in several if each.why)) or NOTHING
 
 
 def _verdict(claim: Claim, found: JudgedClaim, world: World) -> tuple[str, str]:
@@ -245,7 +213,7 @@ def _verdict(claim: Claim, found: JudgedClaim, world: World) -> tuple[str, str]:
     spots = [spot for check in claim.checks for _, spot in check.spots]
     if not all(world.has(spot.arm, {name: each.value for name, each in claim.place(spot).items()}) for spot in spots):
         return NOTHING, NOTHING
-    is_run = found.verdict not in _UNTESTED
+    is_run = found.verdict not in UNTESTED
     return found.verdict, tables.checks_text(found) if is_run else NOTHING
 
 
@@ -260,24 +228,20 @@ def _figure_rows(definition: Definition) -> Iterator[tuple[str, ...]]:
             for _, arm, at, _ in comparison.places(published, [], definition)
             if not figure.arms or arm in figure.arms
         )
-        yield f"`{figure.name}.svg`", figure.title, str(count) if count else NOTHING
+        limits = figure.printed_range if isinstance(figure, LineFigure) else None
+        texts = ([str(count)] if count else []) + (["{:g} to {:g}".format(*limits)] if limits else [])
+        yield f"`{figure.name}.svg`", figure.title, ", ".join(texts) or NOTHING
+
+
+def _ours(each: Beside) -> str:
+    return tables.with_interval(each.ours, each.interval, each.run_count, QUANTITIES[each.quantity].digits)
 
 
 def _titled(
     title: str, rows: Sequence[tuple[str, ...]] | Iterator[tuple[str, ...]], head: tuple[str, ...]
 ) -> list[str]:
     found = list(rows)
-    return [f"### {title}", "", *_table(head, found)] if found else []
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    return [*lines, *(f"| {' | '.join(map(_cell, row))} |" for row in rows), ""]
-
-
-def _cell(text: str) -> str:
-    """On one line, as a cell of Markdown."""
-    return " ".join(text.split()).replace("|", "\\|")
+    return [f"### {title}", "", *table(head, found)] if found else []
 
 
 def record(folders: Sequence[Path]) -> None:

@@ -18,19 +18,14 @@ _MS_NS: Final = 1_000_000
 _SETTING_WORDS: Final = {
     "target.count": "number of targets",
     "workload.connections": "number of connections",
+    "workload.measure-time": "measuring time T_m",
+    "tcp.window": "TCP window",
     "link.one-way-delay": "one-way delay",
     "link.target-delays": "one-way delay to each target",
     "link.access-queue-packets": "packets in the queue:",
     "workload.block-size": "I/O size",
 }
 _RTT_WORDS: Final = {"link.target-delays": "RTT to each target"}
-_STARS: Final = {
-    (True, True): "printed in the study, or computed",
-    (False, True): "computed from what the study prints",
-    (True, False): "printed in the study",
-    (False, False): "",
-}
-"""What published values are, by whether some are printed, and some are computed."""
 _AMOUNT: Final = re.compile(r"(-?[\d.]+) ?([A-Za-z%]+)")
 
 
@@ -44,14 +39,16 @@ def of_lines(figure: LineFigure, definition: Definition, rows: Sequence[Row]) ->
     if figure.to_scale and all(isinstance(value, int | float) for value in places):
         at = {_key(value): float(value) for value in places}
     names = list(dict.fromkeys(_line_name(figure.lines, definition, row) for row in shown))
-    drawn = [
-        (published, row, value)
-        for published in definition.published
-        if published.quantity == figure.y
-        for row, _, _, value in comparison.places(published, shown, definition)
-        if row is not None
+    published = [
+        {
+            id(row): value
+            for each in definition.published
+            if each.quantity == figure.y and each.is_computed == is_computed
+            for row, _, _, value in comparison.places(each, shown, definition)
+            if row is not None
+        }
+        for is_computed in (False, True)
     ]
-    published = {id(row): value for _, row, value in drawn}
     return Chart(
         title=figure.title,
         x_label=x_label,
@@ -68,7 +65,7 @@ def of_lines(figure: LineFigure, definition: Definition, rows: Sequence[Row]) ->
             for name in names
         ),
         notes=source_lines(definition),
-        stars=_STARS[any(not each.is_computed for each, *_ in drawn), any(each.is_computed for each, *_ in drawn)],
+        printed_range=figure.printed_range,
     )
 
 
@@ -155,8 +152,9 @@ def _is_shown(figure: Figure, made: Row | PointResult) -> bool:
 
 
 def _line(
-    name: str, rows: Iterable[Row], figure: LineFigure, at: dict[str, float], published: dict[int, float]
+    name: str, rows: Iterable[Row], figure: LineFigure, at: dict[str, float], published: Sequence[dict[int, float]]
 ) -> Line:
+    """A line with what is printed, and what is computed, by the identity of its rows."""
     ordered = sorted(rows, key=lambda row: at[_key(row.values[figure.x])])
     found = [row.estimates.get(figure.y) for row in ordered]
     return Line(
@@ -166,7 +164,8 @@ def _line(
         intervals=tuple(each.interval if each else None for each in found),
         counts=tuple(each.count if each else 0 for each in found),
         model=tuple(row.model.get(figure.y) for row in ordered),
-        published=tuple(published.get(id(row)) for row in ordered),
+        printed=tuple(published[0].get(id(row)) for row in ordered),
+        computed=tuple(published[1].get(id(row)) for row in ordered),
     )
 
 
@@ -189,7 +188,8 @@ def _line_of_ends(name: str, repeats: Sequence[Sequence[float]]) -> Line:
         intervals=tuple(each.interval for each in ends),
         counts=tuple(each.count for each in ends),
         model=nothing,
-        published=nothing,
+        printed=nothing,
+        computed=nothing,
     )
 
 

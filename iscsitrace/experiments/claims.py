@@ -7,8 +7,7 @@ from typing import Final
 
 from iscsitrace.experiments import scatter, verdicts
 from iscsitrace.experiments.comparison import Row, row_at
-from iscsitrace.experiments.definition_claims import WORLDS, Check, Claim, Spot
-from iscsitrace.experiments.quantities import QUANTITIES
+from iscsitrace.experiments.definition_claims import WORLDS, Check, Claim, Number, Placed, Spot
 from iscsitrace.experiments.results import Evidence, JudgedCheck, JudgedClaim
 from iscsitrace.experiments.scatter import Estimate
 
@@ -38,17 +37,23 @@ def _evidence(claim: Claim, rows: Sequence[Row]) -> Iterator[Evidence]:
             yield Evidence(text, row.limiter, row.shares, means)
 
 
+def number(placed: Placed, wanted: Number, rows: Sequence[Row]) -> Estimate | None:
+    """A number of a claim or a correction; None where a place did not run, or its quantity is unknown."""
+    found = _at(placed, wanted.of, wanted.quantity, rows)
+    if wanted.beside is None:
+        return found
+    other = _at(placed, wanted.beside, wanted.quantity, rows)
+    if found is None or other is None or (wanted.over is not None and not other.value):
+        return None
+    return scatter.difference(found, other) if wanted.minus else scatter.ratio(found, other)
+
+
 def _checked(claim: Claim, check: Check, rows: Sequence[Row]) -> JudgedCheck:
-    found = _at(claim, check.of, check.quantity, rows)
-    if check.beside is not None:
-        other = _at(claim, check.beside, check.quantity, rows)
-        compare = scatter.difference if check.minus else scatter.ratio
-        is_known = other is not None and (check.minus is not None or other.value)
-        found = compare(found, other) if found is not None and other is not None and is_known else None
+    found = number(claim, check, rows)
     low, high = check.between
     return JudgedCheck(
         quantity=check.quantity,
-        unit="times" if check.over else QUANTITIES[check.quantity].unit,
+        unit=check.unit,
         of=_text(claim, check.of),
         beside=_text(claim, check.beside) if check.beside else "",
         value=None if found is None else found.value,
@@ -61,14 +66,14 @@ def _checked(claim: Claim, check: Check, rows: Sequence[Row]) -> JudgedCheck:
     )
 
 
-def _at(claim: Claim, spot: Spot, quantity: str, rows: Sequence[Row]) -> Estimate | None:
+def _at(placed: Placed, spot: Spot, quantity: str, rows: Sequence[Row]) -> Estimate | None:
     """The quantity at the first row with these settings; None when there is none, or the quantity is unknown."""
-    row = _row(claim, spot, rows)
+    row = _row(placed, spot, rows)
     return None if row is None else row.estimates.get(quantity)
 
 
-def _row(claim: Claim, spot: Spot, rows: Sequence[Row]) -> Row | None:
-    return row_at(rows, spot.arm, {name: each.value for name, each in claim.place(spot).items()})
+def _row(placed: Placed, spot: Spot, rows: Sequence[Row]) -> Row | None:
+    return row_at(rows, spot.arm, {name: each.value for name, each in placed.place(spot).items()})
 
 
 def _text(claim: Claim, spot: Spot) -> str:

@@ -85,8 +85,8 @@ class Spot(SettingTable, frozen=True, kw_only=True):
     arm: str
 
 
-class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
-    """A measured number of a claim, and the limits within which the claim holds."""
+class Number(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """A number that a run measures: at a place, or at one place beside another."""
 
     quantity: str
     """One of QUANTITIES."""
@@ -95,14 +95,16 @@ class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
     """The number is divided by the one here."""
     minus: Spot | None = None
     """The one here is subtracted from the number."""
-    between: tuple[float, float]
 
     def __post_init__(self) -> None:
         require_among("quantity", self.quantity, QUANTITIES)
         if self.over is not None and self.minus is not None:
             raise Mistake("minus", "use over or minus, not both")
-        if self.between[0] > self.between[1]:
-            raise Mistake("between", "expected the lower and the upper limit, like [1.8, 2.2]")
+
+    @property
+    def unit(self) -> str:
+        """The unit of the number."""
+        return "times" if self.over else QUANTITIES[self.quantity].unit
 
     @property
     def beside(self) -> Spot | None:
@@ -115,7 +117,28 @@ class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
         yield from ((key, spot) for key in ("of", "over", "minus") if (spot := getattr(self, key)) is not None)
 
 
-class Claim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+class Check(Number, frozen=True, kw_only=True):
+    """A measured number of a claim, and the limits within which the claim holds."""
+
+    between: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.between[0] > self.between[1]:
+            raise Mistake("between", "expected the lower and the upper limit, like [1.8, 2.2]")
+
+
+class Placed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """What holds numbers, with settings that all of their places have."""
+
+    where: SettingTable = SettingTable()
+
+    def place(self, spot: Spot) -> Place:
+        """All settings of a place."""
+        return {**self.where.settings, **spot.settings}
+
+
+class Claim(Placed, frozen=True, kw_only=True):
     """A claim of the study, or of this project."""
 
     name: Text
@@ -126,8 +149,6 @@ class Claim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
     """Why the result may differ, or why the claim cannot be tested."""
     real_note: str = ""
     """Replaces the note in the real world."""
-    where: SettingTable = SettingTable()
-    """Settings of every place of the claim."""
     checks: tuple[Check, ...] = ()
     """The claim is reproduced when all hold; none where it cannot be tested."""
     worlds: tuple[str, ...] = WORLDS
@@ -137,10 +158,6 @@ class Claim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
 
     def __post_init__(self) -> None:
         require_among("worlds", self.worlds, ALL_WORLDS)
-
-    def place(self, spot: Spot) -> Place:
-        """All settings of a place of this claim."""
-        return {**self.where.settings, **spot.settings}
 
     @property
     def spots(self) -> Mapping[str, Spot]:

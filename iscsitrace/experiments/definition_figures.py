@@ -46,10 +46,14 @@ class LineFigure(Figure, frozen=True, kw_only=True, tag="lines"):
     """Whether numbers on the x axis are spaced by value; else values are spaced evenly."""
     is_rtt: bool = msgspec.field(name="as-rtt", default=False)
     """Whether one-way delays along x are shown as the RTT, twice as long: as the study has them."""
+    printed_range: tuple[float, float] | None = None
+    """Limits of y that the study prints without a place along x."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_among("y", self.y, QUANTITIES)
+        if self.printed_range is not None and self.printed_range[0] > self.printed_range[1]:
+            raise Mistake("printed-range", "expected the lower and the upper limit, like [47, 53]")
         if self.is_rtt and self.x not in DELAYS:
             raise Mistake("as-rtt", f"x has to be one of {', '.join(DELAYS)}")
 

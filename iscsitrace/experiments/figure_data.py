@@ -18,15 +18,15 @@ Rows = tuple[tuple[Any, ...], ...]
 def of_chart(chart: Chart) -> Rows:
     """A row for each place of each line."""
     labels = dict(chart.ticks)
-    header = ("line", chart.x_label, chart.y_label, "95 % low", "95 % high", "runs", "model", "printed")
+    header = ("line", chart.x_label, chart.y_label, "95 % low", "95 % high", "runs", "model", "printed", "computed")
     return (header, *(row for line in chart.lines for row in _places(line, labels)))
 
 
 def _places(line: Line, labels: dict[float, str]) -> Iterator[tuple[Any, ...]]:
-    for place, measured, interval, count, model, published in zip(
-        line.places, line.measured, line.intervals, line.counts, line.model, line.published, strict=True
+    for place, measured, interval, *others in zip(
+        *(line.places, line.measured, line.intervals, line.counts, line.model, line.printed, line.computed), strict=True
     ):
-        yield (line.name, labels[place], measured, *(interval or (None, None)), count, model, published)
+        yield (line.name, labels[place], measured, *(interval or (None, None)), *others)
 
 
 def of_bars(bars: Bars) -> Rows:
@@ -61,6 +61,11 @@ def caption(chart: Chart) -> str:
         (chart.has("measured"), f"Marks: measured, {marks}."),
         (chart.has("intervals"), f"Error bars: 95 % confidence intervals of {repeats} repeats."),
         (chart.has("model"), "Lines: model at the places of the marks, joined."),
-        (chart.has("published"), f"Stars: {chart.stars}."),
+        (chart.has("printed"), "Stars: printed in the study."),
+        (chart.has("computed"), "Pentagons: computed from what the study prints."),
+        (
+            chart.printed_range is not None,
+            "Band: printed in the study, {:g} to {:g}.".format(*chart.printed_range or (0, 0)),
+        ),
     ]
     return " ".join(words for is_drawn, words in parts if is_drawn)

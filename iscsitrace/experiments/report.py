@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -63,16 +63,19 @@ def _outcome(definition: Definition, found: Results) -> Outcome:
     rows = comparison.rows(found.points)
     errors = [(abs(error), row) for row in rows if (error := _model_error(row)) is not None]
     agreement = _agreement(found, errors)
-    verdict = " ".join(_claimed(found)) if found.claims else agreement
-    caveats = f"{agreement} {definition.about}" if found.claims else definition.about
+    # a claim for other worlds alone is no result of this one
+    others = {claim.name for claim in definition.claims if found.world not in claim.worlds}
+    claimed = " ".join(_claimed([each for each in found.claims if each.name not in others]))
+    verdict = claimed or agreement
+    caveats = f"{agreement} {definition.about}" if claimed else definition.about
     return Outcome(verdict, caveats, tuple(_facts(found, rows, errors)))
 
 
-def _claimed(found: Results) -> Iterator[str]:
+def _claimed(found: Sequence[JudgedClaim]) -> Iterator[str]:
     """How many of the tested claims are reproduced, and which are not: those of the study, then our own."""
     for whose, claims in (
-        ("of the study", [each for each in found.claims if not each.is_own]),
-        ("of our own", [each for each in found.claims if each.is_own]),
+        ("of the study", [each for each in found if not each.is_own]),
+        ("of our own", [each for each in found if each.is_own]),
     ):
         left_out = {verdicts.NOT_RUN, verdicts.NOT_TESTABLE}
         tested = [each for each in claims if each.verdict not in left_out]
@@ -190,7 +193,7 @@ def _making(definition: Definition, found: Results) -> Iterator[str]:
         "Numbers are means over repeats, with 95 % confidence intervals by Student's t; those of ratios and "
         "differences have Welch's degrees of freedom. A check holds when the whole interval is within its limits, "
         "fails when it is outside, and is undecided in between. A printed value is reproduced within "
-        f"{_percent(verdicts.TOLERANCE)} of it; a percentage also within {_percent(verdicts.TOLERANCE)} of what it "
+        f"{100 * verdicts.TOLERANCE:g} % of it; a percentage also within {100 * verdicts.TOLERANCE:g} % of what it "
         "lacks to 100 %; in any case within half of its last digit."
     )
 

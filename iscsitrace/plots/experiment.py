@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from iscsitrace.plots import style
 
@@ -22,6 +25,15 @@ _LOOKS = (
 _LEGEND_LETTERS = 150
 """Letters in a row of the legend; each mark takes the width of ``_MARK_LETTERS`` more."""
 _MARK_LETTERS = 8
+_MARK_SIZE, _STAR_SIZE, _RING = 6.0, 12.0, 4.0
+"""Points; a mark around another one is larger by ``_RING``."""
+_EQUAL = 0.01
+"""Values that differ by less than this share of the largest one have marks at the same place."""
+_MODEL: dict[str, Any] = {"linestyle": "-", "linewidth": 1.2}
+_PRINTED: dict[str, Any] = {"linestyle": "none", "marker": "*", "markerfacecolor": "none"}
+_COMPUTED: dict[str, Any] = {"linestyle": "none", "marker": "p", "markerfacecolor": "none"}
+_ALONE: dict[str, Any] = {"marker": "_", "markersize": 18}
+_BAND: dict[str, Any] = {"facecolor": style.PALE, "edgecolor": style.GREY, "linestyle": ":", "zorder": 0}
 
 
 @dataclass(frozen=True)
@@ -36,7 +48,10 @@ class Line:
     counts: tuple[int, ...]
     """Runs of each measured value."""
     model: tuple[float | None, ...]
-    published: tuple[float | None, ...]
+    printed: tuple[float | None, ...]
+    """What the study prints."""
+    computed: tuple[float | None, ...]
+    """What is computed from what the study prints."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +65,8 @@ class Chart:
     """Positions along x, and their labels."""
     lines: tuple[Line, ...]
     notes: tuple[str, ...] = ()
-    stars: str = "printed in the study"
-    """What the published values are."""
+    printed_range: tuple[float, float] | None = None
+    """Limits that the study prints, without a place along x."""
 
     def has(self, name: str) -> bool:
         """Whether a line has a value of this field."""
@@ -59,10 +74,16 @@ class Chart:
 
 
 def draw(figure: Figure, chart: Chart) -> None:
-    """Draws marks with error bars for measured values, lines for the model, stars for published values."""
+    """Draws marks with error bars for measured values, lines for the model, stars for printed values, pentagons for
+    computed ones, a band for a printed range.
+
+    Where lines coincide, earlier ones have larger marks: rings around the later ones.
+    """
     axes = figure.subplots()
-    for line, (color, mark) in zip(chart.lines, _cycled(len(chart.lines)), strict=True):
-        _draw_line(axes, line, color, mark)
+    if chart.printed_range is not None:
+        axes.axhspan(*chart.printed_range, **_BAND)
+    for number, (line, (color, mark)) in enumerate(zip(chart.lines, _cycled(len(chart.lines)), strict=True)):
+        _draw_line(axes, line, color, mark, chart.lines[number + 1 :])
     axes.set_xticks([place for place, _ in chart.ticks], [text for _, text in chart.ticks])
     axes.set_xlabel(chart.x_label)
     axes.set_ylabel(chart.y_label)
@@ -74,7 +95,7 @@ def _cycled(count: int) -> list[tuple[str, str]]:
     return [_LOOKS[number % len(_LOOKS)] for number in range(count)]
 
 
-def _draw_line(axes: Axes, line: Line, color: str, mark: str) -> None:
+def _draw_line(axes: Axes, line: Line, color: str, mark: str, later: Sequence[Line]) -> None:
     known = [
         (place, value, *((value - interval[0], interval[1] - value) if interval else (0.0, 0.0)))
         for place, value, interval in zip(line.places, line.measured, line.intervals, strict=True)
@@ -83,21 +104,43 @@ def _draw_line(axes: Axes, line: Line, color: str, mark: str) -> None:
     if known:
         places, values, *bars = zip(*known, strict=True)
         has_bars = any(map(any, bars))
+        covers = _covers(line, later, "measured")
         axes.errorbar(
-            places, values, yerr=bars if has_bars else None, fmt=mark, color=color, markersize=6, capsize=3,
-            label=line.name,
+            places, values, yerr=bars if has_bars else None, fmt=mark, color=color, capsize=3, label=line.name,
+            markersize=_MARK_SIZE + _RING * covers, markerfacecolor="none" if covers else color,
         )  # fmt: skip
-    for found, look in (
-        (line.model, {"linestyle": "-", "linewidth": 1.2}),
-        (line.published, {"linestyle": "none", "marker": "*", "markersize": 12, "markerfacecolor": "none"}),
+    rings = _STAR_SIZE + _RING * max(_covers(line, later, "printed"), _covers(line, later, "computed"))
+    for name, look in (
+        ("model", _MODEL),
+        ("printed", _PRINTED | {"markersize": rings}),
+        ("computed", _COMPUTED | {"markersize": rings}),
     ):
-        pairs = [(place, value) for place, value in zip(line.places, found, strict=True) if value is not None]
+        pairs = _known(line, name)
+        # a line between places needs two of them
+        alone = _ALONE if len(pairs) == 1 and name == "model" else {}
         if pairs:
-            axes.plot(*zip(*pairs, strict=True), color=color, **look)  # type: ignore[arg-type]
+            axes.plot(*zip(*pairs, strict=True), color=color, **look | alone)
+
+
+def _known(line: Line, name: str) -> list[tuple[float, float]]:
+    """The places and values of a field, where they are known."""
+    values = zip(line.places, getattr(line, name), strict=True)
+    return [(place, value) for place, value in values if value is not None]
+
+
+def _covers(line: Line, later: Sequence[Line], name: str) -> int:
+    """How many of the later lines have values at half of the places of this line or more that are about the same."""
+    own = _known(line, name)
+    others = [dict(_known(other, name)) for other in later]
+    largest = max((abs(value) for found in (dict(own), *others) for value in found.values()), default=0.0)
+    equal = [
+        sum(abs(value - found[place]) <= _EQUAL * largest for place, value in own if place in found) for found in others
+    ]
+    return sum(2 * count >= len(own) for count in equal) if own else 0
 
 
 def _explain(axes: Axes, chart: Chart) -> None:
-    """Adds a legend: the mark of each line, and the meaning of error bars, lines and stars."""
+    """Adds a legend: the mark of each line, and the meaning of error bars, lines, stars, pentagons and bands."""
     handles, labels = axes.get_legend_handles_labels()
     for is_there, look, text in (
         (
@@ -105,16 +148,16 @@ def _explain(axes: Axes, chart: Chart) -> None:
             {"linestyle": "none", "marker": "|", "markersize": 11, "markeredgewidth": 1.5},
             "95 % confidence interval",
         ),
-        (chart.has("model"), {"linestyle": "-"}, "model"),
-        (
-            chart.has("published"),
-            {"linestyle": "none", "marker": "*", "markersize": 11, "markerfacecolor": "none"},
-            chart.stars,
-        ),
+        (chart.has("model"), _MODEL, "model"),
+        (chart.has("printed"), _PRINTED | {"markersize": 11}, "printed in the study"),
+        (chart.has("computed"), _COMPUTED | {"markersize": 11}, "computed from what the study prints"),
     ):
         if is_there:
             handles.append(Line2D([], [], color=style.GREY, **look))
             labels.append(text)
+    if chart.printed_range is not None:
+        handles.append(Patch(**_BAND))
+        labels.append("printed in the study")
     if handles:
         columns = max(1, _LEGEND_LETTERS // (max(map(len, labels)) + _MARK_LETTERS))
         axes.legend(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import charts, comparison, definition, figure_data
 from iscsitrace.experiments.definition_figures import LineFigure
 from iscsitrace.experiments.quantities import PointResult
@@ -106,19 +107,36 @@ def drawn(folder: Path, study: str) -> Chart:
 
 def test_published_values_are_drawn_on_the_line_of_their_settings(tmp_path: Path) -> None:
     chart = drawn(tmp_path, STUDY)
-    assert {line.name: line.published for line in chart.lines} == {"loss 0%": (None, None), "loss 1%": (2, 1)}
+    assert {line.name: line.printed for line in chart.lines} == {"loss 0%": (None, None), "loss 1%": (2, 1)}
     # twice the delay
     assert ([text for _, text in chart.ticks], chart.x_label) == (["10", "20"], "RTT, ms")
 
 
-def test_stars_say_whether_the_study_printed_them(tmp_path: Path) -> None:
+def test_printed_and_computed_values_have_marks_of_their_own(tmp_path: Path) -> None:
     computed = STUDY + "computed = true\n"
     more = STUDY[STUDY.index("[[published]]") :].replace("1%", "0%")
-    for study, words in (
-        (STUDY, "printed in the study"),
-        (computed, "computed from what the study prints"),
-        (computed + more, "printed in the study, or computed"),
+    printed, other = "Stars: printed in the study.", "Pentagons: computed from what the study prints."
+    for study, words, absent in (
+        (STUDY, (printed,), (other,)),
+        (computed, (other,), (printed,)),
+        (computed + more, (printed, other), ()),
     ):
-        chart = drawn(tmp_path, study)
-        assert chart.stars == words
-        assert f"Stars: {words}." in figure_data.caption(chart)
+        caption = figure_data.caption(drawn(tmp_path, study))
+        assert all(each in caption for each in words)
+        assert not any(each in caption for each in absent)
+    chart = drawn(tmp_path, computed + more)
+    assert {line.name: (line.printed, line.computed) for line in chart.lines} == {
+        "loss 0%": ((2, 1), (None, None)),
+        "loss 1%": ((None, None), (2, 1)),
+    }
+    header, *rows = figure_data.of_chart(chart)
+    assert [row[header.index("computed")] for row in rows] == [None, None, 2, 1]
+
+
+def test_a_printed_range_is_named_in_the_caption(tmp_path: Path) -> None:
+    chart = drawn(tmp_path, STUDY.replace("as-rtt = true", "as-rtt = true\nprinted-range = [0.5, 2]"))
+    assert chart.printed_range == (0.5, 2)
+    assert "Band: printed in the study, 0.5 to 2." in figure_data.caption(chart)
+    assert "Band" not in figure_data.caption(drawn(tmp_path, STUDY))
+    with pytest.raises(InputInvalid, match=r"figures\[1\].printed-range: expected the lower and the upper limit"):
+        drawn(tmp_path, STUDY.replace("as-rtt = true", "printed-range = [2, 0.5]"))

@@ -645,8 +645,8 @@ def test_a_figure_shows_measured_published_and_expected_values(small: tuple[Path
     assert (held.name, with_data.name) == ("held", "with data")
     assert held.measured == pytest.approx([57, 72.4], abs=1)
     assert held.model == pytest.approx(held.measured, abs=1)
-    assert held.published == (57, 73)
-    assert with_data.published == (None, None)
+    assert held.printed == (57, 73)
+    assert with_data.printed == (None, None)
     assert "%" in chart.y_label
     drawn = Figure()
     with style.applied():
@@ -656,7 +656,7 @@ def test_a_figure_shows_measured_published_and_expected_values(small: tuple[Path
     assert legend is not None
     assert [each.get_text() for each in legend.get_texts()] == ["held", "with data", "model", "printed in the study"]
     shown = {tuple(np.asarray(line.get_ydata()).tolist()) for line in axes.lines}
-    assert {held.measured, held.model, held.published} <= shown
+    assert {held.measured, held.model, held.printed} <= shown
     assert [each.file for each in found.figures] == ["idle.svg", "packets.svg"]
     assert all((folder / each.file).read_text().startswith("<?xml") for each in found.figures)
     assert [each.others for each in found.figures] == [("idle.pdf", "idle.csv"), ("packets.pdf",)]
@@ -680,17 +680,19 @@ def test_the_numbers_of_a_figure_are_beside_it(small: tuple[Path, Results, Watch
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (Line("a", (0.0,), (1.0,), (None,), (1,), (None,), (None,)), "Marks: measured, one run each."),
+        (Line("a", (0.0,), (1.0,), (None,), (1,), (None,), (None,), (None,)), "Marks: measured, one run each."),
         (
-            Line("a", (0.0,), (1.0,), (None,), (1,), (2.0,), (None,)),
+            Line("a", (0.0,), (1.0,), (None,), (1,), (2.0,), (None,), (None,)),
             "Marks: measured, one run each. Lines: model at the places of the marks, joined.",
         ),
         (
-            Line("a", (0.0, 1.0), (1.0, 1.0), ((0.5, 1.5), None), (3, 1), (None, None), (None, None)),
+            Line("a", (0.0, 1.0), (1.0, 1.0), ((0.5, 1.5), None), (3, 1), (None, None), (None, None), (None, None)),
             "Marks: measured, means over repeats, or one run. Error bars: 95 % confidence intervals of 3 repeats.",
         ),
         (
-            Line("a", (0.0, 1.0), (1.0, 1.0), ((0.5, 1.5), (0.0, 2.0)), (3, 5), (None, None), (None, 1.0)),
+            Line(
+                "a", (0.0, 1.0), (1.0, 1.0), ((0.5, 1.5), (0.0, 2.0)), (3, 5), (None, None), (None, 1.0), (None, None)
+            ),
             "Marks: measured, means over repeats. Error bars: 95 % confidence intervals of 3 to 5 repeats. Stars: "
             "printed in the study.",
         ),
@@ -701,7 +703,7 @@ def test_a_caption_names_what_is_drawn(line: Line, words: str) -> None:
 
 
 def test_error_bars_are_intervals_of_the_measured_values() -> None:
-    line = Line("a", (0.0, 1.0), (1.0, 4.0), ((0.5, 1.75), None), (3, 1), (None, None), (None, None))
+    line = Line("a", (0.0, 1.0), (1.0, 4.0), ((0.5, 1.75), None), (3, 1), (None, None), (None, None), (None, None))
     drawn = Figure()
     with style.applied():
         experiment_plot.draw(drawn, Chart("t", "x", "y", ((0.0, "0"), (1.0, "1")), (line,)))
@@ -835,6 +837,10 @@ def test_the_model_is_beside_the_simulator_and_own_claims_are_counted_apart(
         '1 of 2 tested claims of the study are reproduced; partly: "a, far"; not testable here: c. '
         "No claim of our own is tested; not run: e."
     )
+    # a claim for guests alone is no result of the simulated world
+    with (tmp_path / "small.toml").open("a") as stream:
+        stream.write('\n[[claims]]\nname = "e"\ntext = "a text"\nworlds = ["guests"]\n')
+    assert "of our own" not in outcome(replace(found, claims=claims)).verdict
 
 
 def test_a_folder_without_its_definition_is_a_one_line_error(

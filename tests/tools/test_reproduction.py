@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from iscsitrace.experiments import catalogue, comparison, records
-from tools import reproduction
+from iscsitrace.experiments import catalogue, comparison, making, records
+from iscsitrace.experiments.definition_figures import LineFigure
+from iscsitrace.experiments.points import of_experiment
+from tools import reproduction, studies
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +25,10 @@ def test_every_printed_value_claim_and_figure_is_on_the_page(name: str, page: li
     for published in found.published:
         for _, arm, at, value in comparison.places(published, [], found):
             assert any(arm in row[2] and at.text in row[2] and f"{value} " in row[3] for row in rows if len(row) > 4)
+    recorded = {world.name for world in studies.worlds(found) if world.run is not None}
     for claim in found.claims:
-        assert any(row[:2] == [f"| {claim.name}", claim.text] for row in rows)
+        # a claim for guests alone is named with them when they have no record
+        assert any(row[:2] == [f"| {claim.name}", claim.text] for row in rows) == bool(recorded & {*claim.worlds})
     for figure in found.figures:
         assert any(f"`{figure.name}.svg`" in row[0] and row[1] == figure.title for row in rows)
     for each in found.left_out:
@@ -38,11 +42,11 @@ def test_numbers_are_those_of_the_records(name: str, page: list[str]) -> None:
     for run in runs:
         assert any(f"`{run.command}`" in line for line in page)
     found = catalogue.load(name)
-    for world in reproduction.worlds(found):
+    for world in studies.worlds(found):
         if world.run is None:
             assert not world.rows
-            assert {each.verdict for each in reproduction.printed(found, world)} <= {"not run"}
-            assert {each.verdict for each in reproduction.judged(found, world)} <= {"not run", "not testable here"}
+            assert {each.verdict for each in studies.printed(found, world)} <= {"not run"}
+            assert {each.verdict for each in studies.judged(found, world)} <= {"not run", "not testable here"}
 
 
 def test_printed_values_are_counted_where_they_are_drawn(page: list[str]) -> None:
@@ -95,7 +99,54 @@ def test_not_run_is_what_the_world_has_and_no_record(page: list[str]) -> None:
     assert len(verdicts) == 11
     assert {delay for delay, verdict in verdicts.items() if verdict == "reproduced"} == {"0ms", "5ms", "25ms", "50ms"}
     assert set(verdicts.values()) == {"reproduced", "-"}
-    # nor are guests, which have no record, without a place of their own claims
-    read = page[page.index("## read-study") :]
-    (row,) = [line.split(" | ") for line in read if line.startswith("| kernel, k |")]
-    assert (row[2], row[4], row[6]) == ("-", "-", "not run")
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_a_world_without_a_record_has_no_column_and_is_named(name: str, page: list[str]) -> None:
+    found = catalogue.load(name)
+    first = page.index(f"## {name}")
+    rest = page[first + 1 :]
+    part = [*rest[: next((place for place, line in enumerate(rest) if line.startswith("## ")), len(rest))], ""]
+    heads = [part[place - 1].split(" | ") for place, line in enumerate(part) if line.startswith("|---")]
+    for world in studies.worlds(found):
+        label = studies.WORLD_NAMES[world.name]
+        rows = [line for line in part if f"`{making.command(name, world.name)}`" in line]
+        if world.run is None:
+            assert not any(label in head for head in heads)
+            (row,) = rows
+            assert "No run is recorded" in row
+            assert all(claim.name in row for claim in found.claims if claim.worlds == (world.name,))
+        else:
+            assert len(rows) == 1
+    # no table has a column in which no row has anything
+    for place, line in enumerate(part):
+        if line.startswith("|---"):
+            width = part[place - 1].count(" | ") + 1
+            table = part[place + 1 : next(n for n in range(place, len(part)) if not part[n].startswith("|"))]
+            cells = [row.strip("| ").split(" | ") for row in table]
+            assert all(len(row) == width for row in cells)
+            for column in range(1, width - 1):
+                assert {row[column] for row in cells} != {"-"}, part[place - 1]
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_every_published_value_is_drawn_in_a_figure(name: str, page: list[str]) -> None:
+    found = catalogue.load(name)
+    points = of_experiment(found, making.SIMULATED)
+    lines = [figure for figure in found.figures if isinstance(figure, LineFigure)]
+    for published in found.published:
+        for _, arm, at, value in comparison.places(published, [], found):
+            (place, *_) = [
+                point
+                for point in points
+                if point.arm == arm and point.is_at({**published.where.settings, published.x: at})
+            ]
+            assert any(
+                figure.y == published.quantity
+                and (not figure.arms or arm in figure.arms)
+                and place.is_at(figure.where.settings)
+                for figure in lines
+            ), (arm, at.text, value)
+    # the connections that the study's search found are a range, not values over T_m
+    if name == "connection-study":
+        assert any("| `found.svg` |" in line and line.endswith("| 47 to 53 |") for line in page)

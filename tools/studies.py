@@ -1,0 +1,96 @@
+"""The studies on docs/reproduction.md: their worlds with the recorded runs, and tables of Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from iscsitrace.experiments import claims, comparison, records, verdicts
+from iscsitrace.experiments.comparison import Row
+from iscsitrace.experiments.definition import Definition
+from iscsitrace.experiments.definition_claims import ALL_WORLDS
+from iscsitrace.experiments.definition_corrections import OUTCOMES
+from iscsitrace.experiments.points import Point, of_experiment
+from iscsitrace.experiments.records import Run
+from iscsitrace.experiments.results import Beside, JudgedClaim
+
+NOTHING: Final = "-"
+WORLD_NAMES: Final = {"simulated": "simulated", "real": "kernel's TCP", "guests": "guests"}
+UNTESTED: Final = {verdicts.NOT_RUN, verdicts.NOT_TESTABLE, verdicts.NOT_COMPARED, NOTHING}
+
+
+@dataclass(frozen=True)
+class World:
+    """A world of a study: its recorded run, if any, and the rows that the present definition still has."""
+
+    name: str
+    run: Run | None
+    rows: list[Row]
+    points: tuple[Point, ...]
+
+    def has(self, arm: str, place: Mapping[str, Any]) -> bool:
+        """Whether its grid has a place of an arm with these settings, in the units of a run."""
+        return any(
+            point.arm == arm and all(point.values.get(name) == value for name, value in place.items())
+            for point in self.points
+        )
+
+
+def worlds(definition: Definition) -> list[World]:
+    """The worlds in which an experiment has arms, the simulated one first."""
+    found = []
+    for name in ALL_WORLDS:
+        run = records.of_world(definition.name, name)
+        is_possible = {"real": definition.real.is_possible, "guests": definition.guests.is_possible}.get(name, True)
+        has_arms = any(name in arm.worlds for arm in definition.arms)
+        if is_possible and has_arms:
+            points = tuple(of_experiment(definition, name))
+            found.append(World(name, run, records.rows_of(definition, run) if run else [], points))
+    return found
+
+
+def judged(definition: Definition, world: World) -> list[JudgedClaim]:
+    """The claims of a study, by the recorded run of a world."""
+    return list(claims.judge(definition.claims, world.rows, world.name))
+
+
+def printed(definition: Definition, world: World) -> list[Beside]:
+    """The printed values of a study, by the recorded run of a world."""
+    return comparison.beside(definition, world.rows, is_whole=True)
+
+
+def outcomes(definition: Definition, world: World) -> dict[str, str]:
+    """What the recorded run of a world is summarised by, by `definition_corrections.OUTCOMES`."""
+    of_claims, values = judged(definition, world), printed(definition, world)
+    texts = (
+        *(counted([each.verdict for each in of_claims if each.is_own == is_own]) for is_own in (False, True)),
+        *(counted([each.verdict for each in values if each.is_computed == computed]) for computed in (False, True)),
+        agreement(world.run),
+    )
+    return dict(zip(OUTCOMES, texts, strict=True))
+
+
+def counted(found: Sequence[str]) -> str:
+    """How many of the tested verdicts are reproduced, and how many are undecided."""
+    tested = [each for each in found if each not in UNTESTED]
+    undecided = tested.count(verdicts.UNDECIDED)
+    more = f", {undecided} undecided" if undecided else ""
+    return f"{tested.count(verdicts.REPRODUCED)} of {len(tested)}{more}" if tested else NOTHING
+
+
+def agreement(run: Run | None) -> str:
+    """The difference of the model from measured throughputs: median, largest, and the number of places."""
+    model = run.model if run else None
+    return NOTHING if model is None else f"{100 * model.median:.1f} %, {100 * model.largest:.1f} % ({model.count})"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table of Markdown, and an empty line."""
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    return [*lines, *(f"| {' | '.join(map(_cell, row))} |" for row in rows), ""]
+
+
+def _cell(text: str) -> str:
+    """On one line, as a cell of Markdown."""
+    return " ".join(text.split()).replace("|", "\\|")
