@@ -33,15 +33,20 @@ def sections(
     trace: Trace, diagnosis: Diagnosis, by: Sequence[str], sessions: Collection[int] = (), top: int | None = None
 ) -> Iterator[Section]:
     """A table for each of ``by``, of the ``top`` worst groups; only these ``sessions``, where any are named."""
-    found = [verdict_groups.find(name, trace.table, diagnosis.stories, sessions) for name in by]
+    found = (find(trace, diagnosis, name, sessions) for name in by)
     yield Section("", ("", READING), tuple(grid(each, top) for each in found))
+
+
+def find(trace: Trace, diagnosis: Diagnosis, name: str, sessions: Collection[int] = ()) -> VerdictGroups:
+    """The verdicts by one attribute; only these ``sessions``, where any are named."""
+    return verdict_groups.find(name, trace.table, diagnosis.stories, sessions)
 
 
 def as_dict(
     trace: Trace, diagnosis: Diagnosis, by: Sequence[str], sessions: Collection[int] = ()
 ) -> dict[str, list[dict[str, Any]]]:
     """All groups by each of ``by``, for JSON."""
-    found = (verdict_groups.find(name, trace.table, diagnosis.stories, sessions) for name in by)
+    found = (find(trace, diagnosis, name, sessions) for name in by)
     return {each.name: [group.as_dict() for group in each.groups] for each in found}
 
 
