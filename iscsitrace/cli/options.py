@@ -9,7 +9,7 @@ import functools
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -233,6 +233,17 @@ def takes_parts(function: _Function, *, has_experiments: bool = False) -> _Funct
         return function(*arguments, capture_input=capture_input, **options)
 
     return wrapper  # type: ignore[return-value]
+
+
+SESSION_ATTRIBUTES = ("initiator", "target", "lun", "volume", "hour")
+"""What sessions can be told apart by."""
+COMMAND_ATTRIBUTES = (*SESSION_ATTRIBUTES, "operation", "size")
+"""What commands can be told apart by."""
+
+
+def by(names: Sequence[str], what: str) -> Callable[[_Function], _Function]:
+    """``--by NAME``, repeatable, one of ``names``, as the parameter ``names``; its help is "Show" and ``what``."""
+    return click.option("--by", "names", type=click.Choice(names), multiple=True, help=f"Show {what}; repeatable.")
 
 
 as_json = click.option("--json", "is_json", is_flag=True, help="Print one JSON document with a schema number.")

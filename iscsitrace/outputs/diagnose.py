@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from iscsitrace.analysis.groups import loads
 from iscsitrace.analysis.measures import capture_health
 from iscsitrace.analysis.taps.reading import TappedTrace
-from iscsitrace.outputs import health, inputs, places
+from iscsitrace.outputs import health, inputs, places, verdict_groups
 from iscsitrace.outputs.document import Section, table
 from iscsitrace.outputs.remedies import Remedies
 from iscsitrace.outputs.shown import Choice, Shown
+from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
 from iscsitrace.wording.parts import BY_NAME
 
@@ -24,8 +26,10 @@ if TYPE_CHECKING:
     from iscsitrace.tables.trace import Trace
 
 
-def as_dict(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
-    """What ``diagnose --json`` prints, but for the findings to fail on."""
+def as_dict(trace: Trace, diagnosis: Diagnosis, by: Sequence[str] = (), sessions: Sequence[int] = ()) -> dict[str, Any]:
+    """What ``diagnose --json`` prints, but for the findings to fail on; with the verdicts ``by`` each of these, of
+    these ``sessions`` where any are named.
+    """
     document = trace.provenance | inputs.contents(trace)
     for kind, opinions in (("session", diagnosis.sessions), ("connection", diagnosis.connections)):
         document[f"{kind}s"] = [
@@ -43,7 +47,17 @@ def as_dict(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
         "budget": diagnosis.budget,
         "counters": capture_health.by_name(trace.counters),
         **({"places": places.as_dict(trace)} if isinstance(trace, TappedTrace) else {}),
+        **({"by": verdict_groups.as_dict(trace, diagnosis, by, sessions)} if by else {}),
     }
+
+
+def sections_by(trace: Trace, diagnosis: Diagnosis, by: Sequence[str], choice: Choice) -> Iterator[Section]:
+    """The verdicts of sessions by each of these as text, below the headline of the capture."""
+    yield inputs.section(trace.inputs)
+    shown = Shown(trace, diagnosis, choice)
+    if diagnosis.headline and not shown.is_requested:
+        yield Section("", ("", diagnosis.headline.text))
+    yield from verdict_groups.sections(trace, diagnosis, by, choice.sessions, choice.top)
 
 
 def sections(trace: Trace, diagnosis: Diagnosis, choice: Choice) -> Iterator[Section]:
@@ -68,7 +82,7 @@ def sections(trace: Trace, diagnosis: Diagnosis, choice: Choice) -> Iterator[Sec
             yield _findings(label, new, opinion.headline, remedies)
         # sessions of one story share its findings, which are shown once
         of_stories.update(map(id, opinion.findings))
-    yield from map(_streams, shown.jobs)
+    yield from (_streams(job, choice.top) for job in shown.jobs)
     losses = capture_health.reaching(capture_health.by_name(trace.counters), "data_loss")
     if losses:
         yield health.health(losses)
@@ -120,8 +134,8 @@ def _lines(finding: Finding, label: str, headline: Headline, remedies: Remedies)
         yield f"    {finding.display_filter}"
 
 
-def _streams(job: Job) -> Section:
-    """The parallel streams of a job, the first to finish first."""
+def _streams(job: Job, top: int) -> Section:
+    """The parallel streams of a job: the ``top`` that finish last, the first of them first."""
     columns = (
         *("connection", "session", "MB", "MB/s", "finished after s", "retransmitted %", "losses", "timeouts"),
         "cause",
@@ -138,11 +152,16 @@ def _streams(job: Job) -> Section:
             stream.evidence.timeout_count,
             stream.cause.name if stream.cause else None,
         )
-        for stream in job.streams
+        for stream in job.streams[-top:]
     ]
     behind, alone = cells.seconds(job.first_to_last_ns), cells.percent(job.alone_share)
     return Section(
         f"Parallel streams of one job: Jain's fairness index {job.jain:.3f}; the last finishes {behind} s after the "
         f"first, and runs alone for {alone} % of the job",
-        grids=(table(columns, rows),),
+        grids=(replace(table(columns, rows), notes=_finished(len(job.streams) - top)),),
     )
+
+
+def _finished(count: int) -> tuple[str, ...]:
+    """The note on the streams that finished before those of the table."""
+    return (f"{wording.count(count, 'stream')} finished before these.",) if count > 0 else ()

@@ -49,9 +49,12 @@ def table(columns: tuple[str, ...], rows: Iterable[Iterable[object]], caption: s
 def limited(caption: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], limit: int) -> Grid:
     """A table of the first ``limit`` rows, with a note on how many it omits."""
     every = tuple(rows)
-    left_out = len(every) - limit
-    notes = (f"{left_out:,} more {'row is' if left_out == 1 else 'rows are'} not shown.",) if left_out > 0 else ()
-    return Grid(caption, columns, every[:limit], notes)
+    return Grid(caption, columns, every[:limit], more_rows(len(every) - limit))
+
+
+def more_rows(count: int) -> tuple[str, ...]:
+    """The note on so many rows that a table omits; none where it has all."""
+    return (f"{count:,} more {'row is' if count == 1 else 'rows are'} not shown.",) if count > 0 else ()
 
 
 def _is_number(cell: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TextIO
 
-from iscsitrace.outputs.document import Grid, table
+from iscsitrace.outputs.document import Grid, more_rows, table
 from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
@@ -37,9 +37,7 @@ def grid(by: str, costs: Sequence[Cost], count: int) -> Grid:
         )
         for each in costs
     )
-    more = count - len(costs)
-    notes = (f"{more:,} more {'row is' if more == 1 else 'rows are'} not shown.",) if more else ()
-    return replace(table((by, *_COLUMNS), rows), notes=notes)
+    return replace(table((by, *_COLUMNS), rows), notes=more_rows(count - len(costs)))
 
 
 def write_csv(answer: Answer, stream: TextIO) -> None:

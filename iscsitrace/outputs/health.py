@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from iscsitrace.outputs.document import Section, table
+from iscsitrace.outputs.document import Section, more_rows, table
 from iscsitrace.wording import cells
 
 
-def coverage(parts: Iterable[Mapping[str, Any]]) -> Section:
-    """Coverage of each connection and direction, the total last."""
+def coverage(parts: Iterable[Mapping[str, Any]], count: int = 0) -> Section:
+    """Coverage of each connection and direction, the total last; with a note on how many of ``count`` are omitted."""
     columns = ("tcp.stream", "direction", "stream bytes", "decoded %", "captured %", "PDUs", "missing PDUs", "PDUs %")
     rows = [
         (
@@ -25,7 +26,8 @@ def coverage(parts: Iterable[Mapping[str, Any]]) -> Section:
         )
         for part in parts
     ]
-    return Section("Coverage: decoded and captured shares of the TCP stream bytes", grids=(table(columns, rows),))
+    grid = replace(table(columns, rows), notes=more_rows(count - len(rows)))
+    return Section("Coverage: decoded and captured shares of the TCP stream bytes", grids=(grid,))
 
 
 def health(entries: Iterable[Mapping[str, Any]]) -> Section:

@@ -1,4 +1,4 @@
-"""Loads as tables: by LUN, operation, initiator, target, I/O size and volume."""
+"""Loads as tables: by LUN, operation, initiator, target, I/O size, volume and hour."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from iscsitrace.outputs import latencies
-from iscsitrace.outputs.document import Grid, table
+from iscsitrace.outputs.document import Grid, more_rows, table
 from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
@@ -20,12 +20,13 @@ HEADINGS: Final = {
     "target": ("target", "Load by target"),
     "size": ("I/O size", "Load by I/O size"),
     "volume": ("volume", "Load by volume"),
+    "hour": ("hour (UTC)", "Load by hour"),
 }
 """Of each table: the heading of its first column, and its caption."""
 
 _COLUMNS: Final = (*("commands", "MB", "MB/s", "IOPS", "busy s", "p50", "p95", "p99", "max", "no status", "errors"),)
 
-_VOLUME_COLUMNS: Final = ("paths", "outage s", "size", "known by")
+_VOLUME_COLUMNS: Final = ("initiator", "paths", "outage s", "size", "known by")
 
 READING: Final = (
     "Worst first: those with a command that has no status and waited longest, then those with the longest busy time. "
@@ -33,14 +34,13 @@ READING: Final = (
 )
 
 
-def grid(name: str, loads: Sequence[Load], *, left_out: int = 0) -> Grid:
-    """The table of loads by ``name``, one of HEADINGS, with a note on how many it omits."""
+def grid(name: str, loads: Sequence[Load], top: int | None = None) -> Grid:
+    """The table of the ``top`` worst loads by ``name``, one of HEADINGS, with a note on how many it omits."""
     heading, caption = HEADINGS[name]
     is_of_volumes = name == "volume"
     columns = (heading, *_COLUMNS, *(_VOLUME_COLUMNS if is_of_volumes else ()))
-    rows = ((load.label, *_figures(load), *(_of_volume(load) if is_of_volumes else ())) for load in loads)
-    notes = (f"{left_out:,} more {'row is' if left_out == 1 else 'rows are'} not shown.",) if left_out else ()
-    return replace(table(columns, rows, caption), notes=notes)
+    rows = ((load.label, *_figures(load), *(_of_volume(load) if is_of_volumes else ())) for load in loads[:top])
+    return replace(table(columns, rows, caption), notes=more_rows(0 if top is None else len(loads) - top))
 
 
 def _figures(load: Load) -> tuple[object, ...]:
@@ -59,7 +59,8 @@ def _figures(load: Load) -> tuple[object, ...]:
 def _of_volume(load: Load) -> tuple[object, ...]:
     volume = load.volume
     if volume is None:
-        return (None,) * 4
+        return (None,) * len(_VOLUME_COLUMNS)
     known_by = volume.identity if volume.known_by in ("designator", "serial") else volume.known_by
     outage_ns = sum(to_ns - from_ns for from_ns, to_ns in load.outages)
-    return len(volume.paths), cells.seconds(outage_ns), cells.size(volume.capacity_bytes), cells.short(known_by)
+    known = cells.size(volume.capacity_bytes), cells.short(known_by)
+    return cells.short(volume.host), len(volume.paths), cells.seconds(outage_ns), *known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.analysis.groups.loads import Loads
@@ -12,7 +12,7 @@ from iscsitrace.analysis.groups.mirrors.account import doubt, name
 from iscsitrace.analysis.measures import capture_health, operations, parameters, throughput, waits
 from iscsitrace.analysis.taps.reading import TappedTrace
 from iscsitrace.outputs import health, inputs, latencies, loads, places
-from iscsitrace.outputs.document import Section, table
+from iscsitrace.outputs.document import Grid, Section, limited, more_rows, table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _SIZES: Final = 8
 """I/O sizes shown for each operation; the others are summed."""
+_KEYS: Final = 60
+"""Rows of negotiated parameters; a login has about 36."""
 _PERCENTILES: Final = ("p50", "p95", "p99", "max")
 
 
@@ -35,11 +37,11 @@ def as_dict(trace: Trace, by: Sequence[str] = ()) -> dict[str, Any]:
     return document
 
 
-def sections_by(trace: Trace, by: Sequence[str]) -> Iterator[Section]:
-    """The loads by each of these as text; the trace has the tables loads.NEEDED."""
+def sections_by(trace: Trace, by: Sequence[str], top: int) -> Iterator[Section]:
+    """The ``top`` worst loads by each of these as text; the trace has the tables loads.NEEDED."""
     yield inputs.section(trace.inputs)
     found = Loads(trace.table)
-    yield Section("", (loads.READING,), tuple(loads.grid(name, found.by(name)) for name in by))
+    yield Section("", (loads.READING,), tuple(loads.grid(name, found.by(name), top) for name in by))
 
 
 def totals(trace: Trace) -> dict[str, Any]:
@@ -66,32 +68,57 @@ def _mirrors(trace: Trace) -> list[dict[str, Any]]:
     ]
 
 
-def sections(document: Mapping[str, Any], *, is_verbose: bool = False) -> Iterator[Section]:
-    """The document as text; with ``is_verbose`` the values that each side offered."""
+def sections(document: Mapping[str, Any], top: int, *, is_verbose: bool = False) -> Iterator[Section]:
+    """The document as text; with ``is_verbose`` the values that each side offered. Where there are more sessions than
+    ``top``, the busiest of them, and their connections.
+    """
+    busiest = _busiest(document, top)
     yield inputs.section(document["input"])
-    yield _sessions(document["sessions"])
+    yield _sessions(_cut(document["sessions"], busiest), len(document["sessions"]))
     if document["mirrors"]:
         yield Section("", tuple(f"{mirror['text']} (iscsitrace mirrors)" for mirror in document["mirrors"]))
-    yield _connections([row for row in document["connections"] if row["is_iscsi"]])
-    if others := sum(not row["is_iscsi"] for row in document["connections"]):
-        yield Section("", (f"TCP connections that are not iSCSI: {others}",))
-    yield _offers(document["parameters"]) if is_verbose else _parameters(document["parameters"])
-    yield from _measured(document)
+    connections = [row for row in document["connections"] if row["is_iscsi"]]
+    shown = _cut(connections, busiest)[:top]
+    yield _connections(shown, len(connections))
+    if others := len(document["connections"]) - len(connections):
+        yield Section("", (f"TCP connections that are not iSCSI: {others:,}",))
+    yield _offers(document["parameters"], top) if is_verbose else _parameters(document["parameters"], top)
+    yield from _measured(document, busiest)
     if "places" in document:
         yield places.section(document["places"])
-    yield health.coverage(document["coverage"])
+    numbers = {row["connection"] for row in shown}
+    parts = [part for part in document["coverage"] if part["connection"] is None or part["connection"] in numbers]
+    yield health.coverage(parts, len(document["coverage"]))
     yield health.health(document["counters"])
+
+
+def _busiest(document: Mapping[str, Any], top: int) -> list[int] | None:
+    """The ``top`` sessions with the longest active time, longest first; None where there are no more."""
+    active_ns = {volume["session"]: volume["active_ns"] for volume in document["volumes"]}
+    numbers = [row["session"] for row in document["sessions"]]
+    if max(len(numbers), len(active_ns) - 1, sum(row["is_iscsi"] for row in document["connections"])) <= top:
+        return None
+    return sorted(numbers, key=lambda number: (-active_ns.get(number, -1), number))[:top]
+
+
+def _cut(rows: Sequence[Mapping[str, Any]], sessions: Sequence[int] | None) -> list[Mapping[str, Any]]:
+    """The rows of these sessions, in their order; all rows for None."""
+    if sessions is None:
+        return list(rows)
+    place = {number: index for index, number in enumerate(sessions)}
+    return sorted((row for row in rows if row["session"] in place), key=lambda row: place[row["session"]])
 
 
 def sections_of_totals(document: Mapping[str, Any]) -> Iterator[Section]:
     """The totals of ``watch``: without the tables that it has shown all along."""
-    yield from _measured(document)
+    yield from _measured(document, None)
     yield health.coverage(document["coverage"][-1:])
     yield health.health(document["counters"])
 
 
-def _measured(document: Mapping[str, Any]) -> Iterator[Section]:
-    yield _volumes(document["volumes"])
+def _measured(document: Mapping[str, Any], busiest: Sequence[int] | None) -> Iterator[Section]:
+    *volumes, total = document["volumes"]
+    yield _volumes([*_cut(volumes, busiest), total], len(volumes) + 1)
     depth = document["queue_depth"]
     if depth["p50"] is not None:
         depths = ", ".join(f"{name} {depth[name]}" for name in _PERCENTILES if depth[name] is not None)
@@ -100,16 +127,23 @@ def _measured(document: Mapping[str, Any]) -> Iterator[Section]:
     yield _latencies(document["latency"])
 
 
-def _sessions(rows: Iterable[Mapping[str, Any]]) -> Section:
+def _sessions(rows: Sequence[Mapping[str, Any]], count: int) -> Section:
     columns = ("session", "type", "initiator", "target", "ISID", "TSIH", "auth", "connections", "commands", "end")
     names = (
         *("session", "session_type", "initiator_name", "target_name", "isid", "tsih", "auth_method"),
         *("connection_count", "cycle_count", "end"),
     )
-    return Section("Sessions", grids=(table(columns, ([row[name] for name in names] for row in rows)),))
+    grid = table(columns, ([row[name] for name in names] for row in rows))
+    return Section("Sessions", grids=(_of_many(grid, count),))
 
 
-def _connections(rows: Iterable[Mapping[str, Any]]) -> Section:
+def _of_many(grid: Grid, count: int) -> Grid:
+    """The table with a note on how many of ``count`` rows it omits."""
+    more = more_rows(count - len(grid.rows))
+    return replace(grid, notes=tuple(f"{note[:-1]}; --top COUNT shows more." for note in more))
+
+
+def _connections(rows: Sequence[Mapping[str, Any]], count: int) -> Section:
     columns = (
         *("tcp.stream", "session", "CID", "initiator", "target", "digests (header/data)", "RTT to target ms"),
         *("RTT to initiator ms", "retransmissions to target", "to initiator"),
@@ -129,10 +163,11 @@ def _connections(rows: Iterable[Mapping[str, Any]]) -> Section:
         )
         for row in rows
     ]
-    return Section("iSCSI connections (RTT: minimum, from the capture point)", grids=(table(columns, found),))
+    grid = _of_many(table(columns, found), count)
+    return Section("iSCSI connections (RTT: minimum, from the capture point)", grids=(grid,))
 
 
-def _offers(rows: Iterable[Mapping[str, Any]]) -> Section:
+def _offers(rows: Sequence[Mapping[str, Any]], top: int) -> Section:
     columns = ("tcp.stream", "key", "initiator sent", "target sent", "negotiated", "source")
     found = [
         (
@@ -143,21 +178,22 @@ def _offers(rows: Iterable[Mapping[str, Any]]) -> Section:
             parameters.negotiated(row) or cells.NOTHING,
             row["source"],
         )
-        for row in rows
+        for row in rows[: top * _KEYS]
     ]
-    return Section("Parameters: offered and negotiated", grids=(table(columns, found),))
+    grid = _of_many(table(columns, found), len(rows))
+    return Section("Parameters: offered and negotiated", grids=(grid,))
 
 
-def _parameters(rows: Iterable[Mapping[str, Any]]) -> Section:
+def _parameters(rows: Iterable[Mapping[str, Any]], top: int) -> Section:
     """One line per key and value: most connections of a trace have the same."""
     found = [
-        (key, value or cells.NOTHING, " ".join(map(str, connections)))
+        (key, value or cells.NOTHING, cells.numbers(connections, top))
         for (key, value), connections in parameters.by_value(rows).items()
     ]
-    return Section("Negotiated parameters", grids=(table(("key", "value", "tcp.stream"), found),))
+    return Section("Negotiated parameters", grids=(limited("", ("key", "value", "tcp.stream"), found, _KEYS),))
 
 
-def _volumes(rows: Sequence[Mapping[str, Any]]) -> Section:
+def _volumes(rows: Sequence[Mapping[str, Any]], count: int) -> Section:
     columns = (
         *("session", "commands", "complete", "read MB", "written MB", "active s", "IOPS", "read MB/s", "written MB/s"),
         "queue depth max",
@@ -177,7 +213,7 @@ def _volumes(rows: Sequence[Mapping[str, Any]]) -> Section:
         )
         for place, row in enumerate(rows)
     ]
-    return Section("Throughput (rates over the active time)", grids=(table(columns, found),))
+    return Section("Throughput (rates over the active time)", grids=(_of_many(table(columns, found), count),))
 
 
 def _sizes(rows: Iterable[Mapping[str, Any]]) -> Section:

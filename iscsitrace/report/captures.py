@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -11,11 +12,12 @@ from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import Diagnosis, examine
 from iscsitrace.analysis.taps.reading import TappedTrace
 from iscsitrace.errors import InputInvalid
-from iscsitrace.outputs.document import Grid, limited
+from iscsitrace.outputs import verdict_groups
+from iscsitrace.outputs.document import Grid, Section, limited
 from iscsitrace.outputs.remedies import Remedies
 from iscsitrace.outputs.shown import HEADLINES
 from iscsitrace.plots import inline
-from iscsitrace.report import chapters, figures, modelled, places, sections
+from iscsitrace.report import chapters, figures, heat, modelled, places, sections
 from iscsitrace.report.document import Document
 from iscsitrace.report.order import Entry, entries
 from iscsitrace.report.subject import Subject
@@ -29,6 +31,8 @@ IN_FULL: Final = 3
 """Sessions, besides the first, that are shown in full."""
 LISTED: Final = 24
 """Most other sessions that are listed with their sentences; where there are more, all are rows of names and times."""
+GROUPS: Final = 200
+"""Most groups of sessions by one attribute."""
 ROWS: Final = 2_000
 """Most rows of names and times: a page with more is slow to open and to filter."""
 
@@ -38,8 +42,13 @@ def needed(is_large: bool, has_pictures: bool = True) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*NEEDED, *modelled.NEEDED, *(figures.needed(is_large) if has_pictures else ()))))
 
 
-def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = True) -> Document:
-    """The document on a session, by default the story of the headline; InputInvalid for an unknown session."""
+def describe(
+    trace: Trace, *, session: int | None = None, has_pictures: bool = True, by: Sequence[str] = ()
+) -> Document:
+    """The document on a session, by default the story of the headline; InputInvalid for an unknown session.
+
+    It has the verdicts of all sessions ``by`` each of these.
+    """
     diagnosis = examine(trace.table, tap_of=trace.tap_of)
     order = _by_weight(trace, diagnosis)
     if session is not None and session not in diagnosis.sessions:
@@ -67,6 +76,8 @@ def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = T
         lead=None if lead is None else chapters.of_subject(trace, lead, remedies),
         places=places.of_trace(trace, main, looks, has_pictures=has_pictures),
         others=_others(trace, diagnosis, lead, rest, told),
+        heat=heat.of_trace(trace, diagnosis),
+        groups=_groups(trace, diagnosis, by),
         chapters=tuple(chapters.of_subject(trace, each, remedies) for each in told[:IN_FULL] if _is_worth(each)),
         pictures=pictures,
         pictures_left_out=missing,
@@ -76,6 +87,14 @@ def describe(trace: Trace, *, session: int | None = None, has_pictures: bool = T
         timeline=timeline,
         style_sheet=looks.sheet,
     )
+
+
+def _groups(trace: Trace, diagnosis: Diagnosis, by: Sequence[str]) -> Section | None:
+    """The verdicts of all sessions by each of these."""
+    if not by:
+        return None
+    grids = [verdict_groups.grid(verdict_groups.find(trace, diagnosis, name), GROUPS) for name in by]
+    return Section("Groups of sessions", (verdict_groups.READING,), tuple(grids), "groups")
 
 
 def _is_worth(found: Subject) -> bool:

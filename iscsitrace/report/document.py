@@ -130,6 +130,41 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class HeatCell:
+    """A volume in a bin of time."""
+
+    kind: str
+    """Class of its color: ``h1`` and so on by latency, ``out``, or empty where there is nothing."""
+    text: str
+
+
+@dataclass(frozen=True)
+class HeatRow:
+    """A volume."""
+
+    label: str
+    host: str
+    """The initiator."""
+    outage: str
+    """Seconds."""
+    cells: tuple[HeatCell, ...]
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """Volumes over time, the worst first."""
+
+    times: tuple[str, str, str]
+    """When it begins, its middle and its end, since the start of the capture."""
+    width: str
+    """Of a bin."""
+    legend: tuple[tuple[str, str], ...]
+    """Class and meaning of each color."""
+    rows: tuple[HeatRow, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class ByPlace:
     """What the captures of several taps show together."""
 
@@ -171,6 +206,10 @@ class Document:
     """The chapter on the main session; None without a session, and for an experiment."""
     others: Grid | None
     """The other sessions and connections, one row each."""
+    heat: HeatMap | None = None
+    """Volumes over time; None of fewer than two."""
+    groups: Section | None = None
+    """Verdicts in groups, where some were asked for."""
     places: ByPlace | None = None
     """Right after the verdict; None without several taps."""
     chapters: tuple[Chapter, ...] = ()
@@ -201,6 +240,8 @@ class Document:
     def contents(self) -> tuple[tuple[str, str], ...]:
         """Anchor and title of everything below the verdict, in order."""
         found = [(self.places.section.identity, self.places.section.title)] if self.places else []
+        found += [(self.groups.identity, self.groups.title)] if self.groups else []
+        found += [("heat", "Volumes over time")] if self.heat else []
         found += [("others", "Other sessions")] if self.others else []
         found += [("findings", "Findings")] if self.lead else []
         found += [("plots", "Plots")] if self.pictures else []

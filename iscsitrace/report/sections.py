@@ -23,6 +23,8 @@ ROWS: Final = 24
 """Rows of any other table; the remaining rows are counted."""
 KEYS: Final = 60
 """Rows of negotiated parameters; a login has about 36."""
+CONNECTIONS: Final = 8
+"""Connections that are named in one cell."""
 _FLAGS: Final = {
     "is_status_in_data": "status in data",
     "is_aborted": "aborted",
@@ -155,9 +157,7 @@ def _loads(trace: Trace) -> Section:
     loads_of = Loads(trace.table)
     found = {name: loads_of.by(name) for name in ("volume", "operation", "initiator")}
     grids = [
-        loads.grid(name, each[:ROWS], left_out=max(len(each) - ROWS, 0))
-        for name, each in found.items()
-        if each and (name != "initiator" or len(each) > 1)
+        loads.grid(name, each, ROWS) for name, each in found.items() if each and (name != "initiator" or len(each) > 1)
     ]
     return Section("Load", (loads.READING,), tuple(grids), "load")
 
@@ -168,17 +168,12 @@ def _parameters(trace: Trace, sessions: tuple[int, ...]) -> Section:
         if row["session"] in sessions and row["source"] != "offered":
             values = [row["key"], negotiated(row), row["initiator_value"], row["target_value"], row["source"]]
             found.setdefault(tuple(cells.short(value) for value in values), []).append(row["connection"])
-    rows = [(*values, _numbers(connections)) for values, connections in found.items()]
+    rows = [(*values, cells.numbers(connections, CONNECTIONS)) for values, connections in found.items()]
     grid = limited(
         "Negotiated parameters", ("key", "value", "initiator sent", "target sent", "source", "tcp.stream"), rows, KEYS
     )
     lines = () if rows else ("The capture has no login, so the parameters are unknown.",)
     return Section("Login parameters", lines, (grid,) if rows else (), "parameters")
-
-
-def _numbers(connections: list[int]) -> str:
-    shown = " ".join(str(number) for number in connections[:8])
-    return f"{shown} and {len(connections) - 8} more" if len(connections) > 8 else shown
 
 
 def _connections(trace: Trace, sessions: tuple[int, ...]) -> Section:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -66,6 +66,12 @@ def percent(share: float | None) -> str:
 def count(amount: int | None) -> str:
     """A number with its thousands apart."""
     return NOTHING if amount is None else f"{amount:,}"
+
+
+def numbers(found: Sequence[int], limit: int) -> str:
+    """``0 1 2``; beyond the limit the others are counted."""
+    shown = " ".join(map(str, found[:limit]))
+    return f"{shown} and {len(found) - limit:,} more" if len(found) > limit else shown
 
 
 def date(time_ns: int | None) -> str:

@@ -147,6 +147,47 @@ def test_the_document_has_all_sessions(diagnose: Diagnose) -> None:
     assert whole["sessions"] == some["sessions"]
 
 
+def test_verdicts_by_initiator_instead_of_sessions_in_full(diagnose: Diagnose) -> None:
+    told = several()
+    told.rows["sessions"][1]["initiator_name"] = "iqn.lost"
+    lines = diagnose(told, "--by", "initiator", "--by", "hour").stdout.splitlines()
+    assert "lost its connection" in lines[2], "the headline of the capture comes first"
+    place = lines.index("Sessions by initiator")
+    assert lines[place + 1].split("  ")[0] == "initiator"
+    assert [line.split()[0] for line in lines[place + 2 : place + 4]] == ["iqn.lost", "iqn.i"]
+    # two seconds of the other sessions, 0.8 s and 1.6 s of it busy
+    assert lines[place + 3].split()[1] == "2"
+    assert lines[place + 3].split()[-3:] == ["2.400000", "session", "2"]
+    assert lines.index("Sessions by hour (UTC)") > place
+    assert not any(line.startswith(("Time breakdown", "Findings")) for line in lines)
+
+
+def test_top_and_session_cut_the_groups(diagnose: Diagnose) -> None:
+    told = several()
+    told.rows["sessions"][1]["initiator_name"] = "iqn.lost"
+    lines = diagnose(told, "--by", "initiator", "--top", "1").stdout.splitlines()
+    place = lines.index("Sessions by initiator")
+    assert lines[place + 2].startswith("iqn.lost")
+    assert lines[place + 3] == "1 more row is not shown."
+    lines = diagnose(told, "--by", "initiator", "--session", "2").stdout.splitlines()
+    place = lines.index("Sessions by initiator")
+    assert [line.split()[:2] for line in lines[place + 2 :]] == [["iqn.i", "1"]]
+    assert not any("lost its connection" in line for line in lines)
+    assert diagnose(told, "--by", "lun", "--session", "7").exit_code == 2
+
+
+def test_the_document_has_the_groups_that_were_asked_for(diagnose: Diagnose) -> None:
+    told = several()
+    told.rows["sessions"][1]["initiator_name"] = "iqn.lost"
+    document = json.loads(diagnose(told, "--json", "--by", "initiator", "--by", "lun", "--top", "1").stdout)
+    assert {name: [each["label"] for each in groups] for name, groups in document["by"].items()} == {
+        "initiator": ["iqn.lost", "iqn.i"],
+        "lun": ["LUN 0 of iqn.t"],
+    }
+    assert document["by"]["initiator"][0]["worst"] == "session 1"
+    assert "by" not in json.loads(diagnose(told, "--json").stdout)
+
+
 def test_connections_of_the_sessions_that_are_shown(diagnose: Diagnose) -> None:
     output = diagnose(several(), "-v", "--top", "1").stdout
     assert "Time breakdown of connection 1" in output

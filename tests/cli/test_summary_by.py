@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from iscsitrace.analysis.groups.loads import BY
+from iscsitrace.analysis.groups.attributes import NAMES
 from iscsitrace.cli import main
 from iscsitrace.outputs.loads import HEADINGS
 
@@ -23,7 +23,7 @@ def run(*arguments: str) -> str:
     return result.output
 
 
-@pytest.mark.parametrize("name", sorted(BY))
+@pytest.mark.parametrize("name", sorted(NAMES))
 def test_every_table_has_a_row_for_each_load(name: str) -> None:
     loads = json.loads(run(HUNG, "--by", name, "--json"))["by"][name]
     _, caption = HEADINGS[name]
@@ -60,3 +60,11 @@ def test_diagnose_has_the_volumes_with_their_outages() -> None:
     assert volume.items() <= load.items()
     assert volume["outage_ns"] == sum(last - first for first, last in volume["outage_spans"])
     assert volume["outage_ns"] > 0
+
+
+def test_of_many_loads_the_worst_are_shown() -> None:
+    every = json.loads(run(HUNG, "--by", "operation", "--json"))["by"]["operation"]
+    shown = run(HUNG, "--by", "operation", "--top", "1").splitlines()
+    place = shown.index("Load by operation")
+    assert shown[place + 2].split()[0] == every[0]["label"]
+    assert shown[place + 3] == f"{len(every) - 1} more {'row is' if len(every) == 2 else 'rows are'} not shown."

@@ -276,6 +276,14 @@ def test_long_names_are_cut_and_many_sessions_counted(sessions: FilePath) -> Non
     assert {row[0] for row in document.others.rows} == {f"session {number}" for number in range(39)}
     assert len(document.chapters) == captures.IN_FULL
     assert len(page.render(document, "1")) < 200_000
+    grouped = captures.describe(trace, has_pictures=False, by=("initiator", "volume"))
+    assert grouped.groups is not None
+    assert document.groups is None
+    assert [each.caption for each in grouped.groups.grids] == ["Sessions by initiator", "Sessions by volume"]
+    assert "Sessions by volume" in page.render(grouped, "1.2.3")
+    assert "Sessions by volume" in ticket.render(grouped, "1.2.3")
+    assert ("groups", "Groups of sessions") in grouped.contents
+    assert "groups" not in dict(document.contents)
     other = captures.describe(trace, session=7, has_pictures=False)
     assert other.lead is not None
     assert other.lead.label == "session 7"

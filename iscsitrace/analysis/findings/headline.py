@@ -6,7 +6,7 @@ What broke comes before what is slow. A healthy session has one, too: what limit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -90,6 +90,10 @@ class Verdict:
     """Busy time."""
     is_failure: bool = False
     """Whether something broke that a person has to read first."""
+    spans: tuple[Span, ...] = ()
+    """When it broke; empty for what is slow."""
+    luns: tuple[int, ...] = ()
+    """The logical units that it hit; empty for what is slow."""
 
     @property
     def weight(self) -> tuple[int, float, float]:
@@ -107,9 +111,13 @@ def verdict(
     """The verdict on a session or connection with these findings, in their order: see `choose`."""
     lead, kind = choose(time, findings, is_unknown, moved_count)
     rest = (time.limiter, time.jobs_ns) if time else (None, 0)
-    if lead:
-        return Verdict(number, lead.name, lead.severity, lead.cost_ns, *rest, is_failure=is_failure(lead))
-    return Verdict(number, kind, "info", None, *rest)
+    return verdict_of(lead, number, *rest) if lead else Verdict(number, kind, "info", None, *rest)
+
+
+def verdict_of(lead: Finding, number: int, limiter: str | None, jobs_ns: int) -> Verdict:
+    """The verdict where this finding leads."""
+    verdict = Verdict(number, lead.name, lead.severity, lead.cost_ns, limiter, jobs_ns)
+    return replace(verdict, is_failure=True, spans=lead.spans, luns=lead.luns) if is_failure(lead) else verdict
 
 
 def of_finding(finding: Finding, sentence: str | None = None, notes: tuple[str, ...] = ()) -> Headline:

@@ -224,10 +224,15 @@ class Stories(Sequence[StoryOpinion]):
         """The label of each: see :attr:`History.label`."""
         return [label for _, label, _ in self._told]
 
+    @property
+    def all(self) -> list[Story]:
+        """Each without its diagnosis."""
+        return [story for story, _, _ in self._told]
+
     @cached_property
     def numbers(self) -> list[tuple[int, ...]]:
         """The sessions of each, by number."""
-        return [story.numbers for story, _, _ in self._told]
+        return [story.numbers for story in self.all]
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
@@ -240,8 +245,7 @@ class Stories(Sequence[StoryOpinion]):
         limiter = worst.limiter if worst else None
         lead = headline.broke(findings) or (None if worst else next(iter(findings), None))
         if lead:
-            is_failure = headline.is_failure(lead)
-            return Verdict(place, lead.name, lead.severity, lead.cost_ns, limiter, busy_ns, is_failure)
+            return headline.verdict_of(lead, place, limiter, busy_ns)
         if worst:
             return replace(worst, number=place, jobs_ns=busy_ns)
         return Verdict(place, headline.NONE, "info", None, None, busy_ns)

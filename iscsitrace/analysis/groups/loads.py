@@ -1,25 +1,26 @@
-"""Loads: the commands of a trace by LUN, operation, initiator, target, I/O size or volume, the worst first."""
+"""Loads: the commands of a trace by LUN, operation, initiator, target, I/O size, volume or hour, the worst first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.groups import logical_units, volume_outages, volumes
+from iscsitrace.analysis.groups import volume_outages
+from iscsitrace.analysis.groups.attributes import Attributes
 from iscsitrace.analysis.groups.service import Service
-from iscsitrace.analysis.groups.volumes import Volume
+from iscsitrace.analysis.groups.volumes import Volume, Volumes
 from iscsitrace.analysis.measures import waits
-from iscsitrace.analysis.measures.data_commands import is_data_command, is_operation
+from iscsitrace.analysis.measures.data_commands import is_operation
 from iscsitrace.analysis.measures.distribution import is_bound
 from iscsitrace.analysis.measures.intervals import Span, union_length
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.measures.throughput import NANOSECONDS
+from iscsitrace.tables.numbers import rows_of_each
 from iscsitrace.tables.table import Source, Table
-from iscsitrace.wording import cells
 from iscsitrace.wording.command_status import of_columns
 from iscsitrace.wording.status_classes import INFO
 
@@ -91,26 +92,29 @@ class Loads:
         self._source = source
         self._service = Service(source)
         self._waits = waits.of_trace(source)
-        self._is_data = self._cycles.each(is_data_command)
         self._is_error = _is_error(self._cycles)
-        self._ends = logical_units.ends(source)
+        self._attributes = Attributes(source)
 
     def by(self, name: str) -> list[Load]:
-        """The loads by one of BY: those in which a command without a status waited longest, then those with the
-        longest busy time.
-
-        All but operations have only the commands that read, write or erase data.
+        """The loads by one of attributes.NAMES: those in which a command without a status waited longest, then those
+        with the longest busy time.
         """
-        labels, places, more = BY[name](self)
-        which = np.flatnonzero(places >= 0)
-        order = which[np.argsort(places[which], kind="stable")]
-        bounds = np.searchsorted(places[order], np.arange(len(labels) + 1))
+        told = self._attributes.by(name)
+        rows = rows_of_each(told.places, range(len(told.labels)))
+        more = self._of_volumes(told.volumes)
         found = [
-            self._load(label, order[bounds[place] : bounds[place + 1]], more[place] if more else {})
-            for place, label in enumerate(labels)
-            if bounds[place] < bounds[place + 1]
+            self._load(label, own, more[place] if more else {})
+            for place, (label, own) in enumerate(zip(told.labels, rows, strict=True))
+            if len(own)
         ]
         return sorted(found, key=lambda each: (not each.is_hung, -each.waiting_ns * each.is_hung, -each.busy_ns))
+
+    def _of_volumes(self, found: Volumes | None) -> list[dict[str, Any]]:
+        """The fields of a load that only volumes have."""
+        if found is None:
+            return []
+        outages = volume_outages.find(self._source, found)
+        return [{"volume": each, "outages": outages.get(each.number, ())} for each in found.all]
 
     def _load(self, label: str, rows: Array, more: dict[str, Any]) -> Load:
         own = self._cycles.select(rows)
@@ -132,64 +136,6 @@ class Loads:
             error_count=int(self._is_error[rows].sum()),
             **more,
         )
-
-    # --- what the commands are told apart by: labels, and the place of each command's among them, -1 for none
-
-    def _by_operation(self) -> _Places:
-        words = self._cycles.words_by_code("operation")
-        labels = [str(word or "unknown") for word in words.tolist()]
-        return labels, self._cycles.raw("operation").astype(np.int64), None
-
-    def _by_size(self) -> _Places:
-        is_sized = self._is_data & known(self._cycles, "bytes")
-        sizes, places = np.unique(self._cycles.raw("bytes"), return_inverse=True)
-        return [cells.size(size) for size in sizes.tolist()], np.where(is_sized, places, -1), None
-
-    def _by_initiator(self) -> _Places:
-        return self._by_session("host")
-
-    def _by_target(self) -> _Places:
-        return self._by_session("target")
-
-    def _by_session(self, name: str) -> _Places:
-        values = {number: each[name] for number, each in self._ends.items()}
-        labels = list(dict.fromkeys(values.values()))
-        of_session = np.full(max(values, default=-1) + 2, -1, dtype=np.int64)
-        for number, value in values.items():
-            of_session[number] = labels.index(value)
-        sessions = self._cycles.raw("session").astype(np.int64).clip(max=len(of_session) - 1)
-        return labels, np.where(self._is_data & known(self._cycles, "session"), of_session[sessions], -1), None
-
-    def _by_lun(self) -> _Places:
-        targets, of_target, _ = self._by_target()
-        luns, of_lun = np.unique(self._cycles.raw("lun"), return_inverse=True)
-        places = np.where((of_target >= 0) & known(self._cycles, "lun"), of_target * len(luns) + of_lun, -1)
-        used, which = np.unique(places, return_inverse=True)
-        labels = [
-            "" if place < 0 else f"LUN {luns[place % len(luns)]} of {targets[place // len(luns)]}"
-            for place in used.tolist()
-        ]
-        return labels, np.where(places < 0, -1, which), None
-
-    def _by_volume(self) -> _Places:
-        found = volumes.find(self._source)
-        outages = volume_outages.find(self._source, found)
-        numbers = np.where(self._is_data, found.of_commands(self._cycles), -1)
-        more = [{"volume": each, "outages": outages.get(each.number, ())} for each in found.all]
-        return [each.label for each in found.all], numbers, more
-
-
-_Places = tuple[Sequence[str], Array, list[dict[str, Any]] | None]
-
-BY: Final[dict[str, Callable[[Loads], _Places]]] = {
-    "lun": Loads._by_lun,
-    "operation": Loads._by_operation,
-    "initiator": Loads._by_initiator,
-    "target": Loads._by_target,
-    "size": Loads._by_size,
-    "volume": Loads._by_volume,
-}
-"""What commands can be told apart by."""
 
 
 def _is_error(cycles: Table) -> Array:

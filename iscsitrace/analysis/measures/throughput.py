@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.distribution import counts, percentiles
 from iscsitrace.analysis.measures.intervals import union_length
+from iscsitrace.analysis.measures.nulls import numbers_of
+from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Table
 
 NANOSECONDS = 1_000_000_000
@@ -39,13 +41,8 @@ class Throughput:
 
 def measure(cycles: Table) -> list[Throughput]:
     """Throughput of each session in order, the total last."""
-    session, mask = cycles.raw("session"), cycles.mask("session")
-    is_known = np.ones(len(cycles), dtype=bool) if mask is None else ~mask
-    each = [int(number) for number in np.unique(session[is_known])]
-    return [
-        *(_throughput(cycles.select(is_known & (session == number)), number) for number in each),
-        _throughput(cycles, None),
-    ]
+    by_session = Partition(cycles, numbers_of(cycles, "session"))
+    return [*(_throughput(by_session.rows(number), number) for number in by_session), _throughput(cycles, None)]
 
 
 def payload(cycles: Table) -> tuple[NDArray[Any], NDArray[Any]]:

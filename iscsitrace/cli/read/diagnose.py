@@ -6,7 +6,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
+from iscsitrace.cli.options import SESSION_ATTRIBUTES, CaptureInput, as_json, by, takes_captures
 from iscsitrace.cli.units import Quantity
 from iscsitrace.outputs.terminal import show, show_json
 
@@ -53,7 +53,8 @@ def _names() -> tuple[str, ...]:
     default=TOP,
     show_default=True,
     metavar="COUNT",
-    help="Show only the COUNT worst sessions in full where there are more: what broke, then by time lost.",
+    help="Show only the COUNT worst sessions in full where there are more: what broke, then by time lost. "
+    "With --by: the COUNT worst rows.",
 )
 @click.option(
     "--session",
@@ -63,6 +64,7 @@ def _names() -> tuple[str, ...]:
     metavar="NUMBER",
     help="Show this session in full, and no other; repeatable.",
 )
+@by(SESSION_ATTRIBUTES, "the verdicts of all sessions by this, the worst first, instead of sessions in full")
 @click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Show every connection in addition to sessions.")
 def command(
     capture_input: CaptureInput,
@@ -70,6 +72,7 @@ def command(
     fail_on: tuple[str, ...],
     top: int,
     sessions: tuple[int, ...],
+    names: tuple[str, ...],
     is_verbose: bool,
 ) -> None:
     """Show what limits each session, where its time went, the problems found with their frames, and how to fix them.
@@ -88,7 +91,10 @@ def command(
     diagnosis = examine(trace.table, tap_of=trace.tap_of)
     failed = sorted(diagnosis.found if _ANY in fail_on else diagnosis.found & set(fail_on))
     if is_json:
-        show_json(diagnose.as_dict(trace, diagnosis) | {"fail_on": list(fail_on), "failed": failed})
+        document = diagnose.as_dict(trace, diagnosis, names, sessions)
+        show_json(document | {"fail_on": list(fail_on), "failed": failed})
+    elif names:
+        show(diagnose.sections_by(trace, diagnosis, names, Choice(top, sessions)))
     else:
         show(diagnose.sections(trace, diagnosis, Choice(top, sessions, is_verbose=is_verbose)))
     if failed:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from iscsitrace.cli.options import CaptureInput, takes_captures_or_experiment
+from iscsitrace.cli.options import SESSION_ATTRIBUTES, CaptureInput, by, takes_captures_or_experiment
 from iscsitrace.cli.read.model_fit import survey_each
 from iscsitrace.cli.read.named_settings import of_each, takes_named_settings
 from iscsitrace.outputs import files as output_file
@@ -46,6 +47,7 @@ _STANDARD_OUTPUT = "-"
     metavar="N",
     help="Session of the report. Default: that of the headline.",
 )
+@by(SESSION_ATTRIBUTES, "the verdicts of all sessions by this in a table of its own")
 @click.option("--no-plots", is_flag=True, help="Omit the plots: faster, and a smaller file.")
 @click.option(
     "--sweep",
@@ -61,6 +63,7 @@ def command(
     is_forced: bool,
     file_format: str,
     session: int | None,
+    names: tuple[str, ...],
     no_plots: bool,
     is_sweep: bool,
     named: tuple[dict[str, Any], ...],
@@ -77,6 +80,8 @@ def command(
         raise click.UsageError("--at names settings of a sweep: use it with --sweep")
     if is_sweep and session is not None:
         raise click.UsageError("a sweep has all sessions: use it without --session")
+    if is_sweep and names:
+        raise click.UsageError("a sweep compares captures: use it without --by")
     path = None if output == _STANDARD_OUTPUT else Path(output or _default_name(capture_input, file_format))
     if path is not None:
         output_file.check(path, is_forced=is_forced, inputs=capture_input.sources)
@@ -86,7 +91,7 @@ def command(
     if is_sweep:
         document = _sweep(capture_input, named, has_pictures=has_pictures)
     else:
-        document = _document(capture_input, session, has_pictures=has_pictures)
+        document = _document(capture_input, session, names, has_pictures=has_pictures)
     if file_format == "html":
         from iscsitrace.report.page import render
     else:
@@ -113,7 +118,9 @@ def _sweep(capture_input: CaptureInput, named: tuple[dict[str, Any], ...], *, ha
     return swept.describe(sweeps(captures), read.missing, read.inputs, has_pictures=has_pictures)
 
 
-def _document(capture_input: CaptureInput, session: int | None, *, has_pictures: bool) -> Document:
+def _document(
+    capture_input: CaptureInput, session: int | None, names: Sequence[str], *, has_pictures: bool
+) -> Document:
     """The document on the folder of an experiment, or on captures."""
     from iscsitrace.experiments import report
     from iscsitrace.report import captures
@@ -121,9 +128,9 @@ def _document(capture_input: CaptureInput, session: int | None, *, has_pictures:
     folders = [Path(name) for name in capture_input.sources if Path(name).is_dir()]
     if not folders:
         trace = capture_input.read(captures.needed(_size(capture_input) > _LARGE_BYTES, has_pictures))
-        return captures.describe(trace, session=session, has_pictures=has_pictures)
-    if len(capture_input.sources) > 1 or session is not None:
-        raise click.UsageError("name one folder of an experiment alone, without --session")
+        return captures.describe(trace, session=session, has_pictures=has_pictures, by=names)
+    if len(capture_input.sources) > 1 or session is not None or names:
+        raise click.UsageError("name one folder of an experiment alone, without --session and --by")
     return report.describe(folders[0], has_pictures=has_pictures)
 
 

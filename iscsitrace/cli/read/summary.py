@@ -5,8 +5,11 @@ from __future__ import annotations
 import click
 
 from iscsitrace.analysis.groups.mirrors import RECOGNISING
-from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
+from iscsitrace.cli.options import COMMAND_ATTRIBUTES, CaptureInput, as_json, by, takes_captures
 from iscsitrace.outputs.terminal import show, show_json
+
+TOP = 20
+"""Rows by session or connection that are shown by default."""
 
 
 @click.command(
@@ -15,28 +18,33 @@ from iscsitrace.outputs.terminal import show, show_json
 @takes_captures
 @as_json
 @click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Show the value that each side offered for each key.")
+@by(COMMAND_ATTRIBUTES, "the commands by this, the worst first, instead of the rest")
 @click.option(
-    "--by",
-    "names",
-    type=click.Choice(("lun", "operation", "initiator", "target", "size", "volume")),
-    multiple=True,
-    help="Show the commands by this, worst first, instead of the rest; repeatable.",
+    "--top",
+    type=click.IntRange(min=1),
+    default=TOP,
+    show_default=True,
+    metavar="COUNT",
+    help="Show only COUNT rows of tables by session or connection, the busiest first where there are more; "
+    "with --by the COUNT worst.",
 )
-def command(capture_input: CaptureInput, is_json: bool, is_verbose: bool, names: tuple[str, ...]) -> None:
+def command(capture_input: CaptureInput, is_json: bool, is_verbose: bool, names: tuple[str, ...], top: int) -> None:
     """Show sessions, connections, negotiated parameters, throughput, I/O sizes, latencies, coverage and capture health.
 
     Rates are over the active time: the time with at least one command in flight. Percentiles are measured values, not
     averages of two.
+
+    Of many sessions the busiest are shown. The JSON document has them all.
     """
     tables = (*RECOGNISING, "budget") if names else RECOGNISING
     trace = capture_input.read(tables, loading="iscsitrace.analysis.groups.mirrors.account")
     from iscsitrace.outputs import summary
 
     if names and not is_json:
-        show(summary.sections_by(trace, names))
+        show(summary.sections_by(trace, names, top))
         return
     document = summary.as_dict(trace, names)
     if is_json:
         show_json(document)
     else:
-        show(summary.sections(document, is_verbose=is_verbose))
+        show(summary.sections(document, top, is_verbose=is_verbose))

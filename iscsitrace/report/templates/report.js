@@ -24,6 +24,80 @@
   });
   if (tabs.length) choose(tabs[0], false);
 
+  // --- long tables: a button in each heading sorts, a field filters
+  for (const table of document.querySelectorAll("table.long")) {
+    const body = table.tBodies[0], rows = [...body.rows], headings = [...table.tHead.rows[0].cells];
+    if (rows.length < 2) continue;
+    const text = (row, place) => row.cells[place].textContent.trim();
+    const number = (row, place) => parseFloat(text(row, place).replace(/[>,]/g, ""));
+    headings.forEach((heading, place) => {
+      const isNumber = heading.classList.contains("number");
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...heading.childNodes);
+      heading.append(button);
+      button.addEventListener("click", () => {
+        // numbers begin with the largest
+        const first = isNumber ? "descending" : "ascending", second = isNumber ? "ascending" : "descending";
+        const order = heading.getAttribute("aria-sort") === first ? second : first;
+        for (const each of headings) each.removeAttribute("aria-sort");
+        heading.setAttribute("aria-sort", order);
+        const sign = order === "ascending" ? 1 : -1;
+        rows.sort((a, b) => {
+          if (!isNumber) return sign * text(a, place).localeCompare(text(b, place), "en", {numeric: true});
+          const one = number(a, place), other = number(b, place);
+          // what has no number is the last in either order
+          return Number.isNaN(one) - Number.isNaN(other) || sign * (one - other) || 0;
+        });
+        body.append(...rows);
+      });
+    });
+    const bar = document.createElement("div"), label = document.createElement("label");
+    const field = document.createElement("input"), found = document.createElement("output");
+    bar.className = "filter";
+    field.type = "search";
+    found.setAttribute("aria-live", "polite");
+    label.append("Filter rows ", field);
+    bar.append(label, found);
+    table.parentElement.before(bar);
+    field.addEventListener("input", () => {
+      const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let count = 0;
+      for (const row of rows) {
+        const all = [...row.cells].map((cell) => cell.textContent.trim().toLowerCase()).join(" ");
+        row.hidden = !words.every((word) => all.includes(word));
+        count += !row.hidden;
+      }
+      found.textContent = words.length ? `${count} of ${rows.length} rows` : "";
+    });
+  }
+
+  // --- heat map: the cell under the mouse, or the one that arrows chose, in words
+  for (const table of document.querySelectorAll("table.heat")) {
+    const region = table.parentElement, place = region.previousElementSibling;
+    const rows = [...table.tBodies[0].rows].map((row) => [...row.cells].slice(2));
+    let at = null;
+    const show = (cell) => {
+      at?.classList.remove("at");
+      at = cell;
+      at.classList.add("at");
+      const [name, host] = at.parentElement.cells[0].childNodes;
+      place.textContent = `${name.textContent} (${host.textContent}), ${at.title}`;
+    };
+    table.addEventListener("pointerover", ({target}) => { if (target.title) show(target); });
+    table.addEventListener("click", ({target}) => { if (target.title) show(target); });
+    region.addEventListener("keydown", (event) => {
+      const [down, right] = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]}[event.key] || [];
+      if (down === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      const row = at ? rows.findIndex((cells) => cells.includes(at)) : 0, column = at ? rows[row].indexOf(at) : -1;
+      const next = at ? rows[row + down]?.[column + right] : rows[0][0];
+      if (!next) return;
+      show(next);
+      next.scrollIntoView({block: "nearest", inline: "nearest"});
+    });
+  }
+
   // --- zoom: the view box of each plot
   const STEP = 1.5, MOST = 64, MOVE = 0.2;
 

@@ -10,7 +10,8 @@ import pytest
 
 import iscsitrace
 from iscsitrace.analysis.groups import volumes
-from iscsitrace.analysis.groups.loads import BY, NEEDED, Loads
+from iscsitrace.analysis.groups.attributes import NAMES
+from iscsitrace.analysis.groups.loads import NEEDED, Loads
 from tests.analysis.groups.test_volumes import NAA, Host
 from tests.support.histories import SECOND
 from tests.support.tables_by_hand import MS
@@ -117,7 +118,7 @@ def test_a_volume_has_its_outage_and_its_spans() -> None:
 
 def test_nothing_has_no_loads() -> None:
     loads = Loads(Host().source())
-    assert {name: loads.by(name) for name in BY} == {name: [] for name in BY}
+    assert {name: loads.by(name) for name in NAMES} == {name: [] for name in NAMES}
 
 
 @pytest.mark.parametrize("name", ["task-abort-storage-hang", "two-connections-one-session"])
