@@ -70,12 +70,9 @@ class Envelope:
         counts = len(upper), len(lower)
         upper = upper[_strictest(samples.raw_ns[upper])]
         lower = lower[_strictest(-samples.raw_ns[lower])]
-        limits = [
-            (column[rows] - base).astype(np.float64)
-            for rows in (upper, lower)
-            for column, base in ((samples.time_ns, from_ns), (samples.raw_ns, base_ns))
-        ]
-        return cls(from_ns, base_ns, *limits, counts)
+        times = [(samples.time_ns[rows] - from_ns).astype(np.float64) for rows in (upper, lower)]
+        limits = [(samples.raw_ns[rows] - base_ns).astype(np.float64) for rows in (upper, lower)]
+        return cls(from_ns, base_ns, times[0], limits[0], times[1], limits[1], counts)
 
     def below(self, slope: float) -> float:
         """Highest value at ``from_ns`` of a line of that slope that stays below the upper points."""
