@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from iscsitrace.analysis.taps import places
@@ -13,6 +13,21 @@ from iscsitrace.wording import cells
 from iscsitrace.wording.sentences import sentence
 
 PLACE_WORDS: Final = {"network": "network", "target": "target", "initiator": "initiator's host"}
+
+_ROWS: Final[tuple[tuple[str, str, Callable[[Any], object]], ...]] = (
+    ("packets lost to the target", "lost_a_to_b_packets", cells.text),
+    ("packets lost to the initiator", "lost_b_to_a_packets", cells.text),
+    ("delay to the target p50 ms", "delay_a_to_b_p50_ns", cells.milliseconds),
+    ("delay to the initiator p50 ms", "delay_b_to_a_p50_ns", cells.milliseconds),
+    ("missing packets, first capture", "missing_at_a_packets", cells.text),
+    ("missing packets, second capture", "missing_at_b_packets", cells.text),
+    ("commands in both", "commands", cells.text),
+    ("clock offset ms", "clock_offset_ns", cells.milliseconds),
+    ("clock offset at least ms", "clock_offset_low_ns", cells.milliseconds),
+    ("clock offset at most ms", "clock_offset_high_ns", cells.milliseconds),
+    ("clock drift ppm", "drift_ppm", "{:.1f}".format),
+)
+"""A row each: its name, the column of the table ``taps``, and how a value is written."""
 
 
 def as_dict(trace: TappedTrace) -> dict[str, Any]:
@@ -41,35 +56,10 @@ def section(found: Mapping[str, Any]) -> Section:
 
 
 def grid(taps: Iterable[Mapping[str, Any]]) -> Grid:
-    """The taps and the network between them; rows of the table ``taps``."""
-    columns = (
-        *(
-            "from",
-            "to",
-            "commands",
-            "clock offset ms",
-            "from ms",
-            "to ms",
-            "drift ppm",
-            "delay out p50 ms",
-            "back p50 ms",
-        ),
-        *("lost out", "lost back", "missing at first", "at second"),
-    )
-    rows = [
-        (
-            *(row["tap_a"], row["tap_b"], row["commands"]),
-            *(
-                cells.milliseconds(row[name])
-                for name in ("clock_offset_ns", "clock_offset_low_ns", "clock_offset_high_ns")
-            ),
-            f"{row['drift_ppm']:.1f}",
-            *(cells.milliseconds(row[name]) for name in ("delay_a_to_b_p50_ns", "delay_b_to_a_p50_ns")),
-            *(row[name] for name in ("lost_a_to_b_packets", "lost_b_to_a_packets")),
-            *(row[name] for name in ("missing_at_a_packets", "missing_at_b_packets")),
-        )
-        for row in taps
-    ]
+    """The network between each two neighbouring taps, and their clocks; rows of the table ``taps``."""
+    hops = list(taps)
+    columns = ("from -> to", *(cells.text(f"{row['tap_a']} -> {row['tap_b']}") for row in hops))
+    rows = [(label, *(shown(row[name]) for row in hops)) for label, name, shown in _ROWS]
     return table(columns, rows, "The taps and the network between them")
 
 

@@ -112,10 +112,12 @@ def legend(top: Axes, *sources: Axes, columns: int = 5, lift: float = 0.0) -> No
             handlelength=1.8,
             frameon=False,
         )
-        # thin lines are hard to see in the legend
+        # thin lines and points are hard to see in the legend
         for handle in filter(None, made.legend_handles):
             if isinstance(handle, Line2D | LineCollection):
                 handle.set_linewidth(max(1.6, float(np.max(handle.get_linewidth()))))
+            if isinstance(handle, Line2D):
+                handle.set_markersize(max(7.0, handle.get_markersize()))
 
 
 def _is_seen(handle: Any, axes: Axes) -> bool:

@@ -97,7 +97,16 @@ def test_the_summary_has_the_time_by_place(run: Run) -> None:
     assert json.loads(result.stdout)["places"] == json.loads(called("diagnose", "--json", *ends).stdout)["places"]
     text = called("summary", *ends).stdout
     assert "Session 0: median latency" in text
-    assert "The taps and the network between them" in text
+    (grid,) = [part for part in text.split("\n\n") if part.startswith("The taps and the network between them")]
+    heading, *rows = grid.splitlines()[1:]
+    # a column for each two neighbours; names of rows are words, the value is the last one
+    assert heading.split() == ["from", "->", "to", ends[0].name, "->", ends[1].name]
+    shown = {" ".join(row.split()[:-1]): row.split()[-1] for row in rows}
+    (taps,) = json.loads(result.stdout)["places"]["taps"]
+    assert shown["packets lost to the initiator"] == str(taps["lost_b_to_a_packets"])
+    assert shown["delay to the target p50 ms"] == f"{taps['delay_a_to_b_p50_ns'] / 1e6:.3f}"
+    assert shown["clock offset at most ms"] == f"{taps['clock_offset_high_ns'] / 1e6:.3f}"
+    assert len(shown) == 11
     assert "places" not in json.loads(called("summary", "--json", ends[0]).stdout)
 
 

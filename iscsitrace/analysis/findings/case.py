@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
+from iscsitrace.analysis.findings.surroundings import TapOf, only_tap
 from iscsitrace.analysis.findings.thresholds import WORTH_A_CHANGE
 from iscsitrace.analysis.groups.jobs.streams import Job
 from iscsitrace.analysis.groups.mirrors.account import Account
@@ -31,6 +32,9 @@ class Groups:
     """The sessions that read or write over each line, by its number: when each did."""
     paths: tuple[PathsUse, ...] = ()
     """Volumes of which several paths were in service together."""
+
+    tap_of: TapOf = only_tap
+    """What sentences call the taps of the trace."""
 
     _facts: dict[Callable[[Groups], Any], Any] = field(default_factory=dict, compare=False, repr=False)
 

@@ -82,7 +82,9 @@ def _reordered(case: Case) -> Observation | None:
         by = f", at most {wording.time(late_ns)} late" if late_ns else ""
         parts = [f"the path reorders packets: {late:,} of {packets:,} to the {way} arrived out of order{by}"]
     else:
-        parts = [f"the path to the {way} reorders packets beyond the tap"]
+        # counts of reordered packets are those of the tap nearest to the initiator, for both directions
+        tap = case.groups.tap_of(subject.connections[0]["connection"], to_target=True)
+        parts = [f"the path to the {way} reorders packets beyond the {tap}"]
     if count:
         again = wording.count(repeated, "packet")
         parts.append(f"TCP retransmitted {again} for nothing, and took that for a loss {_times(count)}")

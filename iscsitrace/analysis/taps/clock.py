@@ -10,6 +10,7 @@ It never sees packets or commands, only samples; and it never looks for a cause 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -74,24 +75,25 @@ class Clock:
 
     def offset_at(self, time_a_ns: Array) -> Array:
         """Offset at times of A, int64."""
-        offsets = np.zeros(len(time_a_ns), dtype=np.int64)
-        numbers = self._piece_of(time_a_ns)
-        for number in np.unique(numbers).tolist():
-            at = numbers == number
-            offsets[at] = self.pieces[number].line.at(time_a_ns[at])
-        return offsets
+        return self._in_pieces(time_a_ns, lambda line, at: line.at(time_a_ns[at]))
 
     def to_a(self, time_b_ns: Array, near_a_ns: Array) -> Array:
         """Times of B on A's clock, int64.
 
         ``near_a_ns`` are times of A close to them, which decide on which side of a step they are.
         """
-        times = np.zeros(len(time_b_ns), dtype=np.int64)
+        return self._in_pieces(near_a_ns, lambda line, at: line.to_a(time_b_ns[at]))
+
+    def _in_pieces(self, near_a_ns: Array, value: Callable[[Line, Any], Array]) -> Array:
+        """What ``value`` returns for the line of each piece, and for the items whose times of A are in it, int64."""
+        if len(self.pieces) == 1:
+            return value(self.pieces[0].line, slice(None))
+        values = np.zeros(len(near_a_ns), dtype=np.int64)
         numbers = self._piece_of(near_a_ns)
-        for number in np.unique(numbers).tolist():
+        for number, piece in enumerate(self.pieces):
             at = numbers == number
-            times[at] = self.pieces[number].line.to_a(time_b_ns[at])
-        return times
+            values[at] = value(piece.line, at)
+        return values
 
     def on_a(self, time_b_ns: Array) -> Array:
         """Times of B on A's clock, int64, without a time of A close to them.

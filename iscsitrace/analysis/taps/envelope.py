@@ -66,12 +66,13 @@ class Envelope:
     def of(cls, samples: Samples) -> Envelope:
         """The limits of samples of both directions: of each of many stretches the strictest one."""
         from_ns, base_ns = int(samples.time_ns[0]), int(np.median(samples.raw_ns))
-        time = (samples.time_ns - from_ns).astype(np.float64)
-        raw = (samples.raw_ns - base_ns).astype(np.float64)
         upper, lower = np.flatnonzero(samples.is_a_first), np.flatnonzero(~samples.is_a_first)
         counts = len(upper), len(lower)
-        upper, lower = upper[_strictest(raw[upper])], lower[_strictest(-raw[lower])]
-        return cls(from_ns, base_ns, time[upper], raw[upper], time[lower], raw[lower], counts)
+        upper = upper[_strictest(samples.raw_ns[upper])]
+        lower = lower[_strictest(-samples.raw_ns[lower])]
+        times = [(samples.time_ns[rows] - from_ns).astype(np.float64) for rows in (upper, lower)]
+        limits = [(samples.raw_ns[rows] - base_ns).astype(np.float64) for rows in (upper, lower)]
+        return cls(from_ns, base_ns, times[0], limits[0], times[1], limits[1], counts)
 
     def below(self, slope: float) -> float:
         """Highest value at ``from_ns`` of a line of that slope that stays below the upper points."""
@@ -159,11 +160,10 @@ def _slopes_where(holds: Callable[[float], bool], inside: float) -> tuple[float,
 
 
 def _strictest(value: Array) -> Array:
-    """Places of the least value in each of many stretches of equal count, in order."""
+    """Places of the least value in each of many stretches of equal count, in order; the last one may be shorter."""
     if len(value) <= _BUCKETS:
         return np.arange(len(value))
-    starts = np.linspace(0, len(value), _BUCKETS, endpoint=False).astype(np.int64)
-    least = np.minimum.reduceat(value, starts)
-    is_least = value == np.repeat(least, np.diff(np.append(starts, len(value))))
-    places = np.flatnonzero(is_least)
-    return np.asarray(places[np.unique(np.searchsorted(starts, places, side="right"), return_index=True)[1]])
+    count = -(-len(value) // _BUCKETS)
+    whole = len(value) // count * count
+    places = np.arange(0, whole, count) + value[:whole].reshape(-1, count).argmin(axis=1)
+    return places if whole == len(value) else np.append(places, whole + value[whole:].argmin())

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.analysis.taps import legs, network, packets, senders, tables
 from iscsitrace.analysis.taps.at_once import read_each
-from iscsitrace.analysis.taps.commands import samples_of
 from iscsitrace.analysis.taps.network import Network
 from iscsitrace.analysis.taps.projection import OnFirst
 from iscsitrace.analysis.taps.recognition import Recognition, Relation, recognise
@@ -154,9 +153,9 @@ class TappedTrace(Trace):
     def _compared(self, near: int, far: int) -> Network:
         recognition = self._recognised[near, far]
         ends = self.tap_list[near], self.tap_list[far]
-        samples = samples_of(recognition.complete, ends[0].trace.cycles, ends[1].trace.cycles)
-        clock = recognition.clock
-        assert clock is not None  # noqa: S101 -- pairs of a TappedTrace have been recognised as taps
+        samples, clock = recognition.samples, recognition.clock
+        assert samples is not None  # noqa: S101 -- pairs of a TappedTrace have been recognised as taps
+        assert clock is not None  # noqa: S101 -- likewise
         joined = None
         if all(tap.is_whole for tap in ends):
             captured = [(tap.trace, tap.sources) for tap in ends]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.taps.clock import Clock, fit, synchronised
 from iscsitrace.analysis.taps.commands import ConnectionPair, Matched, complete, match, samples_of
+from iscsitrace.analysis.taps.samples import Samples
 from iscsitrace.analysis.taps.steps import drifts_together
 from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Source, Table
@@ -62,6 +63,8 @@ class Recognition:
     """The commands that both have, with the capture nearer to the initiator as A; none of different traffic."""
     complete: Matched
     """Of these, for taps, the commands that both have from the command to its answer."""
+    samples: Samples | None = None
+    """What they show of the clocks; of taps only."""
     clock: Clock | None = None
     """The clock of the capture nearer to the target less that of the other; of taps only."""
     is_first_nearer: bool = True
@@ -96,7 +99,7 @@ def recognise(first: Source, second: Source, *, are_synchronised: bool = False) 
         if _shared(near_to_far, ordered, clock.offset_ns, jumps_ns) < _LEAST_SHARE:
             continue
         clock = synchronised() if are_synchronised else clock
-        return Recognition(Relation.TAPS, near_to_far, whole, clock, is_first_nearer)
+        return Recognition(Relation.TAPS, near_to_far, whole, samples, clock, is_first_nearer)
     none = matched.where(np.zeros(len(matched), dtype=bool))
     return Recognition(Relation.OTHER, none, none)
 

@@ -109,12 +109,13 @@ def drifts_together(samples: Samples) -> bool:
         time = (own.time_ns - own.time_ns[0]).astype(np.float64)
         raw = (own.raw_ns - own.raw_ns[0]).astype(np.float64)
         time, raw = time - time.mean(), raw - raw.mean()
-        spread = float(time @ time)
+        # sums of products: a product of vectors this long would wake threads for less than they cost
+        spread = float((time * time).sum())
         if not spread:
             return False
-        slope = float(time @ raw) / spread
+        slope = float((time * raw).sum()) / spread
         rest = raw - slope * time
-        error = float(np.sqrt(rest @ rest / (len(own) - 2) / spread))
+        error = float(np.sqrt((rest * rest).sum() / (len(own) - 2) / spread))
         if abs(slope) - _SURE * error <= MOST_DRIFT:
             return False
         slopes.append(slope)

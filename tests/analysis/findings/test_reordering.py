@@ -59,6 +59,18 @@ def test_waits_after_a_loss_are_those_of_the_loss() -> None:
     )
 
 
+@pytest.mark.parametrize(("late", "is_named"), [(0, True), (200, False)])
+def test_of_several_taps_the_sentence_names_the_one_that_saw_nothing_out_of_order(late: int, is_named: bool) -> None:
+    def tap_of(connection: int, *, to_target: bool) -> str:
+        return f"tap {'a' if to_target else 'b'}"
+
+    (opinion,) = examine(recovery(limited(late=late), 25).source(), tap_of=tap_of).sessions.values()
+    (found,) = (each for each in opinion.findings if each.name == "reordering")
+    # reordered packets are counted at the tap nearest to the initiator, also those that the target sent
+    assert ("the path to the initiator reorders packets beyond the tap a;" in found.text) == is_named
+    assert ("tap" in found.text) == is_named
+
+
 def test_it_replaces_the_small_window_that_it_causes() -> None:
     assert names(recovery(limited(late=200), 25)) == {"reordering"}
     assert names(recovery(limited(late=200), 85)) == {"reordering", "congestion_window_small"}

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iscsitrace.analysis.taps.clock import Clock, fit, synchronised
+from iscsitrace.analysis.taps.envelope import _strictest
 from iscsitrace.analysis.taps.samples import Samples
 
 MS = 1_000_000
@@ -147,3 +148,15 @@ def test_synchronised_clocks_are_equal() -> None:
     times = np.array([START_NS, START_NS + MS])
     assert synchronised().offset_at(times).tolist() == [0, 0]
     assert synchronised().to_a(times, times).tolist() == times.tolist()
+
+
+@given(st.integers(0, 9_999), st.integers(1, 7_000))
+@settings(deadline=None)
+def test_of_each_stretch_of_equal_count_the_strictest_sample_limits_the_clock(seed: int, count: int) -> None:
+    value = np.random.default_rng(seed).integers(-50, 50, count)
+    # few samples limit it all
+    length = -(-count // 2_000)
+    stretches = [range(first, min(first + length, count)) for first in range(0, count, length)]
+    assert _strictest(value).tolist() == [
+        min(stretch, key=lambda place: (value[place], place)) for stretch in stretches
+    ]
