@@ -11,6 +11,7 @@ from iscsitrace.outputs.document import Grid, table
 from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
+    from iscsitrace.fleet.losses import Loss
     from iscsitrace.fleet.sql import Answer
     from iscsitrace.fleet.top import Cost
 
@@ -37,9 +38,30 @@ def grid(by: str, costs: Sequence[Cost], count: int) -> Grid:
         )
         for each in costs
     )
-    more = count - len(costs)
+    return _cut(table((by, *_COLUMNS), rows), count - len(costs))
+
+
+def losses_grid(by: str, losses: Sequence[Loss], count: int, *, is_finding: bool) -> Grid:
+    """The table of time lost, of ``count`` rows in all."""
+    columns = (by, "taps", "sessions", *(("findings",) if is_finding else ()), "lost s", "% of busy", "first")
+    rows = (
+        (
+            cells.short(each.label),
+            each.tap_count,
+            each.session_count,
+            *((each.count,) if is_finding else ()),
+            cells.seconds(each.cost_ns),
+            cells.percent(each.share),
+            cells.clock(each.first_ns),
+        )
+        for each in losses
+    )
+    return _cut(table(columns, rows), count - len(losses))
+
+
+def _cut(grid: Grid, more: int) -> Grid:
     notes = (f"{more:,} more {'row is' if more == 1 else 'rows are'} not shown.",) if more else ()
-    return replace(table((by, *_COLUMNS), rows), notes=notes)
+    return replace(grid, notes=notes)
 
 
 def write_csv(answer: Answer, stream: TextIO) -> None:
