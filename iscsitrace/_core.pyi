@@ -174,8 +174,8 @@ def read(
 class Ring:
     """A pass over the captures of a ring, one by one, which its state continues elsewhere."""
 
-    def __new__(cls, *, tables: Iterable[str]) -> Ring:
-        """Begins a pass. ``tables``: which of schema.ON_REQUEST to fill."""
+    def __new__(cls, *, tables: Iterable[str], has_periods: bool = False) -> Ring:
+        """Begins a pass. ``tables``: which of schema.ON_REQUEST to fill; with periods ``pdus`` alone."""
 
     @staticmethod
     def from_state(state: bytes) -> Ring:
@@ -191,6 +191,12 @@ class Ring:
 
     def take(self) -> Pass:
         """The rows that can no longer change, each once."""
+
+    def take_periods(self) -> list[tuple[int, int, Pass, NDArray[Any]]]:
+        """The periods that ended, each once: its start, time of its last packet, tables, numbers of the commands."""
+
+    def open_period(self) -> tuple[int, int, Pass, NDArray[Any]] | None:
+        """The period that has not ended yet; None without packets. Releases the GIL."""
 
     def finish(self) -> Pass:
         """All other rows; ValueError for what is called afterwards."""

@@ -29,6 +29,7 @@ from iscsitrace.analysis.session import system_calls, workload
 from iscsitrace.cli import COMMANDS, main
 from iscsitrace.tables.schema import (
     CATEGORIES,
+    DATASET_TABLES,
     DERIVED_CYCLE_COLUMNS,
     DERIVED_TABLES,
     ON_REQUEST,
@@ -188,6 +189,9 @@ def tables_page() -> str:
             lines += [*_prose("The kinds, with their severity, and when it is another one:"), *_kinds_of_events()]
     for name, table in TAPPED_TABLES.items():
         lines += [f"## {name}", "", f"A row is {table.row}. Of several taps only.", "", *_columns(table.columns)]
+    for name, table in DATASET_TABLES.items():
+        if name not in DERIVED_TABLES:
+            lines += [f"## {name}", "", f"A row is {table.row}. In a dataset only.", "", *_columns(table.columns)]
     for name, table in TAP_TABLES.items():
         lines += [f"## {name}", "", f"A row is {table.row}. Of two captures.", "", *_columns(table.columns)]
     lines += ["## Categories", "", "| category | words |", "|---|---|"]

@@ -48,6 +48,8 @@ class Broken:
     address: str = ""
     port: int | None = None
     """Of the initiator, in one connection of the session."""
+    finding: str = ""
+    """The name of the finding that tells most of it; empty where no diagnosis found it."""
 
     @property
     def rank(self) -> tuple[Any, ...]:
@@ -64,8 +66,46 @@ class Broken:
 
 
 def find(database: Database) -> list[Broken]:
-    """The sessions with a failure, the worst first. InputInvalid for a dataset without the tables of commands."""
+    """The sessions with a failure, the worst first. InputInvalid for a dataset without the tables of commands.
+
+    What a diagnosis found is told in its words; of other sessions, and of a dataset without findings, what the tables
+    of sessions and commands show.
+    """
     database.require(COMMANDS)
+    found = _of_tables(database)
+    alone = _diagnosed(database, found) if "findings" in database.tables else []
+    _name(database, found)
+    return sorted([*found.values(), *alone], key=lambda each: each.rank)
+
+
+def _diagnosed(database: Database, found: dict[Key, Broken]) -> list[Broken]:
+    """Put the failures that were found in place of what the tables show; returns those without a session."""
+    alone: dict[tuple[str, int], Broken] = {}
+    told: set[int] = set()
+    for tap, session, sessions, connection, name, text, leads, cost_ns, first_ns, frames in database.query(
+        _FAILURES
+    ).rows:
+        if session is None:
+            broken = alone.setdefault((tap, connection), Broken(tap, None))
+        else:
+            broken = found.setdefault((tap, session), Broken(tap, session))
+        for other in map(int, sessions.split()):
+            # sessions that took each other's place broke once
+            if other != session:
+                found.pop((tap, other), None)
+        if id(broken) not in told:
+            told.add(id(broken))
+            broken.what, broken.frames, broken.time_ns, broken.count = [], [], None, 0
+            broken.lost_ns, broken.has_failed, broken.finding = 0, False, name
+        broken.has_failed |= leads
+        broken.lost_ns = max(broken.lost_ns, cost_ns or 0)
+        broken.add(text.removesuffix("."), first_ns, map(int, frames.split()), 1)
+    _name_alone(database, alone)
+    return list(alone.values())
+
+
+def _of_tables(database: Database) -> dict[Key, Broken]:
+    """What the tables of sessions and commands show."""
     found: dict[Key, Broken] = {}
 
     def of(tap: str, session: int | None) -> Broken:
@@ -90,20 +130,34 @@ def find(database: Database) -> list[Broken]:
         of(tap, session).add(
             f"{text}: {count:,} {'command' if count == 1 else 'commands'}", first_ns, frames[:FRAMES], count
         )
-    _name(database, found)
-    return sorted(found.values(), key=lambda each: each.rank)
+    return found
 
 
 def _name(database: Database, found: dict[Key, Broken]) -> None:
-    """Put in the names and addresses, and the capture of the first frame with the numbers that frames have there."""
+    """Put in the names and addresses, and where frames are."""
     for tap, session, initiator, target, address, port, last_frame in database.query(_ENDPOINTS).rows:
         broken = found.get((tap, session))
         if broken is None:
             continue
         broken.initiator, broken.target, broken.address, broken.port = initiator, target, address, port
         broken.frames = broken.frames or [last_frame]
+    _locate(database, found.values())
+
+
+def _name_alone(database: Database, found: dict[tuple[str, int], Broken]) -> None:
+    """The same for connections without a session."""
+    for tap, connection, initiator, port, target, last_frame in database.query(_ADDRESSES).rows:
+        broken = found.get((tap, connection))
+        if broken is not None:
+            broken.initiator, broken.target, broken.address, broken.port = initiator, target, initiator, port
+            broken.frames = broken.frames or [last_frame]
+    _locate(database, found.values())
+
+
+def _locate(database: Database, found: Iterable[Broken]) -> None:
+    """Put in the capture of the first frame, and the numbers that frames have there."""
     captures = database.query(_CAPTURES).rows
-    for broken in found.values():
+    for broken in found:
         holds = [row for row in captures if row[0] == broken.tap and row[3] <= min(broken.frames, default=0) < row[4]]
         if holds:
             _, broken.capture, broken.path, first, after = holds[0]
@@ -143,6 +197,15 @@ SELECT n.tap, n.session, coalesce(any_value(s.initiator_name), arg_min(n.initiat
     arg_min(n.initiator_address, n.connection), arg_min(n.initiator_port, n.connection), max(n.frame_last)
 FROM connections n LEFT JOIN sessions s ON s.tap = n.tap AND s.session = n.session
 WHERE n.is_iscsi GROUP BY n.tap, n.session
+"""
+_FAILURES: Final = """
+SELECT tap, session, sessions, connection, name, text, is_leading, cost_ns, time_first_ns, frames FROM findings
+WHERE rank = 'failure' AND severity <> 'info'
+ORDER BY is_leading DESC, cost_ns DESC NULLS LAST, time_first_ns, tap, session, connection, name
+"""
+_ADDRESSES: Final = """
+SELECT tap, connection, initiator_address, initiator_port, target_address, frame_last FROM connections
+WHERE session IS NULL
 """
 _CAPTURES: Final = """
 SELECT tap, capture, path, first_frame, first_frame + frame_count FROM captures WHERE frame_count > 0

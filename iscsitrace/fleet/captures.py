@@ -21,11 +21,13 @@ from iscsitrace.tables.trace import read
 
 _NAME = re.compile(r"\.(pcap|pcapng|cap|ntar|dmp)\d*(\.(gz|zst|lz4))?$", re.IGNORECASE)
 """Names of captures in a folder, which may also hold sidecars, reports and other files."""
-_RING = re.compile(r"^(?P<ring>.+)_\d{5,}_\d{8,14}(\.[a-z0-9.]+)?$", re.IGNORECASE)
+_RING = re.compile(r"^(?P<ring>.+)_(?P<number>\d{5,})_\d{8,14}(\.[a-z0-9.]+)?$", re.IGNORECASE)
 """``NAME_00001_20261121190000.pcapng``, as dumpcap and ``iscsitrace capture`` number the files of a ring."""
 _SUFFIX = re.compile(r"(\.(pcap|pcapng|cap|ntar|dmp)\d*)?(\.(gz|zst|lz4))?$", re.IGNORECASE)
 _DIGITS = re.compile(r"(\d+)")
 _SECOND_NS = 1_000_000_000
+_DISORDER_NS = _SECOND_NS
+"""Packets of several capture queues are at most that much out of order."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,32 @@ def in_order(captures: Sequence[Capture], known: Mapping[str, Capture]) -> list[
         else replace(each, first_ns=_first_ns(each))
         for each in captures
     ]
-    return sorted(timed, key=lambda each: each.order)
+    return _by_numbers(sorted(timed, key=lambda each: each.order))
+
+
+def _by_numbers(captures: list[Capture]) -> list[Capture]:
+    """Files of one ring that begin at about the same time, by their numbers: packets may be out of order in them."""
+    found: list[Capture] = []
+    run: list[Capture] = []
+    for each in captures:
+        if run and not _is_beside(run[-1], each):
+            found += _numbered(run)
+            run = []
+        run.append(each)
+    return found + _numbered(run)
+
+
+def _numbered(run: list[Capture]) -> list[Capture]:
+    """Files by number, if no number is missing or there twice: a ring that began again has both."""
+    numbers = [int(match["number"]) for each in run if (match := _RING.match(each.name))]
+    if not numbers or sorted(numbers) != list(range(min(numbers), min(numbers) + len(run))):
+        return run
+    return [each for _, each in sorted(zip(numbers, run, strict=True), key=lambda pair: pair[0])]
+
+
+def _is_beside(before: Capture, after: Capture) -> bool:
+    rings = [match["ring"] if (match := _RING.match(each.name)) else None for each in (before, after)]
+    return rings[0] is not None and rings[0] == rings[1] and after.order[0] - before.order[0] <= _DISORDER_NS
 
 
 def _first_ns(capture: Capture) -> int | None:

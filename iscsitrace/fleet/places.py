@@ -10,12 +10,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.tables.schema import TABLES
+from iscsitrace.tables.schema import DATASET_TABLES, TABLES
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
 
 DAY_NS: Final = 86_400 * 1_000_000_000
+DECLARED: Final = TABLES | DATASET_TABLES
+"""The tables that a dataset can have, by name."""
 _UNKNOWN: Final = np.iinfo(np.int64).min
 _FRAMES: Final = ("command_frame", "frame_first", "first_frame", "frame", "r2t_frame", "request_frame")
 _FRAMES_ELSE: Final = ("data_first_frame", "response_frame")
@@ -26,7 +28,7 @@ _TIMES_ELSE: Final = ("data_first_ns", "response_ns")
 
 def columns_of(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The columns of a table with a row's first frame, and its first time: none, one, or one with its substitute."""
-    present = {column.name for column in TABLES[name].columns}
+    present = {column.name for column in DECLARED[name].columns}
     return _present(_FRAMES, _FRAMES_ELSE, present), _present(_TIMES, _TIMES_ELSE, present)
 
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from iscsitrace.fleet.places import Timeline, day_name
-from iscsitrace.tables.schema import SCHEMA_VERSION, TABLES
+from iscsitrace.fleet.places import DECLARED, Timeline, day_name
+from iscsitrace.tables.schema import SCHEMA_VERSION
 from iscsitrace.tables.table import Table
 
 CAPTURE: Final = "capture"
@@ -28,7 +28,7 @@ def empty(name: str) -> Table:
     from iscsitrace.tables import phases
     from iscsitrace.tables.schema import CATEGORIES
 
-    declaration = TABLES[name]
+    declaration = DECLARED[name]
     data: dict[str, Any] = {
         column.name: []
         if column.dtype == "str"
@@ -121,10 +121,10 @@ def _joined(parts: list[Any]) -> Any:
 
 def _described(schema: Any, name: str) -> Any:
     """The schema with the meaning of a row."""
-    if name not in TABLES:
+    if name not in DECLARED:
         return schema.with_metadata({"iscsitrace.table": name})
     return schema.with_metadata(
-        {"iscsitrace.schema": str(SCHEMA_VERSION), "iscsitrace.table": name, "iscsitrace.row": TABLES[name].row}
+        {"iscsitrace.schema": str(SCHEMA_VERSION), "iscsitrace.table": name, "iscsitrace.row": DECLARED[name].row}
     )
 
 

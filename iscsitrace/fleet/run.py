@@ -17,11 +17,15 @@ from typing import Any, Final
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fleet import cluster, history, store
+from iscsitrace.fleet.places import DECLARED
+from iscsitrace.fleet.plan import TASK_BYTES, Place, Plan, Work, plan
 from iscsitrace.fleet.store import TapStore
 from iscsitrace.fleet.taps import Tap
-from iscsitrace.fleet.task import TASK_BYTES, Outcome, Place, Plan, Work, execute, plan
-from iscsitrace.tables.schema import DEFAULT_TABLES, SCHEMA_VERSION, TABLES
+from iscsitrace.fleet.task import Outcome, execute, has_periods
+from iscsitrace.tables.schema import DATASET_TABLES, DEFAULT_TABLES, ON_REQUEST, SCHEMA_VERSION
 
+TABLES: Final = (*DEFAULT_TABLES, *DATASET_TABLES)
+"""The tables that are written when none are named."""
 _POLL_S: Final = 0.2
 _PATIENCE: Final = 50
 """Polls without a result before workers are looked for."""
@@ -75,7 +79,7 @@ def run(
     dataset: Path,
     taps: Sequence[Tap],
     *,
-    tables: Sequence[str] = DEFAULT_TABLES,
+    tables: Sequence[str] = TABLES,
     worker_count: int | None = None,
     scheduler: str | None = None,
     task_bytes: int = TASK_BYTES,
@@ -90,9 +94,7 @@ def run(
     from iscsitrace import __version__
 
     cluster.require()
-    unknown = [name for name in tables if name not in TABLES]
-    if unknown or not tables:
-        raise InputInvalid(f"no table is called {', '.join(unknown) or '(nothing)'}; there are {', '.join(TABLES)}")
+    _check_tables(tables)
     place = Place(dataset.absolute(), uuid.uuid4().hex[:12], tuple(tables), __version__, task_bytes)
     with ExitStack() as stack:
         stack.enter_context(store.locked(place.dataset))
@@ -107,6 +109,18 @@ def run(
         count = worker_count or min(len(taps), os.cpu_count() or 1)
         client = stack.enter_context(cluster.connected(scheduler, count))
         return _Run(client, place, taps, watch or Watch(), scheduler).run()
+
+
+def _check_tables(tables: Sequence[str]) -> None:
+    unknown = [name for name in tables if name not in DECLARED]
+    if unknown or not tables:
+        raise InputInvalid(f"no table is called {', '.join(unknown) or '(nothing)'}; there are {', '.join(DECLARED)}")
+    whole = [name for name in tables if name in ON_REQUEST and name != "pdus"]
+    if whole and has_periods(tables):
+        raise InputInvalid(
+            f"{', '.join(whole)} are tables of whole connections, {', '.join(DATASET_TABLES)} are those of periods: "
+            "name only the ones or the others"
+        )
 
 
 class _Run:

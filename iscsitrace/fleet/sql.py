@@ -1,4 +1,4 @@
-"""The tables of a dataset in DuckDB: a view for each, and ``commands``, which has what is asked of commands together.
+"""The tables of a dataset in DuckDB: a view for each, and those of views.py, which have what is asked together.
 
 A view reads the committed Parquet files where they are; nothing is imported.
 """
@@ -14,14 +14,18 @@ from typing import Any, Final
 import numpy as np
 
 from iscsitrace.errors import ExtraMissing, InputInvalid
-from iscsitrace.fleet import history, rows
+from iscsitrace.fleet import history, rows, views
+from iscsitrace.fleet.places import DECLARED
 from iscsitrace.fleet.store import Manifest, stores
-from iscsitrace.tables.schema import PURPOSES, TABLES
+from iscsitrace.tables.schema import PURPOSES
 from iscsitrace.wording.command_status import of_columns
 from iscsitrace.wording.status_classes import INFO
 
 COMMANDS: Final = "commands"
+TIMES: Final = "times"
+PROBLEMS: Final = "problems"
 _OF_COMMANDS: Final = ("cycles", "connections", "sessions", "logical_units", "task_management")
+_OF_PERIODS: Final = {COMMANDS: (), TIMES: ("time_breakdown",), PROBLEMS: ("findings",)}
 _CODES: Final = ("status", "sense_key", "asc", "ascq", "response")
 _NULL: Final = 255
 
@@ -52,7 +56,7 @@ class Database:
             raise ExtraMissing("SQL", "duckdb", "fleet") from error
         self._connection = duckdb.connect()
         self._error: type[Exception] = duckdb.Error
-        self.tables = tuple(name for name in TABLES if any(name in each.tables for each in self.manifests))
+        self.tables = tuple(name for name in DECLARED if any(name in each.tables for each in self.manifests))
         for name in self.tables:
             self._add_view(name, rows.arrow_schema(name))
         self._add_view(history.TABLE, history.arrow_schema())
@@ -65,10 +69,10 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def query(self, text: str, values: Sequence[Any] = ()) -> Answer:
+    def query(self, text: str, values: Sequence[Any] | dict[str, Any] = ()) -> Answer:
         """The answer to a query; InputInvalid with DuckDB's words if there is none."""
         try:
-            found = self._connection.execute(text, list(values))
+            found = self._connection.execute(text, values if isinstance(values, dict) else list(values))
             names = tuple(column[0] for column in found.description or ())
             return Answer(names, found.fetchall() if names else [])
         except self._error as error:
@@ -76,7 +80,7 @@ class Database:
 
     def require(self, name: str) -> None:
         """InputInvalid unless the dataset has what a command reads."""
-        wanted = _OF_COMMANDS if name == COMMANDS else (name,)
+        wanted = (*_OF_COMMANDS, *_OF_PERIODS[name]) if name in _OF_PERIODS else (name,)
         missing = [each for each in wanted if each not in (*self.tables, history.TABLE)]
         if missing:
             raise InputInvalid(f"{self.dataset} lacks the tables {', '.join(missing)}: it was made with --tables")
@@ -94,7 +98,12 @@ class Database:
     def _add_commands(self) -> None:
         self._connection.register("_statuses", self._statuses())
         data = ", ".join(_quoted(name) for name, purpose in PURPOSES.items() if purpose == "data")
-        self._connection.execute(_COMMANDS_VIEW.format(data=data))
+        for view in (views.UNITS, views.COMMANDS.format(data=data)):
+            self._connection.execute(view)
+        if "time_breakdown" in self.tables:
+            self._connection.execute(views.TIMES)
+        if "findings" in self.tables:
+            self._connection.execute(views.PROBLEMS)
 
     def _statuses(self) -> Any:
         """What each combination of codes in the dataset means: one row each, and only those that are no success."""
@@ -118,52 +127,6 @@ class Database:
                 "is_error": pyarrow.array([bool(each and each.severity != INFO) for each in meant], pyarrow.bool_()),
             }
         )
-
-
-_COMMANDS_VIEW: Final = """
-CREATE VIEW commands AS
-WITH units AS (
-    SELECT tap, session, lun, any_value(designator) AS designator, any_value(unit_serial_number) AS serial,
-        any_value(vendor) AS vendor, any_value(product) AS product
-    FROM logical_units GROUP BY tap, session, lun
-), aborts AS (
-    SELECT tap, referenced_cycle AS cycle, min(response_ns) AS aborted_ns FROM task_management
-    WHERE referenced_cycle IS NOT NULL AND response_ns IS NOT NULL GROUP BY ALL
-), named AS (
-    SELECT c.*,
-        coalesce(s.initiator_name, n.initiator_address) AS initiator,
-        coalesce(s.target_name, n.target_address) AS target,
-        u.designator, u.vendor, u.product, u.serial, n.time_last_ns AS connection_last_ns, a.aborted_ns,
-        c.is_aborted OR a.aborted_ns IS NOT NULL OR n.has_fin OR n.has_rst AS is_over,
-        coalesce(e.is_error, false) AS is_error, e.status_text,
-        c.operation IS NULL OR c.operation IN ({data})
-            OR c.operation = 'other' AND (c.is_read OR c.is_write) AND c.bytes IS DISTINCT FROM 0 AS is_data,
-        c.status_ns IS NULL AND c.status IS NULL AND NOT c.is_complete AND NOT c.has_capture_gap AS is_open
-    FROM cycles c
-    LEFT JOIN connections n ON n.tap = c.tap AND n.connection = c.connection
-    LEFT JOIN sessions s ON s.tap = c.tap AND s.session = c.session
-    LEFT JOIN units u ON u.tap = c.tap AND u.session = c.session AND u.lun = c.lun
-    LEFT JOIN aborts a ON a.tap = c.tap AND a.cycle = c.cycle
-    LEFT JOIN _statuses e ON e.status = coalesce(c.status, 255) AND e.sense_key = coalesce(c.sense_key, 255)
-        AND e."asc" = coalesce(c."asc", 255) AND e.ascq = coalesce(c.ascq, 255)
-        AND e.response = coalesce(c.response, 255)
-        AND e.is_read_or_write IS NOT DISTINCT FROM (c.operation IN ('read', 'write'))
-)
-SELECT * EXCLUDE (designator, vendor, product, serial, connection_last_ns, aborted_ns, is_over),
-    is_open AND is_over AS is_lost,
-    coalesce(designator, vendor || ' ' || product || ' ' || serial,
-        'LUN ' || lun || ' of ' || target) AS volume,
-    CASE WHEN status_ns IS NOT NULL THEN status_ns
-        WHEN is_open THEN greatest(command_first_ns, coalesce(aborted_ns, connection_last_ns, command_first_ns))
-        ELSE command_first_ns END AS end_ns
-FROM named
-"""
-"""Names, volume and end of each command.
-
-``is_open``: without a status, unless the capture may have missed it; ``is_lost``: and it never gets one, as it was
-aborted or its connection was closed; ``end_ns``: its status, else its abort or the last packet of its connection;
-``is_error``: a status that a healthy device does not send; ``is_data``: it reads, writes or erases data.
-"""
 
 
 def manifests(dataset: Path) -> list[Manifest]:

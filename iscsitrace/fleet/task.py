@@ -6,58 +6,26 @@ Tasks run in workers. A task that is run twice, because its worker was lost, com
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
 from iscsitrace.fleet import history
-from iscsitrace.fleet.captures import Capture, in_order, listed
+from iscsitrace.fleet.captures import Capture
 from iscsitrace.fleet.history import Entry, History
-from iscsitrace.fleet.places import DAY_NS, Timeline, day_name
+from iscsitrace.fleet.places import DAY_NS, Timeline
+from iscsitrace.fleet.plan import Place, Work
 from iscsitrace.fleet.rows import RowFiles
 from iscsitrace.fleet.store import Manifest, Superseded, TapStore
-from iscsitrace.fleet.taps import Tap
-from iscsitrace.tables.ring_pass import CaptureRead, RingPass
-from iscsitrace.tables.schema import ON_REQUEST, SCHEMA_VERSION
+from iscsitrace.tables.ring_pass import CaptureRead, Period, RingPass
+from iscsitrace.tables.schema import DATASET_TABLES, ON_REQUEST, SCHEMA_VERSION
 from iscsitrace.tables.table import Table
 
-TASK_BYTES: Final = 1 << 30
-"""Captures of a task: a second or two of work, so that a lost worker costs little and a commit is rare."""
-TASK_CAPTURES: Final = 1000
 _ATTEMPTS: Final = 3
 _PAUSE_S: Final = 0.5
-
-
-@dataclass(frozen=True)
-class Work:
-    """What one task has to do."""
-
-    captures: tuple[Capture, ...]
-    is_last: bool
-    """Whether the tap has no further captures now: its last one may still grow."""
-    rewinds: bool = False
-    """Whether the last capture of the run before has grown, and is read again."""
-
-    @property
-    def size_bytes(self) -> int:
-        """Size of the files."""
-        return sum(each.size_bytes for each in self.captures)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What there is to do for one tap."""
-
-    tap: str
-    works: tuple[Work, ...]
-    known_count: int
-    """Captures that were read before."""
-    changed: tuple[str, ...]
-    """Captures that have changed since, though others follow them."""
 
 
 @dataclass(frozen=True)
@@ -72,68 +40,9 @@ class Outcome:
     row_count: int = 0
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a task writes, and how."""
-
-    dataset: Path
-    run: str
-    tables: tuple[str, ...]
-    version: str
-    task_bytes: int = TASK_BYTES
-    """Captures of a task, at most, unless it has one."""
-
-
-def plan(place: Place, tap: Tap) -> Plan:
-    """The new captures of a tap, in order, as tasks. Reads listings and first packets."""
-    manifest = TapStore(place.dataset, tap.name).manifest()
-    known = {name: entry.known for name, entry in History(place.dataset, tap.name).entries.items()}
-    last = manifest.last if manifest else None
-    new, changed = [], []
-    captures = listed(tap.sources)
-    for each in captures:
-        before = known.get(each.name)
-        if before is None or (last and each.name == last[0] and each.version != last):
-            new.append(each)
-        elif before.version != each.version:
-            changed.append(each.name)
-    new = [_late(each, manifest) for each in in_order(new, known)]
-    new = [each for each in new if not _is_pruned(each, manifest)]
-    rewinds = last is not None and any(each.name == last[0] for each in new)
-    # what comes late is only listed: it is no part of the stream, and no last capture
-    new.sort(key=lambda each: each.status != history.LATE)
-    return Plan(tap.name, _works(place, new, manifest, rewinds=rewinds), len(captures) - len(new), tuple(changed))
-
-
-def _late(capture: Capture, manifest: Manifest | None) -> Capture:
-    if manifest is None or manifest.read_to_ns is None or capture.order[0] >= manifest.read_to_ns:
-        return capture
-    if manifest.last is not None and capture.name == manifest.last[0]:
-        return capture
-    return replace(capture, status=history.LATE, problem=history.STATUSES[history.LATE])
-
-
-def _is_pruned(capture: Capture, manifest: Manifest | None) -> bool:
-    return (
-        manifest is not None
-        and capture.status == history.LATE
-        and day_name(capture.order[0] // DAY_NS) < manifest.pruned_before
-    )
-
-
-def _works(place: Place, captures: list[Capture], manifest: Manifest | None, *, rewinds: bool) -> tuple[Work, ...]:
-    if not captures and (manifest is None or manifest.is_ended):
-        return ()
-    groups: list[list[Capture]] = [[]]
-    for each in captures:
-        group = groups[-1]
-        size = sum(other.size_bytes for other in group)
-        if group and (size + each.size_bytes > place.task_bytes or len(group) == TASK_CAPTURES):
-            groups.append([])
-        groups[-1].append(each)
-    return tuple(
-        Work(tuple(group), is_last=group is groups[-1], rewinds=rewinds and group is groups[0]) for group in groups
-    )
+def has_periods(tables: Collection[str]) -> bool:
+    """Whether one of these tables is made of periods of the ring."""
+    return any(name in DATASET_TABLES for name in tables)
 
 
 def execute(place: Place, tap: str, generation: int, work: Work) -> Outcome:
@@ -182,13 +91,16 @@ class _Task:
         state_before = kept.state_before if kept else ""
         for capture in work.captures:
             if capture is last:
-                self._settle("settled", self._ring.take())
+                self._settle_all("settled")
                 state_before = self._write_state("before")
             self._entries.append(self._read(capture))
             self._history.add(self._entries[-1])
-            self._settle("last" if capture is last else "settled", self._ring.take())
+            self._settle_all("last" if capture is last else "settled")
         state = self._write_state("after")
         if work.is_last:
+            period = self._ring.open_period()
+            if period is not None:
+                self._settle_period("open", period)
             self._settle("open", self._ring.finish())
         for day, rows in self._history.changed_days().items():
             self._files.add_arrow("settled", history.TABLE, day, rows)
@@ -227,10 +139,23 @@ class _Task:
         return self._pass_from(self._store.read_state(name))
 
     def _pass_from(self, state: bytes | None) -> RingPass:
-        return RingPass(state, tables=[name for name in self._place.tables if name in ON_REQUEST])
+        tables = self._place.tables
+        return RingPass(state, tables=[name for name in tables if name in ON_REQUEST], has_periods=has_periods(tables))
 
     def _write_state(self, which: str) -> str:
         return self._store.write_state(self._place.run, self._generation, which, self._ring.state())
+
+    def _settle_all(self, kind: str) -> None:
+        """Writes what can no longer change."""
+        for period in self._ring.take_periods():
+            self._settle_period(kind, period)
+        self._settle(kind, self._ring.take())
+
+    def _settle_period(self, kind: str, period: Period) -> None:
+        # a diagnosis needs more modules than a pass
+        from iscsitrace.fleet import periods
+
+        self._settle(kind, periods.tables_of(period, self._place.tables))
 
     def _settle(self, kind: str, found: Mapping[str, Table]) -> None:
         tables = {name: table for name, table in found.items() if name in self._place.tables}

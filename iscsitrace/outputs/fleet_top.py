@@ -11,6 +11,7 @@ from iscsitrace.outputs.document import Grid, more_rows, table
 from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
+    from iscsitrace.fleet.losses import Loss
     from iscsitrace.fleet.sql import Answer
     from iscsitrace.fleet.top import Cost
 
@@ -38,6 +39,24 @@ def grid(by: str, costs: Sequence[Cost], count: int) -> Grid:
         for each in costs
     )
     return replace(table((by, *_COLUMNS), rows), notes=more_rows(count - len(costs)))
+
+
+def losses_grid(by: str, losses: Sequence[Loss], count: int, *, is_finding: bool) -> Grid:
+    """The table of time lost, of ``count`` rows in all."""
+    columns = (by, "taps", "sessions", *(("findings",) if is_finding else ()), "lost s", "% of busy", "first")
+    rows = (
+        (
+            cells.short(each.label),
+            each.tap_count,
+            each.session_count,
+            *((each.count,) if is_finding else ()),
+            cells.seconds(each.cost_ns),
+            cells.percent(each.share),
+            cells.clock(each.first_ns),
+        )
+        for each in losses
+    )
+    return replace(table(columns, rows), notes=more_rows(count - len(losses)))
 
 
 def write_csv(answer: Answer, stream: TextIO) -> None:

@@ -1,4 +1,4 @@
-"""The report on a dataset: what broke, then where the time goes by volume, host and hour."""
+"""The report on a dataset: what broke, what is slow, then where the time goes by part, volume, host and hour."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from iscsitrace.outputs import fleet_top
 from iscsitrace.outputs.document import Grid, Section, limited, table
 from iscsitrace.report.document import Document, Fact, Outcome
 from iscsitrace.wording import amounts, cells
+from iscsitrace.wording.parts import BY_NAME
 from iscsitrace.wording.sentences import capital
 
 LISTED: Final = 100
@@ -26,6 +27,16 @@ _NUMBERS: Final = """
 SELECT count(*), count(DISTINCT tap), sum(frame_count)::BIGINT, sum(size_bytes)::BIGINT,
     min(time_first_ns), max(time_last_ns), count(*) FILTER (status <> 'read') FROM captures
 """
+_SLOW: Final = """
+SELECT name, count(DISTINCT (tap, session)), coalesce(sum(cost_ns), 0)::BIGINT AS cost, arg_max(tap, cost_ns),
+    arg_max(session, cost_ns), arg_max(text, cost_ns)
+FROM findings WHERE rank = 'slowness' AND severity <> 'info' AND cost_ns IS NOT NULL
+GROUP BY name ORDER BY cost DESC, name
+"""
+_PARTS: Final = """
+SELECT part, count(DISTINCT (tap, session)), sum(duration_ns)::BIGINT AS duration
+FROM time_breakdown WHERE is_busy GROUP BY part ORDER BY duration DESC, part
+"""
 
 
 def describe(dataset: Path) -> Document:
@@ -35,7 +46,7 @@ def describe(dataset: Path) -> Document:
         ((captures, taps, packets, size, first_ns, last_ns, _),) = database.query(_NUMBERS).rows
         ((sessions,),) = database.query("SELECT count(*) FROM sessions").rows
         ((commands, payload),) = database.query("SELECT count(*), sum(data_bytes)::BIGINT FROM cycles").rows
-        sections = (*_broken(found), _time(database), _captures(database), _making(database))
+        sections = (*_broken(found), *_slow(database), _time(database), _captures(database), _making(database))
     failed = sum(each.has_failed for each in found)
     span = "no packet" if first_ns is None else f"{cells.clock(first_ns)} to {cells.clock(last_ns)}"
     return Document(
@@ -77,7 +88,7 @@ def _broken(found: Sequence[Broken]) -> tuple[Section, ...]:
             str(number),
             each.tap,
             cells.short(each.session),
-            capital("; ".join(map(cells.short, each.what))),
+            capital("; ".join(map(cells.text, each.what))),
             cells.NOTHING if each.time_ns is None else cells.clock(each.time_ns),
             cells.seconds(each.lost_ns),
             cells.short(each.initiator),
@@ -107,12 +118,51 @@ def _broken(found: Sequence[Broken]) -> tuple[Section, ...]:
     )
 
 
+def _slow(database: Database) -> tuple[Section, ...]:
+    """What costs time without having broken: each kind once, with the session that it costs most."""
+    if "findings" not in database.tables:
+        return ()
+    found = database.query(_SLOW).rows
+    if not found:
+        return ()
+    rows = [
+        (name, cells.count(sessions), cells.seconds(cost_ns), f"session {session} of tap {tap}", cells.short(text))
+        for name, sessions, cost_ns, tap, session, text in found
+    ]
+    columns = ("finding", "sessions", "lost s", "most in", "what was found there")
+    return (
+        Section(
+            "What is slow",
+            ("Findings that cost time, by the time that they cost all sessions. docs/diagnosis.md describes each.",),
+            (limited("Findings by cost", columns, rows, ROWS),),
+            "slow",
+        ),
+    )
+
+
+def _parts(database: Database) -> tuple[Grid, ...]:
+    """The busy time of all sessions by part."""
+    if "time_breakdown" not in database.tables:
+        return ()
+    found = database.query(_PARTS).rows
+    total_ns = sum(duration_ns for _, _, duration_ns in found)
+    rows = (
+        (BY_NAME[part].label, sessions, cells.seconds(duration_ns), cells.percent(duration_ns / total_ns))
+        for part, sessions, duration_ns in found
+    )
+    return (
+        (table(("part", "sessions", "s", "%"), rows, "Time breakdown of the busy time of all sessions"),)
+        if found
+        else ()
+    )
+
+
 def _shell(each: Broken) -> str:
     return " ".join(map(shlex.quote, failures.command(each))) or cells.NOTHING
 
 
 def _time(database: Database) -> Section:
-    grids = []
+    grids = [*_parts(database)]
     for by, caption in _PLACES.items():
         costs, count = top(database, by, "latency", limit=ROWS)
         if by == "hour":

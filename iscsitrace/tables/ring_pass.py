@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
+
+from numpy.typing import NDArray
 
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
 from iscsitrace.tables.schema import ON_REQUEST, TABLES
@@ -33,14 +35,40 @@ class CaptureRead:
     """As in ``Trace.inputs``; the format is ``empty`` or ``unreadable`` if nothing was read."""
 
 
+@dataclass(frozen=True)
+class Period:
+    """A part of the ring's time, as if the input were that part alone.
+
+    A period ends at a full hour (UTC), or after 131,072 commands or four million packets, wherever captures end. It has
+    the commands that had not ended before it, the exchanges that began in it, and the connections and sessions with
+    packets in it. Counts are those of the period; RTTs and windows are what is known at its end.
+    """
+
+    from_ns: int
+    """What ended before is of an earlier period; the earliest time of all in the first one."""
+    last_ns: int
+    """Time of its last packet."""
+    trace: Trace
+    """Its tables, with those on request of PERIOD_TABLES; frames, sessions and connections have the ring's numbers."""
+    cycle_numbers: NDArray[Any]
+    """The number in the ring of each row of ``cycles``; null where it is not known yet."""
+
+
+PERIOD_TABLES: Final = ("budget", "recoveries", "retransmissions", "senders", "write_starts")
+"""The tables on request of a period: those of a diagnosis."""
+
+
 class RingPass:
     """A pass over captures in order of time, one by one."""
 
-    def __init__(self, state: bytes | None = None, *, tables: Iterable[str] = ("pdus",)) -> None:
+    def __init__(
+        self, state: bytes | None = None, *, tables: Iterable[str] = ("pdus",), has_periods: bool = False
+    ) -> None:
         """Begins a pass, or continues one from what :meth:`state` gave; its tables are those that it began with.
 
-        ``tables`` names those of schema.ON_REQUEST to fill; all others always are. Raises InputInvalid for an unknown
-        table, or a state that is damaged or of another version.
+        ``tables`` names those of schema.ON_REQUEST to fill; all others always are. ``has_periods`` makes the tables of
+        each period beside them; those on request are then ``pdus`` alone. Raises InputInvalid for an unknown table, or
+        a state that is damaged or of another version.
         """
         if _core_missing is not None:
             raise InputInvalid(f"the compiled core is missing, build it with 'maturin develop': {_core_missing}")
@@ -48,8 +76,14 @@ class RingPass:
         for name in self.requested:
             if name not in ON_REQUEST:
                 raise InputInvalid(f"unknown table on request {name}; there are {', '.join(ON_REQUEST)}")
+        if has_periods and set(self.requested) - {"pdus"}:
+            raise InputInvalid(f"periods go with none of {', '.join(sorted(set(self.requested) - {'pdus'}))}")
         try:
-            self._core = _core.Ring(tables=self.requested) if state is None else _core.Ring.from_state(state)
+            self._core = (
+                _core.Ring(tables=self.requested, has_periods=has_periods)
+                if state is None
+                else _core.Ring.from_state(state)
+            )
         except ValueError as error:
             raise InputInvalid(str(error)) from error
 
@@ -71,17 +105,37 @@ class RingPass:
             raise CaptureUnreadable(str(error)) from error
 
     def take(self) -> dict[str, Table]:
-        """The rows that can no longer change, each once, by table."""
-        return self._tables(self._core.take())
+        """The rows that can no longer change, each once, by table; tables without any are left out."""
+        core_pass = self._core.take()
+        trace = _trace(core_pass, self.requested)
+        return {name: trace.table(name) for name in self._names if core_pass.row_count(name)}
 
     def state(self) -> bytes:
         """All that the pass knows but the rows that were taken."""
         return self._core.state()
 
+    def take_periods(self) -> list[Period]:
+        """The periods that ended since the last call, each once."""
+        return [_period(*parts) for parts in self._core.take_periods()]
+
+    def open_period(self) -> Period | None:
+        """The period that has not ended, as if it ended now; None without packets."""
+        parts = self._core.open_period()
+        return None if parts is None else _period(*parts)
+
     def finish(self) -> dict[str, Table]:
         """All other rows, by table; the pass is over."""
-        return self._tables(self._core.finish())
+        trace = _trace(self._core.finish(), self.requested)
+        return {name: trace.table(name) for name in self._names}
 
-    def _tables(self, core_pass: _core.Pass) -> dict[str, Table]:
-        trace = Trace(core_pass, tuple(_core.OPERATIONS), {"tables": list(self.requested)})
-        return {name: trace.table(name) for name in TABLES if name not in ON_REQUEST or name in self.requested}
+    @property
+    def _names(self) -> list[str]:
+        return [name for name in TABLES if name not in ON_REQUEST or name in self.requested]
+
+
+def _period(from_ns: int, last_ns: int, core_pass: _core.Pass, cycle_numbers: NDArray[Any]) -> Period:
+    return Period(from_ns, last_ns, _trace(core_pass, PERIOD_TABLES), cycle_numbers)
+
+
+def _trace(core_pass: _core.Pass, tables: Iterable[str]) -> Trace:
+    return Trace(core_pass, tuple(_core.OPERATIONS), {"tables": list(tables)})

@@ -10,8 +10,8 @@ import pytest
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fleet import cluster, run
+from iscsitrace.fleet.plan import Place
 from iscsitrace.fleet.taps import Tap
-from iscsitrace.fleet.task import Place
 
 LOOKS = 20
 

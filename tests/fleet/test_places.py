@@ -9,16 +9,16 @@ import pytest
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fleet import places
 from iscsitrace.fleet.captures import Capture
+from iscsitrace.fleet.plan import Place, plan
 from iscsitrace.fleet.taps import Tap, taps_of
-from iscsitrace.fleet.task import Place, plan
-from iscsitrace.tables.schema import DEFAULT_TABLES, TABLES
+from iscsitrace.tables.schema import DEFAULT_TABLES
 from tests.support import rings
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", places.DECLARED)
 def test_every_table_has_a_first_frame_and_a_first_time_or_none(name: str) -> None:
     frames, times = places.columns_of(name)
-    columns = [column.name for column in TABLES[name].columns]
+    columns = [column.name for column in places.DECLARED[name].columns]
     if not frames:
         assert not any("frame" in each for each in columns) or name == "senders"
     if not times:
@@ -35,6 +35,16 @@ def test_captures_are_in_order_of_their_first_packets_whatever_their_names(tmp_p
     (work,) = plan(Place(tmp_path / "data", "x", DEFAULT_TABLES, "1"), Tap("a", (str(tmp_path / "ring"),))).works
     assert [each.name for each in work.captures] == names
     assert Capture("a_9.pcap", "", 0, 5).order < Capture("a_10.pcap", "", 0, 5).order
+
+
+def test_files_whose_packets_are_out_of_order_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    """Packets of two capture queues: the first of a file can be earlier than the first of the file before."""
+    packets = rings.traffic(9)
+    swapped = [*packets[:100], packets[101], packets[100], *packets[102:]]
+    files = rings.cut(tmp_path / "ring", swapped, [50, 100, 101])
+    (work,) = plan(Place(tmp_path / "data", "x", DEFAULT_TABLES, "1"), Tap("a", (str(tmp_path / "ring"),))).works
+    assert work.captures[2].order > work.captures[3].order
+    assert [each.name for each in work.captures] == [path.name for path in files]
 
 
 def test_the_rings_of_what_is_named_are_taps(tmp_path: Path) -> None:

@@ -15,10 +15,12 @@ from pyarrow import parquet
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fleet import history, task
+from iscsitrace.fleet import plan as plan_module
 from iscsitrace.fleet.history import History
+from iscsitrace.fleet.plan import Place, plan
 from iscsitrace.fleet.store import Manifest, Superseded, TapStore
 from iscsitrace.fleet.taps import Tap
-from iscsitrace.fleet.task import Place, execute, plan
+from iscsitrace.fleet.task import execute
 from iscsitrace.tables.schema import DEFAULT_TABLES
 from tests.support import rings
 from tests.support.capture_file import write_pcapng
@@ -31,7 +33,7 @@ def test_a_ring_cut_anywhere_has_the_rows_of_one_pass(
     packets = rings.traffic(seed)
     files = rings.cut(tmp_path / "ring", packets, rings.random_borders(packets, pieces, seed))
     # several tasks for a ring: two files each
-    monkeypatch.setattr(task, "TASK_CAPTURES", 2)
+    monkeypatch.setattr(plan_module, "TASK_CAPTURES", 2)
     outcomes = rings.read_ring(tmp_path / "data", tmp_path / "ring")
     assert len(outcomes) == (pieces + 1) // 2
     trace = rings.whole(tmp_path, packets)
@@ -153,7 +155,7 @@ def test_a_commit_that_was_interrupted_is_completed_or_never_happened(
     for path in aside:
         path.rename(tmp_path / "ring" / path.name)
     # the first of two tasks is interrupted: its rows are settled
-    monkeypatch.setattr(task, "TASK_CAPTURES", 1)
+    monkeypatch.setattr(plan_module, "TASK_CAPTURES", 1)
 
     class Killed(BaseException):
         pass

@@ -11,9 +11,10 @@ from typing import Any
 from pyarrow import parquet
 
 import iscsitrace
+from iscsitrace.fleet.plan import Place, plan
 from iscsitrace.fleet.store import TapStore
 from iscsitrace.fleet.taps import Tap
-from iscsitrace.fleet.task import Outcome, Place, execute, plan
+from iscsitrace.fleet.task import Outcome, execute
 from iscsitrace.tables.schema import DEFAULT_TABLES
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation, Session
@@ -95,9 +96,11 @@ def assert_equal(dataset: Path, tap: str, trace: iscsitrace.Trace) -> None:
         assert rows_of(dataset, name, tap) == rows_expected(trace, name), name
 
 
-def read_ring(dataset: Path, source: Path, run: str = "first", *, tap: str = "a") -> list[Outcome]:
+def read_ring(
+    dataset: Path, source: Path, run: str = "first", *, tap: str = "a", tables: tuple[str, ...] = DEFAULT_TABLES
+) -> list[Outcome]:
     """The tasks that a tap has now, one after another in this process."""
-    place = Place(dataset, run, DEFAULT_TABLES, "1")
+    place = Place(dataset, run, tables, "1")
     store = TapStore(dataset, tap)
     store.begin(run)
     manifest = store.manifest()

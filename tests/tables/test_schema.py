@@ -12,6 +12,7 @@ import pytest
 import iscsitrace
 from iscsitrace.tables.schema import (
     CATEGORIES,
+    DATASET_TABLES,
     DERIVED_CYCLE_COLUMNS,
     DERIVED_TABLES,
     ON_REQUEST,
@@ -28,6 +29,7 @@ EVERY = {
     **TABLES,
     **DERIVED_TABLES,
     **TAP_TABLES,
+    **DATASET_TABLES,
     "sidecar": SIDECAR,
 }
 COLUMNS = [(name, column) for name, table in EVERY.items() for column in table.columns]

@@ -1,8 +1,9 @@
 //! A pass over the captures of a ring for Python: captures one by one, its state as bytes between them.
 
 use iscsitrace_trace::pass::Outcome;
-use iscsitrace_trace::ring::{self, StateError};
+use iscsitrace_trace::ring::{self, Period, StateError};
 use iscsitrace_trace::tables::{Tables, Wanted};
+use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -21,6 +22,13 @@ fn invalid(error: &StateError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
+/// Start and last time of a period, its tables, and the numbers of its commands.
+type PeriodParts<'py> = (i64, i64, Pass, Bound<'py, PyArray1<u32>>);
+
+fn parts<'py>(py: Python<'py>, period: Period) -> PeriodParts<'py> {
+    (period.from_ns, period.last_ns, result(period.tables), period.cycle_numbers.into_pyarray(py))
+}
+
 fn result(tables: Tables) -> Pass {
     let outcome = Outcome { tables, inputs: Vec::new(), packet_count: 0, tcp_packet_count: 0, first_packet: None };
     Pass { outcome }
@@ -34,13 +42,14 @@ impl Ring {
 
 #[pymethods]
 impl Ring {
-    /// A new pass.
+    /// A new pass. With periods there are no tables on request but `pdus`.
     #[new]
-    #[pyo3(signature = (*, tables))]
-    fn new(tables: Vec<String>) -> Self {
+    #[pyo3(signature = (*, tables, has_periods = false))]
+    fn new(tables: Vec<String>, has_periods: bool) -> Self {
         let mut wanted = Wanted::default();
         tables.iter().for_each(|name| wanted.add(name));
-        Self { ring: Some(ring::Ring::new(wanted)) }
+        let ring = if has_periods { ring::Ring::with_periods(wanted.pdus) } else { ring::Ring::new(wanted) };
+        Self { ring: Some(ring) }
     }
 
     #[staticmethod]
@@ -75,6 +84,18 @@ impl Ring {
     /// The rows that can no longer change.
     fn take(&mut self) -> PyResult<Pass> {
         Ok(result(self.get()?.take()))
+    }
+
+    /// The periods that ended since the last call.
+    fn take_periods<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<PeriodParts<'py>>> {
+        Ok(self.get()?.take_periods().into_iter().map(|period| parts(py, period)).collect())
+    }
+
+    /// The period that has not ended yet; None without packets.
+    fn open_period<'py>(&mut self, py: Python<'py>) -> PyResult<Option<PeriodParts<'py>>> {
+        let ring = self.get()?;
+        let period = py.detach(|| ring.open_period()).map_err(|error| invalid(&error))?;
+        Ok(period.map(|period| parts(py, period)))
     }
 
     /// All other rows; the pass is over.

@@ -273,6 +273,13 @@ impl Counters {
             .or_insert(Tally { count, first_frame: frame });
     }
 
+    /// Adds what was counted later.
+    pub fn append(&mut self, later: Self) {
+        for ((counter, connection), tally) in later.tallies {
+            self.add_many(counter, connection, tally.first_frame, tally.count);
+        }
+    }
+
     /// Moves the counts of a connection to the whole capture.
     pub fn forget_connection(&mut self, connection: u32) {
         let own: Vec<_> = self.tallies.keys().filter(|(_, each)| *each == Some(connection)).copied().collect();

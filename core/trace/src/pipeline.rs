@@ -353,13 +353,18 @@ impl Pipeline {
 
     /// Closes all connections at the end of the input, and completes the tables.
     pub fn finish(self) -> Tables {
-        self.finish_after(|context| {
+        let fill_queue = |context: &mut Context| {
             queue::fill(&mut context.tables.cycles, &context.cycle_ends_ns, &mut context.sessions);
-        })
+        };
+        self.finish_after(fill_queue, |_| ())
     }
 
-    /// The same, with the queue depths by `fill_queue`.
-    pub(crate) fn finish_after(mut self, fill_queue: impl FnOnce(&mut Context)) -> Tables {
+    /// The same, with the queue depths by `fill_queue`, and changed by `change` before the time breakdown is made.
+    pub(crate) fn finish_after(
+        mut self,
+        fill_queue: impl FnOnce(&mut Context),
+        change: impl FnOnce(&mut Tables),
+    ) -> Tables {
         self.close_all();
         self.settling.sort(&self.rows.connection, &mut self.context);
         self.add_missing_commands();
@@ -377,6 +382,7 @@ impl Pipeline {
         line::fill(&mut tables.senders, &mut timelines);
         tables.connections = self.rows;
         succession::fill(&mut tables.sessions, &tables.connections);
+        change(&mut tables);
         if tables.wanted.budget {
             budget::fill(&mut tables, &timelines, &cycle_ends_ns);
         }

@@ -2,12 +2,23 @@
 //!
 //! The state is that of the pipeline, as bytes. Nothing of it depends on where a capture ends, so the tables are those of one
 //! pass over the whole ring.
+//!
+//! ```text
+//! rows     which rows of a copied pipeline are of a period
+//! totals   what was counted before a period
+//! period   the ring's time in periods, each with the tables that a diagnosis needs
+//! ```
+
+mod period;
+mod rows;
+mod totals;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::content::Content;
+use crate::iscsi::context::Context;
 use crate::iscsi::exchange::Dropped;
 use crate::live::ledger::Ledger;
 use crate::pass::{Interrupted, REPORT_EVERY_PACKETS};
@@ -15,6 +26,8 @@ use crate::pipeline::Pipeline;
 use crate::reader::CaptureInfo;
 use crate::reader::sequence::{Input, Progress, Sequence};
 use crate::tables::{Columns, NULL_NS, NULL_U32, Tables, Wanted};
+pub use period::Period;
+use period::{Periods, Source};
 
 /// A state of another version cannot be read: its layout is that of the structs.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -44,6 +57,8 @@ pub struct Ring {
     /// Whether rows leave before the end: those of commands and other exchanges. The tables of TCP and of time are made of all of
     /// a connection, so with one of them they stay.
     is_bounded: bool,
+    /// The periods, if they are wanted.
+    periods: Option<Box<Periods>>,
     /// Number of the last frame, and its time.
     frame: u64,
     last_time_ns: i64,
@@ -63,12 +78,20 @@ impl Ring {
             pipeline,
             ledger: Ledger::keeping_removed(PATIENCE_NS),
             is_bounded: wanted == Wanted { pdus: wanted.pdus, ..Wanted::default() },
+            periods: None,
             frame: 0,
             last_time_ns: i64::MIN,
             latest_ns: i64::MIN,
             numbers: Vec::new(),
             cycle_count: 0,
         }
+    }
+
+    /// The same, with the tables of a diagnosis of each period beside its own: of the tables on request only `pdus`, if
+    /// `has_pdus`.
+    pub fn with_periods(has_pdus: bool) -> Self {
+        let ring = Self::new(Wanted { pdus: has_pdus, ..Periods::WANTED });
+        Self { is_bounded: true, periods: Some(Box::default()), ..ring }
     }
 
     /// Continues a pass.
@@ -104,17 +127,26 @@ impl Ring {
         mut report: impl FnMut(&Progress) -> Result<(), E>,
     ) -> Result<(u64, CaptureInfo), Interrupted<E>> {
         let first_frame = self.frame + 1;
-        let pipeline = &mut self.pipeline;
-        let mut sequence = Sequence::open_after(input, (self.frame, self.last_time_ns), pipeline.counters())?;
+        let reached = (self.frame, self.last_time_ns);
+        let mut sequence = Sequence::open_after(input, reached, self.pipeline.counters())?;
         let progress = sequence.progress();
         let mut until_report = REPORT_EVERY_PACKETS;
-        while let Some(packet) = sequence.next_packet(pipeline.counters())? {
+        while let Some(packet) = sequence.next_packet(self.pipeline.counters())? {
             until_report -= 1;
             if until_report == 0 {
                 until_report = REPORT_EVERY_PACKETS;
                 report(&progress).map_err(Interrupted::Caller)?;
             }
-            pipeline.packet(&packet);
+            if let Some(periods) = &mut self.periods {
+                let new = self.pipeline.context.tables.cycles.row_count() - self.numbers.len();
+                if periods.is_over(packet.time_ns, self.cycle_count + new as u32) {
+                    self.end_period(packet.time_ns);
+                }
+            }
+            if let Some(periods) = &mut self.periods {
+                periods.note_packet(packet.time_ns);
+            }
+            self.pipeline.packet(&packet);
         }
         report(&progress).map_err(Interrupted::Caller)?;
         (self.frame, self.last_time_ns) = sequence.reached();
@@ -132,7 +164,12 @@ impl Ring {
         self.number_rows(self.pipeline.context.tables.cycles.row_count());
         taken.pdus = std::mem::take(&mut self.pipeline.context.tables.pdus);
         self.name_cycles(&mut taken.pdus.cycle);
-        let until_ns = self.latest_ns.saturating_sub(SETTLE_NS);
+        let mut until_ns = self.latest_ns.saturating_sub(SETTLE_NS);
+        if let Some(periods) = &self.periods {
+            // rows of a period stay to its end
+            let Some(before_ns) = periods.before_ns() else { return taken };
+            until_ns = until_ns.min(before_ns);
+        }
         // these name cycles
         self.take_exchanges(until_ns.saturating_sub(PATIENCE_NS), &mut taken);
         self.take_cycles(until_ns, &mut taken);
@@ -161,6 +198,7 @@ impl Ring {
                 iscsi.connection.renumber(|row| renumbering.cycle(row), |row| renumbering.round(row));
             }
         }
+        rows::renumber(&mut context.tables.write_starts, |row| renumbering.cycle(row).unwrap_or(NULL_U32));
         if let Some((cycles, rounds)) = renumbering.removed.take() {
             (taken.cycles, taken.rounds) = (cycles, rounds);
         }
@@ -199,7 +237,10 @@ impl Ring {
         macro_rules! take {
             ($table:ident by $time:ident) => {{
                 let times = tables.$table.$time.iter();
-                let count = times.take_while(|&&time_ns| time_ns < before_ns || time_ns == NULL_NS).count();
+                let mut count = times.take_while(|&&time_ns| time_ns < before_ns || time_ns == NULL_NS).count();
+                if let Some(periods) = &mut self.periods {
+                    count = periods.take_older(|older| &mut older.$table, count);
+                }
                 taken.$table.copy_rows(&tables.$table, &(0..count).collect::<Vec<_>>());
                 tables.$table.drop_first(count);
                 count
@@ -223,13 +264,43 @@ impl Ring {
         self.name_cycles(&mut taken.task_management.referenced_cycle);
     }
 
+    fn end_period(&mut self, time_ns: i64) {
+        let (periods, source) = self.periods_and_source();
+        // where memory is short for a copy the period goes on
+        let _ = periods.map(|periods| periods.end(time_ns, source));
+    }
+
+    /// The periods that ended since the last call, each once.
+    pub fn take_periods(&mut self) -> Vec<Period> {
+        self.periods.as_mut().map(|periods| periods.take()).unwrap_or_default()
+    }
+
+    /// The period that has not ended yet, as if it ended now; none without packets.
+    ///
+    /// # Errors
+    /// Memory is short.
+    pub fn open_period(&mut self) -> Result<Option<Period>, StateError> {
+        let (periods, source) = self.periods_and_source();
+        periods.map_or(Ok(None), |periods| periods.current(source)).map_err(StateError::Damaged)
+    }
+
+    fn periods_and_source(&mut self) -> (Option<&mut Periods>, Source<'_>) {
+        self.number_rows(self.pipeline.context.tables.cycles.row_count());
+        let Self { pipeline, ledger, numbers, cycle_count, periods, .. } = self;
+        (periods.as_deref_mut(), Source { pipeline, ledger, numbers, cycle_count: *cycle_count })
+    }
+
     /// All other rows.
     pub fn finish(mut self) -> Tables {
+        if let Some(periods) = self.periods.take() {
+            periods.leave(&mut self.pipeline);
+        }
         let ledger = &mut self.ledger;
         let mut tables = if self.is_bounded {
-            std::mem::take(&mut self.pipeline).finish_after(|context| {
+            let fill_queue = |context: &mut Context| {
                 ledger.take(context, i64::MAX, |_| i64::MAX, &FxHashSet::default());
-            })
+            };
+            std::mem::take(&mut self.pipeline).finish_after(fill_queue, |_| ())
         } else {
             std::mem::take(&mut self.pipeline).finish()
         };

@@ -167,6 +167,56 @@ proptest! {
     }
 }
 
+/// The periods of a conversation in parts, as text, and the rows beside them.
+fn periods(packets: &[Captured], apart_ns: i64, borders: &[usize]) -> (Vec<String>, Vec<Tables>) {
+    let mut state = Ring::with_periods(true).state().expect("a state");
+    let (mut periods, mut taken) = (Vec::new(), Vec::new());
+    for ends in borders.windows(2) {
+        let mut ring = Ring::from_state(&state).expect("a ring");
+        ring.read(part(ends[0], &packets[ends[0]..ends[1]], apart_ns), |_| Ok::<(), Infallible>(()))
+            .expect("a capture");
+        periods.extend(ring.take_periods());
+        taken.push(ring.take());
+        state = ring.state().expect("a state");
+    }
+    let mut ring = Ring::from_state(&state).expect("a ring");
+    periods.extend(ring.open_period().expect("a copy"));
+    taken.push(ring.finish());
+    (periods.iter().map(|period| format!("{period:?}")).collect(), taken)
+}
+
+proptest! {
+    #![proptest_config(cases(48))]
+
+    /// Periods end at full hours, wherever captures end; the rows beside them are those of one pass.
+    #[test]
+    fn periods_do_not_depend_on_where_captures_end(
+        (has_header_digest, has_data_digest, connection_count) in connections(),
+        damages in proptest::collection::vec(damages(), 0..8),
+        borders in proptest::collection::vec(any::<usize>(), 1..12),
+        // all in one period, or in many
+        apart_ns in prop_oneof![Just(100_000), Just(30_000_000_000), Just(90_000_000_000)],
+    ) {
+        let conversation = everything(Settings { has_header_digest, has_data_digest, connection_count });
+        let packets = damage(&conversation, &damages);
+        let mut borders: Vec<usize> = borders.into_iter().map(|border| border % packets.len()).collect();
+        borders.extend([0, packets.len()]);
+        borders.sort_unstable();
+        borders.dedup();
+        let (found, beside) = periods(&packets, apart_ns, &borders);
+        let (expected, _) = periods(&packets, apart_ns, &[0, packets.len()]);
+        prop_assert_eq!(found, expected);
+        let one = [whole(&packets, apart_ns, Wanted { pdus: true, ..Wanted::default() })];
+        macro_rules! same {
+            ($($table:ident)*) => { $(
+                prop_assert_eq!(rows!(&beside, $table), rows!(&one, $table), "in {}", stringify!($table));
+            )* };
+        }
+        same!(connections sessions parameters icmp_errors logical_units alua_states pdus cycles rounds logins
+            task_management nops texts logouts rejects asyncs snacks counters);
+    }
+}
+
 #[test]
 fn most_rows_leave_early() {
     // as far apart as rows wait for the last packets of a connection

@@ -39,7 +39,7 @@ from iscsitrace.cli.stop_signals import wishing
     "--tables",
     "names",
     metavar="NAMES",
-    help="Tables, separated by commas (those on iSCSI, none on TCP and time).",
+    help="Tables, separated by commas (those on iSCSI, findings, events and time_breakdown; none on TCP).",
 )
 @click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Show no progress, and only what went wrong.")
 def command(
@@ -61,12 +61,11 @@ def command(
     from iscsitrace.fleet import cluster
 
     cluster.require()
-    from iscsitrace.fleet.run import Watch, run
+    from iscsitrace.fleet.run import TABLES, Watch, run
     from iscsitrace.fleet.taps import taps_of
     from iscsitrace.outputs.fleet_run import lines
-    from iscsitrace.tables.schema import DEFAULT_TABLES
 
-    tables = tuple(each.strip() for each in names.split(",") if each.strip()) if names is not None else DEFAULT_TABLES
+    tables = tuple(each.strip() for each in names.split(",") if each.strip()) if names is not None else TABLES
     progress = ReadingProgress() if not is_quiet and sys.stderr.isatty() else None
     try:
         with wishing() as wish:

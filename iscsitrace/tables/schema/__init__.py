@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from iscsitrace.tables.schema import taps, together
+from iscsitrace.tables.schema import dataset, taps, together
 from iscsitrace.tables.schema.declaration import CATEGORIES, Column, Table
 from iscsitrace.tables.schema.events import EVENTS
 from iscsitrace.tables.schema.phases import DERIVED_CYCLE_COLUMNS
@@ -22,6 +22,7 @@ from iscsitrace.tables.schema.stored import DEFAULT_TABLES, ON_REQUEST, PURPOSES
 
 __all__ = [
     "CATEGORIES",
+    "DATASET_TABLES",
     "DEFAULT_TABLES",
     "DERIVED_CYCLE_COLUMNS",
     "DERIVED_TABLES",
@@ -44,3 +45,8 @@ DERIVED_TABLES: Final[dict[str, Table]] = {
 
 TAPPED_TABLES: Final[dict[str, Table]] = {table.name: table for table in (taps.LEGS, taps.TAPS)}
 """Tables that are computed from captures of the same traffic at several taps (analysis/taps/reading.py), by name."""
+
+DATASET_TABLES: Final[dict[str, Table]] = {
+    table.name: table for table in (dataset.FINDINGS, EVENTS, dataset.TIME_BREAKDOWN)
+}
+"""Tables that are computed in each period of a ring, for a dataset (fleet/periods.py), by name."""

@@ -1,0 +1,242 @@
+//! The ring's time in periods, each with the tables that a diagnosis needs.
+//!
+//! A period ends at a full hour (UTC), or after so many commands or packets: by what passes the tap, never by where a capture ends.
+//! Its tables are those of a pass that ends there, as far as they are of this period: commands that had not ended before it,
+//! exchanges that began in it, connections and sessions with packets in it. Counts are those of the period. What TCP shows of the
+//! path and the hosts, such as RTTs and windows, is what is known until then.
+//!
+//! The tables are made of a copy of the pipeline, which ends its connections; the pipeline goes on.
+
+use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
+
+use super::rows::{self, Older};
+use super::totals::Totals;
+use crate::counters::Counters;
+use crate::iscsi::context::Context;
+use crate::live::ledger::Ledger;
+use crate::pipeline::Pipeline;
+use crate::tables::{Columns, NULL_U32, Tables, Wanted};
+
+const HOUR_NS: i64 = 3_600_000_000_000;
+/// A period has no more commands: with rows of some 250 bytes they, and their copy, take 65 MB.
+const COMMANDS_MAX: u32 = 1 << 17;
+/// A period has no more packets: what is kept of them for the time breakdown takes some 20 MB.
+const PACKETS_MAX: u32 = 1 << 22;
+
+/// A period that is over.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Period {
+    /// What ended before is of an earlier period; the earliest time of all in the first one.
+    pub from_ns: i64,
+    /// Time of its last packet.
+    pub last_ns: i64,
+    /// Its tables.
+    pub tables: Tables,
+    /// The number in the ring of each row of `cycles`; null where that is not known yet.
+    pub cycle_numbers: Vec<u32>,
+}
+
+/// The periods of a ring.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Periods {
+    /// Those that are over, until they are taken.
+    closed: Vec<Period>,
+    /// The current one has what ended since then.
+    from_ns: i64,
+    /// It ends then.
+    to_ns: i64,
+    last_ns: i64,
+    packet_count: u32,
+    /// Commands of the ring before it.
+    cycle_count: u32,
+    /// Rows of closed connections before it.
+    closed_rows: usize,
+    older: Older,
+    /// Rows of `parameters` before it.
+    parameter_rows: usize,
+    totals: Totals,
+    /// What was counted before it.
+    counters: Counters,
+}
+
+impl Default for Periods {
+    fn default() -> Self {
+        Self {
+            closed: Vec::new(),
+            from_ns: i64::MIN,
+            to_ns: i64::MAX,
+            last_ns: i64::MIN,
+            packet_count: 0,
+            cycle_count: 0,
+            closed_rows: 0,
+            older: Older::default(),
+            parameter_rows: 0,
+            totals: Totals::default(),
+            counters: Counters::default(),
+        }
+    }
+}
+
+impl Periods {
+    /// The tables on request that a diagnosis needs.
+    pub(super) const WANTED: Wanted = Wanted {
+        pdus: false,
+        write_starts: true,
+        segments: false,
+        sacks: false,
+        window: false,
+        round_trips: false,
+        retransmissions: true,
+        recoveries: true,
+        flights: false,
+        senders: true,
+        tcp_info: false,
+        budget: true,
+    };
+
+    /// The last instant before the current period; none before the first.
+    pub(super) fn before_ns(&self) -> Option<i64> {
+        self.from_ns.checked_sub(1)
+    }
+
+    /// How many of `count` rows at the start of a table are from before the current period; they are about to leave.
+    pub(super) fn take_older(&mut self, rows: impl FnOnce(&mut Older) -> &mut usize, count: usize) -> usize {
+        let rows = rows(&mut self.older);
+        let count = count.min(*rows);
+        *rows -= count;
+        count
+    }
+
+    /// Ends the periods: gives the counters back, and what is only made for periods is made no more.
+    pub(super) fn leave(self, pipeline: &mut Pipeline) {
+        let context = &mut pipeline.context;
+        let later = std::mem::replace(&mut context.counters, self.counters);
+        context.counters.append(later);
+        context.tables.wanted = Wanted { pdus: context.tables.wanted.pdus, ..Wanted::default() };
+        context.timelines.clear();
+    }
+
+    /// The next period begins with what ends from then on.
+    fn begin(&mut self, from_ns: i64, cycle_count: u32, totals: Totals, pipeline: &mut Pipeline) {
+        let Context { tables, timelines, counters, .. } = &mut pipeline.context;
+        self.counters.append(std::mem::take(counters));
+        timelines.clear();
+        (tables.senders, tables.recoveries, tables.retransmissions) = Default::default();
+        for connection in pipeline.slots.iter_mut().flatten() {
+            if let Some(dynamics) = &mut connection.dynamics {
+                dynamics.forget(from_ns);
+            }
+        }
+        let tables = &pipeline.context.tables;
+        *self = Self {
+            closed: std::mem::take(&mut self.closed),
+            counters: std::mem::take(&mut self.counters),
+            from_ns,
+            cycle_count,
+            closed_rows: pipeline.rows.row_count(),
+            older: Older::of(tables),
+            parameter_rows: tables.parameters.row_count(),
+            totals,
+            ..Self::default()
+        };
+    }
+}
+
+/// What a ring knows of its commands, which the tables of a period are made of.
+#[derive(Debug)]
+pub(super) struct Source<'a> {
+    pub(super) pipeline: &'a mut Pipeline,
+    pub(super) ledger: &'a Ledger,
+    /// The number in the ring of each row of `cycles`, and of all of them so far.
+    pub(super) numbers: &'a [u32],
+    pub(super) cycle_count: u32,
+}
+
+impl Periods {
+    /// Whether a packet of that time, after so many commands, is of the next period.
+    #[inline]
+    pub(super) fn is_over(&self, time_ns: i64, cycle_count: u32) -> bool {
+        self.packet_count > 0
+            && (time_ns >= self.to_ns
+                || self.packet_count >= PACKETS_MAX
+                || cycle_count.saturating_sub(self.cycle_count) >= COMMANDS_MAX)
+    }
+
+    /// Notes a packet of the current period.
+    #[inline]
+    pub(super) fn note_packet(&mut self, time_ns: i64) {
+        if self.packet_count == 0 {
+            self.to_ns = time_ns.div_euclid(HOUR_NS).saturating_mul(HOUR_NS).saturating_add(HOUR_NS);
+        }
+        self.packet_count += 1;
+        self.last_ns = self.last_ns.max(time_ns);
+    }
+
+    /// Ends the current period before a packet of that time.
+    ///
+    /// # Errors
+    /// Memory is short: the period goes on.
+    #[cold]
+    pub(super) fn end(&mut self, time_ns: i64, source: Source<'_>) -> Result<(), postcard::Error> {
+        let Source { pipeline, ledger, numbers, cycle_count } = source;
+        let own = Source { pipeline: &mut *pipeline, ledger, numbers, cycle_count };
+        if let Some((period, totals)) = self.made(own, false)? {
+            self.closed.push(period);
+            let from_ns = if time_ns >= self.to_ns { self.to_ns } else { self.last_ns.saturating_add(1) };
+            self.begin(from_ns, cycle_count, totals, pipeline);
+        }
+        Ok(())
+    }
+
+    /// Those that ended since the last call, each once.
+    pub(super) fn take(&mut self) -> Vec<Period> {
+        std::mem::take(&mut self.closed)
+    }
+
+    /// The current period, as if it ended now; none without packets.
+    ///
+    /// # Errors
+    /// Memory is short.
+    pub(super) fn current(&self, source: Source<'_>) -> Result<Option<Period>, postcard::Error> {
+        Ok(self.made(source, true)?.map(|(period, _)| period))
+    }
+
+    /// The period so far, and the totals at its end. If it is the last, the commands that only an end makes known are numbered
+    /// as the end of the ring numbers them.
+    fn made(&self, source: Source<'_>, is_last: bool) -> Result<Option<(Period, Totals)>, postcard::Error> {
+        if self.packet_count == 0 {
+            return Ok(None);
+        }
+        let (mut pipeline, mut ledger) = copied(source.pipeline, source.ledger)?;
+        let closed: Vec<usize> = (self.closed_rows..source.pipeline.rows.row_count()).collect();
+        pipeline.rows.copy_rows(&source.pipeline.rows, &closed);
+        pipeline.context.tables.parameters.drop_first(self.parameter_rows);
+        let mut is_kept = Vec::new();
+        let fill_queue = |context: &mut Context| {
+            ledger.take(context, i64::MAX, |_| i64::MAX, &FxHashSet::default());
+            is_kept = rows::keep_since(context, self.from_ns, self.older);
+        };
+        let mut totals = Totals::default();
+        let mut tables = pipeline.finish_after(fill_queue, |tables| totals = self.totals.take_from(tables));
+        self.totals.take_missing(&mut totals, &mut tables.counters);
+        rows::keep_active(&mut tables, self.from_ns);
+        let known = source.numbers.len();
+        let number = |row: usize| match source.numbers.get(row) {
+            Some(&number) => number,
+            None if is_last => source.cycle_count.saturating_add((row - known) as u32),
+            None => NULL_U32,
+        };
+        let cycle_numbers = (0..is_kept.len()).filter(|&row| is_kept[row]).map(number).collect();
+        let (from_ns, last_ns) = (self.from_ns, self.last_ns);
+        Ok(Some((Period { from_ns, last_ns, tables, cycle_numbers }, totals)))
+    }
+}
+
+/// A copy of a pipeline and its ledger, without the rows of closed connections and of PDUs.
+fn copied(pipeline: &mut Pipeline, ledger: &Ledger) -> Result<(Pipeline, Ledger), postcard::Error> {
+    let (rows, pdus) = (std::mem::take(&mut pipeline.rows), std::mem::take(&mut pipeline.context.tables.pdus));
+    let bytes = postcard::to_extend(&(&*pipeline, ledger), Vec::new());
+    (pipeline.rows, pipeline.context.tables.pdus) = (rows, pdus);
+    postcard::from_bytes(&bytes?)
+}

@@ -1,0 +1,113 @@
+//! Which rows of a copied pipeline are of a period: commands that had not ended before it, exchanges that began in it, and rows of
+//! connections and sessions with packets in it.
+
+use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
+
+use crate::iscsi::context::Context;
+use crate::tables::{Columns, NULL_NS, NULL_U32, Rounds, Tables, WriteStarts};
+
+macro_rules! older {
+    ($($table:ident)*) => {
+        /// Rows from before a period, at the start of tables whose rows stay in order.
+        #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
+        #[allow(missing_docs)]
+        pub(super) struct Older { $(pub(super) $table: usize,)* }
+
+        impl Older {
+            /// All that there are.
+            pub(super) fn of(tables: &Tables) -> Self {
+                Self { $($table: tables.$table.row_count(),)* }
+            }
+
+            /// Removes them.
+            fn drop_from(self, tables: &mut Tables) {
+                $(tables.$table.drop_first(self.$table);)*
+            }
+        }
+    };
+}
+older!(task_management nops texts logouts logins rejects asyncs snacks icmp_errors);
+
+/// A table whose rows name commands.
+pub(super) trait OfCycles {
+    /// The row of `cycles` of each.
+    fn cycles(&mut self) -> &mut Vec<u32>;
+    /// Keeps the rows whose flag is set.
+    fn keep(&mut self, is_kept: &[bool]);
+}
+
+macro_rules! of_cycles {
+    ($($table:ident)*) => { $(
+        impl OfCycles for $table {
+            fn cycles(&mut self) -> &mut Vec<u32> {
+                &mut self.cycle
+            }
+
+            fn keep(&mut self, is_kept: &[bool]) {
+                self.retain(is_kept);
+            }
+        }
+    )* };
+}
+of_cycles!(Rounds WriteStarts);
+
+/// Removes the rows of commands without a new number, and renumbers the others.
+pub(super) fn renumber(table: &mut impl OfCycles, number: impl Fn(u32) -> u32) {
+    let is_kept: Vec<bool> = table.cycles().iter().map(|&cycle| number(cycle) != NULL_U32).collect();
+    table.keep(&is_kept);
+    table.cycles().iter_mut().for_each(|cycle| *cycle = number(*cycle));
+}
+
+/// Removes what ended before the period. Returns which rows of `cycles` were kept.
+pub(super) fn keep_since(context: &mut Context, from_ns: i64, older: Older) -> Vec<bool> {
+    let Context { tables, cycle_ends_ns, .. } = context;
+    older.drop_from(tables);
+    let is_kept: Vec<bool> = cycle_ends_ns.iter().map(|&end_ns| end_ns >= from_ns).collect();
+    let mut count = 0;
+    let numbers: Vec<u32> = is_kept
+        .iter()
+        .map(|&is_kept| {
+            count += u32::from(is_kept);
+            if is_kept { count - 1 } else { NULL_U32 }
+        })
+        .collect();
+    let number = |row: u32| numbers.get(row as usize).copied().unwrap_or(NULL_U32);
+    tables.cycles.retain(&is_kept);
+    (0..).zip(&mut tables.cycles.cycle).for_each(|(number, cycle)| *cycle = number);
+    cycle_ends_ns.retain(|&end_ns| end_ns >= from_ns);
+    renumber(&mut tables.rounds, number);
+    renumber(&mut tables.write_starts, number);
+    tables.task_management.referenced_cycle.iter_mut().for_each(|row| *row = number(*row));
+    is_kept
+}
+
+/// Removes the rows of connections and sessions without packets since then, and what happened to the others before.
+pub(super) fn keep_active(tables: &mut Tables, from_ns: i64) {
+    macro_rules! keep {
+        ($table:ident where |$row:ident| $is_kept:expr) => {{
+            let is_kept: Vec<bool> = (0..tables.$table.row_count()).map(|$row| $is_kept).collect();
+            tables.$table.retain(&is_kept);
+        }};
+    }
+    // times in sentences count from the start of the period
+    tables.connections.time_first_ns.iter_mut().for_each(|first_ns| *first_ns = (*first_ns).max(from_ns));
+    keep!(connections where |row| tables.connections.time_last_ns[row] >= from_ns);
+    keep!(sessions where |row| tables.sessions.time_last_ns[row] >= from_ns);
+    let connections: FxHashSet<u32> = tables.connections.connection.iter().copied().collect();
+    let sessions: FxHashSet<u32> = tables.sessions.session.iter().copied().collect();
+    for replaced in tables.sessions.replaces.iter_mut().filter(|replaced| !sessions.contains(replaced)) {
+        *replaced = NULL_U32;
+    }
+    keep!(parameters where |row| connections.contains(&tables.parameters.connection[row]));
+    keep!(senders where |row| connections.contains(&tables.senders.connection[row]));
+    keep!(retransmissions where |row| tables.retransmissions.time_ns[row] >= from_ns);
+    keep!(recoveries where |row| {
+        let last_ns = tables.recoveries.time_last_ns[row];
+        connections.contains(&tables.recoveries.connection[row]) && (last_ns == NULL_NS || last_ns >= from_ns)
+    });
+    keep!(logical_units where |row| sessions.contains(&tables.logical_units.session[row]));
+    keep!(alua_states where |row| sessions.contains(&tables.alua_states.session[row]));
+    keep!(budget where |row| tables.budget.time_last_ns[row] > from_ns);
+    tables.budget.time_first_ns.iter_mut().for_each(|first_ns| *first_ns = (*first_ns).max(from_ns));
+}

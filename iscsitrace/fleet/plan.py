@@ -1,0 +1,113 @@
+"""The tasks of a tap: which captures are new, in which order, and how many of them one task reads.
+
+Reads listings and first packets; writes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from iscsitrace.fleet import history
+from iscsitrace.fleet.captures import Capture, in_order, listed
+from iscsitrace.fleet.history import History
+from iscsitrace.fleet.places import DAY_NS, day_name
+from iscsitrace.fleet.store import Manifest, TapStore
+from iscsitrace.fleet.taps import Tap
+
+TASK_BYTES: Final = 1 << 30
+"""Captures of a task: a second or two of work, so that a lost worker costs little and a commit is rare."""
+TASK_CAPTURES: Final = 1000
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one task has to do."""
+
+    captures: tuple[Capture, ...]
+    is_last: bool
+    """Whether the tap has no further captures now: its last one may still grow."""
+    rewinds: bool = False
+    """Whether the last capture of the run before has grown, and is read again."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the files."""
+        return sum(each.size_bytes for each in self.captures)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What there is to do for one tap."""
+
+    tap: str
+    works: tuple[Work, ...]
+    known_count: int
+    """Captures that were read before."""
+    changed: tuple[str, ...]
+    """Captures that have changed since, though others follow them."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a task writes, and how."""
+
+    dataset: Path
+    run: str
+    tables: tuple[str, ...]
+    version: str
+    task_bytes: int = TASK_BYTES
+    """Captures of a task, at most, unless it has one."""
+
+
+def plan(place: Place, tap: Tap) -> Plan:
+    """The new captures of a tap, in order, as tasks. Reads listings and first packets."""
+    manifest = TapStore(place.dataset, tap.name).manifest()
+    known = {name: entry.known for name, entry in History(place.dataset, tap.name).entries.items()}
+    last = manifest.last if manifest else None
+    new, changed = [], []
+    captures = listed(tap.sources)
+    for each in captures:
+        before = known.get(each.name)
+        if before is None or (last and each.name == last[0] and each.version != last):
+            new.append(each)
+        elif before.version != each.version:
+            changed.append(each.name)
+    new = [_late(each, manifest) for each in in_order(new, known)]
+    new = [each for each in new if not _is_pruned(each, manifest)]
+    rewinds = last is not None and any(each.name == last[0] for each in new)
+    # what comes late is only listed: it is no part of the stream, and no last capture
+    new.sort(key=lambda each: each.status != history.LATE)
+    return Plan(tap.name, _works(place, new, manifest, rewinds=rewinds), len(captures) - len(new), tuple(changed))
+
+
+def _late(capture: Capture, manifest: Manifest | None) -> Capture:
+    if manifest is None or manifest.read_to_ns is None or capture.order[0] >= manifest.read_to_ns:
+        return capture
+    if manifest.last is not None and capture.name == manifest.last[0]:
+        return capture
+    return replace(capture, status=history.LATE, problem=history.STATUSES[history.LATE])
+
+
+def _is_pruned(capture: Capture, manifest: Manifest | None) -> bool:
+    return (
+        manifest is not None
+        and capture.status == history.LATE
+        and day_name(capture.order[0] // DAY_NS) < manifest.pruned_before
+    )
+
+
+def _works(place: Place, captures: list[Capture], manifest: Manifest | None, *, rewinds: bool) -> tuple[Work, ...]:
+    if not captures and (manifest is None or manifest.is_ended):
+        return ()
+    groups: list[list[Capture]] = [[]]
+    for each in captures:
+        group = groups[-1]
+        size = sum(other.size_bytes for other in group)
+        if group and (size + each.size_bytes > place.task_bytes or len(group) == TASK_CAPTURES):
+            groups.append([])
+        groups[-1].append(each)
+    return tuple(
+        Work(tuple(group), is_last=group is groups[-1], rewinds=rewinds and group is groups[0]) for group in groups
+    )
