@@ -33,7 +33,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name '*.tsv' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build plugin demo quick test test-rust test-python test-guests lint lint-rust lint-python check bench bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-faults bench-model bench-watch bench-capture guests fuzz mutants docs reproduction screenshots samples wheel clean
+.PHONY: help setup build plugin demo quick test test-rust test-python test-guests wireshark-versions lint lint-rust lint-python check bench bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-faults bench-model bench-watch bench-soak bench-capture guests fuzz mutants docs reproduction screenshots samples wheel clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,10 @@ test-python: build/build.stamp build/peers.stamp
 
 test-guests: build/build.stamp ## run the scenarios of guests: an hour; needs QEMU and root
 	$(PYTEST) -m needs_guests --durations=0 tests/lab/guests
+
+wireshark-versions: build/build.stamp ## run the tests of Wireshark's side under Debian 13's and unstable's tshark (400 MB)
+	tools/setup wireshark-versions
+	$(BIN)/python -m tools.wireshark_versions
 
 lint: lint-rust lint-python ## check format, lint, types, import contracts and generated docs; changes no file
 
@@ -145,6 +149,9 @@ bench-model: build/build.stamp ## compare the model with 277 simulated settings,
 
 bench-watch: build/build.stamp build/peers.stamp ## run watch for ten minutes at the highest rate of the lab (root)
 	$(BIN)/python -m bench.watch
+
+bench-soak: build/build.stamp ## run watch for 20 minutes with 60 new connections a second; memory and descriptors
+	$(BIN)/python -m bench.soak
 
 guests: build/build.stamp ## make the image of the guests: Debian's kernel, open-iscsi, LIO and tgt (130 MB, some minutes)
 	tools/setup guests

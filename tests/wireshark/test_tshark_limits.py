@@ -88,7 +88,7 @@ def test_digests(header: bool, data: bool, has_login: bool, tmp_path: FilePath) 
     packets = capture.packets if has_login else capture.without_login()
     file = write_pcap(tmp_path / "digests.pcap", packets, ETHERNET)
     seen = observe(capture, packets)
-    task_count = tshark.response_times(file)["Read(10)"].task_count
+    task_count = tshark.response_times(file, *tshark.ISCSI_PORT)["Read(10)"].task_count
     if data:
         assert task_count < 20
     else:
