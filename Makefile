@@ -107,6 +107,7 @@ lint-python: build/build.stamp
 	$(BIN)/python -m tools.docs --check
 	$(BIN)/python -m tools.reproduction --check
 	$(BIN)/python -m tools.tutorial --check
+	$(BIN)/python -m tools.notebook --check
 	$(BIN)/python -m tools.plots --check
 
 check: lint ## lint, then test: must pass before a commit
@@ -167,6 +168,7 @@ docs: build/build.stamp ## write the generated pages and images in docs/
 	$(BIN)/python -m tools.docs
 	$(BIN)/python -m tools.reproduction
 	$(BIN)/python -m tools.tutorial
+	$(BIN)/python -m tools.notebook
 	$(BIN)/python -m tools.plots
 
 # a run that was interrupted continues; finished points of unchanged settings are kept; 1: some points failed
