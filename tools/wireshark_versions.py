@@ -100,7 +100,8 @@ def unpacked(suite: str) -> Path:
         # Debian's programs, found on PATH as in tools/setup
         subprocess.run(["mmdebstrap", *_OPTIONS, "--format=directory", suite, str(making)], check=True)
         making.rename(tree)
-    for program in programs.iterdir():
+    # tshark also starts the extcaps of its package
+    for program in (*programs.iterdir(), *tree.glob("usr/lib*/**/wireshark/extcap/*")):
         if not program.is_symlink() and program.read_bytes()[:4] == _ELF:
             _bind(program, tree)
     return programs
