@@ -119,10 +119,10 @@ def _as_process(words: list[str], folder: Path) -> Ran:
         _, status, used = os.wait4(process.pid, 0)
         impatience.cancel()
         process.returncode = os.waitstatus_to_exitcode(status)
-    texts = [file.read_text(errors="replace") for file in (out, err)]
+    printed, said = (file.read_text(errors="replace") for file in (out, err))
     out.unlink()
     err.unlink()
-    return Ran(process.returncode, *texts, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+    return Ran(process.returncode, printed, said, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
 
 
 def _in_process(words: list[str]) -> Ran:

@@ -34,17 +34,18 @@ def diagnose(trace: Trace, sessions: Sequence[int] = ()) -> Diagnosed:
 
 def plot(trace: Trace, kind: str, **zoom: Any) -> Picture:
     """See Trace.plot."""
+    from iscsitrace.analysis.curves import subject
     from iscsitrace.analysis.curves.decimation import Detail
     from iscsitrace.analysis.curves.view import Zoom
-    from iscsitrace.plots import kinds, picture
+    from iscsitrace.plots import kinds
 
     if kind not in kinds.NAMES:
         raise InputInvalid(f"unknown plot {kind}; there are {', '.join(kinds.NAMES)}")
     found = kinds.load(kind)
     asked = Zoom(**zoom)
     whole = trace.with_tables((*found.tables, *(found.zoomed_tables if asked.has_times else ())))
-    drawing = found.drawing(whole, asked, picture.origin_ns(whole), Detail())
-    return Picture(drawing, picture.about(whole, drawing))
+    drawing = found.drawing(whole, asked, subject.origin_ns(whole), Detail())
+    return Picture(drawing, subject.of_trace(whole, drawing.view))
 
 
 def fit(trace: Trace, operation: str | None = None) -> Fitted:

@@ -19,9 +19,9 @@ from iscsitrace.tables.kernel import files as tcp_info_files
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES, ON_REQUEST, SCHEMA_VERSION, TABLES, TAPPED_TABLES
 
 if TYPE_CHECKING:
-    from iscsitrace.notebook.results import Diagnosed, Fitted, Picture
     from iscsitrace.tables.coverage import Coverage
     from iscsitrace.tables.kernel.clock import Offset
+    from iscsitrace.tables.results import Diagnosed, Fitted, Picture
     from iscsitrace.tables.table import Table
 
 try:

@@ -99,11 +99,11 @@ def command(
     if path is not None:
         _check_output(path, kind, capture_input.sources, is_forced)
     trace = _read(kind, capture_input, cycles)
+    from iscsitrace.analysis.curves import subject
     from iscsitrace.analysis.curves.decimation import Detail
     from iscsitrace.analysis.curves.view import Zoom
-    from iscsitrace.plots import picture
 
-    origin_ns = picture.origin_ns(trace)
+    origin_ns = subject.origin_ns(trace)
     is_xplot = path is not None and path.suffix == f".{_XPLOT}"
     zoom = Zoom(
         session,
@@ -117,7 +117,7 @@ def command(
     # xplot zooms by itself: keep all of the time, and more detail
     detail = Detail(limit=200_000, columns=50_000) if is_xplot else Detail()
     drawing = kinds.load(kind).drawing(trace, zoom, origin_ns, detail)
-    about = picture.about(trace, drawing)
+    about = subject.of_trace(trace, drawing.view)
     if path is None:
         _show(drawing, about)
     else:
