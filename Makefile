@@ -7,6 +7,7 @@ SHELL := bash
 VENV := .venv
 BIN := $(VENV)/bin
 FUZZ_SECONDS ?= 5
+FUZZ_COUNT ?= 1000
 MUTANTS ?= 300
 RUST_MUTANTS ?= 100
 RECORDINGS ?=
@@ -33,7 +34,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name '*.tsv' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build plugin demo quick test test-rust test-python test-guests lint lint-rust lint-python check bench bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-faults bench-model bench-watch bench-capture guests fuzz mutants docs reproduction screenshots samples wheel clean
+.PHONY: help setup build plugin demo quick test test-rust test-python test-guests wireshark-versions lint lint-rust lint-python check bench bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-faults bench-model bench-watch bench-soak bench-capture guests fuzz fuzz-commands audit mutants docs reproduction screenshots samples wheel userlands clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +85,10 @@ test-python: build/build.stamp build/peers.stamp
 test-guests: build/build.stamp ## run the scenarios of guests: an hour; needs QEMU and root
 	$(PYTEST) -m needs_guests --durations=0 tests/lab/guests
 
+wireshark-versions: build/build.stamp ## run the tests of Wireshark's side under Debian 13's and unstable's tshark (400 MB)
+	tools/setup userlands
+	$(BIN)/python -m tools.wireshark_versions
+
 lint: lint-rust lint-python ## check format, lint, types, import contracts and generated docs; changes no file
 
 lint-rust: build/setup.stamp
@@ -103,6 +108,7 @@ lint-python: build/build.stamp
 	$(BIN)/python -m tools.docs --check
 	$(BIN)/python -m tools.reproduction --check
 	$(BIN)/python -m tools.tutorial --check
+	$(BIN)/python -m tools.notebook --check
 	$(BIN)/python -m tools.plots --check
 
 check: lint ## lint, then test: must pass before a commit
@@ -146,12 +152,22 @@ bench-model: build/build.stamp ## compare the model with 277 simulated settings,
 bench-watch: build/build.stamp build/peers.stamp ## run watch for ten minutes at the highest rate of the lab (root)
 	$(BIN)/python -m bench.watch
 
+bench-soak: build/build.stamp ## run watch for 20 minutes with 60 new connections a second; memory and descriptors
+	$(BIN)/python -m bench.soak
+
 guests: build/build.stamp ## make the image of the guests: Debian's kernel, open-iscsi, LIO and tgt (130 MB, some minutes)
 	tools/setup guests
 	$(BIN)/python -m iscsitrace.lab.guests.image
 
 fuzz: build/setup.stamp ## feed damaged input to each reader for FUZZ_SECONDS
 	tools/fuzz $(FUZZ_SECONDS)
+
+fuzz-commands: build/build.stamp ## run reading commands on FUZZ_COUNT damaged captures, in this process and as processes
+	$(BIN)/python -m tools.fuzz_commands --count $(FUZZ_COUNT)
+	$(BIN)/python -m tools.fuzz_commands --count $$(($(FUZZ_COUNT) / 10)) --seed 1000000 --commands
+
+audit: build/setup.stamp ## check sources, licences and known vulnerabilities of dependencies (network)
+	tools/audit
 
 mutants: build/build.stamp build/mutants.stamp ## mutation testing: MUTANTS=300 in Python, RUST_MUTANTS=100 in Rust; list the survivors
 	MUTANTS=$(MUTANTS) RUST_MUTANTS=$(RUST_MUTANTS) SEED=$(SEED) $(BIN)/python -m tools.mutants
@@ -160,6 +176,7 @@ docs: build/build.stamp ## write the generated pages and images in docs/
 	$(BIN)/python -m tools.docs
 	$(BIN)/python -m tools.reproduction
 	$(BIN)/python -m tools.tutorial
+	$(BIN)/python -m tools.notebook
 	$(BIN)/python -m tools.plots
 
 # a run that was interrupted continues; finished points of unchanged settings are kept; 1: some points failed
@@ -181,6 +198,10 @@ samples: build/setup.stamp ## regenerate the simulated samples/, and the others 
 
 wheel: build/build.stamp ## build a wheel that includes libpcap, and test it in a fresh environment
 	tools/wheel
+
+userlands: ## install the wheel of dist/ into clean userlands of Debian 12 and 13, and run it there (root)
+	tools/setup userlands
+	tools/userlands
 
 clean: ## remove all files made by these chores, .venv included
 	rm -rf build dist core/target $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

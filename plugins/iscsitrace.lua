@@ -1,5 +1,5 @@
 -- iSCSI commands in Wireshark: `iscsitrace.*` fields on Wireshark's own dissection, statistics, and menu entries that
--- run iscsitrace on the selected packet. For Wireshark 3.6 to 4.4 (Lua 5.2 to 5.4).
+-- run iscsitrace on the selected packet. For Wireshark 3.6 to 4.6 (Lua 5.2 to 5.4).
 --
 -- Assembled from plugins/lua by `python -m tools.plugin`: edit the parts, not this file.
 --

@@ -189,7 +189,9 @@ class _Export:
         if not len(times):
             return
         first_ns, length_ns = int(times.min()), int(times.max()) + 1 - int(times.min())
-        edges = first_ns + np.unique(np.arange(_STEPS + 1) * length_ns // _STEPS)
+        # in parts: 2000 times the length of two months exceeds an int64
+        steps, (whole_ns, rest_ns) = np.arange(_STEPS + 1), divmod(length_ns, _STEPS)
+        edges = first_ns + np.unique(steps * whole_ns + steps * rest_ns // _STEPS)
         place = np.searchsorted(edges, times, side="right") - 1
         payload = np.bincount(place, weights=segments.raw("payload_bytes"), minlength=len(edges) - 1)
         rates = (payload * 1e9 / np.diff(edges)).astype(np.int64)
@@ -210,7 +212,8 @@ class _Export:
         if not len(every):
             return
         session = np.where(known(every, "session"), every.raw("session").astype(np.int64), -1)
-        ends = ends_ns(every, int(self.trace.connections.raw("time_last_ns").max()))
+        lasts = self.trace.connections.raw("time_last_ns")
+        ends = ends_ns(every, int(lasts.max()) if len(lasts) else None)
         texts, which = np.unique(every["text"].astype(str), return_inverse=True)
         names = self.writer.names([cells.text(text) for text in texts.tolist()])[which.ravel()]
         for number in np.unique(session).tolist():

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeGuard, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,7 @@ class Table:
 
     ``table["column"]`` is a one-dimensional NumPy array with ``len(table)`` items: a plain array; for a nullable
     column a ``numpy.ma.MaskedArray`` (True in the mask = null); for text and categories an object array of ``str``,
-    with ``None`` for null.
+    with ``None`` for null. ``table[table["lun"] == 0]`` has the rows where that holds, as ``select`` makes it.
     """
 
     def __init__(
@@ -139,7 +140,21 @@ class Table:
             return None
         return np.asarray(values == ("" if column.dtype == "str" else null_value(column.dtype)), dtype=bool)
 
-    def __getitem__(self, name: str) -> Array:
+    def _repr_html_(self) -> str:
+        # it is above this package
+        shown: str = import_module("iscsitrace.notebook.html").preview(self)
+        return shown
+
+    @overload
+    def __getitem__(self, name: str) -> Array: ...
+
+    @overload
+    def __getitem__(self, name: Array | Sequence[int] | slice) -> Table: ...
+
+    def __getitem__(self, name: str | Array | Sequence[int] | slice) -> Array | Table:
+        if not isinstance(name, str):
+            # a condition on a null is null: such a row is not selected
+            return self.select(name.filled(False) if _is_condition(name) else name)
         if name in self._shown:
             return self._shown[name]
         self._shown[name] = shown = self._derive(name) if name in self._derived else self._show(name)
@@ -316,6 +331,10 @@ class Table:
 
 Source = Callable[[str], Table]
 """Returns the table of a name, as ``Trace.table`` does."""
+
+
+def _is_condition(which: Any) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
+    return isinstance(which, np.ma.MaskedArray) and which.dtype == bool
 
 
 def _as_array(table: str, column: Column, values: Array | Sequence[str]) -> Array:

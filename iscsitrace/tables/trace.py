@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 from threading import Thread, get_native_id
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -20,6 +21,7 @@ from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES, ON_REQUEST, SCH
 if TYPE_CHECKING:
     from iscsitrace.tables.coverage import Coverage
     from iscsitrace.tables.kernel.clock import Offset
+    from iscsitrace.tables.results import Diagnosed, Fitted, Picture
     from iscsitrace.tables.table import Table
 
 try:
@@ -86,8 +88,72 @@ class Trace:
         self._estimated: dict[str, Table] = {}
         self._file_count = tcp_info_file_count
         self._words = CATEGORIES | {"operation": operations}
+        self._read_again: Callable[[list[str]], Trace] | None = None
         self.options = options
         """The options of :func:`read`, part of the provenance of results."""
+
+    def __repr__(self) -> str:
+        shown: str = _notebook().text(self)
+        return shown
+
+    def _repr_html_(self) -> str:
+        shown: str = _notebook().page(self)
+        return shown
+
+    def lacking(self, names: Iterable[str]) -> list[str]:
+        """Those of these tables, or of what they are computed from, that were not requested."""
+        wanted = dict.fromkeys(names)
+        for name in [each for each in wanted if each in DERIVED_TABLES]:
+            wanted |= dict.fromkeys(_derived().NEEDED[name])
+        return [name for name in wanted if name in ON_REQUEST and name not in self.options["tables"]]
+
+    def with_tables(self, names: Iterable[str]) -> Trace:
+        """A trace that has these tables: this one, or one of the same captures, which are read again.
+
+        InputInvalid if a table is lacking and the source cannot be read again: standard input, a file object.
+        """
+        lacking = self.lacking(names)
+        if not lacking:
+            return self
+        if self._read_again is None:
+            raise InputInvalid(f"tables {', '.join(lacking)} are filled only on request: read(..., tables={lacking})")
+        return self._read_again([*self.options["tables"], *lacking])
+
+    def diagnose(self, sessions: Sequence[int] = ()) -> Diagnosed:
+        """What limits each session, and the problems found, as `iscsitrace diagnose` shows them; ``sessions`` in full.
+
+        Tables that are lacking are read from the captures again.
+        """
+        shown: Diagnosed = _notebook().diagnose(self, sessions)
+        return shown
+
+    def plot(
+        self,
+        kind: str,
+        *,
+        session: int | None = None,
+        connection: int | None = None,
+        cycles: range | None = None,
+        time_from_ns: int | None = None,
+        time_to_ns: int | None = None,
+        to_target: bool | None = None,
+    ) -> Picture:
+        """A plot, as `iscsitrace plot KIND` draws it; options zoom, with absolute times. docs/plots.md shows the kinds.
+
+        Tables that are lacking are read from the captures again. InputInvalid where there is nothing to draw.
+        """
+        zoom = {"session": session, "connection": connection, "cycles": cycles, "to_target": to_target}
+        times = {"time_from_ns": time_from_ns, "time_to_ns": time_to_ns}
+        drawn: Picture = _notebook().plot(self, kind, **zoom, **times)
+        return drawn
+
+    def fit(self, operation: str | None = None) -> Fitted:
+        """The model fitted to the steady cycles, as `iscsitrace model fit` does for one capture: ``read`` or ``write``.
+
+        Without an operation it is the one that moved more bytes. InputInvalid where there is nothing to fit.
+        """
+        fitted: Fitted = _notebook().fit(self, operation)
+        return fitted
 
     def table(self, name: str) -> Table:
         """The table with this name. InputInvalid for an unknown name, or for a table not requested."""
@@ -229,6 +295,11 @@ def _derived() -> Any:
     return import_module("iscsitrace.analysis.groups.derived")
 
 
+def _notebook() -> Any:
+    """The module of a trace's methods that need what is above this package."""
+    return import_module("iscsitrace.notebook.methods")
+
+
 def read_taps(
     taps: Mapping[str, Source | Sequence[Source]],
     *,
@@ -361,4 +432,15 @@ def read(
         )
     except _core.CaptureError as error:
         raise CaptureUnreadable(str(error)) from error
-    return Trace(core_pass, tuple(_core.OPERATIONS), options, len(files))
+    trace = Trace(core_pass, tuple(_core.OPERATIONS), options, len(files))
+    if all(_is_stored(each) for each in (source, *more)):
+        named_files = tuple(name for name, _ in files)
+        trace._read_again = lambda names: read(source, *more, **selection, tables=names, tcp_info=named_files)
+    return trace
+
+
+def _is_stored(source: Source) -> bool:
+    """Whether it can be read again: not a pipe, nor a file object."""
+    if isinstance(source, bytes):
+        return True
+    return isinstance(source, str | os.PathLike) and source != "-" and Path(os.fsdecode(source)).is_file()

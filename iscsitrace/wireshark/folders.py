@@ -91,6 +91,16 @@ def programs() -> Iterator[Program]:
             yield Program(name, path, version[0].rstrip(".") if version else "")
 
 
+def is_loaded(script: Path) -> bool | None:
+    """Whether tshark loads an installed Lua script; None without tshark.
+
+    It does not if it was built without Lua, and Wireshark 4.4 runs no scripts as root.
+    """
+    tshark = _program("tshark")
+    listed = _said_by(tshark, "-G", "plugins") if tshark else ""
+    return str(script) in (line.rpartition("\t")[2] for line in listed.splitlines()) if listed else None
+
+
 def _program(name: str) -> str | None:
     found = shutil.which(name)
     if found is None and sys.platform == "darwin":

@@ -25,6 +25,7 @@ from iscsitrace.wireshark.folders import Folders
 SOURCES = Path(__file__).parents[1] / "wireshark_files"
 """The files in the package; in a source tree a link to ``plugins/``."""
 
+PLUGIN = "iscsitrace.lua"
 PROFILE = "iscsitrace"
 RECORD = "iscsitrace-installed.json"
 EXTCAP = "iscsitrace_extcap"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -14,7 +15,9 @@ import iscsitrace
 from iscsitrace.cli import main
 from iscsitrace.wording.event_kinds import SEVERITY_OF
 from tests.support import tshark
+from tests.support.capture_file import write_pcap
 from tests.support.recordings import captures_folder
+from tests.support.transport import ETHERNET
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "guests"
 ERRORS = VECTORS / "storage-errors-lio" / "initiator.pcapng.gz"
@@ -129,3 +132,11 @@ def test_forty_conflicts_are_one_line() -> None:
     rows = lines("--severity", "error", file)
     assert "WRITE: RESERVATION CONFLICT (40 times until 9.253741)" in rows[2]
     assert len(rows) == 4
+
+
+def test_an_event_of_a_capture_without_packets_has_the_time_zero(tmp_path: Path) -> None:
+    file = tmp_path / "cut.pcap.gz"
+    file.write_bytes(gzip.compress(write_pcap(tmp_path / "none.pcap", [], ETHERNET).read_bytes())[:-4])
+    (row,) = document(file)["events"]
+    assert (row["kind"], row["time_ns"], row["end_ns"]) == ("capture_incomplete", 0, None)
+    assert lines(file)[-1].split()[0] == "0.000000"

@@ -17,6 +17,7 @@ from iscsitrace.cli.options import CaptureInput
 from iscsitrace.cli.read.model_predict import Several, Truth, _check_size
 from iscsitrace.cli.record.capture_limits import Limit, gathered
 from iscsitrace.cli.record.capture_progress import CaptureCaller, _status
+from iscsitrace.cli.record.service_manager import ServiceManager
 from iscsitrace.cli.record.watch import _has_lost, _Show
 from iscsitrace.cli.stop_signals import StopWish
 from iscsitrace.cli.traffic.chap_options import Credentials
@@ -246,7 +247,7 @@ def test_a_watch_stops_its_input_once() -> None:
         stopped: list[bool] = []
         watched: Any = SimpleNamespace(stop=lambda stopped=stopped: stopped.append(True))
         watcher: Any = Three()
-        _Show(watcher, watched, "a.pcap", None, duration_s).as_lines(is_json=False)
+        _Show(watcher, watched, "a.pcap", None, ServiceManager(), duration_s).as_lines(is_json=False)
         assert (watcher.left, len(stopped)) == (0, stops)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import re
 import sys
@@ -21,8 +22,11 @@ from iscsitrace.errors import ExtraMissing
 from iscsitrace.outputs import perfetto, perfetto_packets
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
+from tests.support import hand_timed as by_hand
 from tests.support.capture_file import write_pcap
 from tests.support.conversation import Conversation, Session
+from tests.support.hand_timed import READ, Wire, command, data_in
+from tests.support.transport import ETHERNET
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "guests"
 PHASES = ("request", "grant", "transfer", "service", "status wait")
@@ -306,6 +310,33 @@ def test_events_are_instants_and_slices_of_their_session() -> None:
     assert any(each.name.startswith("outage") for each in shown)
     points = [(name, at) for path, name, at in found.instants if path.endswith("/ events")]
     assert len(points) + len(shown) == len(rows)
+
+
+def test_a_capture_of_months_has_its_throughput(tmp_path: Path) -> None:
+    """2000 steps of 90 days, multiplied, exceed an int64."""
+    wire, days_ms = Wire(), 90 * 86_400_000
+    for start_ms in (0, days_ms):
+        wire.send(start_ms, command(0, READ, cmd_sn=1, read=40_000))
+        wire.receive(start_ms + 1, data_in(0, 0, 0, 40_000, stat_sn=1))
+    found = exported(iscsitrace.read(by_hand.capture(tmp_path, wire), tables=perfetto.needed()))
+    (values,) = (each for name, each in found.counters.items() if name.endswith("throughput to initiator"))
+    start_ns, length_ns = by_hand.START_NS + by_hand.MS, days_ms * by_hand.MS + 1
+    # 40,048 bytes in a step of 3888 s
+    assert values == [
+        (start_ns, 10),
+        (start_ns + length_ns // 2000, 0),
+        (start_ns + 1999 * length_ns // 2000, 10),
+        (start_ns + length_ns, 0),
+    ]
+
+
+def test_a_damaged_file_without_packets_has_a_trace(tmp_path: Path) -> None:
+    """Its only event is of no connection, and has no end."""
+    file = tmp_path / "cut.pcap.gz"
+    file.write_bytes(gzip.compress(write_pcap(tmp_path / "none.pcap", [], ETHERNET).read_bytes())[:-4])
+    trace = iscsitrace.read(file, tables=perfetto.needed())
+    assert [row["kind"] for row in trace.events.rows()] == ["capture_incomplete"]
+    assert len(exported(trace).instants) == 1
 
 
 def test_numbers_are_written_as_they_are() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.support import hand_timed as by_hand
 from tests.support.hand_timed import READ, TEST_UNIT_READY, Wire, command, data_in, response
+from tests.support.tshark import ISCSI_PORT
 from tests.support.wireshark_plugin import PLUGIN
 
 GUI = """
@@ -80,7 +81,7 @@ def run(file: Path, then: str, *options: str, entry: str = "", frame: int = 2, c
     program.chmod(0o755)
     log = folder / "log"
     # as in Wireshark, both passes have a tree: in the first one for the read filter
-    command = ["tshark", "-n", "-2", "-R", "tcp", "-V", "-X", f"lua_script:{script}", *options]
+    command = ["tshark", "-n", "-2", "-R", "tcp", "-V", "-X", f"lua_script:{script}", *ISCSI_PORT, *options]
     command += ["-o", f"iscsitrace.program:{program}", "-r", str(file)]
     environment = {"WIRESHARK_CONFIG_DIR": "/nonexistent", "LOG": str(log), "CODE": str(code)}
     environment |= {"ENTRY": f"iscsitrace/{entry}", "FRAME": str(frame)}

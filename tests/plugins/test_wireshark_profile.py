@@ -13,6 +13,8 @@ import pytest
 import iscsitrace
 from iscsitrace.wireshark import install as installation
 from iscsitrace.wireshark.folders import Folders
+from tests.support import hand_timed as by_hand
+from tests.support.hand_timed import READ, Wire, command, data_in
 from tests.support.runs import Run, Runs
 from tools.docs import ROOT
 
@@ -144,6 +146,15 @@ def test_failures_have_their_colour(configuration: Path) -> None:
     unwell = {row["status_frame"] for row in trace.cycles.rows() if row["status"]}
     assert len(refused) == len(unwell) == 1
     assert shown == refused | unwell
+
+
+@pytest.mark.parametrize("port", [40_000, 50_000])
+def test_the_profile_shows_iscsi_from_any_port_without_a_login(port: int, configuration: Path, tmp_path: Path) -> None:
+    """Wireshark 4.4 takes connections from port 40000 for SAP."""
+    wire = Wire(port)
+    wire.send(0, command(0, READ, cmd_sn=1, read=512)).receive(8, data_in(0, 0, 0, 512, stat_sn=1))
+    shown = tshark(configuration, "-r", str(by_hand.capture(tmp_path, wire)), "-Y", "iscsitrace.latency")
+    assert len(shown) == 1
 
 
 def test_the_legend_has_every_colour() -> None:

@@ -5,14 +5,18 @@ A missing tshark is an error of the test run, never a reason to skip: the compar
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 _FRAMES = Path(__file__).with_name("tshark_frames.lua")
 REASSEMBLE = ("-o", "tcp.reassemble_out_of_order:TRUE")
+ISCSI_PORT = ("-d", "tcp.port==3260,iscsi")
+"""Built conversations are from port 40000, which Wireshark 4.4 takes for SAP where it does not see the login."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,15 @@ class ResponseTimes:
 
     task_count: int
     sum_ns: int
+
+
+@cache
+def version() -> tuple[int, ...]:
+    """Like (4, 0, 17)."""
+    command = ["tshark", "--version"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    numbers = re.findall(r"\d+\.\d+\.\d+", said)[0]
+    return tuple(int(number) for number in numbers.split("."))
 
 
 def run(file: Path, *options: str) -> str:

@@ -37,6 +37,11 @@ def test_a_line_that_sessions_fill_together_is_not_the_target_s_fault(
         assert limiter in names
         assert not others & set(names)
     _, reports = watched(capture, SECOND_NS)
+    # the bar of each interval, too: the time in the line's queue is the line's
+    share = "transfer" if limiter == "line_shared" else "target_service"
+    limiters = [line.budget.limiter for report in reports for line in report.sessions if line.budget]
+    assert len(limiters) >= 6
+    assert set(limiters) == {share}
     seen = [{(found.session, found.name) for found in report.findings} for report in reports if report.findings]
     assert seen
     for found in seen:

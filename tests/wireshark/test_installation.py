@@ -256,9 +256,13 @@ def test_tshark_finds_what_was_installed(home: Path) -> None:
     assert not before["is_current"]
     assert {file["state"] for file in before["files"]} == {"not installed"}
     assert "tshark" in {program["name"] for program in before["programs"]}
-    assert {file["state"] for file in document("install")["files"]} == {"written"}
+    assert before["is_plugin_loaded"] is None
+    installed = document("install")
+    assert {file["state"] for file in installed["files"]} == {"written"}
+    assert installed["is_plugin_loaded"]
     after = document("status")
     assert after["is_current"]
+    assert after["is_plugin_loaded"]
     assert after["installed_version"] == iscsitrace.__version__
     assert all(Path(file["path"]).is_relative_to(home) for file in after["files"])
     listed = said_by("tshark", "-D")
@@ -268,6 +272,29 @@ def test_tshark_finds_what_was_installed(home: Path) -> None:
     assert said_by("tshark", "-C", "iscsitrace", "-r", str(SAMPLE), "-c", "1")
     assert {file["state"] for file in document("uninstall")["files"]} == {"removed"}
     assert "iscsitrace" not in said_by("tshark", "-D")
+
+
+@pytest.mark.parametrize(
+    ("user", "line"),
+    [
+        (0, "this tshark loads no plugin as root: run Wireshark and tshark as another user"),
+        (1000, "this tshark does not load the plugin: it was built without Lua, or Lua is disabled"),
+    ],
+)
+def test_a_plugin_that_is_not_loaded_is_reported(
+    user: int, line: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugins = home / ".local/lib/wireshark/plugins"
+    # another script of this name is not ours
+    fake_tshark(home, f"Personal Lua Plugins:\t{plugins}\nother.lua\t1\tlua script\t/usr/lib/iscsitrace.lua")
+    monkeypatch.setenv("PATH", f"{home}:{os.environ['PATH']}")
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert document("install")["is_plugin_loaded"] is False
+    assert line in run("install").output
+    assert line in run("status").output
+    fake_tshark(home, f"Personal Lua Plugins:\t{plugins}\niscsitrace.lua\t1\tlua script\t{plugins}/iscsitrace.lua")
+    assert document("status")["is_plugin_loaded"] is True
+    assert "this tshark" not in run("install").output
 
 
 def test_without_wireshark_the_default_folders_are_used(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,11 +321,11 @@ def test_printed_lines(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("install")
     (profile / "preferences").write_text("mine")
     assert "changed files are kept" in run("status").output
-    (profile / "decode_as_entries").write_text("Wireshark's")
+    (profile / "hosts").write_text("Wireshark's")
     assert "kept: changed since it was installed" in run("install").output
     left = run("uninstall").output
     assert "kept: changed since it was installed" in left
-    assert "decode_as_entries in it is not from iscsitrace" in left
+    assert "hosts in it is not from iscsitrace" in left
     theirs = personal_folders.find().extcap / installation.EXTCAP
     theirs.parent.mkdir(parents=True, exist_ok=True)
     theirs.write_text("theirs")

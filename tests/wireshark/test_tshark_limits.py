@@ -57,7 +57,9 @@ def test_one_loss_in_every_data_in(lost: int, tmp_path: FilePath) -> None:
     file = write_pcap(tmp_path / "loss.pcap", capture.packets, ETHERNET)
     seen = observe(capture, capture.packets)
     assert all(cycle.columns["has_retransmission"] for cycle in seen.cycles)
-    assert "Read(10)" not in tshark.response_times(file)
+    # from 4.6 on tshark finds the next PDU behind a hole in the data of one
+    is_found = lost > 0 and tshark.version() >= (4, 6)
+    assert ("Read(10)" in tshark.response_times(file)) == is_found
     assert tshark.response_times(file, *tshark.REASSEMBLE)["Read(10)"].task_count == 20
     assert_exact(file, seen)
 
@@ -88,7 +90,7 @@ def test_digests(header: bool, data: bool, has_login: bool, tmp_path: FilePath) 
     packets = capture.packets if has_login else capture.without_login()
     file = write_pcap(tmp_path / "digests.pcap", packets, ETHERNET)
     seen = observe(capture, packets)
-    task_count = tshark.response_times(file)["Read(10)"].task_count
+    task_count = tshark.response_times(file, *tshark.ISCSI_PORT)["Read(10)"].task_count
     if data:
         assert task_count < 20
     else:

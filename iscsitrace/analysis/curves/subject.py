@@ -10,6 +10,7 @@ from iscsitrace.analysis.curves.view import View
 from iscsitrace.analysis.measures import tap_position as tap
 from iscsitrace.tables.coverage import Coverage
 from iscsitrace.tables.table import Table
+from iscsitrace.tables.trace import Trace
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,18 @@ class Subject:
     tap_position: str | None
     explained_bytes_share: float | None
     pdu_share: float | None
+
+
+def origin_ns(trace: Trace) -> int:
+    """The time of the first packet: the zero of a time axis."""
+    return min((each["time_first_ns"] for each in trace.inputs if each["time_first_ns"] is not None), default=0)
+
+
+def of_trace(trace: Trace, view: View) -> Subject:
+    """The facts of a view of a trace, with the captures of all its taps."""
+    taps = trace.provenance.get("taps", [{"input": trace.inputs}])
+    names = [each["name"] for one in taps for each in one["input"]]
+    return describe(names, trace.connections, trace.coverage, view)
 
 
 def describe(captures: Sequence[str], connections: Table, coverage: Sequence[Coverage], view: View) -> Subject:

@@ -63,7 +63,7 @@ class TappedTrace(Trace):
     def __init__(self, taps: Sequence[Tap], recognised: Mapping[tuple[int, int], Recognition]) -> None:
         """``taps`` are in order from the initiator to the target; ``recognised`` has a pair of each two of them."""
         # tables leave the core once: both traces share them as the core made them
-        self.__dict__.update(taps[0].trace.__dict__, _tables={})
+        self.__dict__.update(taps[0].trace.__dict__, _tables={}, _read_again=None)
         self._tap_tables: dict[str, Table] = {}
         self.tap_list = tuple(taps)
         """The taps, in order from the initiator to the target."""

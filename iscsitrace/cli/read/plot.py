@@ -103,7 +103,7 @@ def command(
     from iscsitrace.analysis.curves.decimation import Detail
     from iscsitrace.analysis.curves.view import Zoom
 
-    origin_ns = min((each["time_first_ns"] for each in trace.inputs if each["time_first_ns"] is not None), default=0)
+    origin_ns = subject.origin_ns(trace)
     is_xplot = path is not None and path.suffix == f".{_XPLOT}"
     zoom = Zoom(
         session,
@@ -117,10 +117,7 @@ def command(
     # xplot zooms by itself: keep all of the time, and more detail
     detail = Detail(limit=200_000, columns=50_000) if is_xplot else Detail()
     drawing = kinds.load(kind).drawing(trace, zoom, origin_ns, detail)
-    # those of all taps
-    taps = trace.provenance.get("taps", [{"input": trace.inputs}])
-    names = [each["name"] for tap in taps for each in tap["input"]]
-    about = subject.describe(names, trace.connections, trace.coverage, drawing.view)
+    about = subject.of_trace(trace, drawing.view)
     if path is None:
         _show(drawing, about)
     else:
@@ -163,17 +160,10 @@ def _write(path: Path, drawing: Drawing, about: Subject) -> None:
         if path.suffix == f".{_XPLOT}":
             _write_xplot(partial, drawing, about)
         else:
-            _write_picture(partial, path.suffix.removeprefix("."), drawing, about)
+            from iscsitrace.plots import picture
 
-
-def _write_picture(path: Path, ending: str, drawing: Drawing, about: Subject) -> None:
-    from iscsitrace.plots import footer, style
-
-    with style.applied(), path.open("wb") as stream:
-        figure = style.new_figure(drawing.height_in)
-        drawing.draw(figure)
-        footer.write(figure, drawing.title, about, drawing.notes)
-        style.write(figure, stream, ending)
+            with partial.open("wb") as stream:
+                picture.write(stream, path.suffix.removeprefix("."), drawing, about)
 
 
 def _write_xplot(path: Path, drawing: Drawing, about: Subject) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -38,13 +39,15 @@ def install(force: bool, is_json: bool) -> None:
     folders = personal_folders.find()
     found = [program.name for program in personal_folders.programs()]
     results = installation.install(folders, is_forced=force)
+    is_loaded = personal_folders.is_loaded(folders.lua_plugins / installation.PLUGIN)
     if is_json:
-        show_json(_document(folders, results))
+        show_json(_document(folders, results) | {"is_plugin_loaded": is_loaded})
         return
     _show_results(results)
     if any(result.state == "kept" for result in results):
         show_line("kept: changed since it was installed; --force overwrites it")
     _show_second_copies(folders)
+    _show_unless_loaded(is_loaded)
     if "wireshark" in found:
         show_line("restart Wireshark, then choose the profile iscsitrace (Edit, Configuration Profiles)")
     elif found:
@@ -65,12 +68,14 @@ def status(is_json: bool) -> None:
     results = installation.status(folders)
     installed = installation.installed_version(folders)
     found = list(personal_folders.programs())
+    is_loaded = personal_folders.is_loaded(folders.lua_plugins / installation.PLUGIN) if installed else None
     is_current = all(result.state in ("current", "changed") for result in results)
     if is_json:
         programs = [{"name": each.name, "path": each.path, "version": each.version} for each in found]
         show_json(
             _document(folders, results)
-            | {"installed_version": installed, "is_current": is_current, "programs": programs}
+            | {"installed_version": installed, "is_current": is_current, "is_plugin_loaded": is_loaded}
+            | {"programs": programs}
         )
         return
     show_heading("Wireshark")
@@ -82,6 +87,7 @@ def status(is_json: bool) -> None:
     _show_results(results)
     show_heading("verdict")
     _show_second_copies(folders)
+    _show_unless_loaded(is_loaded)
     if installed is None:
         show_line("not installed: iscsitrace wireshark install")
     elif not is_current:
@@ -126,6 +132,13 @@ def _show_second_copies(folders: Folders) -> None:
 
     for copy in installation.second_copies(folders):
         show_line(f"{copy} is a second copy that Wireshark loads, too: remove it")
+
+
+def _show_unless_loaded(is_loaded: bool | None) -> None:
+    if is_loaded is False and os.name == "posix" and os.geteuid() == 0:
+        show_line("this tshark loads no plugin as root: run Wireshark and tshark as another user")
+    elif is_loaded is False:
+        show_line("this tshark does not load the plugin: it was built without Lua, or Lua is disabled")
 
 
 def _document(folders: Folders, results: list[Result]) -> dict[str, Any]:

@@ -224,7 +224,7 @@ def _captured(
                 names = [interface["name"] for interface in settings["interfaces"]]
                 outcome = capture_by(dumpcap, names, lambda helper: capture.run({**settings, "helper": helper}, caller))
         finally:
-            caller.close()
+            caller.end()
         _show_end(outcome, caller, is_quiet=is_quiet)
     return outcome
 

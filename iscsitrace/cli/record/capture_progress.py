@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from iscsitrace.cli.record.service_manager import ServiceManager
 from iscsitrace.cli.stop_signals import StopWish
 from iscsitrace.recording.file_names import numbered
 from iscsitrace.wording.amounts import count
@@ -33,9 +34,11 @@ class CaptureCaller:
         self._is_drawn = False
         self._second = 0
         self._slow_lines = 0
+        self._manager = ServiceManager()
 
     def watch(self, progress_json: str) -> bool:
         """Print the events; return whether to stop."""
+        self._manager.alive()
         progress = json.loads(progress_json)
         for event in progress["events"]:
             self._tell(event)
@@ -54,6 +57,11 @@ class CaptureCaller:
         if self._is_drawn:
             self._is_drawn = False
             click.echo("\r\x1b[K", err=True, nl=False)
+
+    def end(self) -> None:
+        """The capture is over."""
+        self._manager.stopping()
+        self.close()
 
     def say(self, text: str) -> None:
         """Print one line on stderr."""

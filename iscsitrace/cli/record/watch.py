@@ -14,6 +14,7 @@ import click
 
 from iscsitrace.cli.own_process import is_own_process
 from iscsitrace.cli.record.capture_limits import Limit
+from iscsitrace.cli.record.service_manager import ServiceManager
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.units import Duration, Quantity
 from iscsitrace.errors import CaptureUnreadable
@@ -124,11 +125,12 @@ def command(
         *(["-s", str(snaplen)] if snaplen else []),
         *(["-B", str(buffer_mib)] if buffer_mib else []),
     ]
+    manager = ServiceManager()
     confine = _confining([] if prometheus is None else [prometheus[1]])
     with open_source(source, settings, capture_options=capture_options, confine=confine) as watched:
         watcher = Watcher(watched.live, has_findings=not (no_findings or no_dynamics))
         exposition, server = _serve(prometheus, web_config)
-        view = _Show(watcher, watched, source, exposition, duration_s)
+        view = _Show(watcher, watched, source, exposition, manager, duration_s)
         try:
             if no_follow:
                 watched.live.stop()
@@ -140,6 +142,7 @@ def command(
             _refuse_as(watched)
             raise
         finally:
+            manager.stopping()
             if server is not None:
                 server.stop()
         watched.close()
@@ -204,12 +207,14 @@ class _Show:
         watched: Watched,
         source: str,
         exposition: Exposition | None,
+        manager: ServiceManager,
         duration_s: float | None,
     ) -> None:
         self._watcher = watcher
         self._watched = watched
         self._source = source
         self._exposition = exposition
+        self._manager = manager
         self._duration_s = duration_s
 
     def as_lines(self, *, is_json: bool) -> None:
@@ -221,6 +226,7 @@ class _Show:
         with wishing() as wish:
             while not self._watcher.is_over:
                 report = self._watcher.step()
+                self._manager.alive()
                 if report:
                     if self._exposition:
                         self._exposition.update(report, self._watcher)

@@ -37,8 +37,8 @@ class Capture:
 
     @cached_property
     def end_ns(self) -> int:
-        """The last TCP packet of the capture."""
-        return int(self.connections.raw("time_last_ns").max(initial=np.iinfo(np.int64).min))
+        """The last TCP packet of the capture; 0 without one."""
+        return int(self.connections.raw("time_last_ns").max(initial=0))
 
     @cached_property
     def is_ours(self) -> Array:
