@@ -18,6 +18,10 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
+from tools.plots import TOLERANCE, difference
+
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
 _WIDTH = {"COLUMNS": "120", "LINES": "40"}
@@ -37,9 +41,26 @@ def main() -> None:
 
 
 def differing(one: dict[str, Any], other: dict[str, Any]) -> list[int]:
-    """The numbers of the cells that differ, counted from 1."""
+    """The numbers of the cells that differ, counted from 1: pictures by their pixels, as ``tools.plots`` does."""
     pairs = zip(one["cells"], other["cells"], strict=True)
-    return [number for number, (first, second) in enumerate(pairs, 1) if first != second]
+    return [number for number, (first, second) in enumerate(pairs, 1) if not _are_alike(first, second)]
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(
+            difference(*map(_picture, (value, other[name]))) <= TOLERANCE
+            if name == "image/png"
+            else _are_alike(value, other[name])
+            for name, value in one.items()
+        )
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_are_alike, one, other))
+    return bool(one == other)
+
+
+def _picture(data: str) -> Image.Image:
+    return Image.open(io.BytesIO(base64.b64decode(data)))
 
 
 def executed(notebook: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 from html.parser import HTMLParser
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 import iscsitrace
 from iscsitrace.cli import main
@@ -213,3 +215,20 @@ def test_the_notebook_shows_what_its_cells_show() -> None:
     # the comparison can fail
     code[-1]["source"] = ["1 + 1"]
     assert notebook.differing(before, notebook.executed(after)) == [len(before["cells"])]
+
+
+def test_another_picture_is_something_else() -> None:
+    before = json.loads(notebook.NOTEBOOK.read_text())
+    after = json.loads(notebook.NOTEBOOK.read_text())
+    data = [
+        (number, output["data"])
+        for number, cell in enumerate(after["cells"], 1)
+        for output in cell.get("outputs", ())
+        if "image/png" in output.get("data", {})
+    ]
+    assert data
+    blank = io.BytesIO()
+    Image.new("RGB", (100, 100)).save(blank, "PNG")
+    for _, each in data:
+        each["image/png"] = base64.b64encode(blank.getvalue()).decode()
+    assert notebook.differing(before, after) == [number for number, _ in data]
