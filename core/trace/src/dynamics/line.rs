@@ -221,8 +221,8 @@ fn outputs(flows: &[Flow<'_>], is_from_acks: bool) -> Vec<Output> {
             is_queued: false,
         }));
     }
-    // those of a flow have different times
-    outputs.sort_unstable_by_key(|output| (output.time_ns, output.flow));
+    // each flow is in order already, so this is a merge that keeps the order of the flows
+    outputs.sort_by_key(|output| output.time_ns);
     // later bytes were in the queue, too
     let mut since_ns = i64::MAX;
     for place in (1..outputs.len()).rev() {
@@ -402,13 +402,26 @@ fn queued(flow: Flow<'_>, line: &Line) -> Vec<(i64, i64)> {
 
 /// Lower quartile, median and upper quartile.
 fn quartiles(values: &mut [f64]) -> Option<[f64; 3]> {
-    values.sort_unstable_by(f64::total_cmp);
     let last = values.len().checked_sub(1)?;
-    let at = |quarter: usize| {
+    let mut at = |quarter: usize| {
         let place = quarter as f64 / 4.0 * last as f64;
-        let (below, part) = (place.floor(), place.fract());
-        let upper = values.get(below as usize + 1).copied().unwrap_or(values[last]);
-        values[below as usize] * (1.0 - part) + upper * part
+        let (_, &mut below, above) = values.select_nth_unstable_by(place as usize, f64::total_cmp);
+        let upper = above.iter().copied().min_by(f64::total_cmp).unwrap_or(below);
+        below * (1.0 - place.fract()) + upper * place.fract()
     };
     Some([at(1), at(2), at(3)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quartiles;
+
+    #[test]
+    fn quartiles_lie_between_the_values_around_them() {
+        assert_eq!(quartiles(&mut []), None);
+        assert_eq!(quartiles(&mut [7.0]), Some([7.0; 3]));
+        assert_eq!(quartiles(&mut [2.0, 1.0]), Some([1.25, 1.5, 1.75]));
+        assert_eq!(quartiles(&mut [9.0, 1.0, 5.0, 3.0, 7.0]), Some([3.0, 5.0, 7.0]));
+        assert_eq!(quartiles(&mut [4.0, 8.0, 2.0, 6.0]), Some([3.5, 5.0, 6.5]));
+    }
 }

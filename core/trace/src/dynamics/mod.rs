@@ -137,8 +137,8 @@ impl Dynamics {
         self.rtts[own].transmit(seen);
         let rtt_ns = self.rtts[opposite].acknowledge(seen, self.senders[opposite].segment_bytes(), &mut self.rows);
         // the sender of the data gets an ACK half an RTT after the tap, and its answer passes the tap half an RTT later
-        let delays = self.delays(opposite);
-        self.senders[opposite].acknowledge(seen, delays, &mut self.rows);
+        let delays_of_opposite = self.delays(opposite);
+        self.senders[opposite].acknowledge(seen, delays_of_opposite, &mut self.rows);
         if seen.length > 0 {
             let delays = self.delays(own);
             self.senders[own].transmit(seen, delays, &mut self.rows);
@@ -146,7 +146,7 @@ impl Dynamics {
             let sender = &self.senders[own];
             let to_sender_ns = delays.to_sender_ns;
             self.flights[own].packet(seen, sender.state(), sender.segment_bytes(), rtt_ns, to_sender_ns);
-            self.flights[opposite].request(seen.time_ns, self.delays(opposite).to_sender_ns);
+            self.flights[opposite].request(seen.time_ns, delays_of_opposite.to_sender_ns);
         }
         // last, because the packets it answers arrived before this acknowledgment
         self.senders[own].note_acknowledged(seen);

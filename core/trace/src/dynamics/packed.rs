@@ -9,6 +9,9 @@
 use integer_encoding::VarInt;
 use serde::{Deserialize, Serialize};
 
+/// Bytes of the longest integer of 64 bits.
+const VARINT_BYTES_MAX: usize = 10;
+
 /// Bytes that came out of the line since the delivery before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
@@ -39,18 +42,14 @@ impl PackedDeliveries {
     /// Adds one.
     pub fn push(&mut self, next: Delivery) {
         let Some(Delivery { time_ns, begun_ns, bytes }) = self.last.replace(next) else { return };
-        self.note(u64::from(bytes) << 1 | u64::from(begun_ns.is_some()));
-        self.note(time_ns.wrapping_sub(self.packed_ns));
+        let mut buffer = [0; 3 * VARINT_BYTES_MAX];
+        let mut length = (u64::from(bytes) << 1 | u64::from(begun_ns.is_some())).encode_var(&mut buffer);
+        length += time_ns.wrapping_sub(self.packed_ns).encode_var(&mut buffer[length..]);
         if let Some(begun_ns) = begun_ns {
-            self.note(time_ns.wrapping_sub(begun_ns));
+            length += time_ns.wrapping_sub(begun_ns).encode_var(&mut buffer[length..]);
         }
-        self.packed_ns = time_ns;
-    }
-
-    fn note(&mut self, value: impl VarInt) {
-        let mut buffer = [0; 10];
-        let length = value.encode_var(&mut buffer);
         self.bytes.extend_from_slice(&buffer[..length]);
+        self.packed_ns = time_ns;
     }
 
     /// All of them.
