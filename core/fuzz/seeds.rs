@@ -54,6 +54,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         bytes.extend_from_slice(text);
         write("login_text", name, &bytes)?;
     }
+    // one way for the times of every second packet, and microseconds between the others
+    for way in 0..8u8 {
+        write("live", &format!("way{way}"), &[way, way, way, 0, 0, 0, 0, 0, 0, 3, 7, 0, 0, 0, 0, 0, 0, 9])?;
+    }
     for which in 0..8u8 {
         let steps = [[0, 0, 20, 0, 3], [1, 0, 30, 0, 9], [2, 0, 40, 0, 5], [3, 0, 50, 0, 60], [4, 0, 60, 0, 77]];
         let mut bytes = vec![which];
