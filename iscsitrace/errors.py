@@ -20,6 +20,10 @@ class InputInvalid(IscsitraceError):
     """An invalid argument: an unknown table, a row of ``cycles`` that does not exist, a bad capture filter."""
 
 
+class MemoryShort(IscsitraceError):
+    """More memory is needed than a command may use."""
+
+
 class CaptureRefused(IscsitraceError):
     """A capture that cannot start or continue: no such interface, a bad filter, an output file that fails."""
 

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import click
 
-from iscsitrace.errors import IscsitraceError
+from iscsitrace.errors import IscsitraceError, MemoryShort
 
 READ, RECORD, TRAFFIC = "read", "record", "traffic"
 GROUPS = {
@@ -182,6 +182,9 @@ class _Commands(click.Group):
         except IscsitraceError as error:
             _OneLine(error).show()
             ctx.exit(error.exit_code)
+        except MemoryError:
+            _OneLine(MemoryShort("not enough memory, or less than --max-memory allows")).show()
+            ctx.exit(MemoryShort.exit_code)
         except KeyboardInterrupt:
             click.echo("iscsitrace: interrupted", err=True)
             ctx.exit(EXIT_INTERRUPTED)

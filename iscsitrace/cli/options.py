@@ -9,13 +9,15 @@ import functools
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from iscsitrace.cli.memory import INSTEAD, MemoryLimit, MemorySize
 from iscsitrace.cli.units import Moment, When
 from iscsitrace.errors import InputInvalid
 
@@ -27,6 +29,20 @@ _PATIENCE_S = 0.5
 _CAPTURE_NAME = re.compile(r"[^.].*\.(pcap|pcapng|cap)(\.(gz|zst|lz4))?", re.IGNORECASE)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+Watcher = Callable[[int, int | None], None]
+"""Is told how many bytes were read, and of how many, if that is known."""
+
+
+def together(watchers: Sequence[Watcher]) -> Watcher | None:
+    """One watcher for all of them; None for none."""
+
+    def tell(bytes_done: int, bytes_total: int | None) -> None:
+        for watcher in watchers:
+            watcher(bytes_done, bytes_total)
+
+    return tell if watchers else None
 
 
 @dataclass(frozen=True)
@@ -43,6 +59,7 @@ class CaptureInput:
     tap_names: tuple[str, ...] = ()
     """The tap of each source, where taps were named."""
     are_clocks_synchronised: bool = False
+    max_memory_bytes: int | None = None
 
     def require_whole_file(self, purpose: str) -> None:
         """A usage error unless it is one file read whole or up to -c, as tshark can read it."""
@@ -51,6 +68,29 @@ class CaptureInput:
         if self.capture_filter or self.time_from or self.time_to:
             raise click.UsageError(f"{purpose} reads the file as tshark does: without -f, --from and --to")
 
+    def require_whole_captures(self, purpose: str) -> None:
+        """A usage error unless they are captures of one tap, read whole."""
+        if self.capture_filter or self.packet_limit or self.time_from or self.time_to or self.tcp_info:
+            raise click.UsageError(f"{purpose} reads whole captures: without -f, -c, --from, --to and --tcp-info")
+        if self.tap_names:
+            raise click.UsageError(f"{purpose} reads the captures of one tap: without --tap")
+
+    @contextmanager
+    def watched(self, instead: str = INSTEAD) -> Iterator[Watcher | None]:
+        """What to call while captures are read: draws the progress bar, and holds the limit of memory, above which
+        ``instead`` is the advice.
+        """
+        bar = ReadingProgress() if self.has_progress and sys.stderr.isatty() else None
+        limit = MemoryLimit(self.max_memory_bytes, instead) if self.max_memory_bytes is not None else None
+        try:
+            yield together([*([bar.show] if bar else []), *([limit.check] if limit else [])])
+            if limit:
+                # a short pass reports nothing
+                limit.check(0, None)
+        finally:
+            if bar:
+                bar.close()
+
     def read(self, tables: Iterable[str] = (), loading: str | None = None) -> Trace:
         """Read the captures; ``tables`` as for iscsitrace.read, ``loading`` a module to import meanwhile."""
         from iscsitrace.tables.trace import load_meanwhile, read
@@ -58,7 +98,6 @@ class CaptureInput:
         if loading is not None:
             load_meanwhile(loading)
         moments = [moment for moment in (self.time_from, self.time_to) if moment]
-        progress = ReadingProgress() if self.has_progress and sys.stderr.isatty() else None
         options: dict[str, Any] = {
             "capture_filter": self.capture_filter,
             "packet_limit": self.packet_limit,
@@ -66,18 +105,19 @@ class CaptureInput:
             "time_to_ns": self.time_to.time_ns if self.time_to else None,
             "time_is_relative": any(moment.is_relative for moment in moments),
             "tcp_info": self.tcp_info,
-            "progress": progress.show if progress else None,
         }
-        try:
+        with self.watched() as watch:
+            options["progress"] = watch
             if len(self.sources) == 1 and not self.tap_names:
-                return read(*self.sources, tables=tables, **options)
-            found = self._read_several(tables, options)
-        finally:
-            if progress:
-                progress.close()
-        for line in found.lines:
+                trace, lines = read(*self.sources, tables=tables, **options), []
+            else:
+                found = self._read_several(tables, options)
+                trace, lines = found.trace, [*found.lines]
+        if self.max_memory_bytes is not None:
+            MemoryLimit(self.max_memory_bytes).hold()
+        for line in lines:
             click.echo(line, err=True)
-        return found.trace
+        return trace
 
     def _read_several(self, tables: Iterable[str], options: dict[str, Any]) -> Inputs:
         from iscsitrace.analysis.taps.inputs import read_inputs
@@ -187,6 +227,12 @@ def takes_parts(function: _Function, *, has_experiments: bool = False) -> _Funct
     @click.option(
         "-n", "is_numeric", is_flag=True, help="Accepted for compatibility with tshark: names are never resolved."
     )
+    @click.option(
+        "--max-memory",
+        "max_memory_bytes",
+        type=MemorySize(),
+        help="End with an error instead of using more memory; export --format parquet writes rows to its files before.",
+    )
     @click.option("--no-progress", is_flag=True, help="Show no progress bar.")
     @functools.wraps(function)
     def wrapper(
@@ -199,6 +245,7 @@ def takes_parts(function: _Function, *, has_experiments: bool = False) -> _Funct
         time_to: Moment | None,
         tcp_info: tuple[str, ...],
         is_numeric: bool,
+        max_memory_bytes: int | None,
         no_progress: bool,
         tap_files: tuple[str, ...] = (),
         clocks: str = "measured",
@@ -229,6 +276,7 @@ def takes_parts(function: _Function, *, has_experiments: bool = False) -> _Funct
             tcp_info,
             tuple(name for name, _, _ in taps),
             clocks == "synchronised",
+            max_memory_bytes,
         )
         return function(*arguments, capture_input=capture_input, **options)
 

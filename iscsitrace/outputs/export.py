@@ -84,10 +84,15 @@ def _require_parquet() -> None:
 def _write_parquet(table: Table, stream: BinaryIO, trace: Trace) -> None:
     from pyarrow import parquet
 
-    made_by = {
-        "iscsitrace.schema": str(SCHEMA_VERSION),
-        "iscsitrace.table": table.name,
-        "iscsitrace.row": (TABLES | DERIVED_TABLES | TAPPED_TABLES)[table.name].row,
-        "iscsitrace.provenance": json.dumps(trace.provenance, sort_keys=True),
-    }
+    made_by = described(table.name, json.dumps(trace.provenance, sort_keys=True))
     parquet.write_table(table.to_arrow().replace_schema_metadata(made_by), stream, compression="zstd")
+
+
+def described(name: str, provenance: str) -> dict[str, str]:
+    """The metadata of a Parquet file of this table."""
+    return {
+        "iscsitrace.schema": str(SCHEMA_VERSION),
+        "iscsitrace.table": name,
+        "iscsitrace.row": (TABLES | DERIVED_TABLES | TAPPED_TABLES)[name].row,
+        "iscsitrace.provenance": provenance,
+    }

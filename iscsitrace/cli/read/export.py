@@ -63,6 +63,9 @@ def command(
     """Write one file per table with every column (docs/tables.md), a sidecar for Wireshark, or a Perfetto trace.
 
     Nulls are empty cells in CSV, times are int64 nanoseconds. Nothing is overwritten without --force.
+
+    With --format parquet --max-memory rows leave memory after each capture, in the order in which they are complete: of
+    the files of a ring memory holds one file's rows. Tables on TCP and time need all in memory.
     """
     if has_packets and file_format != "perfetto":
         raise click.UsageError("--packets is for --format perfetto")
@@ -94,6 +97,9 @@ def _export_tables(
     unknown = [name for name in chosen if name not in every]
     if unknown or not chosen:
         raise InputInvalid(f"no table is called {', '.join(unknown) or '(nothing)'}; there are {', '.join(every)}")
+    if file_format == "parquet" and capture_input.max_memory_bytes is not None:
+        _export_bounded(capture_input, directory, chosen, force)
+        return
     # an output that cannot be written is refused before a long input is read
     prepare(directory, file_format, chosen, force, capture_input.sources)
     trace = capture_input.read(chosen)
@@ -101,6 +107,16 @@ def _export_tables(
         chosen = [*chosen, *TAPPED_TABLES]
     for path in export(trace, directory, file_format, chosen, force, is_neutral=is_neutral):
         click.echo(f"{path}: {trace.row_count(path.stem)} rows")
+
+
+def _export_bounded(capture_input: CaptureInput, directory: str, chosen: list[str], force: bool) -> None:
+    from iscsitrace.outputs.export_bounded import export_bounded
+
+    capture_input.require_whole_captures("export --format parquet --max-memory")
+    with capture_input.watched("cut the captures into smaller files, such as by editcap -c 1000000") as watch:
+        counts = export_bounded(capture_input.sources, directory, chosen, force, watch=watch)
+    for path, count in counts.items():
+        click.echo(f"{path}: {count} rows")
 
 
 def _export_perfetto(capture_input: CaptureInput, path: Path, *, has_packets: bool, is_forced: bool) -> None:

@@ -1,0 +1,81 @@
+"""``--max-memory``: enough, too little for the pass, too little for what follows it, and too little to begin with."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+
+import pytest
+
+from iscsitrace.cli.memory import MemoryLimit, resident_bytes
+from iscsitrace.errors import MemoryShort
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and /proc are those of Linux")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "iscsitrace", *arguments], check=False, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def syns(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """500,000 SYNs of connections to one portal: their rows take more than 128 MiB."""
+    file = tmp_path_factory.mktemp("syns") / "syns.pcap"
+    with file.open("wb") as out:
+        out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262_144, 1))
+        for number in range(500_000):
+            tcp = struct.pack("!HHIIBBHHH", 10_000 + number % 50_000, 3260, number, 0, 0x50, 2, 65_535, 0, 0)
+            ip = struct.pack("!BBHHHBBHII", 0x45, 0, 40, 0, 0x4000, 64, 6, 0, 0x0A000001 + number // 50_000, 0xC0000201)
+            out.write(
+                struct.pack("<IIII", number // 10_000, number % 10_000 * 100, 54, 54)
+                + bytes(12)
+                + b"\x08\x00"
+                + ip
+                + tcp
+            )
+    return str(file)
+
+
+def test_too_little_for_the_pass(syns: str) -> None:
+    result = run("summary", "--max-memory", "128M", syns)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("iscsitrace: more than --max-memory 128 MiB is needed after ")
+    assert "fleet run" in line
+
+
+def test_enough(syns: str) -> None:
+    result = run("summary", "--max-memory", "2G", syns)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_too_little_to_begin_with() -> None:
+    result = run("summary", "--max-memory", "10M", "any.pcap")
+    assert result.returncode == 2
+    assert "10M is less than 128 MiB" in result.stderr
+
+
+def test_what_follows_the_pass_cannot_use_more() -> None:
+    code = """
+import numpy
+from iscsitrace.cli.memory import MemoryLimit, resident_bytes
+MemoryLimit(resident_bytes() + (100 << 20)).hold()
+numpy.ones(20 << 20, dtype=numpy.uint8)
+try:
+    numpy.ones(400 << 20, dtype=numpy.uint8)
+except MemoryError:
+    print("refused")
+"""
+    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert shown == "refused\n"
+
+
+def test_the_share_of_the_input_is_in_the_line() -> None:
+    limit = MemoryLimit(1 << 20)
+    with pytest.raises(MemoryShort, match=r"1 MiB is needed after 25% of the input: "):
+        limit.check(25, 100)
+    with pytest.raises(MemoryShort, match=r"1 MiB is needed: "):
+        limit.check(25, None)
+    MemoryLimit(resident_bytes() + (1 << 30)).check(25, 100)
