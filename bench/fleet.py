@@ -7,7 +7,8 @@ memory of the largest worker, with what it maps of captures.
 
 Wall time is that of the machine as it is; CPU time is that of all workers, beside it that of the busiest of them, which
 bounds the wall time of a machine with nothing else to do. The page cache is warm, each line the best of three. Traffic
-is made once: 10 GB, 5 GB of whole taps, and compressed captures. A bench, not a test: it always exits with code 0.
+is made once: 10 GB, 5 GB of whole taps, and compressed captures; with `--tap-bytes` less, in another folder. A bench,
+not a test: it always exits with code 0.
 """
 
 from __future__ import annotations
@@ -77,13 +78,13 @@ class Measured:
 Measure = Callable[[Path, Sequence[str], int, str], Measured]
 
 
-def make(folder: Path, *, has_gzip: bool) -> None:
+def make(folder: Path, tap_bytes: int, *, has_gzip: bool) -> None:
     """The whole taps, their pieces, and these compressed; what is there is kept."""
     (folder / "whole").mkdir(parents=True, exist_ok=True)
     for kind, build in KINDS.items():
         whole, pieces = folder / "whole" / f"{kind}.pcap", folder / "kinds" / kind
         if not whole.exists():
-            write(whole, build(), TAP_BYTES)
+            write(whole, build(), tap_bytes)
         if not pieces.exists():
             cut(whole, pieces)
         packed = folder / "kinds" / f"{kind}-gzip"
@@ -210,10 +211,11 @@ def compare(folder: Path, name: str, taps: Sequence[str], measure: Measure, sour
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER / "fleet")
+    parser.add_argument("--tap-bytes", type=int, default=TAP_BYTES, help="bytes of each of the four taps")
     parser.add_argument("--gzip", action="store_true", help="compressed captures too")
     arguments = parser.parse_args()
     folder = arguments.folder
-    make(folder, has_gzip=arguments.gzip)
+    make(folder, arguments.tap_bytes, has_gzip=arguments.gzip)
     print(f"{machine()}, load {os.getloadavg()[0]:.1f}\n")
     print(f"{'':52}{'wall s':>8}{'CPU s':>8}{'busiest':>9}{'GB/s':>7}{'peak MB':>9}  speed")
     compare(folder, "4 taps", list(TAPS), running)

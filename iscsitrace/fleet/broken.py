@@ -81,7 +81,7 @@ def find(database: Database) -> list[Broken]:
 def _diagnosed(database: Database, found: dict[Key, Broken]) -> list[Broken]:
     """Put the failures that were found in place of what the tables show; returns those without a session."""
     alone: dict[tuple[str, int], Broken] = {}
-    told: set[int] = set()
+    told: set[tuple[str, int | None, int | None]] = set()
     for tap, session, sessions, connection, name, text, leads, cost_ns, first_ns, frames in database.query(
         _FAILURES
     ).rows:
@@ -93,10 +93,12 @@ def _diagnosed(database: Database, found: dict[Key, Broken]) -> list[Broken]:
             # sessions that took each other's place broke once
             if other != session:
                 found.pop((tap, other), None)
-        if id(broken) not in told:
-            told.add(id(broken))
+        key = (tap, session, connection if session is None else None)
+        if key not in told:
+            told.add(key)
             broken.what, broken.frames, broken.time_ns, broken.count = [], [], None, 0
-            broken.lost_ns, broken.has_failed, broken.finding = 0, False, name
+            broken.lost_ns = broken.lost_ns if cost_ns is None else 0
+            broken.finding = name
         broken.has_failed |= leads
         broken.lost_ns = max(broken.lost_ns, cost_ns or 0)
         broken.add(text.removesuffix("."), first_ns, map(int, frames.split()), 1)

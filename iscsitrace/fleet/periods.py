@@ -15,6 +15,7 @@ from iscsitrace.analysis.measures import busy
 from iscsitrace.analysis.measures.budget import is_of_session
 from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.tables.numbers import distinct
 from iscsitrace.tables.ring_pass import Period
 from iscsitrace.tables.schema import CATEGORIES, DATASET_TABLES
 from iscsitrace.tables.table import Table, null_value
@@ -142,17 +143,19 @@ def _luns(trace: Trace, session: Array, cycle: Array, is_known: Array) -> tuple[
     It is that of the command that waits, else the only one that the session reads or writes.
     """
     cycles = trace.cycles
-    luns = np.append(np.unique(cycles.raw("lun")[known(cycles, "lun")]), np.uint64(_UINT64_NULL))
-    unknown = len(luns) - 1
-    of_cycles = np.where(known(cycles, "lun"), np.searchsorted(luns, cycles.raw("lun")), unknown)
+    has_lun = known(cycles, "lun")
+    luns, place_of_lun = distinct(cycles.raw("lun")[has_lun])
+    unknown = len(luns)
+    of_cycles = np.full(len(cycles), unknown, dtype=np.int64)
+    of_cycles[has_lun] = place_of_lun
     place = np.full(len(session), unknown, dtype=np.int64)
     place[is_known] = of_cycles[cycle[is_known]]
-    has_data = cycles.each(is_data_command) & (of_cycles != unknown) & known(cycles, "session")
-    pairs = np.unique(np.stack((cycles.raw("session")[has_data].astype(np.int64), of_cycles[has_data])), axis=1)
-    numbers, firsts, counts = np.unique(pairs[0], return_index=True, return_counts=True)
+    has_data = cycles.each(is_data_command) & has_lun & known(cycles, "session")
+    pairs, _ = distinct(cycles.raw("session")[has_data].astype(np.int64) * (unknown + 1) + of_cycles[has_data])
+    numbers, firsts, counts = np.unique(pairs // (unknown + 1), return_index=True, return_counts=True)
     only = np.full(int(max(session.max(initial=-1), numbers.max(initial=-1))) + 1, unknown, dtype=np.int64)
-    only[numbers[counts == 1]] = pairs[1][firsts[counts == 1]]
-    return np.where(place == unknown, only[session], place), luns
+    only[numbers[counts == 1]] = pairs[firsts[counts == 1]] % (unknown + 1)
+    return np.where(place == unknown, only[session], place), np.append(luns, np.uint64(_UINT64_NULL))
 
 
 def _table(name: str, rows: list[dict[str, Any]]) -> Table:

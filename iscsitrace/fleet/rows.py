@@ -14,7 +14,7 @@ from iscsitrace.tables.table import Table
 
 CAPTURE: Final = "capture"
 """The column with the name of the capture that holds the first frame of a row."""
-_BUFFERED_BYTES: Final = 32 << 20
+_BUFFERED_BYTES: Final = 16 << 20
 """Rows are gathered up to this size before a row group is written: many small ones take longer to read."""
 
 

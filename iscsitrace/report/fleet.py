@@ -74,9 +74,11 @@ def _verdict(found: Sequence[Broken], failed: int, sessions: int) -> str:
         return f"Nothing broke: {amounts.count(sessions, 'session')} without a failure or an error status."
     worst = found[0]
     where = f"session {worst.session} of tap {worst.tap}"
+    rest = len(found) - failed
+    others = f", {rest:,} more had errors or no logout" if rest else ""
     return (
-        f"{failed:,} of {amounts.count(sessions, 'session')} failed, {len(found) - failed:,} more had errors or no "
-        f"logout. The worst is {where}: {'; '.join(worst.what)}."
+        f"{failed:,} of {amounts.count(sessions, 'session')} failed{others}. "
+        f"The worst is {where}: {'; '.join(worst.what)}."
     )
 
 
@@ -106,8 +108,8 @@ def _broken(found: Sequence[Broken]) -> tuple[Section, ...]:
         Section(
             "What broke",
             (
-                "Sessions that failed, by the time they lost: until the session was there again, or the longest wait "
-                "of a command without status. Then sessions with error statuses, or without a logout.",
+                "Sessions that failed, by the time they lost; sessions that took each other's place are one row. Then "
+                "sessions with error statuses, or without a logout.",
             ),
             (
                 limited("Sessions with a failure, the worst first", columns, rows, LISTED),

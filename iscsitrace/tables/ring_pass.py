@@ -39,7 +39,7 @@ class CaptureRead:
 class Period:
     """A part of the ring's time, as if the input were that part alone.
 
-    A period ends at a full hour (UTC), or after 131,072 commands or four million packets, wherever captures end. It has
+    A period ends at a full hour (UTC), or after 32,768 commands or four million packets, wherever captures end. It has
     the commands that had not ended before it, the exchanges that began in it, and the connections and sessions with
     packets in it. Counts are those of the period; RTTs and windows are what is known at its end.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -24,25 +25,29 @@ from tests.support.capture_file import read_records, write_pcapng
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 NAMES = (
-    "black-out-and-relogin",
-    "loss-1-percent",
-    "medium-error",
-    "task-abort-storage-hang",
-    "two-connections-one-session",
+    *("black-out-and-relogin", "capture-drops", "header-and-data-digests", "loss-1-percent", "medium-error"),
+    *("mid-session", "reordering", "snaplen-128", "task-abort-storage-hang", "two-connections-one-session"),
 )
+"""Ten rings: a session lost and rebuilt, holes, digests, losses, errors, no login, disorder, cut packets, a hang,
+and two connections.
+"""
 OF_PERIODS = ("findings", "events", "time_breakdown")
 
 
-def cut(folder: Path, name: str, pieces: int) -> Trace:
-    """A sample as a ring of pieces; one pass over all of it."""
+def cut(folder: Path, name: str, pieces: int, *, has_holes: bool = False) -> Trace:
+    """A sample as a ring of pieces; one pass over all of it. With holes a packet is missing behind each border."""
     capture = next((SAMPLES / name).glob("capture.*"))
     records, link_type = read_records(capture)
     (folder / name).mkdir(parents=True)
-    places = [0, *rings.random_borders(records, pieces, 5), len(records)]  # type: ignore[arg-type]
+    borders = sorted(random.Random(5).sample(range(1, len(records)), pieces - 1))  # noqa: S311 -- repeatable
+    if has_holes:
+        records = [record for place, record in enumerate(records) if place not in borders]
+        borders = [border - number for number, border in enumerate(borders)]
+    places = [0, *borders, len(records)]
     for number, (first, last) in enumerate(pairwise(places), 1):
         path = folder / name / f"ring_{number:05}_20260101000000.pcapng"
         write_pcapng(path, records[first:last], link_type)
-    return iscsitrace.read(write_pcapng(folder / f"{name}.pcapng", records, link_type), tables=NEEDED)
+    return iscsitrace.read(write_pcapng(folder / f"{name}.pcapng", records, link_type), tables=(*NEEDED, "pdus"))
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +148,24 @@ def test_time_lost_by_volume_and_hour_is_that_of_the_time_breakdown(
         assert (lost.label, lost.tap_count) == (name, 1)
         assert lost.cost_ns > 0
         assert losses(database, "tap", "path_mtu", limit=9) == ([], 0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_other_tables_are_those_of_one_pass(
+    name: str, dataset: Path, traces: tuple[Path, dict[str, Trace]]
+) -> None:
+    rings.assert_equal(dataset, name, traces[1][name])
+
+
+def test_packets_that_are_missing_at_every_border_change_nothing_else(tmp_path: Path) -> None:
+    name = "two-connections-one-session"
+    trace = cut(tmp_path, name, 25, has_holes=True)
+    assert int(trace.connections.raw("gap_bytes_to_initiator").sum()) > 0
+    rings.read_ring(tmp_path / "data", tmp_path / name, tables=TABLES)
+    rings.assert_equal(tmp_path / "data", "a", trace)
+    with Database(tmp_path / "data") as database:
+        rows = database.query("SELECT name, severity, cost_ns, frames FROM findings").rows
+    assert sorted(rows, key=str) == sorted(found_in(trace), key=str)
 
 
 @pytest.mark.parametrize(("worker_count", "pieces"), [(1, 2), (2, 30), (4, 200)])

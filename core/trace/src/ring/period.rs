@@ -16,11 +16,11 @@ use crate::counters::Counters;
 use crate::iscsi::context::Context;
 use crate::live::ledger::Ledger;
 use crate::pipeline::Pipeline;
-use crate::tables::{Columns, NULL_U32, Tables, Wanted};
+use crate::tables::{Columns, NULL_U32, Pdus, Tables, Wanted};
 
 const HOUR_NS: i64 = 3_600_000_000_000;
-/// A period has no more commands: with rows of some 250 bytes they, and their copy, take 65 MB.
-const COMMANDS_MAX: u32 = 1 << 17;
+/// A period has no more commands: with rows of some 250 bytes they, and their copy, take 20 MB.
+const COMMANDS_MAX: u32 = 1 << 15;
 /// A period has no more packets: what is kept of them for the time breakdown takes some 20 MB.
 const PACKETS_MAX: u32 = 1 << 22;
 
@@ -221,6 +221,8 @@ impl Periods {
         let mut tables = pipeline.finish_after(fill_queue, |tables| totals = self.totals.take_from(tables));
         self.totals.take_missing(&mut totals, &mut tables.counters);
         rows::keep_active(&mut tables, self.from_ns);
+        // those that the end of the copy made known; all others leave beside the periods
+        tables.pdus = Pdus::default();
         let known = source.numbers.len();
         let number = |row: usize| match source.numbers.get(row) {
             Some(&number) => number,
