@@ -101,7 +101,8 @@ def notes(budget: BudgetCurves) -> list[str]:
             "from command to status"
         )
     if len(budget.totals_ns) < budget.scope_count:
-        found.append(f"totals of {len(budget.totals_ns)} of {budget.scope_count} sessions and connections are shown")
+        count = f"{len(budget.totals_ns)} of {budget.scope_count:,}"
+        found.append(f"totals of {count} sessions and connections, those with the longest waits")
     found.append(step_note(budget.edges_ns))
     return found
 
