@@ -191,8 +191,11 @@ def test_of_more_than_eight_scopes_those_with_the_longest_waits_are_drawn() -> N
     # each waits for a millisecond more than the one before, but that of most time, which only transfers
     rows = [
         {
-            **{"session": number, "connection": number, "time_first_ns": 0},
-            **{"time_last_ns": (1 + number) * MS, "part": "transfer" if number == 9 else "propagation"},
+            "session": number,
+            "connection": number,
+            "time_first_ns": 0,
+            "time_last_ns": (1 + number) * MS,
+            "part": "transfer" if number == 9 else "propagation",
         }
         for number in range(10)
     ]
