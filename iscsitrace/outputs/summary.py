@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from iscsitrace.analysis.groups.loads import Loads
 from iscsitrace.analysis.groups.mirrors import recognition
 from iscsitrace.analysis.groups.mirrors.account import doubt, name
 from iscsitrace.analysis.measures import capture_health, operations, parameters, throughput, waits
-from iscsitrace.analysis.taps.reading import TappedTrace
-from iscsitrace.outputs import health, inputs, latencies, loads, places
+from iscsitrace.outputs import health, inputs, latencies
 from iscsitrace.outputs.document import Grid, Section, limited, more_rows, table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
+    from iscsitrace.analysis.taps.reading import TappedTrace
     from iscsitrace.tables.trace import Trace
 
 _SIZES: Final = 8
@@ -29,9 +28,14 @@ _PERCENTILES: Final = ("p50", "p95", "p99", "max")
 def as_dict(trace: Trace, by: Sequence[str] = ()) -> dict[str, Any]:
     """What ``summary --json`` prints, with the loads ``by`` each of these."""
     document = trace.provenance | totals(trace) | {"mirrors": _mirrors(trace)}
-    if isinstance(trace, TappedTrace):
-        document["places"] = places.as_dict(trace)
+    if trace.is_tapped:
+        # what few summaries need is loaded when one does: it takes a third of the start
+        from iscsitrace.outputs import places
+
+        document["places"] = places.as_dict(cast("TappedTrace", trace))
     if by:
+        from iscsitrace.analysis.groups.loads import Loads
+
         found = Loads(trace.table)
         document["by"] = {name: [load.as_dict() for load in found.by(name)] for name in by}
     return document
@@ -39,6 +43,9 @@ def as_dict(trace: Trace, by: Sequence[str] = ()) -> dict[str, Any]:
 
 def sections_by(trace: Trace, by: Sequence[str], top: int) -> Iterator[Section]:
     """The ``top`` worst loads by each of these as text; the trace has the tables loads.NEEDED."""
+    from iscsitrace.analysis.groups.loads import Loads
+    from iscsitrace.outputs import loads
+
     yield inputs.section(trace.inputs)
     found = Loads(trace.table)
     yield Section("", (loads.READING,), tuple(loads.grid(name, found.by(name), top) for name in by))
@@ -85,6 +92,8 @@ def sections(document: Mapping[str, Any], top: int, *, is_verbose: bool = False)
     yield _offers(document["parameters"], top) if is_verbose else _parameters(document["parameters"], top)
     yield from _measured(document, busiest)
     if "places" in document:
+        from iscsitrace.outputs import places
+
         yield places.section(document["places"])
     numbers = {row["connection"] for row in shown}
     parts = [part for part in document["coverage"] if part["connection"] is None or part["connection"] in numbers]

@@ -370,6 +370,10 @@ def test_diagnose(runs: Runs) -> None:
     first_ns = min(each["time_first_ns"] for each in job["streams"])
     streams = [each | {"after_ns": each["time_last_ns"] - first_ns} for each in job["streams"]]
     check_table(shown, STREAMS, streams)
+    # of many the last to finish
+    fewer = printed("diagnose", capture, "--top", "1")
+    check_table(fewer, STREAMS, streams[-1:])
+    assert f"\n{len(streams) - 1} stream{'s' if len(streams) > 2 else ''} finished before these.\n" in f"{fewer}\n"
 
 
 def test_diagnose_shows_missing_packets(late: Path) -> None:

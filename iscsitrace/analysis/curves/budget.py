@@ -28,7 +28,7 @@ class BudgetCurves:
     shares: Array
     """Shares of the busy time of each bin, (parts, bins), from 0 to 1; 0 where there is none."""
     totals_ns: dict[str, Array]
-    """Busy time in each part in the view, by scope: sessions, then connections."""
+    """Busy time in each part in the view, by scope: sessions, then connections; of many the worst first."""
     scope_count: int
     """Number of scopes, drawn or not."""
     added: str
@@ -55,7 +55,7 @@ def prepare(
         view=view,
         edges_ns=edges_ns,
         shares=np.divide(lasted, whole, out=np.zeros(lasted.shape), where=whole > 0),
-        totals_ns=dict(list(measured.items())[:SCOPE_LIMIT]),
+        totals_ns=_worst(measured),
         scope_count=len(measured),
         added="" if len(view.connections) == 1 else _added(_sessions(budget, view)),
         places=tuple(each for each in verdicts if each.session in _sessions(budget, view))[:SCOPE_LIMIT],
@@ -104,14 +104,26 @@ def _added(sessions: list[int]) -> str:
     return f"session {sessions[0]}" if len(sessions) == 1 else f"{len(sessions)} sessions, added up"
 
 
+def _worst(totals_ns: dict[str, Array]) -> dict[str, Array]:
+    """All in their order; of more than SCOPE_LIMIT those whose busy time has most that is not transfer."""
+    if len(totals_ns) <= SCOPE_LIMIT:
+        return totals_ns
+    transfer = PARTS.index("transfer")
+    ordered = sorted(totals_ns, key=lambda name: totals_ns[name].sum() - totals_ns[name][transfer], reverse=True)
+    return {name: totals_ns[name] for name in ordered[:SCOPE_LIMIT]}
+
+
 def _scopes(budget: Table, view: View) -> dict[str, Table]:
     """The sessions of several connections, whose time is counted separately, and the connections."""
-    found = {}
+    found, none = {}, np.empty(0, dtype=np.intp)
     if len(view.connections) > 1:
+        of_session = steps.grouped(budget.raw("session"))
         for number in _sessions(budget, view):
-            rows = rows_of(budget, session=number)
+            rows = rows_of(budget.select(of_session[number]), session=number)
             if np.ma.getmaskarray(np.ma.asarray(rows["connection"])).any():
                 found[f"session {number}"] = busy.rows_of(rows)
-    return found | {
-        f"connection {number}": busy.rows_of(rows_of(budget, connection=number)) for number in view.connections
-    }
+    of_connection = steps.grouped(budget.raw("connection"))
+    for number in view.connections:
+        own = budget.select(of_connection.get(number, none))
+        found[f"connection {number}"] = busy.rows_of(rows_of(own, connection=number))
+    return found

@@ -25,6 +25,8 @@ from iscsitrace.wording.parts import BY_NAME, PARTS
 
 _NAMED_SHARE = 0.06
 """Smallest share that has room for its percentage."""
+_TWO_LINES = 5
+"""Most bars whose names have room for two lines."""
 _PLACES: Final[dict[Place, tuple[str, str]]] = {
     "network": ("network", BY_NAME["propagation"].color),
     "target": ("target", BY_NAME["target_service"].color),
@@ -65,7 +67,8 @@ def draw(figure: Figure, budget: BudgetCurves) -> None:
     over_time.set_ylabel("% of busy time")
     totals.set_xlim(0, 100)
     totals.set_ylim(count - 0.4, -0.6)
-    names = [f"{scope}\n{duration(float(parts.sum()))}" for scope, parts in budget.totals_ns.items()]
+    between = "\n" if count <= _TWO_LINES else ", "
+    names = [f"{scope}{between}{duration(float(parts.sum()))}" for scope, parts in budget.totals_ns.items()]
     names += [f"session {verdict.session}\nby place" for verdict in budget.places]
     totals.set_yticks(range(count), names)
     totals.set_xlabel("% of the busy time: reads and writes, and think time between them")
@@ -101,7 +104,8 @@ def notes(budget: BudgetCurves) -> list[str]:
             "from command to status"
         )
     if len(budget.totals_ns) < budget.scope_count:
-        found.append(f"totals of {len(budget.totals_ns)} of {budget.scope_count} sessions and connections are shown")
+        count = f"{len(budget.totals_ns)} of {budget.scope_count:,}"
+        found.append(f"totals of {count} sessions and connections, those with the longest waits")
     found.append(step_note(budget.edges_ns))
     return found
 

@@ -187,6 +187,24 @@ def test_the_totals_of_eight_scopes_are_drawn() -> None:
     assert (drawn.scope_count, drawn.added) == (9, "9 sessions, added up")
 
 
+def test_of_more_than_eight_scopes_those_with_the_longest_waits_are_drawn() -> None:
+    # each waits for a millisecond more than the one before, but that of most time, which only transfers
+    rows = [
+        {
+            "session": number,
+            "connection": number,
+            "time_first_ns": 0,
+            "time_last_ns": (1 + number) * MS,
+            "part": "transfer" if number == 9 else "propagation",
+        }
+        for number in range(10)
+    ]
+    view = View(origin_ns=0, start_ns=0, end_ns=10 * MS, connections=tuple(range(10)))
+    drawn = budget.prepare(table("budget", *rows), table("cycles"), np.array([0, 10 * MS]), view)
+    assert list(drawn.totals_ns) == [f"connection {number}" for number in range(8, 0, -1)]
+    assert drawn.scope_count == 10
+
+
 def test_connections_of_one_session_are_named_as_it() -> None:
     rows = [
         {"session": 3, "connection": number, "time_first_ns": 0, "time_last_ns": 5 * MS, "part": "transfer"}
