@@ -35,6 +35,8 @@ _OTHER_LOOKS: tuple[Look, ...] = (
     (style.SKY, "*", (0, (3, 1))),
 )
 _LOG_COUNT = 20
+_WITHOUT_LATENCY_NS = (1e3, 1e6)
+"""Limits of an axis where no latency is above zero."""
 _STRIP_SHARE = 0.16
 """Height of the strip of commands without a status, as a share of that of the latencies."""
 _LABEL_ROOM = 0.2
@@ -81,6 +83,10 @@ def title(latency: Latency) -> str:
 
 def _scale(axes: Axes, which: str) -> None:
     axis = axes.xaxis if which == "x" else axes.yaxis
+    least = axes.dataLim.minposx if which == "x" else axes.dataLim.minposy
+    if axes.has_data() and not np.isfinite(least):
+        # clocks that were set back: no latency is above zero, and nothing can be drawn
+        (axes.set_xlim if which == "x" else axes.set_ylim)(_WITHOUT_LATENCY_NS)
     (axes.set_xscale if which == "x" else axes.set_yscale)("log")
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: duration(value)))
