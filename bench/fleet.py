@@ -2,8 +2,9 @@
 
 Two taps have random 4 KiB I/O, the worst for tables: 750 rows for each MB. Two have sequential reads of 256 KiB and
 more. One pass is ``read`` of each tap in one file, with the same tables, which stay in memory; a fleet run also writes
-the dataset. Its workers run already, or start with it. GB are those of plain captures. Peak memory is the resident
-memory of the largest worker, with what it maps of captures.
+the dataset. With ``--findings`` both have the tables of a diagnosis too, and the run makes its findings. Its workers
+run already, or start with it. GB are those of plain captures. Peak memory is the resident memory of the largest worker,
+with what it maps of captures.
 
 Wall time is that of the machine as it is; CPU time is that of all workers, beside it that of the busiest of them, which
 bounds the wall time of a machine with nothing else to do. The page cache is warm, each line the best of three. Traffic
@@ -25,13 +26,16 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 
 from bench.generate import FOLDER, RECORD_BYTES, random_io, sequential_reads, write
 from bench.run import machine
-from iscsitrace.fleet.run import run
+from iscsitrace.analysis.findings import NEEDED
+from iscsitrace.fleet.run import TABLES, run
 from iscsitrace.fleet.taps import Tap
+from iscsitrace.tables.schema import DEFAULT_TABLES
 from tests.support.conversation import Capture
 
 KINDS: dict[str, Callable[[], Capture]] = {"random": random_io, "sequential": sequential_reads}
@@ -46,7 +50,7 @@ import json, sys, time
 import iscsitrace
 started, used = time.perf_counter(), time.process_time()
 for file in sys.argv[1:]:
-    iscsitrace.read(file, tables=("pdus",))
+    iscsitrace.read(file, tables=TABLES)
 print(json.dumps([time.perf_counter() - started, time.process_time() - used]))
 """
 
@@ -117,11 +121,11 @@ def compress(path: Path, folder: Path) -> None:
     (folder / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), 1))
 
 
-def one_pass(code: str, paths: Sequence[Path]) -> Measured:
+def one_pass(code: str, paths: Sequence[Path], tables: Sequence[str] = ("pdus",)) -> Measured:
     """One pass over each of these taps."""
     found = []
     for _ in range(REPEATS):
-        command = [sys.executable, "-c", code, *map(str, paths)]
+        command = [sys.executable, "-c", f"TABLES = {tuple(tables)!r}\n{code}", *map(str, paths)]
         wall_s, cpu_s = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
         found.append(Measured(wall_s, cpu_s, cpu_s, 0))
     return min(found)
@@ -133,7 +137,9 @@ def _used() -> tuple[float, int]:
     return time.process_time(), int(peak) * 1024
 
 
-def running(folder: Path, taps: Sequence[str], worker_count: int, source: str) -> Measured:
+def running(
+    folder: Path, taps: Sequence[str], worker_count: int, source: str, tables: Sequence[str] = DEFAULT_TABLES
+) -> Measured:
     """A fleet run on workers that run already and have read one capture."""
     from distributed import Client, LocalCluster
 
@@ -150,9 +156,10 @@ def running(folder: Path, taps: Sequence[str], worker_count: int, source: str) -
             before = client.run(_used)
             started = time.perf_counter()
             if number == 0:
-                run(dataset, [Tap(f"t{each}", (str(first),)) for each in range(2 * worker_count)], scheduler=address)
+                warming = [Tap(f"t{each}", (str(first),)) for each in range(2 * worker_count)]
+                run(dataset, warming, scheduler=address, tables=tables)
                 continue
-            run(dataset, [Tap(tap, (str(folder / source / tap),)) for tap in taps], scheduler=address)
+            run(dataset, [Tap(tap, (str(folder / source / tap),)) for tap in taps], scheduler=address, tables=tables)
             wall_s = time.perf_counter() - started
             after = client.run(_used)
             used = [after[worker][0] - before[worker][0] for worker in after]
@@ -161,7 +168,9 @@ def running(folder: Path, taps: Sequence[str], worker_count: int, source: str) -
     return min(found)
 
 
-def started(folder: Path, taps: Sequence[str], worker_count: int, source: str) -> Measured:
+def started(
+    folder: Path, taps: Sequence[str], worker_count: int, source: str, tables: Sequence[str] = DEFAULT_TABLES
+) -> Measured:
     """The command, with the start of its workers; its CPU time has theirs."""
     found = []
     for _ in range(REPEATS):
@@ -169,7 +178,10 @@ def started(folder: Path, taps: Sequence[str], worker_count: int, source: str) -
         command = ["iscsitrace", "fleet", "run", *(f"{tap}={folder / source / tap}" for tap in taps)]
         began = time.perf_counter()
         process = subprocess.Popen(
-            [sys.executable, "-m", *command, "-o", str(folder / "dataset"), "--workers", str(worker_count), "-q"]
+            [
+                *(sys.executable, "-m", *command, "-o", str(folder / "dataset"), "--workers", str(worker_count), "-q"),
+                *("--tables", ",".join(tables)),
+            ]
         )
         _, _, usage = os.wait4(process.pid, 0)
         cpu_s = usage.ru_utime + usage.ru_stime
@@ -192,12 +204,19 @@ def ratio(before: Measured, after: Measured) -> str:
     return f"{before.wall_s / after.wall_s:.2f} (CPU {before.busiest_s / after.busiest_s:.2f})"
 
 
-def compare(folder: Path, name: str, taps: Sequence[str], measure: Measure, source: str = "taps") -> None:
+def compare(
+    folder: Path,
+    name: str,
+    taps: Sequence[str],
+    measure: Measure,
+    source: str = "taps",
+    tables: Sequence[str] = ("pdus",),
+) -> None:
     """One pass over these taps against runs with one worker and with two."""
     wholes = [folder / "whole" / f"{TAPS[tap]}.pcap" for tap in taps]
     total = sum(path.stat().st_size for path in wholes)
     if source == "taps":
-        whole = one_pass(READ, wholes)
+        whole = one_pass(READ, wholes, tables)
     else:
         whole = one_pass(READ_PIECES, [folder / source / tap for tap in taps])
     show(f"{name}: one pass, in memory", whole, total)
@@ -212,6 +231,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER / "fleet")
     parser.add_argument("--tap-bytes", type=int, default=TAP_BYTES, help="bytes of each of the four taps")
+    parser.add_argument("--findings", action="store_true", help="with findings too")
     parser.add_argument("--gzip", action="store_true", help="compressed captures too")
     arguments = parser.parse_args()
     folder = arguments.folder
@@ -220,6 +240,8 @@ def main() -> None:
     print(f"{'':52}{'wall s':>8}{'CPU s':>8}{'busiest':>9}{'GB/s':>7}{'peak MB':>9}  speed")
     compare(folder, "4 taps", list(TAPS), running)
     compare(folder, "4 taps, with the start", list(TAPS), started)
+    if arguments.findings:
+        compare(folder, "4 taps, with findings", list(TAPS), partial(running, tables=TABLES), tables=("pdus", *NEEDED))
     for tap, kind in list(TAPS.items())[:2]:
         compare(folder, f"1 tap, {kind}", [tap], running)
     if arguments.gzip:

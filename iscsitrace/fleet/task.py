@@ -5,6 +5,7 @@ Tasks run in workers. A task that is run twice, because its worker was lost, com
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -98,9 +99,9 @@ class _Task:
             self._settle_all("last" if capture is last else "settled")
         state = self._write_state("after")
         if work.is_last:
-            period = self._ring.open_period()
-            if period is not None:
-                self._settle_period("open", period)
+            last_period = self._ring.open_period()
+            self._settle_periods("open", [last_period] if last_period else [])
+            del last_period
             self._settle("open", self._ring.finish())
         for day, rows in self._history.changed_days().items():
             self._files.add_arrow("settled", history.TABLE, day, rows)
@@ -147,15 +148,17 @@ class _Task:
 
     def _settle_all(self, kind: str) -> None:
         """Writes what can no longer change."""
-        for period in self._ring.take_periods():
-            self._settle_period(kind, period)
+        self._settle_periods(kind, self._ring.take_periods())
         self._settle(kind, self._ring.take())
 
-    def _settle_period(self, kind: str, period: Period) -> None:
+    def _settle_periods(self, kind: str, ended: list[Period]) -> None:
         # a diagnosis needs more modules than a pass
         from iscsitrace.fleet import periods
 
-        self._settle(kind, periods.tables_of(period, self._place.tables))
+        while ended:
+            self._settle(kind, periods.tables_of(ended.pop(0), self._place.tables))
+            # a diagnosis refers to itself: its tables would stay until Python looks through all old objects
+            gc.collect()
 
     def _settle(self, kind: str, found: Mapping[str, Table]) -> None:
         tables = {name: table for name, table in found.items() if name in self._place.tables}
