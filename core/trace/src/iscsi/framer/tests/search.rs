@@ -33,6 +33,16 @@ fn a_header_is_found_wherever_its_segments_end() {
 }
 
 #[test]
+fn a_header_of_the_past_is_passed_over() {
+    let mut stream = Stream::search(1000);
+    stream.send(&[&[0xff; 8][..], &nop(PAST, &[]), &nop(CERTAIN, &[])].concat());
+    assert_eq!(stream.heard.rows, [row(CERTAIN, &[], (1056, 1104), (1, 1))]);
+    // where a header is due, it is one
+    stream.send(&nop(PAST, &[]));
+    assert_eq!(stream.heard.rows[1], row(PAST, &[], (1104, 1152), (2, 2)));
+}
+
+#[test]
 fn the_end_of_a_stream_is_lost_with_bytes_and_without_a_header() {
     let mut stream = Stream::search(1000);
     assert!(stream.framer.lost_end_bytes().is_none(), "no byte came");
