@@ -17,6 +17,7 @@ __all__ = [
     "Ring",
     "advise_snaplen",
     "advise_snaplen_of",
+    "anonymise",
     "check_filter",
     "check_trigger",
     "confine",

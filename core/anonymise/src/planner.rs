@@ -40,6 +40,9 @@ struct Continued {
     pdus: Vec<NotedPdu>,
 }
 
+/// What stands at the start of a data segment, and its length.
+type LastData = (Box<[u8]>, usize);
+
 /// Makes the plan.
 pub struct Planner<'a> {
     key: &'a Key,
@@ -47,7 +50,7 @@ pub struct Planner<'a> {
     keeps_models: bool,
     continued: FxHashMap<(u32, bool), Vec<Continued>>,
     /// The last data of a direction, whose digest may come late: what stands at its start, and its length.
-    last_data: FxHashMap<(u32, bool), (Box<[u8]>, usize)>,
+    last_data: FxHashMap<(u32, bool), LastData>,
     /// What stands where, so far.
     pub plan: Plan,
 }
