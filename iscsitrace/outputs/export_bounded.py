@@ -75,8 +75,9 @@ def export_bounded(
 
 
 def _add(writers: Mapping[str, _Rows], tables: Mapping[str, Table]) -> None:
-    for name, writer in writers.items():
-        writer.add(tables[name])
+    for name, table in tables.items():
+        if name in writers:
+            writers[name].add(table)
 
 
 class _Place:
