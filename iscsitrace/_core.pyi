@@ -335,6 +335,21 @@ def advise_snaplen_of(
 ) -> str:
     """Measures on captures which snaplen keeps every header; as above."""
 
+def anonymise(
+    sources: Sequence[str],
+    path: str,
+    *,
+    key: bytes,
+    keeps_models: bool,
+    drops_others: bool,
+    application: str,
+    progress: Callable[[int, int | None], None] | None,
+) -> dict[str, int]:
+    """Writes captures, which are read twice, without names to a file that exists; ``key`` has 32 bytes.
+
+    Returns ``packets``, ``connections``, ``other_tcp_packets`` and ``packets_without_tcp``. Releases the GIL.
+    """
+
 def check_filter(expression: str) -> str | None:
     """What libpcap says against a capture filter."""
 

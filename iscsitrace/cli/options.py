@@ -117,7 +117,7 @@ class ReadingProgress:
             self._bar.stop()
 
 
-def _files(source: str, *, has_experiments: bool) -> list[str]:
+def files_of(source: str, *, has_experiments: bool) -> list[str]:
     """The captures of a folder, by name; anything else is itself. InputInvalid for a folder that is neither."""
     folder = Path(source)
     if source == "-" or not folder.is_dir():
@@ -209,7 +209,7 @@ def takes_parts(function: _Function, *, has_experiments: bool = False) -> _Funct
             raise click.UsageError("--tap needs a name and a file: --tap initiator=capture.pcapng")
         sources = (
             *(file for _, _, file in taps),
-            *(file for each in (*read_files, *captures) for file in _files(each, has_experiments=has_experiments)),
+            *(file for each in (*read_files, *captures) for file in files_of(each, has_experiments=has_experiments)),
         )
         if not sources:
             raise click.UsageError("name a capture, or - for standard input")

@@ -42,13 +42,13 @@ def run(settings: Settings, caller: Caller) -> dict[str, Any]:
     CaptureRefused, PermissionLacking or OutputExists if it cannot start. Ctrl-C raises KeyboardInterrupt, after the
     file is complete.
     """
-    document: dict[str, Any] = json.loads(_called(lambda: _core.run_capture(json.dumps(settings), caller)))
+    document: dict[str, Any] = json.loads(called(lambda: _core.run_capture(json.dumps(settings), caller)))
     return document
 
 
 def replay(sources: Sequence[str], settings: Settings, caller: Caller) -> dict[str, Any]:
     """The same with packets from capture files instead of interfaces. CaptureUnreadable if a file is no capture."""
-    found = _called(lambda: _core.replay_capture(sources, json.dumps(settings), caller))
+    found = called(lambda: _core.replay_capture(sources, json.dumps(settings), caller))
     document: dict[str, Any] = json.loads(found)
     return document
 
@@ -58,7 +58,7 @@ def advise_snaplen(interface: Settings, duration_ns: int, watch: Callable[[int],
 
     ``watch`` receives the number of packets so far, and returns True to end.
     """
-    advice, dropped = json.loads(_called(lambda: _core.advise_snaplen(json.dumps(interface), duration_ns, watch)))
+    advice, dropped = json.loads(called(lambda: _core.advise_snaplen(json.dumps(interface), duration_ns, watch)))
     return advice, dropped
 
 
@@ -66,19 +66,19 @@ def advise_snaplen_of(
     sources: Sequence[str], capture_filter: str | None, watch: Callable[[int], object]
 ) -> dict[str, Any]:
     """Measures on captures which snaplen keeps every header. CaptureUnreadable if a file is no capture."""
-    advice, _ = json.loads(_called(lambda: _core.advise_snaplen_of(sources, capture_filter, watch)))
+    advice, _ = json.loads(called(lambda: _core.advise_snaplen_of(sources, capture_filter, watch)))
     found: dict[str, Any] = advice
     return found
 
 
 def filter_problem(expression: str) -> str | None:
     """libpcap's error message for a capture filter; None if it is valid."""
-    return _called(lambda: _core.check_filter(expression))
+    return called(lambda: _core.check_filter(expression))
 
 
 def trigger_problem(condition: str) -> tuple[int, str] | None:
     """Position (in characters from 0) and reason of a syntax error in a trigger's condition; None if it is valid."""
-    return _called(lambda: _core.check_trigger(condition))
+    return called(lambda: _core.check_trigger(condition))
 
 
 def confine(written: Sequence[Path], ports: Sequence[int] = ()) -> list[str]:
@@ -86,23 +86,24 @@ def confine(written: Sequence[Path], ports: Sequence[int] = ()) -> list[str]:
 
     It can still read, write beneath these paths, and serve at these ports; 0 is any. Returns what the kernel refused.
     """
-    return _called(lambda: _core.confine([str(path) for path in written], list(ports)))
+    return called(lambda: _core.confine([str(path) for path in written], list(ports)))
 
 
 def list_interfaces() -> list[dict[str, Any]]:
     """The interfaces that libpcap can capture on: ``name``, ``description``, ``addresses``, ``is_up``, ``is_running``,
     ``is_loopback``.
     """
-    found: list[dict[str, Any]] = json.loads(_called(lambda: str(_core.list_interfaces())))
+    found: list[dict[str, Any]] = json.loads(called(lambda: str(_core.list_interfaces())))
     return found
 
 
 def link_types(interface: str) -> list[int]:
     """LINKTYPE_ values of an interface, which is opened briefly; CaptureRefused if that fails."""
-    return _called(lambda: _core.probe_interface(interface))
+    return called(lambda: _core.probe_interface(interface))
 
 
-def _called(call: Callable[[], _Result]) -> _Result:
+def called(call: Callable[[], _Result]) -> _Result:
+    """What a function of the core returns, its errors as those of this package."""
     if _core_missing is not None:
         if "libpcap" in str(_core_missing):
             raise CaptureRefused(f"libpcap is missing: install it (apt install libpcap0.8): {_core_missing}")

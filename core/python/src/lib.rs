@@ -9,9 +9,11 @@
 //! ring     a pass that is left between two captures, and continued from its state
 //! lab      traffic: settings as JSON -> results as JSON
 //! taps     two captures of the same traffic -> dicts of arrays
+//! anonymise  a capture without names
 //! capture  capturing: settings as JSON -> files, and outcomes as JSON
 //! ```
 
+mod anonymise;
 mod capture;
 mod columns;
 mod errors;
@@ -69,5 +71,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     lab::add_to(module)?;
     capture::add_to(module)?;
     taps::add_to(module)?;
+    anonymise::add_to(module)?;
     Ok(())
 }

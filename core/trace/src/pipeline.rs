@@ -14,6 +14,7 @@ use crate::dynamics::line;
 use crate::iscsi::connection::in_flight::InFlight;
 use crate::iscsi::context::Context;
 use crate::iscsi::detect::PORTS;
+use crate::iscsi::noted::Note;
 use crate::iscsi::session::succession;
 use crate::queue;
 use crate::reader::Packet;
@@ -112,6 +113,31 @@ impl Pipeline {
         if let Some(noted) = &mut self.context.ended {
             ended.append(noted);
         }
+    }
+
+    /// From now on, notes of the streams are collected for [`Pipeline::take_notes`].
+    pub fn keep_notes(&mut self) {
+        self.context.notes = Some(Vec::new());
+    }
+
+    /// The notes since the last call.
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        self.context.notes.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Closes all connections at the end of the input, and returns the last notes instead of tables.
+    pub fn finish_notes(mut self) -> Vec<Note> {
+        self.close_all();
+        self.take_notes()
+    }
+
+    /// The connection of the packet that was processed last, and its TCP direction: 0 from the client, 1 from the server.
+    pub fn connection_of(&mut self, segment: &Segment<'_>) -> Option<(u32, usize)> {
+        let source = Endpoint { address: segment.source, port: segment.source_port };
+        let destination = Endpoint { address: segment.destination, port: segment.destination_port };
+        let slot = self.table.find(source, destination)?;
+        let connection = self.slots.get(slot as usize)?.as_ref()?;
+        Some((connection.number, usize::from(connection.ends[0] != source)))
     }
 
     /// All cycles so far, open ones included, and when each ended: `i64::MAX` while it is open.
@@ -370,7 +396,7 @@ impl Pipeline {
             iscsitrace_mapped::give_back();
         }
         fill_queue(&mut self.context);
-        let Context { mut tables, counters, sessions, cycle_ends_ns, mut timelines, ended: _ } = self.context;
+        let Context { mut tables, counters, sessions, cycle_ends_ns, mut timelines, ended: _, notes: _ } = self.context;
         settle(&mut tables.segments, &self.with_segments);
         (tables.logical_units, tables.alua_states) = sessions.logical_units();
         tables.sessions = sessions.rows;

@@ -11,6 +11,8 @@
 use super::pdu::Stamp;
 use serde::{Deserialize, Serialize};
 
+/// Minimum captured bytes of a header to identify its task: up to the Initiator Task Tag.
+pub const HEADER_TAG_BYTES: usize = 20;
 /// Maximum assumptions in a row before a header must be read.
 pub const ASSUMED_MAX: usize = 256;
 
@@ -42,6 +44,10 @@ pub struct Assumed {
     pub first: Stamp,
     /// The packet that completed it.
     pub last: Option<Stamp>,
+    /// The start of its header.
+    pub header: [u8; HEADER_TAG_BYTES],
+    /// How much of that was captured.
+    pub header_known: usize,
 }
 
 /// Where the status of reads is expected while the target's habit is unknown.

@@ -1,5 +1,6 @@
 //! The state that all connections of a pass share.
 
+use super::noted::Note;
 use super::session::SessionTable;
 use crate::counters::Counters;
 use crate::dynamics::timeline::Timeline;
@@ -21,6 +22,9 @@ pub struct Context {
     pub timelines: Vec<Timeline>,
     /// Cycles that ended since the last look, with a status or without; none if they are not collected.
     pub ended: Option<Vec<u32>>,
+    /// Notes since the last look; none if they are not collected.
+    #[serde(skip)]
+    pub notes: Option<Vec<Note>>,
 }
 
 impl Context {
@@ -32,6 +36,14 @@ impl Context {
         }
         if let Some(ended) = &mut self.ended {
             ended.push(cycle);
+        }
+    }
+
+    /// Notes something of a stream, if notes are collected.
+    #[inline]
+    pub(crate) fn note(&mut self, note: impl FnOnce() -> Note) {
+        if let Some(notes) = &mut self.notes {
+            notes.push(note());
         }
     }
 }

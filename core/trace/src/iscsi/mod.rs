@@ -13,6 +13,7 @@
 //! leads       where possible headers lead, before one is certain
 //! assumption  what must come next, when its header was cut away
 //! spans       which cycle a byte of the stream belongs to
+//! noted       what a pass notes for whoever rewrites the streams
 //! context pdu digest_use continued_text    what these modules share
 //! ```
 
@@ -31,6 +32,7 @@ pub mod leads;
 pub mod login;
 pub mod lost_statuses;
 pub mod missing_pdus;
+pub mod noted;
 pub mod pdu;
 mod pdu_row;
 pub mod session;

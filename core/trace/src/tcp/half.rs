@@ -151,6 +151,11 @@ impl Half {
         }
     }
 
+    /// The sequence number of offset 0, as far as it is known.
+    pub fn base(&self) -> Option<u32> {
+        self.base
+    }
+
     /// Continues the stream elsewhere: the next byte has this sequence number.
     pub fn rebase(&mut self, sequence_number: u32) {
         self.base = Some(sequence_number.wrapping_sub(self.reassembly.highest() as u32));

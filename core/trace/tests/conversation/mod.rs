@@ -125,6 +125,8 @@ pub struct Script {
     cmd_sn: u32,
     next_task_tag: u32,
     noise: u64,
+    /// Every PDU so far, if the data of commands is these bytes.
+    own: Option<Vec<u8>>,
 }
 
 impl Script {
@@ -137,7 +139,13 @@ impl Script {
             cmd_sn: 100,
             next_task_tag: 0x1000,
             noise: 0x9e37_79b9_7f4a_7c15,
+            own: None,
         }
+    }
+
+    /// From now on, the data of commands is the session's own PDUs, as if a capture of it were read and written.
+    pub fn carry_itself(&mut self) {
+        self.own = Some(Vec::new());
     }
 
     /// The conversation.
@@ -392,6 +400,9 @@ impl Script {
                 bytes.extend_from_slice(&digest::to_wire(crc));
             }
         }
+        if let Some(own) = &mut self.own {
+            own.extend_from_slice(&bytes);
+        }
         let stream_offset = self.peers[connection].sent[usize::from(!to_target)];
         let packets =
             bytes.chunks(MSS_BYTES).map(|payload| self.packet(connection, to_target, 0x18, payload)).collect();
@@ -443,8 +454,11 @@ impl Script {
         self.conversation.packets.len() - 1
     }
 
-    /// Pseudo-random data (xorshift).
+    /// Data: the latest PDUs of the session, or else pseudo-random (xorshift).
     fn noise(&mut self, length: usize) -> Vec<u8> {
+        if let Some(latest) = self.own.as_ref().and_then(|own| own.get(own.len().checked_sub(length)?..)) {
+            return latest.to_vec();
+        }
         (0..length)
             .map(|_| {
                 self.noise ^= self.noise << 13;
@@ -503,7 +517,18 @@ pub fn frame(of: &Frame<'_>) -> Vec<u8> {
 /// A session with everything: queue depths 1 and 8, status with and without data, writes of several rounds,
 /// bidirectional commands.
 pub fn everything(settings: Settings) -> Conversation {
+    everything_by(Script::new(settings))
+}
+
+/// The same, and the data is a capture of the session so far.
+pub fn everything_within_itself(settings: Settings) -> Conversation {
     let mut script = Script::new(settings);
+    script.carry_itself();
+    everything_by(script)
+}
+
+fn everything_by(mut script: Script) -> Conversation {
+    let settings = script.settings;
     for _ in 0..settings.connection_count {
         script.connect();
     }

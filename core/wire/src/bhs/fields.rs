@@ -208,6 +208,23 @@ pub fn field_end(opcode: Opcode, field: Field) -> Option<u8> {
 }
 
 impl<'a> Bhs<'a> {
+    /// The header, as far as it was captured, with zeros where its PDU type has no field; of an unknown type all but the
+    /// lengths.
+    #[must_use]
+    pub fn fields_alone(self) -> Vec<u8> {
+        let mut alone = vec![0; self.as_bytes().len()];
+        let common = Layout { first: 0, end: 2, opcodes: u64::MAX };
+        let lengths = Layout { first: 4, end: 8, opcodes: u64::MAX };
+        let own = LAYOUT.iter().copied().filter(|layout| self.has_opcode_in(layout.opcodes));
+        for layout in own.chain([common, lengths]) {
+            let (first, end) = (usize::from(layout.first), usize::from(layout.end).min(alone.len()));
+            if first < end {
+                alone[first..end].copy_from_slice(&self.as_bytes()[first..end]);
+            }
+        }
+        alone
+    }
+
     #[inline(always)]
     fn field(self, field: Field) -> Option<&'a [u8]> {
         let layout = LAYOUT[field as usize];

@@ -24,6 +24,8 @@ pub enum Fit {
 pub trait Listener {
     /// How well a (possibly incomplete) header fits.
     fn judge(&self, header: Bhs<'_>) -> Fit;
+    /// Whether a header that fits is older than what was read, as one in payload is.
+    fn is_past(&self, header: Bhs<'_>) -> bool;
     /// A header was read. Its PDU follows with [`Listener::pdu`], possibly much later, if bytes of it come late.
     fn begin(&mut self, header: Bhs<'_>, first: Stamp);
     /// How many bytes of a PDU's data to keep for [`Pdu::data`].
@@ -41,6 +43,8 @@ pub trait Listener {
     fn confirm(&mut self, assumed: &[Assumed], header: Bhs<'_>);
     /// The assumptions were wrong.
     fn discard(&mut self);
+    /// The digest of the last data came after its PDU was handed over, at this stream offset.
+    fn late_digest(&mut self, offset: i64);
     /// Counts an oddity.
     fn count(&mut self, counter: Counter, frame: u64, count: u64);
 }

@@ -7,8 +7,6 @@ use crate::iscsi::pdu::Stamp;
 
 /// Minimum captured bytes of a header to skip its PDU: up to the DataSegmentLength.
 pub(super) const HEADER_WALK_BYTES: usize = 8;
-/// Minimum captured bytes of a header to identify its task: up to the Initiator Task Tag.
-pub(super) const HEADER_TAG_BYTES: usize = 20;
 /// No packet yet.
 pub(super) const NOWHERE: Stamp = Stamp { frame: 0, time_ns: 0 };
 

@@ -4,10 +4,9 @@ use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::digest;
 
 use super::listener::{Fit, Listener};
-use super::progress::HEADER_TAG_BYTES;
 use super::{Framer, prefetch_header, without_header};
 use crate::counters::Counter;
-use crate::iscsi::assumption::Assumed;
+use crate::iscsi::assumption::{Assumed, HEADER_TAG_BYTES};
 use crate::iscsi::digest_use::DigestUse;
 use crate::iscsi::pdu::{KEPT_DATA_MAX, Pdu, Stamp};
 use crate::tcp::reassembly::Chunk;
@@ -121,6 +120,7 @@ impl Framer {
             && self.pdu.position == 0
             && self.take_late_digest(chunk, used)
         {
+            listener.late_digest(self.pdu.start - 4);
             return used + 4;
         }
         self.pdu.note(stamp, chunk.is_late);
@@ -230,7 +230,11 @@ impl Framer {
         let end = self.pdu.start + self.pdu.end as i64;
         self.had_data = self.pdu.data_end > self.pdu.data_start;
         if self.pdu.is_assumed {
-            self.assumed.push(Assumed { offset: self.pdu.start, end, first: self.pdu.first, last: self.pdu.last });
+            let (pdu, mut header) = (&self.pdu, [0; HEADER_TAG_BYTES]);
+            let header_known = pdu.header_known.min(HEADER_TAG_BYTES);
+            header[..header_known].copy_from_slice(&pdu.header[..header_known]);
+            let (offset, first, last) = (pdu.start, pdu.first, pdu.last);
+            self.assumed.push(Assumed { offset, end, first, last, header, header_known });
         } else {
             self.emit(end, listener);
         }

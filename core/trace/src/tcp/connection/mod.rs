@@ -19,6 +19,7 @@ use crate::dynamics::early::Early;
 use crate::dynamics::observation::Observation;
 use crate::dynamics::progress::Progress;
 use crate::iscsi::context::Context;
+use crate::iscsi::noted::Note;
 use crate::iscsi::pdu::Stamp;
 use crate::reader::Packet;
 use crate::tables::{NULL_NS, SegmentRow, Wanted};
@@ -493,6 +494,8 @@ impl TcpConnection {
         let half = &mut self.halves[direction];
         let mut sink = ContentSink { content: &mut self.content, context, number: self.number, direction, frame };
         half.reassembly.finish(budget, &mut sink);
+        let (connection, base, offset) = (self.number, half.base(), half.reassembly.highest());
+        context.note(|| Note::Restart { connection, direction, frame, offset, base });
         half.rebase(sequence_number);
     }
 

@@ -8,6 +8,7 @@ use crate::dynamics::timeline::Timeline;
 use crate::iscsi::context::Context;
 use crate::iscsi::digest_use::DigestUse;
 use crate::iscsi::framer::Framer;
+use crate::iscsi::noted::Note;
 use crate::iscsi::session::SessionEnd;
 use crate::tables::{Connection, NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64, session_type};
 use crate::tcp::half::Half;
@@ -39,6 +40,13 @@ impl TcpConnection {
         self.content.finish(self.time_last_ns, context);
         self.hand_over(context);
         self.list_keys(context);
+        if let Content::Iscsi(iscsi) = &self.content {
+            context.note(|| Note::Closed {
+                connection: self.number,
+                is_client_initiator: iscsi.is_client_initiator,
+                bases: self.halves.each_ref().map(Half::base),
+            });
+        }
         let row = self.row();
         if let Content::Iscsi(iscsi) = &mut self.content {
             let unexplained = (row.stream_bytes_to_target + row.stream_bytes_to_initiator)

@@ -81,6 +81,7 @@ fn a_data_digest_may_come_in_the_next_segment() {
         assert_eq!(stream.heard.rows[1], row(POSSIBLE, &[], (start, start + 48), (2, 2)));
         assert_eq!(stream.framer.data_digest, digest);
         assert_eq!(stream.framer.explained_bytes, start as u64 + 48);
+        assert_eq!(stream.heard.late_digests, if start == 60 { vec![56] } else { vec![] });
         assert_eq!(stream.heard.counted, []);
     }
 }

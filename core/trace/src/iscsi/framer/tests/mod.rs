@@ -24,6 +24,9 @@ const LIKELY: u32 = 0x10;
 /// and this one may fit.
 const POSSIBLE: u32 = 0x20;
 
+/// This one fits certainly, and is older than what was read.
+const PAST: u32 = 0x1ff;
+
 const fn at(frame: u64) -> Stamp {
     Stamp { frame, time_ns: frame as i64 * 1000 }
 }
@@ -76,6 +79,7 @@ struct Heard {
     begun: Vec<(Option<u32>, Stamp)>,
     rows: Vec<Row>,
     counted: Vec<(Counter, u64)>,
+    late_digests: Vec<i64>,
 }
 
 impl Listener for Heard {
@@ -86,6 +90,10 @@ impl Listener for Heard {
             Some(..LIKELY) => Fit::Unlikely,
             _ => Fit::Possible,
         }
+    }
+
+    fn is_past(&self, header: Bhs<'_>) -> bool {
+        header.initiator_task_tag() == Some(PAST)
     }
 
     fn begin(&mut self, header: Bhs<'_>, first: Stamp) {
@@ -134,6 +142,10 @@ impl Listener for Heard {
 
     fn discard(&mut self) {
         self.discarded += 1;
+    }
+
+    fn late_digest(&mut self, offset: i64) {
+        self.late_digests.push(offset);
     }
 
     fn count(&mut self, counter: Counter, frame: u64, count: u64) {

@@ -1,0 +1,78 @@
+"""``iscsitrace anonymise``: a capture that can be handed on."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from iscsitrace.cli.options import ReadingProgress, as_json, files_of
+from iscsitrace.outputs import files as output_file
+from iscsitrace.outputs.terminal import show, show_json
+
+
+@click.command(
+    epilog="Example:  iscsitrace anonymise capture.pcapng -o shareable.pcapng",
+)
+@click.argument("captures", metavar="CAPTURE...", nargs=-1, required=True)
+@click.option(
+    "-o", "--output", "path", metavar="FILE", type=click.Path(path_type=Path), required=True, help="The pcapng file."
+)
+@click.option(
+    "--key-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The key of the replacements, made if the file is missing: captures with one key have the same names. Who has "
+    "it can recognise names, so do not hand it on. Default: a random key that is not stored.",
+)
+@click.option("--keep-models", "keeps_models", is_flag=True, help="Keep vendor, product and revision of logical units.")
+@click.option(
+    "--drop-others",
+    "drops_others",
+    is_flag=True,
+    help="Leave out packets of no iSCSI connection, whose headers stay otherwise. Frame numbers change then.",
+)
+@as_json
+@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
+@click.option("--no-progress", is_flag=True, help="Show no progress bar.")
+def command(
+    captures: tuple[str, ...],
+    path: Path,
+    key_file: Path | None,
+    keeps_models: bool,
+    drops_others: bool,
+    is_json: bool,
+    force: bool,
+    no_progress: bool,
+) -> None:
+    """Write captures as one pcapng file without names, addresses and data, but with the same tables.
+
+    Addresses, names, serial numbers and designators are replaced, the same by the same and as long; data, CHAP values
+    and comments are gone. Times, lengths, frame numbers, TCP fields, LUNs, block addresses and parameters stay.
+    Captures are read twice, so they have to be files.
+    """
+    from iscsitrace.outputs import anonymise as reporter
+    from iscsitrace.recording.anonymise import anonymise, key_of, new_key
+
+    sources = [file for each in captures for file in files_of(each, has_experiments=False)]
+    output_file.check(path, is_forced=force, inputs=sources)
+    key = new_key() if key_file is None else key_of(key_file)
+    progress = None if no_progress or not sys.stderr.isatty() else ReadingProgress()
+    try:
+        with output_file.written_aside(path) as partial:
+            counts = anonymise(
+                sources,
+                partial,
+                key,
+                keeps_models=keeps_models,
+                drops_others=drops_others,
+                progress=progress.show if progress else None,
+            )
+    finally:
+        if progress:
+            progress.close()
+    if is_json:
+        show_json(reporter.as_dict(path, counts))
+    else:
+        show(reporter.sections(path, counts, drops_others=drops_others))
