@@ -54,11 +54,11 @@ def test_one_key_gives_the_same_names_to_two_taps(run: Run, tmp_path: Path) -> N
     document = json.loads(result.stdout)
     whole = CliRunner().invoke(main, ["summary", "--json", str(run.capture()), str(run.capture("target"))])
     assert len(document["sessions"]) == len(json.loads(whole.stdout)["sessions"]) == 1
-    names = [iscsitrace.read(str(path)).sessions.rows()[0]["target_name"] for path in paths]
-    assert names[0] == names[1] != iscsitrace.read(str(run.capture())).sessions.rows()[0]["target_name"]
+    names = [iscsitrace.read(str(path)).sessions.raw("target_name")[0] for path in paths]
+    assert names[0] == names[1] != iscsitrace.read(str(run.capture())).sessions.raw("target_name")[0]
     other = tmp_path / "other.pcapng"
     assert called(run.capture(), "-o", other).exit_code == 0
-    assert iscsitrace.read(str(other)).sessions.rows()[0]["target_name"] != names[0]
+    assert iscsitrace.read(str(other)).sessions.raw("target_name")[0] != names[0]
 
 
 def test_packets_of_other_connections_are_emptied_or_left_out(run: Run, tmp_path: Path) -> None:

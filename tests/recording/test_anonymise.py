@@ -36,6 +36,8 @@ NAMES = {
     ("logical_units", "revision"),
     ("logical_units", "unit_serial_number"),
     ("logical_units", "vendor"),
+    ("parameters", "effective_initiator"),
+    ("parameters", "effective_target"),
     ("parameters", "initiator_value"),
     ("parameters", "target_value"),
     ("parameters", "key"),
@@ -84,7 +86,7 @@ def _assert_equal_but_for_names(before: Trace, after: Trace) -> None:
 
 def _assert_same_diagnosis(before: Trace, after: Trace) -> None:
     def told(trace: Trace) -> list[Any]:
-        diagnosis = examine(trace)
+        diagnosis = examine(trace.table)
         return [
             [(finding.name, finding.cost_ns, finding.frames) for finding in each.findings]
             for each in (*diagnosis.sessions.values(), *diagnosis.connections.values(), *diagnosis.stories)

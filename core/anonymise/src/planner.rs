@@ -40,14 +40,17 @@ struct Continued {
     pdus: Vec<NotedPdu>,
 }
 
+/// What stands at the start of a data segment, and its length.
+type Data = (Box<[u8]>, usize);
+
 /// Makes the plan.
 pub struct Planner<'a> {
     key: &'a Key,
     addresses: &'a Addresses,
     keeps_models: bool,
     continued: FxHashMap<(u32, bool), Vec<Continued>>,
-    /// The last data of a direction, whose digest may come late: what stands at its start, and its length.
-    last_data: FxHashMap<(u32, bool), (Box<[u8]>, usize)>,
+    /// The last data of a direction, whose digest may come late.
+    last_data: FxHashMap<(u32, bool), Data>,
     /// What stands where, so far.
     pub plan: Plan,
 }

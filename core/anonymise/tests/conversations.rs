@@ -1,7 +1,6 @@
 //! Known conversations, damaged, before and after their names were replaced: the tables are equal but for names.
 
 #[path = "../../trace/tests/conversation/mod.rs"]
-#[allow(dead_code, reason = "the other tests use the rest")]
 mod conversation;
 
 use std::convert::Infallible;
