@@ -41,7 +41,7 @@ struct Continued {
 }
 
 /// What stands at the start of a data segment, and its length.
-type LastData = (Box<[u8]>, usize);
+type Data = (Box<[u8]>, usize);
 
 /// Makes the plan.
 pub struct Planner<'a> {
@@ -49,8 +49,8 @@ pub struct Planner<'a> {
     addresses: &'a Addresses,
     keeps_models: bool,
     continued: FxHashMap<(u32, bool), Vec<Continued>>,
-    /// The last data of a direction, whose digest may come late: what stands at its start, and its length.
-    last_data: FxHashMap<(u32, bool), LastData>,
+    /// The last data of a direction, whose digest may come late.
+    last_data: FxHashMap<(u32, bool), Data>,
     /// What stands where, so far.
     pub plan: Plan,
 }
