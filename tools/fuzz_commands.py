@@ -49,7 +49,7 @@ QUICK = (
     ),
     *("capture -q -r CAPTURE -w OUTPUT.pcapng", "capture -q -r CAPTURE -w OUTPUT.pcapng --trigger latency>5ms"),
     *("capture -s advise -r CAPTURE", "export -o OUTPUT CAPTURE", "export -o OUTPUT --tables segments,budget CAPTURE"),
-    *("export --sidecar -o OUTPUT CAPTURE",),
+    *("export --sidecar -o OUTPUT CAPTURE", "anonymise -o OUTPUT.pcapng CAPTURE"),
 )
 SLOW = (
     *(f"plot {kind} -o OUTPUT.{'svg' if number % 3 else 'png'} CAPTURE" for number, kind in enumerate(_KINDS)),

@@ -6,6 +6,10 @@ It has only numbers and titles.
 from __future__ import annotations
 
 SECTIONS: dict[int, dict[str, str]] = {
+    1071: {
+        "2": "Calculating the Checksum",
+        "3": "Numerical Examples",
+    },
     1191: {
         "2": "Protocol overview",
         "3": "Host specification",
@@ -29,6 +33,10 @@ SECTIONS: dict[int, dict[str, str]] = {
         "5": "Interpreting the Sack Option and Retransmission Strategy: Data Sender Behavior",
         "5.1": "Congestion Control Issues",
         "8": "Data Receiver Reneging",
+    },
+    2104: {
+        "2": "Definition of HMAC",
+        "3": "Keys",
     },
     2883: {
         "4": "Use of the SACK option for reporting a duplicate segment",

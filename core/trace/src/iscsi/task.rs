@@ -141,24 +141,22 @@ impl Task {
     /// Whether a PDU with its tag must belong to a later task whose command was not captured: a number is repeated, or
     /// there would be more data than expected.
     pub fn is_outlived_by(&self, bhs: Bhs<'_>, cycles: &Cycles) -> bool {
+        let is_again = |counted: Counted, number: Option<SerialNumber>| {
+            number.is_some_and(|number| self.numbers.is_again(counted, number))
+        };
         let row = self.cycle as usize;
         let data_bytes = if self.is_bidirectional() { written_bytes(row, cycles) } else { cycles.data_bytes[row] };
         let is_data_in = bhs.opcode() == Some(Opcode::DataIn);
         let is_too_much = !self.has_room_for(is_data_in, data_bytes, bhs.data_segment_length().unwrap_or(0));
-        self.has_number(bhs) || is_too_much && matches!(bhs.opcode(), Some(Opcode::DataIn | Opcode::DataOut))
-    }
-
-    /// Whether a Data-In, R2T or unsolicited Data-Out has a number that was there before.
-    pub fn has_number(&self, bhs: Bhs<'_>) -> bool {
-        let (counted, number) = match bhs.opcode() {
-            Some(Opcode::DataIn) => (Counted::DataIn, bhs.data_sn()),
-            Some(Opcode::ReadyToTransfer) => (Counted::R2t, bhs.r2t_sn()),
-            Some(Opcode::DataOut) if bhs.target_transfer_tag() == Some(RESERVED_TAG) => {
-                (Counted::Unsolicited, bhs.data_sn())
+        match bhs.opcode() {
+            Some(Opcode::DataIn) => is_too_much || is_again(Counted::DataIn, bhs.data_sn()),
+            Some(Opcode::ReadyToTransfer) => is_again(Counted::R2t, bhs.r2t_sn()),
+            Some(Opcode::DataOut) => {
+                let is_unsolicited = bhs.target_transfer_tag() == Some(RESERVED_TAG);
+                is_too_much || (is_unsolicited && is_again(Counted::Unsolicited, bhs.data_sn()))
             }
-            _ => return false,
-        };
-        number.is_some_and(|number| self.numbers.is_again(counted, number))
+            _ => false,
+        }
     }
 
     /// Processes an R2T.

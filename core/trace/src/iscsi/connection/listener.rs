@@ -44,10 +44,6 @@ impl Listener for ConnectionListener<'_> {
         self.connection.judge(header, self.to_target)
     }
 
-    fn is_past(&self, header: Bhs<'_>) -> bool {
-        self.connection.is_past(header, self.to_target, self.context)
-    }
-
     #[inline]
     fn begin(&mut self, header: Bhs<'_>, first: Stamp) {
         if self.to_target {

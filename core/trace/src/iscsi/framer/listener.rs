@@ -24,8 +24,6 @@ pub enum Fit {
 pub trait Listener {
     /// How well a (possibly incomplete) header fits.
     fn judge(&self, header: Bhs<'_>) -> Fit;
-    /// Whether a header that fits is older than what was read, as one in payload is.
-    fn is_past(&self, header: Bhs<'_>) -> bool;
     /// A header was read. Its PDU follows with [`Listener::pdu`], possibly much later, if bytes of it come late.
     fn begin(&mut self, header: Bhs<'_>, first: Stamp);
     /// How many bytes of a PDU's data to keep for [`Pdu::data`].

@@ -1,6 +1,6 @@
 //! The search for the next header, after its position became unknown.
 //!
-//! A header is accepted if its tags or numbers are the expected ones, and not older than what was read; or, at the start of a segment, if nothing
+//! A header is accepted if its tags or numbers are the expected ones; or, at the start of a segment, if nothing
 //! contradicts it and it leads to the segment's end or to another header. Headers may extend over the end of a packet.
 //! At the start of a stream, a possible header leads to the first one, over any number of segments; and PDUs that lead to
 //! the first header, or to bytes before it that are missing from the capture, are read as well.
@@ -128,7 +128,6 @@ impl Framer {
         let bhs = Bhs::new(header);
         match listener.judge(bhs) {
             Fit::No | Fit::Unlikely => false,
-            _ if listener.is_past(bhs) => false,
             Fit::Certain => true,
             Fit::Possible if self.unread.as_ref().is_some_and(|unread| unread.leads.show(offset, bhs)) => true,
             Fit::Possible => {

@@ -24,9 +24,6 @@ const LIKELY: u32 = 0x10;
 /// and this one may fit.
 const POSSIBLE: u32 = 0x20;
 
-/// This one fits certainly, and is older than what was read.
-const PAST: u32 = 0x1ff;
-
 const fn at(frame: u64) -> Stamp {
     Stamp { frame, time_ns: frame as i64 * 1000 }
 }
@@ -90,10 +87,6 @@ impl Listener for Heard {
             Some(..LIKELY) => Fit::Unlikely,
             _ => Fit::Possible,
         }
-    }
-
-    fn is_past(&self, header: Bhs<'_>) -> bool {
-        header.initiator_task_tag() == Some(PAST)
     }
 
     fn begin(&mut self, header: Bhs<'_>, first: Stamp) {

@@ -33,18 +33,6 @@ fn a_header_is_found_wherever_its_segments_end() {
 }
 
 #[test]
-fn a_header_of_the_past_is_passed_over() {
-    let mut stream = Stream::begin();
-    stream.send(&nop(CERTAIN, &[]));
-    stream.gap(8);
-    stream.send(&[&[0xff; 8][..], &nop(PAST, &[]), &nop(CERTAIN, &[])].concat());
-    assert_eq!(stream.heard.rows[1..], [row(CERTAIN, &[], (112, 160), (2, 2))]);
-    // where a header is due, it is one
-    stream.send(&nop(PAST, &[]));
-    assert_eq!(stream.heard.rows[2], row(PAST, &[], (160, 208), (3, 3)));
-}
-
-#[test]
 fn the_end_of_a_stream_is_lost_with_bytes_and_without_a_header() {
     let mut stream = Stream::search(1000);
     assert!(stream.framer.lost_end_bytes().is_none(), "no byte came");
