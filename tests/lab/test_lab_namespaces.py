@@ -332,6 +332,10 @@ def test_a_guard_removes_what_a_killed_run_leaves() -> None:
         process.kill()
         process.wait(5)
         assert is_gone(sleeper)
+        # the guard ends what runs in them, then removes them, one after another
+        end = time.monotonic() + 5
+        while of_process(process.pid) and time.monotonic() < end:
+            time.sleep(0.01)
         assert of_process(process.pid) == set()
 
 
