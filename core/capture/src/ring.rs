@@ -62,11 +62,13 @@ impl Ring {
 
     /// The current file is complete.
     pub fn end(&mut self) {
-        let Some(path) = self.current.take() else { return };
+        let Some(file) = self.current.take().and_then(Finished::at) else { return };
+        let path = file.path.clone();
+        // listed before it can come back compressed: what is not listed then has been removed
+        self.finished.push_back(file);
         if let Some(compressor) = &self.compressor {
             compressor.compress(&path);
         }
-        self.finished.extend(Finished::at(path));
     }
 
     /// Whether it is time to tidy.
