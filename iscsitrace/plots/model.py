@@ -108,6 +108,9 @@ def _draw_residuals(axes: Axes, model: ModelCurves) -> None:
             color, marker, _ = _look(number)
             off = 100 * (curve.marks.measured / curve.marks.model - 1)
             axes.plot(curve.marks.positions, off, color=color, linestyle="none", marker=marker, markersize=5)
+    # less than a percent is the noise of a measurement, or that of floating point
+    low, high = axes.get_ylim()
+    axes.set_ylim(min(low, -1.0), max(high, 1.0))
     axes.set_ylabel("measured vs.\nmodel, %")
 
 

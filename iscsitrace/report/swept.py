@@ -73,7 +73,8 @@ def _facts(sweeps: Sequence[Sweep]) -> Iterator[Fact]:
             amounts.count(len(rates), "point"),
         )
         if idle:
-            yield Fact("idle", f"{cells.percent(min(idle))} to {cells.percent(max(idle))} %", "no data on the line")
+            ends = dict.fromkeys((cells.percent(min(idle)), cells.percent(max(idle))))
+            yield Fact("idle", f"{' to '.join(ends)} %", "no data on the line")
         if sweep.error is not None:
             has_others = any(place.left_out for place in sweep.places)
             what = "median, each setting by the others" if has_others else "median of residuals"

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from matplotlib.figure import Figure
+
+from iscsitrace.analysis.curves import sweep as curves
 from iscsitrace.analysis.fit.points import Losses
 from iscsitrace.analysis.fit.sweep import Capture, sweeps
 from iscsitrace.analysis.model.estimate import Estimate
+from iscsitrace.plots import model
 from iscsitrace.report import page, swept, ticket
 from iscsitrace.report.document import Document
 from tests.analysis.fit.test_sweep import captures, chaotic, point
@@ -42,6 +46,21 @@ def test_the_result_is_the_span_and_the_error_of_the_model() -> None:
     assert facts(found)["k"] == "2.00"
     assert [section.title for section in found.sections] == ["Points", "Model", "How this was made"]
     assert found.sections[-1].grids[0].rows[0] == ("0.pcap", "pcap", "1,234", "2023-11-14T22:13:20.000000000Z")
+
+
+def test_one_idle_share_is_no_range() -> None:
+    found = described(*captures(point(1.0), point(1.0)))
+    assert facts(found)["idle"] == f"{100 * (point(1.0).idle_fraction or 0):.0f} %"
+
+
+def test_residuals_are_shown_on_a_scale_of_at_least_a_percent() -> None:
+    (sweep,) = sweeps(captures(point(1.0), point(4.0), point(8.0)))
+    (plot,) = curves.plots(sweep)
+    figure = Figure()
+    model.draw(figure, plot)
+    low, high = figure.axes[1].get_ylim()
+    assert low <= -1
+    assert high >= 1
 
 
 def test_a_poor_fit_has_no_parameter_in_the_report() -> None:
