@@ -24,6 +24,9 @@ _PROSE_WIDTH = 24
 """Columns of sentences may be folded to this width."""
 _COLUMN_GAP = 2
 """Blanks beside each column."""
+_MOST_TURNED = 8
+_LEAST_LINES_TURNED = 5
+"""A table that is too wide is turned, if it has at most so many rows, and at least so many columns."""
 
 
 def show(sections: Iterable[Section]) -> None:
@@ -71,7 +74,7 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         click.echo("(none)")
         return
     is_right = [all(_is_number(row[place]) for row in texts) for place in range(len(headings))]
-    if sys.stdout.isatty() and _show_rich(headings, texts, is_right):
+    if sys.stdout.isatty() and (_show_rich(headings, texts, is_right) or _show_turned(headings, texts)):
         return
     widths = [max(len(heading), *(len(row[place]) for row in texts)) for place, heading in enumerate(headings)]
     for line in (list(headings), *texts):
@@ -83,25 +86,50 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def _show_rich(headings: Sequence[str], texts: list[list[str]], is_right: list[bool]) -> bool:
-    """Draws the table, if it fits the terminal with none but its prose folded; else the terminal folds whole lines."""
+    """Draws the table, if it fits the terminal with none but its headings and prose folded."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    needed = 0
-    for place, (heading, right) in enumerate(zip(headings, is_right, strict=True)):
-        is_prose = any(row[place].count(" ") > 2 for row in texts)
-        width = max(len(heading), *(len(row[place]) for row in texts))
-        needed += _COLUMN_GAP + (min(width, _PROSE_WIDTH) if is_prose else width)
-        table.add_column(Text(heading), justify="right" if right else "left", no_wrap=not is_prose)
+    console = Console(highlight=False)
+    columns = list(zip(headings, zip(*texts, strict=True), is_right, strict=True))
+    whole = [max(map(len, (heading, *cells))) for heading, cells, _ in columns]
+    narrow = [max(*map(len, heading.split()), *map(_narrow, cells)) for heading, cells, _ in columns]
+    gaps = _COLUMN_GAP * len(columns)
+    if sum(narrow) + gaps > console.width:
+        return False
+    is_folded = sum(whole) + gaps > console.width
+    for (heading, cells, right), width in zip(columns, narrow, strict=True):
+        is_one_line = not any(" " in cell for cell in cells)
+        lines = textwrap.wrap(heading, width) if is_folded and is_one_line else [heading]
+        table.add_column(Text("\n".join(lines)), justify="right" if right else "left", no_wrap=is_one_line)
     for row in texts:
         table.add_row(*(Text(cell) for cell in row))  # Text, for a name from a capture is no markup
-    console = Console(highlight=False)
-    if needed > console.width:
-        return False
     console.print(table)
+    return True
+
+
+def _narrow(cell: str) -> int:
+    """The columns to which a cell may be folded: between words, but a sentence no further than is readable."""
+    if cell.count(" ") > 2:
+        return min(len(cell), _PROSE_WIDTH)
+    return max(map(len, cell.split()), default=0)
+
+
+def _show_turned(headings: Sequence[str], texts: list[list[str]]) -> bool:
+    """Shows few rows beside each other, or below each other where that is too wide: each line begins with a heading."""
+    if len(texts) > _MOST_TURNED or len(headings) < _LEAST_LINES_TURNED:
+        return False
+    indent = max(map(len, headings)) + _COLUMN_GAP
+    widths = [max(map(len, row)) + _COLUMN_GAP for row in texts]
+    is_beside = indent + sum(widths) - _COLUMN_GAP <= shutil.get_terminal_size().columns
+    for rows in [texts] if is_beside else [[row] for row in texts]:
+        click.echo()
+        for place, heading in enumerate(headings):
+            cells = [row[place].ljust(width) for row, width in zip(rows, widths if is_beside else [0], strict=True)]
+            click.echo((heading.ljust(indent) + "".join(cells)).rstrip())
     return True
 
 

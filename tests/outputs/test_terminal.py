@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 import click
 import pytest
@@ -36,6 +37,56 @@ def test_a_table_is_drawn_where_it_fits(
     else:
         # the terminal folds whole lines
         assert lines[-1] == f"{NAME}  {SENTENCE}"
+
+
+def shown(
+    columns: int,
+    headings: tuple[str, ...],
+    rows: Sequence[tuple[str, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> list[str]:
+    """The lines of a table on a terminal."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show_table(headings, rows)
+    return click.unstyle(capsys.readouterr().out).splitlines()
+
+
+def test_headings_are_folded_where_they_make_a_table_too_wide(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    headings = ("retransmissions to the target", "RTT ms")
+    lines = shown(15 + 3 + 4, headings, [("7", "1.5")], monkeypatch, capsys)
+    assert max(map(len, lines)) <= 15 + 3 + 4
+    assert [line.split() for line in lines if line.strip() and "\u2500" not in line] == [
+        ["retransmissions", "RTT"],
+        ["to", "the", "target", "ms"],
+        ["7", "1.5"],
+    ]
+    whole = shown(29 + 6 + 4, headings, [("7", "1.5")], monkeypatch, capsys)
+    assert whole[1].split() == " ".join(headings).split()
+
+
+def test_few_rows_that_are_too_wide_are_turned(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    headings = ("session", "initiator", "target", "TSIH", "end")
+    rows = [("0", NAME, NAME, "1", "logout"), ("1", NAME, NAME, "-", "open")]
+    beside = [
+        "session    0           1",
+        f"initiator  {NAME}  {NAME}",
+        f"target     {NAME}  {NAME}",
+        "TSIH       1           -",
+        "end        logout      open",
+    ]
+    width = len(beside[1])
+    assert shown(width, headings, rows, monkeypatch, capsys) == ["", *beside]
+    below = [[f"{name:11}{value}" for name, value in zip(headings, row, strict=True)] for row in rows]
+    assert shown(width - 1, headings, rows, monkeypatch, capsys) == ["", *below[0], "", *below[1]]
+    # many rows, or few columns, are no easier to read so
+    assert len(shown(30, headings, rows[:1] * 9, monkeypatch, capsys)) == 10
+    assert len(shown(30, ("a", "b", "c"), [(NAME, NAME, NAME)], monkeypatch, capsys)) == 2
 
 
 @pytest.mark.parametrize(
