@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from iscsitrace.outputs.document import Section
+from iscsitrace.outputs.document import Section, more_rows
 from iscsitrace.wording.cells import text as printable
 
 _FILTER = "frame.number in {"
@@ -24,6 +24,8 @@ _PROSE_WIDTH = 24
 """Columns of sentences may be folded to this width."""
 _COLUMN_GAP = 2
 """Blanks beside each column."""
+_MOST_ROWS = 500
+"""Rows of a table on a terminal; a pipe gets all."""
 _MOST_TURNED = 8
 _LEAST_LINES_TURNED = 5
 """A table that is too wide is turned, if it has at most so many rows, and at least so many columns."""
@@ -74,8 +76,17 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         click.echo("(none)")
         return
     is_right = [all(_is_number(row[place]) for row in texts) for place in range(len(headings))]
-    if sys.stdout.isatty() and (_show_rich(headings, texts, is_right) or _show_turned(headings, texts)):
+    if not sys.stdout.isatty():
+        _show_plain(headings, texts, is_right)
         return
+    cut = texts[:_MOST_ROWS]
+    if not _show_rich(headings, cut, is_right) and not _show_turned(headings, cut):
+        _show_plain(headings, cut, is_right)
+    for note in more_rows(len(texts) - len(cut)):
+        show_line(f"{note} A pipe gets all of them, as in: iscsitrace ... | less -S")
+
+
+def _show_plain(headings: Sequence[str], texts: list[list[str]], is_right: list[bool]) -> None:
     widths = [max(len(heading), *(len(row[place]) for row in texts)) for place, heading in enumerate(headings)]
     for line in (list(headings), *texts):
         padded = [

@@ -89,6 +89,18 @@ def test_few_rows_that_are_too_wide_are_turned(
     assert len(shown(30, ("a", "b", "c"), [(NAME, NAME, NAME)], monkeypatch, capsys)) == 2
 
 
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_terminal_gets_the_first_rows_and_the_number_of_the_others(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    show_table(("row",), [(str(number),) for number in range(1_734)])
+    lines = [line.strip() for line in click.unstyle(capsys.readouterr().out).splitlines()]
+    rows = [line for line in lines if line.isdecimal()]
+    assert rows == [str(number) for number in range(500 if is_terminal else 1_734)]
+    assert any(line.startswith("1,234 more rows are not shown.") for line in lines) == is_terminal
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
