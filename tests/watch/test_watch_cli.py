@@ -130,6 +130,18 @@ def test_a_pipe() -> None:
     assert totals["volumes"] == summary["volumes"]
 
 
+def test_a_closed_output_pipe_is_no_error() -> None:
+    """Also of a process that may no longer open any file, /dev/null included."""
+    command = [sys.executable, "-m", "iscsitrace", "watch", "--json", "--no-follow", "--interval", "10ms", str(SMALL)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_cleanly(tmp_path: Path, number: int) -> None:
     content = unpacked(SMALL)
