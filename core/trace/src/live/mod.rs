@@ -4,6 +4,7 @@
 //! follow      a growing file, and the next one of its ring     read_ahead  bytes read ahead, and the lag
 //! reach       what was read so far, and what may still change    view        the result of a look
 //! ledger      which cycles were handed over                    retention   which rows are removed after a while
+//! takeover    which sessions go on with the work of others
 //! ```
 //!
 //! Time is the capture's, cut into intervals from the first packet on. An interval is looked at a little after its end,
@@ -15,6 +16,7 @@ pub(crate) mod ledger;
 mod reach;
 pub mod read_ahead;
 mod retention;
+mod takeover;
 #[cfg(test)]
 mod tests;
 pub mod view;
@@ -22,6 +24,8 @@ pub mod view;
 use std::io::Read;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap;
 
 use crate::counters::Counter;
 use crate::pipeline::Pipeline;
@@ -152,6 +156,8 @@ pub struct Live {
     /// Capture time when it last lagged.
     behind_ns: i64,
     change: Option<Change>,
+    /// By the number of a session that another reinstated: its first read or write.
+    taken_over: FxHashMap<u32, i64>,
 }
 
 impl Live {
@@ -209,6 +215,7 @@ impl Live {
             is_leaving_out: false,
             behind_ns: i64::MIN,
             change: None,
+            taken_over: FxHashMap::default(),
         })
     }
 

@@ -138,6 +138,8 @@ impl Live {
             }
         }
         self.ledger.place_sessions(place);
+        let numbers: FxHashSet<u32> = self.pipeline.context.sessions.rows.session.iter().copied().collect();
+        self.taken_over.retain(|number, _| numbers.contains(number));
     }
 
     /// Replaces session indexes by session numbers.

@@ -1,5 +1,7 @@
 //! The result of a look at a live pass: what became complete since the last look, and the current state.
 
+use std::borrow::Cow;
+
 use rustc_hash::FxHashSet;
 
 use super::Live;
@@ -66,6 +68,7 @@ impl Live {
         let (from_ns, to_ns) = self.close_interval(false);
         self.pipeline.read_waiting(self.now_ns);
         self.note_times();
+        self.note_takeovers();
         let mut tables = self.of_interval(from_ns, to_ns);
         let reached = self.pipeline.reached(to_ns, HORIZON_NS);
         let awaited = self.pipeline.awaited();
@@ -87,6 +90,7 @@ impl Live {
         let (from_ns, to_ns) = self.close_interval(true);
         self.pipeline.read_waiting(i64::MAX);
         self.note_times();
+        self.note_takeovers();
         let mut tables = self.of_interval(from_ns, to_ns);
         self.add_standing(&mut tables);
         let now = self.connections_now(&tables.sessions);
@@ -228,10 +232,14 @@ impl Live {
             .collect();
         line::fill(&mut tables.senders, &mut timelines);
         let context = &self.pipeline.context;
+        let cycle_end_ns = |row: usize| match context.cycle_ends_ns[row] {
+            i64::MAX => self.taken_over_ns(context.tables.cycles.session[row]).unwrap_or(i64::MAX),
+            end_ns => end_ns,
+        };
         // commands that ended earlier hardly affect the breakdown
         let warm_ns = from_ns.saturating_sub(self.settings.interval_ns);
         let rows: Vec<usize> = (0..context.tables.cycles.row_count())
-            .filter(|&row| context.cycle_ends_ns[row] >= warm_ns && context.tables.cycles.command_first_ns[row] < to_ns)
+            .filter(|&row| cycle_end_ns(row) >= warm_ns && context.tables.cycles.command_first_ns[row] < to_ns)
             .collect();
         let mut number = vec![NULL_U32; context.tables.cycles.row_count()];
         (0..).zip(&rows).for_each(|(new, &row)| number[row] = new);
@@ -243,8 +251,12 @@ impl Live {
         part.rounds.copy_rows(rounds, &of_rows);
         part.rounds.cycle.iter_mut().for_each(|cycle| *cycle = number_of(&number, *cycle).unwrap_or(NULL_U32));
         part.sessions = context.sessions.rows.clone();
-        let ends_ns: Vec<i64> = rows.iter().map(|&row| context.cycle_ends_ns[row]).collect();
-        let between = Between { from_ns, to_ns, begun: &self.ledger.begun, has_whole_outages };
+        let ends_ns: Vec<i64> = rows.iter().map(|&row| cycle_end_ns(row)).collect();
+        let mut begun = Cow::Borrowed(&self.ledger.begun);
+        if !self.taken_over.is_empty() {
+            begun.to_mut().retain(|_, session| self.taken_over_ns(*session).is_none_or(|time_ns| time_ns > from_ns));
+        }
+        let between = Between { from_ns, to_ns, begun: &begun, has_whole_outages };
         budget::fill_between(&mut part, &timelines, &ends_ns, &between);
         for cycle in part.budget.cycle.iter_mut().filter(|cycle| **cycle != NULL_U32) {
             *cycle = rows.get(*cycle as usize).map_or(NULL_U32, |&row| row as u32);
