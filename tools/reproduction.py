@@ -50,7 +50,7 @@ subject and method agree is named as probable, since no number, figure or table 
 - **The model's error** is not compared with that of a study's model. In the simulated world it is no test against a
   network: model and simulator take the same settings.
 - **Over the kernel's TCP** hosts take time, the more the busier their machine is. The recorded runs shared two
-  processors with other work.
+  processors with other work, above whose priority they ran (`chrt -r 5` before the command).
 - **In guests** (virtual machines with the kernel's own initiator and target) instructions were translated, without KVM:
   packets and k are real, rates and their differences from the model are not.
 - "{NOTHING}": this world does not have that place. `{verdicts.NOT_RUN}`: no recorded run has it with the present
