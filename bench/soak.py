@@ -18,7 +18,7 @@ import threading
 import time
 import urllib.request
 from pathlib import Path as FilePath
-from typing import IO
+from typing import IO, Any
 
 from bench.run import FOLDER, machine
 from bench.watch import ProcessUsage
@@ -135,18 +135,26 @@ def _run(folder: FilePath, seconds: int, per_s: int) -> None:
         feeding.join()
         elapsed_s = time.monotonic() - begun_s
         code = watch.wait()
-    *intervals, totals = [json.loads(line) for line in lines.read_text().splitlines()]
+    lag_s, totals = _printed(lines)
     connections, packets = fed[0]
     print(f"sent: {connections} connections, {packets} packets, {packets / elapsed_s:.0f} per second")
     (commands,) = (row["cycle_count"] for row in totals["volumes"] if row["session"] is None)
     print(f"watch: {totals['packet_count']} packets, {commands} commands of {connections * COMMANDS}, exit code {code}")
     print(f"CPU: {usage.processor_s / elapsed_s * 100:.1f} % of one core")
-    print(
-        f"lag: at most {max(each['lag_s'] for each in intervals):.2f} s; skipped {totals['left_out_packets']} packets"
-    )
+    print(f"lag: at most {lag_s:.2f} s; skipped {totals['left_out_packets']} packets")
     for name, values in (("memory, MB", usage.rss_mb), ("descriptors", descriptors), ("threads", threads)):
         print(f"{name}, maximum of each tenth of the time: {_tenths(values)}")
     print(f"series of the metrics, maximum of each tenth: {_tenths(series)}")
+
+
+def _printed(lines: FilePath) -> tuple[float, dict[str, Any]]:
+    """The longest lag of the intervals, and the totals. An interval is megabytes, so one is held at a time."""
+    lag_s, document = 0.0, dict[str, Any]()
+    with lines.open() as stream:
+        for line in stream:
+            document = json.loads(line)
+            lag_s = max(lag_s, document.get("lag_s", 0.0))
+    return lag_s, document
 
 
 def _tenths(values: list[int] | list[float]) -> str:

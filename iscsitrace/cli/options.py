@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from iscsitrace.cli import own_process
 from iscsitrace.cli.memory import INSTEAD, MemoryLimit, MemorySize
 from iscsitrace.cli.units import Moment, When
 from iscsitrace.errors import InputInvalid
@@ -91,10 +92,17 @@ class CaptureInput:
             if bar:
                 bar.close()
 
-    def read(self, tables: Iterable[str] = (), loading: str | None = None) -> Trace:
-        """Read the captures; ``tables`` as for iscsitrace.read, ``loading`` a module to import meanwhile."""
+    def read(
+        self, tables: Iterable[str] = (), loading: str | None = None, written: Iterable[Path] | None = ()
+    ) -> Trace:
+        """Read the captures; ``tables`` as for iscsitrace.read, ``loading`` a module to import meanwhile.
+
+        From then on the process can write beneath ``written`` alone, start no program and use no TCP; None: as before.
+        """
         from iscsitrace.tables.trace import load_meanwhile, read
 
+        if written is not None:
+            own_process.confine(written)
         if loading is not None:
             load_meanwhile(loading)
         moments = [moment for moment in (self.time_from, self.time_to) if moment]

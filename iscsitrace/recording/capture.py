@@ -7,6 +7,7 @@ nothing.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -84,9 +85,10 @@ def trigger_problem(condition: str) -> tuple[int, str] | None:
 def confine(written: Sequence[Path], ports: Sequence[int] = ()) -> list[str]:
     """Gives up what a reader of packets does not need, for this thread and all that it starts later, for good.
 
-    It can still read, write beneath these paths, and serve at these ports; 0 is any. Returns what the kernel refused.
+    It can still read, write beneath these paths and to /dev/null, and serve at these ports; 0 is any. Returns what the
+    kernel refused.
     """
-    return called(lambda: _core.confine([str(path) for path in written], list(ports)))
+    return called(lambda: _core.confine([os.devnull, *map(str, written)], list(ports)))
 
 
 def list_interfaces() -> list[dict[str, Any]]:

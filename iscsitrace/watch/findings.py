@@ -6,17 +6,51 @@ Diagnoses take at most a fixed share of the time: after a slow one, the next com
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
 
 from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.analysis.findings.headline import Headline
-from iscsitrace.tables.live_pass import SECOND_NS
+from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.tables.live_pass import SECOND_NS, Settings
+from iscsitrace.tables.schema import CATEGORIES
+from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 
 EVERY_NS = 5 * SECOND_NS
 SHARE_MAX = 0.1
 """Largest share of the time for diagnoses."""
+_LOGOUT: Final = CATEGORIES["session_end"].index("logout")
+
+
+def current(recent: Trace, now_ns: int) -> Callable[[str], Table]:
+    """The tables of the recent past, without sessions that logged out before it: nothing happens in them any more, and
+    where connections are short, they are most.
+    """
+    sessions = recent.table("sessions")
+    is_over = sessions.raw("end") == _LOGOUT
+    is_over &= sessions.raw("time_last_ns") < now_ns - Settings().keep_ns
+    cycles = recent.table("cycles")
+    in_flight = cycles.raw("session")[~known(cycles, "status")]
+    is_over &= ~np.isin(sessions.raw("session"), in_flight)
+    gone = sessions.raw("session")[is_over]
+    connections = recent.table("connections")
+    left = connections.raw("connection")[np.isin(connections.raw("session"), gone)]
+
+    @cache
+    def table(name: str) -> Table:
+        found = recent.table(name)
+        for column, numbers in (("session", gone), ("connection", left)):
+            # other tables count the rows of commands
+            if len(numbers) and column in found and name not in ("cycles", "rounds", "budget"):
+                found = found.select(~np.isin(found.raw(column), numbers))
+        return found
+
+    return table
 
 
 @dataclass(frozen=True)
@@ -61,7 +95,7 @@ class Findings:
         """Diagnose the recent past."""
         started = time.thread_time_ns()
         # recognising a mirror takes many writes, and the recent past has few
-        diagnosis = examine(recent.table, has_mirrors=False)
+        diagnosis = examine(current(recent, now_ns), has_mirrors=False)
         took_ns = time.thread_time_ns() - started
         self._next_ns = now_ns + max(self.every_ns, int(took_ns / SHARE_MAX))
         since = {(found.session, found.name): found.since_ns for found in self.current}

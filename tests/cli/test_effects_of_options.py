@@ -117,7 +117,7 @@ def test_a_plot_of_a_large_input_takes_single_pdus_only_if_it_is_zoomed(
         with file.open("r+b") as stream:
             stream.truncate(size)
         assert plot._size(whole) == report._size(whole) == size
-        plot._read("ladder", input_of(file, **zoomed), cycles)
+        plot._read("ladder", input_of(file, **zoomed), cycles, None)
         assert tables_read[-1] == (("senders", "pdus") if has_pdus else ("senders",))
 
 

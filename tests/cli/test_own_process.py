@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -111,3 +112,75 @@ def test_root_may_still_write_where_only_root_may(capture: Path, tmp_path: Path)
         said = process.communicate(timeout=_LIMIT_S)[1]
     assert process.returncode == 0, said
     assert len(list(folder.iterdir())) > 1
+
+
+_TRYING = """
+import socket, subprocess, sys
+from pathlib import Path
+import iscsitrace.recording.anonymise as anonymise
+import iscsitrace.tables.trace as trace
+from iscsitrace.cli import main
+
+def tried(name, attempt):
+    try:
+        attempt()
+    except PermissionError:
+        print("refused:", name, file=sys.stderr)
+    else:
+        print("possible:", name, file=sys.stderr)
+
+def trying(*arguments, **options):
+    tried("connect", lambda: socket.create_connection(("127.0.0.1", {port})))
+    tried("serve", lambda: socket.create_server(("127.0.0.1", 0)))
+    tried("write elsewhere", lambda: Path("elsewhere", "new").touch())
+    tried("write to the output's folder", lambda: Path("out", "new").touch())
+    tried("start a program", lambda: subprocess.run(["/bin/true"]))
+    return read(*arguments, **options)
+
+(module, name) = (anonymise, "anonymise") if {words!r}[0] == "anonymise" else (trace, "read")
+read = getattr(module, name)
+setattr(module, name, trying)
+main({words!r})
+"""
+"""A command whose reader tries what it may not do."""
+
+
+def tried(words: list[str], folder: Path) -> dict[str, bool]:
+    """What a reader can do within a command: by what it tried, whether that was possible."""
+    for name in ("out", "elsewhere"):
+        (folder / name).mkdir(exist_ok=True)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        script = _TRYING.format(port=server.getsockname()[1], words=words)
+        done = subprocess.run(
+            [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, timeout=_LIMIT_S, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    lines = [line.partition(": ") for line in done.stderr.splitlines()]
+    return {name: said == "possible" for said, _, name in lines if said in ("possible", "refused")}
+
+
+_NOTHING = dict.fromkeys(
+    ("connect", "serve", "write elsewhere", "write to the output's folder", "start a program"), False
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "possible"),
+    [
+        *(([*words.split(), "source.pcapng"], set()) for words in ("summary", "events --json", "diagnose", "cycles")),
+        *(([*words.split(), "source.pcapng"], set()) for words in ("mirrors", "check", "report -o -", "model fit")),
+        (["diff", "source.pcapng", "source.pcapng"], set()),
+        (["export", "-o", "out", "source.pcapng"], {"write to the output's folder"}),
+        (["export", "--sidecar", "-o", "out", "source.pcapng"], {"write to the output's folder"}),
+        (["plot", "cycles", "-o", "out/plot.svg", "source.pcapng"], {"write to the output's folder"}),
+        (["report", "-o", "out/report.html", "source.pcapng"], {"write to the output's folder"}),
+        (["anonymise", "-o", "out/x.pcapng", "source.pcapng"], {"write to the output's folder"}),
+    ],
+)
+def test_a_reader_writes_to_its_output_alone(
+    words: list[str], possible: set[str], capture: Path, tmp_path: Path
+) -> None:
+    asked = "from iscsitrace.recording.capture import confine; print(confine([]))"
+    if subprocess.check_output([sys.executable, "-c", asked], text=True) != "[]\n":
+        pytest.skip("the kernel has no Landlock")
+    assert tried(words, tmp_path) == _NOTHING | dict.fromkeys(possible, True)

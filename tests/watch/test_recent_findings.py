@@ -9,6 +9,7 @@ import pytest
 
 from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.watch import findings
+from tests.support.tables_by_hand import table
 
 
 def diagnosis(*names: str, has_mirrors: bool = False) -> Any:
@@ -32,7 +33,8 @@ def test_diagnoses_take_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr("time.thread_time_ns", lambda clock=clock: next(clock))
         monkeypatch.setattr(findings, "examine", lambda table, has_mirrors: diagnosis(has_mirrors=has_mirrors))
         own = findings.Findings(every_ns=100)
-        own.update(SimpleNamespace(table=None), 0)  # type: ignore[arg-type]
+        monkeypatch.setattr(findings, "current", lambda recent, now_ns: None)
+        own.update(SimpleNamespace(), 0)  # type: ignore[arg-type]
         assert [own.is_due(now_ns) for now_ns in (wait_ns - 1, wait_ns)] == [False, True]
 
 
@@ -42,9 +44,35 @@ def test_a_finding_is_there_since_the_first_of_consecutive_diagnoses(monkeypatch
         monkeypatch.setattr(
             findings, "examine", lambda table, has_mirrors, names=names: diagnosis(*names, has_mirrors=has_mirrors)
         )
-        own.update(SimpleNamespace(table=None), now_ns)  # type: ignore[arg-type]
+        monkeypatch.setattr(findings, "current", lambda recent, now_ns: None)
+        own.update(SimpleNamespace(), now_ns)  # type: ignore[arg-type]
         since.append({found.name: found.since_ns for found in own.current})
     assert since == [{"a": 1}, {"a": 1, "b": 2}, {"b": 2}, {"a": 4, "b": 2}]
     assert (own.headline, own.stories) == (Headline("down"), (((0, 1), Headline("slow")),))
     own.forget()
     assert (own.current, own.headline, own.stories) == ((), None, ())
+
+
+def test_sessions_that_logged_out_before_the_recent_past_are_left_out() -> None:
+    """By session: logged out long ago; a moment ago; long ago, with a command without a status; closed; open."""
+    second_ns = 10**9
+    ends = zip(("logout", "logout", "logout", "closed", "open"), (29, 30, 29, 29, 29), strict=True)
+    sessions = [
+        {"session": number, "end": end, "time_last_ns": last_s * second_ns} for number, (end, last_s) in enumerate(ends)
+    ]
+    connections = [{"connection": 10 + place, "session": number} for place, number in enumerate((0, 0, 1, 2, 3, 4))]
+    cycles = [{"session": number, "status": status} for number, status in ((0, 0), (1, 0), (2, None))]
+    tables = {
+        "sessions": table("sessions", *sessions),
+        "connections": table("connections", *connections),
+        "cycles": table("cycles", *cycles),
+        "senders": table("senders", *({"connection": connection} for connection in (10, 11, 12, 15))),
+    }
+    recent: Any = SimpleNamespace(table=tables.__getitem__)
+    kept = findings.current(recent, 40 * second_ns)
+    assert kept("sessions").raw("session").tolist() == [1, 2, 3, 4]
+    assert kept("connections").raw("connection").tolist() == [12, 13, 14, 15]
+    assert kept("senders").raw("connection").tolist() == [12, 15]
+    # other tables count its rows
+    assert kept("cycles") is tables["cycles"]
+    assert findings.current(recent, 39 * second_ns)("sessions") is tables["sessions"]

@@ -45,6 +45,14 @@ fn views(mut live: Live) -> (Vec<View>, Live) {
     }
 }
 
+/// The tables of one pass over all of it.
+fn whole(file: Vec<u8>) -> Tables {
+    let wanted = Wanted { senders: true, budget: true, recoveries: true, retransmissions: true, ..Wanted::default() };
+    let input = Input::Reader { name: "test".to_owned(), reader: Box::new(Cursor::new(file)) };
+    let pass = pass::run::<()>(vec![input], &Selection::default(), wanted, |_| Ok(()));
+    pass.unwrap_or_else(|_| panic!("a capture")).tables
+}
+
 /// A login on one connection.
 fn logged_in() -> Script {
     let mut script =
@@ -169,10 +177,7 @@ fn a_look_after_all_packets_shows_what_the_end_of_a_pass_shows() {
     // no TCP: the clock goes on
     packets.push((2 * SECOND_NS, &[0; 60]));
     let file = pcapng(packets.iter().copied());
-    let wanted = Wanted { senders: true, budget: true, recoveries: true, retransmissions: true, ..Wanted::default() };
-    let input = Input::Reader { name: "test".to_owned(), reader: Box::new(Cursor::new(file.clone())) };
-    let pass = pass::run::<()>(vec![input], &Selection::default(), wanted, |_| Ok(()));
-    let mut pass = pass.unwrap_or_else(|_| panic!("a capture")).tables;
+    let mut pass = whole(file.clone());
     let (views, mut live) = views(start(file));
     let mut look = views.into_iter().next().expect("an interval").outcome.tables;
     let mut end = live.finish().outcome.tables;
@@ -262,6 +267,46 @@ fn a_quiet_connection_is_closed_after_a_day_or_after_two_minutes_if_it_ended() {
         let (views, _) = views(start(pcapng(packets.into_iter())));
         let last = views.last().expect("intervals");
         assert_eq!(last.now.len(), open_count, "after {silence_s} s");
+    }
+}
+
+/// A session is over once all its connections are closed, with nothing in flight.
+#[test]
+fn a_session_that_is_over_is_current_for_ten_more_seconds() {
+    for (connection_count, closed_count, has_command_in_flight, later_count) in
+        [(1, 1, false, 0), (1, 0, false, 1), (1, 1, true, 1), (2, 1, false, 2), (2, 2, false, 0)]
+    {
+        let mut script = logged_in();
+        (1..connection_count).for_each(|_| {
+            script.connect();
+        });
+        script.read(0, 1, 2, 1000, false);
+        if has_command_in_flight {
+            script.command(0, true, 512, &[]);
+        }
+        (0..closed_count).for_each(|connection| {
+            script.close(connection);
+        });
+        let conversation = script.finish();
+        let mut packets = frames(&conversation);
+        packets.extend((1..20).map(|second| (second * SECOND_NS, &[0; 60][..])));
+        // a copy of the last ACK comes late
+        let (_, late) = *packets.iter().rev().find(|(_, packet)| packet.len() != 60).expect("packets");
+        packets.push((20 * SECOND_NS, late));
+        packets.push((22 * SECOND_NS, &[0; 60]));
+        let file = pcapng(packets.into_iter());
+        let whole = whole(file.clone());
+        let (views, mut live) = views(start(file));
+        let counts: Vec<usize> = views.iter().map(|view| view.now.len()).collect();
+        assert_eq!((counts[8], counts[14]), (connection_count, later_count), "{closed_count} closed");
+        let senders: Vec<usize> = views.iter().map(|view| view.outcome.tables.senders.connection.len()).collect();
+        assert_eq!((senders[8], senders[14]), (2 * connection_count, 2 * later_count), "{closed_count} closed");
+        // what is known of it stays, and so do the counts
+        let recent = live.recent().tables.parameters;
+        let last = live.finish().outcome.tables;
+        assert_eq!((&recent.key, &recent.target_value), (&last.parameters.key, &last.parameters.target_value));
+        assert_eq!((&last.parameters.key, &last.parameters.source), (&whole.parameters.key, &whole.parameters.source));
+        assert_eq!(last.connections.packets_to_target, whole.connections.packets_to_target);
     }
 }
 

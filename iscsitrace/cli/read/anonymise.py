@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from iscsitrace.cli import own_process
 from iscsitrace.cli.options import ReadingProgress, as_json, files_of
 from iscsitrace.outputs import files as output_file
 from iscsitrace.outputs.terminal import show, show_json
@@ -58,6 +59,7 @@ def command(
     sources = [file for each in captures for file in files_of(each, has_experiments=False)]
     output_file.check(path, is_forced=force, inputs=sources)
     key = new_key() if key_file is None else key_of(key_file)
+    own_process.confine([path.parent])
     progress = None if no_progress or not sys.stderr.isatty() else ReadingProgress()
     try:
         with output_file.written_aside(path) as partial:

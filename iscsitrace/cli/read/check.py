@@ -75,7 +75,9 @@ def command(
         from iscsitrace.wireshark.dissect import require_tshark
 
         require_tshark()
-    trace = capture_input.read(("pdus", "segments", "tcp_info") if against else ("tcp_info",))
+    tables = ("pdus", "segments", "tcp_info") if against else ("tcp_info",)
+    # tshark is another program
+    trace = capture_input.read(tables, written=None if against else ())
     counters = capture_health.by_name(trace.counters)
     findings = [] if fail_on == "never" else capture_health.reaching(counters, fail_on)
     document: dict[str, Any] = trace.provenance | {
@@ -113,7 +115,7 @@ def _kernel(capture_input: CaptureInput, trace: Trace) -> dict[str, Any] | None:
         return None
     from iscsitrace.analysis.measures import kernel_agreement
 
-    again = capture_input.read(kernel_agreement.NEEDED)
+    again = capture_input.read(kernel_agreement.NEEDED, written=None)
     senders = kernel_agreement.compare(again.tcp_info, again.window, again.estimated("senders"), again.connections)
     clocks = [
         {"file": name} | asdict(clock) | {"is_known": clock.is_known}

@@ -102,7 +102,7 @@ def _export_tables(
         return
     # an output that cannot be written is refused before a long input is read
     prepare(directory, file_format, chosen, force, capture_input.sources)
-    trace = capture_input.read(chosen)
+    trace = capture_input.read(chosen, written=[Path(directory)])
     if names is None and trace.is_tapped:
         chosen = [*chosen, *TAPPED_TABLES]
     for path in export(trace, directory, file_format, chosen, force, is_neutral=is_neutral):
@@ -125,7 +125,7 @@ def _export_perfetto(capture_input: CaptureInput, path: Path, *, has_packets: bo
 
     perfetto_packets.require()
     output_file.check(path, is_forced=is_forced, inputs=capture_input.sources)
-    trace = capture_input.read(perfetto.needed())
+    trace = capture_input.read(perfetto.needed(), written=[path.parent])
     with output_file.written_aside(path) as partial, partial.open("wb") as stream:
         count = perfetto.write(trace, stream, has_packets=has_packets)
     click.echo(f"{path}: {count} packets for ui.perfetto.dev")
@@ -146,7 +146,7 @@ def _export_sidecar(capture_input: CaptureInput, directory: Path | None, force: 
     except OSError as error:
         raise InputInvalid(f"cannot write to {path.parent}: {error.strerror or error}") from error
     output_file.check(path, is_forced=force, inputs=capture_input.sources)
-    trace = capture_input.read(sidecar.TABLES)
+    trace = capture_input.read(sidecar.TABLES, written=[path.parent])
     if _file_size(capture) != size:
         raise InputInvalid(f"{capture} grew while it was read: a sidecar needs a complete capture")
     with output_file.written_aside(path) as partial, partial.open("wb") as stream:

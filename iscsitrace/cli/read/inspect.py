@@ -34,7 +34,8 @@ def command(capture_input: CaptureInput, cycle: int | None, frame: int | None) -
     from iscsitrace.wireshark.pairs import ends, pairs
 
     require_pyshark()
-    trace = capture_input.read(("pdus",))
+    # tshark is another program
+    trace = capture_input.read(("pdus",), written=None)
     if frame is not None and frame > trace.packet_count:
         raise InputInvalid(f"there is no frame {frame}; {trace.packet_count} were read")
     rows = _pdus(trace, cycle, frame)

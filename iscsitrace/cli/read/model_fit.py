@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,7 +98,8 @@ def command(
     if named and directory is None:
         raise click.UsageError("--at names settings of a sweep: use it with -o")
     settings = of_each(capture_input.sources, named)
-    read = survey_each(capture_input)
+    # its pictures take a cache of fonts
+    read = survey_each(capture_input, written=() if directory is None else None)
     points = [point for found in read.points for point in found]
     chosen = of_operation(points, operation)
     if not chosen:
@@ -142,13 +143,13 @@ class Surveyed:
     inputs: list[dict[str, Any]]
 
 
-def survey_each(capture_input: CaptureInput) -> Surveyed:
-    """Reads each capture alone, so that none is part of the time of another."""
+def survey_each(capture_input: CaptureInput, written: Iterable[Path] | None) -> Surveyed:
+    """Reads each capture alone, so that none is part of the time of another; ``written`` as for CaptureInput.read."""
     from iscsitrace.analysis.fit.steady import NEEDED, survey
 
     read = Surveyed([], [], [], [])
     for source in capture_input.sources:
-        trace = replace(capture_input, sources=(source,)).read(NEEDED)
+        trace = replace(capture_input, sources=(source,)).read(NEEDED, written=written)
         found = survey(trace.table, source)
         read.points.append(found.points)
         read.missing.extend(str(each) for each in found.missing)

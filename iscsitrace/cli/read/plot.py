@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +99,7 @@ def command(
         raise click.UsageError("name a file with -o, or use --show")
     if path is not None:
         _check_output(path, kind, capture_input.sources, is_forced)
-    trace = _read(kind, capture_input, cycles)
+    trace = _read(kind, capture_input, cycles, path)
     from iscsitrace.analysis.curves import subject
     from iscsitrace.analysis.curves.decimation import Detail
     from iscsitrace.analysis.curves.view import Zoom
@@ -136,12 +137,18 @@ def _check_output(path: Path, kind: str, inputs: Sequence[str], is_forced: bool)
     output_file.check(path, is_forced=is_forced, inputs=inputs)
 
 
-def _read(kind: str, capture_input: CaptureInput, cycles: range | None) -> Trace:
+def _read(kind: str, capture_input: CaptureInput, cycles: range | None, path: Path | None) -> Trace:
     is_zoomed = cycles is not None or capture_input.time_from is not None or capture_input.time_to is not None
     tables = kinds.load(kind).tables
     if is_zoomed or _size(capture_input) <= _SMALL_BYTES:
         tables = (*tables, *kinds.load(kind).zoomed_tables)
-    return replace(capture_input, time_from=None, time_to=None).read(tables)
+    whole = replace(capture_input, time_from=None, time_to=None)
+    if path is None:
+        # a toolkit of windows needs more
+        return whole.read(tables, written=None)
+    # makes a cache of fonts on its first use
+    import_module("iscsitrace.plots.style")
+    return whole.read(tables, written=[path.parent])
 
 
 def _size(capture_input: CaptureInput) -> int:

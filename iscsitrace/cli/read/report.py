@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,10 +89,14 @@ def command(
     from iscsitrace import __version__
 
     has_pictures = file_format == "html" and not no_plots
+    written = [] if path is None else [path.parent]
+    if has_pictures:
+        # makes a cache of fonts on its first use
+        import_module("iscsitrace.plots.style")
     if is_sweep:
-        document = _sweep(capture_input, named, has_pictures=has_pictures)
+        document = _sweep(capture_input, named, written, has_pictures=has_pictures)
     else:
-        document = _document(capture_input, session, names, has_pictures=has_pictures)
+        document = _document(capture_input, session, names, written, has_pictures=has_pictures)
     if file_format == "html":
         from iscsitrace.report.page import render
     else:
@@ -105,7 +110,9 @@ def command(
     click.echo(f"{path}: {document.headline}")
 
 
-def _sweep(capture_input: CaptureInput, named: tuple[dict[str, Any], ...], *, has_pictures: bool) -> Document:
+def _sweep(
+    capture_input: CaptureInput, named: tuple[dict[str, Any], ...], written: Sequence[Path], *, has_pictures: bool
+) -> Document:
     """The document on captures as points of a sweep."""
     settings = of_each(capture_input.sources, named)
     if any(Path(name).is_dir() for name in capture_input.sources):
@@ -113,13 +120,18 @@ def _sweep(capture_input: CaptureInput, named: tuple[dict[str, Any], ...], *, ha
     from iscsitrace.analysis.fit.sweep import Capture, sweeps
     from iscsitrace.report import swept
 
-    read = survey_each(capture_input)
+    read = survey_each(capture_input, written)
     captures = [Capture(*each) for each in zip(capture_input.sources, read.points, settings, strict=True)]
     return swept.describe(sweeps(captures), read.missing, read.inputs, has_pictures=has_pictures)
 
 
 def _document(
-    capture_input: CaptureInput, session: int | None, names: Sequence[str], *, has_pictures: bool
+    capture_input: CaptureInput,
+    session: int | None,
+    names: Sequence[str],
+    written: Sequence[Path],
+    *,
+    has_pictures: bool,
 ) -> Document:
     """The document on the folder of an experiment, or on captures."""
     from iscsitrace.experiments import report
@@ -127,7 +139,8 @@ def _document(
 
     folders = [Path(name) for name in capture_input.sources if Path(name).is_dir()]
     if not folders:
-        trace = capture_input.read(captures.needed(_size(capture_input) > _LARGE_BYTES, has_pictures))
+        needed = captures.needed(_size(capture_input) > _LARGE_BYTES, has_pictures)
+        trace = capture_input.read(needed, written=written)
         return captures.describe(trace, session=session, has_pictures=has_pictures, by=names)
     if len(capture_input.sources) > 1 or session is not None or names:
         raise click.UsageError("name one folder of an experiment alone, without --session and --by")

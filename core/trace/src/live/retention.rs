@@ -1,4 +1,4 @@
-//! Removal of old rows from a live pass: rows that were handed over, exchanges, closed connections.
+//! Removal of old rows from a live pass: rows that were handed over, exchanges, connections that are over or closed.
 
 use rustc_hash::FxHashSet;
 
@@ -7,6 +7,7 @@ use crate::content::Content;
 use crate::counters::Counter;
 use crate::iscsi::exchange::Dropped;
 use crate::tables::{Columns, Connections, NULL_NS, NULL_U32, Tables};
+use crate::tcp::connection::TcpConnection;
 
 /// A closed connection is kept for this time.
 const CLOSED_NS: i64 = 120_000_000_000;
@@ -24,6 +25,7 @@ impl Live {
     pub(super) fn forget(&mut self, until_ns: i64) -> Connections {
         self.close_silent(until_ns);
         let before_ns = until_ns.saturating_sub(self.settings.keep_ns);
+        self.settle_over(before_ns);
         let awaited = self.pipeline.awaited();
         let open_sessions: FxHashSet<u32> = self.pipeline.connected_sessions().collect();
         let context = &mut self.pipeline.context;
@@ -56,6 +58,27 @@ impl Live {
             }
         }
         self.forget_closed()
+    }
+
+    /// Settles the connections of sessions that were over before this time: nothing is in flight on any of them. They wait
+    /// for packets that come late, but are no longer current, so intervals do not grow with them.
+    fn settle_over(&mut self, before_ns: i64) {
+        let is_over = |connection: &TcpConnection| match &connection.content {
+            Content::Iscsi(iscsi) => connection.is_over(before_ns) && !iscsi.connection.has_open_tasks(),
+            _ => false,
+        };
+        let session = |connection: &TcpConnection| match &connection.content {
+            Content::Iscsi(iscsi) => iscsi.connection.session,
+            _ => None,
+        };
+        let current = self.pipeline.connections().filter(|connection| !connection.is_settled);
+        let under_way: FxHashSet<u32> = current.filter(|connection| !is_over(connection)).filter_map(session).collect();
+        for connection in self.pipeline.slots.iter_mut().flatten() {
+            let goes_on = || session(connection).is_some_and(|session| under_way.contains(&session));
+            if !connection.is_settled && is_over(connection) && !goes_on() {
+                connection.settle(&mut self.pipeline.context);
+            }
+        }
     }
 
     /// Closes connections that ended, or have been quiet for long.

@@ -54,7 +54,7 @@ pub struct View {
     pub forgotten: Connections,
     /// Times from a status to the next command, of cycles handed over now or before.
     pub turnarounds: Vec<Turnaround>,
-    /// The open iSCSI connections.
+    /// The current iSCSI connections: those that are open, or were a moment ago.
     pub now: Vec<ConnectionNow>,
     /// Commands so far that were read too late for their queue depth.
     pub late_count: u64,
@@ -129,7 +129,7 @@ impl Live {
         tables.rejects = kept.rejects.clone();
         tables.asyncs = kept.asyncs.clone();
         tables.parameters = kept.parameters.clone();
-        for connection in self.pipeline.connections() {
+        for connection in self.pipeline.connections().filter(|connection| !connection.is_settled) {
             let Content::Iscsi(iscsi) = &connection.content else { continue };
             let Some(session) = iscsi.connection.session else { continue };
             let kind = self.pipeline.context.sessions.rows.session_type.get(session as usize);
@@ -268,7 +268,7 @@ impl Live {
         let context = &self.pipeline.context;
         let numbers = &context.sessions.rows.session;
         let replaced: FxHashSet<u32> = sessions.replaces.iter().copied().filter(|&number| number != NULL_U32).collect();
-        let slots = self.pipeline.slots.iter_mut().flatten();
+        let slots = self.pipeline.slots.iter_mut().flatten().filter(|connection| !connection.is_settled);
         let mut now: Vec<ConnectionNow> = slots
             .filter_map(|connection| {
                 let is_client_initiator = !connection.is_flipped();

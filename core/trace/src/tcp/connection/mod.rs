@@ -48,6 +48,8 @@ pub(crate) struct TcpConnection {
     is_refused: bool,
     /// Whether rows of `icmp_errors` refer to it.
     pub(crate) has_icmp_errors: bool,
+    /// Whether it handed over what is known of it (`settle`).
+    pub(crate) is_settled: bool,
     has_timestamps: bool,
     frame_first: u64,
     pub(crate) frame_last: u64,
@@ -72,6 +74,7 @@ impl TcpConnection {
             capture_order: CaptureOrder::default(),
             is_refused: false,
             has_icmp_errors: false,
+            is_settled: false,
             has_timestamps: false,
             frame_first: packet.frame,
             frame_last: packet.frame,
@@ -86,7 +89,7 @@ impl TcpConnection {
 
     /// Starts or stops the analysis of its senders.
     pub(crate) fn set_dynamics(&mut self, wanted: Wanted) {
-        let is_wanted = wanted.has_dynamics() && !matches!(self.content, Content::Other);
+        let is_wanted = wanted.has_dynamics() && !matches!(self.content, Content::Other) && !self.is_settled;
         self.early = None;
         self.dynamics = is_wanted.then(|| Box::new(Dynamics::new(self.number, wanted)));
     }

@@ -34,6 +34,7 @@ impl TcpConnection {
 
     /// Hands over what is known of its senders, and drops what only a connection under way needs.
     pub(crate) fn settle(&mut self, context: &mut Context) {
+        self.is_settled = true;
         self.hand_over(context);
         self.list_keys(context);
         self.halves.iter_mut().for_each(Half::shrink);
