@@ -158,9 +158,9 @@ class _Task:
         self._settle(kind, self._ring.take())
 
     def _settle_periods(self, kind: str, ended: list[Period]) -> None:
-        # a diagnosis needs more modules than a pass
-        from iscsitrace.fleet import periods
-
+        if ended:
+            # a diagnosis needs more modules than a pass
+            from iscsitrace.fleet import periods
         while ended:
             # a diagnosis refers to itself: its tables would stay until Python looks through all old objects
             with memory.cycles_freed():
