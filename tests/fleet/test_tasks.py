@@ -16,6 +16,7 @@ from pyarrow import parquet
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fleet import history, task
 from iscsitrace.fleet import plan as plan_module
+from iscsitrace.fleet.captures import Capture
 from iscsitrace.fleet.history import History
 from iscsitrace.fleet.plan import Place, plan
 from iscsitrace.fleet.store import Manifest, Superseded, TapStore
@@ -63,6 +64,13 @@ def test_a_row_is_on_its_day_and_names_the_capture_of_its_first_frame(tmp_path: 
             assert path.parent.name == f"day={np.datetime64(row['command_first_ns'], 'ns').astype('M8[D]')}"
             seen += 1
     assert seen == 60
+
+
+@pytest.mark.parametrize(("suffix", "count"), [("", 2), (".gz", 16), (".ZST", 16)])
+def test_compressed_captures_are_tasks_by_what_they_hold(suffix: str, count: int) -> None:
+    captures = [Capture(f"eth0_{number:05}.pcap{suffix}", "", 100, 0) for number in range(16)]
+    works = plan_module._works(Place(Path(), "run", (), "1", 800), captures, None, rewinds=False)
+    assert [len(work.captures) for work in works] == [16 // count] * count
 
 
 def test_files_say_which_times_frames_and_subjects_they_have(tmp_path: Path) -> None:
