@@ -10,9 +10,9 @@ from typing import Final
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's mallopt."""
-_TRIM_BYTES: Final = 16 << 20
-_MMAP_BYTES: Final = 4 << 20
-"""Larger arrays go back at once: they are few, and keeping them takes 60 MB more."""
+_TRIM_BYTES: Final = 4 << 20
+_MMAP_BYTES: Final = 1 << 20
+"""Larger arrays go back at once: they are few, and keeping them takes 80 MB more."""
 
 
 def keep_freed() -> None:
