@@ -15,15 +15,23 @@ _MMAP_BYTES: Final = 1 << 20
 """Larger arrays go back at once: they are few, and keeping them takes 80 MB more."""
 
 
-def keep_freed() -> None:
-    """Dask has workers give each freed array back to the system: to get it again takes a fifth of a task's time.
+@contextmanager
+def freed_kept() -> Iterator[None]:
+    """Freed memory is used again, and goes back to the system at the end.
 
-    Nothing happens where the C library is not glibc.
+    Dask has workers give each freed array back at once: to get it again takes a fifth of a task's time. Nothing happens
+    where the C library is not glibc.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_TRIM_THRESHOLD, _TRIM_BYTES)
-        mallopt(_MMAP_THRESHOLD, _MMAP_BYTES)
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "mallopt"):
+        yield
+        return
+    library.mallopt(_TRIM_THRESHOLD, _TRIM_BYTES)
+    library.mallopt(_MMAP_THRESHOLD, _MMAP_BYTES)
+    try:
+        yield
+    finally:
+        library.malloc_trim(0)
 
 
 @contextmanager

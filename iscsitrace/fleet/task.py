@@ -65,12 +65,12 @@ def _execute(place: Place, tap: str, generation: int, work: Work) -> Outcome:
             return Outcome(**manifest.outcome)  # type: ignore[arg-type]
     if (manifest.generation if manifest else 0) != generation - 1:
         raise Superseded(place.dataset, tap)
-    memory.keep_freed()
     files = RowFiles(store.staged(place.run, generation), place.dataset, tap, generation)
-    try:
-        return _Task(place, store, manifest, generation, files).run(work)
-    finally:
-        files.abandon()
+    with memory.freed_kept():
+        try:
+            return _Task(place, store, manifest, generation, files).run(work)
+        finally:
+            files.abandon()
 
 
 class _Task:

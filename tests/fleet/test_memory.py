@@ -15,16 +15,16 @@ from iscsitrace.fleet import memory
 
 FAULTS = """
 import resource, sys
+from contextlib import nullcontext
 import numpy as np
 from iscsitrace.fleet import memory
 
-if sys.argv[1] == "kept":
-    memory.keep_freed()
-np.ones(300_000, np.uint8)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(1000):
+with memory.freed_kept() if sys.argv[1] == "kept" else nullcontext():
     np.ones(300_000, np.uint8)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(1000):
+        np.ones(300_000, np.uint8)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
