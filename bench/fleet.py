@@ -2,8 +2,9 @@
 
 Two taps have random 4 KiB I/O, the worst for tables: 750 rows for each MB. Two have sequential reads of 256 KiB and
 more. One pass is ``read`` of each tap in one file, with the same tables, which stay in memory; a fleet run also writes
-the dataset. With ``--findings`` both have the tables of a diagnosis too, and the run makes its findings. Its workers
-run already, or start with it. GB are those of plain captures. Peak memory is the resident memory of the largest worker,
+the dataset. The bare pass has the tables that are always there, without ``pdus``. With ``--findings`` both have the
+tables of a diagnosis too, and make findings, events and the time breakdown of them. Workers run already, or start with
+the run. GB are those of plain captures. Peak memory is the resident memory of the largest worker,
 with what it maps of captures.
 
 Wall time is that of the machine as it is; CPU time is that of all workers, beside it that of the busiest of them, which
@@ -33,6 +34,7 @@ from pathlib import Path
 from bench.generate import FOLDER, RECORD_BYTES, random_io, sequential_reads, write
 from bench.run import machine
 from iscsitrace.analysis.findings import NEEDED
+from iscsitrace.fleet import cluster
 from iscsitrace.fleet.run import TABLES, run
 from iscsitrace.fleet.taps import Tap
 from iscsitrace.tables.schema import DEFAULT_TABLES
@@ -47,10 +49,18 @@ REPEATS = 3
 
 READ = """
 import json, sys, time
+import numpy as np
 import iscsitrace
+from iscsitrace.fleet import periods
+from iscsitrace.tables.ring_pass import Period
+from iscsitrace.tables.schema import DATASET_TABLES
 started, used = time.perf_counter(), time.process_time()
 for file in sys.argv[1:]:
-    iscsitrace.read(file, tables=TABLES)
+    trace = iscsitrace.read(file, tables=TABLES)
+    if "budget" in TABLES:
+        [last_ns] = [each["time_last_ns"] for each in trace.inputs]
+        numbers = np.arange(len(trace.cycles), dtype=np.uint32)
+        periods.tables_of(Period(np.iinfo(np.int64).min, last_ns, trace, numbers), DATASET_TABLES)
 print(json.dumps([time.perf_counter() - started, time.process_time() - used]))
 """
 
@@ -141,15 +151,10 @@ def running(
     folder: Path, taps: Sequence[str], worker_count: int, source: str, tables: Sequence[str] = DEFAULT_TABLES
 ) -> Measured:
     """A fleet run on workers that run already and have read one capture."""
-    from distributed import Client, LocalCluster
-
     found = []
     dataset = folder / "dataset"
-    with (
-        LocalCluster(n_workers=worker_count, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
-        address = cluster.scheduler_address
+    with cluster.connected(None, worker_count) as client:
+        address = client.scheduler.address
         first = sorted((folder / source / taps[0]).iterdir())[0]
         for number in range(REPEATS + 1):
             shutil.rmtree(dataset, ignore_errors=True)
@@ -216,12 +221,16 @@ def compare(
     wholes = [folder / "whole" / f"{TAPS[tap]}.pcap" for tap in taps]
     total = sum(path.stat().st_size for path in wholes)
     if source == "taps":
+        bare = one_pass(READ, wholes, ())
+        show(f"{name}: bare pass", bare, total)
         whole = one_pass(READ, wholes, tables)
     else:
         whole = one_pass(READ_PIECES, [folder / source / tap for tap in taps])
+        bare = whole
     show(f"{name}: one pass, in memory", whole, total)
     one = measure(folder, taps, 1, source)
-    show(f"{name}: 1 worker", one, total, f"{ratio(whole, one)} of the pass")
+    note = "" if bare is whole else f", {ratio(bare, one)} of the bare pass"
+    show(f"{name}: 1 worker", one, total, f"{ratio(whole, one)} of the pass{note}")
     if len(taps) > 1:
         two = measure(folder, taps, 2, source)
         show(f"{name}: 2 workers", two, total, f"{ratio(one, two)} of 1 worker")

@@ -35,6 +35,10 @@ def connected(scheduler: str | None, worker_count: int) -> Iterator[Any]:
         "distributed.scheduler.allowed-failures": ALLOWED_FAILURES,
         "distributed.admin.tick.limit": "1h",
         "distributed.comm.timeouts.connect": f"{_CONNECT_S}s",
+        # a cluster gives a worker up that is not there so long after it was lost, though it is being started again
+        "distributed.deploy.lost-worker-timeout": "1000d",
+        # a stack of every worker a hundred times a second, which nobody looks at
+        "distributed.worker.profile.enabled": False,
     }
     with dask.config.set(settings), _quiet():
         if scheduler is not None:

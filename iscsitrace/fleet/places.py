@@ -88,6 +88,8 @@ def _first(table: Table, columns: tuple[str, ...]) -> Array:
     found = np.full(len(table), _UNKNOWN, dtype=np.int64)
     for column in columns:
         mask = table.mask(column)
+        if mask is None and column == columns[0]:
+            return table.raw(column).astype(np.int64)
         is_known = np.ones(len(table), dtype=bool) if mask is None else ~mask
         found = np.where((found == _UNKNOWN) & is_known, table.raw(column).astype(np.int64), found)
     return found

@@ -19,6 +19,9 @@ from iscsitrace.fleet.taps import Tap
 TASK_BYTES: Final = 1 << 30
 """Captures of a task: a second or two of work, so that a lost worker costs little and a commit is rare."""
 TASK_CAPTURES: Final = 1000
+_COMPRESSED: Final = (".gz", ".zst", ".lz4")
+_PACKED: Final = 16
+"""A compressed capture may hold so many times its size: payload is zero or cut away, and headers are alike."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +107,15 @@ def _works(place: Place, captures: list[Capture], manifest: Manifest | None, *, 
     groups: list[list[Capture]] = [[]]
     for each in captures:
         group = groups[-1]
-        size = sum(other.size_bytes for other in group)
-        if group and (size + each.size_bytes > place.task_bytes or len(group) == TASK_CAPTURES):
+        size = sum(_read_bytes(other) for other in [*group, each])
+        if group and (size > place.task_bytes or len(group) == TASK_CAPTURES):
             groups.append([])
         groups[-1].append(each)
     return tuple(
         Work(tuple(group), is_last=group is groups[-1], rewinds=rewinds and group is groups[0]) for group in groups
     )
+
+
+def _read_bytes(capture: Capture) -> int:
+    """How much a pass may read of a capture."""
+    return capture.size_bytes * (_PACKED if capture.name.lower().endswith(_COMPRESSED) else 1)

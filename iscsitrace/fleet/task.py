@@ -5,7 +5,6 @@ Tasks run in workers. A task that is run twice, because its worker was lost, com
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
-from iscsitrace.fleet import history
+from iscsitrace.fleet import history, memory
 from iscsitrace.fleet.captures import Capture
 from iscsitrace.fleet.history import Entry, History
 from iscsitrace.fleet.places import DAY_NS, Timeline
@@ -27,6 +26,8 @@ from iscsitrace.tables.table import Table
 
 _ATTEMPTS: Final = 3
 _PAUSE_S: Final = 0.5
+_SETTLED_PACKETS: Final = 1 << 16
+"""Rows leave the pass after captures with so many packets: the few rows of a small capture cost as much time."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,11 @@ def _execute(place: Place, tap: str, generation: int, work: Work) -> Outcome:
     if (manifest.generation if manifest else 0) != generation - 1:
         raise Superseded(place.dataset, tap)
     files = RowFiles(store.staged(place.run, generation), place.dataset, tap, generation)
-    try:
-        return _Task(place, store, manifest, generation, files).run(work)
-    finally:
-        files.abandon()
+    with memory.freed_kept():
+        try:
+            return _Task(place, store, manifest, generation, files).run(work)
+        finally:
+            files.abandon()
 
 
 class _Task:
@@ -90,13 +92,17 @@ class _Task:
         # without a capture to read the last one stays what it was
         kept = before if before is not None and all(each.status for each in work.captures) else None
         state_before = kept.state_before if kept else ""
+        packets = 0
         for capture in work.captures:
             if capture is last:
                 self._settle_all("settled")
                 state_before = self._write_state("before")
             self._entries.append(self._read(capture))
             self._history.add(self._entries[-1])
-            self._settle_all("last" if capture is last else "settled")
+            packets += self._entries[-1].frame_count
+            if packets > _SETTLED_PACKETS or capture is work.captures[-1]:
+                self._settle_all("last" if capture is last else "settled")
+                packets = 0
         state = self._write_state("after")
         if work.is_last:
             last_period = self._ring.open_period()
@@ -152,13 +158,13 @@ class _Task:
         self._settle(kind, self._ring.take())
 
     def _settle_periods(self, kind: str, ended: list[Period]) -> None:
-        # a diagnosis needs more modules than a pass
-        from iscsitrace.fleet import periods
-
+        if ended:
+            # a diagnosis needs more modules than a pass
+            from iscsitrace.fleet import periods
         while ended:
-            self._settle(kind, periods.tables_of(ended.pop(0), self._place.tables))
             # a diagnosis refers to itself: its tables would stay until Python looks through all old objects
-            gc.collect()
+            with memory.cycles_freed():
+                self._settle(kind, periods.tables_of(ended.pop(0), self._place.tables))
 
     def _settle(self, kind: str, found: Mapping[str, Table]) -> None:
         tables = {name: table for name, table in found.items() if name in self._place.tables}

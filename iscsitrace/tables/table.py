@@ -306,7 +306,7 @@ class Table:
         return pandas.DataFrame(series, copy=False)
 
     def to_arrow(self) -> pyarrow.Table:
-        """An Arrow table with unit, meaning and source of each field as metadata; copies only columns with nulls."""
+        """An Arrow table with unit, meaning and source of each field as metadata; copies booleans and texts alone."""
         try:
             import pyarrow
         except ImportError as error:
@@ -315,12 +315,11 @@ class Table:
         for column in self.columns:
             values, mask = self.raw(column.name), self.mask(column.name)
             if column.dtype.startswith("category:"):
-                indices = pyarrow.array(values, mask=mask)
-                array = pyarrow.DictionaryArray.from_arrays(indices, self._words_held(column.name))
+                array = pyarrow.DictionaryArray.from_arrays(_arrow(values, mask), self._words_held(column.name))
             elif column.dtype == "str":
                 array = pyarrow.array(values, type=pyarrow.string(), mask=mask)
             else:
-                array = pyarrow.array(values, mask=mask)
+                array = _arrow(values, mask)
             notes = {"meaning": column.meaning, "unit": column.unit, "source": column.source}
             metadata = {key: note for key, note in notes.items() if note}
             nullable = mask is not None
@@ -335,6 +334,18 @@ Source = Callable[[str], Table]
 
 def _is_condition(which: Any) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
     return isinstance(which, np.ma.MaskedArray) and which.dtype == bool
+
+
+def _arrow(values: Array, mask: Array | None) -> pyarrow.Array:
+    """Numbers with their nulls, in the memory that they have; booleans, which are bits there, as a copy."""
+    import pyarrow
+
+    if values.dtype == bool:
+        return pyarrow.array(values, mask=mask)
+    null_count = 0 if mask is None else np.count_nonzero(mask)
+    is_known = pyarrow.py_buffer(np.packbits(~mask, bitorder="little")) if mask is not None and null_count else None
+    buffers = [is_known, pyarrow.py_buffer(np.ascontiguousarray(values))]
+    return pyarrow.Array.from_buffers(pyarrow.from_numpy_dtype(values.dtype), len(values), buffers, null_count)
 
 
 def _as_array(table: str, column: Column, values: Array | Sequence[str]) -> Array:

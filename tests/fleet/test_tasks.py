@@ -16,6 +16,7 @@ from pyarrow import parquet
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fleet import history, task
 from iscsitrace.fleet import plan as plan_module
+from iscsitrace.fleet.captures import Capture
 from iscsitrace.fleet.history import History
 from iscsitrace.fleet.plan import Place, plan
 from iscsitrace.fleet.store import Manifest, Superseded, TapStore
@@ -26,10 +27,13 @@ from tests.support import rings
 from tests.support.capture_file import write_pcapng
 
 
+@pytest.mark.parametrize("settled_packets", [0, task._SETTLED_PACKETS])
 @pytest.mark.parametrize(("pieces", "seed"), [(2, 1), (7, 2), (40, 3)])
 def test_a_ring_cut_anywhere_has_the_rows_of_one_pass(
-    tmp_path: Path, pieces: int, seed: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, pieces: int, seed: int, settled_packets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # rows leave after each capture, or at the end of a task
+    monkeypatch.setattr(task, "_SETTLED_PACKETS", settled_packets)
     packets = rings.traffic(seed)
     files = rings.cut(tmp_path / "ring", packets, rings.random_borders(packets, pieces, seed))
     # several tasks for a ring: two files each
@@ -60,6 +64,27 @@ def test_a_row_is_on_its_day_and_names_the_capture_of_its_first_frame(tmp_path: 
             assert path.parent.name == f"day={np.datetime64(row['command_first_ns'], 'ns').astype('M8[D]')}"
             seen += 1
     assert seen == 60
+
+
+@pytest.mark.parametrize(("suffix", "count"), [("", 2), (".gz", 16), (".ZST", 16)])
+def test_compressed_captures_are_tasks_by_what_they_hold(suffix: str, count: int) -> None:
+    captures = [Capture(f"eth0_{number:05}.pcap{suffix}", "", 100, 0) for number in range(16)]
+    works = plan_module._works(Place(Path(), "run", (), "1", 800), captures, None, rewinds=False)
+    assert [len(work.captures) for work in works] == [16 // count] * count
+
+
+def test_files_say_which_times_frames_and_subjects_they_have(tmp_path: Path) -> None:
+    """Readers leave out row groups by it."""
+    packets = rings.traffic()
+    rings.cut(tmp_path / "ring", packets, [])
+    rings.read_ring(tmp_path / "data", tmp_path / "ring")
+    [path] = (tmp_path / "data" / "cycles" / "tap=a" / "day=2023-11-14").glob("*.parquet")
+    rows, group = parquet.ParquetFile(path).read(), parquet.ParquetFile(path).metadata.row_group(0)
+    ranges = {group.column(place).path_in_schema: group.column(place).statistics for place in range(group.num_columns)}
+    for name in ("cycle", "session", "connection", "command_frame", "command_first_ns"):
+        values = rows.column(name).to_pylist()
+        assert (ranges[name].min, ranges[name].max) == (min(values), max(values)), name
+    assert ranges["cmd_sn"] is None
 
 
 def test_new_files_are_added_and_the_last_one_may_have_grown(tmp_path: Path) -> None:

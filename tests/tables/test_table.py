@@ -160,6 +160,20 @@ def test_to_arrow_has_units_and_meanings() -> None:
     assert not arrow.schema.field("cycle").nullable
 
 
+def test_to_arrow_has_numbers_in_the_memory_that_they_have() -> None:
+    rows = [{"cycle": place, "is_read": place % 2 == 1} | ({"lun": place} if place % 3 else {}) for place in range(21)]
+    found = table("cycles", *rows)
+    for part, places in ((found, range(21)), (found.select(slice(1, 21, 2)), range(1, 21, 2))):
+        arrow = part.to_arrow()
+        arrow.validate(full=True)
+        assert arrow.column("cycle").to_pylist() == list(places)
+        assert arrow.column("lun").to_pylist() == [place if place % 3 else None for place in places]
+        assert arrow.column("lun").null_count == sum(place % 3 == 0 for place in places)
+        assert arrow.column("is_read").to_pylist() == [place % 2 == 1 for place in places]
+    held = found.to_arrow().column("lun").chunk(0).buffers()[1]
+    assert held.address == found.raw("lun").ctypes.data
+
+
 @pytest.mark.parametrize(("method", "package"), [("to_pandas", "pandas"), ("to_arrow", "pyarrow")])
 def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, method: str, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
