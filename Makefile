@@ -34,7 +34,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name '*.tsv' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build plugin demo quick test test-rust test-python test-guests wireshark-versions lint lint-rust lint-python check bench bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-faults bench-model bench-watch bench-soak bench-capture guests fuzz fuzz-commands audit mutants docs reproduction screenshots samples wheel userlands clean
+.PHONY: help setup build plugin demo quick test test-rust test-python test-guests wireshark-versions lint lint-rust lint-python check bench bench-many bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-faults bench-model bench-watch bench-soak bench-capture guests fuzz fuzz-commands audit mutants docs reproduction screenshots samples wheel userlands clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -118,6 +118,9 @@ bench: build/build.stamp ## compare speed and memory with tshark, tcptrace and c
 	$(BIN)/python -m bench.generate
 	$(BIN)/python -m bench.run
 	$(BIN)/python -m bench.taps
+
+bench-many: build/build.stamp ## measure CPU time and memory with up to 10,000 sessions and 60,000 connections (needs 1 GB in build/bench)
+	$(BIN)/python -m bench.many --figure build/bench/many.png
 
 bench-fleet: build/build.stamp ## time a fleet run of 10 GB with one worker and two (needs 25 GB in build/bench)
 	$(BIN)/python -m bench.fleet --gzip

@@ -82,6 +82,8 @@ class Kind(Generic[_Curves]):
     """Whether it shows a direction as the tap nearest to its sender has it."""
     has_timeline: bool = True
     """Whether outages are shaded in it, and events are marked below it."""
+    has_top: bool = False
+    """Whether it draws the worst of many sessions or connections each for itself: ``Detail.top``."""
     is_of_taps: bool = False
     """Whether it needs captures of several taps."""
     place: int = 0

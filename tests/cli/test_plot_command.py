@@ -105,6 +105,8 @@ def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:
         (["cycles", "-o", "no/folder/a.png", READ], "cannot write no/folder/a.png"),
         (["cycles", "-o", "x" * 300 + ".png", READ], "File name too long"),
         (["pie", "-o", "a.png", READ], "pie"),
+        (["cycles", "--top", "3", "-o", "a.png", READ], "--top is for budget, streams"),
+        (["streams", "--top", "9", "-o", "a.png", READ], "1<=x<=8"),
         (["cycles", "-o", "a.png"], "name a capture"),
         (["cycles", "-o", "a.png", "missing.pcap"], "missing.pcap"),
         (
@@ -124,6 +126,17 @@ def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:
 def test_errors_are_one_line_and_exit_code_2(tmp_path: Path, arguments: list[object], message: str) -> None:
     assert_is_refused(plot(tmp_path, *arguments), message)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["streams", "budget"])
+def test_top_limits_what_is_drawn_each_for_itself(tmp_path: Path, kind: str) -> None:
+    def drawn(name: str, *options: str) -> str:
+        assert plot(tmp_path, kind, "-o", name, *options, TWO).returncode == 0
+        return (tmp_path / name).read_text()
+
+    note = {"streams": "1 of 2 connections with data are drawn", "budget": "totals of 1 of 3 sessions and connections"}
+    assert note[kind] in drawn("few.svg", "--top", "1")
+    assert note[kind] not in drawn("all.svg")
 
 
 def test_where_no_window_can_be_opened(tmp_path: Path) -> None:

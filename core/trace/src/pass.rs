@@ -126,7 +126,11 @@ pub fn run<E>(
             first_packet = Some(FirstPacket { time_ns: packet.time_ns, original_length: packet.original_length });
         }
         packet_count += 1;
+        let link_type = packet.link_type;
         pipeline.packet(&packet);
+        if pipeline.has_many_connections() {
+            pipeline.prefetch(link_type, sequence.after_next());
+        }
     }
     report(&progress).map_err(Interrupted::Caller)?;
     let tcp_packet_count = pipeline.tcp_packet_count;

@@ -3,7 +3,7 @@
 //! Holds the open connections and passes each packet down: frame, TCP half, reassembly, content. Memory use grows with
 //! connections and commands, and with PDUs and segments if their tables are wanted; never with packets alone.
 
-use iscsitrace_wire::frame::{self as wire, NotTcp, Segment, segment};
+use iscsitrace_wire::frame::{self as wire, LinkType, NotTcp, Segment, segment};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,8 @@ use crate::tcp::table::{ConnectionTable, Endpoint};
 pub(crate) struct Limits {
     /// Connections tracked at once. Beyond it, the quietest half of those that are over or not iSCSI is closed.
     pub(crate) connections: usize,
+    /// The same where all are iSCSI and under way. Beyond it, the quietest half of these is closed.
+    pub(crate) iscsi_connections: usize,
     /// Rows of connections that are not iSCSI: so many to portals, and so many others.
     pub(crate) other_rows: usize,
     /// Rows of ICMP errors at once.
@@ -40,9 +42,15 @@ pub(crate) struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 1 << 15, other_rows: 1 << 17, icmp_error_rows: 1 << 16 }
+        Self { connections: 1 << 15, iscsi_connections: 1 << 16, other_rows: 1 << 17, icmp_error_rows: 1 << 16 }
     }
 }
+
+/// Connections that stay open beyond the limit are looked at again after so many new ones: one part in four of the limit.
+const LOOKED_AT_PARTS: usize = 4;
+
+/// From so many connections on, the state of the next packet's connection is prefetched: that of fewer is in the caches.
+const PREFETCHED_FROM_CONNECTIONS: usize = 128;
 
 /// After more connections, freed memory goes back to the system: below, it is not worth a millisecond.
 const LARGE_FROM_CONNECTIONS: u32 = 1000;
@@ -65,6 +73,8 @@ pub struct Pipeline {
     settling: Settling,
     budget: HoldBudget,
     connection_count: u32,
+    /// With so many open connections some are closed, if the limit is below.
+    close_at: usize,
     /// Limits of what is kept at once.
     pub(crate) limits: Limits,
     /// Number of TCP packets.
@@ -173,6 +183,24 @@ impl Pipeline {
         }
     }
 
+    /// Whether the state of the open connections is larger than the caches.
+    #[inline]
+    pub(crate) fn has_many_connections(&self) -> bool {
+        self.open_count() >= PREFETCHED_FROM_CONNECTIONS
+    }
+
+    /// Prefetches the state of the connection of a frame that will be processed soon. The link type is that of a frame before.
+    pub(crate) fn prefetch(&self, link_type: LinkType, frame: &[u8]) {
+        let Ok(segment) = segment(link_type, frame, 0) else { return };
+        let source = Endpoint { address: segment.source, port: segment.source_port };
+        let destination = Endpoint { address: segment.destination, port: segment.destination_port };
+        if let Some(slot) = self.table.look_up(source, destination)
+            && let Some(Some(connection)) = self.slots.get(slot as usize)
+        {
+            connection.prefetch();
+        }
+    }
+
     #[cold]
     fn not_tcp(&mut self, reason: &NotTcp, packet: &Packet<'_>) {
         let counter = match reason {
@@ -258,7 +286,7 @@ impl Pipeline {
 
     #[cold]
     fn open(&mut self, source: Endpoint, destination: Endpoint, packet: &Packet<'_>, segment: &Segment<'_>) -> u32 {
-        if self.slots.len() - self.free.len() >= self.limits.connections {
+        if self.open_count() >= self.limits.connections.max(self.close_at) {
             self.close_quietest(packet);
         }
         let number = self.connection_count;
@@ -288,8 +316,13 @@ impl Pipeline {
         self.portals.extend(open.map(|connection| connection.target()));
     }
 
+    /// The number of open connections.
+    fn open_count(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     /// Closes the quieter half of the connections that are over or not iSCSI, first those that are over; of all, if there are
-    /// none.
+    /// none, and too many of iSCSI.
     fn close_quietest(&mut self, packet: &Packet<'_>) {
         let rank = |connection: &TcpConnection| match connection.content {
             _ if connection.is_over(packet.time_ns) => 0,
@@ -303,7 +336,10 @@ impl Pipeline {
             .collect();
         quiet.sort_unstable();
         let expendable_count = quiet.partition_point(|&(rank, ..)| rank < 2);
-        let count = if expendable_count == 0 { quiet.len() } else { expendable_count };
+        let is_full = expendable_count == 0 && quiet.len() >= self.limits.iscsi_connections;
+        let count = if is_full { quiet.len() } else { expendable_count };
+        let kept_count = quiet.len() - count.div_ceil(2);
+        self.close_at = (kept_count + self.limits.connections / LOOKED_AT_PARTS).min(self.limits.iscsi_connections);
         quiet.truncate(count.div_ceil(2));
         let not_tracked_count = quiet.iter().filter(|&&(rank, ..)| rank > 0).count();
         self.context.counters.add_many(Counter::ConnectionsNotTracked, None, packet.frame, not_tracked_count as u64);
@@ -468,7 +504,7 @@ pub(crate) fn counter_rows(counters: &Counters) -> CounterRows {
 #[cfg(test)]
 mod tests {
     use iscsitrace_wire::bhs::BhsBuilder;
-    use iscsitrace_wire::frame::{Address, LinkType, TcpFlags};
+    use iscsitrace_wire::frame::{Address, TcpFlags};
     use iscsitrace_wire::opcode::Opcode;
 
     use super::*;
@@ -529,6 +565,36 @@ mod tests {
             (tables.counters.name, tables.counters.count),
             (["connections_not_listed"].into_iter().collect(), vec![4])
         );
+    }
+
+    #[test]
+    fn connections_under_way_stay_open_beyond_the_limit_of_others() {
+        let login = BhsBuilder::new(Opcode::LoginRequest).is_transit(true).next_stage(1).build();
+        let open = |pipeline: &mut Pipeline, client_port: u16, payload: &[u8]| {
+            let frame = u64::from(client_port);
+            let packet =
+                Packet { frame, time_ns: 0, link_type: LinkType::RAW, interface: 0, original_length: 60, data: &[] };
+            let segment = Segment {
+                source_port: client_port,
+                destination_port: 3260,
+                flags: TcpFlags(0x10),
+                payload,
+                payload_length: payload.len() as u32,
+                ..test_segment::segment(Some(client_port), &[])
+            };
+            pipeline.tcp(&packet, &segment);
+        };
+        let mut pipeline = Pipeline::new(Wanted::default());
+        (pipeline.limits.connections, pipeline.limits.iscsi_connections) = (8, 20);
+        (1..=20).for_each(|port| open(&mut pipeline, port, &login));
+        assert_eq!(pipeline.open_count(), 20);
+        // as many as can be: the quieter half of all is closed
+        open(&mut pipeline, 21, &login);
+        assert_eq!(pipeline.open_count(), 11);
+        (22..=60).for_each(|port| open(&mut pipeline, port, &[]));
+        let iscsi = pipeline.slots.iter().flatten().filter(|open| matches!(open.content, Content::Iscsi(_))).count();
+        assert_eq!(iscsi, 11, "those of other protocols are closed before");
+        assert!(pipeline.open_count() <= 20);
     }
 
     #[test]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iscsitrace.analysis.curves import steps
+from iscsitrace.analysis.curves.decimation import TOP
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View
 from iscsitrace.analysis.measures import busy
@@ -15,8 +16,6 @@ from iscsitrace.analysis.measures.budget import PARTS, over_time, rows_of
 from iscsitrace.analysis.taps.places import Verdict
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.table import Table
-
-SCOPE_LIMIT = 8
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,8 @@ class BudgetCurves:
 
 
 def prepare(
-    budget: Table, cycles: Table, edges_ns: Array, view: View, verdicts: Sequence[Verdict] = ()
-) -> BudgetCurves:  # fmt: skip
+    budget: Table, cycles: Table, edges_ns: Array, view: View, verdicts: Sequence[Verdict] = (), top: int = TOP
+) -> BudgetCurves:
     """The busy time of a view; InputInvalid where there is none: nothing was read or written.
 
     ``verdicts`` are those of the view's time, with several taps.
@@ -55,10 +54,10 @@ def prepare(
         view=view,
         edges_ns=edges_ns,
         shares=np.divide(lasted, whole, out=np.zeros(lasted.shape), where=whole > 0),
-        totals_ns=_worst(measured),
+        totals_ns=_worst(measured, top),
         scope_count=len(measured),
         added="" if len(view.connections) == 1 else _added(_sessions(budget, view)),
-        places=tuple(each for each in verdicts if each.session in _sessions(budget, view))[:SCOPE_LIMIT],
+        places=tuple(each for each in verdicts if each.session in _sessions(budget, view))[:top],
     )
 
 
@@ -104,13 +103,13 @@ def _added(sessions: list[int]) -> str:
     return f"session {sessions[0]}" if len(sessions) == 1 else f"{len(sessions)} sessions, added up"
 
 
-def _worst(totals_ns: dict[str, Array]) -> dict[str, Array]:
-    """All in their order; of more than SCOPE_LIMIT those whose busy time has most that is not transfer."""
-    if len(totals_ns) <= SCOPE_LIMIT:
+def _worst(totals_ns: dict[str, Array], top: int) -> dict[str, Array]:
+    """All in their order; of more than ``top`` those whose busy time has most that is not transfer."""
+    if len(totals_ns) <= top:
         return totals_ns
     transfer = PARTS.index("transfer")
     ordered = sorted(totals_ns, key=lambda name: totals_ns[name].sum() - totals_ns[name][transfer], reverse=True)
-    return {name: totals_ns[name] for name in ordered[:SCOPE_LIMIT]}
+    return {name: totals_ns[name] for name in ordered[:top]}
 
 
 def _scopes(budget: Table, view: View) -> dict[str, Table]:

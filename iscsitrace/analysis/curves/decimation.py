@@ -20,6 +20,8 @@ COLUMNS = 2000
 LIMIT = 20_000
 """Rows up to which all are drawn."""
 CHUNK_ROWS = 1 << 20
+TOP = 8
+"""More lines or bars are not told apart."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Detail:
 
     limit: int = LIMIT
     columns: int = COLUMNS
+    top: int = TOP
+    """Connections, or sessions and connections, that are drawn each for itself; of more, those that lost most time."""
 
     def edges(self, row_count: int, start_ns: int, end_ns: int) -> Array | None:
         """The edges of the columns, the last instant included; None where all rows are drawn."""

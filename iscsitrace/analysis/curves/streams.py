@@ -8,18 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from iscsitrace.analysis.curves.decimation import Detail, LineMaker, chunks
+from iscsitrace.analysis.curves.decimation import Detail, LineMaker, chunks, even_edges
 from iscsitrace.analysis.curves.marks import Array, Line
 from iscsitrace.analysis.curves.view import View
 from iscsitrace.analysis.groups.jobs.streams import Job
 from iscsitrace.analysis.groups.jobs.streams import Stream as StreamOfJob
+from iscsitrace.analysis.measures import busy
+from iscsitrace.analysis.measures.budget import PARTS
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.errors import InputInvalid
+from iscsitrace.tables.numbers import distinct, first_rows, order_of, places_of
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 
-STREAM_LIMIT = 8
-LEAST_COUNT = 3
-"""Of more connections than this limit, so many of those shown have the fewest bytes, and the others the most."""
+LIMIT = 5000
+"""Packets of a connection up to which all are drawn."""
+_STEPS = 200
+"""Instants of the curves of connections that are not drawn each for itself."""
+_TRANSFER = PARTS.index("transfer")
+_NEW = tuple(CATEGORIES["segment_class"].index(word) for word in ("new", "reordered", "retransmission"))
+_RETRANSMISSION = _NEW[-1]
 
 
 @dataclass(frozen=True)
@@ -39,11 +47,25 @@ class Stream:
 
 
 @dataclass(frozen=True)
+class Others:
+    """Connections beside those that are drawn each for itself: bytes carried since the start of the view."""
+
+    count: int
+    times_ns: Array
+    least: Array
+    middle: Array
+    """The median."""
+    most: Array
+
+
+@dataclass(frozen=True)
 class Streams:
-    """The streams of a view, the busiest first; of many those that worked at the same time, while they did."""
+    """The streams of a view, the busiest first; of many those that lost most time first, while the busiest worked."""
 
     view: View
     streams: tuple[Stream, ...]
+    others: Others | None
+    """Those that carried payload in the time of the busiest and are not among ``streams``."""
     connection_count: int
     carrying_count: int
     """Connections that carried payload in the direction of the view."""
@@ -55,20 +77,31 @@ class Streams:
 
 
 def prepare(
-    segments: Table, window: Table, view: View, detail: Detail | None = None, jobs: Sequence[Job] = ()
+    segments: Table,
+    window: Table,
+    view: View,
+    detail: Detail | None = None,
+    jobs: Sequence[Job] = (),
+    budget: Table | None = None,
 ) -> Streams:
-    """The streams of the view's direction; InputInvalid where none carried payload."""
-    detail = detail or Detail(limit=5000)
+    """The streams of the view's direction; InputInvalid where none carried payload.
+
+    ``budget`` shows which lost most time; without it the busiest of many are drawn.
+    """
+    detail = detail or Detail(limit=LIMIT)
     carried = _payload_by_connection(segments, view)
     if not carried:
         raise InputInvalid("nothing to draw: no payload passed the tap in that direction in the view")
     at_once = _at_once(carried)
-    shown = at_once
-    if len(carried) > STREAM_LIMIT:
-        shown = shown if len(shown) <= STREAM_LIMIT else shown[: STREAM_LIMIT - LEAST_COUNT] + shown[-LEAST_COUNT:]
+    others = None
+    if len(carried) > detail.top:
+        lost_ns = _lost_ns(budget, view) if budget is not None else {}
+        worst = sorted(at_once, key=lambda number: lost_ns.get(number, 0), reverse=True)
+        shown, rest = worst[: detail.top], worst[detail.top :]
         first_ns, last_ns = (min(carried[n].first_ns for n in shown), max(carried[n].last_ns for n in shown))
         view = replace(view, start_ns=first_ns, end_ns=max(last_ns, first_ns + 1))
         carried |= {n: each for n, each in _payload_by_connection(segments, view).items() if n in shown}
+        others = _others(segments, view, rest) if rest else None
     else:
         shown = sorted(carried, key=lambda number: carried[number].bytes, reverse=True)
     edges = detail.edges(max(carried[number].packet_count for number in shown), view.start_ns, view.end_ns)
@@ -83,6 +116,7 @@ def prepare(
     return Streams(
         view=view,
         streams=tuple(streams),
+        others=others,
         connection_count=len(view.connections),
         carrying_count=len(carried),
         at_once_count=len(at_once),
@@ -120,9 +154,8 @@ def _of_job(stream: StreamOfJob, view: View, outstanding: Line) -> dict[str, Any
 
 
 def _is_new(segments: Table, rows: slice, view: View) -> Array:
-    new = [CATEGORIES["segment_class"].index(word) for word in ("new", "reordered", "retransmission")]
     found: Array = (segments.raw("to_target")[rows] == view.to_target) & np.isin(
-        segments.raw("segment_class")[rows], new
+        segments.raw("segment_class")[rows], _NEW
     )
     return found & (segments.raw("payload_bytes")[rows] > 0) & view.covers(segments.raw("time_ns")[rows])
 
@@ -136,23 +169,59 @@ class _Carried:
     first_ns: int
     last_ns: int
 
+    def with_more(self, later: _Carried) -> _Carried:
+        """This and what it carried later."""
+        first_ns, last_ns = min(self.first_ns, later.first_ns), max(self.last_ns, later.last_ns)
+        return _Carried(self.bytes + later.bytes, self.packet_count + later.packet_count, first_ns, last_ns)
+
 
 def _payload_by_connection(segments: Table, view: View) -> dict[int, _Carried]:
     """What each connection with payload carried."""
     found: dict[int, _Carried] = {}
     for rows in chunks(len(segments)):
         is_wanted, connections = _is_new(segments, rows, view), segments.raw("connection")[rows]
-        for number in np.intersect1d(connections[is_wanted], view.connections).tolist():
-            chosen = is_wanted & (connections == number)
-            times = segments.raw("time_ns")[rows][chosen]
-            length = int(segments.raw("payload_bytes")[rows][chosen].sum())
-            each = _Carried(length, len(times), int(times.min()), int(times.max()))
-            before = found.get(number, each)
-            found[number] = each if before is each else _Carried(
-                before.bytes + length, before.packet_count + len(times),
-                min(before.first_ns, each.first_ns), max(before.last_ns, each.last_ns),
-            )  # fmt: skip
+        chosen = np.flatnonzero(is_wanted & np.isin(connections, view.connections))
+        chosen = chosen[order_of(connections[chosen])]
+        starts = first_rows(connections[chosen])
+        if not len(starts):
+            continue
+        times = segments.raw("time_ns")[rows][chosen]
+        lengths = segments.raw("payload_bytes")[rows][chosen].astype(np.int64)
+        columns = (
+            connections[chosen][starts], np.add.reduceat(lengths, starts), np.diff(starts, append=len(chosen)),
+            np.minimum.reduceat(times, starts), np.maximum.reduceat(times, starts),
+        )  # fmt: skip
+        for number, *each in zip(*(column.tolist() for column in columns), strict=True):
+            own = _Carried(*each)
+            found[number] = found[number].with_more(own) if number in found else own
     return found
+
+
+def _lost_ns(budget: Table, view: View) -> dict[int, int]:
+    """Busy time of each connection in the view that is not data transfer."""
+    rows = busy.rows_of(budget)
+    rows = rows.select(known(rows, "connection") & (rows.raw("part") != _TRANSFER))
+    firsts, lasts = (rows.raw(name).clip(view.start_ns, view.end_ns) for name in ("time_first_ns", "time_last_ns"))
+    numbers, place = distinct(rows.raw("connection"))
+    sums = np.zeros(len(numbers), dtype=np.int64)
+    np.add.at(sums, place, lasts - firsts)
+    return dict(zip(numbers.tolist(), sums.tolist(), strict=True))
+
+
+def _others(segments: Table, view: View, numbers: Sequence[int]) -> Others:
+    """What these connections carried, together: new bytes up to each of some instants."""
+    edges_ns = even_edges(view.start_ns, view.end_ns, _STEPS)
+    each = np.array(sorted(numbers))
+    carried = np.zeros((len(each), len(edges_ns)), dtype=np.int64)
+    for rows in chunks(len(segments)):
+        place = places_of(segments.raw("connection")[rows], each)
+        is_new = segments.raw("segment_class")[rows] != _RETRANSMISSION
+        chosen = np.flatnonzero(_is_new(segments, rows, view) & is_new & (place >= 0))
+        step = np.searchsorted(edges_ns, segments.raw("time_ns")[rows][chosen])
+        np.add.at(carried, (place[chosen], step), segments.raw("payload_bytes")[rows][chosen].astype(np.int64))
+    carried = carried.cumsum(axis=1)
+    least, most = carried.min(axis=0), carried.max(axis=0)
+    return Others(len(each), edges_ns, least, np.median(carried, axis=0), most)
 
 
 def _at_once(carried: dict[int, _Carried]) -> list[int]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _PICTURES = ("png", "svg", "pdf")
 _XPLOT = "xpl"
+_TOP_MAX = 8
+"""More lines or bars are not told apart: ``decimation.TOP``, which needs NumPy."""
 _SMALL_BYTES = 200_000_000
 """Largest input for which ``zoomed_tables`` are read without a zoom."""
 _DIRECTIONS = {"to_target": True, "to_initiator": False}
@@ -79,6 +81,13 @@ class PlotCommand(click.Command):
     type=click.Choice(tuple(_DIRECTIONS)),
     help="Direction of the data, for plots of one direction. Default: the one with more data.",
 )
+@click.option(
+    "--top",
+    type=click.IntRange(1, _TOP_MAX),
+    metavar="COUNT",
+    help="Connections (streams), or sessions and connections (budget), drawn each for itself, the worst first. "
+    f"Default: {_TOP_MAX}, the most.",
+)
 def command(
     kind: str,
     capture_input: CaptureInput,
@@ -89,6 +98,7 @@ def command(
     session: int | None,
     cycles: range | None,
     direction: str | None,
+    top: int | None,
 ) -> None:
     """Draws one plot of a capture. docs/plots.md shows each kind and how to read it.
 
@@ -97,6 +107,9 @@ def command(
     """
     if (path is None) == (not has_window):
         raise click.UsageError("name a file with -o, or use --show")
+    if top is not None and not kinds.load(kind).has_top:
+        able = ", ".join(name for name in kinds.NAMES if kinds.load(name).has_top)
+        raise click.UsageError(f"--top is for {able}")
     if path is not None:
         _check_output(path, kind, capture_input.sources, is_forced)
     trace = _read(kind, capture_input, cycles, path)
@@ -116,7 +129,7 @@ def command(
         is_whole=is_xplot,
     )
     # xplot zooms by itself: keep all of the time, and more detail
-    detail = Detail(limit=200_000, columns=50_000) if is_xplot else Detail()
+    detail = Detail(limit=200_000, columns=50_000) if is_xplot else Detail(top=top or _TOP_MAX)
     drawing = kinds.load(kind).drawing(trace, zoom, origin_ns, detail)
     about = subject.of_trace(trace, drawing.view)
     if path is None:

@@ -116,9 +116,9 @@ def title(budget: BudgetCurves) -> str:
 
 
 def prepare(trace: Trace, view: View, detail: Detail) -> BudgetCurves:
-    """The shares of a view; ``detail`` has no effect."""
+    """The shares of a view; of ``detail`` only the number of sessions and connections has an effect."""
     by_place = places.verdicts(trace, (view.start_ns, view.end_ns)) if isinstance(trace, TappedTrace) else ()
-    return curves.prepare(trace.budget, trace.cycles, edges(view), view, by_place)
+    return curves.prepare(trace.budget, trace.cycles, edges(view), view, by_place, detail.top)
 
 
 KIND = Kind(
@@ -129,5 +129,6 @@ KIND = Kind(
     how_to_read="The time breakdown: each colour is one part, over time above, in total below.",
     tables=with_events("budget"),
     pictures=whole_session("Time breakdown"),
+    has_top=True,
     place=2,
 )

@@ -11,7 +11,7 @@ from iscsitrace.analysis.curves import streams as curves
 from iscsitrace.analysis.curves import view
 from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.examples import Examples
-from iscsitrace.analysis.curves.streams import Streams
+from iscsitrace.analysis.curves.streams import Others, Streams
 from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.analysis.groups.jobs import streams as jobs
 from iscsitrace.analysis.groups.mirrors import recognition
@@ -45,7 +45,8 @@ def draw(figure: Figure, streams: Streams) -> None:
     """Draws both panels on one time axis."""
     passed, outstanding = figure.subplots(1, 2)
     time = TimeAxis(streams.view)
-    places = ByteAxis(max(float(each.passed.values.max()) for each in streams.streams))
+    most = max(float(each.passed.values.max()) for each in streams.streams)
+    places = ByteAxis(max(most, float(streams.others.most[-1])) if streams.others is not None else most)
     amounts = ByteAxis(
         max((float(s.outstanding.values.max()) for s in streams.streams if len(s.outstanding)), default=1.0)
     )
@@ -68,6 +69,8 @@ def draw(figure: Figure, streams: Streams) -> None:
                 time.of(losses.times_ns), amounts.of(losses.values), linestyle="none", marker=mark, markersize=9,
                 markerfacecolor="white", markeredgecolor=color, markeredgewidth=1.6,
             )  # fmt: skip
+    if streams.others is not None:
+        _draw_others(passed, streams.others, time, places)
     passed.set_ylabel(f"bytes carried since the start of the view, {places.unit}")
     outstanding.set_ylabel(f"bytes in flight (owin), {amounts.unit}")
     if not any(len(stream.outstanding) for stream in streams.streams):
@@ -78,6 +81,16 @@ def draw(figure: Figure, streams: Streams) -> None:
     style.legend(passed, passed, columns=2)
     if any(stream.losses for stream in streams.streams):
         _legend_of_losses(outstanding, streams)
+
+
+def _draw_others(axes: Axes, others: Others, time: TimeAxis, places: ByteAxis) -> None:
+    """Draws all other connections as one band, from the least bytes to the most, and their median."""
+    times = time.of(others.times_ns)
+    axes.fill_between(
+        times, places.of(others.least), places.of(others.most), color=style.GREY, alpha=0.25, linewidth=0, zorder=0
+    )
+    label = f"{count(others.count, 'other')}: range and median"
+    axes.plot(times, places.of(others.middle), color=style.GREY, linewidth=2.5, zorder=0, label=label)
 
 
 def _legend_of_losses(axes: Axes, streams: Streams) -> None:
@@ -103,18 +116,21 @@ def notes(streams: Streams) -> list[str]:
         found.append(f"{count(idle_count, 'connection')} carried no data in this direction")
     if shown_count < streams.carrying_count:
         which = "those that carried data while the busiest did"
-        if shown_count < streams.at_once_count:
+        if streams.others is not None:
             which = (
-                f"of the {streams.at_once_count:,} that carried data while the busiest did, the "
-                f"{shown_count - curves.LEAST_COUNT} with the most bytes and the {curves.LEAST_COUNT} with the fewest"
+                f"of the {streams.at_once_count:,} that carried data while the busiest did, those that lost the most "
+                "time, the worst first"
             )
         found.append(f"{shown_count} of {streams.carrying_count:,} connections with data are drawn: {which}")
     if streams.is_decimated:
         found.append("each pixel column keeps its extremes")
     if len(streams.streams) > 1:
-        least, most = streams.streams[-1].passed_bytes, streams.streams[0].passed_bytes
-        found.append(f"connection {streams.streams[0].connection} carried {most / least:.2f} times the bytes of "
-                     f"connection {streams.streams[-1].connection}")  # fmt: skip
+        by_bytes = sorted(streams.streams, key=lambda each: each.passed_bytes, reverse=True)
+        most, least = by_bytes[0], by_bytes[-1]
+        times = most.passed_bytes / least.passed_bytes
+        found.append(
+            f"connection {most.connection} carried {times:.2f} times the bytes of connection {least.connection}"
+        )
     job = streams.job
     if job is not None:
         found.append(
@@ -134,9 +150,10 @@ def title(streams: Streams) -> str:
 
 
 def prepare(trace: Trace, seen: View, detail: Detail) -> Streams:
-    """The streams of a view; ``detail`` has no effect."""
+    """The streams of a view; of ``detail`` only the number of connections has an effect."""
     of_trace = jobs.find(trace.table, recognition.find(trace.table))
-    return curves.prepare(trace.segments, trace.window, seen, jobs=of_trace)
+    fine = Detail(limit=curves.LIMIT, top=detail.top)
+    return curves.prepare(trace.segments, trace.window, seen, fine, of_trace, trace.budget)
 
 
 def _view(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
@@ -159,5 +176,6 @@ KIND = Kind(
     tables=with_events("segments", "window", "budget", "recoveries", "senders", "retransmissions"),
     view=_view,
     pictures=_pictures,
+    has_top=True,
     place=8,
 )

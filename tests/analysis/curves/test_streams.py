@@ -77,10 +77,48 @@ def test_eight_connections_are_shown_the_busiest_first() -> None:
     assert (found.view.start_ns, found.view.end_ns) == (100, 900)
 
 
-def test_of_more_connections_those_with_the_most_and_the_fewest_bytes_are_shown() -> None:
-    found = shown([segment(100, 0, 1 + number, connection=number) for number in range(20)], 20)
-    assert numbers(found) == [19, 18, 17, 16, 15, 2, 1, 0]
+def stretch(connection: int | None, first_ns: int, last_ns: int, part: str) -> dict[str, Any]:
+    row = {"connection": connection, "session": connection or 0, "part": part, "in_flight": "data"}
+    return row | {"time_first_ns": first_ns, "time_last_ns": last_ns}
+
+
+def test_of_more_connections_those_that_lost_most_time_are_shown_and_the_others_together() -> None:
+    rows = [
+        segment(at, 100 * at, 10 * (1 + number), connection=number) for number in range(20) for at in (100, 400, 900)
+    ]
+    # 3 lost 500 ns, 7 lost 400; what 5 lost is before the view, and what 6 took is data transfer
+    budget = table(
+        "budget",
+        stretch(3, 100, 600, "loss_recovery"),
+        stretch(5, 0, 100, "loss_recovery"),
+        stretch(6, 100, 900, "transfer"),
+        stretch(7, 100, 300, "ack_wait"),
+        stretch(7, 300, 500, "propagation"),
+        stretch(None, 100, 900, "loss_recovery"),
+    )
+    view = View(origin_ns=0, start_ns=100, end_ns=900, connections=tuple(range(20)))
+    segments = table("segments", *rows)
+    found = streams.prepare(segments, table("window"), view, Detail(top=3), budget=budget)
+    assert numbers(found) == [3, 7, 19]
     assert (found.carrying_count, found.at_once_count) == (20, 20)
+    others = found.others
+    assert others is not None
+    assert others.count == 17
+    # of 0 to 18 without 3 and 7: 10 to 190 bytes three times; eight have less than 10, and eight have more
+    at = np.searchsorted(others.times_ns, [399, 400, 899, 900], side="right") - 1
+    curves = [curve[at].tolist() for curve in (others.least, others.middle, others.most)]
+    assert curves == [[10, 20, 20, 30], [110, 220, 220, 330], [190, 380, 380, 570]]
+    # without a time breakdown the busiest are
+    assert numbers(streams.prepare(segments, table("window"), view, Detail(top=3))) == [19, 18, 17]
+
+
+def test_bytes_again_are_no_progress_of_the_others() -> None:
+    rows = [segment(100 + at, at, 10, connection=number) for number in range(3) for at in (0, 50)]
+    rows.append(segment(190, 0, 10, "retransmission", connection=2))
+    view = View(origin_ns=0, start_ns=100, end_ns=200, connections=(0, 1, 2))
+    others = streams.prepare(table("segments", *rows), table("window"), view, Detail(top=1)).others
+    assert others is not None
+    assert (others.least[-1], others.most[-1]) == (20, 20)
 
 
 def test_of_many_connections_one_after_another_those_beside_the_busiest_are_shown() -> None:

@@ -125,8 +125,11 @@ def test_sides_without_a_login_have_addresses() -> None:
     ],
 )
 def test_the_block_length_is_that_of_most_requests(sizes: list[tuple[int | None, int]], block_bytes: int) -> None:
-    cycles = table("cycles", *({"bytes": size, "block_count": blocks} for size, blocks in sizes))
-    assert sides._block_bytes(cycles, np.arange(len(sizes))) == block_bytes
+    others = [(2_048, 1)] * 9
+    cycles = table("cycles", *({"bytes": size, "block_count": blocks} for size, blocks in [*sizes, *others]))
+    rows = np.arange(len(cycles))
+    groups = [rows[len(sizes) :], rows[: len(sizes)], rows[:0]]
+    assert sides._block_bytes(cycles, groups).tolist() == [2_048, block_bytes, 512]
 
 
 def test_an_unknown_derived_table_is_an_error() -> None:

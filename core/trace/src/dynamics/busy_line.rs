@@ -6,6 +6,7 @@
 //! ```
 
 use super::pace::{Pace, Rate};
+use super::packed::{Packed, Packer, Row, Unpacker};
 use serde::{Deserialize, Serialize};
 
 /// A gap is a pause if it exceeds the line's time by this multiple of the hosts' jitter,
@@ -49,11 +50,32 @@ struct Run {
     bytes: u64,
 }
 
+impl Row for Run {
+    fn time_ns(&self) -> i64 {
+        self.last_ns
+    }
+
+    fn pack(&self, before_ns: i64, packer: &mut Packer) {
+        packer.add(self.first_bytes);
+        packer.add(self.bytes.wrapping_sub(u64::from(self.first_bytes)));
+        packer.add(self.last_ns.wrapping_sub(before_ns));
+        packer.add(self.last_ns.wrapping_sub(self.first_ns));
+    }
+
+    fn unpack(before_ns: i64, unpacker: &mut Unpacker<'_>) -> Option<Self> {
+        let first_bytes: u32 = unpacker.take()?;
+        let bytes = u64::from(first_bytes).wrapping_add(unpacker.take()?);
+        let last_ns = before_ns.wrapping_add(unpacker.take()?);
+        let first_ns = last_ns.wrapping_sub(unpacker.take()?);
+        Some(Self { first_ns, first_bytes, last_ns, bytes })
+    }
+}
+
 /// The runs of one direction.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct BusyLine {
     pace: Pace,
-    runs: Vec<Run>,
+    runs: Packed<Run>,
 }
 
 impl BusyLine {
@@ -88,9 +110,11 @@ impl BusyLine {
 
     /// Removes runs from before, except the last.
     pub fn forget(&mut self, before_ns: i64) {
-        let count = self.runs.iter().take_while(|run| run.last_ns < before_ns).count();
-        let count = count.min(self.runs.len().saturating_sub(1));
-        self.runs.drain(..count);
+        let last = self.runs.last_mut().copied();
+        self.runs.forget(before_ns);
+        if let (Some(last), None) = (last, self.runs.last_mut()) {
+            self.runs.push(last);
+        }
     }
 
     /// When the line was busy, shifted earlier by `earlier_ns`: ordered and disjoint.
@@ -98,8 +122,9 @@ impl BusyLine {
     /// Computed backwards: bytes that arrived faster than the line allows were transmitted earlier, and waited in a
     /// host.
     pub fn intervals(&self, earlier_ns: i64, rate: Rate) -> Vec<(i64, i64)> {
-        let mut intervals: Vec<(i64, i64)> = Vec::with_capacity(self.runs.len());
-        for run in self.runs.iter().rev() {
+        let runs: Vec<Run> = self.runs.iter().collect();
+        let mut intervals: Vec<(i64, i64)> = Vec::with_capacity(runs.len());
+        for run in runs.iter().rev() {
             let took_ns =
                 run.last_ns.saturating_sub(run.first_ns) as f64 + f64::from(run.first_bytes) * rate.ns_per_byte;
             let least_ns = run.bytes as f64 * rate.ns_per_byte;
@@ -119,7 +144,22 @@ impl BusyLine {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn runs_come_out_as_they_went_in(
+            rows in proptest::collection::vec((any::<i64>(), any::<u32>(), any::<i64>(), any::<u64>()), 0..40),
+        ) {
+            let runs = rows.iter().map(|&(first_ns, first_bytes, last_ns, bytes)| Run { first_ns, first_bytes, last_ns, bytes });
+            let mut packed = Packed::default();
+            runs.for_each(|run| packed.push(run));
+            let found = packed.iter().map(|run: Run| (run.first_ns, run.first_bytes, run.last_ns, run.bytes));
+            prop_assert_eq!(found.collect::<Vec<_>>(), rows);
+        }
+    }
 
     /// Full segments over a line of 40 MB/s.
     const LINE_NS: i64 = 36_200;
@@ -185,7 +225,7 @@ mod tests {
         let last_ns = train(&mut line, 100);
         (0..8).for_each(|event| line.note(last_ns + 1_000_000 + event * 25_000, 1000, None));
         line.forget(i64::MAX);
-        assert_eq!(line.runs.len(), 1);
+        assert_eq!(line.runs.iter().count(), 1);
     }
 
     #[test]

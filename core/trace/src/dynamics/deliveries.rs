@@ -14,7 +14,7 @@ use iscsitrace_wire::serial::SerialNumber;
 
 use super::observation::Observation;
 pub use super::packed::Delivery;
-use super::packed::PackedDeliveries;
+use super::packed::Packed;
 
 /// Maximum number of the receiver's timestamps whose time is stored.
 const TIMESTAMPS_MAX: usize = 4096;
@@ -25,9 +25,9 @@ const JOINED_SEGMENTS: i64 = 2;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Deliveries {
     /// At the tap: a queue before it shows in how late the sender's answers arrive.
-    pub arrived: PackedDeliveries,
+    pub arrived: Packed<Delivery>,
     /// At the receiver: a queue behind the tap shows in how late ACKs arrive.
-    pub acknowledged: PackedDeliveries,
+    pub acknowledged: Packed<Delivery>,
     /// Payload of all packets, and their number as full segments on the line.
     pub payload_bytes: u64,
     /// That number.
@@ -107,7 +107,7 @@ impl Deliveries {
 }
 
 /// Adds a delivery. It is one with the last if both have the same time, or came out of one queue.
-fn note(deliveries: &mut PackedDeliveries, next: Delivery, segment_bytes: i64, path_ns: i64) {
+fn note(deliveries: &mut Packed<Delivery>, next: Delivery, segment_bytes: i64, path_ns: i64) {
     if let Some(last) = deliveries.last_mut() {
         let is_queued = next.begun_ns.is_some_and(|begun_ns| begun_ns.saturating_add(path_ns) <= last.time_ns);
         let is_small = i64::from(last.bytes) + i64::from(next.bytes) <= JOINED_SEGMENTS * segment_bytes;

@@ -1,17 +1,17 @@
 //! A histogram with logarithmic classes in bounded memory: 32 classes per factor of two, so a percentile is within 1.6
-//! % of a value that occurred.
+//! % of a value that occurred. Only classes with values take memory: most connections are short.
 
 use serde::{Deserialize, Serialize};
 /// Classes per factor of two.
-const CLASSES: usize = 32;
+const CLASSES: u16 = 32;
 /// Its binary logarithm.
 const CLASS_BITS: u32 = 5;
 
 /// Counts by class.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Histogram {
-    /// Counts up to the class of the largest value.
-    counts: Vec<u32>,
+    /// Classes with values, in order, and their counts.
+    counts: Vec<(u16, u32)>,
     count: u64,
 }
 
@@ -20,11 +20,9 @@ impl Histogram {
     #[inline]
     pub fn add(&mut self, value: i64) {
         let class = class(value.max(0) as u64);
-        if class >= self.counts.len() {
-            self.counts.resize(class + 1, 0);
-        }
-        if let Some(count) = self.counts.get_mut(class) {
-            *count = count.saturating_add(1);
+        match self.counts.binary_search_by_key(&class, |&(class, _)| class) {
+            Ok(place) => self.counts[place].1 = self.counts[place].1.saturating_add(1),
+            Err(place) => self.counts.insert(place, (class, 1)),
         }
         self.count += 1;
     }
@@ -38,7 +36,7 @@ impl Histogram {
     pub fn percentile(&self, percent: u64) -> Option<i64> {
         let rank = (self.count * percent).div_ceil(100).max(1);
         let mut passed = 0;
-        for (class, &count) in self.counts.iter().enumerate() {
+        for &(class, count) in &self.counts {
             passed += u64::from(count);
             if passed >= rank {
                 return Some(middle(class));
@@ -49,15 +47,15 @@ impl Histogram {
 }
 
 /// The class of a value: small values have their own, others share one by their first six bits.
-fn class(value: u64) -> usize {
-    let shift = (64 - value.leading_zeros()).saturating_sub(CLASS_BITS + 1);
-    shift as usize * CLASSES + (value >> shift) as usize
+fn class(value: u64) -> u16 {
+    let shift = (64 - value.leading_zeros()).saturating_sub(CLASS_BITS + 1) as u16;
+    shift * CLASSES + (value >> shift) as u16
 }
 
 /// The middle of a class.
-fn middle(class: usize) -> i64 {
+fn middle(class: u16) -> i64 {
     let shift = (class / CLASSES).saturating_sub(1);
-    let first = ((class - shift * CLASSES) as u64) << shift;
+    let first = u64::from(class - shift * CLASSES) << shift;
     (first + (1_u64 << shift >> 1)) as i64
 }
 
@@ -75,6 +73,14 @@ mod tests {
         let high = histogram.percentile(95).expect("there are values");
         assert!((94..=96).contains(&high), "{high}");
         assert_eq!(histogram.percentile(1), Some(1));
+    }
+
+    #[test]
+    fn classes_without_values_take_no_memory() {
+        let mut histogram = Histogram::default();
+        [9_000_000_000, 5, 9_000_000_000, 5, 70_000].into_iter().for_each(|value| histogram.add(value));
+        assert_eq!(histogram.counts.iter().map(|&(_, count)| count).collect::<Vec<_>>(), [2, 1, 2]);
+        assert_eq!(histogram.percentile(40), Some(5));
     }
 
     #[test]

@@ -13,8 +13,8 @@
 use iscsitrace_wire::frame::Address;
 use std::collections::BTreeMap;
 
-use super::deliveries::Deliveries;
-use super::packed::PackedDeliveries;
+use super::deliveries::{Deliveries, Delivery};
+use super::packed::Packed;
 use super::sender_state::BESIDE_PARTS;
 use super::timeline::{Hosts, Timeline, join};
 use crate::tables::Senders;
@@ -95,7 +95,7 @@ impl<'a> Flow<'a> {
 
     /// The deliveries at one place, and the RTT of the path from the tap to where the queue is: beyond the tap, or
     /// before it. None if a host is there and no path.
-    fn at(self, is_from_acks: bool) -> Option<(&'a PackedDeliveries, i64)> {
+    fn at(self, is_from_acks: bool) -> Option<(&'a Packed<Delivery>, i64)> {
         let (to_target_ns, to_initiator_ns) = (self.timeline.rtt_to_target_ns?, self.timeline.rtt_to_initiator_ns?);
         let is_to_target = is_from_acks == (self.direction == 0);
         let path_ns = if is_to_target { to_target_ns } else { to_initiator_ns };

@@ -113,16 +113,18 @@ impl Pace {
     }
 }
 
-/// A histogram of gap / bytes, weighted by bytes. Most connections use few octaves: the others take no memory.
+/// A histogram of gap / bytes, weighted by bytes. Only buckets with gaps take memory: most connections have few.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Histogram {
-    octaves: Vec<Option<Box<[Bucket; BUCKETS_PER_OCTAVE]>>>,
+    /// In order.
+    buckets: Vec<Bucket>,
     bytes: u64,
 }
 
 /// Bytes, and the sum of the gaps before them.
 #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 struct Bucket {
+    number: usize,
     bytes: u64,
     gaps_ns: u64,
 }
@@ -134,31 +136,21 @@ impl Histogram {
         if number >= BUCKET_COUNT {
             return;
         }
-        let (octave, place) = (number / BUCKETS_PER_OCTAVE, number % BUCKETS_PER_OCTAVE);
-        if octave >= self.octaves.len() {
-            self.octaves.resize_with(octave + 1, || None);
-        }
-        if let Some(bucket) = self.octaves.get_mut(octave).and_then(|each| each.get_or_insert_default().get_mut(place))
-        {
-            bucket.bytes += bytes;
-            bucket.gaps_ns = bucket.gaps_ns.saturating_add(gap_ns as u64);
-            self.bytes += bytes;
-        }
-    }
-
-    /// The buckets that hold anything, and some that do not, with their numbers, in order.
-    fn buckets(&self) -> impl Iterator<Item = (usize, Bucket)> {
-        let used = self.octaves.iter().enumerate().filter_map(|(octave, buckets)| Some((octave, buckets.as_deref()?)));
-        used.flat_map(|(octave, buckets)| {
-            buckets.iter().enumerate().map(move |(place, &bucket)| (octave * BUCKETS_PER_OCTAVE + place, bucket))
-        })
+        let place = self.buckets.binary_search_by_key(&number, |bucket| bucket.number).unwrap_or_else(|place| {
+            self.buckets.insert(place, Bucket { number, ..Bucket::default() });
+            place
+        });
+        let bucket = &mut self.buckets[place];
+        bucket.bytes += bytes;
+        bucket.gaps_ns = bucket.gaps_ns.saturating_add(gap_ns as u64);
+        self.bytes += bytes;
     }
 
     fn quantile(&self, share: f64) -> f64 {
         let wanted = (self.bytes as f64 * share) as u64;
         let mut seen = 0;
-        for (number, bucket) in self.buckets() {
-            seen += bucket.bytes;
+        for &Bucket { number, bytes, .. } in &self.buckets {
+            seen += bytes;
             if seen > wanted {
                 // the lowest bucket holds everything too fast to measure
                 if number == 0 {
@@ -166,8 +158,8 @@ impl Histogram {
                 }
                 // the mean of the neighbouring buckets: finer than one bucket
                 let near = number.saturating_sub(NEAR_BUCKETS).max(1)..=number + NEAR_BUCKETS;
-                let sum = |of: fn(Bucket) -> u64| -> f64 {
-                    self.buckets().filter(|(each, _)| near.contains(each)).map(|(_, bucket)| of(bucket) as f64).sum()
+                let sum = |of: fn(&Bucket) -> u64| -> f64 {
+                    self.buckets.iter().filter(|bucket| near.contains(&bucket.number)).map(|each| of(each) as f64).sum()
                 };
                 return sum(|bucket| bucket.gaps_ns) / sum(|bucket| bucket.bytes);
             }
@@ -214,11 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn octaves_without_gaps_take_no_memory() {
+    fn buckets_without_gaps_take_no_memory() {
         let mut pace = Pace::default();
-        assert!(pace.gaps.octaves.is_empty());
+        assert!(pace.gaps.buckets.is_empty());
         pace.note(36_200, 1448);
-        assert_eq!(pace.gaps.octaves.iter().flatten().count(), 1);
+        pace.note(3_620_000, 1448);
+        pace.note(36_200, 1448);
+        let bytes: Vec<u64> = pace.gaps.buckets.iter().map(|bucket| bucket.bytes).collect();
+        assert_eq!(bytes, [2896, 1448]);
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Deliveries in few bytes: there is one for every few packets, and a pass keeps those of all connections to its end.
+//! Rows in few bytes, of which there is one for every few packets, and which a pass keeps of all connections to its end.
 //!
 //! ```text
-//! payload bytes x 2 + is begun known?   time since the delivery before   time since begun
+//! delivery    payload bytes x 2 + is begun known?   time since the one before   time since begun
+//! run         its bytes, first and others           time since the one before   its length
 //! ```
 //!
 //! Each is a variable-length integer; together about 10 bytes instead of 32.
@@ -11,6 +12,47 @@ use serde::{Deserialize, Serialize};
 
 /// Bytes of the longest integer of 64 bits.
 const VARINT_BYTES_MAX: usize = 10;
+/// Integers of a row.
+const FIELDS_MAX: usize = 4;
+
+/// A row that can be packed.
+pub trait Row: Copy {
+    /// When it ends: what the next one counts from.
+    fn time_ns(&self) -> i64;
+    /// Its integers.
+    fn pack(&self, before_ns: i64, packer: &mut Packer);
+    /// The row of these integers; none if they are incomplete.
+    fn unpack(before_ns: i64, unpacker: &mut Unpacker<'_>) -> Option<Self>;
+}
+
+/// The bytes of one row.
+#[derive(Debug)]
+pub struct Packer {
+    bytes: [u8; FIELDS_MAX * VARINT_BYTES_MAX],
+    length: usize,
+}
+
+impl Packer {
+    /// Adds an integer.
+    pub fn add<T: VarInt>(&mut self, value: T) {
+        self.length += value.encode_var(&mut self.bytes[self.length..]);
+    }
+}
+
+/// The bytes of rows that are still to be read.
+#[derive(Debug, Clone, Copy)]
+pub struct Unpacker<'a> {
+    bytes: &'a [u8],
+}
+
+impl Unpacker<'_> {
+    /// The next integer.
+    pub fn take<T: VarInt>(&mut self) -> Option<T> {
+        let (value, length) = T::decode_var(self.bytes)?;
+        self.bytes = self.bytes.get(length..)?;
+        Some(value)
+    }
+}
 
 /// Bytes that came out of the line since the delivery before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,49 +65,72 @@ pub struct Delivery {
     pub bytes: u32,
 }
 
-/// Deliveries in order, of which the last can still change.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct PackedDeliveries {
+impl Row for Delivery {
+    fn time_ns(&self) -> i64 {
+        self.time_ns
+    }
+
+    fn pack(&self, before_ns: i64, packer: &mut Packer) {
+        packer.add(u64::from(self.bytes) << 1 | u64::from(self.begun_ns.is_some()));
+        packer.add(self.time_ns.wrapping_sub(before_ns));
+        if let Some(begun_ns) = self.begun_ns {
+            packer.add(self.time_ns.wrapping_sub(begun_ns));
+        }
+    }
+
+    fn unpack(before_ns: i64, unpacker: &mut Unpacker<'_>) -> Option<Self> {
+        let bytes: u64 = unpacker.take()?;
+        let time_ns = before_ns.wrapping_add(unpacker.take()?);
+        let begun_ns = if bytes & 1 == 1 { Some(time_ns.wrapping_sub(unpacker.take()?)) } else { None };
+        Some(Self { time_ns, begun_ns, bytes: (bytes >> 1) as u32 })
+    }
+}
+
+/// Rows in order, of which the last can still change.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Packed<R> {
     bytes: Vec<u8>,
     /// The time that the first packed one counts from, and the time of the last packed one.
     base_ns: i64,
     packed_ns: i64,
-    last: Option<Delivery>,
+    last: Option<R>,
 }
 
-impl PackedDeliveries {
+impl<R> Default for Packed<R> {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), base_ns: 0, packed_ns: 0, last: None }
+    }
+}
+
+impl<R: Row> Packed<R> {
     /// The last one.
-    pub fn last_mut(&mut self) -> Option<&mut Delivery> {
+    pub fn last_mut(&mut self) -> Option<&mut R> {
         self.last.as_mut()
     }
 
     /// Adds one.
-    pub fn push(&mut self, next: Delivery) {
-        let Some(Delivery { time_ns, begun_ns, bytes }) = self.last.replace(next) else { return };
-        let mut buffer = [0; 3 * VARINT_BYTES_MAX];
-        let mut length = (u64::from(bytes) << 1 | u64::from(begun_ns.is_some())).encode_var(&mut buffer);
-        length += time_ns.wrapping_sub(self.packed_ns).encode_var(&mut buffer[length..]);
-        if let Some(begun_ns) = begun_ns {
-            length += time_ns.wrapping_sub(begun_ns).encode_var(&mut buffer[length..]);
-        }
-        self.bytes.extend_from_slice(&buffer[..length]);
-        self.packed_ns = time_ns;
+    pub fn push(&mut self, next: R) {
+        let Some(row) = self.last.replace(next) else { return };
+        let mut packer = Packer { bytes: [0; FIELDS_MAX * VARINT_BYTES_MAX], length: 0 };
+        row.pack(self.packed_ns, &mut packer);
+        self.bytes.extend_from_slice(&packer.bytes[..packer.length]);
+        self.packed_ns = row.time_ns();
     }
 
     /// All of them.
-    pub fn iter(&self) -> Iter<'_> {
-        Iter { bytes: &self.bytes, time_ns: self.base_ns, last: self.last }
+    pub fn iter(&self) -> Iter<'_, R> {
+        Iter { unpacker: Unpacker { bytes: &self.bytes }, time_ns: self.base_ns, last: self.last }
     }
 
     /// Removes those from before.
     pub fn forget(&mut self, before_ns: i64) {
         let mut iter = self.iter();
         let mut kept = iter;
-        while iter.next().is_some_and(|delivery| delivery.time_ns < before_ns) {
+        while iter.next().is_some_and(|row| row.time_ns() < before_ns) {
             kept = iter;
         }
-        let Iter { bytes, time_ns, last } = kept;
-        let count = self.bytes.len() - bytes.len();
+        let Iter { unpacker, time_ns, last } = kept;
+        let count = self.bytes.len() - unpacker.bytes.len();
         (self.base_ns, self.last) = (time_ns, last);
         self.bytes.drain(..count);
     }
@@ -76,33 +141,24 @@ impl PackedDeliveries {
     }
 }
 
-/// Iterates over deliveries.
+/// Iterates over rows.
 #[derive(Debug, Clone, Copy)]
-pub struct Iter<'a> {
-    bytes: &'a [u8],
+pub struct Iter<'a, R> {
+    unpacker: Unpacker<'a>,
     time_ns: i64,
-    last: Option<Delivery>,
+    last: Option<R>,
 }
 
-impl Iter<'_> {
-    fn take<T: VarInt>(&mut self) -> Option<T> {
-        let (value, length) = T::decode_var(self.bytes)?;
-        self.bytes = self.bytes.get(length..)?;
-        Some(value)
-    }
-}
+impl<R: Row> Iterator for Iter<'_, R> {
+    type Item = R;
 
-impl Iterator for Iter<'_> {
-    type Item = Delivery;
-
-    fn next(&mut self) -> Option<Delivery> {
-        if self.bytes.is_empty() {
+    fn next(&mut self) -> Option<R> {
+        if self.unpacker.bytes.is_empty() {
             return self.last.take();
         }
-        let bytes: u64 = self.take()?;
-        self.time_ns = self.time_ns.wrapping_add(self.take()?);
-        let begun_ns = if bytes & 1 == 1 { Some(self.time_ns.wrapping_sub(self.take()?)) } else { None };
-        Some(Delivery { time_ns: self.time_ns, begun_ns, bytes: (bytes >> 1) as u32 })
+        let row = R::unpack(self.time_ns, &mut self.unpacker)?;
+        self.time_ns = row.time_ns();
+        Some(row)
     }
 }
 
@@ -125,7 +181,7 @@ mod tests {
                 Delivery { time_ns, begun_ns, bytes }
             };
             let rows: Vec<Delivery> = (0..).zip(rows).map(of).collect();
-            let mut packed = PackedDeliveries::default();
+            let mut packed = Packed::<Delivery>::default();
             rows.iter().for_each(|&row| packed.push(row));
             prop_assert_eq!(packed.iter().collect::<Vec<_>>(), rows.clone());
             prop_assert_eq!(packed.last_mut().copied(), rows.last().copied());

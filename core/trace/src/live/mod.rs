@@ -191,6 +191,7 @@ impl Live {
         };
         let mut pipeline = Pipeline::new(wanted);
         pipeline.limits.connections = CONNECTIONS_MAX;
+        pipeline.limits.iscsi_connections = CONNECTIONS_MAX;
         Ok(Self {
             read_ahead: ReadAhead::start(reader, settings.buffer_bytes),
             settings,

@@ -126,6 +126,15 @@ impl Capture {
         Ok(None)
     }
 
+    /// The frame after the next one, if it is in memory; else empty. It is not checked.
+    pub(super) fn after_next(&self) -> &[u8] {
+        let bytes = self.source.available();
+        match &self.format {
+            Format::Pcap(pcap) => pcap.after_next(bytes),
+            Format::Pcapng(pcapng) => pcapng.after_next(bytes),
+        }
+    }
+
     /// The packet of the last record.
     #[inline]
     pub(super) fn packet(&self, record: Record) -> Packet<'_> {

@@ -51,6 +51,14 @@ impl Pcap {
         Some(Self { byte_order, nanoseconds_per_fraction, record_header_bytes, link_type: LinkType(link_type) })
     }
 
+    /// The frame after the next one in these bytes; empty if they end before it.
+    pub(super) fn after_next<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        let captured_length = |at: usize| self.byte_order.u32_at(bytes, at.saturating_add(8)) as usize;
+        let after = self.record_header_bytes.saturating_add(captured_length(0));
+        let begin = after.saturating_add(self.record_header_bytes);
+        bytes.get(begin..begin.saturating_add(captured_length(after))).unwrap_or_default()
+    }
+
     /// The next complete record.
     #[inline]
     pub(super) fn next(&self, source: &mut Source) -> Result<Record, End> {

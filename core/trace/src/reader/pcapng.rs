@@ -202,6 +202,17 @@ impl Pcapng {
         }
     }
 
+    /// The frame after the next block in these bytes; empty if they end before it, or the block has none.
+    pub(super) fn after_next<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        let after = self.byte_order.u32_at(bytes, 4) as usize;
+        let Some(block) = bytes.get(after..) else { return &[] };
+        if self.byte_order.u32_at(block, 0) != ENHANCED_PACKET {
+            return &[];
+        }
+        let captured_length = self.byte_order.u32_at(block, 20) as usize;
+        block.get(28..captured_length.saturating_add(28)).unwrap_or_default()
+    }
+
     /// Counts, at the end of a section, the packets that the capture tool dropped: its statistics are running totals.
     pub(super) fn end_section(&self, info: &CaptureInfo, counters: &mut Counters, frame: u64) {
         for interface in info.interfaces.iter().skip(self.first_interface as usize) {

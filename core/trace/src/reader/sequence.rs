@@ -203,6 +203,12 @@ impl Sequence {
         Ok(self.current.as_ref().map(|current| current.packet(record)))
     }
 
+    /// The frame after the next one, if it is in memory; else empty. It is not checked.
+    #[inline]
+    pub fn after_next(&self) -> &[u8] {
+        self.current.as_ref().map_or(&[], Capture::after_next)
+    }
+
     /// Whether there is no packet now, but may be later (the reader returned `WouldBlock`).
     pub fn is_waiting(&self) -> bool {
         self.current.as_ref().is_some_and(Capture::is_waiting)

@@ -38,8 +38,10 @@ pub enum Sent {
 struct Packet {
     end: i64,
     time_ns: i64,
-    timestamp: Option<u32>,
+    /// 0 without timestamps: flat, because a connection keeps up to 64 of these.
+    timestamp: u32,
     identification: u16,
+    has_timestamp: bool,
 }
 
 /// The latest packets of one direction that brought the highest byte.
@@ -70,7 +72,14 @@ impl SendOrder {
         if self.packets.len() >= KEPT_MAX {
             self.packets.pop_front();
         }
-        self.packets.push_back(Packet { end, time_ns, timestamp: timestamp(segment.options), identification });
+        let timestamp = timestamp(segment.options);
+        self.packets.push_back(Packet {
+            end,
+            time_ns,
+            timestamp: timestamp.unwrap_or_default(),
+            identification,
+            has_timestamp: timestamp.is_some(),
+        });
     }
 
     /// Gives memory back that a stream under way needs.
@@ -97,7 +106,8 @@ impl SendOrder {
             let is_after = identification.wrapping_sub(opener.identification) as i16 > 0;
             return if is_after { Sent::After } else { Sent::Before };
         }
-        match opener.timestamp.zip(timestamp(segment.options)) {
+        let opened = opener.has_timestamp.then_some(opener.timestamp);
+        match opened.zip(timestamp(segment.options)) {
             Some((opened, own)) if own != opened => {
                 if SerialNumber(own).is_after(SerialNumber(opened)) {
                     Sent::After

@@ -37,9 +37,15 @@ impl ConnectionTable {
         {
             return Some(slot);
         }
-        let slot = *self.slots.get(&key(source, destination))?;
+        let slot = self.look_up(source, destination)?;
         self.last = Some((source, destination, slot));
         Some(slot)
+    }
+
+    /// The same for a packet whose turn is not yet.
+    #[inline]
+    pub fn look_up(&self, source: Endpoint, destination: Endpoint) -> Option<u32> {
+        self.slots.get(&key(source, destination)).copied()
     }
 
     /// Assigns a slot to the connection between two ends.

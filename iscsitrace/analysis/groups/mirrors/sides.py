@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.groups import volumes
 from iscsitrace.analysis.groups.volumes import Volume, Volumes
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.tables.numbers import distinct, rows_of_each
+from iscsitrace.tables.numbers import distinct, first_rows, rows_of_each
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
@@ -48,8 +49,8 @@ class Requests:
         """Bytes of each."""
         return self.lasts - self.firsts
 
-    def where(self, which: Array) -> Requests:
-        """The requests that a boolean mask or row numbers pick."""
+    def where(self, which: Array | slice) -> Requests:
+        """The requests that a boolean mask, row numbers or a slice pick."""
         return Requests(self.rows[which], self.firsts[which], self.lasts[which], self.begins[which], self.ends[which])
 
     def moved(self, offset: int) -> Requests:
@@ -108,13 +109,13 @@ def of_trace(source: Source, found_volumes: Volumes | None = None, writes_min: i
     wanted = [each for each in numbers.tolist() if hosts[found_volumes.all[each].host] > 1]
     if not wanted:
         return []
-    read = _requests_of(cycles, "read")
+    groups = [_split(rows, number, wanted) for rows in (written, _requests_of(cycles, "read"))]
+    block_bytes = _block_bytes(cycles, [np.concatenate(own) for own in zip(*groups, strict=True)])
     found = []
-    for each, *own in zip(wanted, *(_split(rows, number, wanted) for rows in (written, read)), strict=True):
-        block_bytes = _block_bytes(cycles, np.concatenate(own))
-        writes, reads = (_requests(cycles, rows, block_bytes) for rows in own)
+    requests = (_requests(cycles, rows, block_bytes) for rows in groups)
+    for each, own_bytes, writes, reads in zip(wanted, block_bytes.tolist(), *requests, strict=True):
         sessions = tuple(distinct(cycles.raw("session")[writes.rows])[0].tolist())
-        found.append(MirrorSide(found_volumes.all[each], sessions, block_bytes, writes, reads))
+        found.append(MirrorSide(found_volumes.all[each], sessions, own_bytes, writes, reads))
     return found
 
 
@@ -134,20 +135,36 @@ def _requests_of(cycles: Table, operation: str) -> Array:
     return np.flatnonzero(is_wanted & (cycles.raw("block_count") > 0))
 
 
-def _block_bytes(cycles: Table, rows: Array) -> int:
-    """Size of a logical block, by most requests."""
-    blocks = cycles.raw("block_count")[rows].astype(np.int64)
+def _joined(groups: Sequence[Array]) -> tuple[Array, Array]:
+    """The rows of all groups, and the group of each."""
+    return np.concatenate(groups), np.repeat(np.arange(len(groups)), [len(rows) for rows in groups])
+
+
+def _block_bytes(cycles: Table, groups: Sequence[Array]) -> Array:
+    """Size of a logical block of each group of requests, by most of them."""
+    rows, group = _joined(groups)
     is_known = known(cycles, "bytes")[rows] & (cycles.raw("bytes")[rows] > 0)
-    if not is_known.any():
-        return BLOCK_BYTES
-    sizes, count = np.unique(cycles.raw("bytes")[rows][is_known] // blocks[is_known], return_counts=True)
-    return int(sizes[count.argmax()]) or BLOCK_BYTES
+    rows, group = rows[is_known], group[is_known]
+    sizes = cycles.raw("bytes")[rows] // cycles.raw("block_count")[rows].astype(np.int64)
+    each, count = np.unique(np.stack([group, sizes.astype(np.int64)]), axis=1, return_counts=True)
+    # the smallest of the commonest
+    order = np.lexsort((each[1], -count, each[0]))
+    commonest = order[first_rows(each[0][order])]
+    found = np.full(len(groups), BLOCK_BYTES, dtype=np.int64)
+    found[each[0][commonest]] = each[1][commonest]
+    found[found == 0] = BLOCK_BYTES
+    return found
 
 
-def _requests(cycles: Table, rows: Array, block_bytes: int) -> Requests:
-    begins = cycles.raw("command_first_ns")
-    rows = rows[np.argsort(begins[rows], kind="stable")]
-    firsts = cycles.raw("lba")[rows].astype(np.int64) * block_bytes
-    lasts = firsts + cycles.raw("block_count")[rows].astype(np.int64) * block_bytes
-    ends = np.where(known(cycles, "status_ns")[rows], cycles.raw("status_ns")[rows], begins[rows])
-    return Requests(rows, firsts, lasts, begins[rows], np.maximum(ends, begins[rows]))
+def _requests(cycles: Table, groups: Sequence[Array], block_bytes: Array) -> list[Requests]:
+    rows, group = _joined(groups)
+    order = np.lexsort((cycles.raw("command_first_ns")[rows], group))
+    rows = rows[order]
+    begins = cycles.raw("command_first_ns")[rows]
+    sizes = block_bytes[group]
+    firsts = cycles.raw("lba")[rows].astype(np.int64) * sizes
+    lasts = firsts + cycles.raw("block_count")[rows].astype(np.int64) * sizes
+    ends = np.where(known(cycles, "status_ns")[rows], cycles.raw("status_ns")[rows], begins)
+    every = Requests(rows, firsts, lasts, begins, np.maximum(ends, begins))
+    edges = np.cumsum([0, *map(len, groups)]).tolist()
+    return [every.where(slice(first, last)) for first, last in pairwise(edges)]

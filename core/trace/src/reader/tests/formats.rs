@@ -337,6 +337,26 @@ fn metadata_of_a_capture_is_read() {
 }
 
 #[test]
+fn the_frame_after_the_next_is_known_if_it_is_in_memory() {
+    let mut pcap = PcapWriter::new(Vec::new(), LinkType::ETHERNET, 0, true).unwrap();
+    (1..=3_u8).for_each(|n| pcap.packet(n.into(), 60, &[n; 20]).unwrap());
+    let mut captures = vec![pcap.finish().unwrap()];
+    for numbers in Numbers::BOTH {
+        let blocks = (1..=3_u8).flat_map(|n| numbers.enhanced(0, n.into(), 60, &[n; 20], &[]));
+        captures
+            .push([numbers.section(&[]), numbers.interface(1, 0, &[])].concat().into_iter().chain(blocks).collect());
+    }
+    for bytes in captures {
+        let (mut capture, mut counters) = (open(&bytes).unwrap(), Counters::default());
+        let mut found = Vec::new();
+        while capture.next_packet(&mut counters).unwrap().is_some() {
+            found.push(capture.after_next().to_vec());
+        }
+        assert_eq!(found, [vec![3; 20], vec![], vec![]]);
+    }
+}
+
+#[test]
 fn written_captures_are_read_back() {
     let (packets, info, counters) = read(&written());
     assert_eq!(packets.len(), 50);

@@ -87,6 +87,17 @@ impl TcpConnection {
         }
     }
 
+    /// Prefetches its state, for a packet that comes soon.
+    pub(crate) fn prefetch(&self) {
+        iscsitrace_mapped::prefetch_value(self);
+        if let Content::Iscsi(iscsi) = &self.content {
+            iscsitrace_mapped::prefetch_value(&**iscsi);
+        }
+        if let Some(dynamics) = &self.dynamics {
+            iscsitrace_mapped::prefetch_value(&**dynamics);
+        }
+    }
+
     /// Starts or stops the analysis of its senders.
     pub(crate) fn set_dynamics(&mut self, wanted: Wanted) {
         let is_wanted = wanted.has_dynamics() && !matches!(self.content, Content::Other) && !self.is_settled;
