@@ -208,8 +208,7 @@ def _show_unexpected(error: BaseException) -> None:
 
 def _discard_output() -> None:
     """Discard all further standard output, buffered output included."""
-    # a pipe that nobody reads holds the buffer, and a confined process may create it: /dev/null it may not open
-    os.dup2(os.pipe2(os.O_NONBLOCK)[1], sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(
