@@ -134,8 +134,11 @@ class _Commands(click.Group):
                 formatter.write_dl([(name, _SHORT_HELP[name]) for name in names])
 
     def __call__(self, *arguments: Any, **extra: Any) -> Any:
-        """Runs as a process: warnings of libraries and tracebacks are shown only with --debug, or Python's -W."""
-        self.is_process = True
+        """Runs as a process: warnings of libraries and tracebacks are shown only with --debug, or Python's -W.
+
+        A caller that goes on afterwards (``standalone_mode=False``) keeps its rights and its memory.
+        """
+        self.is_process = extra.get("standalone_mode", True)
         if not sys.warnoptions:
             warnings.simplefilter("ignore")
         try:

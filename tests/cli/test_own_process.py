@@ -184,3 +184,13 @@ def test_a_reader_writes_to_its_output_alone(
     if subprocess.check_output([sys.executable, "-c", asked], text=True) != "[]\n":
         pytest.skip("the kernel has no Landlock")
     assert tried(words, tmp_path) == _NOTHING | dict.fromkeys(possible, True)
+
+
+def test_a_program_that_calls_a_command_and_goes_on_keeps_its_rights(capture: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from iscsitrace.cli import main\n"
+        "main(['summary', sys.argv[1]], standalone_mode=False)\n"
+        "Path(sys.argv[1]).with_name('beside').write_text('x')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(capture)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
