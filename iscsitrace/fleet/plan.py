@@ -21,7 +21,7 @@ TASK_BYTES: Final = 1 << 30
 TASK_CAPTURES: Final = 1000
 _COMPRESSED: Final = (".gz", ".zst", ".lz4")
 _PACKED: Final = 16
-"""A compressed capture may hold so many times its size: payload is zero or cut away, and headers are alike."""
+"""What a compressed capture may hold, in its own size: payload is zero or cut away, and headers are alike."""
 
 
 @dataclass(frozen=True)
