@@ -48,7 +48,7 @@ impl Default for Limits {
 const LARGE_FROM_CONNECTIONS: u32 = 1000;
 
 /// The state of a pass.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Pipeline {
     pub(crate) context: Context,
     table: ConnectionTable,

@@ -50,7 +50,7 @@ struct Run {
 }
 
 /// The runs of one direction.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct BusyLine {
     pace: Pace,
     runs: Vec<Run>,

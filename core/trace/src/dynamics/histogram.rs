@@ -8,7 +8,7 @@ const CLASSES: usize = 32;
 const CLASS_BITS: u32 = 5;
 
 /// Counts by class.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Histogram {
     /// Counts up to the class of the largest value.
     counts: Vec<u32>,

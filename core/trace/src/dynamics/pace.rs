@@ -50,7 +50,7 @@ pub struct Rate {
 
 /// The rate by single gaps, and by windows of many gaps: a host that sends in batches makes some gaps shorter than the
 /// line does, and others longer.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Pace {
     gaps: Histogram,
     windows: Histogram,
@@ -114,7 +114,7 @@ impl Pace {
 }
 
 /// A histogram of gap / bytes, weighted by bytes. Most connections use few octaves: the others take no memory.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 struct Histogram {
     octaves: Vec<Option<Box<[Bucket; BUCKETS_PER_OCTAVE]>>>,
     bytes: u64,
