@@ -94,7 +94,7 @@ impl Ring {
     /// The period that has not ended yet; None without packets.
     fn open_period<'py>(&mut self, py: Python<'py>) -> PyResult<Option<PeriodParts<'py>>> {
         let ring = self.get()?;
-        let period = py.detach(|| ring.open_period()).map_err(|error| invalid(&error))?;
+        let period = py.detach(|| ring.open_period());
         Ok(period.map(|period| parts(py, period)))
     }
 

@@ -15,7 +15,7 @@ use crate::tcp::reassembly::{Chunk, StreamSink};
 use serde::{Deserialize, Serialize};
 
 /// The content of one connection.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Content {
     /// Not known yet.
     Undecided(Box<Detector>),
@@ -26,7 +26,7 @@ pub enum Content {
 }
 
 /// The iSCSI connection and its two framers.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct IscsiContent {
     /// The connection.
     pub connection: IscsiConnection,

@@ -251,7 +251,7 @@ pub struct Tally {
 }
 
 /// The counters of one pass, for the whole capture (`None`) or per connection.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Counters {
     tallies: FxHashMap<(Counter, Option<u32>), Tally>,
 }

@@ -56,7 +56,7 @@ const PREFETCHED_FROM_CONNECTIONS: usize = 128;
 const LARGE_FROM_CONNECTIONS: u32 = 1000;
 
 /// The state of a pass.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Pipeline {
     pub(crate) context: Context,
     table: ConnectionTable,

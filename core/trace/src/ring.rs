@@ -50,7 +50,7 @@ pub enum StateError {
 }
 
 /// The pass.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Ring {
     pipeline: Pipeline,
     ledger: Ledger,
@@ -266,8 +266,9 @@ impl Ring {
 
     fn end_period(&mut self, time_ns: i64) {
         let (periods, source) = self.periods_and_source();
-        // where memory is short for a copy the period goes on
-        let _ = periods.map(|periods| periods.end(time_ns, source));
+        if let Some(periods) = periods {
+            periods.end(time_ns, source);
+        }
     }
 
     /// The periods that ended since the last call, each once.
@@ -276,12 +277,9 @@ impl Ring {
     }
 
     /// The period that has not ended yet, as if it ended now; none without packets.
-    ///
-    /// # Errors
-    /// Memory is short.
-    pub fn open_period(&mut self) -> Result<Option<Period>, StateError> {
+    pub fn open_period(&mut self) -> Option<Period> {
         let (periods, source) = self.periods_and_source();
-        periods.map_or(Ok(None), |periods| periods.current(source)).map_err(StateError::Damaged)
+        periods.and_then(|periods| periods.current(source))
     }
 
     fn periods_and_source(&mut self) -> (Option<&mut Periods>, Source<'_>) {

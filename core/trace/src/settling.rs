@@ -14,7 +14,7 @@ use crate::tcp::connection::TcpConnection;
 const SEARCHED_MIN: usize = 64;
 
 /// The connections that are not known to be over.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct Settling {
     /// Slot and number of each, if they are searched at all.
     under_way: Option<Vec<(u32, u32)>>,

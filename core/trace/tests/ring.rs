@@ -183,7 +183,7 @@ fn periods(packets: &[Captured], apart_ns: i64, borders: &[usize]) -> (Vec<Strin
         state = ring.state().expect("a state");
     }
     let mut ring = Ring::from_state(&state).expect("a ring");
-    periods.extend(ring.open_period().expect("a copy"));
+    periods.extend(ring.open_period());
     taken.push(ring.finish());
     (periods.iter().map(|period| format!("{period:?}")).collect(), taken)
 }

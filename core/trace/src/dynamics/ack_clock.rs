@@ -48,7 +48,7 @@ pub struct Estimate {
 }
 
 /// An estimate that later stops can contradict.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Pending {
     estimate: Estimate,
     at: Flight,
@@ -59,7 +59,7 @@ struct Pending {
 }
 
 /// The clock of one sender.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct AckClock {
     pending: Vec<Pending>,
     /// The last confirmed estimate, unless the window may have shrunk since.

@@ -52,7 +52,7 @@ pub struct Acknowledgment {
 type Blocks = [(i64, i64); SACK_BLOCKS_MAX];
 
 /// The ACKs on their way to one sender.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Acknowledgments {
     waiting: VecDeque<Acknowledgment>,
     /// SACK blocks of the ACKs that have some.

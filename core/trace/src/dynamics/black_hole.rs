@@ -82,7 +82,7 @@ impl Blocked {
 }
 
 /// The blocked segments of one direction.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct BlackHole {
     una: Option<i64>,
     highest: Option<i64>,

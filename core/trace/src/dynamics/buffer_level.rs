@@ -15,7 +15,7 @@ pub const LEFT_MIN: i64 = 3;
 const PARTS: i64 = 8;
 
 /// The levels of one sender.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct BufferLevel {
     /// The current level, where it began, and the rounds without growth.
     level: i64,

@@ -15,7 +15,7 @@ const SPACINGS: i64 = 3;
 const LONG_PARTS: i64 = 4;
 
 /// The current burst, or the last one.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Burst {
     /// Its state at the last packet.
     pub stop: Stop,

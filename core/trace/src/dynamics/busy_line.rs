@@ -72,7 +72,7 @@ impl Row for Run {
 }
 
 /// The runs of one direction.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct BusyLine {
     pace: Pace,
     runs: Packed<Run>,

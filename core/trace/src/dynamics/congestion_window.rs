@@ -33,7 +33,7 @@ pub struct Round {
 }
 
 /// The estimate for one sender.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct CongestionWindow {
     /// The sender's usual time to answer an ACK.
     answer_ns: i64,

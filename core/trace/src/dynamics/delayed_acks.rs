@@ -41,7 +41,7 @@ pub struct Held {
 }
 
 /// The delayed ACKs that one sender waited for.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct DelayedAcks {
     /// The last ACK, if it was held back; for how long.
     held: Option<(Held, i64)>,

@@ -78,14 +78,14 @@ struct Wait {
 }
 
 /// A run of packets.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Run {
     row: Flight,
     first_bytes: u32,
 }
 
 /// The flights of one direction.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Flights {
     connection: u32,
     is_from_client: bool,

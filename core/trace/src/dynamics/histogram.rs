@@ -8,7 +8,7 @@ const CLASSES: u16 = 32;
 const CLASS_BITS: u32 = 5;
 
 /// Counts by class.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Histogram {
     /// Classes with values, in order, and their counts.
     counts: Vec<(u16, u32)>,

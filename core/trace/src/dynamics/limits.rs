@@ -16,7 +16,7 @@ pub enum Cause {
 }
 
 /// Times of one sender.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Limits {
     window_ns: i64,
     congestion_ns: i64,

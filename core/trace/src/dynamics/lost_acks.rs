@@ -53,7 +53,7 @@ struct Unheard {
 }
 
 /// The ACKs to one sender.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct LostAcks {
     /// What the ACKs at the tap acknowledge, and the end of the receiver's own stream.
     una: Option<i64>,
@@ -145,7 +145,7 @@ impl LostAcks {
 }
 
 /// How many packets of a sender never passed the tap, by their IP identifications.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 struct Numbers {
     /// Identifications that the last packet takes: super-segments are several packets.
     last: Option<u32>,

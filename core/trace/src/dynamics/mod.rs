@@ -82,7 +82,7 @@ use sender_state::{BESIDE_PARTS, Delays};
 use timeline::Timeline;
 
 /// Both directions of a connection.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Dynamics {
     connection: u32,
     /// The wanted tables.

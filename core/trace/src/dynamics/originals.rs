@@ -17,7 +17,7 @@ struct Original {
 }
 
 /// The latest packets of one direction, ordered by offset.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Originals {
     packets: VecDeque<Original>,
 }

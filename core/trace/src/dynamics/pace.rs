@@ -50,7 +50,7 @@ pub struct Rate {
 
 /// The rate by single gaps, and by windows of many gaps: a host that sends in batches makes some gaps shorter than the
 /// line does, and others longer.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Pace {
     gaps: Histogram,
     windows: Histogram,
@@ -114,7 +114,7 @@ impl Pace {
 }
 
 /// A histogram of gap / bytes, weighted by bytes. Only buckets with gaps take memory: most connections have few.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 struct Histogram {
     /// In order.
     buckets: Vec<Bucket>,

@@ -46,7 +46,7 @@ pub struct Now {
 }
 
 /// The pauses of one sender.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Pauses {
     /// Packets without an ACK between them.
     pub burst: Burst,

@@ -23,7 +23,7 @@ pub struct Sign {
 }
 
 /// A recovery in progress.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Open {
     cause: Cause,
     time_first_ns: i64,
@@ -35,7 +35,7 @@ struct Open {
 }
 
 /// The recoveries of one direction.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Recovery {
     sign: Option<Sign>,
     open: Option<Open>,

@@ -16,7 +16,7 @@ const SHARE: (u32, u32) = (2, 5);
 const LEAD: u32 = 2;
 
 /// The reductions of one sender.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Reductions {
     /// The last estimate before the current loss, or the latest one.
     before: Option<i64>,

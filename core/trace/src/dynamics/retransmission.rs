@@ -163,7 +163,7 @@ impl Recovered {
 }
 
 /// The latest retransmissions of one direction.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Remembered {
     sent: VecDeque<Sent>,
     spurious_count: u32,

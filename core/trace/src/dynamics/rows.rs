@@ -4,7 +4,7 @@ use crate::tables::{Flights, Recoveries, Retransmissions, RoundTrips, Sacks, Wan
 use serde::{Deserialize, Serialize};
 
 /// Rows of one connection, in time order. `to_target` means "from the client" until they are handed over.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Rows {
     pub sacks: Sacks,

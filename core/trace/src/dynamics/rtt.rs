@@ -37,7 +37,7 @@ const SMOOTHING: i64 = 8;
 const VARIATION_SMOOTHING: i64 = 4;
 
 /// RTT samples from the tap to the receiver of one direction.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RttSamples {
     connection: u32,
     is_from_client: bool,

@@ -23,7 +23,7 @@ struct Again {
 }
 
 /// The scoreboard of one sender.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Scoreboard {
     sent: i64,
     una: i64,

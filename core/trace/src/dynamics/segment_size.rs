@@ -16,7 +16,7 @@ const ASSUMED_BYTES: i64 = 1_460;
 const TIMESTAMPS_BYTES: u32 = 12;
 
 /// The segment size of one direction.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct SegmentSize {
     /// Payload of a full segment; 0 while unknown.
     bytes: u32,

@@ -20,7 +20,7 @@ pub struct Span {
 }
 
 /// The spans of one sender, in order.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct SendBuffer {
     spans: Vec<Span>,
     /// The start of the current round, and of the round in which the current level began.

@@ -20,7 +20,7 @@ const DRIFT_PARTS: i64 = 500;
 const LEAST_WITHIN_NS: i64 = 1_000_000_000;
 
 /// The clock of one sender.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct SentClock {
     first: Option<(SerialNumber, i64)>,
     /// The least difference of tap and sender in the current span, and in the one before; since when.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 const SEGMENTS_MAX: usize = 4096;
 
 /// The short segments of one sender.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct ShortSegments {
     /// End of each segment, and the bytes it lacks.
     segments: VecDeque<(i64, i64)>,

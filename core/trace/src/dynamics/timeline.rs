@@ -30,7 +30,7 @@ pub struct Hosts {
 }
 
 /// One connection.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Timeline {
     /// Connection number.
     pub connection: u32,

@@ -76,7 +76,7 @@ pub struct Sent {
 }
 
 /// The holds of one sender.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct WindowHold {
     clock: SentClock,
     /// Ticks from the last before the echoed one.

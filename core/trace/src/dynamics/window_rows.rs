@@ -18,7 +18,7 @@ pub enum Holds {
 }
 
 /// The rows of one sender.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct WindowRows {
     rows: Windows,
     /// Rows at the start of the burst, and after its last packet.

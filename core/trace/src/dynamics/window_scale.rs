@@ -16,7 +16,7 @@ pub const WINDOW_PARTS: i64 = 16;
 const FULL_ROUNDS_MIN: u32 = 4;
 
 /// The window scale of one receiver.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct WindowScale {
     known: Option<u8>,
     inferred: u8,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 /// Times of one sender.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct WindowTime {
     since_ns: Option<i64>,
     is_full: bool,

@@ -70,7 +70,7 @@ struct Tail {
 }
 
 /// What is known of the next PDU of one direction.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Assumptions {
     tail: Option<Tail>,
     /// The longest data segment seen: the sender's usual size.

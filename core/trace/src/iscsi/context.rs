@@ -8,7 +8,7 @@ use crate::tables::Tables;
 use serde::{Deserialize, Serialize};
 
 /// Tables, counters and sessions of a pass.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Context {
     /// The tables.
     pub tables: Tables,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 const TEXT_MAX: usize = 64 << 10;
 
 /// Text that may continue over several PDUs.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct ContinuedText {
     text: Vec<u8>,
 }

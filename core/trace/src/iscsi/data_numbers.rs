@@ -21,7 +21,7 @@ pub enum Counted {
 }
 
 /// The numbers that come next.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct DataNumbers {
     is_bidirectional: bool,
     data_in: SerialNumber,

@@ -32,7 +32,7 @@ const HEADER_SEEN_MIN: usize = 20;
 const FIRST_HEADER_SEEN_MIN: usize = 8;
 
 /// Kept input, to be read again.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Event {
     /// Bytes.
     Chunk {
@@ -76,7 +76,7 @@ struct Header {
 }
 
 /// A connection with unknown content.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Detector {
     events: VecDeque<Event>,
     kept_bytes: usize,

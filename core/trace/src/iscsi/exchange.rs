@@ -52,7 +52,7 @@ pub struct AbortedTasks {
 }
 
 /// The open requests of one connection.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Exchanges {
     open: FxHashMap<Key, usize>,
     /// Number of requests that were noted as open.

@@ -20,13 +20,13 @@ pub const NUMBERS_MIN: u32 = 2;
 const PLACES_MAX: usize = 64;
 
 /// The latest possible headers of one stream.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Leads {
     places: VecDeque<Lead>,
 }
 
 /// A possible header.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Lead {
     /// Where it leads, with or without either digest.
     place: i64,

@@ -17,7 +17,7 @@ use crate::counters::Counter;
 use crate::tables::{NULL_U8, Parameter, Parameters, Session};
 
 /// The login of one connection.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Login {
     /// All keys, including text negotiation in the full feature phase.
     pub negotiation: Negotiation,

@@ -13,7 +13,7 @@ pub const NEAR: i32 = 1 << 14;
 const LOST_MAX: usize = 8;
 
 /// Statuses that are missing, and the requests that were open when that showed.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Lost {
     /// Number of statuses.
     pub count: usize,
@@ -35,7 +35,7 @@ impl Lost {
 }
 
 /// The missing statuses of a connection whose tasks are unknown.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct LostStatuses {
     lost: Vec<Lost>,
     /// All statuses below this number were seen, or are known to be missing.

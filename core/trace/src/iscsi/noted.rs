@@ -8,7 +8,7 @@ use iscsitrace_wire::parameter_data::ParameterData;
 use super::pdu::Pdu;
 
 /// A note.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Note {
     /// A PDU with a decoded header.
     Pdu(NotedPdu),
@@ -57,7 +57,7 @@ pub enum Note {
 }
 
 /// A PDU, as [`Pdu`] has it, with copies of its bytes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct NotedPdu {
     /// Number of the connection.
     pub connection: u32,

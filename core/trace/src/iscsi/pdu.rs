@@ -16,7 +16,7 @@ pub struct Stamp {
 }
 
 /// A PDU with a decoded header, as far as it was captured.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Pdu<'a> {
     /// The basic header segment, as far as it was captured.
     #[serde(skip)]

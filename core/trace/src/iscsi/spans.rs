@@ -42,7 +42,7 @@ fn acked_after(last_ns: i64, acked_ns: i64) -> i64 {
 }
 
 /// The spans of one direction.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Spans {
     spans: VecDeque<Span>,
     acknowledged_count: usize,

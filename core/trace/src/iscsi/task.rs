@@ -21,7 +21,7 @@ use crate::tables::{Cycles, NULL_NS, NULL_U32, NULL_U64, Round, Rounds};
 const OPEN_ROUNDS_MAX: usize = 256;
 
 /// Data-Out whose R2T was not read so far: it is missing from the capture, or was captured after them.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Unannounced {
     target_transfer_tag: Option<u32>,
     next_data_sn: SerialNumber,
@@ -29,7 +29,7 @@ struct Unannounced {
 }
 
 /// An R2T whose burst is not complete.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct OpenRound {
     target_transfer_tag: u32,
     round: usize,
@@ -38,7 +38,7 @@ struct OpenRound {
 }
 
 /// A task without a status so far.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Task {
     /// Its row in `cycles`.
     pub cycle: u32,

@@ -46,7 +46,7 @@ impl Renumbering {
 }
 
 /// The progress of each row.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Ledger {
     /// How long an ended command waits for what may still change its row.
     patience_ns: i64,

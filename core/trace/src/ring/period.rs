@@ -25,7 +25,7 @@ const COMMANDS_MAX: u32 = 1 << 15;
 const PACKETS_MAX: u32 = 1 << 22;
 
 /// A period that is over.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Period {
     /// What ended before is of an earlier period; the earliest time of all in the first one.
     pub from_ns: i64,
@@ -38,7 +38,7 @@ pub struct Period {
 }
 
 /// The periods of a ring.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Periods {
     /// Those that are over, until they are taken.
     closed: Vec<Period>,
@@ -174,19 +174,15 @@ impl Periods {
     }
 
     /// Ends the current period before a packet of that time.
-    ///
-    /// # Errors
-    /// Memory is short: the period goes on.
     #[cold]
-    pub(super) fn end(&mut self, time_ns: i64, source: Source<'_>) -> Result<(), postcard::Error> {
+    pub(super) fn end(&mut self, time_ns: i64, source: Source<'_>) {
         let Source { pipeline, ledger, numbers, cycle_count } = source;
         let own = Source { pipeline: &mut *pipeline, ledger, numbers, cycle_count };
-        if let Some((period, totals)) = self.made(own, false)? {
+        if let Some((period, totals)) = self.made(own, false) {
             self.closed.push(period);
             let from_ns = if time_ns >= self.to_ns { self.to_ns } else { self.last_ns.saturating_add(1) };
             self.begin(from_ns, cycle_count, totals, pipeline);
         }
-        Ok(())
     }
 
     /// Those that ended since the last call, each once.
@@ -195,20 +191,17 @@ impl Periods {
     }
 
     /// The current period, as if it ended now; none without packets.
-    ///
-    /// # Errors
-    /// Memory is short.
-    pub(super) fn current(&self, source: Source<'_>) -> Result<Option<Period>, postcard::Error> {
-        Ok(self.made(source, true)?.map(|(period, _)| period))
+    pub(super) fn current(&self, source: Source<'_>) -> Option<Period> {
+        self.made(source, true).map(|(period, _)| period)
     }
 
     /// The period so far, and the totals at its end. If it is the last, the commands that only an end makes known are numbered
     /// as the end of the ring numbers them.
-    fn made(&self, source: Source<'_>, is_last: bool) -> Result<Option<(Period, Totals)>, postcard::Error> {
+    fn made(&self, source: Source<'_>, is_last: bool) -> Option<(Period, Totals)> {
         if self.packet_count == 0 {
-            return Ok(None);
+            return None;
         }
-        let (mut pipeline, mut ledger) = copied(source.pipeline, source.ledger)?;
+        let (mut pipeline, mut ledger) = (copied(source.pipeline), source.ledger.clone());
         let closed: Vec<usize> = (self.closed_rows..source.pipeline.rows.row_count()).collect();
         pipeline.rows.copy_rows(&source.pipeline.rows, &closed);
         pipeline.context.tables.parameters.drop_first(self.parameter_rows);
@@ -231,14 +224,14 @@ impl Periods {
         };
         let cycle_numbers = (0..is_kept.len()).filter(|&row| is_kept[row]).map(number).collect();
         let (from_ns, last_ns) = (self.from_ns, self.last_ns);
-        Ok(Some((Period { from_ns, last_ns, tables, cycle_numbers }, totals)))
+        Some((Period { from_ns, last_ns, tables, cycle_numbers }, totals))
     }
 }
 
-/// A copy of a pipeline and its ledger, without the rows of closed connections and of PDUs.
-fn copied(pipeline: &mut Pipeline, ledger: &Ledger) -> Result<(Pipeline, Ledger), postcard::Error> {
+/// A copy of a pipeline without the rows of closed connections and of PDUs.
+fn copied(pipeline: &mut Pipeline) -> Pipeline {
     let (rows, pdus) = (std::mem::take(&mut pipeline.rows), std::mem::take(&mut pipeline.context.tables.pdus));
-    let bytes = postcard::to_extend(&(&*pipeline, ledger), Vec::new());
+    let copy = pipeline.clone();
     (pipeline.rows, pipeline.context.tables.pdus) = (rows, pdus);
-    postcard::from_bytes(&bytes?)
+    copy
 }

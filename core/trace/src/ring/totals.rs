@@ -7,7 +7,7 @@ use crate::counters::Counter;
 use crate::tables::{Columns, Connections, CounterRows, NULL_NS, NULL_U64, Senders, Tables};
 
 /// The rows of connections and senders at the end of a period.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct Totals {
     connections: Connections,
     senders: Senders,

@@ -62,7 +62,7 @@ fn fingerprint(segment: &Segment<'_>) -> u64 {
 }
 
 /// One direction.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Half {
     /// Sequence number of stream offset 0.
     base: Option<u32>,

@@ -62,7 +62,7 @@ pub trait StreamSink {
 }
 
 /// The payload that all streams together may hold behind holes.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HoldBudget {
     /// Bytes held now.
     pub held_bytes: usize,
@@ -84,7 +84,7 @@ const HELD_SEGMENTS_MAX: usize = 1 << 15;
 /// So many packets beyond a late one are looked at for the first that overtook it: they follow each other but for few.
 const OVERTAKERS_MAX: usize = 64;
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Held {
     length: u32,
     captured: Box<[u8]>,
@@ -110,7 +110,7 @@ pub struct Placement {
 }
 
 /// The reassembly of one direction.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Reassembly {
     /// All bytes below this offset were delivered, or became gaps.
     next: i64,

@@ -45,7 +45,7 @@ struct Packet {
 }
 
 /// The latest packets of one direction that brought the highest byte.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct SendOrder {
     packets: VecDeque<Packet>,
     /// Identifications that followed the one before, and those that did not.

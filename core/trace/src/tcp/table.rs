@@ -21,7 +21,7 @@ pub struct Endpoint {
 type Key = (Endpoint, Endpoint);
 
 /// The slots of connections by their endpoints; the caller assigns the slots.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct ConnectionTable {
     slots: FxHashMap<Key, u32>,
     /// The pair of the last packet: the next packet often has the same.

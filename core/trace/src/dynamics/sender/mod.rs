@@ -51,7 +51,7 @@ use crate::tcp::half::SegmentClass;
 use serde::{Deserialize, Serialize};
 
 /// The sender of one direction.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Sender {
     connection: u32,
     is_from_client: bool,

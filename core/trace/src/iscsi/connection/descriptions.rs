@@ -9,7 +9,7 @@ pub(super) const PARAMETER_DATA_MAX: usize = 4096;
 const INCOMPLETE_MAX: usize = 16;
 
 /// The parameter data that spans several Data-In.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct Descriptions {
     /// Cycle of the command, and its data from the first byte on.
     incomplete: Vec<(u32, Vec<u8>)>,

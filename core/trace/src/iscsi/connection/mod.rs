@@ -55,7 +55,7 @@ enum Begun {
 }
 
 /// One iSCSI connection.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct IscsiConnection {
     /// Connection number.
     pub number: u32,

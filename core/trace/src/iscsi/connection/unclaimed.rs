@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub(super) const UNCLAIMED_MAX: usize = 64;
 
 /// A PDU without a task.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Unclaimed {
     pub(super) tag: u32,
     pub(super) header: Vec<u8>,

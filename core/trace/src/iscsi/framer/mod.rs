@@ -42,7 +42,7 @@ enum State {
 }
 
 /// The framer of one direction.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Framer {
     /// Header digests in use.
     pub header_digest: DigestUse,

@@ -9,7 +9,7 @@ const CHUNKS_MAX: usize = 1 << 14;
 const BYTES_MAX: usize = 1 << 20;
 
 /// The kept chunks of one direction.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Replay {
     /// The PDU under way at the end of the first assumed header.
     pub(super) pdu: InProgress,

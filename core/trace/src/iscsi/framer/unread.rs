@@ -22,7 +22,7 @@ const BYTES_MAX: usize = 512 << 10;
 const CHUNKS_MAX: usize = 1 << 12;
 
 /// The kept chunks, with holes between them where the capture has holes.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct Unread {
     /// Each chunk, and where its captured bytes start in `captured`.
     pub(super) chunks: Vec<(Chunk<'static>, usize)>,

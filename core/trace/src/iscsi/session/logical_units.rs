@@ -18,7 +18,7 @@ const STATES_MAX: usize = 4096;
 const NO_UNIT: u8 = 3;
 
 /// What is known of a logical unit beside its row.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Known {
     row: usize,
     /// Peripheral device type, for the decoding of CDBs.
@@ -29,7 +29,7 @@ struct Known {
 }
 
 /// The logical units of a session.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Units {
     known: FxHashMap<u64, Known>,
     /// The unit of the last command and its device type: the next command often goes there, too.

@@ -36,7 +36,7 @@ pub enum SessionEnd {
 }
 
 /// The state of a session beside its row.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct SessionState {
     /// CmdSN of its commands, over all connections.
     pub commands: CommandNumbers,
@@ -58,7 +58,7 @@ pub struct SessionState {
 type Identity = (String, String, String);
 
 /// All sessions.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct SessionTable {
     /// Their rows.
     pub rows: Sessions,

@@ -11,7 +11,7 @@ const KEPT: usize = 32;
 const ENOUGH: usize = 4;
 
 /// The tags of the last commands.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RecentTags {
     /// A ring: the one at `next` is the oldest.
     tags: [u32; KEPT],

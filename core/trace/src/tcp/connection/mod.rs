@@ -31,7 +31,7 @@ pub(crate) use waiting_packets::AWAITED_NS;
 use waiting_packets::CaptureOrder;
 
 /// An open connection.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct TcpConnection {
     pub(crate) number: u32,
     /// The client (sender of the SYN, or of the first packet), and the server.

@@ -11,7 +11,7 @@ use crate::reader::Packet;
 pub(crate) const AWAITED_NS: i64 = 1_000_000_000;
 
 /// A packet that waits, with a copy of its bytes.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Waiting {
     pub(super) direction: usize,
     pub(super) packet: Packet<'static>,
@@ -68,7 +68,7 @@ fn without_bytes(segment: &Segment<'_>) -> Segment<'static> {
 }
 
 /// The packets of a connection that wait.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct CaptureOrder {
     pub(super) waiting: VecDeque<Waiting>,
 }
