@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as FilePath
 
-import numpy as np
-
 from bench.run import FOLDER, machine
 from tests.support.conversation import Conversation, Session
 from tests.support.pdu import Task
@@ -88,6 +86,8 @@ def sessions(file: FilePath, count: int, commands: int) -> FilePath:
     """A capture of as many sessions, all open at once, made if it does not exist."""
     if file.exists():
         return file
+    import numpy as np
+
     packets = _packets_of_a_host(commands)
     hosts = count // PER_HOST
     times_ns = np.add.outer([packet.time_ns for packet in packets], np.arange(hosts) * STEP_NS)
@@ -154,18 +154,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=FilePath, default=FOLDER)
     parser.add_argument("--figure", type=FilePath, help="draw the growth into this file")
+    parser.add_argument("--make", action="store_true", help="only make the captures")
     parser.add_argument("--no-report", action="store_true", help="leave the report out")
     arguments = parser.parse_args()
     folder: FilePath = arguments.folder
     folder.mkdir(parents=True, exist_ok=True)
+    growth_files = {count: folder / f"sessions-{count}x50.pcap" for count in GROWTH}
+    short, most, unanswered = (
+        folder / f"{name}.pcap" for name in ("sessions-10000x1", "sessions-60000x1", "syns-600000")
+    )
+    if arguments.make:
+        for count, file in growth_files.items():
+            sessions(file, count, 50)
+        sessions(short, 10_000, 1)
+        sessions(most, 60_000, 1)
+        syns(unanswered, 600_000)
+        return
+    # in a separate process: the peak memory of a child is at least that of its parent at the start
+    subprocess.run([sys.executable, "-m", "bench.many", str(folder), "--make"], check=True)
     print(machine())
     all_names = ("pass", "pass with tables", "diagnose", *(() if arguments.no_report else ("report",)))
-    growth = {
-        count: _measured(sessions(folder / f"sessions-{count}x50.pcap", count, 50), all_names) for count in GROWTH
-    }
-    _measured(sessions(folder / "sessions-10000x1.pcap", 10_000, 1), all_names)
-    _measured(sessions(folder / "sessions-60000x1.pcap", 60_000, 1), ("pass with tables", "diagnose"))
-    _measured(syns(folder / "syns-600000.pcap", 600_000), ("pass with tables", "diagnose"))
+    growth = {count: _measured(file, all_names) for count, file in growth_files.items()}
+    _measured(short, all_names)
+    _measured(most, ("pass with tables", "diagnose"))
+    _measured(unanswered, ("pass with tables", "diagnose"))
     if arguments.figure:
         _figure(arguments.figure, growth)
 
