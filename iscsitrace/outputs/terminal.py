@@ -107,7 +107,7 @@ def _show_rich(headings: Sequence[str], texts: list[list[str]], is_right: list[b
     console = Console(highlight=False)
     columns = list(zip(headings, zip(*texts, strict=True), is_right, strict=True))
     whole = [max(map(len, (heading, *cells))) for heading, cells, _ in columns]
-    narrow = [max(*map(len, heading.split()), *map(_narrow, cells)) for heading, cells, _ in columns]
+    narrow = [max([*map(len, heading.split()), *map(_narrow, cells)]) for heading, cells, _ in columns]
     gaps = _COLUMN_GAP * len(columns)
     if sum(narrow) + gaps > console.width:
         return False

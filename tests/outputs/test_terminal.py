@@ -68,6 +68,11 @@ def test_headings_are_folded_where_they_make_a_table_too_wide(
     assert whole[1].split() == " ".join(headings).split()
 
 
+def test_a_column_may_have_no_heading(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(80, ("", "truth"), [("reads", "256")], monkeypatch, capsys)
+    assert [line.split() for line in lines if line.strip() and "\u2500" not in line] == [["truth"], ["reads", "256"]]
+
+
 def test_few_rows_that_are_too_wide_are_turned(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
