@@ -16,19 +16,18 @@ impl Live {
     pub(super) fn note_takeovers(&mut self) {
         let Sessions { session: numbers, initiator_name, isid, target_name, end, .. } =
             &self.pipeline.context.sessions.rows;
+        let is_waiting =
+            |place: usize| end[place] == SessionEnd::Reinstated as u8 && !self.taken_over.contains_key(&numbers[place]);
+        if !(0..numbers.len()).any(is_waiting) {
+            return;
+        }
         let mut next: FxHashMap<_, usize> = FxHashMap::default();
         let mut awaited: FxHashMap<u32, u32> = FxHashMap::default();
         for place in (0..numbers.len()).rev() {
             let later = next.insert((&initiator_name[place], &isid[place], &target_name[place]), place);
-            if end[place] == SessionEnd::Reinstated as u8
-                && !self.taken_over.contains_key(&numbers[place])
-                && let Some(later) = later
-            {
+            if let Some(later) = later.filter(|_| is_waiting(place)) {
                 awaited.insert(later as u32, numbers[place]);
             }
-        }
-        if awaited.is_empty() {
-            return;
         }
         let cycles = &self.pipeline.context.tables.cycles;
         for row in (0..cycles.row_count()).filter(|&row| kind(cycles, row) == in_flight::DATA) {
