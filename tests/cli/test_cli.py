@@ -21,6 +21,7 @@ from iscsitrace.outputs import terminal
 from iscsitrace.tables import trace as trace_module
 from iscsitrace.tables.schema import SCHEMA_VERSION
 from tests.support import tables_by_hand as by_hand
+from tests.support.closed_pipe import closed_after_a_line
 
 Run = Callable[..., Result]
 
@@ -467,13 +468,7 @@ def test_a_character_missing_in_the_encoding(monkeypatch: pytest.MonkeyPatch, co
 
 def test_a_closed_output_pipe_is_no_error() -> None:
     command = program("cycles", "--csv", "a.pcap", cycle_factor=20_000)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.readline()
-        process.stdout.close()
-        assert process.stderr.read() == b""
-        assert process.wait() == 0
+    assert closed_after_a_line(command) == (0, b"")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["lab", "--help"], ["lab", "run", "--help"]])

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from iscsitrace.cli import main
 from iscsitrace.watch import source
+from tests.support.closed_pipe import closed_after_a_line
 from tests.watch.test_watch import SAMPLES, figures, unpacked
 
 SMALL = next(path for path in SAMPLES if path.parent.name == "two-connections-one-session")
@@ -133,13 +134,7 @@ def test_a_pipe() -> None:
 def test_a_closed_output_pipe_is_no_error() -> None:
     """Also of a process that may no longer open any file, /dev/null included."""
     command = [sys.executable, "-m", "iscsitrace", "watch", "--json", "--no-follow", "--interval", "10ms", str(SMALL)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.readline()
-        process.stdout.close()
-        assert process.stderr.read() == b""
-        assert process.wait() == 0
+    assert closed_after_a_line(command) == (0, b"")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
