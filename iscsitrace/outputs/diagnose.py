@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.analysis.groups import loads
 from iscsitrace.analysis.measures import capture_health
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from iscsitrace.analysis.findings.opinions import Opinion
     from iscsitrace.analysis.groups.jobs.streams import Job
     from iscsitrace.tables.trace import Trace
+
+
+_LISTED: Final = 10
+"""Sessions that a line names."""
 
 
 def as_dict(trace: Trace, diagnosis: Diagnosis, by: Sequence[str] = (), sessions: Sequence[int] = ()) -> dict[str, Any]:
@@ -89,11 +94,24 @@ def sections(trace: Trace, diagnosis: Diagnosis, choice: Choice) -> Iterator[Sec
 
 
 def _verdicts(diagnosis: Diagnosis, shown: Shown) -> Iterator[str]:
-    """Each headline once, that of what broke first."""
+    """Each headline once, that of what broke first; one of those that differ by their number alone."""
     worst = diagnosis.headline
     first = [worst] if worst and worst.severity == "error" and not shown.is_requested else []
-    headlines = (*first, *(each.headline for each in shown.unanswered), *(each.headline for _, each in shown.subjects))
-    yield from dict.fromkeys(each.text for each in headlines)
+    said = dict.fromkeys(each.text for each in (*first, *(story.headline for story in shown.unanswered)))
+    yield from said
+    alike: dict[str, list[str]] = {}
+    texts: dict[str, str] = {}
+    for label, opinion in shown.subjects:
+        texts.setdefault(opinion.headline.text, label)
+    for text, label in texts.items():
+        if text not in said:
+            alike.setdefault(re.sub(rf"\b{label}\b", "", text, flags=re.IGNORECASE), []).append(text)
+    for text, *others in alike.values():
+        yield text
+        if others:
+            kind, _ = texts[text].split()
+            listed = cells.numbers([texts[other].split()[1] for other in others], _LISTED)
+            yield f"    The same is true of {wording.count(len(others), kind)}: {listed}."
 
 
 def _breakdown(label: str, opinion: Opinion) -> Iterator[Section]:

@@ -68,7 +68,7 @@ def count(amount: int | None) -> str:
     return NOTHING if amount is None else f"{amount:,}"
 
 
-def numbers(found: Sequence[int], limit: int) -> str:
+def numbers(found: Sequence[int | str], limit: int) -> str:
     """``0 1 2``; beyond the limit the others are counted."""
     shown = " ".join(map(str, found[:limit]))
     return f"{shown} and {len(found) - limit:,} more" if len(found) > limit else shown

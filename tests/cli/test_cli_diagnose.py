@@ -131,6 +131,20 @@ def test_all_sessions_are_shown_in_order_where_they_are_few(diagnose: Diagnose) 
         assert not any("less severe" in line for line in lines)
 
 
+def test_headlines_that_differ_by_their_numbers_alone_are_one(diagnose: Diagnose) -> None:
+    told = several()
+    # of another size
+    told.session(10, 12, end="logout", isid="83")
+    for place in range(20):
+        told.read(3, 10 + place * 0.1, 10 + place * 0.1 + 0.08, bytes=65_536, data_bytes=65_536)
+    lines = diagnose(told).stdout.splitlines()
+    headlines = lines[2 : lines.index("", 2)]
+    assert [headline.count("ession") for headline in headlines] == [1, 1, 1]
+    assert "Session 0 is" in headlines[0]
+    assert headlines[1] == "    The same is true of 2 sessions: 1 2."
+    assert "Session 3" in headlines[2]
+
+
 def test_sessions_are_chosen_by_number(diagnose: Diagnose) -> None:
     lines = diagnose(several(), "--session", "2", "--session", "0", "--top", "1").stdout.splitlines()
     shown = [line.split(":")[0] for line in lines if line.startswith("Time breakdown")]
