@@ -82,24 +82,22 @@ impl TcpConnection {
         }
     }
 
-    /// The packet to read next: the first, or one behind it that brings what it lacks. None while the first waits for such
-    /// a packet, unless that is over.
+    /// The packet to read next: the first, or one behind it that brings what it lacks, or what that one lacks. None while
+    /// such a packet is awaited, unless that is over.
     fn next_place(&self, is_over: bool) -> Option<usize> {
-        let first = self.capture_order.waiting.front()?;
-        let Some(lacking) = self.lacking(first.direction, &first.segment) else { return Some(0) };
-        let behind = self.capture_order.waiting.iter().enumerate().skip(1);
-        let found = behind.filter_map(|(place, waiting)| Some((self.brings_from(lacking, waiting)?, place)));
-        match found.min() {
-            // it may lack others
-            Some((_, place)) if is_over || self.lacks_nothing(place) => Some(place),
-            None if is_over => Some(0),
-            _ => None,
+        let waiting = &self.capture_order.waiting;
+        let mut place = 0;
+        // longer only where packets lack each other's bytes
+        for _ in 0..waiting.len() {
+            let Some(lacking) = self.lacking(waiting[place].direction, &waiting[place].segment) else {
+                return Some(place);
+            };
+            let behind = waiting.iter().enumerate().skip(1);
+            let found = behind.filter_map(|(place, waiting)| Some((self.brings_from(lacking, waiting)?, place)));
+            let Some((_, bringing)) = found.min() else { break };
+            place = bringing;
         }
-    }
-
-    fn lacks_nothing(&self, place: usize) -> bool {
-        let waiting = &self.capture_order.waiting[place];
-        self.lacking(waiting.direction, &waiting.segment).is_none()
+        (is_over && !waiting.is_empty()).then_some(place)
     }
 
     /// Where the payload of a packet starts, if it brings some of what is lacking.

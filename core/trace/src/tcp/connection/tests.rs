@@ -524,6 +524,29 @@ fn the_ack_of_a_packet_that_is_read_early_counts_in_its_place() {
 }
 
 #[test]
+fn what_brings_the_bytes_of_an_ack_may_lack_others_itself() {
+    // the ACK lacks bytes of the client, whose packet has an ACK of the server's bytes that came between
+    let mut talk = Talk::begin();
+    talk.see(40 * MS, 1, ACK, (210, 110), &[], 0);
+    talk.see(41 * MS, 1, ACK, (200, 100), &[], 10);
+    talk.see(42 * MS, 0, ACK, (100, 210), &[], 10);
+    talk.see(43 * MS, 0, ACK, (110, 210), &[], 10);
+    let segments = &talk.context.tables.segments;
+    assert_eq!(segments.frame, [1, 2, 3, 5, 6, 4, 7], "all are read, with none more to come");
+    let row = talk.connection.finish(&mut talk.context, &mut talk.budget);
+    assert_eq!((row.gap_bytes_to_target, row.gap_bytes_to_initiator), (0, 0));
+}
+
+#[test]
+fn packets_that_lack_each_others_bytes_are_read_when_waiting_is_over() {
+    let mut talk = Talk::begin();
+    talk.see(40 * MS, 0, ACK, (100, 210), &[], 10);
+    talk.see(41 * MS, 1, ACK, (200, 110), &[], 10);
+    let row = talk.connection.finish(&mut talk.context, &mut talk.budget);
+    assert_eq!((row.captured_bytes_to_target, row.captured_bytes_to_initiator), (10, 10));
+}
+
+#[test]
 fn what_waits_shows_in_the_live_state() {
     let mut talk = Talk::begin();
     talk.see(40 * MS, 0, ACK, (110, 200), &[], 10);
