@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from iscsitrace.analysis.groups.mirrors import recognition
@@ -55,7 +55,7 @@ def totals(trace: Trace) -> dict[str, Any]:
     """What ``summary`` and the totals of ``watch`` have in common."""
     return inputs.contents(trace) | {
         "parameters": list(trace.parameters.rows()),
-        "volumes": [asdict(volume) for volume in throughput.measure(trace.cycles)],
+        "volumes": [dict(vars(volume)) for volume in throughput.measure(trace.cycles)],
         "queue_depth": throughput.queue_depths(trace.cycles),
         "block_sizes": operations.block_sizes(trace.cycles),
         "latency": operations.latencies(trace.cycles, waits.of_trace(trace.table)),

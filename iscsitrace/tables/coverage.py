@@ -5,7 +5,7 @@ Shares are computed from the columns of ``connections``; they are None where the
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from iscsitrace.tables.table import Table
@@ -54,7 +54,7 @@ class Coverage:
 
     def as_dict(self) -> dict[str, Any]:
         """Counts and shares for JSON."""
-        return asdict(self) | {
+        return vars(self) | {
             "explained_bytes_share": self.explained_bytes_share,
             "captured_bytes_share": self.captured_bytes_share,
             "pdu_share": self.pdu_share,

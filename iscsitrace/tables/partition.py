@@ -41,8 +41,6 @@ class Partition:
             for number, start, end in zip(numbers[starts].tolist(), edges[:-1], edges[1:], strict=True)
             if number >= 0
         }
-        # the rows of a table of one number need neither a copy nor a view
-        self._table = table if len(starts) <= 1 else table.select(self._order, is_kept=True)
 
     def __iter__(self) -> Iterator[int]:
         """The numbers that have rows, ascending."""
@@ -51,9 +49,12 @@ class Partition:
     def rows(self, number: int) -> Table:
         """The rows of a number, in the order of the table."""
         place = self._places.get(number)
-        if place is None:
-            return self._none
-        return self._table if place.stop - place.start == len(self._table) else self._table.select(place)
+        return self._none if place is None else self._rows_at(place)
+
+    def _rows_at(self, place: slice) -> Table:
+        if place == slice(0, len(self._whole)):
+            return self._whole
+        return self._whole.select(place if self._order is None else self._order[place])
 
     def rows_of_several(self, numbers: Iterable[int]) -> Table:
         """The rows of these numbers, in the order of the table."""
@@ -61,7 +62,7 @@ class Partition:
         if not places:
             return self._none
         if len(places) == 1:
-            return self._table if places[0] == slice(0, len(self._table)) else self._table.select(places[0])
+            return self._rows_at(places[0])
         if sum(place.stop - place.start for place in places) == len(self._whole):
             return self._whole
         parts = [np.arange(place.start, place.stop) for place in places]

@@ -69,8 +69,6 @@ class Table:
         self._shown: dict[str, Array] = {}
         self._by_code: dict[str, Array] = {}  # shared with all selections
         self._selected: tuple[Table, Any] | None = None  # whole table and index, for rows selected from another table
-        self._is_kept = False  # whether columns of selections are taken from its own
-        self._is_part = False  # whether it is such a selection
         self._each: dict[Callable[[Table], Array], Array] = {}
         for column in declaration.columns:
             if column.name not in data:
@@ -109,7 +107,7 @@ class Table:
     def raw(self, name: str) -> Array:
         """A column as stored: nulls as the null value, categories as uint8 codes."""
         if name not in self._raw:
-            if name in self._derived and not self._is_part:
+            if name in self._derived:
                 return np.ma.getdata(self[name])
             self.column(name)
             if self._selected is not None:
@@ -120,7 +118,7 @@ class Table:
     def mask(self, name: str) -> Array | None:
         """Boolean array, True where the column is null; None if the column is never null."""
         if name not in self._masks:
-            if name in self._derived and not self._is_part:
+            if name in self._derived:
                 return np.ma.getmaskarray(self[name])
             column = self.column(name)
             if self._selected is not None:
@@ -164,19 +162,18 @@ class Table:
         """A computed column: each value depends on its own row alone."""
         if self._selected is not None:
             whole, index = self._selected
-            if self._is_part or name in whole._shown:
+            if name in whole._shown:
                 return np.asanyarray(whole[name][index])
         return self._derived[name][1](self)
 
     def each(self, compute: Callable[[Table], Array]) -> Array:
         """What ``compute`` makes of the table: one value per row.
 
-        It is computed once, and for all selections of a kept table together (see ``select``): those have its values. A
-        kept table has those of the table that it was selected from, if they were computed before.
+        It is computed once; a selection has the values of the table that it was selected from, if they were before.
         """
         if compute not in self._each:
             whole, index = self._selected or (self, None)
-            if index is not None and (self._is_part or compute in whole._each):
+            if index is not None and compute in whole._each:
                 self._each[compute] = whole.each(compute)[index]
             else:
                 self._each[compute] = compute(self)
@@ -249,17 +246,13 @@ class Table:
             values[place] = None
         return values
 
-    def select(self, which: Array | Sequence[int] | slice | None, *, is_kept: bool = False) -> Table:
-        """A table of the rows selected by a boolean mask, integer indices or a slice, in that order; None selects all.
-
-        With ``is_kept`` selections of it take their columns from it, not from this table: each column is selected once,
-        and slices of it are views.
-        """
+    def select(self, which: Array | Sequence[int] | slice | None) -> Table:
+        """The rows selected by a boolean mask, integer indices or a slice, in that order; all rows for None."""
         index: Any = slice(0, len(self)) if which is None else which
         if not isinstance(index, slice):
             index = np.asarray(which)
             if index.dtype == bool and len(index) == len(self):
-                if index.all() and not is_kept:
+                if index.all():
                     return self
                 index = np.flatnonzero(index)
             elif not index.size:
@@ -272,13 +265,12 @@ class Table:
                 # as row numbers; an invalid index raises here
                 index = np.arange(len(self))[index]
         whole = self
-        if self._selected is not None and not self._is_kept and not isinstance(self._selected[1], slice):
+        if self._selected is not None and not isinstance(self._selected[1], slice):
             # a selection of a selection is taken from the whole table: no column of the first selection is made
             whole, of_whole = self._selected
             index = of_whole[index]
         picked = object.__new__(Table)
         picked.__dict__.update(self.__dict__, _raw={}, _masks={}, _shown={}, _each={}, _selected=(whole, index))
-        picked._is_kept, picked._is_part = is_kept, not is_kept and (whole._is_kept or whole._is_part)
         # columns are selected on use: of fifty mostly five are used
         picked._length = len(range(len(whole))[index]) if isinstance(index, slice) else len(index)
         return picked

@@ -6,16 +6,16 @@ commands that have both. So idle gaps do not reduce them. Task management and NO
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.distribution import counts, percentiles
-from iscsitrace.analysis.measures.intervals import union_length
-from iscsitrace.analysis.measures.nulls import numbers_of
-from iscsitrace.tables.partition import Partition
+from iscsitrace.analysis.measures.intervals import union_lengths
+from iscsitrace.analysis.measures.nulls import known, numbers_of
+from iscsitrace.tables.numbers import first_rows, order_of
 from iscsitrace.tables.table import Table
 
 NANOSECONDS = 1_000_000_000
@@ -25,24 +25,28 @@ NANOSECONDS = 1_000_000_000
 class Throughput:
     """Payload, commands and rates of one session; ``session`` None: of the whole trace."""
 
-    session: int | None
-    cycle_count: int
-    complete_cycle_count: int
-    read_cycle_count: int
-    write_cycle_count: int
-    read_bytes: int
-    write_bytes: int
-    active_ns: int
-    iops: float | None
-    read_bytes_per_s: float | None
-    write_bytes_per_s: float | None
-    queue_depth_max: int | None
+    session: int | None = None
+    cycle_count: int = 0
+    complete_cycle_count: int = 0
+    read_cycle_count: int = 0
+    write_cycle_count: int = 0
+    read_bytes: int = 0
+    write_bytes: int = 0
+    active_ns: int = 0
+    iops: float | None = None
+    read_bytes_per_s: float | None = None
+    write_bytes_per_s: float | None = None
+    queue_depth_max: int | None = None
 
 
 def measure(cycles: Table) -> list[Throughput]:
     """Throughput of each session in order, the total last."""
-    by_session = Partition(cycles, numbers_of(cycles, "session"))
-    return [*(_throughput(by_session.rows(number), number) for number in by_session), _throughput(cycles, None)]
+    session = numbers_of(cycles, "session")
+    in_time = np.argsort(cycles.raw("command_first_ns"), kind="stable")
+    by_session = in_time[order_of(session[in_time])]
+    found = _of_each(cycles, by_session[session[by_session] >= 0], session)
+    (total,) = _of_each(cycles, in_time, np.zeros(len(cycles), dtype=np.int64)) or [Throughput()]
+    return [*found, replace(total, session=None)]
 
 
 def payload(cycles: Table) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -58,32 +62,45 @@ def payload(cycles: Table) -> tuple[NDArray[Any], NDArray[Any]]:
     return read_bytes, write_bytes
 
 
-def _throughput(cycles: Table, session: int | None) -> Throughput:
-    has_status = ~np.ma.getmaskarray(cycles["status_ns"])
-    is_read, is_write = cycles.raw("is_read"), cycles.raw("is_write")
-    data_bytes = cycles.raw("data_bytes")
-    read_bytes, write_bytes = payload(cycles)
-    starts, ends = cycles.raw("command_first_ns")[has_status], cycles.raw("status_ns")[has_status]
-    active_ns = union_length(starts, ends)
+def _of_each(cycles: Table, rows: NDArray[Any], session: NDArray[Any]) -> list[Throughput]:
+    """Of each session's rows; ``rows`` are in order of their sessions and of time."""
+    firsts = first_rows(session[rows])
+    numbers = session[rows[firsts]]
 
-    def per_s(amount: int) -> float | None:
-        return amount * NANOSECONDS / active_ns if active_ns else None
+    def sums(values: NDArray[Any]) -> NDArray[Any]:
+        return np.add.reduceat(values[rows], firsts, dtype=np.int64) if len(rows) else np.zeros(0, dtype=np.int64)
 
-    read, written = int(read_bytes.sum()), int(write_bytes.sum())
-    return Throughput(
-        session=session,
-        cycle_count=len(cycles),
-        complete_cycle_count=int(cycles.raw("is_complete").sum()),
-        read_cycle_count=int((is_read & (data_bytes > 0)).sum()),
-        write_cycle_count=int((is_write & (data_bytes > 0)).sum()),
-        read_bytes=read,
-        write_bytes=written,
-        active_ns=active_ns,
-        iops=per_s(int(has_status.sum())),
-        read_bytes_per_s=per_s(read),
-        write_bytes_per_s=per_s(written),
-        queue_depth_max=int(cycles.raw("queue_depth").max()) if len(cycles) else None,
-    )
+    has_status, has_data = known(cycles, "status_ns"), cycles.raw("data_bytes") > 0
+    read, written = map(sums, payload(cycles))
+    answered = rows[has_status[rows]]
+    starts, ends = cycles.raw("command_first_ns")[answered], cycles.raw("status_ns")[answered]
+    active_ns = np.zeros(len(numbers), dtype=np.int64)
+    if len(answered):
+        answered_firsts = first_rows(session[answered])
+        active_ns[np.isin(numbers, session[answered])] = union_lengths(starts, ends, answered_firsts)
+    depths = np.maximum.reduceat(cycles.raw("queue_depth")[rows], firsts) if len(rows) else rows
+    counts_of = {
+        "session": numbers,
+        "cycle_count": sums(np.ones(len(cycles), dtype=bool)),
+        "complete_cycle_count": sums(cycles.raw("is_complete")),
+        "read_cycle_count": sums(cycles.raw("is_read") & has_data),
+        "write_cycle_count": sums(cycles.raw("is_write") & has_data),
+        "read_bytes": read,
+        "write_bytes": written,
+        "active_ns": active_ns,
+        "queue_depth_max": depths,
+    }
+    per_s = {"iops": sums(has_status), "read_bytes_per_s": read, "write_bytes_per_s": written}
+    columns = {name: values.tolist() for name, values in counts_of.items()}
+    columns |= {name: _rates(values.tolist(), active_ns.tolist()) for name, values in per_s.items()}
+    return [Throughput(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+
+
+def _rates(amounts: list[int], active_ns: list[int]) -> list[float | None]:
+    """Per second of active time; in Python's numbers, because int64 ends at 9 GB."""
+    return [
+        amount * NANOSECONDS / own_ns if own_ns else None for amount, own_ns in zip(amounts, active_ns, strict=True)
+    ]
 
 
 def queue_depths(cycles: Table) -> dict[str, Any]:

@@ -25,6 +25,8 @@ Array = NDArray[Any]
 TABLES: Final = (*NEEDED, "cycles", "rounds", "nops", "task_management", "parameters", "counters")
 _SPLIT: Final = (*TABLES, "busy")
 """The tables that are split; ``busy`` has the stretches of ``budget`` that are busy time."""
+_SENDERS_AT_ONCE: Final = 256
+"""Rows of ``senders`` that are Python values at the same time: all of ten thousand sessions took 90 MB."""
 _BY_SESSION: Final = ("sessions", "cycles", "budget", "logical_units")
 """Tables with the session of each row."""
 
@@ -196,6 +198,7 @@ class _Split:
         self._keys = keys
         self._columns = columns
         self._parts: dict[str, Partition] = {}
+        self._senders_of: tuple[int, list[dict[str, Any]]] | None = None
 
     def rows(self, name: str, number: int) -> Table:
         """The rows of that session or connection."""
@@ -211,17 +214,21 @@ class _Split:
     def senders(self, connections: Iterable[int]) -> list[dict[str, Any]]:
         """The rows of ``senders`` of these connections, in the order of the table."""
         places = sorted(place for number in connections for place in self._places.get(number, ()))
-        return [self._senders[place] for place in places]
+        return [self._sender(place) for place in places]
 
-    @cached_property
-    def _senders(self) -> list[dict[str, Any]]:
-        return list(self._source("senders").rows())
+    def _sender(self, place: int) -> dict[str, Any]:
+        block, within = divmod(place, _SENDERS_AT_ONCE)
+        if self._senders_of is None or self._senders_of[0] != block:
+            whole = self._source("senders")
+            rows = slice(block * _SENDERS_AT_ONCE, min((block + 1) * _SENDERS_AT_ONCE, len(whole)))
+            self._senders_of = block, list(whole.select(rows).rows())
+        return self._senders_of[1][within]
 
     @cached_property
     def _places(self) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
-        for place, row in enumerate(self._senders):
-            found.setdefault(row["connection"], []).append(place)
+        for place, number in enumerate(self._source("senders").raw("connection").tolist()):
+            found.setdefault(number, []).append(place)
         return found
 
     @property
