@@ -6,6 +6,7 @@ commands that have both. So idle gaps do not reduce them. Task management and NO
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,12 +42,12 @@ class Throughput:
 
 def measure(cycles: Table) -> list[Throughput]:
     """Throughput of each session in order, the total last."""
-    session = numbers_of(cycles, "session")
-    in_time = np.argsort(cycles.raw("command_first_ns"), kind="stable")
-    by_session = in_time[order_of(session[in_time])]
-    found = _of_each(cycles, by_session[session[by_session] >= 0], session)
-    (total,) = _of_each(cycles, in_time, np.zeros(len(cycles), dtype=np.int64)) or [Throughput()]
-    return [*found, replace(total, session=None)]
+    payloads = payload(cycles)
+    found = _of_each(cycles, numbers_of(cycles, "session"), payloads)
+    total = found[0] if len(found) == 1 else Throughput()
+    if len(found) > 1:
+        (total,) = _of_each(cycles, np.zeros(len(cycles), dtype=np.int64), payloads)
+    return [*(each for each in found if each.session is not None and each.session >= 0), replace(total, session=None)]
 
 
 def payload(cycles: Table) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -62,23 +63,27 @@ def payload(cycles: Table) -> tuple[NDArray[Any], NDArray[Any]]:
     return read_bytes, write_bytes
 
 
-def _of_each(cycles: Table, rows: NDArray[Any], session: NDArray[Any]) -> list[Throughput]:
-    """Of each session's rows; ``rows`` are in order of their sessions and of time."""
-    firsts = first_rows(session[rows])
-    numbers = session[rows[firsts]]
+def _of_each(cycles: Table, session: NDArray[Any], payloads: Sequence[NDArray[Any]]) -> list[Throughput]:
+    """Of the commands of each number in ``session``."""
+    if not len(cycles):
+        return []
+    rows = _in_order(session, cycles.raw("command_first_ns"))
+    session, begins, ends = session[rows], cycles.raw("command_first_ns")[rows], cycles.raw("status_ns")[rows]
+    firsts = first_rows(session)
+    numbers = session[firsts]
 
     def sums(values: NDArray[Any]) -> NDArray[Any]:
-        return np.add.reduceat(values[rows], firsts, dtype=np.int64) if len(rows) else np.zeros(0, dtype=np.int64)
+        return np.add.reduceat(values[rows], firsts, dtype=np.int64)
 
     has_status, has_data = known(cycles, "status_ns"), cycles.raw("data_bytes") > 0
-    read, written = map(sums, payload(cycles))
-    answered = rows[has_status[rows]]
-    starts, ends = cycles.raw("command_first_ns")[answered], cycles.raw("status_ns")[answered]
+    read, written = map(sums, payloads)
     active_ns = np.zeros(len(numbers), dtype=np.int64)
-    if len(answered):
-        answered_firsts = first_rows(session[answered])
-        active_ns[np.isin(numbers, session[answered])] = union_lengths(starts, ends, answered_firsts)
-    depths = np.maximum.reduceat(cycles.raw("queue_depth")[rows], firsts) if len(rows) else rows
+    is_answered = has_status[rows]
+    if is_answered.any():
+        answered = session[is_answered]
+        active_ns[np.isin(numbers, answered)] = union_lengths(
+            begins[is_answered], ends[is_answered], first_rows(answered)
+        )
     counts_of = {
         "session": numbers,
         "cycle_count": sums(np.ones(len(cycles), dtype=bool)),
@@ -88,12 +93,21 @@ def _of_each(cycles: Table, rows: NDArray[Any], session: NDArray[Any]) -> list[T
         "read_bytes": read,
         "write_bytes": written,
         "active_ns": active_ns,
-        "queue_depth_max": depths,
+        "queue_depth_max": np.maximum.reduceat(cycles.raw("queue_depth")[rows], firsts),
     }
     per_s = {"iops": sums(has_status), "read_bytes_per_s": read, "write_bytes_per_s": written}
     columns = {name: values.tolist() for name, values in counts_of.items()}
     columns |= {name: _rates(values.tolist(), active_ns.tolist()) for name, values in per_s.items()}
     return [Throughput(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+
+
+def _in_order(session: NDArray[Any], begins: NDArray[Any]) -> NDArray[Any] | slice:
+    """The rows in order of their sessions and of time; mostly they are."""
+    is_next = (session[1:] > session[:-1]) | ((session[1:] == session[:-1]) & (begins[1:] >= begins[:-1]))
+    if is_next.all():
+        return slice(None)
+    in_time = np.argsort(begins, kind="stable")
+    return np.asarray(in_time[order_of(session[in_time])])
 
 
 def _rates(amounts: list[int], active_ns: list[int]) -> list[float | None]:
