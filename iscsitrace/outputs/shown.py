@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from iscsitrace.analysis.findings.headline import Verdict
     from iscsitrace.analysis.findings.opinions import StoryOpinion
     from iscsitrace.analysis.groups.jobs.streams import Job
+    from iscsitrace.analysis.measures.intervals import Span
     from iscsitrace.tables.trace import Trace
 
 _LISTED: Final = 10
@@ -123,7 +124,7 @@ class Shown:
                 len(each),
                 HEADLINES.get(name, name),
                 BY_NAME[limiter].limited if limiter else None,
-                cells.seconds(sum(one.cost_ns or 0.0 for one in each) or None),
+                cells.seconds(self._lost_ns(each) or None),
                 cells.seconds(sum(one.jobs_ns for one in each)),
                 each[0].number,
             )
@@ -134,3 +135,20 @@ class Shown:
             ("--top COUNT shows more of them in full, --session NUMBER shows one.",),
             (table(columns, rows),),
         )
+
+    def _lost_ns(self, verdicts: Sequence[Verdict]) -> float:
+        """The time that these lost: sessions that took each other's place lost that of their failure once."""
+        lost_ns = 0.0
+        seen: set[tuple[int | None, tuple[Span, ...]]] = set()
+        for each in verdicts:
+            failure = self._story_of.get(each.number), each.spans
+            if each.is_failure and failure in seen:
+                continue
+            seen.add(failure)
+            lost_ns += each.cost_ns or 0.0
+        return lost_ns
+
+    @cached_property
+    def _story_of(self) -> dict[int, int]:
+        stories = self._diagnosis.stories.numbers
+        return {number: place for place, numbers in enumerate(stories) for number in numbers}

@@ -315,6 +315,28 @@ def test_what_sessions_of_one_story_share_is_shown_once(diagnose: Diagnose) -> N
     assert output.count("connection_lost (error") == 1
 
 
+def test_a_failure_that_sessions_share_is_lost_once_among_those_not_shown(diagnose: Diagnose) -> None:
+    told = Told()
+    told.session(0, 0.5, end="reinstated", rst_to_initiator_ns=0.5)
+    told.reads(0, 0.0, 20)
+    told.read(0, 0.3, None)
+    told.session(4.0, 20, replaces=0)
+    told.read(1, 4.1, 4.2)
+    told.reads(1, 4.2, 20)
+    # of another initiator, with a longer failure
+    told.session(0, 0.5, end="reinstated", rst_to_initiator_ns=0.5, initiator_name="iqn.j")
+    told.read(2, 0.3, None)
+    told.session(9.0, 20, replaces=2, initiator_name="iqn.j")
+    told.read(3, 9.1, 9.2)
+    told.reads(3, 9.2, 20)
+    lines = diagnose(told, "--top", "2").stdout.splitlines()
+    place = lines.index("2 sessions less severe, by headline")
+    (row,) = (line.split() for line in lines[place + 3 : place + 4])
+    # sessions 0 and 1: from 0.5 to 4.2 s
+    assert row[:2] == ["2", "connection_lost"]
+    assert row[-3] == "3.700000"
+
+
 def test_a_portal_without_a_session_is_shown_first(diagnose: Diagnose) -> None:
     told = Told()
     told.session(0, 20)
