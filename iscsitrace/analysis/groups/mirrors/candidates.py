@@ -46,7 +46,7 @@ def _pairs(sides: Sequence[MirrorSide]) -> list[tuple[int, int]]:
     firsts, begins = (np.concatenate([getattr(side.writes, name) for side in sides]) for name in ("firsts", "begins"))
     sizes = [len(side.writes) for side in sides]
     place = np.repeat(np.arange(len(sides)), sizes)
-    picked = [np.linspace(0, size - 1, min(size, SAMPLE)).astype(np.intp) for size in sizes]
+    picked = [np.arange(size) if size <= SAMPLE else np.linspace(0, size - 1, SAMPLE).astype(np.intp) for size in sizes]
     rows = np.concatenate([each + base for each, base in zip(picked, np.cumsum([0, *sizes[:-1]]), strict=True)])
     least = np.maximum(SHARE * np.array([len(each) for each in picked]), COUNT_MIN)
     found = set()

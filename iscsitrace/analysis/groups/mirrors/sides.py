@@ -114,9 +114,15 @@ def of_trace(source: Source, found_volumes: Volumes | None = None, writes_min: i
     found = []
     requests = (_requests(cycles, rows, block_bytes) for rows in groups)
     for each, own_bytes, writes, reads in zip(wanted, block_bytes.tolist(), *requests, strict=True):
-        sessions = tuple(distinct(cycles.raw("session")[writes.rows])[0].tolist())
-        found.append(MirrorSide(found_volumes.all[each], sessions, own_bytes, writes, reads))
+        volume = found_volumes.all[each]
+        found.append(MirrorSide(volume, _sessions(volume, cycles, writes), own_bytes, writes, reads))
     return found
+
+
+def _sessions(volume: Volume, cycles: Table, writes: Requests) -> tuple[int, ...]:
+    """Those with writes; most volumes have one session."""
+    sessions = {member.session for member in volume.members}
+    return (*sessions,) if len(sessions) == 1 else (*distinct(cycles.raw("session")[writes.rows])[0].tolist(),)
 
 
 def _split(rows: Array, number: Array, numbers: Sequence[int]) -> list[Array]:
@@ -146,12 +152,14 @@ def _block_bytes(cycles: Table, groups: Sequence[Array]) -> Array:
     is_known = known(cycles, "bytes")[rows] & (cycles.raw("bytes")[rows] > 0)
     rows, group = rows[is_known], group[is_known]
     sizes = cycles.raw("bytes")[rows] // cycles.raw("block_count")[rows].astype(np.int64)
-    each, count = np.unique(np.stack([group, sizes.astype(np.int64)]), axis=1, return_counts=True)
+    every, place = np.unique(sizes.astype(np.int64), return_inverse=True)
+    pairs, count = np.unique(group * len(every) + place, return_counts=True)
+    of_pair, size = np.divmod(pairs, max(len(every), 1))
     # the smallest of the commonest
-    order = np.lexsort((each[1], -count, each[0]))
-    commonest = order[first_rows(each[0][order])]
+    order = np.lexsort((size, -count, of_pair))
+    commonest = order[first_rows(of_pair[order])]
     found = np.full(len(groups), BLOCK_BYTES, dtype=np.int64)
-    found[each[0][commonest]] = each[1][commonest]
+    found[of_pair[commonest]] = every[size[commonest]]
     found[found == 0] = BLOCK_BYTES
     return found
 
