@@ -51,6 +51,15 @@ def decoded_share(connections: Sequence[Mapping[str, Any]]) -> float:
     return have / of if of else 1.0
 
 
+def decoded_shares(columns: Columns) -> Array:
+    """The same of the connections of all sessions."""
+    have, of = (
+        columns.total("connections", *(f"{part}_{direction}" for direction in _DIRECTIONS))
+        for part in ("explained_bytes", "stream_bytes")
+    )
+    return np.divide(have, of, out=np.ones(len(columns)), where=of > 0)
+
+
 def captured_share(connections: Sequence[Mapping[str, Any]]) -> float:
     """The share of the PDUs of connections that is in the capture; 1 of none."""
     have, lost = (

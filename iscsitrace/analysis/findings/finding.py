@@ -155,6 +155,8 @@ class Weighed:
     """The time that it costs; None where this is unknown."""
     is_note: NDArray[Any] | None = None
     """Which have it as a note, whatever its share."""
+    share: NDArray[Any] | None = None
+    """Instead of the cost, where it is not a share of the busy time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +175,8 @@ class Problem:
     frames and cause."""
     weigh: Callable[[Columns], Weighed] | None = None
     """Measures what most sessions have in all of them together: text and frames are then made when they are shown."""
+    weigh_groups: Callable[[Columns, Groups], Weighed] | None = None
+    """The same for a problem of groups."""
     needs: Callable[[Columns], NDArray[Any]] | None = None
     """Which sessions, or stories, may have it: a necessary condition, so that it is not looked for in the others. None
     where it may be in all.
@@ -206,20 +210,30 @@ class Problem:
             return np.ones(len(columns), dtype=bool)
         return np.asarray(columns.share(columns.part_ns(self.explains.part)) >= self.explains.least)
 
-    def weighed(self, columns: Columns) -> Iterator[tuple[int, Finding]]:
-        """What ``weigh`` finds: the number of each session that has it, and the finding, not yet told."""
-        if self.weigh is None:
+    @property
+    def is_weighed(self) -> bool:
+        """Whether it is measured in all sessions together."""
+        return self.weigh is not None or self.weigh_groups is not None
+
+    def weighed(self, columns: Columns, groups: Groups) -> Iterator[tuple[int, Finding]]:
+        """What is weighed: the number of each session that has it, and the finding, not yet told."""
+        if self.weigh:
+            found = self.weigh(columns)
+        elif self.weigh_groups:
+            found = self.weigh_groups(columns, groups)
+        else:
             return
-        found = self.weigh(columns)
         places = np.flatnonzero(found.is_found & self._is_worth(columns))
         firsts, lasts = columns.once(busy_columns.spans)
         is_note = np.zeros(len(columns), dtype=bool) if found.is_note is None else found.is_note
         costs_ns = np.zeros(len(columns)) if found.cost_ns is None else found.cost_ns
-        amounts = (each[places].tolist() for each in (costs_ns, columns.share(costs_ns), is_note, firsts, lasts))
+        shares = columns.share(costs_ns) if found.share is None else found.share
+        amounts = (each[places].tolist() for each in (costs_ns, shares, is_note, firsts, lasts))
         for place, cost_ns, share, is_only_note, first, last in zip(places.tolist(), *amounts, strict=True):
             severity = "info" if is_only_note else self.severity or _severity(share)
-            cost = (None, None) if found.cost_ns is None else (share, cost_ns)
-            yield place, Finding(self, severity, cost[0], "", (), cost[1], spans=((first, last),))
+            cost = None if found.cost_ns is None else cost_ns
+            own_share = None if cost is None and found.share is None else share
+            yield place, Finding(self, severity, own_share, "", (), cost, spans=((first, last),))
 
     def told(self, finding: Finding, case: Examined) -> Finding:
         """A finding that was weighed, with its text, frames and cause."""

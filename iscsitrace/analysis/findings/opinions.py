@@ -128,7 +128,7 @@ class Opinions(Mapping[int, Opinion]):
         self._made: dict[int, Opinion] = {}
         if not numbers:
             return
-        weighed = registry.weighed(subjects.columns, problems)
+        weighed = registry.weighed(subjects.columns, problems, groups)
         possible = registry.possible(subjects.columns, problems, groups)
         # before sessions are looked at one by one
         subjects.columns.forget()

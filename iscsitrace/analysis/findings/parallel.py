@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Final
 
+import numpy as np
+
 from iscsitrace.analysis.findings import capture
 from iscsitrace.analysis.findings.case import Case, Groups
-from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
+from iscsitrace.analysis.findings.finding import Advice, Observation, Problem, Weighed
 from iscsitrace.analysis.groups.jobs.streams import Job
+from iscsitrace.analysis.session.columns import Columns
 from iscsitrace.analysis.session.session import FRAMES, frames_in
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
@@ -22,13 +24,11 @@ this value one of two carries twice as much as the other; round-robin stays far 
 
 
 def _uneven(case: Case) -> Observation | None:
-    """The worst of the jobs that the session's connections belong to; None where their bytes are not known."""
+    """The worst of the jobs that the session's connections belong to."""
     jobs_of = case.groups.once(_by_connection)
     jobs = chain.from_iterable(jobs_of.get(row["connection"], ()) for row in case.subject.connections)
     worst = max(jobs, key=lambda each: (each.lost, -each.place), default=None)
-    if worst is None or worst.lost < UNEVEN or capture.decoded_share(case.subject.connections) < capture.COVERAGE:
-        return None
-    return worst.observation
+    return worst.observation if worst else None
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,17 @@ def _by_connection(groups: Groups) -> dict[int, list[_Load]]:
     return found
 
 
-def _sessions(groups: Groups) -> Iterator[int]:
-    """The sessions of a job that is uneven."""
-    loads = {load.place: load for own in groups.once(_by_connection).values() for load in own if load.lost >= UNEVEN}
-    return (run.session for load in loads.values() for run in load.job.runs if run.session is not None)
+def _weigh(columns: Columns, groups: Groups) -> Weighed:
+    """The worst of the jobs of each session, where their bytes are known."""
+    lost, is_certain = np.zeros(len(columns)), np.zeros(len(columns), dtype=bool)
+    loads = {load.place: load for own in groups.once(_by_connection).values() for load in own}
+    for _, load in sorted(loads.items()):
+        own = np.array([run.session for run in load.job.runs if run.session is not None], dtype=np.intp)
+        worse = own[load.lost > lost[own]]
+        lost[worse], is_certain[worse] = load.lost, load.job.is_certain
+    is_found = (lost >= UNEVEN) & (capture.decoded_shares(columns) >= capture.COVERAGE)
+    # without names, that they belong together is inferred
+    return Weighed(is_found, share=lost, is_note=~is_certain)
 
 
 def _lost_by(job: Job) -> tuple[float, float]:
@@ -89,9 +96,6 @@ def _observation(job: Job, cycles: Table) -> Observation:
     return Observation(
         f"{most.label} {text}; {_together(job)}",
         frames,
-        share=max(lost_bytes, lost_time),
-        # without names, that they belong together is inferred
-        severity="warning" if job.is_certain else "info",
     )
 
 
@@ -132,8 +136,9 @@ UNEVEN_CONNECTIONS: Final = Problem(
         ),
         Advice("Keep more commands in flight than there are connections: node.session.queue_depth."),
     ),
+    severity="warning",
     observe=_uneven,
-    members=_sessions,
+    weigh_groups=_weigh,
 )
 
 PROBLEMS: Final = (UNEVEN_CONNECTIONS,)

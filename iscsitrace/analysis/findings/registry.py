@@ -86,7 +86,7 @@ _PLACES: Final = {problem.name: place for place, problem in enumerate(OF_CASES)}
 
 def possible(columns: Columns, problems: Sequence[Problem], groups: Groups | None = None) -> list[Sequence[Problem]]:
     """The problems that each session, or story, may have: those to look for, which are not weighed."""
-    problems = [problem for problem in problems if problem.weigh is None]
+    problems = [problem for problem in problems if not problem.is_weighed]
     which = np.array([problem.possible(columns, groups) for problem in problems], dtype=bool)
     # few combinations occur
     combinations, numbers = np.unique(np.packbits(which, axis=0), axis=1, return_inverse=True)
@@ -95,11 +95,11 @@ def possible(columns: Columns, problems: Sequence[Problem], groups: Groups | Non
     return [found[number] for number in numbers.ravel().tolist()]
 
 
-def weighed(columns: Columns, problems: Sequence[Problem]) -> dict[int, list[Finding]]:
+def weighed(columns: Columns, problems: Sequence[Problem], groups: Groups) -> dict[int, list[Finding]]:
     """The findings of each session, or connection, that are weighed for all together, not yet told."""
     found: dict[int, list[Finding]] = {}
     for problem in problems:
-        for number, finding in problem.weighed(columns):
+        for number, finding in problem.weighed(columns, groups):
             found.setdefault(number, []).append(finding)
     return found
 

@@ -27,7 +27,7 @@ KEPT = sorted(file for folder in ("samples", "tests/vectors") for file in (ROOT 
 
 def everything(columns: Columns, problems: Sequence[Problem], groups: Groups | None = None) -> list[Sequence[Problem]]:
     """Every problem that is looked for, in the place of those that a session or story may have."""
-    return [[problem for problem in problems if problem.weigh is None]] * len(columns)
+    return [[problem for problem in problems if not problem.is_weighed]] * len(columns)
 
 
 @pytest.mark.parametrize("file", [*KEPT, *recorded_captures()], ids=lambda file: f"{file.parent.name}/{file.name}")

@@ -5,21 +5,29 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from iscsitrace.analysis.findings.case import Groups
 from iscsitrace.analysis.findings.finding import Observation
 from iscsitrace.analysis.findings.parallel import UNEVEN_CONNECTIONS
+from iscsitrace.analysis.measures.budget import PARTS
+from iscsitrace.analysis.measures.busy import BUSY
+from iscsitrace.analysis.measures.nulls import numbers_of
+from iscsitrace.analysis.session.columns import Columns
 from tests.support.tables_by_hand import MS, table
 
+SESSIONS = 8
 CYCLES = table(
     "cycles", *({"cycle": number, "command_frame": 10 + number, "status_frame": 20 + number} for number in range(6))
 )
 
 
-def run(connection: int, megabytes: float, busy_ms: int, last_row: int = 0) -> Any:
+def run(connection: int, megabytes: float, busy_ms: int, last_row: int = 0, session: int | None = None) -> Any:
+    """A run of a connection, of a session of the same number or another."""
     amounts = {"bytes": int(megabytes * 1e6), "busy_ns": busy_ms * MS}
-    return SimpleNamespace(connection=connection, label=f"connection {connection}", last_row=last_row, **amounts)
+    names = {"connection": connection, "label": f"connection {connection}"}
+    return SimpleNamespace(session=connection if session is None else session, last_row=last_row, **names, **amounts)
 
 
 def job(*runs: Any, cause: Any = None, is_certain: bool = True) -> Any:
@@ -29,12 +37,25 @@ def job(*runs: Any, cause: Any = None, is_certain: bool = True) -> Any:
     return SimpleNamespace(runs=runs, streams=runs, slowest=slowest, **facts)
 
 
-def observed(*jobs: Any, connections: tuple[int, ...] = (3,), decoded: int = 100) -> Observation | None:
+def observed(*jobs: Any) -> Observation:
+    """What is told of the session of connection 3."""
+    subject = SimpleNamespace(connections=[{"connection": 3}])
+    case: Any = SimpleNamespace(subject=subject, groups=Groups((), jobs, CYCLES))
+    found = UNEVEN_CONNECTIONS.observe(case)
+    assert found
+    return found
+
+
+def weighed(*jobs: Any, session: int = 3, decoded: int = 100) -> tuple[float, str] | None:
+    """Share and severity for a session."""
     part = {"explained_bytes_to_target": decoded, "explained_bytes_to_initiator": decoded}
     whole = {"stream_bytes_to_target": 100, "stream_bytes_to_initiator": 100}
-    subject = SimpleNamespace(connections=[{"connection": number} | part | whole for number in connections])
-    case: Any = SimpleNamespace(subject=subject, groups=Groups((), jobs, CYCLES))
-    return UNEVEN_CONNECTIONS.observe(case)
+    rows = ({"connection": number, "session": number} | part | whole for number in range(SESSIONS))
+    tables = {"connections": table("connections", *rows), "budget": table("budget"), "cycles": table("cycles")}
+    sums_ns = np.zeros((SESSIONS, BUSY + 1, len(PARTS)), dtype=np.int64)
+    columns = Columns(tables.__getitem__, lambda name: numbers_of(tables[name], "session"), sums_ns)
+    found = dict(UNEVEN_CONNECTIONS.weighed(columns, Groups((), jobs, CYCLES)))
+    return (found[session].share or 0.0, found[session].severity) if session in found else None
 
 
 def frames(found: Observation) -> list[int]:
@@ -48,56 +69,55 @@ TOGETHER = (
 
 
 def test_the_busiest_and_the_least_busy_connection_are_compared() -> None:
-    found = observed(job(run(4, 1, 200, 1), run(3, 1, 400, 2), run(5, 1, 100, 3)))
-    assert found
+    made = job(run(4, 1, 200, 1), run(3, 1, 400, 2), run(5, 1, 100, 3))
+    found = observed(made)
     assert found.text == f"connection 3 was busy for 400.0 ms, connection 5 for 100.0 ms; 3 {TOGETHER}"
-    # a mean of 233 ms
-    assert found.share == pytest.approx(1 - 700 / 3 / 400)
     assert frames(found) == [12, 22, 13, 23]
-    assert found.severity == "warning"
+    # a mean of 233 ms
+    assert weighed(made) == (pytest.approx(1 - 700 / 3 / 400), "warning")
+    assert [weighed(made, session=number) is not None for number in range(3, 7)] == [True, True, True, False]
 
 
 def test_bytes_are_compared_where_they_are_more_uneven_than_the_time() -> None:
-    more = observed(job(run(3, 8.249999, 100, 4), run(4, 2.050001, 100, 5), is_certain=False))
-    assert more
+    made = job(run(3, 8.249999, 100, 4), run(4, 2.050001, 100, 5), is_certain=False)
+    more = observed(made)
     assert more.text == f"connection 3 carried 8.2 MB, connection 4 2.1 MB at the same time; 2 {TOGETHER}"
-    assert (more.share, more.severity) == (pytest.approx(1 - 10.3 / 2 / 8.249999), "info")
     assert frames(more) == [14, 24, 15, 25]
-    equal = observed(job(run(3, 2, 100), run(4, 1, 200)))
-    assert equal
-    assert equal.text.startswith("connection 4 was busy for 200.0 ms, connection 3 for 100.0 ms;")
-    assert equal.share == 0.25
+    assert weighed(made) == (pytest.approx(1 - 10.3 / 2 / 8.249999), "info")
+    equal = job(run(3, 2, 100), run(4, 1, 200))
+    assert observed(equal).text.startswith("connection 4 was busy for 200.0 ms, connection 3 for 100.0 ms;")
+    assert weighed(equal) == (0.25, "warning")
 
 
 def test_the_cause_of_the_slowest_stream_is_named_and_shown_first() -> None:
     cause = SimpleNamespace(words="it lost packets", frame=99)
     found = observed(job(run(3, 1, 100, 1), run(4, 1, 300, 2), cause=cause))
-    assert found
     assert found.text.endswith("of the job; connection 4 is slowest because it lost packets (3 % retransmissions)")
     assert frames(found) == [99, 12, 22, 11, 21]
 
 
 def test_a_quarter_of_the_time_is_uneven() -> None:
     # 1 - 75 / 100 and 1 - 75.5 / 100
-    assert observed(job(run(3, 1, 100), run(4, 1, 50)))
-    assert observed(job(run(3, 1, 100), run(4, 1, 51))) is None
+    assert weighed(job(run(3, 1, 100), run(4, 1, 50)))
+    assert weighed(job(run(3, 1, 100), run(4, 1, 51))) is None
 
 
-def test_the_worst_job_of_the_session_s_connections_is_reported() -> None:
+def test_the_worst_job_of_a_session_is_reported() -> None:
     even, uneven, worst = (
-        job(run(number, 1, 400), run(number + 1, 1, busy)) for number, busy in ((3, 400), (4, 200), (5, 40))
+        job(run(number, 1, 400, session=3), run(6, 1, busy), is_certain=is_certain)
+        for number, busy, is_certain in ((3, 400, True), (4, 200, True), (5, 40, False))
     )
-    assert observed(even, uneven, worst) is None
-    found = observed(even, uneven, worst, connections=(3, 4))
-    assert found
-    assert found.share == 0.25
-    found = observed(even, uneven, worst, connections=(4, 5))
-    assert found
-    assert found.share == pytest.approx(0.45)
-    assert observed() is None
+    assert weighed(even) is None
+    assert weighed(even, uneven) == weighed(uneven, even) == (0.25, "warning")
+    assert weighed(uneven, worst) == weighed(worst, uneven) == (pytest.approx(0.45), "info")
+    assert weighed() is None
+    # as many as are told of the first
+    assert observed(job(run(3, 1, 400), run(6, 1, 200)), job(run(3, 1, 200), run(7, 1, 400))).text.startswith(
+        "connection 3 was busy for 400.0 ms, connection 6 for 200.0 ms"
+    )
 
 
 @pytest.mark.parametrize(("decoded", "is_found"), [(98, True), (97, False)])
 def test_bytes_that_are_not_known_are_not_compared(decoded: int, is_found: bool) -> None:
-    found = observed(job(run(3, 2, 100), run(4, 1, 200)), decoded=decoded)
+    found = weighed(job(run(3, 2, 100), run(4, 1, 200)), decoded=decoded)
     assert (found is not None) == is_found
