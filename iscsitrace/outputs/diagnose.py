@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -80,7 +79,7 @@ def sections(trace: Trace, diagnosis: Diagnosis, choice: Choice) -> Iterator[Sec
     for story in shown.unanswered:
         yield _findings(story.label, story.findings, story.headline, remedies)
     of_stories: set[int] = set()
-    for label, opinion in shown.subjects:
+    for label, opinion in shown.in_full:
         yield from _breakdown(label, opinion)
         new = [finding for finding in opinion.findings if id(finding) not in of_stories]
         if new or not opinion.findings:
@@ -99,18 +98,13 @@ def _verdicts(diagnosis: Diagnosis, shown: Shown) -> Iterator[str]:
     first = [worst] if worst and worst.severity == "error" and not shown.is_requested else []
     said = dict.fromkeys(each.text for each in (*first, *(story.headline for story in shown.unanswered)))
     yield from said
-    alike: dict[str, list[str]] = {}
-    texts: dict[str, str] = {}
-    for label, opinion in shown.subjects:
-        texts.setdefault(opinion.headline.text, label)
-    for text, label in texts.items():
-        if text not in said:
-            alike.setdefault(re.sub(rf"\b{label}\b", "", text, flags=re.IGNORECASE), []).append(text)
-    for text, *others in alike.values():
-        yield text
+    texts = {label: opinion.headline.text for label, opinion in shown.subjects}
+    for label, others in shown.alike.items():
+        if texts[label] not in said:
+            yield texts[label]
         if others:
-            kind, _ = texts[text].split()
-            listed = cells.numbers([texts[other].split()[1] for other in others], _LISTED)
+            kind, _ = label.split()
+            listed = cells.numbers([other.split()[1] for other in others], _LISTED)
             yield f"    The same is true of {wording.count(len(others), kind)}: {listed}."
 
 

@@ -5,6 +5,7 @@ A subject is a session with its connections, or a connection without a session.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,7 @@ from iscsitrace.wording.parts import BY_NAME
 if TYPE_CHECKING:
     from iscsitrace.analysis.findings.examination import Diagnosis
     from iscsitrace.analysis.findings.headline import Verdict
-    from iscsitrace.analysis.findings.opinions import StoryOpinion
+    from iscsitrace.analysis.findings.opinions import Opinion, StoryOpinion
     from iscsitrace.analysis.groups.jobs.streams import Job
     from iscsitrace.analysis.measures.intervals import Span
     from iscsitrace.tables.trace import Trace
@@ -74,6 +75,29 @@ class Shown:
         self.subjects = [(f"session {number}", diagnosis.sessions[number]) for number in sessions]
         """Each with its label, the worst first where not all are shown."""
         self.subjects += [(f"connection {number}", diagnosis.connections[number]) for number in sorted(own)]
+
+    @cached_property
+    def alike(self) -> dict[str, list[str]]:
+        """By the label of a subject those of later ones whose headline differs by its number alone."""
+        firsts: dict[str, str] = {}
+        found: dict[str, list[str]] = {}
+        # sessions of one story have the same
+        texts = {opinion.headline.text: label for label, opinion in reversed(self.subjects)}
+        for label, opinion in self.subjects:
+            text = opinion.headline.text
+            if texts[text] != label:
+                continue
+            first = firsts.setdefault(re.sub(rf"\b{label}\b", "", text, flags=re.IGNORECASE), label)
+            found.setdefault(first, []).extend([label] if label != first else [])
+        return found
+
+    @property
+    def in_full(self) -> list[tuple[str, Opinion]]:
+        """The subjects with their time breakdown and findings: of many that are alike the first."""
+        if self.is_whole or self.is_requested or self._choice.is_verbose:
+            return self.subjects
+        alike = {label for others in self.alike.values() for label in others}
+        return [(label, opinion) for label, opinion in self.subjects if label not in alike]
 
     def _requested(self) -> list[int]:
         sessions, numbers = self._diagnosis.sessions, dict.fromkeys(self._choice.sessions)

@@ -138,11 +138,14 @@ def test_headlines_that_differ_by_their_numbers_alone_are_one(diagnose: Diagnose
     for place in range(20):
         told.read(3, 10 + place * 0.1, 10 + place * 0.1 + 0.08, bytes=65_536, data_bytes=65_536)
     lines = diagnose(told).stdout.splitlines()
+    most = diagnose(told, "--top", "3").stdout.splitlines()
     headlines = lines[2 : lines.index("", 2)]
     assert [headline.count("ession") for headline in headlines] == [1, 1, 1]
     assert "Session 0 is" in headlines[0]
     assert headlines[1] == "    The same is true of 2 sessions: 1 2."
     assert "Session 3" in headlines[2]
+    # of the sessions shown of many, those alike have one breakdown
+    assert [sum(line.startswith("Time breakdown") for line in lines) for lines in (lines, most)] == [4, 2]
 
 
 def test_sessions_are_chosen_by_number(diagnose: Diagnose) -> None:
