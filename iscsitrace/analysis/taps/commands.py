@@ -170,6 +170,10 @@ def _single(keys: Array, connections: Array) -> Array:
 
 def _equal(first: Array, second: Array) -> tuple[Array, Array]:
     """Places of equal keys: every pair of them, but of keys that many connections have only the first ones."""
+    if np.array_equal(first, second) and _is_distinct(np.sort(second)):
+        # both captures have the same commands in the same order
+        every = np.arange(len(first))
+        return every, every
     order = np.argsort(second)
     ordered = second[order]
     is_distinct = _is_distinct(ordered)
