@@ -200,13 +200,12 @@ impl Dynamics {
         let rows = &mut self.rows;
         macro_rules! hand_over {
             ($($table:ident)*) => { $(
-                if !self.wanted.$table {
-                    rows.$table = Default::default();
+                if let Some(made) = rows.$table.made().filter(|_| self.wanted.$table) {
+                    if !is_client_initiator {
+                        made.to_target.iter_mut().for_each(|to_target| *to_target = !*to_target);
+                    }
+                    tables.$table.append(made);
                 }
-                if !is_client_initiator {
-                    rows.$table.to_target.iter_mut().for_each(|to_target| *to_target = !*to_target);
-                }
-                tables.$table.append(&mut rows.$table);
             )* };
         }
         hand_over!(sacks window round_trips retransmissions recoveries flights);

@@ -123,9 +123,7 @@ impl WindowHold {
         let sent_ns = self.clock.note(value, seen.time_ns, sent.delays.round_trip_ns);
         self.is_timed |= sent_ns.is_some();
         let last_ns = std::mem::replace(&mut self.last_ns, sent_ns);
-        while self.ticks.get(1).is_some_and(|next| next.timestamp.is_before(echo)) {
-            self.ticks.pop_front();
-        }
+        self.forget_ticks(echo);
         let Some(shift) = sent.shift else { return };
         if !sent.had_more {
             self.end();
@@ -166,6 +164,21 @@ impl WindowHold {
         {
             self.waits.pop_front();
             self.confirm(wait);
+        }
+    }
+
+    /// A packet of new data is sent near the tap, where the window that held it is known without its timestamps.
+    pub fn send_near(&mut self, seen: &Observation) {
+        if let Some((_, echo)) = seen.timestamps {
+            self.forget_ticks(SerialNumber(echo));
+        }
+    }
+
+    /// Removes the ticks before the last from before the echoed one.
+    #[inline]
+    fn forget_ticks(&mut self, echo: SerialNumber) {
+        while self.ticks.get(1).is_some_and(|next| next.timestamp.is_before(echo)) {
+            self.ticks.pop_front();
         }
     }
 
