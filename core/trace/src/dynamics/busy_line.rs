@@ -79,6 +79,11 @@ pub struct BusyLine {
 }
 
 impl BusyLine {
+    /// Prefetches what its state points to.
+    pub fn prefetch(&self) {
+        self.runs.prefetch();
+    }
+
     /// `bytes` left the line at `time_ns`. They took `line_ns`, if nothing but the line can have delayed them.
     #[inline]
     pub fn note(&mut self, time_ns: i64, bytes: u32, line_ns: Option<i64>) {
@@ -122,7 +127,9 @@ impl BusyLine {
     /// Computed backwards: bytes that arrived faster than the line allows were transmitted earlier, and waited in a
     /// host.
     pub fn intervals(&self, earlier_ns: i64, rate: Rate) -> Vec<(i64, i64)> {
-        let runs: Vec<Run> = self.runs.iter().collect();
+        // counted first: growing would copy them, for every connection of a pass at its end
+        let mut runs: Vec<Run> = Vec::with_capacity(self.runs.iter().count());
+        runs.extend(self.runs.iter());
         let mut intervals: Vec<(i64, i64)> = Vec::with_capacity(runs.len());
         for run in runs.iter().rev() {
             let took_ns =

@@ -121,6 +121,16 @@ impl Dynamics {
         }
     }
 
+    /// Prefetches what its state points to, and a packet changes.
+    pub fn prefetch_queues(&self) {
+        for direction in [0, 1] {
+            self.rtts[direction].prefetch();
+            self.senders[direction].prefetch_queues();
+            self.flights[direction].prefetch_queues();
+            self.deliveries[direction].prefetch();
+        }
+    }
+
     /// Notes that new data of a command passed.
     #[inline]
     pub fn note_progress(&mut self, time_ns: i64) {

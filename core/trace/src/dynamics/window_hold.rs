@@ -96,6 +96,11 @@ pub struct WindowHold {
 }
 
 impl WindowHold {
+    /// Prefetches its ticks.
+    pub fn prefetch(&self) {
+        iscsitrace_mapped::prefetch_ends(&self.ticks);
+    }
+
     /// Notes an ACK.
     #[inline]
     pub fn acknowledge(&mut self, seen: &Observation, acknowledged: i64) {
@@ -324,6 +329,23 @@ mod tests {
         let before = far.sent / SEGMENT;
         far.send(2000, 2000, 1981, 12);
         (far, before)
+    }
+
+    #[test]
+    fn near_the_tap_ticks_leave_once_they_are_echoed_too() {
+        let mut far = Far::begin();
+        for ms in 2000..3000 {
+            far.ack(ms, far.sent / SEGMENT);
+            far.hold.send_near(&far.packet(ms, ms, ms));
+            // the last from before the echoed one, and that
+            assert_eq!(far.hold.ticks.len(), 2);
+        }
+        // what was not echoed stays
+        (3000..3010).for_each(|ms| far.ack(ms, far.sent / SEGMENT));
+        far.hold.send_near(&far.packet(3010, 3010, 2999));
+        assert_eq!(far.hold.ticks.len(), 12);
+        far.hold.send_near(&Observation { timestamps: None, ..far.packet(3011, 3011, 0) });
+        assert_eq!(far.hold.ticks.len(), 12);
     }
 
     #[test]

@@ -93,6 +93,13 @@ impl Spans {
         }
     }
 
+    /// Prefetches what changes next.
+    pub fn prefetch(&self) {
+        iscsitrace_mapped::prefetch_ends(&self.acks);
+        iscsitrace_mapped::prefetch_ends(&self.acknowledged);
+        iscsitrace_mapped::prefetch_ends(&self.waiting);
+    }
+
     /// Drops everything: no PDU follows.
     pub fn clear(&mut self) {
         (self.acknowledged, self.waiting, self.acks) = Default::default();
@@ -264,6 +271,27 @@ mod tests {
         spans.is_waiting = false;
         spans.acknowledge(i64::MAX, 0, &mut cycles);
         assert_eq!(spans.acks.len(), ACKS_KEPT);
+    }
+
+    #[test]
+    fn bytes_belong_to_their_cycles_until_64_pdus_after_their_ack() {
+        // 100 PDUs of 10 bytes, each of a cycle of its own; all but the last three are acknowledged
+        let (mut spans, mut cycles) = (Spans::default(), Cycles::default());
+        for cycle in 0..100_u32 {
+            cycles.push(CycleRow::default());
+            let start = i64::from(cycle) * 10;
+            spans.push((start, start + 10), Some((start + 10, i64::MIN)), cycle, &mut cycles);
+            spans.acknowledge(start - 20, start, &mut cycles);
+        }
+        let of = |spans: &Spans, start, end| spans.cycles_of(start, end).collect::<Vec<_>>();
+        assert_eq!(spans.cycles().collect::<Vec<_>>(), (33..100).collect::<Vec<_>>());
+        assert_eq!(spans.unacknowledged().collect::<Vec<_>>(), [97, 98, 99]);
+        assert_eq!(of(&spans, 0, 330), [0; 0]);
+        assert_eq!((of(&spans, 329, 331), of(&spans, 335, 350)), (vec![33], vec![33, 34]));
+        // over the border of what is acknowledged
+        assert_eq!((of(&spans, 960, 980), of(&spans, 985, 5000)), (vec![96, 97], vec![98, 99]));
+        spans.renumber(|cycle| (cycle != 97).then(|| cycle - 1));
+        assert_eq!(of(&spans, 965, 985), [95, FORGOTTEN, 97]);
     }
 
     #[test]

@@ -92,6 +92,13 @@ impl Sender {
         Self { connection, is_from_client, advanced_ns: i64::MIN, timeout_point: i64::MIN, ..Self::default() }
     }
 
+    /// Prefetches what its state points to.
+    pub fn prefetch_queues(&self) {
+        self.acks.prefetch();
+        self.originals.prefetch();
+        self.hold.prefetch();
+    }
+
     /// Its state after its last packet.
     pub fn state(&self) -> SenderState {
         self.state
