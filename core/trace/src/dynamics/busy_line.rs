@@ -127,9 +127,7 @@ impl BusyLine {
     /// Computed backwards: bytes that arrived faster than the line allows were transmitted earlier, and waited in a
     /// host.
     pub fn intervals(&self, earlier_ns: i64, rate: Rate) -> Vec<(i64, i64)> {
-        // counted first: growing would copy them, for every connection of a pass at its end
-        let mut runs: Vec<Run> = Vec::with_capacity(self.runs.iter().count());
-        runs.extend(self.runs.iter());
+        let runs: Vec<Run> = self.runs.iter().collect();
         let mut intervals: Vec<(i64, i64)> = Vec::with_capacity(runs.len());
         for run in runs.iter().rev() {
             let took_ns =
