@@ -23,7 +23,7 @@ fuzz_target!(|data: &[u8]| {
     assert!(rows.len() <= 256 + KEYS.len());
     for (offer, effective) in rows {
         assert!(effective.source <= 3);
-        let secret = ["CHAP_R", "CHAP_C", "CHAP_I", "SRP_M"].contains(&offer.key.as_str());
+        let secret = ["CHAP_R", "CHAP_C", "CHAP_I", "SRP_M"].contains(&&*offer.key);
         for value in [&offer.initiator, &offer.target].into_iter().flatten() {
             assert!(!secret || value == "(hidden)");
         }

@@ -3,7 +3,9 @@
 //! Holds the open connections and passes each packet down: frame, TCP half, reassembly, content. Memory use grows with
 //! connections and commands, and with PDUs and segments if their tables are wanted; never with packets alone.
 
-use iscsitrace_wire::frame::{self as wire, LinkType, NotTcp, Segment, segment};
+mod prefetch;
+
+use iscsitrace_wire::frame::{self as wire, NotTcp, Segment, segment};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
@@ -49,9 +51,6 @@ impl Default for Limits {
 /// Connections that stay open beyond the limit are looked at again after so many new ones: one part in four of the limit.
 const LOOKED_AT_PARTS: usize = 4;
 
-/// From so many connections on, the state of the next packet's connection is prefetched: that of fewer is in the caches.
-const PREFETCHED_FROM_CONNECTIONS: usize = 128;
-
 /// After more connections, freed memory goes back to the system: below, it is not worth a millisecond.
 const LARGE_FROM_CONNECTIONS: u32 = 1000;
 
@@ -71,6 +70,9 @@ pub struct Pipeline {
     /// The iSCSI connections with rows of `segments`, and whether their client is the target.
     with_segments: FxHashMap<u32, bool>,
     settling: Settling,
+    /// The connection of the frame after the next.
+    #[serde(skip)]
+    coming: Option<u32>,
     budget: HoldBudget,
     connection_count: u32,
     /// With so many open connections some are closed, if the limit is below.
@@ -180,24 +182,6 @@ impl Pipeline {
         match &segment(packet.link_type, packet.data, packet.original_length) {
             Ok(segment) => self.tcp(packet, segment),
             Err(reason) => self.not_tcp(reason, packet),
-        }
-    }
-
-    /// Whether the state of the open connections is larger than the caches.
-    #[inline]
-    pub(crate) fn has_many_connections(&self) -> bool {
-        self.open_count() >= PREFETCHED_FROM_CONNECTIONS
-    }
-
-    /// Prefetches the state of the connection of a frame that will be processed soon. The link type is that of a frame before.
-    pub(crate) fn prefetch(&self, link_type: LinkType, frame: &[u8]) {
-        let Ok(segment) = segment(link_type, frame, 0) else { return };
-        let source = Endpoint { address: segment.source, port: segment.source_port };
-        let destination = Endpoint { address: segment.destination, port: segment.destination_port };
-        if let Some(slot) = self.table.look_up(source, destination)
-            && let Some(Some(connection)) = self.slots.get(slot as usize)
-        {
-            connection.prefetch();
         }
     }
 
@@ -504,7 +488,7 @@ pub(crate) fn counter_rows(counters: &Counters) -> CounterRows {
 #[cfg(test)]
 mod tests {
     use iscsitrace_wire::bhs::BhsBuilder;
-    use iscsitrace_wire::frame::{Address, TcpFlags};
+    use iscsitrace_wire::frame::{Address, LinkType, TcpFlags};
     use iscsitrace_wire::opcode::Opcode;
 
     use super::*;

@@ -92,6 +92,11 @@ impl Acknowledgments {
         }
     }
 
+    /// Prefetches the oldest and the latest.
+    pub fn prefetch(&self) {
+        iscsitrace_mapped::prefetch_ends(&self.waiting);
+    }
+
     /// Whether the oldest ACK must be taken.
     #[inline]
     pub fn is_full(&self) -> bool {

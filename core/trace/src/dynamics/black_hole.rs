@@ -96,8 +96,8 @@ pub struct BlackHole {
     /// The largest payload of a packet that arrived, and a larger one in flight: its range.
     arrived_bytes: i64,
     larger: Option<(i64, i64)>,
-    current: Option<Blocked>,
-    found: Option<Blocked>,
+    current: Option<Box<Blocked>>,
+    found: Option<Box<Blocked>>,
     /// The end of the peer's data that waits for an ACK, and when a packet acknowledged it.
     peer_end: Option<i64>,
     answered_ns: Option<i64>,
@@ -144,22 +144,22 @@ impl BlackHole {
             let passed_ns = self.hole_end.is_some_and(are_several).then_some(seen.time_ns);
             self.answered_ns = self.bare.take().filter(|&(_, end)| are_several(end)).map(|(time_ns, _)| time_ns);
             let opened = Blocked { passed_ns, ..blocked(seen, una, bytes, seen.time_ns) };
-            self.current = Some(opened).filter(|_| self.sacked_bytes < bytes);
+            self.current = (self.sacked_bytes < bytes).then(|| Box::new(opened));
         } else if seen.offset > highest && highest >= una && bytes < seen.offset - highest {
             let first_ns = self.in_order_ns;
             let missing = seen.offset - highest;
             let hole = blocked(seen, highest, missing, first_ns);
-            self.current = Some(Blocked {
+            self.current = Some(Box::new(Blocked {
                 count: 0,
                 last_ns: first_ns,
                 passed_ns: Some(seen.time_ns),
                 is_before_tap: true,
                 ..hole
-            });
+            }));
         }
         if seen.acknowledged.is_some_and(|acknowledged| self.peer_end.is_some_and(|end| acknowledged >= end)) {
             self.peer_end = None;
-            match self.current {
+            match &self.current {
                 Some(blocked) if bytes < blocked.bytes => {
                     self.answered_ns.get_or_insert(seen.time_ns);
                 }
@@ -214,7 +214,7 @@ impl BlackHole {
             self.una = Some(acknowledged);
             (self.sacked_bytes, self.sacked, self.hole_end) = (0, i64::MIN, None);
         }
-        if self.current.is_some_and(|blocked| acknowledged > blocked.place) {
+        if self.current.as_ref().is_some_and(|blocked| acknowledged > blocked.place) {
             self.confirm(seen);
         }
         if let Some(blocked) = self.current.as_mut().filter(|blocked| acknowledged > blocked.place) {
@@ -247,15 +247,15 @@ impl BlackHole {
 
     /// The rest of its row.
     pub fn describe(&self, row: &mut SenderRow) {
-        let ended = self.current.filter(Blocked::is_worth);
-        let found = ended.into_iter().chain(self.found).max_by_key(Blocked::weight);
+        let ended = self.current.as_deref().filter(|blocked| blocked.is_worth());
+        let found = ended.into_iter().chain(self.found.as_deref()).max_by_key(|blocked| blocked.weight());
         row.arrived_segment_bytes = self.arrived_bytes.try_into().unwrap_or(u32::MAX);
         row.blocked_bytes = found.map_or(NULL_NS, |blocked| blocked.bytes);
         row.blocked_retransmissions = found.map_or(0, |blocked| blocked.count);
         row.blocked_first_ns = found.map_or(NULL_NS, |blocked| blocked.first_ns);
         row.blocked_last_ns = found.map_or(NULL_NS, |blocked| blocked.last_ns);
         row.blocked_frame = found.map_or(NULL_U64, |blocked| blocked.frame);
-        row.is_blocked_by_size = found.is_some_and(|blocked| blocked.is_by_size());
+        row.is_blocked_by_size = found.is_some_and(Blocked::is_by_size);
     }
 
     /// The largest packet in flight arrived if it is acknowledged and was sent once.
@@ -285,8 +285,8 @@ impl BlackHole {
     }
 
     fn end(&mut self) {
-        if let Some(blocked) = self.current.take().filter(Blocked::is_worth)
-            && self.found.is_none_or(|found| blocked.weight() > found.weight())
+        if let Some(blocked) = self.current.take().filter(|blocked| blocked.is_worth())
+            && self.found.as_ref().is_none_or(|found| blocked.weight() > found.weight())
         {
             self.found = Some(blocked);
         }

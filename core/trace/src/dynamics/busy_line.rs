@@ -79,6 +79,11 @@ pub struct BusyLine {
 }
 
 impl BusyLine {
+    /// Prefetches what its state points to.
+    pub fn prefetch(&self) {
+        self.runs.prefetch();
+    }
+
     /// `bytes` left the line at `time_ns`. They took `line_ns`, if nothing but the line can have delayed them.
     #[inline]
     pub fn note(&mut self, time_ns: i64, bytes: u32, line_ns: Option<i64>) {

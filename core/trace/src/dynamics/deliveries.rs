@@ -43,6 +43,13 @@ pub struct Deliveries {
 }
 
 impl Deliveries {
+    /// Prefetches what its state points to.
+    pub fn prefetch(&self) {
+        self.arrived.prefetch();
+        self.acknowledged.prefetch();
+        iscsitrace_mapped::prefetch_ends(&self.timestamps);
+    }
+
     /// Notes a packet with payload. `answered_ns` is when the bytes passed that it acknowledges, `path_ns` the RTT
     /// between tap and sender.
     pub fn arrive(&mut self, seen: &Observation, segment_bytes: i64, answered_ns: Option<i64>, path_ns: i64) {

@@ -151,6 +151,15 @@ impl Flights {
         }
     }
 
+    /// Prefetches what its state points to.
+    pub fn prefetch_queues(&self) {
+        iscsitrace_mapped::prefetch_ends(&self.requests);
+        iscsitrace_mapped::prefetch_ends(&self.outstanding);
+        iscsitrace_mapped::prefetch_ends(&self.acknowledgments);
+        self.seen.prefetch();
+        self.acknowledged.prefetch();
+    }
+
     /// Processes a packet with payload. `sender` is the state after it, `rtt_ns` the minimum RTT between the two ends,
     /// `rtt_to_sender_ns` the sender's part of it.
     #[inline]
@@ -351,6 +360,12 @@ impl Flights {
 
     /// What the ACKs at the tap had acknowledged by then.
     fn acknowledged_at(&self, time_ns: i64) -> i64 {
+        // near the sender the last one nearly always
+        if let Some(&(passed_ns, until)) = self.acknowledgments.back()
+            && passed_ns <= time_ns
+        {
+            return until;
+        }
         let count = self.acknowledgments.partition_point(|&(passed_ns, _)| passed_ns <= time_ns);
         count.checked_sub(1).and_then(|last| self.acknowledgments.get(last)).map_or(i64::MIN, |&(_, until)| until)
     }

@@ -121,6 +121,16 @@ impl Dynamics {
         }
     }
 
+    /// Prefetches what its state points to, and a packet changes.
+    pub fn prefetch_queues(&self) {
+        for direction in [0, 1] {
+            self.rtts[direction].prefetch();
+            self.senders[direction].prefetch_queues();
+            self.flights[direction].prefetch_queues();
+            self.deliveries[direction].prefetch();
+        }
+    }
+
     /// Notes that new data of a command passed.
     #[inline]
     pub fn note_progress(&mut self, time_ns: i64) {
@@ -200,13 +210,12 @@ impl Dynamics {
         let rows = &mut self.rows;
         macro_rules! hand_over {
             ($($table:ident)*) => { $(
-                if !self.wanted.$table {
-                    rows.$table = Default::default();
+                if let Some(made) = rows.$table.made().filter(|_| self.wanted.$table) {
+                    if !is_client_initiator {
+                        made.to_target.iter_mut().for_each(|to_target| *to_target = !*to_target);
+                    }
+                    tables.$table.append(made);
                 }
-                if !is_client_initiator {
-                    rows.$table.to_target.iter_mut().for_each(|to_target| *to_target = !*to_target);
-                }
-                tables.$table.append(&mut rows.$table);
             )* };
         }
         hand_over!(sacks window round_trips retransmissions recoveries flights);

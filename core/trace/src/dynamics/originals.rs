@@ -23,6 +23,11 @@ pub struct Originals {
 }
 
 impl Originals {
+    /// Prefetches its ends.
+    pub fn prefetch(&self) {
+        iscsitrace_mapped::prefetch_ends(&self.packets);
+    }
+
     /// Adds a packet; for bytes that came before, the first packet counts.
     #[inline]
     pub fn push(&mut self, start: i64, end: i64, frame: u64, time_ns: i64, una: i64) {

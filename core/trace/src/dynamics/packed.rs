@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 /// Bytes of the longest integer of 64 bits.
 const VARINT_BYTES_MAX: usize = 10;
+/// Room for the first rows: a shorter one would soon be copied.
+const BYTES_MIN: usize = 64;
 /// Integers of a row.
 const FIELDS_MAX: usize = 4;
 
@@ -108,11 +110,19 @@ impl<R: Row> Packed<R> {
         self.last.as_mut()
     }
 
+    /// Prefetches where the next one comes.
+    pub fn prefetch(&self) {
+        self.bytes.last().into_iter().for_each(iscsitrace_mapped::prefetch_value);
+    }
+
     /// Adds one.
     pub fn push(&mut self, next: R) {
         let Some(row) = self.last.replace(next) else { return };
         let mut packer = Packer { bytes: [0; FIELDS_MAX * VARINT_BYTES_MAX], length: 0 };
         row.pack(self.packed_ns, &mut packer);
+        if self.bytes.capacity() == 0 {
+            self.bytes.reserve(BYTES_MIN);
+        }
         self.bytes.extend_from_slice(&packer.bytes[..packer.length]);
         self.packed_ns = row.time_ns();
     }

@@ -16,7 +16,7 @@ use super::send_buffer::{Place, SendBuffer, Span};
 use super::sender_state::Delays;
 use super::stop::{Between, Stop};
 use super::window_rows::{Holds, WindowRows};
-use crate::tables::Windows;
+use crate::tables::{Rare, Windows};
 use serde::{Deserialize, Serialize};
 
 /// After a pause of this length a sender may restart with a small window: the usual minimum retransmission timeout,
@@ -197,7 +197,7 @@ impl Pauses {
     }
 
     /// Ends the direction: moves the rows to the table.
-    pub fn finish(&mut self, remembered: &Remembered, table: &mut Windows) {
+    pub fn finish(&mut self, remembered: &Remembered, table: &mut Rare<Windows>) {
         self.lapse();
         self.windows.finish(self.buffer.spans(), |recovery| remembered.is_any_spurious(recovery), table);
     }

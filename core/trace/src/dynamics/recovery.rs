@@ -6,7 +6,7 @@
 //! Without a retransmission there is no loss: the packet was late, or is missing from the capture.
 
 use super::retransmission::Cause;
-use crate::tables::{Recoveries, Recovery as Row};
+use crate::tables::{Rare, Recoveries, Recovery as Row};
 use serde::{Deserialize, Serialize};
 
 /// A sign of a loss.
@@ -118,7 +118,7 @@ impl Recovery {
         let (time_ns, frame) = if time_ns < open.last.0 { open.last } else { (time_ns, frame) };
         self.time_ns = self.time_ns.saturating_add(time_ns.saturating_sub(open.time_first_ns));
         if let Some(row) = open.row {
-            let table = &mut *rows.table;
+            let table = &mut **rows.table;
             if let (Some(last_ns), Some(frame_last), Some(after)) =
                 (table.time_last_ns.get_mut(row), table.frame_last.get_mut(row), table.pipe_after_bytes.get_mut(row))
             {
@@ -150,7 +150,7 @@ impl Recovery {
 #[derive(Debug)]
 pub struct Rows<'a> {
     /// The table.
-    pub table: &'a mut Recoveries,
+    pub table: &'a mut Rare<Recoveries>,
     /// Whether the table is wanted.
     pub wanted: bool,
     /// The connection.
@@ -166,7 +166,7 @@ mod tests {
     /// First and last frame, and first and last time, of a recovery with retransmissions in frames 10 and 20 at 100 ns and
     /// 200 ns, ended by an ACK in that frame at that time.
     fn recovery(frame: u64, time_ns: i64) -> ([u64; 2], [i64; 2], i64) {
-        let (mut recovery, mut table) = (Recovery::default(), Recoveries::default());
+        let (mut recovery, mut table) = (Recovery::default(), Rare::default());
         let mut rows = Rows { table: &mut table, wanted: true, connection: 0, is_from_client: true };
         for (frame, time_ns) in [(10, 100), (20, 200)] {
             let sign = Sign { frame, time_ns, pipe: 1000, sent: 1000 };

@@ -94,6 +94,13 @@ impl RttSamples {
         }
     }
 
+    /// Prefetches what its state points to.
+    pub fn prefetch(&self) {
+        iscsitrace_mapped::prefetch_ends(&self.packets);
+        self.sizes.prefetch();
+        self.ack_sizes.prefetch();
+    }
+
     /// The RTT of the path so far, without queues and outliers. `has_reordered_acks` is whether packets with the ACKs
     /// overtake each other.
     pub fn path_ns(&self, has_reordered_acks: bool) -> Option<i64> {

@@ -41,7 +41,7 @@ impl Dynamics {
         }
         macro_rules! copy {
             ($($table:ident)*) => { $(
-                let mut rows = self.rows.$table.clone();
+                let mut rows = (*self.rows.$table).clone();
                 rows.to_target.iter_mut().for_each(|to_target| *to_target ^= !is_client_initiator);
                 tables.$table.append(&mut rows);
             )* };
@@ -57,8 +57,12 @@ impl Dynamics {
         let count = |first_ns: &[i64]| first_ns.iter().take_while(|&&time_ns| time_ns < before_ns).count();
         let (retransmissions, recoveries) =
             (count(&rows.retransmissions.time_ns), count(&rows.recoveries.time_first_ns));
-        rows.retransmissions.drop_first(retransmissions);
-        rows.recoveries.drop_first(recoveries);
+        if let Some(made) = rows.retransmissions.made() {
+            made.drop_first(retransmissions);
+        }
+        if let Some(made) = rows.recoveries.made() {
+            made.drop_first(recoveries);
+        }
         for sender in &mut self.senders {
             sender.forget_rows(retransmissions, recoveries);
             sender.forget(before_ns);

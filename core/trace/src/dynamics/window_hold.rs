@@ -96,6 +96,11 @@ pub struct WindowHold {
 }
 
 impl WindowHold {
+    /// Prefetches its ticks.
+    pub fn prefetch(&self) {
+        iscsitrace_mapped::prefetch_ends(&self.ticks);
+    }
+
     /// Notes an ACK.
     #[inline]
     pub fn acknowledge(&mut self, seen: &Observation, acknowledged: i64) {
@@ -123,9 +128,7 @@ impl WindowHold {
         let sent_ns = self.clock.note(value, seen.time_ns, sent.delays.round_trip_ns);
         self.is_timed |= sent_ns.is_some();
         let last_ns = std::mem::replace(&mut self.last_ns, sent_ns);
-        while self.ticks.get(1).is_some_and(|next| next.timestamp.is_before(echo)) {
-            self.ticks.pop_front();
-        }
+        self.forget_ticks(echo);
         let Some(shift) = sent.shift else { return };
         if !sent.had_more {
             self.end();
@@ -166,6 +169,21 @@ impl WindowHold {
         {
             self.waits.pop_front();
             self.confirm(wait);
+        }
+    }
+
+    /// A packet of new data is sent near the tap, where the window that held it is known without its timestamps.
+    pub fn send_near(&mut self, seen: &Observation) {
+        if let Some((_, echo)) = seen.timestamps {
+            self.forget_ticks(SerialNumber(echo));
+        }
+    }
+
+    /// Removes the ticks before the last from before the echoed one.
+    #[inline]
+    fn forget_ticks(&mut self, echo: SerialNumber) {
+        while self.ticks.get(1).is_some_and(|next| next.timestamp.is_before(echo)) {
+            self.ticks.pop_front();
         }
     }
 
@@ -311,6 +329,23 @@ mod tests {
         let before = far.sent / SEGMENT;
         far.send(2000, 2000, 1981, 12);
         (far, before)
+    }
+
+    #[test]
+    fn near_the_tap_ticks_leave_once_they_are_echoed_too() {
+        let mut far = Far::begin();
+        for ms in 2000..3000 {
+            far.ack(ms, far.sent / SEGMENT);
+            far.hold.send_near(&far.packet(ms, ms, ms));
+            // the last from before the echoed one, and that
+            assert_eq!(far.hold.ticks.len(), 2);
+        }
+        // what was not echoed stays
+        (3000..3010).for_each(|ms| far.ack(ms, far.sent / SEGMENT));
+        far.hold.send_near(&far.packet(3010, 3010, 2999));
+        assert_eq!(far.hold.ticks.len(), 12);
+        far.hold.send_near(&Observation { timestamps: None, ..far.packet(3011, 3011, 0) });
+        assert_eq!(far.hold.ticks.len(), 12);
     }
 
     #[test]

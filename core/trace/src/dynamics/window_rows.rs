@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 use super::send_buffer::Span;
-use crate::tables::{Columns, NULL_NS, Window, Windows};
+use crate::tables::{Columns, NULL_NS, Rare, Window, Windows};
 
 /// How far the window of an estimate is constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Holds {
 /// The rows of one sender.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct WindowRows {
-    rows: Windows,
+    rows: Rare<Windows>,
     /// Rows at the start of the burst, and after its last packet.
     burst: usize,
     stop: usize,
@@ -48,9 +48,8 @@ impl WindowRows {
 
     /// All windows were larger.
     pub fn widen(&mut self, shift: u8) {
-        for window in self.rows.rwnd_bytes.iter_mut().filter(|window| **window != NULL_NS) {
-            *window <<= shift;
-        }
+        let windows = self.rows.made().into_iter().flat_map(|rows| &mut rows.rwnd_bytes);
+        windows.filter(|window| **window != NULL_NS).for_each(|window| *window <<= shift);
     }
 
     /// A packet was sent, the last one of its burst so far.
@@ -86,7 +85,7 @@ impl WindowRows {
 
     /// Moves the rows to a table: without estimates while the send buffer was full, and in recoveries that retransmitted
     /// what had arrived. There the sender deemed other bytes lost than the tap.
-    pub fn finish(&mut self, full: &[Span], is_spurious: impl Fn(u32) -> bool, table: &mut Windows) {
+    pub fn finish(&mut self, full: &[Span], is_spurious: impl Fn(u32) -> bool, table: &mut Rare<Windows>) {
         for (_, rows) in std::mem::take(&mut self.doubtful).into_iter().filter(|(number, _)| is_spurious(*number)) {
             self.show(None, rows);
         }
@@ -94,15 +93,16 @@ impl WindowRows {
             let until = span.until.map_or(usize::MAX, |until| until.row);
             self.show(None, span.from.row..until.min(self.count()));
         }
-        table.append(&mut self.rows);
+        if let Some(rows) = self.rows.made() {
+            table.append(rows);
+        }
     }
 
     /// Sets an estimate in rows, or none.
     pub fn show(&mut self, estimate: Option<i64>, rows: Range<usize>) {
+        let Some(made) = self.rows.made() else { return };
         for row in rows {
-            if let (Some(cwnd), Some(is_valid)) =
-                (self.rows.cwnd_estimate_bytes.get_mut(row), self.rows.is_valid.get_mut(row))
-            {
+            if let (Some(cwnd), Some(is_valid)) = (made.cwnd_estimate_bytes.get_mut(row), made.is_valid.get_mut(row)) {
                 (*cwnd, *is_valid) = (estimate.unwrap_or(NULL_NS), estimate.is_some());
             }
         }

@@ -43,8 +43,8 @@ pub struct Effective {
 /// A key of a connection, as offered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
-    /// Its name.
-    pub key: String,
+    /// Its name; that of a known key is not stored for every connection.
+    pub key: Cow<'static, str>,
     /// The initiator's last value.
     pub initiator: Option<String>,
     /// The target's last value.
@@ -70,7 +70,8 @@ impl Negotiation {
             let place = match self.offers.iter().position(|offer| offer.key == name) {
                 Some(place) => place,
                 None if self.offers.len() < KEYS_MAX => {
-                    self.offers.push(Offer { key: name.to_owned(), initiator: None, target: None });
+                    let key = Key::from_name(name).map_or_else(|| name.to_owned().into(), |key| key.name.into());
+                    self.offers.push(Offer { key, initiator: None, target: None });
                     self.offers.len() - 1
                 }
                 None => continue,
@@ -101,7 +102,7 @@ impl Negotiation {
         };
         let unnamed =
             KEYS.iter().filter(has_default).filter(|key| self.offers.iter().all(|offer| offer.key != key.name));
-        let unnamed = unnamed.map(|key| Offer { key: key.name.to_owned(), initiator: None, target: None });
+        let unnamed = unnamed.map(|key| Offer { key: key.name.into(), initiator: None, target: None });
         self.offers.iter().map(Cow::Borrowed).chain(unnamed.map(Cow::Owned)).map(|offer| {
             let effective = effective(&offer);
             (offer, effective)

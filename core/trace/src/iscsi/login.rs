@@ -208,7 +208,7 @@ impl Login {
             parameters.push(Parameter {
                 connection,
                 session,
-                key: offer.key,
+                key: offer.key.into_owned(),
                 initiator_value: offer.initiator.unwrap_or_default(),
                 target_value: offer.target.unwrap_or_default(),
                 effective_initiator: effective.initiator,

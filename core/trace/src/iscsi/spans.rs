@@ -20,6 +20,7 @@ const ACKS_KEPT_WAITING: usize = 1 << 16;
 /// The row of a removed cycle.
 const FORGOTTEN: u32 = u32::MAX;
 
+/// A PDU whose last data byte was not acknowledged so far.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Span {
     start: i64,
@@ -36,6 +37,24 @@ impl Span {
     }
 }
 
+/// What is kept of a PDU after its ACK: small, because a connection keeps up to 64 of these in each direction.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Acknowledged {
+    end: i64,
+    length: u32,
+    cycle: u32,
+}
+
+impl Acknowledged {
+    fn of(span: Span) -> Self {
+        Self { end: span.end, length: u32::try_from(span.end - span.start).unwrap_or(u32::MAX), cycle: span.cycle }
+    }
+
+    fn start(&self) -> i64 {
+        self.end - i64::from(self.length)
+    }
+}
+
 /// The time of the ACK; null if it passed the tap before the data did: the capture has the packets in another order.
 fn acked_after(last_ns: i64, acked_ns: i64) -> i64 {
     if acked_ns < last_ns { NULL_NS } else { acked_ns }
@@ -44,8 +63,9 @@ fn acked_after(last_ns: i64, acked_ns: i64) -> i64 {
 /// The spans of one direction.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Spans {
-    spans: VecDeque<Span>,
-    acknowledged_count: usize,
+    /// In order of the stream: the latest that were acknowledged, and all after them.
+    acknowledged: VecDeque<Acknowledged>,
+    waiting: VecDeque<Span>,
     /// The last ACKs with progress: offset and time, oldest first.
     acks: VecDeque<(i64, i64)>,
     has_forgotten_acks: bool,
@@ -63,16 +83,26 @@ impl Spans {
             let acked_ns = if is_acknowledged { self.first_covering(data_end) } else { NULL_NS };
             cycles.data_acked_ns[cycle as usize] = acked_after(last_ns, acked_ns);
         }
-        self.spans.push_back(span);
-        if is_acknowledged && self.acknowledged_count + 1 == self.spans.len() {
-            self.acknowledged_count += 1;
+        if is_acknowledged && self.waiting.is_empty() {
+            self.keep(span);
+        } else {
+            self.waiting.push_back(span);
         }
-        self.trim();
+        if self.acknowledged.len() + self.waiting.len() > SPANS_MAX && self.acknowledged.pop_front().is_none() {
+            self.waiting.pop_front();
+        }
+    }
+
+    /// Prefetches what changes next.
+    pub fn prefetch(&self) {
+        iscsitrace_mapped::prefetch_ends(&self.acks);
+        iscsitrace_mapped::prefetch_ends(&self.acknowledged);
+        iscsitrace_mapped::prefetch_ends(&self.waiting);
     }
 
     /// Drops everything: no PDU follows.
     pub fn clear(&mut self) {
-        (self.spans, self.acks, self.acknowledged_count) = Default::default();
+        (self.acknowledged, self.waiting, self.acks) = Default::default();
     }
 
     /// The time of the first ACK that covers `end`; null if it is no longer kept.
@@ -94,7 +124,7 @@ impl Spans {
             self.has_forgotten_acks = true;
         }
         self.acks.push_back((offset, time_ns));
-        while let Some(span) = self.spans.get(self.acknowledged_count)
+        while let Some(&span) = self.waiting.front()
             && span.needed() <= offset
         {
             if let Some((_, last_ns)) = span.data
@@ -102,23 +132,29 @@ impl Spans {
             {
                 *acked_ns = acked_after(last_ns, time_ns);
             }
-            self.acknowledged_count += 1;
+            self.waiting.pop_front();
+            self.keep(span);
         }
-        self.trim();
     }
 
-    fn trim(&mut self) {
-        while self.acknowledged_count > ACKNOWLEDGED_KEPT || self.spans.len() > SPANS_MAX {
-            self.spans.pop_front();
-            self.acknowledged_count = self.acknowledged_count.saturating_sub(1);
+    /// Keeps a span that was acknowledged.
+    fn keep(&mut self, span: Span) {
+        if self.acknowledged.len() == ACKNOWLEDGED_KEPT {
+            self.acknowledged.pop_front();
         }
+        self.acknowledged.push_back(Acknowledged::of(span));
     }
 
     /// The rows of the cycles of bytes in [start, end).
     pub fn cycles_of(&self, start: i64, end: i64) -> impl Iterator<Item = u32> + '_ {
         // sorted by stream offset
-        let first = self.spans.partition_point(|span| span.end <= start);
-        self.spans.range(first..).take_while(move |span| span.start < end).map(|span| span.cycle)
+        let acknowledged = self.acknowledged.range(self.acknowledged.partition_point(|span| span.end <= start)..);
+        let waiting = self.waiting.range(self.waiting.partition_point(|span| span.end <= start)..);
+        acknowledged
+            .map(|span| (span.start(), span.cycle))
+            .chain(waiting.map(|span| (span.start, span.cycle)))
+            .take_while(move |&(start, _)| start < end)
+            .map(|(_, cycle)| cycle)
     }
 
     /// Marks the cycles of bytes in [start, end) that were retransmitted.
@@ -133,19 +169,19 @@ impl Spans {
     /// The rows of cycles whose data waits for its ACK; none without any ACK so far.
     pub fn unacknowledged(&self) -> impl Iterator<Item = u32> + '_ {
         let has_acks = !self.acks.is_empty();
-        let waiting = self.spans.range(self.acknowledged_count.min(self.spans.len())..);
-        waiting.filter(move |span| has_acks && span.data.is_some()).map(|span| span.cycle)
+        self.waiting.iter().filter(move |span| has_acks && span.data.is_some()).map(|span| span.cycle)
     }
 
     /// The rows of all cycles that a retransmission could be of.
     pub fn cycles(&self) -> impl Iterator<Item = u32> + '_ {
-        self.spans.iter().map(|span| span.cycle)
+        self.acknowledged.iter().map(|span| span.cycle).chain(self.waiting.iter().map(|span| span.cycle))
     }
 
     /// Renumbers the rows of cycles; `number` returns none for removed ones.
     pub fn renumber(&mut self, number: impl Fn(u32) -> Option<u32>) {
-        for span in &mut self.spans {
-            span.cycle = number(span.cycle).unwrap_or(FORGOTTEN);
+        let kept = self.acknowledged.iter_mut().map(|span| &mut span.cycle);
+        for cycle in kept.chain(self.waiting.iter_mut().map(|span| &mut span.cycle)) {
+            *cycle = number(*cycle).unwrap_or(FORGOTTEN);
         }
     }
 }
@@ -235,6 +271,27 @@ mod tests {
         spans.is_waiting = false;
         spans.acknowledge(i64::MAX, 0, &mut cycles);
         assert_eq!(spans.acks.len(), ACKS_KEPT);
+    }
+
+    #[test]
+    fn bytes_belong_to_their_cycles_until_64_pdus_after_their_ack() {
+        // 100 PDUs of 10 bytes, each of a cycle of its own; all but the last three are acknowledged
+        let (mut spans, mut cycles) = (Spans::default(), Cycles::default());
+        for cycle in 0..100_u32 {
+            cycles.push(CycleRow::default());
+            let start = i64::from(cycle) * 10;
+            spans.push((start, start + 10), Some((start + 10, i64::MIN)), cycle, &mut cycles);
+            spans.acknowledge(start - 20, start, &mut cycles);
+        }
+        let of = |spans: &Spans, start, end| spans.cycles_of(start, end).collect::<Vec<_>>();
+        assert_eq!(spans.cycles().collect::<Vec<_>>(), (33..100).collect::<Vec<_>>());
+        assert_eq!(spans.unacknowledged().collect::<Vec<_>>(), [97, 98, 99]);
+        assert_eq!(of(&spans, 0, 330), [0; 0]);
+        assert_eq!((of(&spans, 329, 331), of(&spans, 335, 350)), (vec![33], vec![33, 34]));
+        // over the border of what is acknowledged
+        assert_eq!((of(&spans, 960, 980), of(&spans, 985, 5000)), (vec![96, 97], vec![98, 99]));
+        spans.renumber(|cycle| (cycle != 97).then(|| cycle - 1));
+        assert_eq!(of(&spans, 965, 985), [95, FORGOTTEN, 97]);
     }
 
     #[test]

@@ -230,6 +230,14 @@ macro_rules! table {
             }
         }
 
+        impl $crate::tables::Empty for $table {
+            #[inline]
+            fn empty() -> &'static Self {
+                static EMPTY: $table = $table { $($column: <table!(@values $type) as $crate::tables::Values>::NONE,)* };
+                &EMPTY
+            }
+        }
+
         impl $crate::tables::Columns for $table {
             const DECLARATION: $crate::tables::TableDeclaration = $crate::tables::TableDeclaration {
                 name: $name,

@@ -11,6 +11,7 @@
 //! time         the time breakdown, and the irregularities of the input
 //! taps         two captures of the same traffic
 //! declaration  the macro `table!`, its syntax and the null rule
+//! rare         a table that most connections have no rows of
 //! text_column  a column of text: each distinct text once
 //! values       what every column can do with its rows
 //! ```
@@ -22,6 +23,7 @@ mod connections;
 mod declaration;
 mod exchanges;
 mod logical_units;
+mod rare;
 pub mod taps;
 mod tcp;
 mod tcp_info;
@@ -35,6 +37,7 @@ pub use declaration::{Column, ColumnDeclaration, Columns, TableDeclaration};
 pub use declaration::{NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64};
 pub use exchanges::*;
 pub use logical_units::*;
+pub use rare::{Empty, Rare};
 use serde::{Deserialize, Serialize};
 pub use tcp::*;
 pub use tcp_info::*;

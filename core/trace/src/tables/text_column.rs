@@ -3,7 +3,7 @@
 use std::ops::Index;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde::{Deserialize, Serialize};
 
 use super::values::Values;
@@ -97,6 +97,8 @@ impl TextColumn {
 
 impl Values for TextColumn {
     type Value = String;
+    const NONE: Self =
+        Self { numbers: Vec::new(), distinct: Vec::new(), by_text: FxHashMap::with_hasher(FxBuildHasher) };
 
     #[inline]
     fn row_count(&self) -> usize {

@@ -4,6 +4,8 @@
 pub trait Values: Default {
     /// One of them.
     type Value;
+    /// No rows.
+    const NONE: Self;
     /// Rows.
     fn row_count(&self) -> usize;
     /// Appends a row.
@@ -24,6 +26,7 @@ pub trait Values: Default {
 
 impl<T: Copy> Values for Vec<T> {
     type Value = T;
+    const NONE: Self = Self::new();
 
     #[inline]
     fn row_count(&self) -> usize {

@@ -87,6 +87,11 @@ impl SendOrder {
         self.packets.shrink_to_fit();
     }
 
+    /// Prefetches its last packet.
+    pub fn prefetch(&self) {
+        iscsitrace_mapped::prefetch_ends(&self.packets);
+    }
+
     /// Notes a packet of any kind.
     #[inline]
     pub fn step(&mut self, segment: &Segment<'_>) {

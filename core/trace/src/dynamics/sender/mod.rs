@@ -92,6 +92,13 @@ impl Sender {
         Self { connection, is_from_client, advanced_ns: i64::MIN, timeout_point: i64::MIN, ..Self::default() }
     }
 
+    /// Prefetches what its state points to.
+    pub fn prefetch_queues(&self) {
+        self.acks.prefetch();
+        self.originals.prefetch();
+        self.hold.prefetch();
+    }
+
     /// Its state after its last packet.
     pub fn state(&self) -> SenderState {
         self.state
@@ -128,7 +135,9 @@ impl Sender {
         let mut where_to = recovery_rows(self.connection, self.is_from_client, rows);
         self.delayed.send(seen, has_more, segment, delays.round_trip_ns, &mut where_to);
         let last_ns = self.pauses.burst.last_ns();
-        if seen.class == SegmentClass::New && delays.to_sender_ns >= TICK_NS {
+        if seen.class == SegmentClass::New && delays.to_sender_ns < TICK_NS {
+            self.hold.send_near(seen);
+        } else if seen.class == SegmentClass::New {
             let sent = Sent {
                 had_more: has_more,
                 segment,

@@ -78,7 +78,8 @@ pub struct IscsiConnection {
     /// Whether its target sends the status of a read with the last Data-In; none before the first.
     is_status_in_data: Option<bool>,
     totals: PduTotals,
-    tasks: FxHashMap<u32, Task>,
+    /// Boxed: the table has room for as many as were ever open at once.
+    tasks: FxHashMap<u32, Box<Task>>,
     /// Number of tasks so far.
     tasks_opened: u64,
     /// The command or Data-Out with the last header. It counts from its header on, because its answer can be read
@@ -239,11 +240,11 @@ impl IscsiConnection {
 
     /// Ends the connection at `time_ns`; `unread` are the bytes of no decoded PDU, by direction.
     pub fn finish(&mut self, time_ns: i64, unread: [UnreadBytes; 2], context: &mut Context) {
-        let mut open: Vec<Task> = self.tasks.drain().map(|(_, task)| task).collect();
+        let mut open: Vec<Box<Task>> = self.tasks.drain().map(|(_, task)| task).collect();
         open.sort_unstable_by_key(|task| task.cycle);
         for task in open {
             let frame = context.tables.cycles.command_frame[task.cycle as usize];
-            self.end_without_status(task, Stamp { frame, time_ns }, context);
+            self.end_without_status(*task, Stamp { frame, time_ns }, context);
         }
         let has_pdus = self.pdu_count != [0; 2] || self.missing.count != [0; 2];
         for (direction, unread) in unread.into_iter().enumerate() {

@@ -58,9 +58,9 @@ impl IscsiConnection {
         } else {
             let task = Task::open(bhs, cycle, decoded.as_ref(), is_data_in_any_order);
             self.tasks_opened += 1;
-            if let Some(earlier) = self.tasks.insert(tag, task) {
+            if let Some(earlier) = self.tasks.insert(tag, Box::new(task)) {
                 context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
-                self.end_without_status(earlier, first, context);
+                self.end_without_status(*earlier, first, context);
             }
         }
         // after the task was stored: moving a new value would wait for the writes to every column
@@ -91,7 +91,7 @@ impl IscsiConnection {
             && let Some(task) = self.tasks.remove(&tag)
         {
             context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
-            self.end_without_status(task, first, context);
+            self.end_without_status(*task, first, context);
         }
     }
 
@@ -303,7 +303,7 @@ impl IscsiConnection {
             context.tables.cycles.is_aborted[cycle] = true;
             context.end_cycle(task.cycle, pdu.completion().time_ns);
             context.counters.add(Counter::TaskAborted, Some(self.number), pdu.first.frame);
-            self.abandon(task, pdu.first.frame, context);
+            self.abandon(*task, pdu.first.frame, context);
         }
     }
 

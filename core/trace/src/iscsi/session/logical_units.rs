@@ -63,6 +63,10 @@ impl Units {
         }
         let known = Known { row: self.rows.len(), device_type: None, designator: None, groups: Vec::new() };
         self.known.insert(lun, known);
+        if self.rows.is_empty() {
+            // most sessions have one
+            self.rows.reserve_exact(1);
+        }
         self.rows.push(LogicalUnit {
             lun,
             frame_first: place.frame,

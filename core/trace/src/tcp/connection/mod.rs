@@ -4,6 +4,7 @@
 
 mod capture_order;
 mod over;
+mod prefetch;
 mod row;
 #[cfg(test)]
 mod tests;
@@ -84,17 +85,6 @@ impl TcpConnection {
             syn_ack_ns: None,
             is_syn_repeated: false,
             handshake_rtt_ns: [NULL_NS; 2],
-        }
-    }
-
-    /// Prefetches its state, for a packet that comes soon.
-    pub(crate) fn prefetch(&self) {
-        iscsitrace_mapped::prefetch_value(self);
-        if let Content::Iscsi(iscsi) = &self.content {
-            iscsitrace_mapped::prefetch_value(&**iscsi);
-        }
-        if let Some(dynamics) = &self.dynamics {
-            iscsitrace_mapped::prefetch_value(&**dynamics);
         }
     }
 

@@ -1,0 +1,48 @@
+//! The state of many connections is larger than the caches: it is prefetched while the packets before are processed.
+//!
+//! ```text
+//! packet        n                 n + 1               n + 2
+//! prefetched    structs of n + 2, what those of n + 1 point to
+//! ```
+
+use iscsitrace_wire::frame::{LinkType, segment};
+
+use super::Pipeline;
+use crate::tcp::table::Endpoint;
+
+/// From so many connections on their state is prefetched: that of fewer is in the caches.
+const PREFETCHED_FROM_CONNECTIONS: usize = 128;
+
+impl Pipeline {
+    /// Whether the state of the open connections is larger than the caches.
+    #[inline]
+    pub(crate) fn has_many_connections(&self) -> bool {
+        self.open_count() >= PREFETCHED_FROM_CONNECTIONS
+    }
+
+    /// Prefetches the state of the connection of a frame that is processed after the next, and what the state of the next
+    /// frame's connection points to. The link type is that of a frame before.
+    pub(crate) fn prefetch(&mut self, link_type: LinkType, frame: &[u8]) {
+        let coming = self.slot_of(link_type, frame);
+        let next = std::mem::replace(&mut self.coming, coming);
+        let connection = |slot: u32| self.slots.get(slot as usize)?.as_deref();
+        if let Some(connection) = next.and_then(connection) {
+            connection.prefetch_queues();
+            if let Some(session) = connection.session()
+                && let Some(state) = self.context.sessions.states.get(session as usize)
+            {
+                iscsitrace_mapped::prefetch_value(state);
+            }
+        }
+        if let Some(connection) = coming.and_then(connection) {
+            connection.prefetch();
+        }
+    }
+
+    fn slot_of(&self, link_type: LinkType, frame: &[u8]) -> Option<u32> {
+        let segment = segment(link_type, frame, 0).ok()?;
+        let source = Endpoint { address: segment.source, port: segment.source_port };
+        let destination = Endpoint { address: segment.destination, port: segment.destination_port };
+        self.table.look_up(source, destination)
+    }
+}

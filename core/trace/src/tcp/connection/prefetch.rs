@@ -1,0 +1,34 @@
+//! The state of a connection, prefetched for a packet that comes soon: first its structs, then the ends of its queues.
+
+use super::TcpConnection;
+use crate::content::Content;
+use crate::iscsi::spans::Spans;
+
+impl TcpConnection {
+    /// Prefetches its structs.
+    pub(crate) fn prefetch(&self) {
+        iscsitrace_mapped::prefetch_value(self);
+        if let Content::Iscsi(iscsi) = &self.content {
+            iscsitrace_mapped::prefetch_value(&**iscsi);
+        }
+        if let Some(dynamics) = &self.dynamics {
+            iscsitrace_mapped::prefetch_value(&**dynamics);
+        }
+    }
+
+    /// Prefetches what its structs point to: they must be in the caches by now.
+    pub(crate) fn prefetch_queues(&self) {
+        self.halves.iter().for_each(|half| half.order.prefetch());
+        if let Content::Iscsi(iscsi) = &self.content {
+            iscsi.connection.spans.iter().for_each(Spans::prefetch);
+        }
+        if let Some(dynamics) = &self.dynamics {
+            dynamics.prefetch_queues();
+        }
+    }
+
+    /// Its session, if it is known to have one.
+    pub(crate) fn session(&self) -> Option<u32> {
+        if let Content::Iscsi(iscsi) = &self.content { iscsi.connection.session } else { None }
+    }
+}
