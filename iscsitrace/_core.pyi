@@ -22,6 +22,7 @@ __all__ = [
     "check_trigger",
     "confine",
     "connections_seen",
+    "give_back",
     "join_taps",
     "list_interfaces",
     "login_keys",
@@ -152,6 +153,9 @@ class Pass:
 
     def masks(self, table: str) -> dict[str, NDArray[Any]]:
         """Boolean masks (True = null) of the columns whose values cannot tell; call before ``columns``."""
+
+def give_back() -> None:
+    """Gives memory that was freed back to the system, where the allocator keeps it in pieces."""
 
 def read(
     sources: Sequence[str | bytes | BinaryIO],

@@ -58,12 +58,19 @@ fn read(
     read_through(&failure, outcome).map(|outcome| Pass { outcome })
 }
 
+/// Gives memory that was freed back to the system.
+#[pyfunction]
+fn give_back(py: Python<'_>) {
+    py.detach(iscsitrace_mapped::give_back);
+}
+
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("CaptureError", py.get_type::<errors::CaptureError>())?;
     module.add_class::<Pass>()?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
+    module.add_function(wrap_pyfunction!(give_back, module)?)?;
     module.add_function(wrap_pyfunction!(columns::table_declarations, module)?)?;
     module.add_class::<live_pass::Live>()?;
     module.add_class::<ring::Ring>()?;

@@ -44,7 +44,7 @@ pub(crate) struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 1 << 15, iscsi_connections: 1 << 16, other_rows: 1 << 17, icmp_error_rows: 1 << 16 }
+        Self { connections: 1 << 15, iscsi_connections: 1 << 16, other_rows: 3 << 14, icmp_error_rows: 1 << 16 }
     }
 }
 

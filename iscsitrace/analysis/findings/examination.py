@@ -24,6 +24,7 @@ from iscsitrace.analysis.groups.mirrors.account import Account
 from iscsitrace.analysis.groups.volumes import Volume
 from iscsitrace.analysis.session.grouping import Grouping
 from iscsitrace.analysis.session.line import times_by_line
+from iscsitrace.tables import memory
 from iscsitrace.tables.table import Source
 
 
@@ -72,13 +73,16 @@ def examine(source: Source, *, has_mirrors: bool = True, tap_of: TapOf = only_ta
     surroundings = Surroundings(source, tap_of)
     found_volumes = surroundings.once(volumes.find)
     accounts = tuple(account.of_trace(source, found_volumes)) if has_mirrors else ()
+    memory.give_back(source)
     found = streams.find(source, [each.mirror for each in accounts])
+    memory.give_back(source)
     jobs = tuple(job for job in found if has_mirrors or job.is_certain)
     uses = tuple(paths.of_trace(source, found_volumes))
     groups = Groups(accounts, jobs, source("cycles"), times_by_line(source), uses, tap_of)
     all_stories = stories.find(source)
     members = [(story.numbers, [row["connection"] for row in story.connections]) for story in all_stories]
     possible = registry.possible(grouping.columns_together(members), registry.OF_STORIES)
+    memory.give_back(source)
     told = []
     shared: dict[int, list[Finding]] = {}
     for story, problems in zip(all_stories, possible, strict=True):
@@ -88,6 +92,7 @@ def examine(source: Source, *, has_mirrors: bool = True, tap_of: TapOf = only_ta
         told.append((story, history.label, registry.ordered(own)))
     numbers = sorted(number for number in shared if number in grouping.sessions)
     sessions = Opinions(numbers, grouping.sessions, registry.OF_CASES, groups, shared)
+    memory.give_back(source)
     connections = _Connections(grouping, groups, sessions)
     return Diagnosis(
         sessions,
