@@ -104,6 +104,8 @@ class Watcher:
         self._counts: dict[tuple[int, bool], dict[str, int]] = {}
         self._counters: dict[str, int] = {}
         self._packet_count = 0
+        self._forgotten_inputs = 0
+        self._forgotten_drops: int | None = None
         self._final: View | None = None
 
     def step(self, patience_s: float = PATIENCE_S) -> Report | None:
@@ -146,6 +148,7 @@ class Watcher:
             "counters": health.by_name(trace.counters),
             "forgotten_connection_count": self.totals.forgotten_connections,
             "forgotten_session_count": self.totals.forgotten_sessions,
+            "forgotten_input_count": self._forgotten_inputs,
             "late_command_count": self._final.late_count,
             "left_out_packets": pace.left_out_packets,
             "ended_because": self.live.change,
@@ -175,6 +178,9 @@ class Watcher:
                 self.findings.forget()
             else:
                 self.findings.update(self.live.recent(), view.to_ns)
+        dropped = _total(self._forgotten_drops, _dropped(trace.inputs))
+        self._forgotten_inputs += len(view.forgotten.inputs)
+        self._forgotten_drops = _total(self._forgotten_drops, _dropped(view.forgotten.inputs))
         new_packets, self._packet_count = trace.packet_count - self._packet_count, trace.packet_count
         self.last = Report(
             from_ns=view.from_ns,
@@ -191,7 +197,7 @@ class Watcher:
             counters=self._health(trace.counters),
             pace=self.live.pace,
             late_count=view.late_count,
-            dropped=_dropped(trace.inputs),
+            dropped=dropped,
             is_last=is_last,
         )
         return self.last
@@ -347,4 +353,9 @@ def _dropped(inputs: list[dict[str, Any]]) -> int | None:
     known = [
         interface["dropped"] for each in inputs for interface in each["interfaces"] if interface["dropped"] is not None
     ]
+    return sum(known) if known else None
+
+
+def _total(*counts: int | None) -> int | None:
+    known = [count for count in counts if count is not None]
     return sum(known) if known else None
