@@ -28,7 +28,7 @@ from tests.support.transport import Packet, Path
 CONNECTIONS_PER_S = 60
 COMMANDS = 24
 _PATH = Path(one_way_delay_ns=250_000, delayed_ack_ns=1_000_000)
-_FILE_HEADER = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262_144, 1)
+FILE_HEADER = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262_144, 1)
 _INITIATOR = bytes([198, 18])
 _SCRAPED_EVERY_S = 15.0
 _PATIENCE_S = 60.0
@@ -88,7 +88,7 @@ class Stream:
 def feed(pipe: IO[bytes], seconds: int, per_s: int) -> tuple[int, int]:
     """Writes the packets at their times; returns how many connections and packets."""
     stream = Stream(conversation())
-    pipe.write(_FILE_HEADER)
+    pipe.write(FILE_HEADER)
     begun_ns = time.time_ns()
     waiting: list[tuple[int, bytes]] = []
     number = packets = 0

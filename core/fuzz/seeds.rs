@@ -33,6 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let conversation = short(Settings { has_header_digest, has_data_digest, connection_count: 1 });
         let file = pcapng(&damage(&conversation, &[]));
         write("pipeline", &format!("{name}.pcapng"), &file)?;
+        write("anonymise", &format!("{name}.pcapng"), &after_zero(&file))?;
         write("framer", &format!("{name}_from_login"), &streams(&conversation, 1, 0))?;
         // without the login, with its result
         let digests = 2 | u8::from(has_header_digest) << 2 | u8::from(has_data_digest) << 3;
@@ -63,6 +64,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut bytes = vec![which];
         bytes.extend(steps.iter().skip(usize::from(which) % 4).flatten());
         write("packets", &format!("conversation{which}"), &bytes)?;
+        bytes[0] |= 8;
+        write("anonymise", &format!("conversation{which}"), &bytes)?;
     }
     for (name, steps) in target_steps() {
         write("target", name, &steps)?;
@@ -80,11 +83,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         let file = first_packets(path)?;
         write("capture", &format!("{name}.pcapng"), &file)?;
         write("pipeline", &format!("{name}.pcapng"), &file)?;
+        write("anonymise", &format!("{name}.pcapng"), &after_zero(&file))?;
         if let Some(frame) = frame_of(path)? {
             write("frame", name, &frame)?;
         }
     }
     Ok(())
+}
+
+/// A capture, as the target `anonymise` takes it.
+fn after_zero(capture: &[u8]) -> Vec<u8> {
+    [&[0], capture].concat()
 }
 
 /// A login, a read and a write.

@@ -1,9 +1,8 @@
-"""Memory of a worker during its tasks: what is freed is used again, and what a diagnosis leaves is freed at once."""
+"""Memory of a worker during its tasks: what is freed is used again."""
 
 from __future__ import annotations
 
 import ctypes
-import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -32,19 +31,3 @@ def freed_kept() -> Iterator[None]:
         yield
     finally:
         library.malloc_trim(0)
-
-
-@contextmanager
-def cycles_freed() -> Iterator[None]:
-    """Objects made in it that refer to each other are freed at its end, and no older object is looked at.
-
-    None of them must be looked at before: what survives that is freed much later.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.collect(0)
-        if was_enabled:
-            gc.enable()

@@ -160,10 +160,11 @@ class _Task:
     def _settle_periods(self, kind: str, ended: list[Period]) -> None:
         if ended:
             # a diagnosis needs more modules than a pass
+            from iscsitrace.analysis.findings.leftovers import cycles_freed
             from iscsitrace.fleet import periods
         while ended:
-            # a diagnosis refers to itself: its tables would stay until Python looks through all old objects
-            with memory.cycles_freed():
+            # its tables would stay until Python looks through all old objects
+            with cycles_freed():
                 self._settle(kind, periods.tables_of(ended.pop(0), self._place.tables))
 
     def _settle(self, kind: str, found: Mapping[str, Table]) -> None:

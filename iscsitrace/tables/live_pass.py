@@ -75,7 +75,7 @@ class View:
     """``cycles``: completed since the last view; ``budget``: of the interval; ``connections``, ``sessions``,
     ``senders`` and ``counters``: current state. ``parameters``: only at the end."""
     forgotten: Trace
-    """``connections``: those whose rows were dropped, each once."""
+    """``connections``: those whose rows were dropped, each once. Its inputs are those whose metadata was dropped."""
     turnaround_operation: NDArray[Any]
     turnaround_ns: NDArray[Any]
     """Status to the next command, at queue depth 1; for commands returned now or before."""

@@ -109,6 +109,8 @@ class Line:
     transports: dict[int, Transport] = field(default_factory=dict)
     is_open: bool = True
     hang: Hang = NO_HANG
+    is_past: bool = False
+    """Closed before the interval, and without packets or commands in it."""
 
     @property
     def retransmitted(self) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.analysis.findings.headline import Headline
+from iscsitrace.analysis.findings.leftovers import cycles_freed
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.live_pass import SECOND_NS, Settings
 from iscsitrace.tables.schema import CATEGORIES
@@ -93,6 +94,10 @@ class Findings:
 
     def update(self, recent: Trace, now_ns: int) -> None:
         """Diagnose the recent past."""
+        with cycles_freed():
+            self._update(recent, now_ns)
+
+    def _update(self, recent: Trace, now_ns: int) -> None:
         started = time.thread_time_ns()
         # recognising a mirror takes many writes, and the recent past has few
         diagnosis = examine(current(recent, now_ns), has_mirrors=False)

@@ -28,6 +28,8 @@ def lines_of(report: Report) -> list[str]:
         lines.append(f"  the capture dropped {report.dropped} packets so far")
     names = session_names(report.sessions, report.connections) if len(report.sessions) > 1 else {}
     for line in report.sessions:
+        if line.is_past:
+            continue
         name = f" ({joined(names[line.number])})" if names else ""
         lines.append(f"  session {line.number}{name}: {_session(line, report.to_ns - report.from_ns)}")
     hanging = [line for line in report.sessions if line.hang.is_shown]

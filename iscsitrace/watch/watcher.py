@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ from iscsitrace.watch.meters import Meters
 from iscsitrace.wording.cells import endpoint
 
 PATIENCE_S = 0.2
+_FINS: Final = ("fin_to_target_ns", "fin_to_initiator_ns")
+_RESETS: Final = ("rst_to_target_ns", "rst_to_initiator_ns")
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,8 @@ class Report:
             "to_ns": self.to_ns,
             "packet_count": self.new_packets,
             "all": self.whole.as_dict() | {"latency_total_ns": self.whole_total_latency_ns},
-            "sessions": [line.as_dict() for line in self.sessions],
-            "connections": [line.as_dict() for line in self.connections],
+            "sessions": [line.as_dict() for line in self.sessions if not line.is_past],
+            "connections": [line.as_dict() for line in self.connections if not line.is_past],
             "findings": [found.as_dict() for found in self.findings],
             "headline": self.headline.as_dict() if self.headline else None,
             "stories": [
@@ -102,6 +104,8 @@ class Watcher:
         self._counts: dict[tuple[int, bool], dict[str, int]] = {}
         self._counters: dict[str, int] = {}
         self._packet_count = 0
+        self._forgotten_inputs = 0
+        self._forgotten_drops: int | None = None
         self._final: View | None = None
 
     def step(self, patience_s: float = PATIENCE_S) -> Report | None:
@@ -144,6 +148,7 @@ class Watcher:
             "counters": health.by_name(trace.counters),
             "forgotten_connection_count": self.totals.forgotten_connections,
             "forgotten_session_count": self.totals.forgotten_sessions,
+            "forgotten_input_count": self._forgotten_inputs,
             "late_command_count": self._final.late_count,
             "left_out_packets": pace.left_out_packets,
             "ended_because": self.live.change,
@@ -173,6 +178,9 @@ class Watcher:
                 self.findings.forget()
             else:
                 self.findings.update(self.live.recent(), view.to_ns)
+        dropped = _total(self._forgotten_drops, _dropped(trace.inputs))
+        self._forgotten_inputs += len(view.forgotten.inputs)
+        self._forgotten_drops = _total(self._forgotten_drops, _dropped(view.forgotten.inputs))
         new_packets, self._packet_count = trace.packet_count - self._packet_count, trace.packet_count
         self.last = Report(
             from_ns=view.from_ns,
@@ -189,7 +197,7 @@ class Watcher:
             counters=self._health(trace.counters),
             pace=self.live.pace,
             late_count=view.late_count,
-            dropped=_dropped(trace.inputs),
+            dropped=dropped,
             is_last=is_last,
         )
         return self.last
@@ -221,8 +229,10 @@ class Watcher:
         # a closed connection is shown only while it has new commands
         shown = np.isin(trace.connections.raw("connection"), [*now, *loads]) & trace.connections.raw("is_iscsi")
         columns = ("connection", "session", "initiator_address", "initiator_port", "target_address", "target_port")
-        for row in trace.connections.select(shown).rows(columns):
+        for row in trace.connections.select(shown).rows((*columns, *_FINS, *_RESETS, "time_last_ns")):
             number = row["connection"]
+            open_task_count = now[number]["open_task_count"] if number in now else 0
+            is_past = _is_closed(row) and row["time_last_ns"] < view.from_ns and not open_task_count
             latency = self._of_connections[number]
             if number in latencies:
                 _add(latency, latencies[number])
@@ -233,7 +243,7 @@ class Watcher:
                     number,
                     loads.get(number, nothing),
                     budgets.get(number),
-                    now[number]["open_task_count"] if number in now else 0,
+                    open_task_count,
                     latency.percentiles(old.get(number, NOTHING)),
                     {
                         "session": row["session"],
@@ -244,6 +254,7 @@ class Watcher:
                     {number: transport} if transport else {},
                     number in now,
                     hangs.get(number, NO_HANG),
+                    is_past and number not in loads,
                 )
             )
         return lines
@@ -287,6 +298,7 @@ class Watcher:
                     {number: each for line in members for number, each in line.transports.items()},
                     any(line.is_open for line in members),
                     hang_of([now[line.number] for line in members if line.number in now], view.to_ns),
+                    all(line.is_past for line in members),
                 )
             )
         return lines
@@ -297,6 +309,11 @@ class Watcher:
             entry["new"] = entry["count"] - self._counters.get(entry["name"], 0)
         self._counters = {entry["name"]: entry["count"] for entry in entries}
         return entries
+
+
+def _is_closed(connection: dict[str, Any]) -> bool:
+    fins, resets = ([connection[name] is not None for name in names] for names in (_FINS, _RESETS))
+    return all(fins) or any(resets)
 
 
 def _for_display() -> Distribution:
@@ -336,4 +353,9 @@ def _dropped(inputs: list[dict[str, Any]]) -> int | None:
     known = [
         interface["dropped"] for each in inputs for interface in each["interfaces"] if interface["dropped"] is not None
     ]
+    return sum(known) if known else None
+
+
+def _total(*counts: int | None) -> int | None:
+    known = [count for count in counts if count is not None]
     return sum(known) if known else None

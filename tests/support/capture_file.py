@@ -63,6 +63,11 @@ def block(kind: int, body: bytes) -> bytes:
     return struct.pack("<I", kind) + length + body + length
 
 
+def drops(count: int) -> bytes:
+    """Statistics of the first interface of a pcapng file: so many dropped packets (isb_ifdrop)."""
+    return block(5, bytes(12) + struct.pack("<HHQHH", 5, 8, count, 0, 0))
+
+
 def read_records(file: FilePath) -> tuple[list[Record], int]:
     """All records of a little-endian pcap or one-interface pcapng file, gzipped or not, and their link type."""
     content = file.read_bytes()

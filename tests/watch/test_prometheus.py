@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 from iscsitrace.tables.live_pass import SECOND_NS
-from tests.support.capture_file import read_records, write_pcapng
+from tests.support.capture_file import drops, read_records, write_pcapng
 from tests.support.conversation import Conversation
 from tests.support.hangs import cut_in_a_read
 from tests.support.pdu import Task
@@ -121,14 +121,6 @@ def _parts(source: Path, folder: Path, share: float | None, more: bytes = b"") -
     return head, content[len(head) :] + more
 
 
-def _dropped(count: int) -> bytes:
-    """Interface statistics with this number of dropped packets (isb_ifdrop)."""
-    option = (5).to_bytes(2, "little") + (8).to_bytes(2, "little") + count.to_bytes(8, "little")
-    body = bytes(12) + option + bytes(4)
-    length = (12 + len(body)).to_bytes(4, "little")
-    return (5).to_bytes(4, "little") + length + body + length
-
-
 def _slow(file: Path) -> Path:
     """Reads of 5 ms for three seconds, then of 300 ms for nine."""
     conversation = Conversation()
@@ -160,7 +152,7 @@ def feeds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Feed]]
         "errors": (sample_of("medium-error"), 0.2, b""),
         "loss": (sample_of("loss-1-percent"), 0.3, b""),
         "latency": (_slow(folder / "slow.pcapng"), 0.7, b""),
-        "drops": (steady, None, _dropped(7)),
+        "drops": (steady, None, drops(7)),
         "healthy": (steady, None, b""),
     }
     found = {}

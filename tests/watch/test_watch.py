@@ -7,6 +7,7 @@ import io
 import itertools
 import os
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,6 +20,7 @@ from iscsitrace import read
 from iscsitrace.outputs.summary import totals
 from iscsitrace.tables.live_pass import SECOND_NS, Live, Settings
 from iscsitrace.watch.watcher import Report, Watcher
+from tests.support.capture_file import drops
 from tests.support.endless import LATENCY_NS, THINK_NS, endless_capture, many_connections
 from tests.support.recordings import recorded_captures
 
@@ -33,6 +35,7 @@ ONLY_LIVE = {
     "options",
     "forgotten_connection_count",
     "forgotten_session_count",
+    "forgotten_input_count",
     "late_command_count",
     "left_out_packets",
     "ended_because",
@@ -227,6 +230,31 @@ def test_the_files_of_a_ring_are_one_stream(tmp_path: Path) -> None:
     live.stop()
     watcher.run(lambda report: None)
     assert figures(watcher.document()) == totals(read(*sorted(tmp_path.iterdir())))
+
+
+def test_old_files_of_a_ring_stay_in_the_totals_alone(tmp_path: Path) -> None:
+    content = unpacked(SMALL)
+    header, packets = _pcapng_blocks(content)
+    count = 100
+    for number in range(count):
+        part = b"".join(packets[number * len(packets) // count : (number + 1) * len(packets) // count])
+        (tmp_path / f"san_{number + 1:05}_20261121120000.pcapng").write_bytes(header + part + drops(2))
+    live = Live(tmp_path / "san_00001_20261121120000.pcapng", replace(PATIENT, interval_ns=SECOND_NS // 100))
+    watcher = Watcher(live)
+    until_s = time.monotonic() + 60
+    while not live.inputs or not live.inputs[-1]["name"].endswith(f"_{count:05}_20261121120000.pcapng"):
+        watcher.step(0.05)
+        assert time.monotonic() < until_s
+    live.stop()
+    watcher.run(lambda report: None)
+    assert watcher.last
+    assert watcher.last.dropped == 2 * count
+    document = watcher.document()
+    # sixty-four, and those since the last interval
+    assert document["forgotten_input_count"] > 20
+    assert document["forgotten_input_count"] + len(document["input"]) == count
+    # the counters have the drops, too
+    assert figures(document) | {"counters": None} == summary(SMALL) | {"counters": None}
 
 
 def _pcapng_blocks(content: bytes) -> tuple[bytes, list[bytes]]:

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from iscsitrace.cli import main
 from iscsitrace.watch import source
+from tests.support.capture_file import drops
 from tests.support.closed_pipe import closed_after_a_line
 from tests.watch.test_watch import SAMPLES, figures, unpacked
 
@@ -100,19 +101,11 @@ def test_an_invalid_capture_is_reported(tmp_path: Path) -> None:
 
 def test_drops_reported_by_the_capture_are_data_loss(tmp_path: Path) -> None:
     path = tmp_path / "a.pcapng"
-    path.write_bytes(_with_drops(unpacked(SMALL)))
+    path.write_bytes(unpacked(SMALL) + drops(7))
     result = run("watch", "--no-follow", "--json", str(path))
     found = {row["name"]: row["count"] for row in documents(result)[-1]["counters"]}
     assert found["dropped_by_capture"] == 7
     assert result.exit_code == 1
-
-
-def _with_drops(content: bytes) -> bytes:
-    """The same with interface statistics that report seven dropped packets."""
-    option = (5).to_bytes(2, "little") + (8).to_bytes(2, "little") + (7).to_bytes(8, "little")
-    body = bytes(12) + option + bytes(4)
-    length = (12 + len(body)).to_bytes(4, "little")
-    return content + (5).to_bytes(4, "little") + length + body + length
 
 
 def test_a_pipe() -> None:

@@ -114,7 +114,7 @@ class Reported:
         gone = table("connections", *({"connection": number} for number in range(forgotten)))
         view: Any = SimpleNamespace(
             trace=trace, from_ns=to_ns - 3, to_ns=to_ns, settled_ns=0, turnaround_operation=None, turnaround_ns=None,
-            forgotten=SimpleNamespace(connections=gone), now=[], late_count=4,
+            forgotten=SimpleNamespace(connections=gone, inputs=[]), now=[], late_count=4,
         )  # fmt: skip
         self.asked.clear()
         return self.own._report(view, is_last=is_last)

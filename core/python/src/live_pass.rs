@@ -158,7 +158,7 @@ fn to_python<'py>(py: Python<'py>, view: View) -> PyResult<Bound<'py, PyDict>> {
     dict.set_item("to_ns", view.to_ns)?;
     let forgotten = Outcome {
         tables: Tables { connections: view.forgotten, ..Tables::default() },
-        inputs: Vec::new(),
+        inputs: view.forgotten_inputs,
         packet_count: 0,
         first_packet: None,
         tcp_packet_count: 0,

@@ -280,9 +280,10 @@ impl Counters {
         }
     }
 
-    /// Moves the counts of a connection to the whole capture.
-    pub fn forget_connection(&mut self, connection: u32) {
-        let own: Vec<_> = self.tallies.keys().filter(|(_, each)| *each == Some(connection)).copied().collect();
+    /// Moves the counts of connections that are no longer kept to the whole capture.
+    pub fn forget_connections(&mut self, is_kept: impl Fn(u32) -> bool) {
+        let is_gone = |connection: &Option<u32>| connection.is_some_and(|connection| !is_kept(connection));
+        let own: Vec<_> = self.tallies.keys().filter(|(_, connection)| is_gone(connection)).copied().collect();
         for key in own {
             if let Some(tally) = self.tallies.remove(&key) {
                 let whole = self.tallies.entry((key.0, None)).or_insert(Tally { count: 0, ..tally });
@@ -343,16 +344,14 @@ mod tests {
     }
 
     #[test]
-    fn the_counts_of_a_forgotten_connection_are_the_captures() {
+    fn the_counts_of_forgotten_connections_are_the_captures() {
         let mut counters = Counters::default();
         counters.add_many(Counter::SyncLost, Some(1), 9, 2);
         counters.add_many(Counter::SyncLost, Some(2), 7, 3);
         counters.add_many(Counter::SyncLost, Some(3), 5, 4);
         // no frame is earlier than any
         counters.add_many(Counter::SyncLost, Some(4), 0, 5);
-        for connection in [1, 2, 4] {
-            counters.forget_connection(connection);
-        }
+        counters.forget_connections(|connection| connection == 3);
         let tallies: Vec<_> = counters.sorted().into_iter().map(|(_, connection, tally)| (connection, tally)).collect();
         assert_eq!(
             tallies,

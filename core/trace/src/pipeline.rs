@@ -48,6 +48,9 @@ impl Default for Limits {
     }
 }
 
+/// Maximum ends of iSCSI connections that are known as portals.
+const PORTALS_MAX: usize = 1 << 16;
+
 /// Connections that stay open beyond the limit are looked at again after so many new ones: one part in four of the limit.
 const LOOKED_AT_PARTS: usize = 4;
 
@@ -297,7 +300,7 @@ impl Pipeline {
     /// Notes where the open iSCSI connections reach their targets: tries to connect there are listed.
     fn note_portals(&mut self) {
         let open = self.slots.iter().flatten().filter(|connection| matches!(connection.content, Content::Iscsi(_)));
-        self.portals.extend(open.map(|connection| connection.target()));
+        open.for_each(|connection| note_portal(&mut self.portals, connection.target()));
     }
 
     /// The number of open connections.
@@ -358,7 +361,7 @@ impl Pipeline {
             self.with_segments.insert(row.connection, connection.is_flipped());
         }
         if row.is_iscsi {
-            self.portals.insert(connection.target());
+            note_portal(&mut self.portals, connection.target());
         } else {
             let server = connection.target();
             let is_portal = PORTS.contains(&server.port) || self.portals.contains(&server);
@@ -370,6 +373,11 @@ impl Pipeline {
             }
         }
         self.rows.push(row);
+    }
+
+    /// After rows of closed connections were removed: there is room for others.
+    pub(crate) fn forget_rows(&mut self) {
+        self.other_rows = [0; 2];
     }
 
     /// Closes all open connections.
@@ -438,6 +446,12 @@ impl Pipeline {
             iscsitrace_mapped::give_back();
         }
         tables
+    }
+}
+
+fn note_portal(portals: &mut FxHashSet<Endpoint>, portal: Endpoint) {
+    if portals.len() < PORTALS_MAX {
+        portals.insert(portal);
     }
 }
 

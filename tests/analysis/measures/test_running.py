@@ -214,6 +214,18 @@ def test_sizes_beyond_the_most_that_are_counted_are_counted_together(monkeypatch
     ]
 
 
+def test_waits_of_commands_that_were_cut_off_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(totals, "EXACT", 3)
+    found = Totals()
+    # of an open connection, so each has waited until its end
+    connection = {"connection": 0, "time_last_ns": 1000}
+    for begin_ns in range(0, 1000, 100):
+        cycles, waited = with_waits([{"connection": 0, "command_first_ns": begin_ns, "operation": "read"}], connection)
+        found.add(cycles, waited, 0)
+    (operation,) = found._operations.values()
+    assert operation.cut_off_ns.tolist() == [800, 900, 1000]
+
+
 def test_forgotten_sessions_and_connections_stay_in_the_total() -> None:
     found = totals_of(mixed_rows())
     found.forget_sessions({1})

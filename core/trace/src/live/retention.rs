@@ -6,6 +6,7 @@ use super::Live;
 use crate::content::Content;
 use crate::counters::Counter;
 use crate::iscsi::exchange::Dropped;
+use crate::reader::CaptureInfo;
 use crate::tables::{Columns, Connections, NULL_NS, NULL_U32, Tables};
 use crate::tcp::connection::TcpConnection;
 
@@ -17,6 +18,8 @@ const QUIET_NS: i64 = 600_000_000_000;
 const QUIET_ISCSI_NS: i64 = 86_400_000_000_000;
 /// Maximum rows of closed connections.
 const CLOSED_ROWS_MAX: usize = 1024;
+/// Maximum inputs whose metadata is kept: a ring has new files for months.
+const INPUTS_MAX: usize = 64;
 /// Maximum runs of command numbers per session.
 const RUNS_MAX: usize = 1 << 12;
 
@@ -58,6 +61,11 @@ impl Live {
             }
         }
         self.forget_closed()
+    }
+
+    /// The metadata of inputs that is no longer kept.
+    pub(super) fn forget_inputs(&mut self) -> Vec<CaptureInfo> {
+        self.sequence.as_mut().map(|sequence| sequence.forget_infos(INPUTS_MAX)).unwrap_or_default()
     }
 
     /// Settles the connections of sessions that were over before this time: nothing is in flight on any of them. They wait
@@ -105,11 +113,16 @@ impl Live {
         let count = self.pipeline.rows.row_count().saturating_sub(CLOSED_ROWS_MAX);
         forgotten.copy_rows(&self.pipeline.rows, &(0..count).collect::<Vec<_>>());
         self.pipeline.rows.drop_first(count);
-        for &connection in &forgotten.connection {
-            self.pipeline.context.counters.forget_connection(connection);
-            self.ledger.forget_connection(connection);
-        }
+        self.pipeline.forget_rows();
+        forgotten.connection.iter().for_each(|&connection| self.ledger.forget_connection(connection));
         if count > 0 {
+            let kept: FxHashSet<u32> = self
+                .pipeline
+                .connections()
+                .map(|connection| connection.number)
+                .chain(self.pipeline.rows.connection.iter().copied())
+                .collect();
+            self.pipeline.context.counters.forget_connections(|connection| kept.contains(&connection));
             // in order of connections
             let numbers: FxHashSet<u32> = forgotten.connection.iter().copied().collect();
             let parameters = &mut self.pipeline.context.tables.parameters;

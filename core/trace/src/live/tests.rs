@@ -7,6 +7,7 @@ use iscsitrace_wire::capture_writer::PcapngWriter;
 use iscsitrace_wire::frame::LinkType;
 
 use super::*;
+use crate::tables::Columns;
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -291,4 +292,38 @@ fn a_compressed_source_names_its_compression() {
     let mut live = Live::start(Origin::Reader("test".to_owned(), Box::new(source)), settings()).unwrap();
     assert_eq!(live.advance(HOUR).unwrap(), Step::End);
     assert_eq!((live.packet_count(), live.infos()[0].compression.as_deref()), (2, Some("gzip")));
+}
+
+/// A packet with RST from this port to port 80.
+fn reset(port: u16) -> Vec<u8> {
+    let mut frame = vec![0; 54];
+    frame[12..16].copy_from_slice(&[0x08, 0, 0x45, 0]);
+    // lengths of IP and TCP, addresses, ports, flags
+    frame[16..18].copy_from_slice(&40_u16.to_be_bytes());
+    frame[22..24].copy_from_slice(&[64, 6]);
+    frame[26..34].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+    frame[34..36].copy_from_slice(&port.to_be_bytes());
+    frame[36..38].copy_from_slice(&80_u16.to_be_bytes());
+    frame[46..48].copy_from_slice(&[0x50, 0x04]);
+    frame
+}
+
+#[test]
+fn rows_of_other_connections_make_room_at_each_look() {
+    let mut writer = PcapngWriter::new(Vec::new(), "test").unwrap();
+    let interface = writer.add_interface(LinkType::ETHERNET, 0, "eth0").unwrap();
+    // each is closed two minutes after its RST, two in an interval of a minute
+    for place in 0..40_u16 {
+        let (time_ns, frame) = (START_NS + i64::from(place) * 30 * SECOND_NS, reset(1000 + place));
+        writer.packet(interface, time_ns, 54, &frame, None).unwrap();
+    }
+    let how = Settings { interval_ns: 60 * SECOND_NS, ..settings() };
+    let (mut live, sender) = fed(&writer.finish().unwrap(), how);
+    drop(sender);
+    live.pipeline.limits.other_rows = 3;
+    while live.advance(HOUR).unwrap() == Step::Look {
+        live.look();
+    }
+    assert!(live.pipeline.rows.row_count() > 30);
+    assert_eq!(live.pipeline.context.counters.total(Counter::ConnectionsNotListed), 0);
 }

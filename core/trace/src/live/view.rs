@@ -15,6 +15,7 @@ use crate::iscsi::connection::in_flight::InFlight;
 use crate::iscsi::session::succession;
 use crate::pass::Outcome;
 use crate::pipeline::{counter_rows, turn};
+use crate::reader::CaptureInfo;
 use crate::tables::{Columns, Connections, NULL_U32, Sessions, Tables, session_type};
 
 /// Bytes behind a hole, or an incomplete PDU, hold a session back no longer than this.
@@ -52,6 +53,8 @@ pub struct View {
     pub outcome: Outcome,
     /// Connections whose rows were removed, each once.
     pub forgotten: Connections,
+    /// Inputs whose metadata was removed, each once.
+    pub forgotten_inputs: Vec<CaptureInfo>,
     /// Times from a status to the next command, of cycles handed over now or before.
     pub turnarounds: Vec<Turnaround>,
     /// The current iSCSI connections: those that are open, or were a moment ago.
@@ -79,10 +82,20 @@ impl Live {
         self.add_standing(&mut tables);
         let now = self.connections_now(&tables.sessions);
         let outcome = self.outcome(tables);
-        let forgotten = self.forget(to_ns);
+        let (forgotten, forgotten_inputs) = (self.forget(to_ns), self.forget_inputs());
         self.turn_clock();
         self.recover();
-        View { from_ns, to_ns, outcome, forgotten, turnarounds, now, late_count: self.ledger.late_count, settled_ns }
+        View {
+            from_ns,
+            to_ns,
+            outcome,
+            forgotten,
+            forgotten_inputs,
+            turnarounds,
+            now,
+            late_count: self.ledger.late_count,
+            settled_ns,
+        }
     }
 
     /// At the end of the input: everything not handed over yet, and the final tables.
@@ -106,6 +119,7 @@ impl Live {
             to_ns,
             outcome: self.outcome(tables),
             forgotten: Connections::default(),
+            forgotten_inputs: Vec::new(),
             turnarounds,
             now,
             late_count: self.ledger.late_count,

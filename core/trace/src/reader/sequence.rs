@@ -241,6 +241,12 @@ impl Sequence {
         self.done.iter().chain(self.current.as_ref().map(Capture::info))
     }
 
+    /// Removes the metadata of all but the last captures that were read to their end, and returns it.
+    pub fn forget_infos(&mut self, kept: usize) -> Vec<CaptureInfo> {
+        let count = self.done.len().saturating_sub(kept);
+        self.done.drain(..count).collect()
+    }
+
     /// The progress; may be read from another thread.
     pub fn progress(&self) -> Progress {
         self.progress.clone()

@@ -10,6 +10,8 @@
 // tests and fuzz targets each use a part of it
 #![allow(dead_code, clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
+
 use iscsitrace_trace::tables::{Column, Columns, Tables};
 use iscsitrace_wire::bhs::{BhsBuilder, LENGTH_BYTES, RESERVED_TAG};
 use iscsitrace_wire::capture_writer::PcapngWriter;
@@ -645,6 +647,13 @@ pub fn check(tables: &mut Tables) -> Result<(), String> {
         }
     }
     let cycle_count = tables.cycles.cycle.len();
+    // a stream has the bytes from the first captured one on, and offsets from its first packet on
+    let mut begins: BTreeMap<(u32, bool), i64> = BTreeMap::new();
+    for row in 0..tables.pdus.opcode.len() {
+        let offset = tables.pdus.stream_offset_bytes[row];
+        let begin = begins.entry((tables.pdus.connection[row], tables.pdus.to_target[row])).or_insert(offset);
+        *begin = offset.min(*begin);
+    }
     for row in 0..tables.pdus.opcode.len() {
         let connection = tables.pdus.connection[row];
         let Some(place) = row_of(connection) else { return Err(format!("pdu row {row}: connection {connection}")) };
@@ -654,8 +663,9 @@ pub fn check(tables: &mut Tables) -> Result<(), String> {
             connections.stream_bytes_to_initiator[place]
         };
         let offset = tables.pdus.stream_offset_bytes[row];
-        if offset < 0 || offset as u64 + LENGTH_BYTES as u64 > stream {
-            return Err(format!("pdu row {row}: header at {offset} of {stream} bytes"));
+        let begin = begins.get(&(connection, tables.pdus.to_target[row])).copied().unwrap_or(0);
+        if offset < 0 || (offset - begin) as u64 + LENGTH_BYTES as u64 > stream {
+            return Err(format!("pdu row {row}: header at {offset} of {stream} bytes from {begin} on"));
         }
         let cycle = tables.pdus.cycle[row];
         if cycle != u32::MAX && cycle as usize >= cycle_count {

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.measures import throughput
 from iscsitrace.analysis.measures.distribution import NO_VALUES, PERCENTILES, named, rank
 from iscsitrace.analysis.measures.running.active_time import ActiveTime
-from iscsitrace.analysis.measures.running.distribution import Distribution
+from iscsitrace.analysis.measures.running.distribution import EXACT, Distribution
 from iscsitrace.analysis.measures.throughput import NANOSECONDS, Throughput
 from iscsitrace.analysis.measures.waits import Waits
 from iscsitrace.tables import coverage
@@ -57,8 +57,8 @@ class _Operation:
         for phase in PHASES:
             self.phases[phase].add(cycles[phase])
         self.phases["latency_ns"].add_bounds(waited.lost_ns)
-        # at the end of the capture
-        self.cut_off_ns = np.concatenate([self.cut_off_ns, waited.cut_off_ns])
+        # at the end of the capture, or before it where commands are incomplete for another reason
+        self.cut_off_ns = np.sort(np.concatenate([self.cut_off_ns, waited.cut_off_ns]))[-EXACT:]
         size, mask = cycles.raw("bytes"), cycles.mask("bytes")
         known = size if mask is None else size[~mask]
         for each, count in zip(*np.unique(known[known > 0], return_counts=True), strict=True):
