@@ -124,11 +124,20 @@ def _by_numbers(captures: list[Capture]) -> list[Capture]:
 
 
 def _numbered(run: list[Capture]) -> list[Capture]:
-    """Files by number, if no number is missing or there twice: a ring that began again has both."""
-    numbers = [int(match["number"]) for each in run if (match := _RING.match(each.name))]
-    if not numbers or sorted(numbers) != list(range(min(numbers), min(numbers) + len(run))):
+    """Files by number, but those of each row of numbers without a gap together: a ring that began again has two rows.
+
+    If a number is there twice, two rows have it, and only times tell which of them is which.
+    """
+    places = {int(match["number"]): place for place, each in enumerate(run) if (match := _RING.match(each.name))}
+    if len(places) < len(run):
         return run
-    return [each for _, each in sorted(zip(numbers, run, strict=True), key=lambda pair: pair[0])]
+    rows: list[list[int]] = []
+    for number in sorted(places):
+        if not rows or number != rows[-1][-1] + 1:
+            rows.append([])
+        rows[-1].append(number)
+    rows.sort(key=lambda row: min(places[number] for number in row))
+    return [run[places[number]] for row in rows for number in row]
 
 
 def _is_beside(before: Capture, after: Capture) -> bool:
