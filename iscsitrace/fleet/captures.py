@@ -9,14 +9,14 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
-from iscsitrace.errors import ExtraMissing, InputInvalid
+from iscsitrace.errors import CaptureUnreadable, ExtraMissing, InputInvalid
 from iscsitrace.tables.trace import read
 
 _NAME = re.compile(r"\.(pcap|pcapng|cap|ntar|dmp)\d*(\.(gz|zst|lz4))?$", re.IGNORECASE)
@@ -25,6 +25,7 @@ _RING = re.compile(r"^(?P<ring>.+)_(?P<number>\d{5,})_\d{8,14}(\.[a-z0-9.]+)?$",
 """``NAME_00001_20261121190000.pcapng``, as dumpcap and ``iscsitrace capture`` number the files of a ring."""
 _SUFFIX = re.compile(r"(\.(pcap|pcapng|cap|ntar|dmp)\d*)?(\.(gz|zst|lz4))?$", re.IGNORECASE)
 _DIGITS = re.compile(r"(\d+)")
+_HEAD_BYTES = 1 << 16
 _SECOND_NS = 1_000_000_000
 _DISORDER_NS = _SECOND_NS
 """Packets of several capture queues are at most that much out of order."""
@@ -148,11 +149,31 @@ def _is_beside(before: Capture, after: Capture) -> bool:
 def _first_ns(capture: Capture) -> int | None:
     """Time of the first packet; None without one, and for what cannot be read: the pass will say why."""
     try:
-        with capture.opened() as source:
-            first = read(source, packet_limit=1, tables=()).first_packet
+        found = _first_of_head(capture)
+        if found is None and capture.size_bytes > _HEAD_BYTES:
+            with capture.opened() as source:
+                found = _first_of(source)
     except Exception:
         # of the core, of the system, or of a filesystem: the pass meets it again
         return None
+    return found
+
+
+def _first_of_head(capture: Capture) -> int | None:
+    """The same of the first bytes, which nearly always have it: to map a file takes five times as long."""
+    with (
+        capture.opened() as source,
+        Path(source).open("rb") if isinstance(source, str) else nullcontext(source) as stream,
+    ):
+        head = stream.read(_HEAD_BYTES)
+    try:
+        return _first_of(head)
+    except CaptureUnreadable:
+        return None
+
+
+def _first_of(source: str | bytes | BinaryIO) -> int | None:
+    first = read(source, packet_limit=1, tables=()).first_packet
     return None if first is None else first[0]
 
 

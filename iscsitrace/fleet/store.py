@@ -15,6 +15,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -61,6 +62,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """What the task that committed has to report."""
 
 
+def state_name(run: str, generation: int, which: str) -> str:
+    """The name of the file of a state: ``before`` or ``after`` the last capture of a commit."""
+    return f"state-{which}-{generation:09}-{run}"
+
+
 class TapStore:
     """The files of one tap in a dataset; paths in manifests are relative to the dataset."""
 
@@ -103,26 +109,19 @@ class TapStore:
         folder.mkdir()
         return folder
 
-    def write_state(self, run: str, generation: int, which: str, state: bytes) -> str:
-        """The name of the file of a state."""
-        name = f"state-{which}-{generation:09}-{run}"
-        with (self.folder / name).open("wb") as stream:
-            stream.write(state)
-            stream.flush()
-            os.fsync(stream.fileno())
-        return name
-
-    def read_state(self, name: str) -> bytes:
-        """A state that a manifest names."""
-        return (self.folder / name).read_bytes()
+    def state(self, name: str) -> Path:
+        """The file of a state."""
+        return self.folder / name
 
     def commit(self, manifest: Manifest) -> None:
         """Put the staged files into their places, all or none. Raises Superseded if another run has committed."""
-        needed = [*(self.dataset / staged for staged, _ in manifest.placed), self.folder / manifest.state]
-        for path in needed:
-            if not path.exists():
-                raise Superseded(self.dataset, self.tap)
-            _sync(path)
+        states = [self.state(name) for name in (manifest.state, manifest.state_before) if name]
+        needed = [*(self.dataset / staged for staged, _ in manifest.placed), *states]
+        if not all(path.exists() for path in needed):
+            raise Superseded(self.dataset, self.tap)
+        with ThreadPoolExecutor(len(needed)) as pool:
+            # together they take little longer than one of them
+            list(pool.map(_sync, needed))
         aside = self.folder / _STAGING / manifest.run / f"manifest-{manifest.generation}"
         with aside.open("wb") as stream:
             stream.write(msgspec.json.encode(manifest))

@@ -19,7 +19,7 @@ from iscsitrace.fleet.history import Entry, History
 from iscsitrace.fleet.places import DAY_NS, Timeline
 from iscsitrace.fleet.plan import Place, Work
 from iscsitrace.fleet.rows import RowFiles
-from iscsitrace.fleet.store import Manifest, Superseded, TapStore
+from iscsitrace.fleet.store import Manifest, Superseded, TapStore, state_name
 from iscsitrace.tables.ring_pass import CaptureRead, Period, RingPass
 from iscsitrace.tables.schema import DATASET_TABLES, ON_REQUEST, SCHEMA_VERSION
 from iscsitrace.tables.table import Table
@@ -143,14 +143,16 @@ class _Task:
         if self._before is None:
             return self._pass_from(None)
         name = self._before.state_before if work.rewinds else self._before.state
-        return self._pass_from(self._store.read_state(name))
+        return self._pass_from(self._store.state(name).read_bytes())
 
     def _pass_from(self, state: bytes | None) -> RingPass:
         tables = self._place.tables
         return RingPass(state, tables=[name for name in tables if name in ON_REQUEST], has_periods=has_periods(tables))
 
     def _write_state(self, which: str) -> str:
-        return self._store.write_state(self._place.run, self._generation, which, self._ring.state())
+        name = state_name(self._place.run, self._generation, which)
+        self._ring.write_state(self._store.state(name))
+        return name
 
     def _settle_all(self, kind: str) -> None:
         """Writes what can no longer change."""

@@ -75,7 +75,7 @@ class Workers:
             stderr=subprocess.DEVNULL,
             env=_environment(),
             # Ctrl-C is for the run, which ends its workers
-            start_new_session=True,
+            process_group=0,
         )
 
 

@@ -22,6 +22,7 @@ mod connections;
 mod declaration;
 mod exchanges;
 mod logical_units;
+mod packed;
 pub mod taps;
 mod tcp;
 mod tcp_info;
