@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -93,36 +94,42 @@ class TapStore:
             self.complete(found)
         for other in staging.iterdir():
             shutil.rmtree(other, ignore_errors=True)
-        for path in self.folder.glob("state-*"):
-            if found is None or path.name not in (found.state, found.state_before):
-                path.unlink(missing_ok=True)
+        self._keep_states(found)
         (staging / run).mkdir()
 
     def end(self, run: str) -> None:
-        """Remove the staging folder of a run."""
+        """Complete an interrupted commit, and remove the staging folder of a run."""
+        found = self.manifest()
+        if found is not None and found.run == run:
+            try:
+                self.complete(found)
+            except OSError:
+                # the next run completes it
+                return
         shutil.rmtree(self.folder / _STAGING / run, ignore_errors=True)
 
     def staged(self, run: str, generation: int) -> Path:
-        """An empty folder for the files of a commit. FileNotFoundError if another run has begun meanwhile."""
-        folder = self.folder / _STAGING / run / str(generation)
-        shutil.rmtree(folder, ignore_errors=True)
+        """An empty folder for the files of a commit. FileNotFoundError if another run has begun meanwhile.
+
+        Each attempt has its own: a worker that was given up may still write.
+        """
+        folder = self.folder / _STAGING / run / f"{generation}-{uuid.uuid4().hex[:12]}"
         folder.mkdir()
         return folder
 
     def state(self, name: str) -> Path:
-        """The file of a state."""
+        """The place of a state."""
         return self.folder / name
 
     def commit(self, manifest: Manifest) -> None:
-        """Put the staged files into their places, all or none. Raises Superseded if another run has committed."""
-        states = [self.state(name) for name in (manifest.state, manifest.state_before) if name]
-        needed = [*(self.dataset / staged for staged, _ in manifest.placed), *states]
+        """Put the staged files into their places, all or none. Raises Superseded if that was committed before."""
+        needed = [self.dataset / staged for staged, _ in manifest.placed]
         if not all(path.exists() for path in needed):
             raise Superseded(self.dataset, self.tap)
-        with ThreadPoolExecutor(len(needed)) as pool:
+        with ThreadPoolExecutor(max(len(needed), 1)) as pool:
             # together they take little longer than one of them
             list(pool.map(_sync, needed))
-        aside = self.folder / _STAGING / manifest.run / f"manifest-{manifest.generation}"
+        aside = self.folder / _STAGING / manifest.run / f"manifest-{uuid.uuid4().hex[:12]}"
         with aside.open("wb") as stream:
             stream.write(msgspec.json.encode(manifest))
             stream.flush()
@@ -136,14 +143,13 @@ class TapStore:
             aside.unlink(missing_ok=True)
         _sync(self.folder)
         self.complete(manifest)
-        shutil.rmtree(self.folder / _STAGING / manifest.run / str(manifest.generation), ignore_errors=True)
 
     def complete(self, manifest: Manifest) -> None:
         """Place and remove what a manifest names, as far as that was not done yet; remove what it replaces."""
         for staged, place in manifest.placed:
             target = self.dataset / place
-            if (self.dataset / staged).exists():
-                target.parent.mkdir(parents=True, exist_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):  # it is there
                 (self.dataset / staged).replace(target)
         for name in manifest.removed:
             path = self.dataset / name
@@ -154,10 +160,12 @@ class TapStore:
         for path in self.folder.glob(f"{_GENERATION}.json"):
             if int(path.stem) < manifest.generation:
                 path.unlink(missing_ok=True)
+        self._keep_states(manifest)
+
+    def _keep_states(self, manifest: Manifest | None) -> None:
+        """Remove the states that the last manifest does not name."""
         for path in self.folder.glob("state-*"):
-            # a state of the next generation is being made
-            is_older = int(path.name.split("-")[2]) <= manifest.generation
-            if is_older and path.name not in (manifest.state, manifest.state_before):
+            if manifest is None or path.name not in (manifest.state, manifest.state_before):
                 path.unlink(missing_ok=True)
 
 

@@ -5,9 +5,11 @@ Tasks run in workers. A task that is run twice, because its worker was lost, com
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -65,22 +67,38 @@ def _execute(place: Place, tap: str, generation: int, work: Work) -> Outcome:
             return Outcome(**manifest.outcome)  # type: ignore[arg-type]
     if (manifest.generation if manifest else 0) != generation - 1:
         raise Superseded(place.dataset, tap)
-    files = RowFiles(store.staged(place.run, generation), place.dataset, tap, generation)
+    folder = store.staged(place.run, generation)
+    files = RowFiles(folder, place.dataset, tap, generation)
     with memory.freed_kept():
         try:
-            return _Task(place, store, manifest, generation, files).run(work)
+            outcome = _Task(place, store, manifest, generation, files, folder).run(work)
+        except Superseded:
+            committed = store.manifest()
+            if committed is None or (committed.generation, committed.run) != (generation, place.run):
+                raise
+            # by a worker that was given up, but was still there
+            outcome = Outcome(**committed.outcome)  # type: ignore[arg-type]
         finally:
             files.abandon()
+    shutil.rmtree(folder, ignore_errors=True)
+    return outcome
 
 
 class _Task:
     """The reading of one task."""
 
     def __init__(
-        self, place: Place, store: TapStore, manifest: Manifest | None, generation: int, files: RowFiles
+        self,
+        place: Place,
+        store: TapStore,
+        manifest: Manifest | None,
+        generation: int,
+        files: RowFiles,
+        folder: Path,
     ) -> None:
         self._place, self._store, self._before, self._generation = place, store, manifest, generation
-        self._files = files
+        self._files, self._folder = files, folder
+        self._states: list[tuple[str, str]] = []
         self._history = History(place.dataset, store.tap)
         self._entries: list[Entry] = []
 
@@ -130,7 +148,7 @@ class _Task:
                 last=kept.last if kept else last.version if last else None,
                 last_files=kept.last_files if kept else tuple(name for _, name in placed.get("last", ())),
                 open_files=tuple(name for _, name in placed.get("open", ())),
-                placed=tuple(pair for pairs in placed.values() for pair in pairs),
+                placed=(*self._states, *(pair for pairs in placed.values() for pair in pairs)),
                 removed=tuple(removed),
                 read_to_ns=max(times, default=before.read_to_ns if before else None),
                 pruned_before=before.pruned_before if before else "",
@@ -151,7 +169,10 @@ class _Task:
 
     def _write_state(self, which: str) -> str:
         name = state_name(self._place.run, self._generation, which)
-        self._ring.write_state(self._store.state(name))
+        self._ring.write_state(self._folder / name)
+        staged, place = self._folder / name, self._store.state(name)
+        dataset = self._place.dataset
+        self._states.append((str(staged.relative_to(dataset)), str(place.relative_to(dataset))))
         return name
 
     def _settle_all(self, kind: str) -> None:
