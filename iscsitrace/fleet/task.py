@@ -28,7 +28,7 @@ from iscsitrace.tables.table import Table
 
 _ATTEMPTS: Final = 3
 _PAUSE_S: Final = 0.5
-_SETTLED_PACKETS: Final = 1 << 16
+_SETTLED_PACKETS: Final = 1 << 17
 """Rows leave the pass after captures with so many packets: the few rows of a small capture cost as much time."""
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -55,7 +56,8 @@ class Workers:
         while not self._is_ended.wait(_POLL_S):
             for place, process in enumerate(self._running):
                 if process.poll() is not None:
-                    self._running[place] = self._started()
+                    with suppress(OSError):  # short of memory or processes: again after a moment
+                        self._running[place] = self._started()
                 elif _resident_bytes(process.pid) > limit:
                     process.kill()
 
