@@ -11,6 +11,7 @@
 //! time         the time breakdown, and the irregularities of the input
 //! taps         two captures of the same traffic
 //! declaration  the macro `table!`, its syntax and the null rule
+//! packed       columns in a state
 //! text_column  a column of text: each distinct text once
 //! values       what every column can do with its rows
 //! ```
