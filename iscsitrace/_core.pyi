@@ -189,6 +189,9 @@ class Ring:
     def state(self) -> bytes:
         """The state, to continue from."""
 
+    def write_state(self, path: str) -> None:
+        """Writes the state into a file. OSError if that fails."""
+
     def read(
         self, capture: str | bytes | BinaryIO, *, progress: Callable[[int, int | None], None] | None
     ) -> tuple[int, dict[str, Any]]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
-from multiprocessing import resource_tracker
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from iscsitrace.errors import ExtraMissing, InputInvalid
+from iscsitrace.fleet.workers import Workers
 
 ALLOWED_FAILURES: Final = 2
 """Lost workers after which a task is given up: its captures are then read one by one."""
 _CONNECT_S: Final = 10
+_START_S: Final = 30
 
 
 def require() -> None:
@@ -35,8 +35,6 @@ def connected(scheduler: str | None, worker_count: int) -> Iterator[Any]:
         "distributed.scheduler.allowed-failures": ALLOWED_FAILURES,
         "distributed.admin.tick.limit": "1h",
         "distributed.comm.timeouts.connect": f"{_CONNECT_S}s",
-        # a cluster gives a worker up that is not there so long after it was lost, though it is being started again
-        "distributed.deploy.lost-worker-timeout": "1000d",
         # a stack of every worker a hundred times a second, which nobody looks at
         "distributed.worker.profile.enabled": False,
     }
@@ -50,29 +48,20 @@ def connected(scheduler: str | None, worker_count: int) -> Iterator[Any]:
                 yield client
             return
         with (
+            # its workers are ours: Dask's own are not always started again
             LocalCluster(
                 n_workers=0,
-                threads_per_worker=1,
-                processes=True,
                 host="127.0.0.1",
                 dashboard_address="127.0.0.1:0",
                 silence_logs=logging.CRITICAL,
             ) as cluster,
+            Workers(cluster.scheduler_address, worker_count),
             Client(cluster) as client,
         ):
-            resource_tracker.ensure_running()
-            cluster.sync(_block_interrupts)
-            cluster.scale(worker_count)
-            client.wait_for_workers(worker_count)
+            # a run can begin with some of them, and looks for them itself
+            with suppress(TimeoutError):
+                client.wait_for_workers(worker_count, timeout=_START_S)
             yield client
-
-
-async def _block_interrupts() -> None:
-    """Ctrl-C is for this process, not for the workers that this thread starts: they inherit its signal mask.
-
-    The tracker of multiprocessing, which would unblock them, has to run already.
-    """
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def resource_of(client: Any, tap: str) -> dict[str, float]:

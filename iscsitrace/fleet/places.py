@@ -65,11 +65,16 @@ class Timeline:
         for key in ("connection", "session", "cycle"):
             if not frame_columns and key in homes and key in table:
                 frames = np.where(frames == _UNKNOWN, _looked_up(table, key, homes[key]), frames)
-        by_frame = np.searchsorted(self.first_frames, frames, side="right") - 1
-        by_time = np.searchsorted(self.times_first_ns, times, side="right") - 1
-        captures = np.where(frames != _UNKNOWN, by_frame, np.where(times != _UNKNOWN, by_time, len(self.names) - 1))
+        captures = np.searchsorted(self.first_frames, frames, side="right") - 1
+        is_placed = frames != _UNKNOWN
+        if not is_placed.all():
+            by_time = np.searchsorted(self.times_first_ns, times, side="right") - 1
+            elsewhere = np.where(times != _UNKNOWN, by_time, len(self.names) - 1)
+            captures = np.where(is_placed, captures, elsewhere)
         captures = captures.clip(min=0)
-        days = np.where(times != _UNKNOWN, times, self.times_first_ns[captures]) // DAY_NS
+        if (times == _UNKNOWN).any():
+            times = np.where(times != _UNKNOWN, times, self.times_first_ns[captures])
+        days = times // DAY_NS
         return days, captures
 
 

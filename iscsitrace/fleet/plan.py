@@ -5,13 +5,14 @@ Reads listings and first packets; writes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from iscsitrace.fleet import history
 from iscsitrace.fleet.captures import Capture, in_order, listed
-from iscsitrace.fleet.history import History
+from iscsitrace.fleet.history import Entry, History
 from iscsitrace.fleet.places import DAY_NS, day_name
 from iscsitrace.fleet.store import Manifest, TapStore
 from iscsitrace.fleet.taps import Tap
@@ -67,17 +68,17 @@ class Place:
 def plan(place: Place, tap: Tap) -> Plan:
     """The new captures of a tap, in order, as tasks. Reads listings and first packets."""
     manifest = TapStore(place.dataset, tap.name).manifest()
-    known = {name: entry.known for name, entry in History(place.dataset, tap.name).entries.items()}
+    entries = History(place.dataset, tap.name).entries
     last = manifest.last if manifest else None
     new, changed = [], []
     captures = listed(tap.sources)
     for each in captures:
-        before = known.get(each.name)
+        before = entries.get(each.name)
         if before is None or (last and each.name == last[0] and each.version != last):
             new.append(each)
-        elif before.version != each.version:
+        elif before.known.version != each.version:
             changed.append(each.name)
-    new = [_late(each, manifest) for each in in_order(new, known)]
+    new = _told_late(new, entries, manifest)
     new = [each for each in new if not _is_pruned(each, manifest)]
     rewinds = last is not None and any(each.name == last[0] for each in new)
     # what comes late is only listed: it is no part of the stream, and no last capture
@@ -85,12 +86,28 @@ def plan(place: Place, tap: Tap) -> Plan:
     return Plan(tap.name, _works(place, new, manifest, rewinds=rewinds), len(captures) - len(new), tuple(changed))
 
 
-def _late(capture: Capture, manifest: Manifest | None) -> Capture:
-    if manifest is None or manifest.read_to_ns is None or capture.order[0] >= manifest.read_to_ns:
-        return capture
-    if manifest.last is not None and capture.name == manifest.last[0]:
-        return capture
-    return replace(capture, status=history.LATE, problem=history.STATUSES[history.LATE])
+def _told_late(new: list[Capture], entries: Mapping[str, Entry], manifest: Manifest | None) -> list[Capture]:
+    """New captures in order; late is one that has its place before one that was read."""
+    names = {each.name for each in new}
+    known = {name: entry.known for name, entry in entries.items()}
+    # the new ones are one stream with those before: numbers of a ring tell more than times that are nearly the same
+    ordered = in_order([*new, *(each for name, each in known.items() if name not in names)], known)
+    read = [place for place, each in enumerate(ordered) if each.name in entries and entries[each.name].frame_count]
+    from_ns = manifest.read_to_ns if manifest else None
+    # what a prune has forgotten has a time only
+    is_remembered = any(known[ordered[place].name].first_ns == from_ns for place in read)
+    last = manifest.last[0] if manifest and manifest.last else None
+
+    def is_late(place: int, each: Capture) -> bool:
+        if from_ns is None or each.name == last:
+            return False
+        return place < max(read, default=0) or (each.order[0] < from_ns and not is_remembered)
+
+    return [
+        replace(each, status=history.LATE, problem=history.STATUSES[history.LATE]) if is_late(place, each) else each
+        for place, each in enumerate(ordered)
+        if each.name in names
+    ]
 
 
 def _is_pruned(capture: Capture, manifest: Manifest | None) -> bool:

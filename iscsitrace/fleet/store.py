@@ -14,7 +14,9 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -61,6 +63,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """What the task that committed has to report."""
 
 
+def state_name(run: str, generation: int, which: str) -> str:
+    """The name of the file of a state: ``before`` or ``after`` the last capture of a commit."""
+    return f"state-{which}-{generation:09}-{run}"
+
+
 class TapStore:
     """The files of one tap in a dataset; paths in manifests are relative to the dataset."""
 
@@ -87,43 +94,42 @@ class TapStore:
             self.complete(found)
         for other in staging.iterdir():
             shutil.rmtree(other, ignore_errors=True)
-        for path in self.folder.glob("state-*"):
-            if found is None or path.name not in (found.state, found.state_before):
-                path.unlink(missing_ok=True)
+        self._keep_states(found)
         (staging / run).mkdir()
 
     def end(self, run: str) -> None:
-        """Remove the staging folder of a run."""
+        """Complete an interrupted commit, and remove the staging folder of a run."""
+        found = self.manifest()
+        if found is not None and found.run == run:
+            try:
+                self.complete(found)
+            except OSError:
+                # the next run completes it
+                return
         shutil.rmtree(self.folder / _STAGING / run, ignore_errors=True)
 
     def staged(self, run: str, generation: int) -> Path:
-        """An empty folder for the files of a commit. FileNotFoundError if another run has begun meanwhile."""
-        folder = self.folder / _STAGING / run / str(generation)
-        shutil.rmtree(folder, ignore_errors=True)
+        """An empty folder for the files of a commit. FileNotFoundError if another run has begun meanwhile.
+
+        Each attempt has its own: a worker that was given up may still write.
+        """
+        folder = self.folder / _STAGING / run / f"{generation}-{uuid.uuid4().hex[:12]}"
         folder.mkdir()
         return folder
 
-    def write_state(self, run: str, generation: int, which: str, state: bytes) -> str:
-        """The name of the file of a state."""
-        name = f"state-{which}-{generation:09}-{run}"
-        with (self.folder / name).open("wb") as stream:
-            stream.write(state)
-            stream.flush()
-            os.fsync(stream.fileno())
-        return name
-
-    def read_state(self, name: str) -> bytes:
-        """A state that a manifest names."""
-        return (self.folder / name).read_bytes()
+    def state(self, name: str) -> Path:
+        """The place of a state."""
+        return self.folder / name
 
     def commit(self, manifest: Manifest) -> None:
-        """Put the staged files into their places, all or none. Raises Superseded if another run has committed."""
-        needed = [*(self.dataset / staged for staged, _ in manifest.placed), self.folder / manifest.state]
-        for path in needed:
-            if not path.exists():
-                raise Superseded(self.dataset, self.tap)
-            _sync(path)
-        aside = self.folder / _STAGING / manifest.run / f"manifest-{manifest.generation}"
+        """Put the staged files into their places, all or none. Raises Superseded if that was committed before."""
+        needed = [self.dataset / staged for staged, _ in manifest.placed]
+        if not all(path.exists() for path in needed):
+            raise Superseded(self.dataset, self.tap)
+        with ThreadPoolExecutor(max(len(needed), 1)) as pool:
+            # together they take little longer than one of them
+            list(pool.map(_sync, needed))
+        aside = self.folder / _STAGING / manifest.run / f"manifest-{uuid.uuid4().hex[:12]}"
         with aside.open("wb") as stream:
             stream.write(msgspec.json.encode(manifest))
             stream.flush()
@@ -137,14 +143,13 @@ class TapStore:
             aside.unlink(missing_ok=True)
         _sync(self.folder)
         self.complete(manifest)
-        shutil.rmtree(self.folder / _STAGING / manifest.run / str(manifest.generation), ignore_errors=True)
 
     def complete(self, manifest: Manifest) -> None:
         """Place and remove what a manifest names, as far as that was not done yet; remove what it replaces."""
         for staged, place in manifest.placed:
             target = self.dataset / place
-            if (self.dataset / staged).exists():
-                target.parent.mkdir(parents=True, exist_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):  # it is there
                 (self.dataset / staged).replace(target)
         for name in manifest.removed:
             path = self.dataset / name
@@ -155,10 +160,12 @@ class TapStore:
         for path in self.folder.glob(f"{_GENERATION}.json"):
             if int(path.stem) < manifest.generation:
                 path.unlink(missing_ok=True)
+        self._keep_states(manifest)
+
+    def _keep_states(self, manifest: Manifest | None) -> None:
+        """Remove the states that the last manifest does not name."""
         for path in self.folder.glob("state-*"):
-            # a state of the next generation is being made
-            is_older = int(path.name.split("-")[2]) <= manifest.generation
-            if is_older and path.name not in (manifest.state, manifest.state_before):
+            if manifest is None or path.name not in (manifest.state, manifest.state_before):
                 path.unlink(missing_ok=True)
 
 

@@ -5,9 +5,11 @@ Tasks run in workers. A task that is run twice, because its worker was lost, com
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -19,14 +21,14 @@ from iscsitrace.fleet.history import Entry, History
 from iscsitrace.fleet.places import DAY_NS, Timeline
 from iscsitrace.fleet.plan import Place, Work
 from iscsitrace.fleet.rows import RowFiles
-from iscsitrace.fleet.store import Manifest, Superseded, TapStore
+from iscsitrace.fleet.store import Manifest, Superseded, TapStore, state_name
 from iscsitrace.tables.ring_pass import CaptureRead, Period, RingPass
 from iscsitrace.tables.schema import DATASET_TABLES, ON_REQUEST, SCHEMA_VERSION
 from iscsitrace.tables.table import Table
 
 _ATTEMPTS: Final = 3
 _PAUSE_S: Final = 0.5
-_SETTLED_PACKETS: Final = 1 << 16
+_SETTLED_PACKETS: Final = 1 << 17
 """Rows leave the pass after captures with so many packets: the few rows of a small capture cost as much time."""
 
 
@@ -65,22 +67,38 @@ def _execute(place: Place, tap: str, generation: int, work: Work) -> Outcome:
             return Outcome(**manifest.outcome)  # type: ignore[arg-type]
     if (manifest.generation if manifest else 0) != generation - 1:
         raise Superseded(place.dataset, tap)
-    files = RowFiles(store.staged(place.run, generation), place.dataset, tap, generation)
+    folder = store.staged(place.run, generation)
+    files = RowFiles(folder, place.dataset, tap, generation)
     with memory.freed_kept():
         try:
-            return _Task(place, store, manifest, generation, files).run(work)
+            outcome = _Task(place, store, manifest, generation, files, folder).run(work)
+        except Superseded:
+            committed = store.manifest()
+            if committed is None or (committed.generation, committed.run) != (generation, place.run):
+                raise
+            # by a worker that was given up, but was still there
+            outcome = Outcome(**committed.outcome)  # type: ignore[arg-type]
         finally:
             files.abandon()
+    shutil.rmtree(folder, ignore_errors=True)
+    return outcome
 
 
 class _Task:
     """The reading of one task."""
 
     def __init__(
-        self, place: Place, store: TapStore, manifest: Manifest | None, generation: int, files: RowFiles
+        self,
+        place: Place,
+        store: TapStore,
+        manifest: Manifest | None,
+        generation: int,
+        files: RowFiles,
+        folder: Path,
     ) -> None:
         self._place, self._store, self._before, self._generation = place, store, manifest, generation
-        self._files = files
+        self._files, self._folder = files, folder
+        self._states: list[tuple[str, str]] = []
         self._history = History(place.dataset, store.tap)
         self._entries: list[Entry] = []
 
@@ -130,7 +148,7 @@ class _Task:
                 last=kept.last if kept else last.version if last else None,
                 last_files=kept.last_files if kept else tuple(name for _, name in placed.get("last", ())),
                 open_files=tuple(name for _, name in placed.get("open", ())),
-                placed=tuple(pair for pairs in placed.values() for pair in pairs),
+                placed=(*self._states, *(pair for pairs in placed.values() for pair in pairs)),
                 removed=tuple(removed),
                 read_to_ns=max(times, default=before.read_to_ns if before else None),
                 pruned_before=before.pruned_before if before else "",
@@ -143,14 +161,19 @@ class _Task:
         if self._before is None:
             return self._pass_from(None)
         name = self._before.state_before if work.rewinds else self._before.state
-        return self._pass_from(self._store.read_state(name))
+        return self._pass_from(self._store.state(name).read_bytes())
 
     def _pass_from(self, state: bytes | None) -> RingPass:
         tables = self._place.tables
         return RingPass(state, tables=[name for name in tables if name in ON_REQUEST], has_periods=has_periods(tables))
 
     def _write_state(self, which: str) -> str:
-        return self._store.write_state(self._place.run, self._generation, which, self._ring.state())
+        name = state_name(self._place.run, self._generation, which)
+        self._ring.write_state(self._folder / name)
+        staged, place = self._folder / name, self._store.state(name)
+        dataset = self._place.dataset
+        self._states.append((str(staged.relative_to(dataset)), str(place.relative_to(dataset))))
+        return name
 
     def _settle_all(self, kind: str) -> None:
         """Writes what can no longer change."""

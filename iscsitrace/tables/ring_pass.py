@@ -114,6 +114,10 @@ class RingPass:
         """All that the pass knows but the rows that were taken."""
         return self._core.state()
 
+    def write_state(self, path: str | os.PathLike[str]) -> None:
+        """Writes the state into a file: it is not in memory then. OSError if that fails."""
+        self._core.write_state(os.fspath(path))
+
     def take_periods(self) -> list[Period]:
         """The periods that ended since the last call, each once."""
         return [_period(*parts) for parts in self._core.take_periods()]

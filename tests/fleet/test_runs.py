@@ -9,16 +9,15 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import dask
 import pytest
-from distributed import Client, LocalCluster, WorkerPlugin
+from distributed import Client, WorkerPlugin
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fleet import history, task
+from iscsitrace.fleet.cluster import connected
 from iscsitrace.fleet.run import Watch, run
 from iscsitrace.fleet.taps import Tap
 from tests.support import rings
@@ -44,22 +43,12 @@ class Poisoned(WorkerPlugin):  # type: ignore[misc, unused-ignore]
         task._Task._read = read  # type: ignore[method-assign]
 
 
-@contextmanager
-def two_workers() -> Iterator[LocalCluster]:
-    """A cluster of two workers."""
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 3}),
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0") as found,
-        Client(found) as client,
-    ):
-        client.register_plugin(Poisoned())
-        yield found
-
-
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with two_workers() as found:
-        yield found
+def scheduler() -> Iterator[str]:
+    """The scheduler of a cluster of two workers."""
+    with connected(None, 2) as client:
+        client.register_plugin(Poisoned())
+        yield client.scheduler.address
 
 
 @pytest.fixture(scope="module")
@@ -79,15 +68,13 @@ def assert_whole(data: Path, folder: Path, packets: dict[str, list[Packet]]) -> 
         rings.assert_equal(data, name, rings.whole(folder, each))
 
 
-def test_one_worker_and_two_write_the_same(
-    tmp_path: Path, cluster: LocalCluster, packets: dict[str, list[Packet]]
-) -> None:
+def test_one_worker_and_two_write_the_same(tmp_path: Path, scheduler: str, packets: dict[str, list[Packet]]) -> None:
     taps = taps_in(tmp_path, packets)
     shown: list[tuple[int, int]] = []
     result = run(
         tmp_path / "two",
         taps,
-        scheduler=cluster.scheduler_address,
+        scheduler=scheduler,
         task_bytes=SMALL,
         watch=Watch(show=lambda done, total: shown.append((done, total))),
     )
@@ -97,12 +84,12 @@ def test_one_worker_and_two_write_the_same(
     run(tmp_path / "one", taps, worker_count=1)
     for data in ("one", "two"):
         assert_whole(tmp_path / data, tmp_path, packets)
-    again = run(tmp_path / "two", taps, scheduler=cluster.scheduler_address)
+    again = run(tmp_path / "two", taps, scheduler=scheduler)
     assert (again.statuses, again.known_count, again.row_count) == ({}, 16, 0)
 
 
 def test_workers_killed_while_they_read_cost_nothing_but_time(
-    tmp_path: Path, cluster: LocalCluster, packets: dict[str, list[Packet]]
+    tmp_path: Path, scheduler: str, packets: dict[str, list[Packet]]
 ) -> None:
     taps = taps_in(tmp_path, packets)
     data = tmp_path / "data"
@@ -110,7 +97,7 @@ def test_workers_killed_while_they_read_cost_nothing_but_time(
 
     def kill_some() -> None:
         """Kills a worker after the first, second and third commit of a tap."""
-        with Client(cluster.scheduler_address) as client:
+        with Client(scheduler) as client:
             for generation in (1, 2, 3):
                 while not (data / "_fleet" / "a" / f"{generation:09}.json").exists():
                     later = sorted((data / "_fleet" / "a").glob("0*.json"))
@@ -124,7 +111,7 @@ def test_workers_killed_while_they_read_cost_nothing_but_time(
 
     thread = threading.Thread(target=kill_some)
     thread.start()
-    result = run(data, taps, scheduler=cluster.scheduler_address, task_bytes=SMALL)
+    result = run(data, taps, scheduler=scheduler, task_bytes=SMALL)
     thread.join()
     assert killed
     assert result.read_count == 16
@@ -132,18 +119,11 @@ def test_workers_killed_while_they_read_cost_nothing_but_time(
 
 
 def test_a_capture_that_kills_its_workers_is_named_and_left_out(
-    tmp_path: Path, cluster: LocalCluster, packets: dict[str, list[Packet]]
+    tmp_path: Path, scheduler: str, packets: dict[str, list[Packet]]
 ) -> None:
     only = {"a": packets["a"]}
     (tap,) = taps_in(tmp_path / "poisoned", only)
-    # a run waits for the workers of a scheduler; Dask may fail to start killed ones again on a busy machine
-    limit = time.monotonic() + 90
-    try:
-        watch = Watch(is_stopped=lambda: time.monotonic() > limit)
-        result = run(tmp_path / "data", [tap], scheduler=cluster.scheduler_address, watch=watch)
-    except KeyboardInterrupt:
-        with two_workers() as another:
-            result = run(tmp_path / "again", [tap], scheduler=another.scheduler_address)
+    result = run(tmp_path / "data", [tap], scheduler=scheduler)
     assert result.statuses == {history.READ: 7, history.UNREADABLE: 1}
     assert [(each[1], each[2]) for each in result.problems] == [(POISON, history.UNREADABLE)]
     assert result.lost[0] == ("a", 8)
@@ -227,9 +207,9 @@ def test_an_interrupted_run_is_one_line_and_the_next_one_completes_it(
     # as from a terminal: all processes of the group get the signal
     arguments = ("iscsitrace", "fleet", "run", *(f"{tap.name}={tap.sources[0]}" for tap in taps))
     process = command(*arguments, "-o", tmp_path / "data", start_new_session=True)
-    while not (tmp_path / "data" / "_fleet" / "lock").exists():
+    while not list((tmp_path / "data" / "_fleet" / "a" / "staging").iterdir()):
         time.sleep(0.01)
-    time.sleep(1.5)
+    time.sleep(1)
     os.killpg(process.pid, signal.SIGINT)
     code, out, err = ended(process)
     assert (code, out, err) in ((130, "", "iscsitrace: interrupted\n"), (0, out, ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
@@ -166,6 +167,49 @@ def test_a_task_that_runs_twice_commits_once_and_an_old_run_not_at_all(tmp_path:
     with pytest.raises((InputInvalid, Superseded)):
         execute(place, "a", 2, work)
     rings.assert_equal(place.dataset, "a", rings.whole(tmp_path, packets))
+
+
+def test_a_worker_that_was_given_up_and_still_writes_harms_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second worker begins and ends the task while the first one is about to commit."""
+    packets = rings.traffic(7)
+    rings.cut(tmp_path / "ring", packets, rings.random_borders(packets, 4, 7))
+    place, tap = Place(tmp_path / "data", "first", DEFAULT_TABLES, "1"), Tap("a", (str(tmp_path / "ring"),))
+    TapStore(place.dataset, "a").begin("first")
+    (work,) = plan(place, tap).works
+    commit, others = TapStore.commit, []
+
+    def late(store: TapStore, manifest: Manifest) -> None:
+        monkeypatch.setattr(TapStore, "commit", commit)
+        others.append(execute(place, "a", 1, work))
+        commit(store, manifest)
+
+    monkeypatch.setattr(TapStore, "commit", late)
+    assert [execute(place, "a", 1, work)] == others
+    rings.assert_equal(place.dataset, "a", rings.whole(tmp_path, packets))
+    assert not list((place.dataset / "_fleet" / "a" / "staging" / "first").iterdir())
+
+
+def test_the_end_of_a_run_completes_a_commit_that_failed_on_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packets = rings.traffic(7)
+    rings.cut(tmp_path / "ring", packets, rings.random_borders(packets, 4, 7))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    store = TapStore(tmp_path / "data", "a")
+    with monkeypatch.context() as patch:
+        patch.setattr(TapStore, "complete", full)
+        with pytest.raises(InputInvalid, match="No space left on device"):
+            rings.read_ring(tmp_path / "data", tmp_path / "ring")
+        store.end("first")
+    assert list((store.folder / "staging" / "first").iterdir())
+    store.end("first")
+    rings.assert_equal(tmp_path / "data", "a", rings.whole(tmp_path, packets))
+    assert not (store.folder / "staging" / "first").exists()
 
 
 @pytest.mark.parametrize("moment", ["before", "linked", "placed", "not removed"])

@@ -5,6 +5,7 @@ core/trace/tests/ring.rs does the same with damaged conversations; here with sam
 
 from __future__ import annotations
 
+import errno
 import random
 from dataclasses import replace
 from itertools import pairwise
@@ -161,6 +162,17 @@ def test_a_capture_that_is_empty_or_unreadable_is_counted(tmp_path: Path) -> Non
     assert len(tables["cycles"]) == len(iscsitrace.read(SAMPLES[0]).cycles)
     names = list(tables["counters"]["name"])
     assert {"input_empty", "input_unreadable"} <= set(names)
+
+
+def test_a_state_in_a_file_is_the_state(tmp_path: Path) -> None:
+    records, link_type = read_records(SAMPLES[0])
+    ring = RingPass()
+    ring.read(write_pcapng(tmp_path / "a.pcapng", records[:50], link_type))
+    ring.write_state(tmp_path / "state")
+    assert (tmp_path / "state").read_bytes() == ring.state()
+    with pytest.raises(OSError, match="No space left on device") as full:
+        ring.write_state("/dev/full")
+    assert full.value.errno == errno.ENOSPC
 
 
 def test_what_cannot_be_continued_is_refused() -> None:

@@ -1,7 +1,7 @@
 //! A file as windows of memory: only the bytes that are used are loaded. Memory that was freed, back to the system.
 //!
-//! A capture's headers are all that is read of it, so mapping takes a third of the time of reading. This is the only
-//! crate with unsafe code: four calls, each with the reason why it is sound.
+//! A capture's headers are all that is used of it, so mapping copies nothing, and a thread makes the windows. This is
+//! the only crate with unsafe code: four calls, each with the reason why it is sound.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -18,7 +18,7 @@ const WINDOW_BYTES: u64 = 8 << 20;
 /// Overlap with the next window, so that a record over the end of a window is complete in one of them.
 const OVERLAP_BYTES: u64 = 256 << 10;
 /// From this size on, a thread creates the windows ahead of their use.
-const AHEAD_FROM_BYTES: u64 = 16 * WINDOW_BYTES;
+pub const AHEAD_FROM_BYTES: u64 = 16 * WINDOW_BYTES;
 /// Bytes that Linux maps at a fault (`fault_around_bytes`).
 const FAULT_AROUND_BYTES: usize = 64 << 10;
 /// Windows created ahead.

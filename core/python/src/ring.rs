@@ -1,10 +1,14 @@
 //! A pass over the captures of a ring for Python: captures one by one, its state as bytes between them.
 
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
+
 use iscsitrace_trace::pass::Outcome;
 use iscsitrace_trace::ring::{self, Period, StateError};
 use iscsitrace_trace::tables::{Tables, Wanted};
 use numpy::{IntoPyArray, PyArray1};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -60,8 +64,16 @@ impl Ring {
 
     fn state<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let ring = self.get()?;
-        let state = py.detach(|| ring.state()).map_err(|error| invalid(&error))?;
+        let mut state = Vec::new();
+        py.detach(|| ring.write_state(&mut state))?;
         Ok(PyBytes::new(py, &state))
+    }
+
+    /// The same in a file.
+    fn write_state(&mut self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let ring = self.get()?;
+        let write = || ring.write_state(BufWriter::new(File::create(path)?));
+        py.detach(write).map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))
     }
 
     /// Reads one capture: the number of its first frame, and its metadata.

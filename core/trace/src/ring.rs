@@ -7,15 +7,18 @@
 //! rows     which rows of a copied pipeline are of a period
 //! totals   what was counted before a period
 //! period   the ring's time in periods, each with the tables that a diagnosis needs
+//! state    all that a pass knows, as bytes
 //! ```
 
 mod period;
 mod rows;
+mod state;
 mod totals;
+
+use std::io::{self, Write};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::content::Content;
 use crate::iscsi::context::Context;
@@ -28,26 +31,13 @@ use crate::reader::sequence::{Input, Progress, Sequence};
 use crate::tables::{Columns, NULL_NS, NULL_U32, Tables, Wanted};
 pub use period::Period;
 use period::{Periods, Source};
-
-/// A state of another version cannot be read: its layout is that of the structs.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub use state::StateError;
 
 /// A row waits that long after the end of its command or request for what may still change it: an ACK, bytes behind a hole, a
 /// response.
 const PATIENCE_NS: i64 = 600_000_000_000;
 /// Packets of an earlier time than others are read at most that much later.
 const SETTLE_NS: i64 = 1_000_000_000;
-
-/// Why a state cannot be continued.
-#[derive(Debug, Error)]
-pub enum StateError {
-    /// It is damaged.
-    #[error("the state of the pass is damaged: {0}")]
-    Damaged(postcard::Error),
-    /// Another version wrote it.
-    #[error("the state of the pass is of version {0}, this is {VERSION}")]
-    OtherVersion(String),
-}
 
 /// The pass.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -99,20 +89,15 @@ impl Ring {
     /// # Errors
     /// The bytes are not a state, or one of another version.
     pub fn from_state(state: &[u8]) -> Result<Self, StateError> {
-        let (version, rest): (String, _) = postcard::take_from_bytes(state).map_err(StateError::Damaged)?;
-        if version != VERSION {
-            return Err(StateError::OtherVersion(version));
-        }
-        postcard::from_bytes(rest).map_err(StateError::Damaged)
+        state::read(state)
     }
 
-    /// The state, to continue from.
+    /// Writes the state, to continue from.
     ///
     /// # Errors
-    /// Memory is short.
-    pub fn state(&self) -> Result<Vec<u8>, StateError> {
-        let version = postcard::to_extend(VERSION, Vec::new()).map_err(StateError::Damaged)?;
-        postcard::to_extend(self, version).map_err(StateError::Damaged)
+    /// Those of the writer.
+    pub fn write_state(&self, writer: impl Write) -> io::Result<()> {
+        state::write(self, writer)
     }
 
     /// Reads one capture to its end. One that is empty or unreadable is counted, as in a pass over all of them. `report` is

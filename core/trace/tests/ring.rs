@@ -42,6 +42,13 @@ fn part(first: usize, packets: &[Captured], apart_ns: i64) -> Input {
     Input::Reader { name: "part".to_owned(), reader: Box::new(Cursor::new(bytes)) }
 }
 
+/// The state of a pass.
+fn state_of(ring: &Ring) -> Vec<u8> {
+    let mut state = Vec::new();
+    ring.write_state(&mut state).expect("a vector takes everything");
+    state
+}
+
 /// The tables of one pass over all packets.
 fn whole(packets: &[Captured], apart_ns: i64, wanted: Wanted) -> Tables {
     let outcome = run(vec![part(0, packets, apart_ns)], &Selection::default(), wanted, |_| Ok::<(), Infallible>(()));
@@ -50,7 +57,7 @@ fn whole(packets: &[Captured], apart_ns: i64, wanted: Wanted) -> Tables {
 
 /// The tables of the parts between these borders: the rows taken after each, then the others.
 fn in_parts(packets: &[Captured], apart_ns: i64, wanted: Wanted, borders: &[usize]) -> Vec<Tables> {
-    let mut state = Ring::new(wanted).state().expect("a state");
+    let mut state = state_of(&Ring::new(wanted));
     let mut taken = Vec::new();
     for ends in borders.windows(2) {
         let mut ring = Ring::from_state(&state).expect("a ring");
@@ -58,7 +65,7 @@ fn in_parts(packets: &[Captured], apart_ns: i64, wanted: Wanted, borders: &[usiz
         let read = ring.read(part, |_| Ok::<(), Infallible>(()));
         assert_eq!(read.expect("a capture").0, ends[0] as u64 + 1);
         taken.push(ring.take());
-        state = ring.state().expect("a state");
+        state = state_of(&ring);
     }
     taken.push(Ring::from_state(&state).expect("a ring").finish());
     taken
@@ -172,7 +179,7 @@ proptest! {
 
 /// The periods of a conversation in parts, as text, and the rows beside them.
 fn periods(packets: &[Captured], apart_ns: i64, borders: &[usize]) -> (Vec<String>, Vec<Tables>) {
-    let mut state = Ring::with_periods(true).state().expect("a state");
+    let mut state = state_of(&Ring::with_periods(true));
     let (mut periods, mut taken) = (Vec::new(), Vec::new());
     for ends in borders.windows(2) {
         let mut ring = Ring::from_state(&state).expect("a ring");
@@ -180,7 +187,7 @@ fn periods(packets: &[Captured], apart_ns: i64, borders: &[usize]) -> (Vec<Strin
             .expect("a capture");
         periods.extend(ring.take_periods());
         taken.push(ring.take());
-        state = ring.state().expect("a state");
+        state = state_of(&ring);
     }
     let mut ring = Ring::from_state(&state).expect("a ring");
     periods.extend(ring.open_period());
@@ -232,7 +239,7 @@ fn most_rows_leave_early() {
 
 #[test]
 fn a_state_of_another_version_or_damaged_is_refused() {
-    let state = Ring::new(Wanted::default()).state().expect("a state");
+    let state = state_of(&Ring::new(Wanted::default()));
     let mut other = state.clone();
     other[1] ^= 1;
     assert!(matches!(Ring::from_state(&other), Err(StateError::OtherVersion(_))));

@@ -89,7 +89,7 @@ impl Ledger {
     }
 
     /// Measures and hands over cycles. `reached_ns` is the time up to which a session was read; `awaited` are the rows
-    /// that may still change.
+    /// that may still change. Rows that are wanted when they are removed are only noted.
     pub fn take(
         &mut self,
         context: &mut Context,
@@ -117,7 +117,9 @@ impl Ledger {
             }
         }
         let mut taken = Cycles::default();
-        taken.copy_rows(cycles, &rows);
+        if !self.keeps_removed {
+            taken.copy_rows(cycles, &rows);
+        }
         for &row in &rows {
             self.begun.entry(cycles.connection[row]).or_insert(cycles.session[row]);
             let session = cycles.session[row] as usize;

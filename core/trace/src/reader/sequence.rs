@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use iscsitrace_mapped::AHEAD_FROM_BYTES;
 use iscsitrace_wire::tcp_info::TcpSample;
 
 use super::capture::Capture;
@@ -91,13 +92,10 @@ fn open_file(path: &PathBuf) -> io::Result<File> {
     if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
 }
 
-/// Files from this size on are mapped: smaller files are read faster than mapped.
-const MAPPED_FROM_BYTES: u64 = 4 << 20;
-
-/// Whether a file is large, regular and not compressed.
+/// Whether a file is large, regular and not compressed. Reading takes less time than mapping without a thread ahead.
 fn is_worth_mapping(file: &File) -> bool {
     let mut first = [0; 4];
-    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() >= MAPPED_FROM_BYTES)
+    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() >= AHEAD_FROM_BYTES)
         && file.read_exact_at(&mut first, 0).is_ok()
         && !compressed::is_compressed(first)
 }

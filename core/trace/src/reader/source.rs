@@ -218,22 +218,41 @@ mod tests {
         Source::new(Box::new(Dribble { bytes, at: 0, step, is_interrupted: false }))
     }
 
+    fn assert_returns(mut source: Source, bytes: &[u8], what: &str) {
+        let mut seen = Vec::new();
+        for count in [1, 700_000, 3, 1_200_000, 16].into_iter().chain(std::iter::repeat(1_514)) {
+            if !source.has(count) {
+                break;
+            }
+            let range = source.consume(count);
+            seen.extend_from_slice(source.consumed(range));
+        }
+        seen.extend_from_slice(source.available());
+        assert!(seen == bytes, "{what}");
+    }
+
+    fn noise(count: u32) -> Vec<u8> {
+        (0..count).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+    }
+
     #[test]
     fn returns_every_byte_once_and_in_order_over_refills_and_growth() {
-        let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let bytes = noise(3_000_000);
         for step in [9_973, 65_536, usize::MAX] {
-            let mut source = source(bytes.clone(), step);
-            let mut seen = Vec::new();
-            for count in [1, 700_000, 3, 1_200_000, 16].into_iter().chain(std::iter::repeat(1_514)) {
-                if !source.has(count) {
-                    break;
-                }
-                let range = source.consume(count);
-                seen.extend_from_slice(source.consumed(range));
-            }
-            seen.extend_from_slice(source.available());
-            assert!(seen == bytes, "step {step}");
+            assert_returns(source(bytes.clone(), step), &bytes, &format!("step {step}"));
         }
+    }
+
+    #[test]
+    fn returns_every_byte_of_a_mapped_file_over_its_windows() {
+        let bytes = noise(30_000_000);
+        let path = std::env::temp_dir().join(format!("iscsitrace-source-{}", std::process::id()));
+        std::fs::write(&path, &bytes).expect("a file");
+        let bytes_read = Arc::default();
+        let mapped = Source::mapped(File::open(&path).expect("the file"), Arc::clone(&bytes_read));
+        std::fs::remove_file(path).expect("the file");
+        assert_returns(mapped, &bytes, "mapped");
+        assert_eq!(bytes_read.load(Ordering::Relaxed), bytes.len() as u64);
     }
 
     #[test]

@@ -152,7 +152,11 @@ macro_rules! table {
         #[doc = concat!("The table `", $name, "`. A row is", $($row_meaning,)+ ".")]
         #[derive(Debug, Default, Clone, serde::Serialize, serde::Deserialize)]
         #[cfg_attr(test, derive(PartialEq))]
-        pub struct $table { $($(#[doc = $meaning])+ pub $column: table!(@values $type),)* }
+        pub struct $table { $(
+            $(#[doc = $meaning])+
+            #[serde(with = "crate::tables::packed")]
+            pub $column: table!(@values $type),
+        )* }
 
         #[doc = concat!("A row of `", $name, "`:", $($row_meaning),+)]
         #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]

@@ -11,6 +11,7 @@
 //! time         the time breakdown, and the irregularities of the input
 //! taps         two captures of the same traffic
 //! declaration  the macro `table!`, its syntax and the null rule
+//! packed       columns in a state
 //! rare         a table that most connections have no rows of
 //! text_column  a column of text: each distinct text once
 //! values       what every column can do with its rows
@@ -23,6 +24,7 @@ mod connections;
 mod declaration;
 mod exchanges;
 mod logical_units;
+mod packed;
 mod rare;
 pub mod taps;
 mod tcp;
