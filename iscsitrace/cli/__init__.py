@@ -83,6 +83,9 @@ EXIT_INTERRUPTED = 130
 EXIT_NO_OUTPUT = 2
 EXIT_UNEXPECTED = 3
 
+_NO_ROOM = "failed to map segment"
+"""What the dynamic linker says of a library for which there is no memory."""
+
 _OBJECTS_PER_COLLECTION = 50_000
 """New objects between searches for garbage in cycles. Of ten thousand sessions a search for each 700 takes a tenth of
 the time of their diagnosis, and finds nothing."""
@@ -187,7 +190,9 @@ class _Commands(click.Group):
         except IscsitraceError as error:
             _OneLine(error).show()
             ctx.exit(error.exit_code)
-        except MemoryError:
+        except (MemoryError, ImportError) as error:
+            if isinstance(error, ImportError) and _NO_ROOM not in str(error):
+                raise
             _OneLine(MemoryShort("not enough memory, or less than --max-memory allows")).show()
             ctx.exit(MemoryShort.exit_code)
         except KeyboardInterrupt:

@@ -7,8 +7,11 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 
+from iscsitrace.cli import main
 from iscsitrace.cli.memory import MemoryLimit, resident_bytes
+from iscsitrace.cli.options import CaptureInput
 from iscsitrace.errors import MemoryShort
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and /proc are those of Linux")
@@ -20,12 +23,13 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def syns(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """500,000 SYNs of connections to one portal: their rows take more than 128 MiB."""
+    """500,000 SYNs, half of them to a portal: the rows of both halves, up to their limits, take more than 128 MiB."""
     file = tmp_path_factory.mktemp("syns") / "syns.pcap"
     with file.open("wb") as out:
         out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262_144, 1))
         for number in range(500_000):
-            tcp = struct.pack("!HHIIBBHHH", 10_000 + number % 50_000, 3260, number, 0, 0x50, 2, 65_535, 0, 0)
+            ports = 10_000 + number % 50_000, (3260, 80)[number % 2]
+            tcp = struct.pack("!HHIIBBHHH", *ports, number, 0, 0x50, 2, 65_535, 0, 0)
             ip = struct.pack("!BBHHHBBHII", 0x45, 0, 40, 0, 0x4000, 64, 6, 0, 0x0A000001 + number // 50_000, 0xC0000201)
             out.write(
                 struct.pack("<IIII", number // 10_000, number % 10_000 * 100, 54, 54)
@@ -70,6 +74,16 @@ except MemoryError:
 """
     shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert shown == "refused\n"
+
+
+def test_a_library_without_room_is_memory_that_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise ImportError("_umath_linalg.so: failed to map segment from shared object")
+
+    monkeypatch.setattr(CaptureInput, "read", refused)
+    result = CliRunner().invoke(main, ["summary", "a.pcap"])
+    assert result.exit_code == 2
+    assert result.stderr == "iscsitrace: not enough memory, or less than --max-memory allows\n"
 
 
 def test_the_share_of_the_input_is_in_the_line() -> None:
