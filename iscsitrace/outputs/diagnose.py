@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from iscsitrace.analysis.groups import loads
 from iscsitrace.analysis.measures import capture_health
@@ -12,7 +12,7 @@ from iscsitrace.analysis.taps.reading import TappedTrace
 from iscsitrace.outputs import health, inputs, places, verdict_groups
 from iscsitrace.outputs.document import Section, table
 from iscsitrace.outputs.remedies import Remedies
-from iscsitrace.outputs.shown import Choice, Shown
+from iscsitrace.outputs.shown import LISTED, Choice, Shown
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
 from iscsitrace.wording.parts import BY_NAME
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from iscsitrace.analysis.findings.opinions import Opinion
     from iscsitrace.analysis.groups.jobs.streams import Job
     from iscsitrace.tables.trace import Trace
-
-
-_LISTED: Final = 10
-"""Sessions that a line names."""
 
 
 def as_dict(trace: Trace, diagnosis: Diagnosis, by: Sequence[str] = (), sessions: Sequence[int] = ()) -> dict[str, Any]:
@@ -104,7 +100,7 @@ def _verdicts(diagnosis: Diagnosis, shown: Shown) -> Iterator[str]:
             yield texts[label]
         if others:
             kind, _ = label.split()
-            listed = cells.numbers([other.split()[1] for other in others], _LISTED)
+            listed = cells.numbers([other.split()[1] for other in others], LISTED)
             yield f"    The same is true of {wording.count(len(others), kind)}: {listed}."
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from iscsitrace.analysis.measures.intervals import Span
     from iscsitrace.tables.trace import Trace
 
-_LISTED: Final = 10
-"""Sessions that a message names."""
+LISTED: Final = 10
+"""Sessions that a line or message names."""
 HEADLINES: Final = {NONE: "no problem", TOO_SHORT: "too few commands"}
 """Headlines that are no finding, in a table."""
 
@@ -103,7 +103,7 @@ class Shown:
         sessions, numbers = self._diagnosis.sessions, dict.fromkeys(self._choice.sessions)
         for number in numbers:
             if number not in sessions:
-                known = ", ".join(map(str, [*sessions][:_LISTED])) or "none"
+                known = ", ".join(map(str, [*sessions][:LISTED])) or "none"
                 raise InputInvalid(f"there is no session {number}; there are {known}")
         return list(numbers)
 

@@ -55,7 +55,7 @@ def totals(trace: Trace) -> dict[str, Any]:
     """What ``summary`` and the totals of ``watch`` have in common."""
     return inputs.contents(trace) | {
         "parameters": list(trace.parameters.rows()),
-        "volumes": [dict(vars(volume)) for volume in throughput.measure(trace.cycles)],
+        "volumes": [volume.as_dict() for volume in throughput.measure(trace.cycles)],
         "queue_depth": throughput.queue_depths(trace.cycles),
         "block_sizes": operations.block_sizes(trace.cycles),
         "latency": operations.latencies(trace.cycles, waits.of_trace(trace.table)),

@@ -350,10 +350,7 @@ def _old(hangs: Iterable[Hang]) -> NDArray[Any]:
 
 
 def _dropped(inputs: list[dict[str, Any]]) -> int | None:
-    known = [
-        interface["dropped"] for each in inputs for interface in each["interfaces"] if interface["dropped"] is not None
-    ]
-    return sum(known) if known else None
+    return _total(*(interface["dropped"] for each in inputs for interface in each["interfaces"]))
 
 
 def _total(*counts: int | None) -> int | None:

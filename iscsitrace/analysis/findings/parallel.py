@@ -51,12 +51,15 @@ class _Load:
         return _observation(self.job, self.cycles)
 
 
+def _loads(groups: Groups) -> list[_Load]:
+    return [_Load(place, job, groups.cycles) for place, job in enumerate(groups.jobs)]
+
+
 def _by_connection(groups: Groups) -> dict[int, list[_Load]]:
     """The jobs of each connection."""
     found: dict[int, list[_Load]] = {}
-    for place, job in enumerate(groups.jobs):
-        load = _Load(place, job, groups.cycles)
-        for run in job.runs:
+    for load in groups.once(_loads):
+        for run in load.job.runs:
             found.setdefault(run.connection, []).append(load)
     return found
 
@@ -64,8 +67,7 @@ def _by_connection(groups: Groups) -> dict[int, list[_Load]]:
 def _weigh(columns: Columns, groups: Groups) -> Weighed:
     """The worst of the jobs of each session, where their bytes are known."""
     lost, is_certain = np.zeros(len(columns)), np.zeros(len(columns), dtype=bool)
-    loads = {load.place: load for own in groups.once(_by_connection).values() for load in own}
-    for _, load in sorted(loads.items()):
+    for load in groups.once(_loads):
         own = np.array([run.session for run in load.job.runs if run.session is not None], dtype=np.intp)
         worse = own[load.lost > lost[own]]
         lost[worse], is_certain[worse] = load.lost, load.job.is_certain

@@ -39,6 +39,10 @@ class Throughput:
     write_bytes_per_s: float | None = None
     queue_depth_max: int | None = None
 
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return dict(vars(self))
+
 
 def measure(cycles: Table) -> list[Throughput]:
     """Throughput of each session in order, the total last."""

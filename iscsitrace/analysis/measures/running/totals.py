@@ -7,7 +7,7 @@ Counts, bytes, I/O sizes, queue depths and active time are exact; percentiles of
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -171,8 +171,8 @@ class Totals:
         numbers = sorted(number for number, session in self._sessions.items() if session.sums["cycle_count"])
         return {
             "volumes": [
-                *(asdict(self._sessions[number].volume(number)) for number in numbers),
-                asdict(self._all.volume(None)),
+                *(self._sessions[number].volume(number).as_dict() for number in numbers),
+                self._all.volume(None).as_dict(),
             ],
             "queue_depth": self._queue_depth(),
             "block_sizes": [
