@@ -12,9 +12,10 @@ use crate::tables::in_flight::{self, kind};
 use crate::tables::{BudgetRow, Cycles, NULL_NS, budget_part};
 use iscsitrace_wire::cdb::Operation;
 
-/// A target that works takes no longer than this multiple of the time in which it completes a quarter of its commands.
-/// One that takes seconds for most of them is slow, and not out.
-const USUAL_TIMES: i64 = 4;
+/// A target that works is silent for no longer than these multiples of the longest silence that a quarter of its commands
+/// wait through until they are answered, and of that wait. One that takes seconds for most of them is slow, and not out.
+const SILENCE_TIMES: i64 = 4;
+const WAIT_TIMES: i64 = 2;
 
 /// SCSI status GOOD.
 const GOOD: u8 = 0;
@@ -52,19 +53,23 @@ impl Outages {
         instants.retain(|&instant| instant != NULL_NS);
         instants.sort_unstable();
         let mut progress = Progress::default();
-        instants.into_iter().for_each(|instant| progress.note(instant));
+        instants.iter().for_each(|&instant| progress.note(instant));
         let mut spans = progress.spans().to_vec();
         spans.extend(timelines.iter().flat_map(|timeline| timeline.progress.spans()));
         join(&mut spans);
-        let least_ns = OUTAGE_MIN_NS.max(USUAL_TIMES.saturating_mul(usual_ns(cycles, work())));
         // a slow UNMAP or flush that succeeds is slow, and not out
         let mut slow_ends: Vec<i64> =
             work().filter(|&row| is_slow_kind(cycles, row)).map(|row| cycles.status_ns[row]).collect();
         slow_ends.sort_unstable();
         let mut found = without(&waits, &spans);
         found.retain(|&(from_ns, to_ns)| {
-            to_ns.saturating_sub(from_ns) >= least_ns && slow_ends.binary_search(&to_ns).is_err()
+            to_ns.saturating_sub(from_ns) >= OUTAGE_MIN_NS && slow_ends.binary_search(&to_ns).is_err()
         });
+        if !found.is_empty() {
+            let (wait_ns, silence_ns) = usual_ns(cycles, work(), &instants);
+            let least_ns = SILENCE_TIMES.saturating_mul(silence_ns).max(WAIT_TIMES.saturating_mul(wait_ns));
+            found.retain(|&(from_ns, to_ns)| to_ns.saturating_sub(from_ns) >= least_ns);
+        }
         Self { spans: found, row: None }
     }
 
@@ -113,14 +118,48 @@ impl Outages {
     }
 }
 
-/// The time in which a quarter of these commands complete; 0 if none does.
-fn usual_ns(cycles: &Cycles, rows: impl Iterator<Item = usize>) -> i64 {
-    let mut took_ns: Vec<i64> = rows
-        .filter(|&row| cycles.status_ns[row] != NULL_NS)
-        .map(|row| cycles.status_ns[row].saturating_sub(cycles.command_first_ns[row]))
+/// What a quarter of these commands take from their start to their first answer (data, an end), and the longest silence
+/// that a quarter of them wait through in that time: between two `instants` of progress of the scope, which are ordered.
+/// 0 without answers.
+fn usual_ns(cycles: &Cycles, rows: impl Iterator<Item = usize>, instants: &[i64]) -> (i64, i64) {
+    let mut waits: Vec<(usize, i64, i64)> = rows
+        .filter_map(|row| {
+            let ended_ns = answered_ns(cycles, row)?;
+            let data_ns = cycles.data_first_ns[row];
+            let answer_ns = if cycles.is_read[row] && data_ns != NULL_NS { data_ns.min(ended_ns) } else { ended_ns };
+            let place = instants.partition_point(|&instant| instant < answer_ns);
+            let start_ns = cycles.command_first_ns[row];
+            Some((place, start_ns, answer_ns.saturating_sub(start_ns)))
+        })
         .collect();
-    let quarter = took_ns.len().saturating_sub(1) / 4;
-    if took_ns.is_empty() { 0 } else { *took_ns.select_nth_unstable(quarter).1 }
+    waits.sort_unstable();
+    // silences that are longer than all after them: the first within a wait is its longest
+    let mut longest: Vec<(i64, i64)> = Vec::new();
+    let mut next = 0;
+    let (mut waits_ns, mut silences_ns): (Vec<i64>, Vec<i64>) = waits
+        .into_iter()
+        .map(|(place, start_ns, wait_ns)| {
+            for pair in instants.get(next..=place).unwrap_or_default().windows(2) {
+                let silence_ns = pair[1].saturating_sub(pair[0]);
+                while longest.last().is_some_and(|&(_, length_ns)| length_ns <= silence_ns) {
+                    longest.pop();
+                }
+                longest.push((pair[0], silence_ns));
+            }
+            next = place;
+            let within = longest.partition_point(|&(from_ns, _)| from_ns < start_ns);
+            let first = instants.partition_point(|&instant| instant <= start_ns).min(place);
+            let begun_ns = instants.get(first).map_or(0, |&instant| instant.saturating_sub(start_ns));
+            (wait_ns, longest.get(within).map_or(0, |&(_, length_ns)| length_ns).max(begun_ns))
+        })
+        .unzip();
+    (quarter_ns(&mut waits_ns), quarter_ns(&mut silences_ns))
+}
+
+/// The first quartile; 0 of none.
+fn quarter_ns(times_ns: &mut [i64]) -> i64 {
+    let quarter = times_ns.len().saturating_sub(1) / 4;
+    if times_ns.is_empty() { 0 } else { *times_ns.select_nth_unstable(quarter).1 }
 }
 
 /// Whether it succeeded, and is no read or write: UNMAP, WRITE SAME, SYNCHRONIZE CACHE.
@@ -259,6 +298,37 @@ mod tests {
     }
 
     #[test]
+    fn a_deep_queue_makes_commands_slow_and_their_silences_short() {
+        // each takes 2 s, and one of them ends every 250 ms
+        let deep = |from_ns: i64, count: i64| -> Vec<CycleRow> {
+            (0..count).map(|number| from_ns + number * 250 * MS).map(|at_ns| read(at_ns, at_ns + 2 * SECOND)).collect()
+        };
+        // the first of them take as long as all, and 4 s are twice that
+        let mut cycles = deep(0, 40);
+        assert_eq!(alone(&cycles), []);
+        for (pause_ns, expected) in [(2 * SECOND, vec![]), (4 * SECOND, vec![(11_500, 15_750, in_flight::DATA)])] {
+            let mut paused = deep(0, 40);
+            paused.last_mut().unwrap().status_ns += pause_ns;
+            assert_eq!(alone(&paused), expected);
+        }
+        cycles.push(read(11_600 * MS, 13_750 * MS));
+        assert_eq!(alone(&cycles), []);
+    }
+
+    #[test]
+    fn data_that_take_seconds_to_transfer_are_no_silence() {
+        let on_a_slow_line = |start_ns: i64, first_ns: i64, last_ns: i64| CycleRow {
+            data_first_ns: start_ns + first_ns,
+            data_last_ns: start_ns + last_ns,
+            ..read(start_ns, start_ns + last_ns)
+        };
+        let mut cycles: Vec<CycleRow> =
+            (0..8).map(|number| on_a_slow_line(number * 900 * MS, 5 * MS, 900 * MS)).collect();
+        cycles.push(on_a_slow_line(7200 * MS, 3 * SECOND, 3900 * MS));
+        assert_eq!(alone(&cycles), [(7200, 10_200, in_flight::DATA)]);
+    }
+
+    #[test]
     fn a_slow_unmap_or_flush_that_succeeds_is_no_outage() {
         for operation in [Operation::Unmap, Operation::SynchronizeCache] {
             let mut cycles = healthy(0, 4);
@@ -339,9 +409,18 @@ mod tests {
             let rows = joined_rows(&sessions(&cycles, &ends_ns, &[end * UNIT]), 0);
             let total_ns: i64 = rows.iter().map(|&(from_ns, to_ns, _)| to_ns - from_ns).sum();
             prop_assert_eq!(total_ns, (end - start) * UNIT);
+            let silence = |&(from, to): &(i64, i64)| {
+                let mut ends: Vec<i64> = spans.iter().map(|span| span.1).filter(|end| (from..=to).contains(end)).collect();
+                ends.push(from);
+                ends.sort_unstable();
+                ends.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap()
+            };
+            let mut silences: Vec<i64> = spans.iter().map(silence).collect();
+            silences.sort_unstable();
             let mut took: Vec<i64> = spans.iter().map(|&(from, to)| to - from).collect();
             took.sort_unstable();
-            let least = (SECOND / UNIT).max(USUAL_TIMES * took[(took.len() - 1) / 4]);
+            let quarter = (took.len() - 1) / 4;
+            let least = (SECOND / UNIT).max(SILENCE_TIMES * silences[quarter]).max(WAIT_TIMES * took[quarter]);
             let is_waiting = |instant: i64| spans.iter().any(|&(from, to)| from <= instant && instant < to);
             let is_progress = |instant: i64| spans.iter().any(|&(_, to)| to == instant);
             for instant in start..end {
