@@ -110,10 +110,8 @@ impl IscsiContent {
         if !self.connection.login.is_captured {
             context.counters.add(Counter::LoginNotCaptured, number, 0);
         }
-        if self.framers.iter().any(|framer| {
-            matches!(framer.header_digest, DigestUse::Inferred(true))
-                || matches!(framer.data_digest, DigestUse::Inferred(true))
-        }) {
+        let is_guess = |digest: DigestUse| digest.is_used() && digest.is_inferred();
+        if self.framers.iter().any(|framer| is_guess(framer.header_digest) || is_guess(framer.data_digest)) {
             context.counters.add(Counter::DigestInferred, number, 0);
         }
     }

@@ -17,13 +17,20 @@ pub enum DigestUse {
     Known(bool),
     /// Inferred: the login was not captured.
     Inferred(bool),
+    /// It seems to be, by the lengths of PDUs: none has matched so far.
+    ByLength,
     /// Not known yet.
     Unknown,
 }
 
 impl DigestUse {
+    /// Whether it was inferred.
+    pub fn is_inferred(self) -> bool {
+        matches!(self, Self::Inferred(_) | Self::ByLength)
+    }
+
     /// Whether PDUs are read with this digest.
     pub fn is_used(self) -> bool {
-        matches!(self, Self::Known(true) | Self::Inferred(true))
+        matches!(self, Self::Known(true) | Self::Inferred(true) | Self::ByLength)
     }
 }

@@ -26,7 +26,7 @@ impl Framer {
                 self.header_digest = DigestUse::Inferred(is_digest);
             }
             _ if used == chunk.length => self.header_digest = DigestUse::Inferred(false),
-            _ if is_bare && used + 4 == chunk.length => self.header_digest = DigestUse::Inferred(true),
+            _ if is_bare && used + 4 == chunk.length => self.header_digest = DigestUse::ByLength,
             _ => {}
         }
     }
@@ -59,25 +59,27 @@ impl Framer {
     /// no PDU is that short.
     #[cold]
     pub(super) fn take_late_digest(&mut self, chunk: &Chunk<'_>, used: u32) -> bool {
-        let is_digest = match self.possible_digest.take() {
-            Some(possible) => chunk.captured.get(used as usize..used as usize + 4) == Some(possible.as_slice()),
-            None if chunk.is_segment_start && used == 0 && chunk.length == 4 => true,
+        self.data_digest = match self.possible_digest.take() {
+            Some(possible) => {
+                let bytes = chunk.captured.get(used as usize..used as usize + 4);
+                DigestUse::Inferred(bytes == Some(possible.as_slice()))
+            }
+            None if chunk.is_segment_start && used == 0 && chunk.length == 4 => DigestUse::ByLength,
             None => return false,
         };
-        self.data_digest = DigestUse::Inferred(is_digest);
-        if is_digest {
+        if self.data_digest.is_used() {
             self.explained_bytes += 4;
             self.pdu.begin(self.pdu.start + 4);
         }
-        is_digest
+        self.data_digest.is_used()
     }
 
     /// Takes over what the other direction inferred: digests are negotiated for both.
     pub fn infer_from(&mut self, other: &Framer) {
-        if self.header_digest == DigestUse::Unknown && matches!(other.header_digest, DigestUse::Inferred(_)) {
+        if self.header_digest == DigestUse::Unknown && other.header_digest.is_inferred() {
             self.header_digest = other.header_digest;
         }
-        if self.data_digest == DigestUse::Unknown && matches!(other.data_digest, DigestUse::Inferred(_)) {
+        if self.data_digest == DigestUse::Unknown && other.data_digest.is_inferred() {
             self.data_digest = other.data_digest;
             self.possible_digest = None;
         }
@@ -105,8 +107,8 @@ impl Framer {
     /// A header was found a digest's length after its expected position: digests are in use, although only inferred.
     pub(super) fn reconsider_digests(&mut self, beyond: i64) {
         let seems = |digest: &mut DigestUse, is_used: bool| {
-            if !matches!(digest, DigestUse::Known(_)) {
-                *digest = if is_used { DigestUse::Inferred(true) } else { DigestUse::Unknown };
+            if !matches!(digest, DigestUse::Known(_) | DigestUse::Inferred(true)) {
+                *digest = if is_used { DigestUse::ByLength } else { DigestUse::Unknown };
             }
         };
         match (beyond, self.lost_after_data, self.header_digest.is_used()) {

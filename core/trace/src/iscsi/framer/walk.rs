@@ -243,17 +243,23 @@ impl Framer {
 
     #[inline]
     pub(super) fn emit(&mut self, end: i64, listener: &mut impl Listener) {
-        let pdu = &self.pdu;
+        let pdu = &mut self.pdu;
         let last = if pdu.position == pdu.end && !pdu.is_end_missing { pdu.last } else { None };
         self.explained_bytes += pdu.position;
         let frame = pdu.first.frame;
-        if pdu.header_digest_ok == Some(false) {
-            self.digest_errors += 1;
-            listener.count(Counter::HeaderDigestError, frame, 1);
-        }
-        if pdu.data_digest_ok == Some(false) {
-            self.digest_errors += 1;
-            listener.count(Counter::DataDigestError, frame, 1);
+        for (is_ok, digest, counter) in [
+            (&mut pdu.header_digest_ok, &mut self.header_digest, Counter::HeaderDigestError),
+            (&mut pdu.data_digest_ok, &mut self.data_digest, Counter::DataDigestError),
+        ] {
+            match *is_ok {
+                Some(true) if *digest == DigestUse::ByLength => *digest = DigestUse::Inferred(true),
+                Some(false) if *digest == DigestUse::ByLength => (*is_ok, *digest) = (None, DigestUse::Unknown),
+                Some(false) => {
+                    self.digest_errors += 1;
+                    listener.count(counter, frame, 1);
+                }
+                _ => {}
+            }
         }
         let digests = listener.pdu(&Pdu {
             header: &pdu.header[..pdu.header_known],

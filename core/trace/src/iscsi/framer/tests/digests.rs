@@ -1,7 +1,7 @@
 //! Which digests the framer infers without a login.
 
 use super::*;
-use crate::iscsi::digest_use::DigestUse::{self, Inferred, Known, Unknown};
+use crate::iscsi::digest_use::DigestUse::{self, ByLength, Inferred, Known, Unknown};
 
 /// The use of header and data digests after segments, each with its captured bytes.
 fn inferred(segments: &[(&[u8], usize)]) -> [DigestUse; 2] {
@@ -23,8 +23,8 @@ fn the_bytes_after_a_header_are_its_digest_or_not() {
         // the bytes were cut away: the length of the segment shows it
         (&bare, 48, Inferred(false)),
         (&bare, 20, Inferred(false)),
-        (&with_digest, 51, Inferred(true)),
-        (&with_digest, 20, Inferred(true)),
+        (&with_digest, 51, ByLength),
+        (&with_digest, 20, ByLength),
         // with data its length shows nothing
         (&with_data, 51, Unknown),
         (&both, 51, Unknown),
@@ -91,7 +91,7 @@ fn a_segment_of_four_bytes_after_cut_data_is_their_digest() {
     let data = whole(nop_header(POSSIBLE).data_segment_length(8), &[], &[0xff; 8], [false, true]);
     let bare = nop(POSSIBLE, &[]);
     // the data were cut away, so that their CRC is unknown
-    assert_eq!(inferred(&[(&data[..56], 50), (&data[56..], 4)])[1], Inferred(true));
+    assert_eq!(inferred(&[(&data[..56], 50), (&data[56..], 4)])[1], ByLength);
     assert_eq!(inferred(&[(&data[..56], 50), (&bare[..3], 3)])[1], Unknown);
     assert_eq!(inferred(&[(&data[..56], 50), (&bare[..5], 5)])[1], Unknown);
     // no digest follows a PDU without data
@@ -168,6 +168,26 @@ fn a_direction_takes_over_what_the_other_inferred() {
 }
 
 #[test]
+fn a_digest_that_only_lengths_show_is_wrong_before_it_has_matched() {
+    let good = whole(nop_header(CERTAIN), &[], &[], [true, false]);
+    let bad = [&good[..48], &[0; 4]].concat();
+    for (sent, digest, counted) in [
+        (vec![&good, &bad], Inferred(true), 1),
+        // no PDU with a right digest came before it: there are no digests
+        (vec![&bad], Unknown, 0),
+    ] {
+        let mut stream = Stream::begin();
+        (stream.framer.header_digest, stream.framer.data_digest) = (ByLength, Inferred(false));
+        for pdu in sent {
+            stream.send(pdu);
+        }
+        assert_eq!(stream.framer.header_digest, digest);
+        assert_eq!(stream.framer.digest_errors, counted);
+        assert_eq!(stream.heard.counted.len() as u64, counted);
+    }
+}
+
+#[test]
 fn a_login_begins_without_digests_and_agrees_on_them() {
     let mut framer = framer(Inferred(true), Inferred(true));
     framer.begin_login();
@@ -180,13 +200,13 @@ fn a_login_begins_without_digests_and_agrees_on_them() {
 
 #[test]
 fn a_header_after_its_expected_place_shows_digests() {
-    let (no, yes) = (Inferred(false), Inferred(true));
+    let (no, yes, seems) = (Inferred(false), Inferred(true), ByLength);
     for (beyond, after_data, before, after) in [
         // both digests, one of data, one of a header
-        (8, true, [no, no], [yes, yes]),
-        (4, true, [no, no], [no, yes]),
-        (4, true, [yes, no], [yes, yes]),
-        (4, false, [no, no], [yes, no]),
+        (8, true, [no, no], [seems, seems]),
+        (4, true, [no, no], [no, seems]),
+        (4, true, [yes, no], [yes, seems]),
+        (4, false, [no, no], [seems, no]),
         // the header has its digest already
         (8, true, [yes, no], [yes, Unknown]),
         (4, false, [yes, no], [yes, Unknown]),
@@ -195,7 +215,7 @@ fn a_header_after_its_expected_place_shows_digests() {
         (12, true, [no, yes], [Unknown, yes]),
         (0, true, [no, no], [no, no]),
         // what the login shows stays
-        (8, true, [Known(false), no], [Known(false), yes]),
+        (8, true, [Known(false), no], [Known(false), seems]),
         (4, true, [no, Known(false)], [no, Known(false)]),
         (4, false, [Known(false), no], [Known(false), no]),
         (12, true, [Known(false), Known(false)], [Known(false), Known(false)]),

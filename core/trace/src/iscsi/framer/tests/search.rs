@@ -195,9 +195,9 @@ fn the_search_begins_within_the_bytes_that_were_no_header() {
 
 #[test]
 fn a_header_found_eight_bytes_later_shows_two_digests() {
-    use crate::iscsi::digest_use::DigestUse::Inferred;
+    use crate::iscsi::digest_use::DigestUse::{ByLength, Inferred};
     let pdu = whole(nop_header(CERTAIN).data_segment_length(8), &[], &[0xee; 8], [true, true]);
-    for (has_gap, is_used) in [(false, true), (true, false)] {
+    for (has_gap, digest) in [(false, ByLength), (true, Inferred(false))] {
         let mut stream = Stream::begin();
         (stream.framer.header_digest, stream.framer.data_digest) = (Inferred(false), Inferred(false));
         stream.send(&pdu);
@@ -208,7 +208,7 @@ fn a_header_found_eight_bytes_later_shows_two_digests() {
         // without the bytes after its header
         stream.send_cut(&pdu, 48);
         let found = [stream.framer.header_digest, stream.framer.data_digest];
-        assert_eq!(found, [Inferred(is_used); 2], "with a gap: {has_gap}");
+        assert_eq!(found, [digest; 2], "with a gap: {has_gap}");
     }
 }
 
