@@ -307,6 +307,9 @@ impl Flights {
         } else if row.is_in_recovery || is_retransmission {
             // a retransmission after everything was acknowledged is needless, and nothing waits for it
             (!self.is_done).then_some(part::LOSS_RECOVERY)
+        } else if seen.class == SegmentClass::Reordered && row.pause_ns > rtt_ns {
+            // others overtook it: what the window let out had arrived, and the path held this one for longer than it takes
+            Some(part::CONGESTION_WINDOW)
         } else if row.is_within_pdu {
             // since the sender could have continued
             let late_ns = ack.map_or(row.pause_ns, |ack| seen.time_ns.saturating_sub(ack.answer_ns));

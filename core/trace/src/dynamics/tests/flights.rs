@@ -86,6 +86,26 @@ fn a_pause_as_long_as_a_retransmission_timer_is_loss_recovery() {
     }
 }
 
+#[test]
+fn a_packet_that_others_overtook_and_that_was_held_for_longer_than_the_rtt_explains_the_pause() {
+    for (pause_ms, class, limited) in [
+        (30, SegmentClass::Reordered, vec![(110, 140, part::CONGESTION_WINDOW)]),
+        // the overtaking packet may have been early
+        (9, SegmentClass::Reordered, vec![]),
+        (30, SegmentClass::New, vec![]),
+    ] {
+        let mut talk = Conversation::begin();
+        talk.data(100 * MS, 1);
+        let start = talk.highest;
+        let overtaking = talk.packet(110 * MS, 0, start + 1000, 1000, Some(0));
+        talk.see(overtaking);
+        let late = talk.packet((110 + pause_ms) * MS, 0, start, 1000, Some(0));
+        talk.see(Observation { class, ..late });
+        let found: Vec<_> = talk.limited().into_iter().filter(|&(from_ms, ..)| from_ms >= 110).collect();
+        assert_eq!(found, limited, "{pause_ms} ms, {class:?}");
+    }
+}
+
 /// Bursts at 100 bytes per us, which are acknowledged at 10 bytes per us.
 fn slowly_acknowledged() -> Conversation {
     let mut talk = Conversation::begin();
