@@ -19,7 +19,7 @@ const LEAST_NS: i64 = 1_000_000_000;
 /// The next retransmission comes after less than this multiple of the time since the one before.
 const BACKOFF: i64 = 3;
 /// Segments that are lost together before a smaller one that passes: one alone may be a loss before a black-out.
-const LOST_AT_ONCE: i64 = 3;
+const LOST_AT_ONCE: i64 = 2;
 /// Retransmissions of a blocked segment.
 const LEAST_COUNT: u32 = 3;
 /// Every host takes IP packets of 576 bytes (RFC 1122): smaller segments are not blocked by their size.
