@@ -87,7 +87,8 @@ class Shown:
             text = opinion.headline.text
             if texts[text] != label:
                 continue
-            first = firsts.setdefault(re.sub(rf"\b{label}\b", "", text, flags=re.IGNORECASE), label)
+            kind, _ = label.split()
+            first = firsts.setdefault(re.sub(rf"\b{label}\b", kind, text, flags=re.IGNORECASE), label)
             found.setdefault(first, []).extend([label] if label != first else [])
         return found
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.history import listed
-from iscsitrace.analysis.findings.outages import commands_in_words
+from iscsitrace.analysis.findings.statuses import in_words
 from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
 from iscsitrace.analysis.measures import waits
 from iscsitrace.analysis.measures.data_commands import is_data_command
@@ -44,7 +44,7 @@ def _facts(trace: Trace, subject: Subject, failure: Finding) -> Iterator[Fact]:
     yield Fact("Hit", _numbers("session", subject.sessions) or subject.label, _numbers("LUN", failure.luns))
     waiting = in_flight(trace, subject.sessions, failure.spans)
     if len(waiting):
-        yield Fact("In flight meanwhile", commands_in_words(waiting), _waited(trace, waiting))
+        yield Fact("In flight meanwhile", in_words(waiting), _waited(trace, waiting))
     yield Fact("Points to", failure.points_to or "cannot tell from these packets")
 
 

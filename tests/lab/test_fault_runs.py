@@ -237,14 +237,13 @@ def test_faults_of_hosts_and_logins_in_namespaces(tmp_path: Path) -> None:
     """At the same time: they mostly wait."""
     program = (sys.executable, "-m", "iscsitrace", "lab", "run", "read")
     command = (*program, "--one-way-delay", "2ms", "--rate", "20Mbit", "--block-size", "16K")
-    # a card that is down shows at the tap only as the command that it interrupts
-    think_times = {name: "0ms" if name == "flap" else "20ms" for name in _NAMESPACES}
+    # a card that is down shows at the tap only as the commands that it interrupts: there is always one
+    options = {name: ("--queue-depth", "4") if name == "flap" else ("--think-time", "20ms") for name in _NAMESPACES}
     runs = {
         name: subprocess.Popen(
             [
                 *command,
-                "--think-time",
-                think_times[name],
+                *options[name],
                 "--seconds",
                 seconds,
                 "--fault",

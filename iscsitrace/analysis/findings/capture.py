@@ -73,10 +73,10 @@ def forbids_verdict(subject: Session) -> bool:
     """Whether the limiter is unknown: the unattributed time is the largest wait, the RTT is unknown, or so many PDUs
     are missing as make a warning.
     """
-    if subject.budget is None or not reasons(subject):
-        return False
     if captured_share(subject.connections) < 1 - WARNING:
         return True
+    if subject.budget is None or not reasons(subject):
+        return False
     most = max(subject.part_ns(part) for part in WAITS if part != "unknown")
     return subject.path_ns is None or 0 < subject.part_ns("unknown") >= most
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
+from iscsitrace.analysis.measures.lacking import may_lack_pdus
 from iscsitrace.analysis.measures.nops import NOP_TIMEOUT_NS, awaited_until, is_late
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import frames_in
@@ -76,8 +77,8 @@ def _pings(case: Case) -> Observation | None:
     nops = subject.tables["nops"]
     if not len(nops):
         return None
-    # where packets are missing from the capture, the answer can be among them
-    whole = [row for row in subject.connections if not row["gap_bytes_to_target"] and not row["gap_bytes_to_initiator"]]
+    # where PDUs are missing from the capture, the answer can be among them
+    whole = [row for row in subject.connections if not may_lack_pdus(row.__getitem__)]
     ends = {row["connection"]: row["time_last_ns"] for row in whole}
     last = np.array([ends.get(number, 0) for number in nops.raw("connection").tolist()], dtype=np.int64)
     last = awaited_until(nops, last, _closed_ns(nops, whole))

@@ -14,6 +14,7 @@ from iscsitrace.analysis.findings.login_attempts import attempts, end_of
 from iscsitrace.analysis.findings.surroundings import Surroundings
 from iscsitrace.analysis.groups import portals
 from iscsitrace.analysis.measures.data_commands import is_data_command
+from iscsitrace.analysis.measures.lacking import may_lack_pdus
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.columns import Array, Columns
 from iscsitrace.analysis.session.session import Session
@@ -106,7 +107,7 @@ def _without_io(history: History) -> Observation | None:
     members = [member for number, member in history.members.items() if number not in failed]
     if history.story.is_discovery or not members or any(member.is_data.any() for member in members):
         return None
-    if any(row["gap_bytes_to_target"] or row["gap_bytes_to_initiator"] for row in history.story.connections):
+    if any(may_lack_pdus(row.__getitem__) for row in history.story.connections):
         return None
     if len(members) == 1:
         text = nothing_done(members[0])
@@ -164,14 +165,16 @@ def _end(history: History) -> str:
     if not ends:
         return ""
     end = max(ends, key=lambda each: each.at_ns)
-    return f"The {end.by} {end.verb} the connection at {history.since_start(end.at_ns)}, without a logout."
+    # the logout may be among the PDUs that the capture lacks
+    how = "" if any(may_lack_pdus(each.__getitem__) for each in own) else ", without a logout"
+    return f"The {end.by} {end.verb} the connection at {history.since_start(end.at_ns)}{how}."
 
 
 NO_IO: Final = Problem(
     name="no_io",
     meaning="A session was logged in, and nothing was read or written in it.",
     condition="A session, with those that it replaced, without a command that reads, writes or erases data, and "
-    "without bytes missing from the capture.",
+    "without PDUs missing from the capture.",
     evidence="The first command of each session. No cost.",
     severity="info",
     rank="note",

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.surroundings import Surroundings
 from iscsitrace.analysis.groups.offers import do_not_agree
+from iscsitrace.analysis.measures.lacking import may_lack_pdus
 from iscsitrace.wording import amounts as wording
 
 Row = Mapping[str, Any]
@@ -113,8 +114,10 @@ def _attempt(history: History, session: Row, connection: Row, logins: list[Row])
             return made("disagreed", end.at_ns, f"the two sides cannot agree on {_in_words(keys)}", how, end)
     if last["response_ns"] is not None and last["is_transit"] and last["next_stage"] in (_FULL_FEATURE_PHASE, None):
         return made("accepted", said_ns)
-    has_gap = connection["gap_bytes_to_target"] or connection["gap_bytes_to_initiator"]
-    if not is_unused or has_gap or (end is None and history.source.end_ns() - said_ns < LOGIN_SILENCE_NS):
+    # a snaplen may cut off the status
+    is_cut = last["response_ns"] is not None and last["status_class"] is None
+    is_lacking = is_cut or may_lack_pdus(connection.__getitem__)
+    if not is_unused or is_lacking or (end is None and history.source.end_ns() - said_ns < LOGIN_SILENCE_NS):
         return made("unknown", said_ns)
     if end is None:
         silent_ns = history.source.end_ns() - said_ns

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from iscsitrace.analysis.findings import statuses
 from iscsitrace.analysis.findings.connection_loss import CONNECTION_LOST
 from iscsitrace.analysis.findings.failures import NOP_TIMEOUT
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
@@ -17,7 +18,6 @@ from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS, Outage
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.session import Session
-from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
 
@@ -104,12 +104,15 @@ class _Evidence:
         self.waiting = history.in_flight(outage.from_ns, outage.to_ns)
         again = history.rows("retransmissions")
         is_within = (again.raw("time_ns") > outage.from_ns) & (again.raw("time_ns") <= outage.to_ns)
+        is_late = again.raw("time_ns") >= (outage.from_ns + outage.to_ns) // 2
+        # for nothing, because ACKs were lost: one soon after the last data would be so without an outage
+        self._for_nothing = again.select(is_within & again.raw("is_spurious") & is_late)
         self._again = again.select(is_within & ~again.raw("is_spurious"))
 
     @property
     def commands(self) -> str:
         """``3 READ and 1 WRITE commands``."""
-        return commands_in_words(self.waiting)
+        return statuses.in_words(self.waiting)
 
     @property
     def luns(self) -> tuple[int, ...]:
@@ -119,7 +122,7 @@ class _Evidence:
     @property
     def is_network(self) -> bool:
         """Whether TCP had no answers, either: the path, or a host that is gone."""
-        return len(self._again) > 0
+        return len(self._again) + len(self._for_nothing) > 0
 
     @property
     def side(self) -> str | None:
@@ -129,6 +132,8 @@ class _Evidence:
             return "the path"
         if to_target or to_initiator:
             return f"the path or the {'target' if to_target else 'initiator'}"
+        if len(self._for_nothing):
+            return "the path"
         if not len(self.waiting):
             return None
         return "the target, or the link of the initiator" if self._may_be_initiator else "the target"
@@ -169,6 +174,9 @@ class _Evidence:
             side = "target" if to_target else "initiator"
             count = wording.count(to_target or to_initiator, "packet")
             yield f"TCP retransmitted {count} to the {side} without an ACK: the path or the {side} was down."
+        elif len(self._for_nothing):
+            count = wording.count(len(self._for_nothing), "packet")
+            yield f"TCP retransmitted {count} that had arrived: ACKs were lost on the path."
         elif not len(self.waiting):
             yield f"TCP retransmitted nothing, and no command passed the {self._tap}: who was down does not show."
         else:
@@ -225,7 +233,7 @@ class _Evidence:
     def frames(self) -> Iterator[int | None]:
         """Of the first commands that waited, the first retransmissions, and the end."""
         yield from self.waiting.raw("command_frame")[:3].tolist()
-        yield from self._again.raw("frame")[:3].tolist()
+        yield from (self._again if len(self._again) else self._for_nothing).raw("frame")[:3].tolist()
         cycles = self.history.cycles
         ended = cycles.select(known(cycles, "status_ns") & (cycles.raw("status_ns") >= self.outage.to_ns))
         if self.outage.is_over and len(ended):
@@ -235,17 +243,6 @@ class _Evidence:
 def _is_beside_initiator(session: Session) -> bool:
     to_initiator_ns, path_ns = session.rtt_ns("initiator"), session.path_ns
     return path_ns is None or to_initiator_ns is None or to_initiator_ns * BESIDE < path_ns
-
-
-def commands_in_words(cycles: Table) -> str:
-    """``3 READ and 1 WRITE commands``, the most frequent operation first; ``no command`` of none."""
-    if not len(cycles):
-        return "no command"
-    names, counts = np.unique(cycles["operation"].astype(str), return_counts=True)
-    order = np.argsort(-counts, kind="stable")
-    words = [f"{counts[place]} {str(names[place]).replace('_', ' ').upper()}" for place in order]
-    listed = " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
-    return f"{listed} {'command' if len(cycles) == 1 else 'commands'}"
 
 
 IO_OUTAGE: Final = Problem(

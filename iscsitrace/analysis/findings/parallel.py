@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings import capture
 from iscsitrace.analysis.findings.case import Case, Groups
@@ -15,8 +16,11 @@ from iscsitrace.analysis.findings.finding import Advice, Observation, Problem, W
 from iscsitrace.analysis.groups.jobs.streams import Job
 from iscsitrace.analysis.session.columns import Columns
 from iscsitrace.analysis.session.session import FRAMES, frames_in
+from iscsitrace.tables.numbers import order_of
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
+
+Array = NDArray[Any]
 
 UNEVEN: Final = 0.25
 """Least share of the time that parallel connections lose because one carried more than the others: 1 - mean / most. At
@@ -39,11 +43,23 @@ class _Load:
     """Its order among equal ones."""
     job: Job
     cycles: Table
+    starts: tuple[Array, Array]
+    """The connections of all commands, ordered, and when each command began."""
 
     @cached_property
     def lost(self) -> float:
-        """Share of the time that is lost."""
-        return max(_lost_by(self.job))
+        """Share of the time that is lost; none where a stream only paused, and went on before the last one finished."""
+        lost = max(_lost_by(self.job))
+        return 0.0 if lost >= UNEVEN and self._goes_on() else lost
+
+    def _goes_on(self) -> bool:
+        connections, starts_ns = self.starts
+        until_ns = self.job.first_ns + self.job.whole_ns
+        for run in self.job.runs:
+            own = starts_ns[slice(*np.searchsorted(connections, (run.connection, run.connection + 1)))]
+            if ((own > run.last_ns) & (own < until_ns)).any():
+                return True
+        return False
 
     @cached_property
     def observation(self) -> Observation:
@@ -52,7 +68,13 @@ class _Load:
 
 
 def _loads(groups: Groups) -> list[_Load]:
-    return [_Load(place, job, groups.cycles) for place, job in enumerate(groups.jobs)]
+    starts = _starts(groups.cycles)
+    return [_Load(place, job, groups.cycles, starts) for place, job in enumerate(groups.jobs)]
+
+
+def _starts(cycles: Table) -> tuple[Array, Array]:
+    order = order_of(cycles.raw("connection"))
+    return cycles.raw("connection")[order], cycles.raw("command_first_ns")[order]
 
 
 def _by_connection(groups: Groups) -> dict[int, list[_Load]]:
@@ -77,10 +99,13 @@ def _weigh(columns: Columns, groups: Groups) -> Weighed:
 
 
 def _lost_by(job: Job) -> tuple[float, float]:
-    """Share of the time that is lost, by bytes and by busy time."""
+    """Share of the time that is lost, by bytes and by busy time.
+
+    Bytes stand for time where all are busy. Beside a fast target nothing is in flight for most of the time.
+    """
     by_bytes, by_time = [run.bytes for run in job.runs], [run.busy_ns for run in job.runs]
-    lost_bytes, lost_time = (1 - sum(amounts) / len(amounts) / max(amounts) for amounts in (by_bytes, by_time))
-    return lost_bytes, lost_time
+    lost_bytes, lost_time = (max(amounts) - sum(amounts) / len(amounts) for amounts in (by_bytes, by_time))
+    return lost_bytes / max(by_bytes), lost_time / max(*by_time, job.whole_ns, 1)
 
 
 def _observation(job: Job, cycles: Table) -> Observation:

@@ -13,6 +13,7 @@ from iscsitrace.analysis.findings.history import History, carries_io
 from iscsitrace.analysis.findings.login_attempts import Attempt, End, attempts, end_of
 from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
 from iscsitrace.analysis.measures.data_commands import is_data_command
+from iscsitrace.analysis.measures.lacking import TARGET, may_lack_pdus
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
@@ -114,7 +115,7 @@ def _of_session(history: History, session: int, own: Sequence[Row]) -> Iterator[
         left = sum((ended := end_of(each)) is None or ended.at_ns > end.at_ns for each in others)
         answers = commands.raw("status_ns")[is_later & known(commands, "status_ns")]
         in_flight, done_ns = _retries(commands, row["connection"], end.at_ns)
-        if not in_flight and (end.verb == _SILENT or row["gap_bytes_to_target"]):
+        if not in_flight and (end.verb == _SILENT or may_lack_pdus(row.__getitem__, TARGET)):
             # nobody waits, or the capture may lack the logout
             continue
         later = [each for each in joined if each.first_ns > end.at_ns]

@@ -83,13 +83,9 @@ def _served(found: Statuses, groups: Sequence[Group]) -> list[str]:
     is_within = (cycles.raw("command_first_ns") >= times.min()) & (cycles.raw("status_ns") <= times.max())
     is_good = is_within & (cycles.raw("status") == 0) & known(cycles, "status_ns") & found.is_work
     is_good &= cycles.raw("lun") == first.cycles.raw("lun")[0]
-    names, counts = np.unique(cycles["operation"][is_good].astype(str), return_counts=True)
-    if not len(names):
+    if not is_good.any():
         return []
-    served = " and ".join(
-        f"{count} {statuses.spoken(name)}" for name, count in zip(names.tolist(), counts.tolist(), strict=True)
-    )
-    return [f"In the meantime the target served {served} commands on this LUN."]
+    return [f"In the meantime the target served {statuses.in_words(cycles.select(is_good))} on this LUN."]
 
 
 def _holder(history: History, refused: Group) -> tuple[str, str | None]:

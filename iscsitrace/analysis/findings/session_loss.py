@@ -16,6 +16,7 @@ from iscsitrace.analysis.findings.history import History, carries_io
 from iscsitrace.analysis.findings.login_attempts import Attempt, End, attempts, end_of
 from iscsitrace.analysis.findings.other_paths import retried
 from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
+from iscsitrace.analysis.measures.lacking import may_lack_pdus
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.columns import Columns
 from iscsitrace.tables.table import Table
@@ -175,6 +176,9 @@ def _losses(history: History) -> tuple[Loss, ...]:
         is_lost = row["end"] in ENDS_BY_LOSS or (after is not None and row["end"] == "open")
         if not carries_io(row) or not own or not is_lost:
             continue
+        # the logout may be among the PDUs that the capture lacks
+        if after is None and row["end"] == "closed" and any(may_lack_pdus(each.__getitem__) for each in own):
+            continue
         # a session that carried nothing and that no login of its ISID replaced was not missed
         if after is not None and after["replaces"] is None and not row["cycle_count"]:
             continue
@@ -229,7 +233,10 @@ def _open_rows(history: History, session: int) -> Array:
 def _open(history: History) -> tuple[Array, Array]:
     """All of them by session, and the session of each."""
     cycles = history.cycles
-    rows = np.flatnonzero(history.is_data & ~known(cycles, "status_ns") & ~cycles.raw("has_capture_gap"))
+    # a status may be among the PDUs that the capture lacks
+    lacking = [row["connection"] for row in history.story.connections if row["missing_pdu_count_to_initiator"]]
+    is_unsure = cycles.raw("has_capture_gap") | np.isin(cycles.raw("connection"), lacking)
+    rows = np.flatnonzero(history.is_data & ~known(cycles, "status_ns") & ~is_unsure)
     order = np.argsort(cycles.raw("session")[rows], kind="stable")
     return rows[order], cycles.raw("session")[rows][order]
 

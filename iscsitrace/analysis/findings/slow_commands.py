@@ -31,6 +31,8 @@ class _Timed:
 
     rows: Array
     starts: Array
+    answers: Array
+    """The first data of reads, or else the status: what the line and its queue do not make longer."""
     ends: Array
 
     @property
@@ -40,7 +42,7 @@ class _Timed:
 
     def where(self, which: Array) -> _Timed:
         """Those that a mask picks."""
-        return _Timed(self.rows[which], self.starts[which], self.ends[which])
+        return _Timed(self.rows[which], self.starts[which], self.answers[which], self.ends[which])
 
     def in_words(self) -> str:
         """``614.0 ms (median of 8), at most 651.0 ms``."""
@@ -53,7 +55,10 @@ class _Timed:
 def _timed(subject: Session) -> _Timed:
     cycles = subject.cycles
     rows = np.flatnonzero(cycles.each(_is_good) & (subject.is_data | subject.is_flush))
-    return _Timed(rows, cycles.raw("command_first_ns")[rows], cycles.raw("status_ns")[rows])
+    ends = cycles.raw("status_ns")[rows]
+    has_data = cycles.raw("is_read")[rows] & known(cycles, "data_first_ns")[rows]
+    answers = np.where(has_data, cycles.raw("data_first_ns")[rows], ends)
+    return _Timed(rows, cycles.raw("command_first_ns")[rows], answers, ends)
 
 
 def _is_good(cycles: Table) -> Array:
@@ -61,7 +66,8 @@ def _is_good(cycles: Table) -> Array:
 
 
 def _is_io(cycles: Table) -> Array:
-    return is_operation(cycles, "read", "write")
+    """Reads and writes; also what a snaplen cut off before its operation, which is a read or write most likely."""
+    return np.asarray(is_operation(cycles, "read", "write") | ~known(cycles, "operation"))
 
 
 # --- slow_operation
@@ -138,21 +144,28 @@ def _slow(subject: Session, timed: _Timed, which: Array, is_io: Array) -> _SlowO
     place = np.searchsorted(firsts, io.ends, side="left") - 1
     # a read that was in flight with one of them may have waited for it
     is_beside = (place >= 0) & (lasts[place.clip(0)] > io.starts)
-    apart = io.latency_ns[~is_beside]
-    others_ns = float(np.median(apart)) if len(apart) else None
-    least_ns = others_ns if others_ns is not None else float(subject.path_ns or 0)
-    if median < CONTRAST * least_ns:
+    apart = io.where(~is_beside)
+    others_ns, least_ns = None, float(subject.path_ns or 0)
+    if len(apart.rows):
+        others_ns, least_ns = float(np.median(apart.latency_ns)), float(np.median(apart.answers - apart.starts))
+    stalls = subject.stretches("target_service", "outage")
+    lost_ns = stalls.within_ns(firsts, lasts)
+    own_ns = intervals.union_length(own.starts, own.ends)
+    rest_ns = subject.jobs_ns - own_ns
+    # a deep queue makes all commands slow: but stalled is the time in which this one is in flight
+    is_stalling = rest_ns >= SLOW_NS and lost_ns * rest_ns > CONTRAST * (stalls.total_ns - lost_ns) * own_ns
+    if median < CONTRAST * least_ns and not is_stalling:
         return None
-    lost_ns = subject.stretches("target_service", "outage").within_ns(firsts, lasts)
     is_flush = bool(subject.is_flush[own.rows].any())
     if is_flush:
         # no busy time unless reads or writes are in flight, too
-        lost_ns = max(lost_ns, intervals.union_length(own.starts, own.ends))
-    if not is_worth(subject, intervals.union_length(own.starts, own.ends)):
+        lost_ns = max(lost_ns, own_ns)
+    if not is_worth(subject, own_ns):
         return None
     beside = io.latency_ns[is_beside]
-    name = spoken(str(subject.cycles.select(own.rows[:1])["operation"][0]))
-    held = beside[beside >= max(SLOW_NS, CONTRAST * least_ns)]
+    name = spoken(subject.cycles.select(own.rows[:1])["operation"][0])
+    held_ns = max(SLOW_NS, CONTRAST * least_ns)
+    held = beside[beside >= (min(held_ns, (others_ns or 0) + median / 2) if is_stalling else held_ns)]
     return _SlowOperation(name, own, others_ns, held, lost_ns, is_flush)
 
 
@@ -161,8 +174,9 @@ SLOW_OPERATION: Final = Problem(
     meaning="One operation (UNMAP, WRITE SAME, EXTENDED COPY, SYNCHRONIZE CACHE, COMPARE AND WRITE, ...) is slow "
     "beside the reads and writes, which may have to wait for it.",
     condition=f"The operation, other than a read or write, takes {wording.time(SLOW_NS)} or more (median), and "
-    f"{CONTRAST} times as long as reads and writes apart from it; it is in flight for {WORTH}. Reads against writes "
-    "are compared by slow_target.",
+    f"{CONTRAST} times as long as writes, or as the first data of reads, apart from it; or the time in which it is in "
+    f"flight is stalled {CONTRAST} times as much as the rest. It is in flight for {WORTH}. "
+    "Reads against writes are compared by slow_target.",
     evidence="The three slowest such commands. The share is the time in which they were in flight and the target "
     "served nothing; a SYNCHRONIZE CACHE counts as long as it takes.",
     explains=Explains("target_service", 2),

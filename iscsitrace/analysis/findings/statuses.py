@@ -5,6 +5,7 @@ It measures and does not judge: which of them are failures is decided by the fin
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -104,8 +105,8 @@ class Group:
 
     @property
     def operation(self) -> str:
-        """``READ``."""
-        return spoken(str(self.cycles["operation"][0]))
+        """``READ``; empty where a snaplen cut it off."""
+        return spoken(self.cycles["operation"][0])
 
     @property
     def lun(self) -> int | None:
@@ -125,7 +126,8 @@ class Group:
         where = "" if self.lun is None else f" to LUN {self.lun}"
         whole = len(self.same)
         count = f"{len(self.rows)} of {whole}" if whole > 1 else "the only"
-        return f"{count} {self.operation} {'command' if whole == 1 else 'commands'}{where}"
+        words = (count, self.operation, "command" if whole == 1 else "commands")
+        return f"{' '.join(filter(None, words))}{where}"
 
     def when(self) -> str:
         """``from 4.24 s to 6.24 s``: the first and the last of the statuses."""
@@ -262,13 +264,26 @@ def of(history: History) -> Statuses:
     return history.once(Statuses)
 
 
-def spoken(operation: str) -> str:
-    """``SYNCHRONIZE CACHE``: the name of an operation in a sentence."""
-    return operation.replace("_", " ").upper()
+def spoken(operation: str | None) -> str:
+    """``SYNCHRONIZE CACHE``: the name of an operation in a sentence; empty for one that is not known."""
+    return (operation or "").replace("_", " ").upper()
+
+
+def in_words(cycles: Table) -> str:
+    """``3 READ and 1 WRITE commands``, the most frequent operation first; ``no command`` of none."""
+    if not len(cycles):
+        return "no command"
+    counts = Counter(spoken(name) for name in cycles["operation"].tolist()).most_common()
+    # a snaplen may cut off all operations, or those of some commands
+    unknown = "unknown" if len(counts) > 1 else ""
+    words = [f"{count} {name or unknown}".rstrip() for name, count in counts]
+    listed = " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+    return f"{listed} {'command' if len(cycles) == 1 else 'commands'}"
 
 
 def _is_read_or_write(cycles: Table) -> Array:
-    return is_operation(cycles, "read", "write")
+    """Also one that a snaplen cut off before its operation: most commands are reads or writes."""
+    return np.asarray(is_operation(cycles, "read", "write") | ~known(cycles, "operation"))
 
 
 def _lun(cycles: Table, rows: Array) -> Array:

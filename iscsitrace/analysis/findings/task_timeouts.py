@@ -13,8 +13,9 @@ from iscsitrace.analysis.findings.connection_loss import CONNECTION_LOST
 from iscsitrace.analysis.findings.failures import NOP_TIMEOUT, TASK_ABORTS
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
-from iscsitrace.analysis.findings.outages import IO_OUTAGE, commands_in_words
+from iscsitrace.analysis.findings.outages import IO_OUTAGE
 from iscsitrace.analysis.findings.session_loss import Loss, losses
+from iscsitrace.analysis.findings.statuses import in_words
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Table
@@ -193,7 +194,7 @@ def _timeouts(history: History) -> Observation | None:
     where = f" to LUN {', '.join(map(str, luns))}" if luns else ""
     times = f" (the longest of {len(found)} time-outs)" if len(found) > 1 else ""
     text = (
-        f"{history.label}: {commands_in_words(stuck)}{where} had no answer for {wording.time(worst.longest_ns)}, "
+        f"{history.label}: {in_words(stuck)}{where} had no answer for {wording.time(worst.longest_ns)}, "
         f"from {history.since_start(worst.from_ns)} on{times}"
     )
     alive, side = _alive(history, worst, luns)

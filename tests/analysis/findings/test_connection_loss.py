@@ -76,6 +76,31 @@ def test_who_ended_it(how: dict[str, float], sentence: str) -> None:
     assert sentence in finding.cause
 
 
+def test_a_capture_that_lacks_pdus_may_lack_the_logout_and_statuses() -> None:
+    def ended(how: str, **columns: Any) -> Finding | None:
+        told = Told()
+        told.session(0, 5, end=how, **columns)
+        told.reads(0, 0.0, 20)
+        told.read(0, 0.3, None)
+        return found(told.diagnosis())
+
+    closed = {"fin_to_target_ns": 5}
+    whole = ended("closed", **closed)
+    assert whole
+    assert "1 command had no status." in whole.cause
+    for name in ("gap_bytes_to_target", "missing_pdu_count_to_target", "missing_pdu_count_to_initiator"):
+        assert ended("closed", **closed, **{name: 1}) is None
+    # nobody resets what was logged out, and a status may be lacking
+    reset = ended("reset", rst_to_initiator_ns=5, missing_pdu_count_to_initiator=1)
+    assert reset
+    assert "had no status" not in reset.cause
+    # a login after it takes its place, and nothing says that it was logged out
+    again = lost(how=closed | {"missing_pdu_count_to_initiator": 1})
+    again_found = found(again.diagnosis())
+    assert again_found
+    assert "had no status" not in again_found.cause
+
+
 def test_a_nop_without_an_answer_is_why() -> None:
     told = lost(how={"fin_to_target_ns": 0.5})
     told.add("nops", connection=0, request_ns=0.2, request_frame=5, is_ping=True, is_from_initiator=True)

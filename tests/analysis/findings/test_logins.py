@@ -214,6 +214,7 @@ def test_a_close_or_silence_within_the_login(columns: dict[str, Any], response: 
         # the capture ends within the login, or lacks bytes of it, or the session goes on
         {"end": "open", "last": 4.0},
         {"end": "closed", "fin_to_target_ns": 0.06, "gap_bytes_to_initiator": 48},
+        {"end": "closed", "fin_to_target_ns": 0.06, "missing_pdu_count_to_initiator": 1},
         {"end": "closed", "fin_to_target_ns": 9, "pdu_count_to_target": 9},
     ],
 )
@@ -221,6 +222,14 @@ def test_what_the_packets_cannot_tell_is_no_failure(columns: dict[str, Any]) -> 
     told = Told()
     unfinished(told, **columns)
     assert found(told.diagnosis()) is None
+
+
+def test_a_status_that_a_snaplen_cut_off_is_no_failure() -> None:
+    for status, is_found in ((0, True), (None, False)):
+        told = Told()
+        unfinished(told, 0.03, end="closed", fin_to_target_ns=0.06)
+        told.rows["logins"][-1]["status_class"] = status
+        assert (found(told.diagnosis()) is not None) == is_found
 
 
 def test_a_session_without_a_captured_login_has_not_failed() -> None:

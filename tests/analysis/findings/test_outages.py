@@ -120,6 +120,18 @@ def test_a_needless_retransmission_points_nowhere() -> None:
     assert "TCP retransmitted nothing" in finding.cause
 
 
+def test_needless_retransmissions_in_the_middle_of_it_are_lost_acks() -> None:
+    told = stalled()
+    for instant in (0.3, 3.9, 5.0):
+        told.add("retransmissions", connection=0, to_target=False, time_ns=instant, frame=9, is_spurious=True)
+    finding = found(told.diagnosis())
+    assert finding
+    # from 0.1 s to 8 s: one of them in the second half
+    assert "TCP retransmitted 1 packet that had arrived: ACKs were lost on the path." in finding.cause
+    assert finding.points_to == "the path"
+    assert finding.advice[0].startswith("Find what dropped the packets")
+
+
 def test_several_outages_are_one_finding() -> None:
     told = stalled(until=3.1)
     told.read(0, 5.0, 7.0)

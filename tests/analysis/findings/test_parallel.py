@@ -19,21 +19,28 @@ from tests.support.tables_by_hand import MS, table
 
 SESSIONS = 8
 CYCLES = table(
-    "cycles", *({"cycle": number, "command_frame": 10 + number, "status_frame": 20 + number} for number in range(6))
+    "cycles",
+    *(
+        {"cycle": number, "command_frame": 10 + number, "status_frame": 20 + number, "connection": 3 + number % 2}
+        | {"command_first_ns": number * 10 * MS}
+        for number in range(6)
+    ),
 )
 
 
 def run(connection: int, megabytes: float, busy_ms: int, last_row: int = 0, session: int | None = None) -> Any:
-    """A run of a connection, of a session of the same number or another."""
-    amounts = {"bytes": int(megabytes * 1e6), "busy_ns": busy_ms * MS}
+    """A run of a connection, of a session of the same number or another, that ends with its busy time."""
+    amounts = {"bytes": int(megabytes * 1e6), "busy_ns": busy_ms * MS, "last_ns": busy_ms * MS}
     names = {"connection": connection, "label": f"connection {connection}"}
     return SimpleNamespace(session=connection if session is None else session, last_row=last_row, **names, **amounts)
 
 
-def job(*runs: Any, cause: Any = None, is_certain: bool = True) -> Any:
-    """The last of these runs is the slowest."""
+def job(*runs: Any, cause: Any = None, is_certain: bool = True, whole_ms: int = 0) -> Any:
+    """The last of these runs is the slowest. Without a length of the job the busiest is busy all the time."""
+    whole_ns = whole_ms * MS or max(each.busy_ns for each in runs)
     slowest = SimpleNamespace(run=runs[-1], cause=cause, evidence=SimpleNamespace(retransmission_rate=0.034))
     facts = {"jain": 0.8, "first_to_last_ns": 70 * MS, "alone_share": 0.25, "is_certain": is_certain}
+    facts |= {"first_ns": 0, "whole_ns": whole_ns}
     return SimpleNamespace(runs=runs, streams=runs, slowest=slowest, **facts)
 
 
@@ -121,3 +128,17 @@ def test_the_worst_job_of_a_session_is_reported() -> None:
 def test_bytes_that_are_not_known_are_not_compared(decoded: int, is_found: bool) -> None:
     found = weighed(job(run(3, 2, 100), run(4, 1, 200)), decoded=decoded)
     assert (found is not None) == is_found
+
+
+def test_busy_time_is_compared_with_the_time_of_the_job() -> None:
+    # beside a fast target nothing is in flight for most of the time
+    assert weighed(job(run(3, 1, 400), run(4, 1, 100), whole_ms=600)) == (0.25, "warning")
+    assert weighed(job(run(3, 1, 400), run(4, 1, 100), whole_ms=601)) is None
+
+
+def test_a_stream_that_only_paused_is_not_behind() -> None:
+    # connection 4 has a command that begins at 50 ms, connection 5 has none
+    assert weighed(job(run(3, 4, 60), run(4, 1, 40))) is None
+    assert weighed(job(run(3, 4, 50), run(4, 1, 40)))
+    assert weighed(job(run(3, 4, 60), run(4, 1, 50)))
+    assert weighed(job(run(3, 4, 60), run(5, 1, 40)))

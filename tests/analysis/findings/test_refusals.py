@@ -47,7 +47,7 @@ def test_a_reservation_says_who_is_refused_and_what_is_served() -> None:
     assert finding
     assert finding.cause == (
         "Session 0: 2 of 4 WRITE commands to LUN 0, from 1.51 s to 2.51 s, ended in RESERVATION CONFLICT. In the "
-        "meantime the target served 1 READ commands on this LUN. The capture does not show who holds the reservation."
+        "meantime the target served 1 READ command on this LUN. The capture does not show who holds the reservation."
     )
     assert (finding.severity, finding.is_final, finding.luns) == ("error", True, (0,))
     assert finding.spans == ((at(1.5), at(2.51)),)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.groups.events.batch import Batch, texts
 from iscsitrace.analysis.groups.events.capture import ENDS, Capture
+from iscsitrace.analysis.measures.lacking import may_lack_pdus
 from iscsitrace.analysis.measures.nops import awaited_until, is_late
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.table import Table, null_value
@@ -52,9 +53,8 @@ def _nops(capture: Capture) -> Batch:
     nops = capture.table("nops")
     nops = nops.select(nops.raw("is_ping"))
     connections = nops.raw("connection")
-    gaps = capture.of_connection("gap_bytes_to_target", connections)
-    gaps = gaps + capture.of_connection("gap_bytes_to_initiator", connections)
-    last = np.where(gaps == 0, capture.of_connection("time_last_ns", connections), 0)
+    is_lacking = may_lack_pdus(lambda name: capture.of_connection(name, connections))
+    last = np.where(is_lacking, 0, capture.of_connection("time_last_ns", connections))
     late = nops.select(is_late(nops, last))
     whole = capture.of_connection("time_last_ns", late.raw("connection"))
     until = awaited_until(late, whole, _closed_ns(capture, late))

@@ -12,6 +12,7 @@ from iscsitrace.analysis.groups import portals
 from iscsitrace.analysis.groups.events.batch import Batch, distinct, texts
 from iscsitrace.analysis.groups.events.capture import ENDS, LONG_NS, NULL_UINT32, Capture, is_closed
 from iscsitrace.analysis.groups.offers import do_not_agree, is_rejected
+from iscsitrace.analysis.measures.lacking import may_lack_pdus
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
@@ -113,6 +114,9 @@ def _unfinished(capture: Capture) -> Batch:
     final = np.unique(logins.raw("connection")[is_final])
     # a connection that carried commands was logged in, even if packets of its login are missing
     final = np.union1d(final, capture.table("cycles").raw("connection"))
+    # a snaplen may cut off the status of a response
+    is_cut = known(logins, "response_ns") & ~known(logins, "status_class")
+    final = np.union1d(final, logins.raw("connection")[is_cut])
     rows = np.flatnonzero(known(logins, "request_ns") & ~np.isin(logins.raw("connection"), final))
     # the last row of each connection
     numbers, from_end = np.unique(logins.raw("connection")[rows][::-1], return_index=True)
@@ -120,9 +124,8 @@ def _unfinished(capture: Capture) -> Batch:
     places = capture.row_of(numbers)
     connections = capture.connections
     has_ended = is_closed(capture)[places]
-    gaps = connections.raw("gap_bytes_to_initiator")[places] + connections.raw("gap_bytes_to_target")[places]
     requests = logins.raw("request_ns")[rows]
-    keep = (has_ended | (capture.end_ns - requests >= LONG_NS)) & (gaps == 0)
+    keep = (has_ended | (capture.end_ns - requests >= LONG_NS)) & ~may_lack_pdus(connections.raw)[places]
     # where only one direction was captured, the answers are missing
     keep &= (connections.raw("packets_to_initiator")[places] > 0) & (connections.raw("packets_to_target")[places] > 0)
     last = logins.select(rows[keep])
