@@ -13,7 +13,7 @@ from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.outages import IO_OUTAGE
 from iscsitrace.analysis.findings.thresholds import LOSS_SHARE
 from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS, Outage
-from iscsitrace.analysis.measures.intervals import Span, merged
+from iscsitrace.analysis.measures.intervals import Span, intersection, merged
 from iscsitrace.analysis.measures.losses import ack_losses
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session.columns import Columns
@@ -56,6 +56,22 @@ def _until_recovery(stretches: Stretches, recoveries: Table) -> Array:
     return np.asarray(np.where(is_cut, following, stretches.ends))
 
 
+def _in_use(history: History, recoveries: Table) -> tuple[Array, Array]:
+    """The time of these recoveries in which commands were in flight on their connections."""
+    budget = history.rows("budget")
+    used = budget.select(budget["in_flight"] != "none")
+    parts = []
+    for connection in np.unique(recoveries.raw("connection")).tolist():
+        spans: list[Array] = []
+        for table in (recoveries, used):
+            own = table.select(table.raw("connection") == connection)
+            spans += merged(own.raw("time_first_ns"), own.raw("time_last_ns"))
+        parts.append(intersection(*spans))
+    if not parts:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    return np.concatenate([first for first, _ in parts]), np.concatenate([last for _, last in parts])
+
+
 def _has_ack_losses(columns: Columns) -> Array:
     return columns.count("recoveries", lambda recoveries: known(recoveries, "ack_loss")) > 0
 
@@ -73,8 +89,9 @@ def _lost(history: History) -> Observation | None:
     outages = [each for each in history.outages if _is_in(recoveries, each.from_ns, each.to_ns)]
     out = np.array([(each.from_ns, each.to_ns) for each in outages], dtype=np.int64).reshape(-1, 2)
     over = recoveries.select(known(recoveries, "time_last_ns"))
-    starts = [*(each.starts for each in held), over.raw("time_first_ns"), out[:, 0]]
-    ends = [*(_until_recovery(each, over) for each in held), over.raw("time_last_ns"), out[:, 1]]
+    used_first, used_last = _in_use(history, over)
+    starts = [*(each.starts for each in held), used_first, out[:, 0]]
+    ends = [*(_until_recovery(each, over) for each in held), used_last, out[:, 1]]
     firsts, lasts = merged(np.concatenate(starts), np.concatenate(ends))
     spans = tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
     cost_ns = sum(last - first for first, last in spans)

@@ -49,7 +49,10 @@ def _errors(history: History) -> Observation | None:
     text += f", at {blocks}" if blocks else ""
     facts = [f"{capital(text)}."]
     facts += [f"So did {_listed(groups[1:])}."] if groups[1:] else []
-    facts.append(_retried(outcome, is_final=bool(is_lost.any())))
+    if is_lost.any() or known(found.cycles, "lba")[rows].any():
+        facts.append(_retried(outcome, is_final=bool(is_lost.any())))
+    else:
+        facts.append("The capture does not show what it addressed, nor whether that was retried.")
     facts += [f"Commands that move no data failed, too: {_listed(others)}."] if others else []
     return Observation(
         text,
@@ -114,10 +117,13 @@ def _is_severe(found: Statuses, rows: Array) -> Array:
 def _is_settled(found: Statuses, rows: Array) -> Array:
     """Which commands ended without sense data in the capture, and were not retried within a second.
 
-    A short snaplen cuts the sense data. It could be a UNIT ATTENTION, but then the initiator retries at once.
+    A short snaplen cuts the sense data. It could be a UNIT ATTENTION, but then the initiator retries at once. Where it
+    cuts off addresses, too, no retry can be seen; but few commands in a row have a UNIT ATTENTION.
     """
     is_cut = ~known(found.cycles, "sense_key")[rows] & (found.cycles.raw("status")[rows] == CHECK_CONDITION)
-    return np.asarray(is_cut & (found.history.source.end_ns() - found.cycles.raw("status_ns")[rows] >= LEAST_COST_NS))
+    is_cut &= found.history.source.end_ns() - found.cycles.raw("status_ns")[rows] >= LEAST_COST_NS
+    has_address = known(found.cycles, "lba")[rows]
+    return np.asarray(is_cut & (has_address | (int((~has_address).sum()) > statuses.RETRIES)))
 
 
 def _severity(found: Statuses, rows: Array, is_lost: Array, outcome: Outcome) -> str:

@@ -109,7 +109,10 @@ def _without_io(history: History) -> Observation | None:
         return None
     if any(may_lack_pdus(row.__getitem__) for row in history.story.connections):
         return None
-    if len(members) == 1:
+    unclear = next((each.reason for each in tried if each.outcome == "unknown" and each.reason), "")
+    if unclear and not any(len(member.cycles) for member in members):
+        text = f"{capital(history.label)} carried no SCSI commands. Whether it was logged in does not show: {unclear}."
+    elif len(members) == 1:
         text = nothing_done(members[0])
     else:
         numbers = listed(member.number for member in members)

@@ -46,7 +46,7 @@ class Attempt:
     status: tuple[int, int] | None
     """Status-Class and Status-Detail of the last Login Response."""
     reason: str
-    """Why it failed, in words."""
+    """Why it failed, or why that does not show, in words."""
     details: str
     """What else the packets show of the failure, as sentences."""
     closed_by: str | None
@@ -114,9 +114,9 @@ def _attempt(history: History, session: Row, connection: Row, logins: list[Row])
             return made("disagreed", end.at_ns, f"the two sides cannot agree on {_in_words(keys)}", how, end)
     if last["response_ns"] is not None and last["is_transit"] and last["next_stage"] in (_FULL_FEATURE_PHASE, None):
         return made("accepted", said_ns)
-    # a snaplen may cut off the status
-    is_cut = last["response_ns"] is not None and last["status_class"] is None
-    is_lacking = is_cut or may_lack_pdus(connection.__getitem__)
+    if last["response_ns"] is not None and last["status_class"] is None:
+        return made("unknown", said_ns, "the capture cuts off the status of its Login Response")
+    is_lacking = may_lack_pdus(connection.__getitem__)
     if not is_unused or is_lacking or (end is None and history.source.end_ns() - said_ns < LOGIN_SILENCE_NS):
         return made("unknown", said_ns)
     if end is None:

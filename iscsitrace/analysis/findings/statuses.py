@@ -71,7 +71,8 @@ class Statuses:
         if not self.found:
             return np.zeros(0, dtype=np.intp)
         wanted = np.array([is_meant(each) for each in self.found] + [False], dtype=bool)
-        return np.flatnonzero(wanted[self.places] & (self.is_work == is_work))
+        # a capture may lack the end of a status PDU
+        return np.flatnonzero(wanted[self.places] & (self.is_work == is_work) & known(self.cycles, "status_ns"))
 
     def groups(self, rows: Array) -> list[Group]:
         """These commands by status, LUN and operation, the most frequent first."""

@@ -51,6 +51,16 @@ def test_a_stall_of_less_than_a_second_is_slowness() -> None:
     assert found(stalled(0.4).diagnosis(), "loss") is None
 
 
+def test_a_recovery_while_nothing_is_in_flight_stalls_nothing() -> None:
+    told = Told()
+    told.session(0, 20)
+    told.reads(0, 0, 100)
+    counts = {"retransmitted_packets": 1, "spurious_packets": 1, "ack_loss": "beyond_tap", "cause": "tail_probe"}
+    times = {"time_first_ns": 2.0, "time_last_ns": 6.0, "frame_first": 81, "frame_last": 82}
+    told.add("recoveries", connection=0, **times, **counts)
+    assert found(told.diagnosis()) is None
+
+
 def test_where_the_acks_were_lost() -> None:
     finding = found(stalled(0.4, ack_loss="beyond_tap", to_target=True).diagnosis())
     assert finding

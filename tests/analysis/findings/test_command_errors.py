@@ -251,6 +251,24 @@ def test_sense_data_that_the_snaplen_cut(failed: float, retried: float | None, i
     assert (finding.is_final, finding.severity == "error") == (is_final, is_final)
 
 
+@pytest.mark.parametrize(("count", "is_final"), [(1, False), (5, False), (6, True)])
+def test_statuses_whose_addresses_the_snaplen_cut(count: int, is_final: bool) -> None:
+    """A UNIT ATTENTION looks the same, and its retry cannot be seen; but few commands have one."""
+    told = reading()
+    for number in range(count):
+        told.read(0, 1 + number, 1.004 + number, status=2, operation=None, lba=None, block_count=None)
+    # the end of its PDU is missing
+    told.read(0, 9, None, status=2, operation=None, lba=None, block_count=None)
+    finding = found(told.diagnosis())
+    assert finding
+    assert f"Session 0: {count} of " in finding.cause or count == 1
+    assert " commands to LUN 0 ended in CHECK CONDITION" in finding.cause or count == 1
+    assert "NONE" not in finding.cause
+    assert (finding.is_final, finding.severity == "error") == (is_final, is_final)
+    unclear = "The capture does not show what it addressed, nor whether that was retried."
+    assert (unclear in finding.cause) == (not is_final)
+
+
 def paths(*, second: float) -> Told:
     """One volume over two sessions; a read fails on the first path, and is sent over the other one."""
     told = reading()

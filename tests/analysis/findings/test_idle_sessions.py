@@ -87,6 +87,18 @@ def test_a_session_without_commands_says_what_ended_it(columns: dict[str, Any], 
     assert (diagnosis.headline.name, diagnosis.headline.text) == ("no_io", finding.cause)
 
 
+def test_a_login_whose_status_is_cut_off_may_have_failed() -> None:
+    told = Told()
+    told.session(0, 5, **ENDS[-1][0])
+    told.rows["logins"][-1] |= {"status_class": None, "status_detail": None, "is_transit": False}
+    finding = found(told.diagnosis(), "no_io")
+    assert finding
+    assert finding.cause == (
+        "Session 0 carried no SCSI commands. Whether it was logged in does not show: the capture cuts off the status of "
+        f"its Login Response. {ENDS[-1][1]}"
+    )
+
+
 def test_a_scan_alone_is_no_io() -> None:
     told = Told()
     told.session(0, 5)
@@ -99,7 +111,15 @@ def test_a_scan_alone_is_no_io() -> None:
     )
 
 
-@pytest.mark.parametrize("columns", [{}, {"gap_bytes_to_target": 48}, {"end": "refused", "login_status": 0x0203}])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {},
+        {"gap_bytes_to_target": 48},
+        {"missing_pdu_count_to_initiator": 1},
+        {"end": "refused", "login_status": 0x0203},
+    ],
+)
 def test_near_misses(columns: dict[str, Any]) -> None:
     """Reads; commands may be missing from the capture; a login that failed."""
     told = Told()

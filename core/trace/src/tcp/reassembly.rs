@@ -365,6 +365,18 @@ impl Reassembly {
         sink.gap(offset, length);
     }
 
+    /// Drops what is held behind holes: the receiver reset the connection and had acknowledged none of it, so that no hole is
+    /// missing from the capture. Returns the number of holes.
+    pub fn refuse(&mut self, budget: &mut HoldBudget) -> u32 {
+        let (mut holes, mut next) = (0, self.next);
+        for (offset, held) in std::mem::take(&mut self.held) {
+            budget.held_bytes -= held.captured.len();
+            holes += u32::from(offset > next);
+            next = offset + i64::from(held.length);
+        }
+        holes
+    }
+
     /// Ends the stream: delivers everything held, and returns the number of holes that were neither filled nor
     /// acknowledged.
     pub fn finish(&mut self, budget: &mut HoldBudget, sink: &mut impl StreamSink) -> u32 {
@@ -430,6 +442,17 @@ mod tests {
             is_late: false,
             is_segment_start: true,
         }
+    }
+
+    #[test]
+    fn what_a_receiver_refused_is_no_gap() {
+        let (mut stream, mut budget, mut record) = (Reassembly::default(), HoldBudget::default(), Record::default());
+        for (offset, bytes) in [(0, b"ab"), (4, b"ef"), (6, b"gh"), (10, b"kl")] {
+            stream.segment(chunk(offset, bytes, 1), &mut budget, &mut record);
+        }
+        assert_eq!((stream.refuse(&mut budget), budget.held_bytes), (2, 0));
+        assert_eq!(stream.finish(&mut budget, &mut record), 0);
+        assert_eq!((stream.gaps(), stream.next()), ((0, 0), 2));
     }
 
     #[test]

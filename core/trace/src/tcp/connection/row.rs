@@ -27,7 +27,11 @@ impl TcpConnection {
                 direction,
                 frame: self.frame_last,
             };
-            let abandoned = self.halves[direction].reassembly.finish(budget, &mut sink);
+            let refused = match self.halves[1 - direction].rst {
+                Some(_) => self.halves[direction].reassembly.refuse(budget),
+                None => 0,
+            };
+            let abandoned = refused + self.halves[direction].reassembly.finish(budget, &mut sink);
             if matches!(self.content, Content::Iscsi(_)) {
                 context.counters.add_many(
                     Counter::HoleAbandoned,
