@@ -94,8 +94,8 @@ def test_a_login_whose_status_is_cut_off_may_have_failed() -> None:
     finding = found(told.diagnosis(), "no_io")
     assert finding
     assert finding.cause == (
-        "Session 0 carried no SCSI commands. Whether it was logged in does not show: the capture cuts off the status of "
-        f"its Login Response. {ENDS[-1][1]}"
+        "Session 0 carried no SCSI commands. Whether it was logged in does not show: the capture cuts off the status "
+        f"of its Login Response. {ENDS[-1][1]}"
     )
 
 
