@@ -2,10 +2,10 @@
 
 Two taps have random 4 KiB I/O, the worst for tables: 750 rows for each MB. Two have sequential reads of 256 KiB and
 more. One pass is ``read`` of each tap in one file, with the same tables, which stay in memory; a fleet run also writes
-the dataset. The bare pass has the tables that are always there, without ``pdus``. With ``--findings`` both have the
-tables of a diagnosis too, and make findings, events and the time breakdown of them. Workers run already, or start with
-the run. GB are those of plain captures. Peak memory is the resident memory of the largest worker,
-with what it maps of captures.
+the dataset. So does a pass with ``export``: Parquet files of the tables that a fleet run has by default. The bare pass
+has the tables that are always there, without ``pdus``. With ``--findings`` both have the tables of a diagnosis too, and
+make findings, events and the time breakdown of them. Workers run already, or start with the run. GB are those of plain
+captures. Peak memory is the resident memory of the largest worker, with what it maps of captures.
 
 Wall time is that of the machine as it is; CPU time is that of all workers, beside it that of the busiest of them, which
 bounds the wall time of a machine with nothing else to do. The page cache is warm, each line the best of three. Traffic
@@ -46,6 +46,20 @@ TAP_BYTES = 2_500_000_000
 PIECES = 50
 FILE_HEADER_BYTES = 24
 REPEATS = 3
+
+# the same tables as files, as without a fleet: a capture at a time
+EXPORT = """
+import json, sys, tempfile, time
+import pyarrow.parquet
+import iscsitrace
+from iscsitrace.outputs.export import export
+from iscsitrace.tables.schema import DEFAULT_TABLES
+started, used = time.perf_counter(), time.process_time()
+for file in sys.argv[1:]:
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        export(iscsitrace.read(file, tables=TABLES), folder, "parquet", DEFAULT_TABLES)
+print(json.dumps([time.perf_counter() - started, time.process_time() - used]))
+"""
 
 READ = """
 import json, sys, time
@@ -230,6 +244,10 @@ def compare(
     show(f"{name}: one pass, in memory", whole, total)
     one = measure(folder, taps, 1, source)
     note = "" if bare is whole else f", {ratio(bare, one)} of the bare pass"
+    if source == "taps" and tuple(tables) == ("pdus",):
+        exported = one_pass(EXPORT, wholes)
+        show(f"{name}: one pass and export", exported, total)
+        note += f", {ratio(exported, one)} of that with export"
     show(f"{name}: 1 worker", one, total, f"{ratio(whole, one)} of the pass{note}")
     if len(taps) > 1:
         two = measure(folder, taps, 2, source)
