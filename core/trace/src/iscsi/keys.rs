@@ -46,9 +46,9 @@ pub struct Offer {
     /// Its name; that of a known key is not stored for every connection.
     pub key: Cow<'static, str>,
     /// The initiator's last value.
-    pub initiator: Option<String>,
+    pub initiator: Option<Box<str>>,
     /// The target's last value.
-    pub target: Option<String>,
+    pub target: Option<Box<str>>,
 }
 
 /// All keys in the Login and Text PDUs of a connection, in order.
@@ -77,10 +77,15 @@ impl Negotiation {
                 None => continue,
             };
             if let Some(offer) = self.offers.get_mut(place) {
-                *(if is_from_initiator { &mut offer.initiator } else { &mut offer.target }) = Some(value);
+                *(if is_from_initiator { &mut offer.initiator } else { &mut offer.target }) = Some(value.into());
             }
         }
         malformed
+    }
+
+    /// Gives the memory back that more keys would need.
+    pub fn shrink(&mut self) {
+        self.offers.shrink_to_fit();
     }
 
     /// The initiator's value of a key.
@@ -149,7 +154,8 @@ fn effective(offer: &Offer) -> Effective {
 fn agreed(offer: &Offer) -> Effective {
     let known = Key::from_name(&offer.key);
     let default = known.and_then(|key| key.default);
-    let value = |value: &Option<String>| value.clone().filter(|value| !RESERVED_VALUES.contains(&value.as_str()));
+    let value =
+        |value: &Option<Box<str>>| value.as_deref().filter(|value| !RESERVED_VALUES.contains(value)).map(str::to_owned);
     let (initiator, target) = (value(&offer.initiator), value(&offer.target));
     let both = |value: String, source| Effective { initiator: value.clone(), target: value, source };
     match known.and_then(|key| key.result) {

@@ -157,6 +157,7 @@ impl Login {
             return None;
         }
         self.is_complete = true;
+        self.negotiation.shrink();
         let rows = &mut context.sessions.rows;
         let answered = |key| self.negotiation.target(key).unwrap_or_default().to_owned();
         if let Some(tsih) = bhs.tsih() {
@@ -209,8 +210,8 @@ impl Login {
                 connection,
                 session,
                 key: offer.key.into_owned(),
-                initiator_value: offer.initiator.unwrap_or_default(),
-                target_value: offer.target.unwrap_or_default(),
+                initiator_value: offer.initiator.unwrap_or_default().into(),
+                target_value: offer.target.unwrap_or_default().into(),
                 effective_initiator: effective.initiator,
                 effective_target: effective.target,
                 source: effective.source,
