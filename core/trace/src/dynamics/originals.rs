@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
+use crate::growth::push_back;
 use crate::tcp::near::{Near, lower};
 
 /// Acknowledged packets that are kept: a retransmission can follow the ACK.
@@ -40,7 +41,7 @@ impl Originals {
         let [start, end, una] = [start, end, una].map(|offset| self.near.of(offset));
         let original = Original { start, end, frame, time_ns };
         if self.packets.back().is_none_or(|last| last.end <= start) {
-            self.packets.push_back(original);
+            push_back(&mut self.packets, original);
         } else {
             let place = self.packets.partition_point(|packet| packet.end <= start);
             if self.packets.get(place).is_some_and(|next| start < next.start) {

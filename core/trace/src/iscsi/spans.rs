@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
+use crate::growth::push_back;
 use crate::tables::{Cycles, NULL_NS};
 use crate::tcp::near::{Near, lower};
 
@@ -79,7 +80,7 @@ impl Spans {
         if is_acknowledged && self.waiting.is_empty() {
             self.keep(span);
         } else {
-            self.waiting.push_back(span);
+            push_back(&mut self.waiting, span);
         }
         if self.acknowledged.len() + self.waiting.len() > SPANS_MAX && self.acknowledged.pop_front().is_none() {
             self.waiting.pop_front();
@@ -150,7 +151,7 @@ impl Spans {
             self.acknowledged.retain_mut(|span| lower(&mut span.start, moved) && lower(&mut span.end, moved));
         }
         let [start, end] = [span.start, span.end].map(|offset| self.near.of(offset));
-        self.acknowledged.push_back(Acknowledged { start, end, cycle: span.cycle });
+        push_back(&mut self.acknowledged, Acknowledged { start, end, cycle: span.cycle });
     }
 
     /// The rows of the cycles of bytes in [start, end).

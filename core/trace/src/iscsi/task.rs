@@ -362,12 +362,14 @@ impl Task {
         cycles.is_status_in_data[row] = is_in_data;
         let residual = i64::from(bhs.residual_count().unwrap_or(0));
         if bhs.is_underflow() == Some(true) {
-            cycles.residual_bytes[row] = -residual;
+            cycles.residual_bytes.set(row, -residual);
         } else if bhs.is_overflow() == Some(true) {
-            cycles.residual_bytes[row] = residual;
+            cycles.residual_bytes.set(row, residual);
         }
-        if !is_in_data && let Some(sense) = sense(pdu.data) {
-            (cycles.sense_key[row], cycles.asc[row], cycles.ascq[row]) = sense;
+        if !is_in_data && let Some((sense_key, asc, ascq)) = sense(pdu.data) {
+            cycles.sense_key.set(row, sense_key);
+            cycles.asc.set(row, asc);
+            cycles.ascq.set(row, ascq);
         }
         let is_good = bhs.status() == Some(0) && (is_in_data || bhs.response() == Some(0));
         // numbers after the last one seen, in a SCSI Response

@@ -88,9 +88,9 @@ table! {
         /// first byte of the CDB
         cdb_opcode: u8 = null;
         /// service action, of operation codes that have one: what a PERSISTENT RESERVE OUT, a MAINTENANCE IN ... does
-        service_action: u16 = null, "SPC-4, SBC-3";
+        service_action: u16(sparse) = null, "SPC-4, SBC-3";
         /// PERSISTENT RESERVE OUT: TYPE of the reservation that it makes, releases or preempts
-        reservation_type: u8 = null, "SPC-4";
+        reservation_type: u8(sparse) = null, "SPC-4";
         /// R bit
         is_read: bool, "RFC 7143 section 11.3.1";
         /// W bit
@@ -120,9 +120,9 @@ table! {
         /// completion of the SCSI Response, or of the Data-In with the S bit
         status_ns: i64 [ns] = null, "method 3";
         /// the session's next command, at queue depth 1
-        next_command_ns: i64 [ns] = null, "method 3";
+        next_command_ns: i64(sparse) [ns] = null, "method 3";
         /// commands of the session in flight when it was issued, itself included
-        queue_depth: u32 [commands];
+        queue_depth: u32(sparse) [commands];
         /// Data-In or Data-Out PDUs with data
         data_pdu_count: u32 [PDUs];
         /// DataSegmentLength of the smallest of them
@@ -142,13 +142,13 @@ table! {
         /// iSCSI service response
         response: u8 = null, "RFC 7143 section 11.4.3";
         /// Residual Count: negative for underflow, positive for overflow
-        residual_bytes: i64 [bytes], "RFC 7143 section 11.4.5";
+        residual_bytes: i64(sparse) [bytes], "RFC 7143 section 11.4.5";
         /// sense key
-        sense_key: u8 = null, "SPC-4";
+        sense_key: u8(sparse) = null, "SPC-4";
         /// additional sense code
-        asc: u8 = null, "SPC-4";
+        asc: u8(sparse) = null, "SPC-4";
         /// additional sense code qualifier
-        ascq: u8 = null, "SPC-4";
+        ascq: u8(sparse) = null, "SPC-4";
         /// frame with the first byte of the command
         command_frame: u64;
         /// frame of data_first_ns

@@ -13,6 +13,7 @@
 //! declaration  the macro `table!`, its syntax and the null rule
 //! packed       columns in a state
 //! rare         a table that most connections have no rows of
+//! sparse       a column in which nearly all rows have one value
 //! text_column  a column of text: each distinct text once
 //! values       what every column can do with its rows
 //! ```
@@ -26,6 +27,7 @@ mod exchanges;
 mod logical_units;
 mod packed;
 mod rare;
+mod sparse;
 pub mod taps;
 mod tcp;
 mod tcp_info;
@@ -41,6 +43,7 @@ pub use exchanges::*;
 pub use logical_units::*;
 pub use rare::{Empty, Rare};
 use serde::{Deserialize, Serialize};
+pub use sparse::Sparse;
 pub use tcp::*;
 pub use tcp_info::*;
 pub use text_column::TextColumn;

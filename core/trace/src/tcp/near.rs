@@ -8,26 +8,30 @@ use serde::{Deserialize, Serialize};
 const REACH: i64 = 1 << 31;
 
 /// The place that offsets are counted from.
-#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Near {
-    /// In the middle of all offsets.
-    middle: i64,
+    first: i64,
+}
+
+impl Default for Near {
+    fn default() -> Self {
+        Self { first: -REACH }
+    }
 }
 
 impl Near {
     /// An offset; the first or the last that there is instead of one further away.
     #[inline]
     pub fn of(self, offset: i64) -> u32 {
-        let from_first = offset.saturating_sub(self.middle).saturating_add(REACH);
-        from_first.clamp(0, i64::from(u32::MAX)) as u32
+        offset.saturating_sub(self.first).clamp(0, i64::from(u32::MAX)) as u32
     }
 
     /// Moves on if `end` is too far away; returns how far: all offsets are `lowered` by that then.
     #[inline]
     pub fn reach(&mut self, end: i64) -> Option<i64> {
-        let moved = end.saturating_sub(self.middle);
+        let moved = end.saturating_sub(self.first).saturating_sub(REACH);
         (moved >= REACH).then(|| {
-            self.middle = end;
+            self.first += moved;
             moved
         })
     }

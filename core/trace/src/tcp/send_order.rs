@@ -12,6 +12,7 @@ use iscsitrace_wire::frame::{Segment, tcp_options};
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::near::{Near, lower};
+use crate::growth::push_back;
 
 /// Packets that are kept: more than overtake a packet. Of what was sent before all of them, the oldest is the opener.
 const KEPT_MAX: usize = 64;
@@ -86,13 +87,14 @@ impl SendOrder {
             });
         }
         let timestamp = timestamp(segment.options);
-        self.packets.push_back(Packet {
+        let packet = Packet {
             end: self.near.of(end),
             time_ns,
             timestamp: timestamp.unwrap_or_default(),
             identification,
             has_timestamp: timestamp.is_some(),
-        });
+        };
+        push_back(&mut self.packets, packet);
     }
 
     /// Gives memory back that a stream under way needs.
