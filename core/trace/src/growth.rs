@@ -1,18 +1,22 @@
-//! Room for more in steps of a quarter: each of many connections keeps hundreds of small rows, and a third of the room that
+//! Room for more in small steps: each of many connections keeps hundreds of small rows, and a third of the room that
 //! doubling makes would stay empty.
 
 use std::collections::VecDeque;
 
-/// A step is a quarter of what there is, and so many more rows,
-const STEP_MIN: usize = 4;
-/// or so many more bytes.
-const STEP_MIN_BYTES: usize = 32;
+/// The first step, and from where on there is no room for twice as many, but for a quarter more, or so many: rows,
+const ROWS: (usize, usize) = (4, 16);
+/// and bytes.
+const BYTES: (usize, usize) = (64, 128);
+
+fn step(length: usize, (first, most): (usize, usize)) -> usize {
+    length.clamp(first, most).max(length / 4)
+}
 
 /// Appends to a queue.
 #[inline]
 pub fn push_back<T>(queue: &mut VecDeque<T>, value: T) {
     if queue.len() == queue.capacity() {
-        queue.reserve_exact(queue.len() / 4 + STEP_MIN);
+        queue.reserve_exact(step(queue.len(), ROWS));
     }
     queue.push_back(value);
 }
@@ -21,7 +25,7 @@ pub fn push_back<T>(queue: &mut VecDeque<T>, value: T) {
 #[inline]
 pub fn extend(bytes: &mut Vec<u8>, more: &[u8]) {
     if bytes.capacity() - bytes.len() < more.len() {
-        bytes.reserve_exact(bytes.len() / 4 + more.len().max(STEP_MIN_BYTES));
+        bytes.reserve_exact(step(bytes.len(), BYTES).max(more.len()));
     }
     bytes.extend_from_slice(more);
 }
@@ -36,8 +40,8 @@ mod tests {
         for number in 0..1000_usize {
             push_back(&mut queue, number);
             extend(&mut bytes, &[number as u8; 3]);
-            assert!(queue.capacity() <= queue.len() + queue.len() / 4 + STEP_MIN);
-            assert!(bytes.capacity() <= bytes.len() + bytes.len() / 4 + STEP_MIN_BYTES);
+            assert!(queue.capacity() <= queue.len() + (queue.len() / 4).max(16));
+            assert!(bytes.capacity() <= bytes.len() + (bytes.len() / 4).max(128));
         }
         assert!(queue.into_iter().eq(0..1000));
         assert_eq!((bytes.len(), bytes[2999]), (3000, 999_u32 as u8));

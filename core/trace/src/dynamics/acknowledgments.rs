@@ -15,7 +15,6 @@ use std::collections::VecDeque;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::observation::{Observation, SACK_BLOCKS_MAX};
-use crate::growth::push_back;
 use crate::tcp::half::SegmentClass;
 
 /// Maximum number of ACKs on their way; beyond it the oldest counts as arrived.
@@ -77,7 +76,7 @@ impl Acknowledgments {
         if self.waiting.is_empty() {
             self.delay_ns = least_ns;
         }
-        let ack = Acknowledgment {
+        self.waiting.push_back(Acknowledgment {
             frame: seen.frame,
             time_ns: seen.time_ns,
             acknowledged,
@@ -87,8 +86,7 @@ impl Acknowledgments {
             length: seen.length,
             timestamps: seen.timestamps,
             sack_count: seen.sack_count,
-        };
-        push_back(&mut self.waiting, ack);
+        });
         if seen.sack_count > 0 {
             self.blocks.push_back(seen.sacks);
         }

@@ -80,7 +80,7 @@ impl Spans {
         if is_acknowledged && self.waiting.is_empty() {
             self.keep(span);
         } else {
-            push_back(&mut self.waiting, span);
+            self.waiting.push_back(span);
         }
         if self.acknowledged.len() + self.waiting.len() > SPANS_MAX && self.acknowledged.pop_front().is_none() {
             self.waiting.pop_front();
