@@ -76,7 +76,7 @@ table! {
         /// its connection
         connection: u32;
         /// logical unit, decoded like tshark's scsi.lun
-        lun: u64 = null;
+        lun: u64(narrow) = null;
         /// Initiator Task Tag
         initiator_task_tag: u32;
         /// CmdSN of the command (2^32 - 1, a possible value, also stands for null)
@@ -96,7 +96,7 @@ table! {
         /// W bit
         is_write: bool, "RFC 7143 section 11.3.1";
         /// logical block address
-        lba: u64 [blocks] = null;
+        lba: u64(narrow) [blocks] = null;
         /// transfer length of the CDB
         block_count: u32 [blocks] = null;
         /// I/O size: the command's Expected Data Transfer Length (PDU block size)
@@ -150,13 +150,13 @@ table! {
         /// additional sense code qualifier
         ascq: u8(sparse) = null, "SPC-4";
         /// frame with the first byte of the command
-        command_frame: u64;
+        command_frame: u64(narrow);
         /// frame of data_first_ns
-        data_first_frame: u64 = null;
+        data_first_frame: u64(narrow) = null;
         /// frame of data_last_ns
-        data_last_frame: u64 = null;
+        data_last_frame: u64(narrow) = null;
         /// frame of status_ns
-        status_frame: u64 = null;
+        status_frame: u64(narrow) = null;
         /// whether the status, to its end, and all data that it accounts for were captured
         is_complete: bool;
         /// whether the status came with the last Data-In (S bit)

@@ -8,6 +8,7 @@
 //!         column: u32 [unit] = null, "RFC 7143 section 11.2";
 //!         code: u8(category);
 //!         other: u8(sparse);
+//!         frame: u64(narrow);
 //!     }
 //! }
 //! ```
@@ -15,7 +16,8 @@
 //! Unit, start and source may be left out. The start is the column's value in a default row: zero, false or "" unless
 //! it is declared. `null` and `masked` make the column nullable: `null` starts it as the null of its type; `masked` is
 //! for a column where every value is possible, whose nulls are computed from other columns. A code of a category is
-//! null where it is 255; it is never declared nullable. A column is `sparse` if nearly all rows have its start.
+//! null where it is 255; it is never declared nullable. A column is `sparse` if nearly all rows have its start, and
+//! `narrow` if its numbers mostly fit into 32 bits.
 
 use super::text_column::TextColumn;
 
@@ -128,9 +130,11 @@ pub trait Columns {
 
 macro_rules! table {
     (@values String) => { $crate::tables::TextColumn };
+    (@values u64 narrow) => { $crate::tables::Narrow };
     (@values $type:ident sparse) => { $crate::tables::Sparse<$type> };
     (@values $type:ident $($category:ident)?) => { Vec<$type> };
 
+    (@dtype $type:ident narrow) => { table!(@dtype $type) };
     (@dtype $type:ident sparse) => { table!(@dtype $type) };
     (@dtype $type:ident) => { <$type as $crate::tables::declaration::Stored>::DTYPE };
     (@dtype $type:ident $category:ident) => { concat!("category:", stringify!($category)) };
@@ -140,6 +144,7 @@ macro_rules! table {
     (@start $type:ident masked) => { <$type>::default() };
     (@start $type:ident $value:tt) => { $value };
 
+    (@is_nullable (narrow) $($start:tt)?) => { table!(@is_nullable $($start)?) };
     (@is_nullable (sparse) $($start:tt)?) => { table!(@is_nullable $($start)?) };
     (@is_nullable ($category:ident) $($start:tt)?) => { false };
     (@is_nullable null) => { true };

@@ -3,6 +3,7 @@
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::narrow::Narrow;
 use super::sparse::Sparse;
 use super::text_column::TextColumn;
 
@@ -70,6 +71,16 @@ where
 {
     fn pack<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.iter().collect::<Vec<T>>().pack(serializer)
+    }
+
+    fn unpack<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::unpack(deserializer).map(Self::from)
+    }
+}
+
+impl Packed for Narrow {
+    fn pack<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.iter().collect::<Vec<u64>>().pack(serializer)
     }
 
     fn unpack<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
