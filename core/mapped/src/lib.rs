@@ -22,7 +22,7 @@ pub const AHEAD_FROM_BYTES: u64 = 16 * WINDOW_BYTES;
 /// Bytes that Linux maps at a fault (`fault_around_bytes`).
 const FAULT_AROUND_BYTES: usize = 64 << 10;
 /// Windows created ahead.
-const WINDOWS_AHEAD: usize = 1;
+const WINDOWS_AHEAD: usize = 3;
 
 /// Gives freed memory back to the system where the allocator keeps it in pieces, as glibc's does.
 pub fn give_back() {

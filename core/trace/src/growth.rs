@@ -16,18 +16,28 @@ fn step(length: usize, (first, most): (usize, usize)) -> usize {
 #[inline]
 pub fn push_back<T>(queue: &mut VecDeque<T>, value: T) {
     if queue.len() == queue.capacity() {
-        queue.reserve_exact(step(queue.len(), ROWS));
+        grow(queue);
     }
     queue.push_back(value);
+}
+
+#[cold]
+fn grow<T>(queue: &mut VecDeque<T>) {
+    queue.reserve_exact(step(queue.len(), ROWS));
 }
 
 /// Appends to bytes.
 #[inline]
 pub fn extend(bytes: &mut Vec<u8>, more: &[u8]) {
     if bytes.capacity() - bytes.len() < more.len() {
-        bytes.reserve_exact(step(bytes.len(), BYTES).max(more.len()));
+        grow_bytes(bytes, more.len());
     }
     bytes.extend_from_slice(more);
+}
+
+#[cold]
+fn grow_bytes(bytes: &mut Vec<u8>, least: usize) {
+    bytes.reserve_exact(step(bytes.len(), BYTES).max(least));
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ impl Originals {
         if let Some(moved) = self.near.reach(end) {
             self.packets.retain_mut(|packet| lower(&mut packet.start, moved) && lower(&mut packet.end, moved));
         }
-        let [start, end, una] = [start, end, una].map(|offset| self.near.of(offset));
+        let [start, end] = [start, end].map(|offset| self.near.of(offset));
         let original = Original { start, end, frame, time_ns };
         if self.packets.back().is_none_or(|last| last.end <= start) {
             push_back(&mut self.packets, original);
@@ -48,7 +48,7 @@ impl Originals {
                 self.packets.insert(place, original);
             }
         }
-        let is_old = |first: &Original| first.end <= una;
+        let is_old = |first: &Original| first.end <= self.near.of(una);
         if self.packets.len() > PACKETS_MAX
             || (self.packets.len() > ACKNOWLEDGED_MAX && self.packets.front().is_some_and(is_old))
         {

@@ -39,7 +39,7 @@ pub enum Sent {
 
 /// Flat and packed, because a connection keeps up to 64 of these in each direction.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[repr(packed(4))]
+#[repr(Rust, packed(4))]
 struct Packet {
     time_ns: i64,
     end: u32,
