@@ -54,9 +54,6 @@ const PORTALS_MAX: usize = 1 << 16;
 /// Connections that stay open beyond the limit are looked at again after so many new ones: one part in four of the limit.
 const LOOKED_AT_PARTS: usize = 4;
 
-/// Closing so many connections frees more than giving it back costs.
-const GIVEN_BACK_AFTER: usize = 1000;
-
 /// After more connections, freed memory goes back to the system: below, it is not worth a millisecond.
 const LARGE_FROM_CONNECTIONS: u32 = 1000;
 
@@ -391,14 +388,13 @@ impl Pipeline {
             .collect();
         open.sort_unstable();
         self.note_portals();
-        for closing in open.chunks(GIVEN_BACK_AFTER) {
-            for &(_, slot) in closing {
-                self.close(slot);
-            }
-            // the rows of the next ones come in its place
-            if closing.len() == GIVEN_BACK_AFTER {
+        let half = open.len() / 2;
+        for (closed, (_, slot)) in open.into_iter().enumerate() {
+            // rows come in the place of what the first ones held
+            if closed == half && self.connection_count > LARGE_FROM_CONNECTIONS {
                 iscsitrace_mapped::give_back();
             }
+            self.close(slot);
         }
     }
 
