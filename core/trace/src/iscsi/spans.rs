@@ -235,6 +235,19 @@ mod tests {
     }
 
     #[test]
+    fn an_ack_that_can_cover_no_later_pdu_is_forgotten() {
+        let (mut spans, mut cycles) = (Spans::default(), cycles());
+        (1..=3).for_each(|ack| spans.acknowledge(ack * 10, ack, &mut cycles));
+        spans.push((0, 10), Some((10, i64::MIN)), 0, &mut cycles);
+        assert_eq!(spans.acks, [(20, 2), (30, 3)]);
+        spans.push((10, 19), Some((19, i64::MIN)), 1, &mut cycles);
+        assert_eq!((cycles.data_acked_ns[0], cycles.data_acked_ns[1]), (1, 2));
+        // the last says what is acknowledged
+        spans.push((19, 40), Some((40, i64::MIN)), 1, &mut cycles);
+        assert_eq!((&spans.acks, cycles.data_acked_ns[1]), (&[(30, 3)].into(), NULL_NS));
+    }
+
+    #[test]
     fn padding_and_digest_are_no_data() {
         let (mut spans, mut cycles) = (Spans::default(), cycles());
         spans.push((0, 12), Some((9, i64::MIN)), 0, &mut cycles);
