@@ -60,6 +60,8 @@ impl IscsiContent {
             // from now on the initiator's PDUs carry the agreed digests
             let digests = self.connection.login.digests();
             self.framers[0].agree(digests);
+            // the text of a login is longer than what is kept of later PDUs
+            self.framers.iter_mut().for_each(Framer::shrink);
         }
     }
 

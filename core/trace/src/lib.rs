@@ -11,6 +11,7 @@
 //! budget/    the time breakdown, after the pass (on request)
 //! tables/    the columns that come out, each declared once
 //! counters   every oddity of the input, by name
+//! growth   room for more in small steps
 //! settling   which connections are over, so that they hold little
 //! pipeline   packets in, tables out
 //! live/      a pass over input that has no end yet, in bounded memory
@@ -25,6 +26,7 @@ pub mod budget;
 pub mod content;
 pub mod counters;
 pub mod dynamics;
+mod growth;
 pub mod iscsi;
 pub mod live;
 pub mod pass;

@@ -388,7 +388,12 @@ impl Pipeline {
             .collect();
         open.sort_unstable();
         self.note_portals();
-        for (_, slot) in open {
+        let half = open.len() / 2;
+        for (closed, (_, slot)) in open.into_iter().enumerate() {
+            // rows come in the place of what the first ones held
+            if closed == half && self.connection_count > LARGE_FROM_CONNECTIONS {
+                iscsitrace_mapped::give_back();
+            }
             self.close(slot);
         }
     }

@@ -301,7 +301,11 @@ fn a_lost_status_costs_its_own_command_alone() {
             assert_eq!((cycles.status_ns[lost], cycles.has_capture_gap[lost]), (NULL_NS, true));
             // it is in flight no longer than until a later PDU shows that it had its status
             let depths: Vec<_> = (1..=queue_depth as u32).chain([1; 4]).collect();
-            assert_eq!(cycles.queue_depth, depths, "status {lost} of queue depth {queue_depth}");
+            assert_eq!(
+                cycles.queue_depth.iter().collect::<Vec<_>>(),
+                depths,
+                "status {lost} of queue depth {queue_depth}"
+            );
             assert_eq!((counted(&tables, "status_missing"), counted(&tables, "command_missing")), (1, 0));
             assert_eq!(tables.pdus.opcode.len() + 1, conversation.pdus.len());
         }

@@ -100,7 +100,7 @@ impl Generation {
         self.pipeline.take_ended(rows);
         let (cycles, ends_ns) = self.pipeline.cycles();
         for row in rows.drain(..).map(|row| row as usize) {
-            if (self.from_frame..self.to_frame).contains(&cycles.command_frame[row]) {
+            if (self.from_frame..self.to_frame).contains(&cycles.command_frame.get(row)) {
                 ended.push(self.command(row, ends_ns[row], frame));
             }
         }
@@ -121,7 +121,7 @@ impl Generation {
     /// When its oldest command in flight began.
     fn oldest_open_ns(&mut self) -> Option<i64> {
         let (cycles, ends_ns) = self.pipeline.cycles();
-        let is_open = |row: usize| ends_ns.get(row) == Some(&i64::MAX) && cycles.command_frame[row] < self.to_frame;
+        let is_open = |row: usize| ends_ns.get(row) == Some(&i64::MAX) && cycles.command_frame.get(row) < self.to_frame;
         self.settled = (self.settled..ends_ns.len()).find(|&row| is_open(row)).unwrap_or(ends_ns.len());
         (self.settled < ends_ns.len()).then(|| cycles.command_first_ns[self.settled])
     }
@@ -134,10 +134,10 @@ fn command(cycles: &Cycles, row: usize, end_ns: i64, frame: u64) -> EndedCommand
     EndedCommand {
         command_ns: cycles.command_first_ns[row],
         end_ns,
-        end_frame: known(cycles.status_frame[row]).unwrap_or(frame),
+        end_frame: known(cycles.status_frame.get(row)).unwrap_or(frame),
         status: Some(cycles.status[row]).filter(|&status| status != NULL_U8),
         operation: operation.map_or("command", |operation| operation.as_str()),
-        lba: known(cycles.lba[row]),
+        lba: known(cycles.lba.get(row)),
         bytes: Some(cycles.bytes[row]).filter(|&bytes| bytes != NULL_U32 && bytes > 0),
         tag: cycles.initiator_task_tag[row],
         no_progress_ns: 0,
@@ -247,7 +247,7 @@ impl Observer {
             let (cycles, ends_ns) = generation.pipeline.cycles();
             told.resize(ends_ns.len(), false);
             for (row, &end_ns) in ends_ns.iter().enumerate().skip(generation.settled) {
-                let is_own = (generation.from_frame..generation.to_frame).contains(&cycles.command_frame[row]);
+                let is_own = (generation.from_frame..generation.to_frame).contains(&cycles.command_frame.get(row));
                 let is_old = cycles.command_first_ns[row] <= begun_before_ns;
                 if is_own && end_ns == i64::MAX && is_old && !told[row] {
                     let command = generation.command(row, now_ns, frame);
@@ -269,7 +269,7 @@ impl Observer {
             let (cycles, ends_ns) = generation.pipeline.cycles();
             let own = generation.from_frame..generation.to_frame;
             let rows = (generation.settled..ends_ns.len()).filter(|&row| ends_ns[row] == i64::MAX);
-            let rows = rows.filter(|&row| own.contains(&cycles.command_frame[row]));
+            let rows = rows.filter(|&row| own.contains(&cycles.command_frame.get(row)));
             begun_ns.extend(rows.map(|row| cycles.command_first_ns[row]).filter(|&ns| ns <= begun_before_ns));
         }
         begun_ns.iter().copied().min().map(|oldest_ns| (begun_ns.len(), oldest_ns))

@@ -176,7 +176,7 @@ impl<'a> Scope<'a> {
         let known = numbered.filter(|&(_, cycle)| start_ns(cycle) != NULL_NS && ended_ns(cycle) >= start_ns(cycle));
         let mut push = |time_ns, change, frame| events.push(Event { time_ns, change, frame });
         for (place, cycle) in known.clone() {
-            push(start_ns(cycle), Change::Command(place), cycles.command_frame[cycle]);
+            push(start_ns(cycle), Change::Command(place), cycles.command_frame.get(cycle));
         }
         for (place, cycle) in known.clone().filter(|&(_, cycle)| cycles.command_last_ns[cycle] > start_ns(cycle)) {
             push(cycles.command_last_ns[cycle], Change::Requested(place), NULL_U64);
@@ -184,11 +184,11 @@ impl<'a> Scope<'a> {
         let is_unsolicited = |cycle: usize| cycles.is_write[cycle] && cycles.r2t_count[cycle] == 0;
         for (place, cycle) in known.clone().filter(|&(_, cycle)| is_unsolicited(cycle)) {
             if cycles.data_last_ns[cycle] > start_ns(cycle) {
-                push(cycles.data_last_ns[cycle], Change::Requested(place), cycles.data_last_frame[cycle]);
+                push(cycles.data_last_ns[cycle], Change::Requested(place), cycles.data_last_frame.get(cycle));
             }
         }
         for (place, cycle) in known {
-            push(ended_ns(cycle), Change::Ended(place), cycles.status_frame[cycle]);
+            push(ended_ns(cycle), Change::Ended(place), cycles.status_frame.get(cycle));
         }
     }
 

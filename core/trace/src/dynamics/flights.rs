@@ -111,7 +111,7 @@ pub struct Flights {
     delivered_ns: Option<i64>,
     /// End and time of packets in flight, ordered.
     outstanding: VecDeque<(i64, i64)>,
-    /// Times of the latest ACKs at the tap, and what they acknowledge.
+    /// Times of the latest ACKs at the tap, and what they acknowledge: more than its sender knew with the previous packet.
     acknowledgments: VecDeque<(i64, i64)>,
     has_loss: bool,
     highest: i64,
@@ -202,17 +202,23 @@ impl Flights {
             (_, Some((row, _))) if gap_ns.is_none_or(|gap_ns| is_long_pause(gap_ns, seen.length, rate)) => {
                 if !self.are_runs_kept {
                     self.runs.clear();
+                    // no more are kept
+                    self.runs.reserve_exact(1);
                 }
                 self.runs.push(Run { row, first_bytes: seen.length });
             }
             (Some(run), _) => extend(&mut run.row, seen, is_retransmission),
             (None, _) => {}
         }
+        let acknowledged = self.highest.saturating_sub(sender.owin);
+        while self.acknowledgments.front().is_some_and(|&(_, until)| until <= acknowledged) {
+            self.acknowledgments.pop_front();
+        }
         self.previous = Some(Previous {
             time_ns: seen.time_ns,
             length: seen.length,
             left_of_pdu: seen.left_of_pdu,
-            acknowledged: self.highest.saturating_sub(sender.owin),
+            acknowledged,
             small_end: self.small_end,
             sender,
         });

@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
+use crate::growth::push_back;
+use crate::tcp::near::{Near, lower};
+
 /// Acknowledged packets that are kept: a retransmission can follow the ACK.
 const ACKNOWLEDGED_MAX: usize = 512;
 /// Packets that are kept in all.
@@ -10,8 +13,8 @@ const PACKETS_MAX: usize = 1 << 16;
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Original {
-    start: i64,
-    end: i64,
+    start: u32,
+    end: u32,
     frame: u64,
     time_ns: i64,
 }
@@ -20,6 +23,7 @@ struct Original {
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Originals {
     packets: VecDeque<Original>,
+    near: Near,
 }
 
 impl Originals {
@@ -31,16 +35,20 @@ impl Originals {
     /// Adds a packet; for bytes that came before, the first packet counts.
     #[inline]
     pub fn push(&mut self, start: i64, end: i64, frame: u64, time_ns: i64, una: i64) {
+        if let Some(moved) = self.near.reach(end) {
+            self.packets.retain_mut(|packet| lower(&mut packet.start, moved) && lower(&mut packet.end, moved));
+        }
+        let [start, end] = [start, end].map(|offset| self.near.of(offset));
         let original = Original { start, end, frame, time_ns };
         if self.packets.back().is_none_or(|last| last.end <= start) {
-            self.packets.push_back(original);
+            push_back(&mut self.packets, original);
         } else {
             let place = self.packets.partition_point(|packet| packet.end <= start);
             if self.packets.get(place).is_some_and(|next| start < next.start) {
                 self.packets.insert(place, original);
             }
         }
-        let is_old = |first: &Original| first.end <= una;
+        let is_old = |first: &Original| first.end <= self.near.of(una);
         if self.packets.len() > PACKETS_MAX
             || (self.packets.len() > ACKNOWLEDGED_MAX && self.packets.front().is_some_and(is_old))
         {
@@ -50,6 +58,7 @@ impl Originals {
 
     /// Frame and capture time of the packet that first carried the byte at an offset.
     pub fn of(&self, place: i64) -> Option<(u64, i64)> {
+        let place = self.near.of(place);
         let index = self.packets.partition_point(|packet| packet.end <= place);
         self.packets.get(index).filter(|packet| packet.start <= place).map(|packet| (packet.frame, packet.time_ns))
     }

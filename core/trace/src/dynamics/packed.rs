@@ -10,10 +10,10 @@
 use integer_encoding::VarInt;
 use serde::{Deserialize, Serialize};
 
+use crate::growth;
+
 /// Bytes of the longest integer of 64 bits.
 const VARINT_BYTES_MAX: usize = 10;
-/// Room for the first rows: a shorter one would soon be copied.
-const BYTES_MIN: usize = 64;
 /// Integers of a row.
 const FIELDS_MAX: usize = 4;
 
@@ -120,10 +120,7 @@ impl<R: Row> Packed<R> {
         let Some(row) = self.last.replace(next) else { return };
         let mut packer = Packer { bytes: [0; FIELDS_MAX * VARINT_BYTES_MAX], length: 0 };
         row.pack(self.packed_ns, &mut packer);
-        if self.bytes.capacity() == 0 {
-            self.bytes.reserve(BYTES_MIN);
-        }
-        self.bytes.extend_from_slice(&packer.bytes[..packer.length]);
+        growth::extend(&mut self.bytes, &packer.bytes[..packer.length]);
         self.packed_ns = row.time_ns();
     }
 

@@ -95,12 +95,12 @@ pub(super) fn note_data_last(pdu: &Pdu<'_>, row: usize, cycles: &mut Cycles) {
     match pdu.last {
         Some(last) if last.time_ns >= cycles.data_last_ns[row] => {
             cycles.data_last_ns[row] = last.time_ns;
-            cycles.data_last_frame[row] = last.frame;
+            cycles.data_last_frame.set(row, last.frame);
         }
         Some(_) => {}
         None => {
             cycles.data_last_ns[row] = NULL_NS;
-            cycles.data_last_frame[row] = NULL_U64;
+            cycles.data_last_frame.set(row, NULL_U64);
         }
     }
 }

@@ -31,11 +31,11 @@ const VALUE_KEPT_MAX: usize = 1024;
 
 /// A negotiated value and its source, a code as in `CATEGORIES["parameter_source"]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Effective {
+pub struct Effective<'a> {
     /// The value that applies to data of the target, or to both sides.
-    pub initiator: String,
+    pub initiator: Cow<'a, str>,
     /// The value that applies to data of the initiator, or to both sides.
-    pub target: String,
+    pub target: Cow<'a, str>,
     /// negotiated 0, declared 1, default 2, offered 3.
     pub source: u8,
 }
@@ -46,9 +46,9 @@ pub struct Offer {
     /// Its name; that of a known key is not stored for every connection.
     pub key: Cow<'static, str>,
     /// The initiator's last value.
-    pub initiator: Option<String>,
+    pub initiator: Option<Box<str>>,
     /// The target's last value.
-    pub target: Option<String>,
+    pub target: Option<Box<str>>,
 }
 
 /// All keys in the Login and Text PDUs of a connection, in order.
@@ -66,7 +66,7 @@ impl Negotiation {
                 malformed += 1;
                 continue;
             };
-            let value = if is_secret(name) { HIDDEN.to_owned() } else { value.chars().take(VALUE_KEPT_MAX).collect() };
+            let value = if is_secret(name) { HIDDEN } else { kept(&value) };
             let place = match self.offers.iter().position(|offer| offer.key == name) {
                 Some(place) => place,
                 None if self.offers.len() < KEYS_MAX => {
@@ -77,10 +77,15 @@ impl Negotiation {
                 None => continue,
             };
             if let Some(offer) = self.offers.get_mut(place) {
-                *(if is_from_initiator { &mut offer.initiator } else { &mut offer.target }) = Some(value);
+                *(if is_from_initiator { &mut offer.initiator } else { &mut offer.target }) = Some(value.into());
             }
         }
         malformed
+    }
+
+    /// Gives the memory back that more keys would need.
+    pub fn shrink(&mut self) {
+        self.offers.shrink_to_fit();
     }
 
     /// The initiator's value of a key.
@@ -94,7 +99,7 @@ impl Negotiation {
     }
 
     /// Every key with its negotiated value: named keys, then the requested defaults of the others.
-    pub fn effective(&self, defaults: Defaults) -> impl Iterator<Item = (Cow<'_, Offer>, Effective)> {
+    pub fn effective(&self, defaults: Defaults) -> impl Iterator<Item = (Cow<'_, Offer>, Effective<'_>)> {
         let has_default = move |key: &&Key| match defaults {
             Defaults::None => false,
             Defaults::OfConnection => key.is_shown_by_default && key.scope == Scope::Connection,
@@ -102,11 +107,15 @@ impl Negotiation {
         };
         let unnamed =
             KEYS.iter().filter(has_default).filter(|key| self.offers.iter().all(|offer| offer.key != key.name));
-        let unnamed = unnamed.map(|key| Offer { key: key.name.into(), initiator: None, target: None });
-        self.offers.iter().map(Cow::Borrowed).chain(unnamed.map(Cow::Owned)).map(|offer| {
-            let effective = effective(&offer);
-            (offer, effective)
-        })
+        let unnamed = unnamed.map(|key| {
+            let offer = Offer { key: key.name.into(), initiator: None, target: None };
+            (Cow::Owned(offer), effective(key.name, None, None))
+        });
+        let named = self.offers.iter().map(|offer| {
+            let effective = effective(&offer.key, offer.initiator.as_deref(), offer.target.as_deref());
+            (Cow::Borrowed(offer), effective)
+        });
+        named.chain(unnamed)
     }
 
     /// The longest data segment that a side declared, if it did (RFC 7143 section 13.12).
@@ -132,44 +141,53 @@ pub fn is_secret(key: &str) -> bool {
     Key::from_name(key).is_some_and(|key| key.is_secret)
 }
 
-fn effective(offer: &Offer) -> Effective {
-    let mut found = agreed(offer);
-    if let Some(key) = Key::from_name(&offer.key) {
+/// What is kept of a value.
+fn kept(value: &str) -> &str {
+    value.char_indices().nth(VALUE_KEPT_MAX).map_or(value, |(end, _)| &value[..end])
+}
+
+fn effective<'a>(name: &str, initiator: Option<&'a str>, target: Option<&'a str>) -> Effective<'a> {
+    let known = Key::from_name(name);
+    let mut found = agreed(known, initiator, target);
+    if let Some(key) = known {
         // what is no value of the key is no result; larger numbers than the RFC admits are in use
         let is_value = |text: &str| match key.value {
             Value::Number(least, _) => text::numeric(text).is_some_and(|number| number >= u64::from(least)),
             Value::Boolean => text::boolean(text).is_some(),
             Value::List | Value::Text => true,
         };
-        [&mut found.initiator, &mut found.target].into_iter().filter(|text| !is_value(text)).for_each(String::clear);
+        [&mut found.initiator, &mut found.target]
+            .into_iter()
+            .filter(|text| !is_value(text))
+            .for_each(|text| *text = Cow::default());
     }
     found
 }
 
-fn agreed(offer: &Offer) -> Effective {
-    let known = Key::from_name(&offer.key);
+fn agreed<'a>(known: Option<&Key>, initiator: Option<&'a str>, target: Option<&'a str>) -> Effective<'a> {
     let default = known.and_then(|key| key.default);
-    let value = |value: &Option<String>| value.clone().filter(|value| !RESERVED_VALUES.contains(&value.as_str()));
-    let (initiator, target) = (value(&offer.initiator), value(&offer.target));
-    let both = |value: String, source| Effective { initiator: value.clone(), target: value, source };
+    let is_named = initiator.is_some() || target.is_some();
+    let [initiator, target] =
+        [initiator, target].map(|value| value.filter(|value| !RESERVED_VALUES.contains(value)).map(Cow::Borrowed));
+    let both = |value: Cow<'a, str>, source| Effective { initiator: value.clone(), target: value, source };
     match known.and_then(|key| key.result) {
         Some(Declare) => {
-            let or_default = |value: Option<String>| value.or(default.map(str::to_owned)).unwrap_or_default();
-            let source = if offer.initiator.is_none() && offer.target.is_none() { 2 } else { 1 };
+            let or_default = |value: Option<Cow<'a, str>>| value.or(default.map(Cow::Borrowed)).unwrap_or_default();
+            let source = if is_named { 1 } else { 2 };
             Effective { initiator: or_default(initiator), target: or_default(target), source }
         }
         Some(result) => match (initiator, target) {
-            (Some(initiator), Some(target)) => both(combine(result, &initiator, &target), 0),
-            (None, None) => both(default.unwrap_or_default().to_owned(), 2),
+            (Some(initiator), Some(target)) => both(combine(result, initiator, target), 0),
+            (None, None) => both(default.unwrap_or_default().into(), 2),
             // No of an AND and Yes of an OR need no answer: only one result is possible (RFC 7143 section 6.2.2)
-            (Some(only), None) | (None, Some(only)) if matches!((result, only.as_str()), (And, "No") | (Or, "Yes")) => {
+            (Some(only), None) | (None, Some(only)) if matches!((result, &*only), (And, "No") | (Or, "Yes")) => {
                 both(only, 0)
             }
             // for a list the target's answer is the choice, whatever was offered
             (None, Some(choice)) if result == Choose && !choice.contains(',') => both(choice, 0),
             // any other unanswered offer leaves the default
             (Some(only), None) | (None, Some(only)) => match default {
-                Some(default) => both(default.to_owned(), 2),
+                Some(default) => both(default.into(), 2),
                 None => both(only, 3),
             },
         },
@@ -178,21 +196,18 @@ fn agreed(offer: &Offer) -> Effective {
     }
 }
 
-fn combine(result: ResultFunction, initiator: &str, target: &str) -> String {
-    let numbers = text::numeric(initiator).zip(text::numeric(target));
-    let truths = text::boolean(initiator).zip(text::boolean(target));
-    let yes_no = |truth| if truth { "Yes" } else { "No" }.to_owned();
+fn combine<'a>(result: ResultFunction, initiator: Cow<'a, str>, target: Cow<'a, str>) -> Cow<'a, str> {
+    let numbers = text::numeric(&initiator).zip(text::numeric(&target));
+    let truths = text::boolean(&initiator).zip(text::boolean(&target));
+    let yes_no = |truth| if truth { "Yes" } else { "No" }.into();
     match (result, numbers, truths) {
-        (Minimum, Some((a, b)), _) => a.min(b).to_string(),
-        (Maximum, Some((a, b)), _) => a.max(b).to_string(),
+        (Minimum, Some((a, b)), _) => a.min(b).to_string().into(),
+        (Maximum, Some((a, b)), _) => a.max(b).to_string().into(),
         (And, _, Some((a, b))) => yes_no(a && b),
         (Or, _, Some((a, b))) => yes_no(a || b),
-        (Choose, ..) => {
-            // the side without a list chose
-            let choice = if target.contains(',') && !initiator.contains(',') { initiator } else { target };
-            choice.to_owned()
-        }
-        _ => target.to_owned(),
+        // the side without a list chose
+        (Choose, ..) if target.contains(',') && !initiator.contains(',') => initiator,
+        _ => target,
     }
 }
 
@@ -209,7 +224,7 @@ mod tests {
 
     fn negotiated(negotiation: &Negotiation, key: &str) -> (String, String, u8) {
         let (_, effective) = negotiation.effective(Defaults::All).find(|(offer, _)| offer.key == key).expect(key);
-        (effective.initiator, effective.target, effective.source)
+        (effective.initiator.into_owned(), effective.target.into_owned(), effective.source)
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::keys::{Defaults, Negotiation};
 use super::pdu::{KEPT_DATA_MAX, Pdu};
 use super::session::SessionEnd;
 use crate::counters::Counter;
-use crate::tables::{NULL_U8, Parameter, Parameters, Session};
+use crate::tables::{NULL_U8, Parameters, Session};
 
 /// The login of one connection.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -157,6 +157,7 @@ impl Login {
             return None;
         }
         self.is_complete = true;
+        self.negotiation.shrink();
         let rows = &mut context.sessions.rows;
         let answered = |key| self.negotiation.target(key).unwrap_or_default().to_owned();
         if let Some(tsih) = bhs.tsih() {
@@ -204,17 +205,15 @@ impl Login {
             (true, false) => Defaults::All,
         };
         for (offer, effective) in self.negotiation.effective(defaults) {
-            let offer = offer.into_owned();
-            parameters.push(Parameter {
-                connection,
-                session,
-                key: offer.key.into_owned(),
-                initiator_value: offer.initiator.unwrap_or_default(),
-                target_value: offer.target.unwrap_or_default(),
-                effective_initiator: effective.initiator,
-                effective_target: effective.target,
-                source: effective.source,
-            });
+            // by column: a row would have texts of its own
+            parameters.connection.push(connection);
+            parameters.session.push(session);
+            parameters.key.push(&offer.key);
+            parameters.initiator_value.push(offer.initiator.as_deref().unwrap_or_default());
+            parameters.target_value.push(offer.target.as_deref().unwrap_or_default());
+            parameters.effective_initiator.push(&effective.initiator);
+            parameters.effective_target.push(&effective.target);
+            parameters.source.push(effective.source);
         }
     }
 }

@@ -6,7 +6,9 @@
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
+use crate::growth::push_back;
 use crate::tables::{Cycles, NULL_NS};
+use crate::tcp::near::{Near, lower};
 
 /// Spans kept after their ACK, for retransmissions that crossed it.
 const ACKNOWLEDGED_KEPT: usize = 64;
@@ -40,19 +42,9 @@ impl Span {
 /// What is kept of a PDU after its ACK: small, because a connection keeps up to 64 of these in each direction.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Acknowledged {
-    end: i64,
-    length: u32,
+    start: u32,
+    end: u32,
     cycle: u32,
-}
-
-impl Acknowledged {
-    fn of(span: Span) -> Self {
-        Self { end: span.end, length: u32::try_from(span.end - span.start).unwrap_or(u32::MAX), cycle: span.cycle }
-    }
-
-    fn start(&self) -> i64 {
-        self.end - i64::from(self.length)
-    }
 }
 
 /// The time of the ACK; null if it passed the tap before the data did: the capture has the packets in another order.
@@ -65,10 +57,12 @@ fn acked_after(last_ns: i64, acked_ns: i64) -> i64 {
 pub struct Spans {
     /// In order of the stream: the latest that were acknowledged, and all after them.
     acknowledged: VecDeque<Acknowledged>,
+    near: Near,
     waiting: VecDeque<Span>,
-    /// The last ACKs with progress: offset and time, oldest first.
+    /// The last ACKs with progress, from the first on that can cover the next PDU: offset and time, oldest first.
     acks: VecDeque<(i64, i64)>,
-    has_forgotten_acks: bool,
+    /// What ACKs that are no longer kept covered.
+    forgotten_acks: Option<i64>,
     /// Whether acknowledged bytes may be assigned to a cycle much later.
     pub is_waiting: bool,
 }
@@ -91,6 +85,16 @@ impl Spans {
         if self.acknowledged.len() + self.waiting.len() > SPANS_MAX && self.acknowledged.pop_front().is_none() {
             self.waiting.pop_front();
         }
+        // those that can cover no later PDU; the last says what is acknowledged
+        while self.acks.len() > 1 && self.acks.front().is_some_and(|&(offset, _)| offset <= end) {
+            self.forget_ack();
+        }
+    }
+
+    fn forget_ack(&mut self) {
+        if let Some((offset, _)) = self.acks.pop_front() {
+            self.forgotten_acks = Some(offset);
+        }
     }
 
     /// Prefetches what changes next.
@@ -107,9 +111,11 @@ impl Spans {
 
     /// The time of the first ACK that covers `end`; null if it is no longer kept.
     fn first_covering(&self, end: i64) -> i64 {
+        if Some(end) <= self.forgotten_acks {
+            return NULL_NS;
+        }
         let place = self.acks.partition_point(|&(offset, _)| offset < end);
-        // an earlier ACK than the first kept one may have covered it
-        if place == 0 && self.has_forgotten_acks { NULL_NS } else { self.acks.get(place).map_or(NULL_NS, |ack| ack.1) }
+        self.acks.get(place).map_or(NULL_NS, |ack| ack.1)
     }
 
     /// Notes an ACK for all bytes below `offset`.
@@ -120,8 +126,7 @@ impl Spans {
         }
         let kept = if self.is_waiting { ACKS_KEPT_WAITING } else { ACKS_KEPT };
         while self.acks.len() >= kept {
-            self.acks.pop_front();
-            self.has_forgotten_acks = true;
+            self.forget_ack();
         }
         self.acks.push_back((offset, time_ns));
         while let Some(&span) = self.waiting.front()
@@ -142,19 +147,23 @@ impl Spans {
         if self.acknowledged.len() == ACKNOWLEDGED_KEPT {
             self.acknowledged.pop_front();
         }
-        self.acknowledged.push_back(Acknowledged::of(span));
+        if let Some(moved) = self.near.reach(span.end) {
+            self.acknowledged.retain_mut(|span| lower(&mut span.start, moved) && lower(&mut span.end, moved));
+        }
+        let [start, end] = [span.start, span.end].map(|offset| self.near.of(offset));
+        push_back(&mut self.acknowledged, Acknowledged { start, end, cycle: span.cycle });
     }
 
     /// The rows of the cycles of bytes in [start, end).
     pub fn cycles_of(&self, start: i64, end: i64) -> impl Iterator<Item = u32> + '_ {
         // sorted by stream offset
-        let acknowledged = self.acknowledged.range(self.acknowledged.partition_point(|span| span.end <= start)..);
+        let [near_start, near_end] = [start, end].map(|offset| self.near.of(offset));
+        let acknowledged = self.acknowledged.range(self.acknowledged.partition_point(|span| span.end <= near_start)..);
         let waiting = self.waiting.range(self.waiting.partition_point(|span| span.end <= start)..);
         acknowledged
-            .map(|span| (span.start(), span.cycle))
-            .chain(waiting.map(|span| (span.start, span.cycle)))
-            .take_while(move |&(start, _)| start < end)
-            .map(|(_, cycle)| cycle)
+            .take_while(move |span| span.start < near_end)
+            .map(|span| span.cycle)
+            .chain(waiting.take_while(move |span| span.start < end).map(|span| span.cycle))
     }
 
     /// Marks the cycles of bytes in [start, end) that were retransmitted.
@@ -223,6 +232,19 @@ mod tests {
         spans.push((0, 10), Some((10, i64::MIN)), 0, &mut cycles);
         spans.push((10, 20), Some((20, i64::MIN)), 1, &mut cycles);
         assert_eq!(cycles.data_acked_ns, [2, 3]);
+    }
+
+    #[test]
+    fn an_ack_that_can_cover_no_later_pdu_is_forgotten() {
+        let (mut spans, mut cycles) = (Spans::default(), cycles());
+        (1..=3).for_each(|ack| spans.acknowledge(ack * 10, ack, &mut cycles));
+        spans.push((0, 10), Some((10, i64::MIN)), 0, &mut cycles);
+        assert_eq!(spans.acks, [(20, 2), (30, 3)]);
+        spans.push((10, 19), Some((19, i64::MIN)), 1, &mut cycles);
+        assert_eq!((cycles.data_acked_ns[0], cycles.data_acked_ns[1]), (1, 2));
+        // the last says what is acknowledged
+        spans.push((19, 40), Some((40, i64::MIN)), 1, &mut cycles);
+        assert_eq!((&spans.acks, cycles.data_acked_ns[1]), (&[(30, 3)].into(), NULL_NS));
     }
 
     #[test]

@@ -315,7 +315,7 @@ impl Task {
             };
             if is_first {
                 cycles.data_first_ns[row] = first.time_ns;
-                cycles.data_first_frame[row] = first.frame;
+                cycles.data_first_frame.set(row, first.frame);
             } else {
                 self.has_missing_pdus = true;
             }
@@ -358,16 +358,18 @@ impl Task {
         set_some(&mut cycles.max_cmd_sn[row], bhs.max_cmd_sn().map(|number| number.0));
         set_some(&mut cycles.response[row], if is_in_data { Some(0) } else { bhs.response() });
         cycles.status_ns[row] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
-        cycles.status_frame[row] = pdu.last.map_or(NULL_U64, |last| last.frame);
+        cycles.status_frame.set(row, pdu.last.map_or(NULL_U64, |last| last.frame));
         cycles.is_status_in_data[row] = is_in_data;
         let residual = i64::from(bhs.residual_count().unwrap_or(0));
         if bhs.is_underflow() == Some(true) {
-            cycles.residual_bytes[row] = -residual;
+            cycles.residual_bytes.set(row, -residual);
         } else if bhs.is_overflow() == Some(true) {
-            cycles.residual_bytes[row] = residual;
+            cycles.residual_bytes.set(row, residual);
         }
-        if !is_in_data && let Some(sense) = sense(pdu.data) {
-            (cycles.sense_key[row], cycles.asc[row], cycles.ascq[row]) = sense;
+        if !is_in_data && let Some((sense_key, asc, ascq)) = sense(pdu.data) {
+            cycles.sense_key.set(row, sense_key);
+            cycles.asc.set(row, asc);
+            cycles.ascq.set(row, ascq);
         }
         let is_good = bhs.status() == Some(0) && (is_in_data || bhs.response() == Some(0));
         // numbers after the last one seen, in a SCSI Response
@@ -381,7 +383,7 @@ impl Task {
             || !self.is_last_data_known
         {
             cycles.data_last_ns[row] = NULL_NS;
-            cycles.data_last_frame[row] = NULL_U64;
+            cycles.data_last_frame.set(row, NULL_U64);
             cycles.data_acked_ns[row] = NULL_NS;
         }
         let missing = Missing { data_in: numbers.data_in + at_end.data_in, r2t: numbers.r2t + at_end.r2t, ..at_end };
@@ -423,7 +425,7 @@ impl Task {
         if self.is_bidirectional() && (self.has_missing_pdus || !self.open_rounds.is_empty()) {
             let row = self.cycle as usize;
             cycles.data_first_ns[row] = NULL_NS;
-            cycles.data_first_frame[row] = NULL_U64;
+            cycles.data_first_frame.set(row, NULL_U64);
         }
     }
 
@@ -461,7 +463,7 @@ impl Task {
         let row = self.cycle as usize;
         if cycles.data_pdu_count[row] == 0 {
             cycles.data_first_ns[row] = assumed.first.time_ns;
-            cycles.data_first_frame[row] = assumed.first.frame;
+            cycles.data_first_frame.set(row, assumed.first.frame);
         }
         if self.is_read && !self.is_write {
             self.numbers.pass_data_in();
@@ -481,7 +483,7 @@ impl Task {
         cycles.data_bytes[row] = cycles.data_bytes[row].saturating_add(bytes);
         if let Some(last) = assumed.last {
             cycles.data_last_ns[row] = last.time_ns;
-            cycles.data_last_frame[row] = last.frame;
+            cycles.data_last_frame.set(row, last.frame);
         }
         cycles.has_capture_gap[row] = true;
         self.is_last_data_known = assumed.last.is_some();
@@ -493,7 +495,7 @@ impl Task {
     pub fn assume_status(self, place: Option<Stamp>, is_in_data: bool, cycles: &mut Cycles) {
         let row = self.cycle as usize;
         cycles.status_ns[row] = place.map_or(NULL_NS, |place| place.time_ns);
-        cycles.status_frame[row] = place.map_or(NULL_U64, |place| place.frame);
+        cycles.status_frame.set(row, place.map_or(NULL_U64, |place| place.frame));
         cycles.is_status_in_data[row] = is_in_data;
         cycles.has_capture_gap[row] = true;
     }
@@ -505,7 +507,7 @@ impl Task {
         self.forget_uncertain_first(cycles);
         if !self.is_last_data_known {
             cycles.data_last_ns[row] = NULL_NS;
-            cycles.data_last_frame[row] = NULL_U64;
+            cycles.data_last_frame.set(row, NULL_U64);
         }
         let expected = u64::from(self.expected_data_transfer_length.unwrap_or(0));
         let lacking = expected.saturating_sub(u64::from(cycles.data_bytes[row]));

@@ -76,7 +76,7 @@ table! {
         /// its connection
         connection: u32;
         /// logical unit, decoded like tshark's scsi.lun
-        lun: u64 = null;
+        lun: u64(narrow) = null;
         /// Initiator Task Tag
         initiator_task_tag: u32;
         /// CmdSN of the command (2^32 - 1, a possible value, also stands for null)
@@ -88,15 +88,15 @@ table! {
         /// first byte of the CDB
         cdb_opcode: u8 = null;
         /// service action, of operation codes that have one: what a PERSISTENT RESERVE OUT, a MAINTENANCE IN ... does
-        service_action: u16 = null, "SPC-4, SBC-3";
+        service_action: u16(sparse) = null, "SPC-4, SBC-3";
         /// PERSISTENT RESERVE OUT: TYPE of the reservation that it makes, releases or preempts
-        reservation_type: u8 = null, "SPC-4";
+        reservation_type: u8(sparse) = null, "SPC-4";
         /// R bit
         is_read: bool, "RFC 7143 section 11.3.1";
         /// W bit
         is_write: bool, "RFC 7143 section 11.3.1";
         /// logical block address
-        lba: u64 [blocks] = null;
+        lba: u64(narrow) [blocks] = null;
         /// transfer length of the CDB
         block_count: u32 [blocks] = null;
         /// I/O size: the command's Expected Data Transfer Length (PDU block size)
@@ -120,9 +120,9 @@ table! {
         /// completion of the SCSI Response, or of the Data-In with the S bit
         status_ns: i64 [ns] = null, "method 3";
         /// the session's next command, at queue depth 1
-        next_command_ns: i64 [ns] = null, "method 3";
+        next_command_ns: i64(sparse) [ns] = null, "method 3";
         /// commands of the session in flight when it was issued, itself included
-        queue_depth: u32 [commands];
+        queue_depth: u32(sparse) [commands];
         /// Data-In or Data-Out PDUs with data
         data_pdu_count: u32 [PDUs];
         /// DataSegmentLength of the smallest of them
@@ -142,21 +142,21 @@ table! {
         /// iSCSI service response
         response: u8 = null, "RFC 7143 section 11.4.3";
         /// Residual Count: negative for underflow, positive for overflow
-        residual_bytes: i64 [bytes], "RFC 7143 section 11.4.5";
+        residual_bytes: i64(sparse) [bytes], "RFC 7143 section 11.4.5";
         /// sense key
-        sense_key: u8 = null, "SPC-4";
+        sense_key: u8(sparse) = null, "SPC-4";
         /// additional sense code
-        asc: u8 = null, "SPC-4";
+        asc: u8(sparse) = null, "SPC-4";
         /// additional sense code qualifier
-        ascq: u8 = null, "SPC-4";
+        ascq: u8(sparse) = null, "SPC-4";
         /// frame with the first byte of the command
-        command_frame: u64;
+        command_frame: u64(narrow);
         /// frame of data_first_ns
-        data_first_frame: u64 = null;
+        data_first_frame: u64(narrow) = null;
         /// frame of data_last_ns
-        data_last_frame: u64 = null;
+        data_last_frame: u64(narrow) = null;
         /// frame of status_ns
-        status_frame: u64 = null;
+        status_frame: u64(narrow) = null;
         /// whether the status, to its end, and all data that it accounts for were captured
         is_complete: bool;
         /// whether the status came with the last Data-In (S bit)

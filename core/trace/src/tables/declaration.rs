@@ -7,6 +7,8 @@
 //!         /// what the column holds
 //!         column: u32 [unit] = null, "RFC 7143 section 11.2";
 //!         code: u8(category);
+//!         other: u8(sparse);
+//!         frame: u64(narrow);
 //!     }
 //! }
 //! ```
@@ -14,7 +16,8 @@
 //! Unit, start and source may be left out. The start is the column's value in a default row: zero, false or "" unless
 //! it is declared. `null` and `masked` make the column nullable: `null` starts it as the null of its type; `masked` is
 //! for a column where every value is possible, whose nulls are computed from other columns. A code of a category is
-//! null where it is 255; it is never declared nullable.
+//! null where it is 255; it is never declared nullable. A column is `sparse` if nearly all rows have its start, and
+//! `narrow` if its numbers mostly fit into 32 bits.
 
 use super::text_column::TextColumn;
 
@@ -127,8 +130,12 @@ pub trait Columns {
 
 macro_rules! table {
     (@values String) => { $crate::tables::TextColumn };
-    (@values $type:ident) => { Vec<$type> };
+    (@values u64 narrow) => { $crate::tables::Narrow };
+    (@values $type:ident sparse) => { $crate::tables::Sparse<$type> };
+    (@values $type:ident $($category:ident)?) => { Vec<$type> };
 
+    (@dtype $type:ident narrow) => { table!(@dtype $type) };
+    (@dtype $type:ident sparse) => { table!(@dtype $type) };
     (@dtype $type:ident) => { <$type as $crate::tables::declaration::Stored>::DTYPE };
     (@dtype $type:ident $category:ident) => { concat!("category:", stringify!($category)) };
 
@@ -137,6 +144,8 @@ macro_rules! table {
     (@start $type:ident masked) => { <$type>::default() };
     (@start $type:ident $value:tt) => { $value };
 
+    (@is_nullable (narrow) $($start:tt)?) => { table!(@is_nullable $($start)?) };
+    (@is_nullable (sparse) $($start:tt)?) => { table!(@is_nullable $($start)?) };
     (@is_nullable ($category:ident) $($start:tt)?) => { false };
     (@is_nullable null) => { true };
     (@is_nullable masked) => { true };
@@ -155,7 +164,7 @@ macro_rules! table {
         pub struct $table { $(
             $(#[doc = $meaning])+
             #[serde(with = "crate::tables::packed")]
-            pub $column: table!(@values $type),
+            pub $column: table!(@values $type $($category)?),
         )* }
 
         #[doc = concat!("A row of `", $name, "`:", $($row_meaning),+)]
@@ -237,7 +246,7 @@ macro_rules! table {
         impl $crate::tables::Empty for $table {
             #[inline]
             fn empty() -> &'static Self {
-                static EMPTY: $table = $table { $($column: <table!(@values $type) as $crate::tables::Values>::NONE,)* };
+                static EMPTY: $table = $table { $($column: <table!(@values $type $($category)?) as $crate::tables::Values>::NONE,)* };
                 &EMPTY
             }
         }

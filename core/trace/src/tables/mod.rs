@@ -11,8 +11,10 @@
 //! time         the time breakdown, and the irregularities of the input
 //! taps         two captures of the same traffic
 //! declaration  the macro `table!`, its syntax and the null rule
+//! narrow       a column of numbers in 32 bits, while they fit
 //! packed       columns in a state
 //! rare         a table that most connections have no rows of
+//! sparse       a column in which nearly all rows have one value
 //! text_column  a column of text: each distinct text once
 //! values       what every column can do with its rows
 //! ```
@@ -24,8 +26,10 @@ mod connections;
 mod declaration;
 mod exchanges;
 mod logical_units;
+mod narrow;
 mod packed;
 mod rare;
+mod sparse;
 pub mod taps;
 mod tcp;
 mod tcp_info;
@@ -39,8 +43,10 @@ pub use declaration::{Column, ColumnDeclaration, Columns, TableDeclaration};
 pub use declaration::{NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64};
 pub use exchanges::*;
 pub use logical_units::*;
+pub use narrow::Narrow;
 pub use rare::{Empty, Rare};
 use serde::{Deserialize, Serialize};
+pub use sparse::Sparse;
 pub use tcp::*;
 pub use tcp_info::*;
 pub use text_column::TextColumn;

@@ -3,6 +3,8 @@
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::narrow::Narrow;
+use super::sparse::Sparse;
 use super::text_column::TextColumn;
 
 /// A column that has a form for states.
@@ -60,6 +62,29 @@ impl Packed for Vec<bool> {
 
     fn unpack<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(<&[u8]>::deserialize(deserializer)?.iter().map(|&value| value != 0).collect())
+    }
+}
+
+impl<T: Copy + PartialEq> Packed for Sparse<T>
+where
+    Vec<T>: Packed,
+{
+    fn pack<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.iter().collect::<Vec<T>>().pack(serializer)
+    }
+
+    fn unpack<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::unpack(deserializer).map(Self::from)
+    }
+}
+
+impl Packed for Narrow {
+    fn pack<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.iter().collect::<Vec<u64>>().pack(serializer)
+    }
+
+    fn unpack<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::unpack(deserializer).map(Self::from)
     }
 }
 

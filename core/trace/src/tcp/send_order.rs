@@ -11,6 +11,9 @@ use std::collections::VecDeque;
 use iscsitrace_wire::frame::{Segment, tcp_options};
 use iscsitrace_wire::serial::SerialNumber;
 
+use super::near::{Near, lower};
+use crate::growth::push_back;
+
 /// Packets that are kept: more than overtake a packet. Of what was sent before all of them, the oldest is the opener.
 const KEPT_MAX: usize = 64;
 /// A sender that numbers its packets in turn is never further from one of a connection to the next: segments of a
@@ -34,11 +37,13 @@ pub enum Sent {
     Unknown,
 }
 
+/// Flat and packed, because a connection keeps up to 64 of these in each direction.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[repr(Rust, packed(4))]
 struct Packet {
-    end: i64,
     time_ns: i64,
-    /// 0 without timestamps: flat, because a connection keeps up to 64 of these.
+    end: u32,
+    /// 0 without timestamps.
     timestamp: u32,
     identification: u16,
     has_timestamp: bool,
@@ -48,6 +53,7 @@ struct Packet {
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct SendOrder {
     packets: VecDeque<Packet>,
+    near: Near,
     /// Identifications that followed the one before, and those that did not.
     steps: u32,
     jumps: u32,
@@ -72,14 +78,23 @@ impl SendOrder {
         if self.packets.len() >= KEPT_MAX {
             self.packets.pop_front();
         }
+        if let Some(moved) = self.near.reach(end) {
+            self.packets.retain_mut(|packet| {
+                let mut end = packet.end;
+                let is_near = lower(&mut end, moved);
+                packet.end = end;
+                is_near
+            });
+        }
         let timestamp = timestamp(segment.options);
-        self.packets.push_back(Packet {
-            end,
+        let packet = Packet {
+            end: self.near.of(end),
             time_ns,
             timestamp: timestamp.unwrap_or_default(),
             identification,
             has_timestamp: timestamp.is_some(),
-        });
+        };
+        push_back(&mut self.packets, packet);
     }
 
     /// Gives memory back that a stream under way needs.
@@ -144,6 +159,7 @@ impl SendOrder {
 
     /// The earliest kept packet that ends beyond an offset.
     fn opener(&self, offset: i64) -> Option<&Packet> {
+        let offset = self.near.of(offset);
         let place = self.packets.partition_point(|packet| packet.end <= offset);
         self.packets.get(place)
     }

@@ -243,7 +243,7 @@ impl IscsiConnection {
         let mut open: Vec<Box<Task>> = self.tasks.drain().map(|(_, task)| task).collect();
         open.sort_unstable_by_key(|task| task.cycle);
         for task in open {
-            let frame = context.tables.cycles.command_frame[task.cycle as usize];
+            let frame = context.tables.cycles.command_frame.get(task.cycle as usize);
             self.end_without_status(*task, Stamp { frame, time_ns }, context);
         }
         let has_pdus = self.pdu_count != [0; 2] || self.missing.count != [0; 2];

@@ -338,7 +338,7 @@ fn the_device_type_of_an_inquiry_decides_what_a_command_is() {
         let header = data_in(0x30, 0, 0).is_final(true).has_status(true);
         talk.send(false, numbered(header, Some(501), 101), &[device_type; 36]);
         talk.send(true, command(0x31, 101, 1024, &[0x08, 0, 0, 7, 2]).is_read(true), &[]);
-        assert_eq!(talk.finish().cycles.lba[1], lba, "EVPD {evpd}, device type {device_type}");
+        assert_eq!(talk.finish().cycles.lba.get(1), lba, "EVPD {evpd}, device type {device_type}");
     }
 }
 

@@ -30,10 +30,10 @@ fn ended(mut talk: Talk) -> Vec<(u64, bool)> {
     talk.send(true, nop.cmd_sn(SerialNumber(200)).exp_stat_sn(SerialNumber(501)), &[]);
     talk.packet(false, 0x10, &[]);
     let cycles = talk.finish().cycles;
-    for (status_ns, frame) in cycles.status_ns.iter().zip(&cycles.status_frame) {
-        assert_eq!(*status_ns == NULL_NS, *frame == NULL_U64);
+    for (status_ns, frame) in cycles.status_ns.iter().zip(cycles.status_frame.iter()) {
+        assert_eq!(*status_ns == NULL_NS, frame == NULL_U64);
     }
-    cycles.status_frame.into_iter().zip(cycles.is_complete).collect()
+    cycles.status_frame.iter().zip(cycles.is_complete).collect()
 }
 
 /// The first of two commands ends, and its tag is taken again: its status (frames 12 and 13), the later command (14 and
