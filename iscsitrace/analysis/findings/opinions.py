@@ -101,7 +101,7 @@ class StoryOpinion:
         """For JSON."""
         return {
             "sessions": list(self.story.numbers),
-            "connections": [row["connection"] for row in self.story.connections],
+            "connections": list(self.story.connection_numbers),
             "headline": self.headline.as_dict(),
             "findings": [finding.as_dict() for finding in self.findings],
         }
@@ -216,7 +216,7 @@ class Stories(Sequence[StoryOpinion]):
     @property
     def of_connections(self) -> list[StoryOpinion]:
         """Those of connections without a session that have findings."""
-        places = (place for place, (story, _, findings) in enumerate(self._told) if not story.sessions and findings)
+        places = (place for place, (story, _, findings) in enumerate(self._told) if not story.numbers and findings)
         return [self[place] for place in places]
 
     @cached_property

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.measures import busy, by_subject
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.data_commands import is_whole_transfer
-from iscsitrace.analysis.measures.nulls import numbers_of
-from iscsitrace.analysis.session import workload
+from iscsitrace.analysis.session import path, workload
 from iscsitrace.analysis.session.path import BYTES, SIDES
 from iscsitrace.analysis.session.workload import Workloads
 from iscsitrace.tables.numbers import first_rows
@@ -126,15 +125,8 @@ def path_ns(columns: Columns) -> Array:
 
 def _least_rtts(columns: Columns) -> Array:
     """The least RTT to each of SIDES, of the connection that stands for the path; -1 for none: shape (2, subjects)."""
-    connections, senders = columns.table("connections"), columns.table("senders")
-    numbers = connections.raw("connection").astype(np.int64)
-    row_of = np.full(numbers.max(initial=-1) + 2, -1, dtype=np.intp)
-    row_of[numbers] = np.arange(len(numbers))
-    of_path, rows = numbers_of(senders, "rtt_path_ns"), row_of[senders.raw("connection").astype(np.int64)]
-    rtts = np.stack([numbers_of(connections, f"rtt_to_{side}_min_ns") for side in SIDES])
-    for side, values in zip(SIDES, rtts, strict=True):
-        which = np.flatnonzero((of_path >= 0) & (rows >= 0) & (senders.raw("to_target") == (side == "target")))
-        values[rows[which]] = of_path[which]
+    connections = columns.table("connections")
+    rtts = path.least_rtts(connections, columns.table("senders"))
     moved = np.sum([connections.raw(name).astype(np.int64) for name in BYTES], axis=0)
     places = columns.places("connections")
     order = np.lexsort((-moved, -(rtts >= 0).sum(axis=0), places))
