@@ -18,7 +18,7 @@ from iscsitrace.analysis.measures.data_commands import is_whole_transfer
 from iscsitrace.analysis.session import path, workload
 from iscsitrace.analysis.session.path import BYTES, SIDES
 from iscsitrace.analysis.session.workload import Workloads
-from iscsitrace.tables.numbers import first_rows
+from iscsitrace.tables.numbers import first_rows, narrow
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
@@ -87,17 +87,25 @@ class Columns:
     def places(self, name: str) -> Array:
         """The subject of each row of a table; -1 for none."""
         if name not in self._places:
-            places = self._place_of(name)
-            # connections that carry no iSCSI can have numbers beyond all subjects
-            self._places[name] = np.where(places < len(self), places, -1)
+            self._places[name] = self.places_once(name)
         return self._places[name]
+
+    def places_once(self, name: str) -> Array:
+        """The same for who asks once: they are not kept."""
+        places = self._place_of(name)
+        # connections that carry no iSCSI can have numbers beyond all subjects
+        return places if places.max(initial=-1) < len(self) else np.where(places < len(self), places, -1)
 
 
 def commands(columns: Columns) -> tuple[Array, Array, Array]:
     """The commands of all subjects, each subject's in order of time: row in ``cycles``, subject, nanoseconds."""
-    cycles, places = columns.table("cycles"), columns.places("cycles")
-    rows = by_subject.rows_in_order(places, cycles.raw("command_first_ns"))
-    return rows, places[rows], cycles.raw("command_first_ns")[rows]
+    times, rows = columns.table("cycles").raw("command_first_ns"), columns.once(_commands_in_order)
+    return rows, columns.places("cycles")[rows], times[rows]
+
+
+def _commands_in_order(columns: Columns) -> Array:
+    rows = by_subject.rows_in_order(columns.places("cycles"), columns.table("cycles").raw("command_first_ns"))
+    return narrow(rows)
 
 
 def workloads(columns: Columns) -> Workloads:

@@ -304,4 +304,5 @@ def _looked_up(found: Array, numbers: Array) -> Array:
 def session_of_stretches(stretches: Table) -> Array:
     """The session whose time each stretch is; -1 for stretches of one of several connections."""
     session, is_own = numbers_of(stretches, "session"), ~known(stretches, "connection")
-    return np.where(is_own | ~np.isin(session, np.unique(session[is_own])), session, -1)
+    session[np.isin(session, np.unique(session[is_own])) & ~is_own] = -1
+    return session
