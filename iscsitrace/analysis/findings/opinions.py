@@ -248,7 +248,8 @@ class Stories(Sequence[StoryOpinion]):
         if lead:
             return headline.verdict_of(lead, place, limiter, busy_ns)
         if worst:
-            return replace(worst, number=place, jobs_ns=busy_ns)
+            is_same = (worst.number, worst.jobs_ns) == (place, busy_ns)
+            return worst if is_same else replace(worst, number=place, jobs_ns=busy_ns)
         return Verdict(place, headline.NONE, "info", None, None, busy_ns)
 
     def _members(self, story: Story) -> list[Verdict]:

@@ -53,10 +53,10 @@ def of_parts(columns: Columns, *parts: str) -> Waits:
     stretches, (rows, places) = columns.table("budget"), columns.once(_busy)
     is_wanted = np.zeros(len(PARTS), dtype=bool)
     is_wanted[[PARTS.index(part) for part in parts]] = True
-    own = np.flatnonzero(is_wanted[stretches.raw("part")[rows]])
-    found = stretches.select(rows[own])
+    is_own = is_wanted[stretches.raw("part")[rows]]
+    found = stretches.select(rows[is_own])
     firsts, lasts = (found.raw(name) for name in ("time_first_ns", "time_last_ns"))
-    return Waits(places[own].astype(np.int64), firsts, lasts, numbers_of(found, "cycle"))
+    return Waits(places[is_own].astype(np.int64), firsts, lasts, numbers_of(found, "cycle"))
 
 
 def spans(columns: Columns) -> list[tuple[Span]]:

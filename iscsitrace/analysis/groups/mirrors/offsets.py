@@ -29,7 +29,7 @@ SAMPLE: Final = 512
 """Writes of a pair that are looked at."""
 NEIGHBORS: Final = 4
 """Writes of the other side, before and after each of these, that are tried."""
-_AT_ONCE: Final = 1 << 16
+_AT_ONCE: Final = 1 << 14
 """Writes of the pairs that are looked at together."""
 
 

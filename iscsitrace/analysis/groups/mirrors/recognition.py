@@ -6,7 +6,7 @@ addresses at the same times, but different data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -66,29 +66,45 @@ def find(source: Source, volumes: Volumes | None = None) -> list[Mirror]:
     every = sides.of_trace(source, volumes, WRITES_MIN)
     if not every:
         return []
-    starts = _starts(source)
-    by_host: dict[str, list[MirrorSide]] = {}
-    for side in every:
-        by_host.setdefault(side.host, []).append(side)
-    found = [mirror for own in by_host.values() for mirror in _of_host(own, starts)]
+    found = _mirrors(every, _likely(every), _starts(source))
     return sorted(found, key=lambda mirror: mirror.sides[0].volume.number)
 
 
-def _of_host(every: Sequence[MirrorSide], starts: tuple[Array, Array] | None) -> Iterator[Mirror]:
-    """The mirrors among the sides of one host."""
-    likely = candidates.of_host(every)
-    pairs = [(place, other) for place, others in enumerate(likely) for other in others]
-    found = offsets.of_pairs([(every[place].writes, every[other].writes) for place, other in pairs])
-    offsets_of = dict(zip(pairs, found, strict=True))
+def _likely(every: Sequence[MirrorSide]) -> dict[int, list[tuple[int, list[int]]]]:
+    """For each side those after it that may be its copies, by place, each with possible offsets."""
+    by_host: dict[str, list[int]] = {}
+    for place, side in enumerate(every):
+        by_host.setdefault(side.host, []).append(place)
+    pairs = [
+        (own[place], own[other])
+        for own in by_host.values()
+        for place, others in enumerate(candidates.of_host([every[each] for each in own]))
+        for other in others
+    ]
+    found: dict[int, list[tuple[int, list[int]]]] = {}
+    likely = offsets.of_pairs([(every[place].writes, every[other].writes) for place, other in pairs])
+    for (place, other), each in zip(pairs, likely, strict=True):
+        if each:
+            found.setdefault(place, []).append((other, each))
+    return found
+
+
+def _mirrors(
+    every: Sequence[MirrorSide],
+    likely: Mapping[int, Sequence[tuple[int, Sequence[int]]]],
+    starts: tuple[Array, Array] | None,
+) -> Iterator[Mirror]:
+    """The mirrors among the sides; each side is one of one mirror at most."""
     taken: set[int] = set()
-    for place, first in enumerate(every):
+    for place, others in likely.items():
         if place in taken:
             continue
+        first = every[place]
         copies = [
             (other, match)
-            for other in likely[place]
+            for other, each in others
             if other not in taken
-            if (match := _match(first, every[other], offsets_of[place, other], starts)) is not None
+            if (match := _match(first, every[other], each, starts)) is not None
         ]
         taken.update(other for other, _ in copies)
         if copies:
