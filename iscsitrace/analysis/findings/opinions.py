@@ -129,7 +129,6 @@ class Opinions(Mapping[int, Opinion]):
         if not numbers:
             return
         weighed = registry.weighed(subjects.columns, problems, groups)
-        subjects.columns.forget()
         possible = registry.possible(subjects.columns, problems, groups)
         # before sessions are looked at one by one
         subjects.columns.forget()
