@@ -69,7 +69,7 @@ def of_story(told: StoryOpinion, opinions: Mapping[int, Opinion]) -> Subject:
         told.headline,
         tuple(in_order([*told.findings, *_of_members(told, members)])),
         budget.added(opinion.time for opinion in members if opinion.time is not None),
-        tuple(row["connection"] for row in told.story.connections),
+        told.story.connection_numbers,
     )
 
 

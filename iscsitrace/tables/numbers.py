@@ -21,6 +21,11 @@ def order_of(numbers: Array) -> Array:
     return np.argsort(numbers.astype(np.int16) if is_small else numbers, kind="stable")
 
 
+def narrow(numbers: Array) -> Array:
+    """The same in half the memory, if they fit: numbers of rows mostly do."""
+    return numbers.astype(np.int32) if numbers.max(initial=0) < 1 << 31 else numbers
+
+
 def first_rows(numbers: Array) -> Array:
     """Of rows in order of their integers: the first row of each integer."""
     is_first = np.ones(len(numbers), dtype=bool)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.tables.numbers import first_rows, order_of
+from iscsitrace.tables.numbers import first_rows, narrow, order_of
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
@@ -27,13 +27,10 @@ class Partition:
         self._none = table.select(slice(0, 0))
         self._order: Array | None = None
         # the null of an unsigned column is its largest number
-        numbers = numbers.astype(np.int64)
+        numbers = numbers.astype(np.int64, copy=False)
         if (numbers[1:] < numbers[:-1]).any():
-            self._order = order_of(numbers)
+            self._order = narrow(order_of(numbers))
             numbers = numbers[self._order]
-            if len(numbers) < 1 << 31:
-                # half the memory
-                self._order = self._order.astype(np.int32)
         starts = first_rows(numbers)
         edges = [*starts.tolist(), len(numbers)]
         self._places = {

@@ -15,6 +15,7 @@ from iscsitrace.analysis.measures.budget import PARTS, Budget, added
 from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.report import failure
 from iscsitrace.report.subject import Subject, of_story
+from iscsitrace.tables.rows import NumberedRows
 from tests.support.tables_by_hand import MS, table
 
 SECOND = 1_000 * MS
@@ -112,9 +113,12 @@ def test_a_story_has_the_findings_and_the_time_of_its_sessions_each_problem_once
         number: Opinion(number, Headline(""), times[number], lambda: None, [lost, found])
         for number, found in enumerate((slow, slower))
     }
-    rows = ({"session": 0}, {"session": 1})
     connections = ({"connection": 5, "session": 0}, {"connection": 6, "session": None})
-    told = StoryOpinion(Story(rows, connections), "sessions 0 and 1", of_finding(lost), [lost])
+    rows = (
+        NumberedRows(table("sessions", {"session": 0}, {"session": 1}), "session"),
+        NumberedRows(table("connections", *connections), "connection"),
+    )
+    told = StoryOpinion(Story((0, 1), (5, 6), *rows), "sessions 0 and 1", of_finding(lost), [lost])
     found = of_story(told, opinions)
     assert found.findings == (lost, slower)
     assert found.failure is lost
@@ -122,7 +126,7 @@ def test_a_story_has_the_findings_and_the_time_of_its_sessions_each_problem_once
     assert (found.time.jobs_ns, found.time.total_ns, found.time.uses_ns) == (7, 14, {"scan": 7})
     assert [found.has(row) for row in connections] == [True, True]
     assert not found.has({"connection": 7, "session": 0})
-    alone = of_story(StoryOpinion(Story(rows[:1], connections), "session 0", Headline("Slow."), []), opinions)
+    alone = of_story(StoryOpinion(Story((0,), (5, 6), *rows), "session 0", Headline("Slow."), []), opinions)
     assert (alone.label, alone.headline.sentence, alone.failure) == ("session 0", "", None)
 
 

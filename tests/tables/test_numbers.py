@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from iscsitrace.tables.numbers import distinct, first_rows, order_of, places_of, rows_of_each
+from iscsitrace.tables.numbers import distinct, first_rows, narrow, order_of, places_of, rows_of_each
 
 SMALL = st.integers(-1, 6)
 AROUND = st.sampled_from([-(1 << 16), -1, 0, (1 << 15) - 1, 1 << 15, (1 << 16) - 1, 1 << 16, 1 << 17, 1 << 62])
@@ -45,6 +45,13 @@ def test_places(numbers: list[int], wanted: set[int]) -> None:
     each = sorted(wanted)
     found = places_of(np.array(numbers, dtype=np.int64), np.array(each, dtype=np.int64)).tolist()
     assert found == [each.index(number) if number in wanted else -1 for number in numbers]
+
+
+@pytest.mark.parametrize(("greatest", "dtype"), [((1 << 31) - 1, "int32"), (1 << 31, "int64")])
+def test_numbers_are_narrow_where_they_fit(greatest: int, dtype: str) -> None:
+    found = narrow(np.array([-1, 0, greatest], dtype=np.int64))
+    assert (found.dtype, found.tolist()) == (dtype, [-1, 0, greatest])
+    assert len(narrow(np.zeros(0, dtype=np.int64))) == 0
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint32", "uint64"])

@@ -38,7 +38,7 @@ def _may_close(columns: Columns, rtts_ns: Array) -> Array:
     for the first ones, which every status allows.
     """
     cycles = columns.table("cycles")
-    rows, place, times = columns.once(commands)
+    rows, place, times = commands(columns)
     starts = first_rows(place)
     numbers, has_window = cycles.raw("cmd_sn")[rows].astype(np.int64), _has_window(cycles)[rows]
     first, window, least = (np.zeros(len(columns), dtype=np.int64) for _ in range(3))

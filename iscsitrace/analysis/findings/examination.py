@@ -75,12 +75,11 @@ def examine(source: Source, *, has_mirrors: bool = True, tap_of: TapOf = only_ta
     accounts = tuple(account.of_trace(source, found_volumes)) if has_mirrors else ()
     memory.give_back(source)
     found = streams.find(source, [each.mirror for each in accounts])
-    memory.give_back(source)
     jobs = tuple(job for job in found if has_mirrors or job.is_certain)
     uses = tuple(paths.of_trace(source, found_volumes))
     groups = Groups(accounts, jobs, source("cycles"), times_by_line(source), uses, tap_of)
     all_stories = stories.find(source)
-    members = [(story.numbers, [row["connection"] for row in story.connections]) for story in all_stories]
+    members = [(story.numbers, story.connection_numbers) for story in all_stories]
     possible = registry.possible(grouping.columns_together(members), registry.OF_STORIES)
     memory.give_back(source)
     told = []

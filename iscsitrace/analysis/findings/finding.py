@@ -224,16 +224,16 @@ class Problem:
         else:
             return
         places = np.flatnonzero(found.is_found & self._is_worth(columns))
-        firsts, lasts = columns.once(busy_columns.spans)
+        spans = columns.once(busy_columns.spans)
         is_note = np.zeros(len(columns), dtype=bool) if found.is_note is None else found.is_note
         costs_ns = np.zeros(len(columns)) if found.cost_ns is None else found.cost_ns
         shares = columns.share(costs_ns) if found.share is None else found.share
-        amounts = (each[places].tolist() for each in (costs_ns, shares, is_note, firsts, lasts))
-        for place, cost_ns, share, is_only_note, first, last in zip(places.tolist(), *amounts, strict=True):
+        amounts = (each[places].tolist() for each in (costs_ns, shares, is_note))
+        for place, cost_ns, share, is_only_note in zip(places.tolist(), *amounts, strict=True):
             severity = "info" if is_only_note else self.severity or _severity(share)
             cost = None if found.cost_ns is None else cost_ns
             own_share = None if cost is None and found.share is None else share
-            yield place, Finding(self, severity, own_share, "", (), cost, spans=((first, last),))
+            yield place, Finding(self, severity, own_share, "", (), cost, spans=spans[place])
 
     def told(self, finding: Finding, case: Examined) -> Finding:
         """A finding that was weighed, with its text, frames and cause."""

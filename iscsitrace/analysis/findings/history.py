@@ -141,7 +141,7 @@ class History:
 
     def rows(self, name: str) -> Table:
         """The rows of its connections in a table that has a column ``connection``."""
-        return self.source.rows(name, (row["connection"] for row in self.story.connections))
+        return self.source.rows(name, self.story.connection_numbers)
 
     @cached_property
     def blocked(self) -> tuple[Blocked, ...]:

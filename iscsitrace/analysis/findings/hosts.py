@@ -22,6 +22,7 @@ from iscsitrace.analysis.findings.finding import (
     Weighed,
 )
 from iscsitrace.analysis.findings.thresholds import CONTRAST, MILLISECOND_NS, WORTH, WORTH_A_CHANGE
+from iscsitrace.analysis.measures.data_commands import is_whole_transfer
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import busy_columns
 from iscsitrace.analysis.session.busy_columns import Waits
@@ -72,8 +73,8 @@ def _is_slow(columns: Columns, found: Waits, which: Array) -> Array:
     # the shorter stalls are less than half of the time
     is_half = (long_ns > 0) & (2 * (found.sums_ns(columns) - long_ns) < found.sums_ns(columns))
     is_stalled = is_half & is_many
+    has_fast = columns.count("cycles", _is_answered_fast) > 0
     moved, places = columns.once(transfers)
-    has_fast = np.bincount(places[_is_answered_fast(moved)], minlength=count) > 0
     is_open = (which & ~is_stalled & ~has_fast)[places]
     if not is_open.any():
         return is_stalled
@@ -86,12 +87,15 @@ def _is_slow(columns: Columns, found: Waits, which: Array) -> Array:
     return np.asarray(is_stalled | is_never_fast)
 
 
-def _is_answered_fast(moved: Table) -> Array:
-    """Which commands have their status within HEALTHY_NS, and data and R2T before it: they were served in less."""
-    status = moved.raw("status_ns")
-    is_fast = known(moved, "status_ns") & (status - moved.raw("command_first_ns") < HEALTHY_NS)
+def _is_answered_fast(cycles: Table) -> Array:
+    """Which complete reads and writes have their status within HEALTHY_NS, and data and R2T before it: they were
+    served in less.
+    """
+    status = cycles.raw("status_ns")
+    is_fast = cycles.each(is_whole_transfer) & known(cycles, "status_ns")
+    is_fast &= status - cycles.raw("command_first_ns") < HEALTHY_NS
     # null is the least time
-    return is_fast & (moved.raw("data_last_ns") <= status) & (moved.raw("r2t_first_ns") <= status)
+    return is_fast & (cycles.raw("data_last_ns") <= status) & (cycles.raw("r2t_first_ns") <= status)
 
 
 def _target(case: Case) -> Observation | None:

@@ -101,7 +101,7 @@ class StoryOpinion:
         """For JSON."""
         return {
             "sessions": list(self.story.numbers),
-            "connections": [row["connection"] for row in self.story.connections],
+            "connections": list(self.story.connection_numbers),
             "headline": self.headline.as_dict(),
             "findings": [finding.as_dict() for finding in self.findings],
         }
@@ -216,7 +216,7 @@ class Stories(Sequence[StoryOpinion]):
     @property
     def of_connections(self) -> list[StoryOpinion]:
         """Those of connections without a session that have findings."""
-        places = (place for place, (story, _, findings) in enumerate(self._told) if not story.sessions and findings)
+        places = (place for place, (story, _, findings) in enumerate(self._told) if not story.numbers and findings)
         return [self[place] for place in places]
 
     @cached_property
@@ -247,7 +247,8 @@ class Stories(Sequence[StoryOpinion]):
         if lead:
             return headline.verdict_of(lead, place, limiter, busy_ns)
         if worst:
-            return replace(worst, number=place, jobs_ns=busy_ns)
+            is_same = (worst.number, worst.jobs_ns) == (place, busy_ns)
+            return worst if is_same else replace(worst, number=place, jobs_ns=busy_ns)
         return Verdict(place, headline.NONE, "info", None, None, busy_ns)
 
     def _members(self, story: Story) -> list[Verdict]:

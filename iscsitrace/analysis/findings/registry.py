@@ -38,6 +38,7 @@ from iscsitrace.analysis.findings import (
 from iscsitrace.analysis.findings.case import Groups
 from iscsitrace.analysis.findings.finding import Examined, Finding, Problem, in_order
 from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.tables import memory
 
 FAMILIES: Final = (
     distance,
@@ -81,6 +82,8 @@ PROBLEMS: Final = {problem.name: problem for problem in (*OF_STORIES, *OF_CASES)
 """Every problem by name, in the order of docs/diagnosis.md."""
 
 
+_WEIGHED_AT_ONCE: Final = 4
+"""Problems that are weighed before memory is given back."""
 _PLACES: Final = {problem.name: place for place, problem in enumerate(OF_CASES)}
 
 
@@ -98,9 +101,12 @@ def possible(columns: Columns, problems: Sequence[Problem], groups: Groups | Non
 def weighed(columns: Columns, problems: Sequence[Problem], groups: Groups) -> dict[int, list[Finding]]:
     """The findings of each session, or connection, that are weighed for all together, not yet told."""
     found: dict[int, list[Finding]] = {}
-    for problem in problems:
+    for place, problem in enumerate(problem for problem in problems if problem.is_weighed):
         for number, finding in problem.weighed(columns, groups):
             found.setdefault(number, []).append(finding)
+        # the first one puts all commands in order
+        if place % _WEIGHED_AT_ONCE == 0:
+            memory.give_back(columns.table)
     return found
 
 

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from iscsitrace.analysis.groups.portals import Portals
+from iscsitrace.tables.rows import NumberedRows
 from iscsitrace.tables.table import Source
 
 Place = tuple[str, str, int]
@@ -35,29 +36,48 @@ _COLUMNS = (
 )
 
 
+_SESSION_LINKS = (
+    *("session", "session_type", "initiator_name", "target_name", "replaces", "end", "cycle_count"),
+    *("time_first_ns", "time_last_ns"),
+)
+_CONNECTION_LINKS = (
+    *("connection", "session", "is_iscsi", "has_syn", "initiator_address", "target_address", "target_port"),
+    "time_first_ns",
+)
+"""The columns that decide what belongs together: rows with all others are made when they are looked at."""
+
+
 @dataclass(frozen=True)
 class Story:
-    """One story, with rows of ``sessions`` and ``connections`` as dictionaries, each in order of time."""
+    """One story: its sessions and connections, each in order of time."""
 
-    sessions: tuple[dict[str, Any], ...]
-    """Empty where no login was captured, and nothing else of a session."""
-    connections: tuple[dict[str, Any], ...]
+    numbers: tuple[int, ...]
+    """The numbers of its sessions. Empty where no login was captured, and nothing else of a session."""
+    connection_numbers: tuple[int, ...]
+    _session_rows: NumberedRows
+    _connection_rows: NumberedRows
 
     @cached_property
-    def numbers(self) -> tuple[int, ...]:
-        """The numbers of its sessions."""
-        return tuple(row["session"] for row in self.sessions)
+    def sessions(self) -> tuple[dict[str, Any], ...]:
+        """Its rows of ``sessions``."""
+        return tuple(self._session_rows[number] for number in self.numbers)
+
+    @cached_property
+    def connections(self) -> tuple[dict[str, Any], ...]:
+        """Its rows of ``connections``."""
+        return tuple(self._connection_rows[number] for number in self.connection_numbers)
 
     @property
     def is_discovery(self) -> bool:
         """Whether all of it is discovery."""
-        return bool(self.sessions) and all(row["session_type"] == "discovery" for row in self.sessions)
+        return bool(self.numbers) and all(row["session_type"] == "discovery" for row in self.sessions)
 
 
 def find(source: Source) -> list[Story]:
     """The stories of a trace that was read with any tables, in order of their first session or connection."""
-    connections = list(source("connections").rows(_COLUMNS))
-    sessions = sorted(source("sessions").rows(), key=lambda row: (row["time_first_ns"], row["session"]))
+    rows = NumberedRows(source("sessions"), "session"), NumberedRows(source("connections"), "connection", _COLUMNS)
+    connections = list(source("connections").rows(_CONNECTION_LINKS))
+    sessions = sorted(source("sessions").rows(_SESSION_LINKS), key=lambda row: (row["time_first_ns"], row["session"]))
     of_session: dict[int, list[dict[str, Any]]] = {}
     for row in connections:
         if row["session"] is not None:
@@ -72,14 +92,15 @@ def find(source: Source) -> list[Story]:
         (alone.setdefault(_place(row), []) if near is None else near.tries).append(row)
     found = [
         Story(
-            tuple(chain.sessions),
+            tuple(row["session"] for row in chain.sessions),
             _in_time([*chain.tries, *(row for each in chain.sessions for row in of_session.get(each["session"], ()))]),
+            *rows,
         )
         for chain in chains
     ]
     found.sort(key=lambda story: min(story.numbers))
-    without = [Story((), _in_time(rows)) for rows in alone.values()]
-    return found + sorted(without, key=lambda story: story.connections[0]["connection"])
+    without = [Story((), _in_time(tries), *rows) for tries in alone.values()]
+    return found + sorted(without, key=lambda story: story.connection_numbers[0])
 
 
 def _places(chains: Iterable[_Chain], of_session: Mapping[int, Sequence[dict[str, Any]]]) -> dict[Place, list[_Chain]]:
@@ -162,5 +183,6 @@ def _nearest(row: dict[str, Any], chains: Iterable[_Chain]) -> _Chain | None:
     return best[1] if best else None
 
 
-def _in_time(rows: Iterable[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-    return tuple(sorted(rows, key=lambda row: (row["time_first_ns"], row["connection"])))
+def _in_time(rows: Iterable[dict[str, Any]]) -> tuple[int, ...]:
+    """The numbers of these connections, in order of time."""
+    return tuple(number for _, number in sorted((row["time_first_ns"], row["connection"]) for row in rows))

@@ -7,13 +7,14 @@ which a program issues no I/O are not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.tables.numbers import distinct, order_of
+from iscsitrace.tables.numbers import distinct, first_rows, order_of
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 
@@ -34,6 +35,8 @@ IDLE, SCAN, FLUSH, BUSY = range(4)
 """Uses of a stretch, with the codes of ``budget.in_flight``: no command in flight; inspection and set-up of the device;
 SYNCHRONIZE CACHE apart from reads and writes; the workload."""
 
+_AT_ONCE: Final = 1 << 16
+"""Stretches that are looked at together, or more where they are of one session."""
 _IN_FLIGHT: Final = CATEGORIES["in_flight"]
 _OTHER_CODE, _FLUSH_CODE, _DATA_CODE = (_IN_FLIGHT.index(word) for word in ("other", "flush", "data"))
 
@@ -44,15 +47,24 @@ def uses(budget: Table) -> Array:
     The stretches of each connection or session are in order of time.
     """
     is_session = ~known(budget, "connection")
-    scope = np.where(is_session, budget.raw("session"), budget.raw("connection")).astype(np.int64) * 2 + is_session
-    length_ns = budget.raw("time_last_ns") - budget.raw("time_first_ns")
-    columns = (scope, budget.raw("in_flight"), length_ns)
-    if (scope[1:] >= scope[:-1]).all():
-        return _uses(*columns)
-    order = order_of(scope)
-    found = np.empty(len(order), dtype=np.uint8)
-    found[order] = _uses(*(each[order] for each in columns))
+    scope = np.where(is_session, budget.raw("session"), budget.raw("connection")).astype(np.int64)
+    scope *= 2
+    scope += is_session
+    order = None if (scope[1:] >= scope[:-1]).all() else order_of(scope)
+    scope = scope if order is None else scope[order]
+    in_flight, firsts_ns, lasts_ns = (budget.raw(name) for name in ("in_flight", "time_first_ns", "time_last_ns"))
+    found = np.empty(len(scope), dtype=np.uint8)
+    for part in _parts(scope):
+        rows = part if order is None else order[part]
+        found[rows] = _uses(scope[part], in_flight[rows], lasts_ns[rows] - firsts_ns[rows])
     return found
+
+
+def _parts(scope: Array) -> Iterator[slice]:
+    """Rows of whole connections and sessions, so few at a time that what is computed of them stays in the cache."""
+    starts = first_rows(scope)
+    edges = np.unique(starts[np.searchsorted(starts, np.arange(0, len(scope), _AT_ONCE), side="right") - 1])
+    yield from map(slice, edges.tolist(), [*edges[1:].tolist(), len(scope)])
 
 
 def rows_of(budget: Table) -> Table:

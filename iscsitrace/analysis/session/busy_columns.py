@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.measures import busy, by_subject
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.by_subject import Line
+from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import numbers_of
 from iscsitrace.analysis.session.columns import Columns, commands
-from iscsitrace.tables.numbers import first_rows
+from iscsitrace.tables.numbers import first_rows, narrow
 
 Array = NDArray[Any]
 
@@ -49,42 +50,32 @@ class Waits:
 
 def of_parts(columns: Columns, *parts: str) -> Waits:
     """The stretches of busy time in these parts of the time breakdown."""
-    found = columns.once(_found)
-    if parts not in found:
-        is_wanted = np.zeros(len(PARTS), dtype=bool)
-        is_wanted[[PARTS.index(part) for part in parts]] = True
-        rows = columns.once(_busy_rows)
-        found[parts] = _waits(columns, rows[is_wanted[columns.table("budget").raw("part")[rows]]])
-    return found[parts]
+    stretches, (rows, places) = columns.table("budget"), columns.once(_busy)
+    is_wanted = np.zeros(len(PARTS), dtype=bool)
+    is_wanted[[PARTS.index(part) for part in parts]] = True
+    is_own = is_wanted[stretches.raw("part")[rows]]
+    found = stretches.select(rows[is_own])
+    firsts, lasts = (found.raw(name) for name in ("time_first_ns", "time_last_ns"))
+    return Waits(places[is_own].astype(np.int64), firsts, lasts, numbers_of(found, "cycle"))
 
 
-def _found(columns: Columns) -> dict[tuple[str, ...], Waits]:
-    """The stretches in the parts that were asked for so far: several findings ask for the same ones."""
-    return {}
-
-
-def spans(columns: Columns) -> tuple[Array, Array]:
-    """The start of the busy time of each subject, and its end; 0 where it has none."""
-    stretches, rows = columns.table("budget"), columns.once(_busy_rows)
-    places = columns.places("budget")[rows]
+def spans(columns: Columns) -> list[tuple[Span]]:
+    """From the start of the busy time of each subject until its end; both are 0 where it has none."""
+    stretches, (rows, places) = columns.table("budget"), columns.once(_busy)
     first, last = (np.zeros(len(columns), dtype=np.int64) for _ in range(2))
     starts = first_rows(places)
     ends = np.append(starts[1:], len(places))[: len(starts)] - 1
     # of several values for one place the last is kept
     first[places[starts[::-1]]] = stretches.raw("time_first_ns")[rows[starts[::-1]]]
     last[places[ends]] = stretches.raw("time_last_ns")[rows[ends]]
-    return first, last
+    return [(span,) for span in zip(first.tolist(), last.tolist(), strict=True)]
 
 
-def _waits(columns: Columns, rows: Array) -> Waits:
-    stretches = columns.table("budget").select(rows)
-    firsts, lasts = (stretches.raw(name) for name in ("time_first_ns", "time_last_ns"))
-    return Waits(columns.places("budget")[rows], firsts, lasts, numbers_of(stretches, "cycle"))
-
-
-def _busy_rows(columns: Columns) -> Array:
-    stretches = columns.table("budget")
-    return np.flatnonzero((stretches.each(busy.uses) == busy.BUSY) & (columns.places("budget") >= 0))
+def _busy(columns: Columns) -> tuple[Array, Array]:
+    """The rows of ``budget`` that are busy time, and their subjects."""
+    places = columns.places_once("budget")
+    rows = np.flatnonzero((columns.table("budget").each(busy.uses) == busy.BUSY) & (places >= 0))
+    return narrow(rows), narrow(places[rows])
 
 
 def with_next(columns: Columns, waits: Waits) -> Waits:
@@ -92,7 +83,7 @@ def with_next(columns: Columns, waits: Waits) -> Waits:
     alone = np.flatnonzero(waits.row < 0)
     if not len(alone):
         return waits
-    rows, places, times = columns.once(commands)
+    rows, places, times = commands(columns)
     at = by_subject.search(places, times, waits.place[alone], waits.ends[alone])
     last = np.searchsorted(places, waits.place[alone], side="right") - 1
     row = waits.row.copy()

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.measures import busy, by_subject
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.data_commands import is_whole_transfer
-from iscsitrace.analysis.measures.nulls import numbers_of
-from iscsitrace.analysis.session import workload
+from iscsitrace.analysis.session import path, workload
 from iscsitrace.analysis.session.path import BYTES, SIDES
 from iscsitrace.analysis.session.workload import Workloads
-from iscsitrace.tables.numbers import first_rows
+from iscsitrace.tables.numbers import first_rows, narrow
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
@@ -88,17 +87,25 @@ class Columns:
     def places(self, name: str) -> Array:
         """The subject of each row of a table; -1 for none."""
         if name not in self._places:
-            places = self._place_of(name)
-            # connections that carry no iSCSI can have numbers beyond all subjects
-            self._places[name] = np.where(places < len(self), places, -1)
+            self._places[name] = self.places_once(name)
         return self._places[name]
+
+    def places_once(self, name: str) -> Array:
+        """The same for who asks once: they are not kept."""
+        places = self._place_of(name)
+        # connections that carry no iSCSI can have numbers beyond all subjects
+        return places if places.max(initial=-1) < len(self) else np.where(places < len(self), places, -1)
 
 
 def commands(columns: Columns) -> tuple[Array, Array, Array]:
     """The commands of all subjects, each subject's in order of time: row in ``cycles``, subject, nanoseconds."""
-    cycles, places = columns.table("cycles"), columns.places("cycles")
-    rows = by_subject.rows_in_order(places, cycles.raw("command_first_ns"))
-    return rows, places[rows], cycles.raw("command_first_ns")[rows]
+    times, rows = columns.table("cycles").raw("command_first_ns"), columns.once(_commands_in_order)
+    return rows, columns.places("cycles")[rows], times[rows]
+
+
+def _commands_in_order(columns: Columns) -> Array:
+    rows = by_subject.rows_in_order(columns.places("cycles"), columns.table("cycles").raw("command_first_ns"))
+    return narrow(rows)
 
 
 def workloads(columns: Columns) -> Workloads:
@@ -126,15 +133,8 @@ def path_ns(columns: Columns) -> Array:
 
 def _least_rtts(columns: Columns) -> Array:
     """The least RTT to each of SIDES, of the connection that stands for the path; -1 for none: shape (2, subjects)."""
-    connections, senders = columns.table("connections"), columns.table("senders")
-    numbers = connections.raw("connection").astype(np.int64)
-    row_of = np.full(numbers.max(initial=-1) + 2, -1, dtype=np.intp)
-    row_of[numbers] = np.arange(len(numbers))
-    of_path, rows = numbers_of(senders, "rtt_path_ns"), row_of[senders.raw("connection").astype(np.int64)]
-    rtts = np.stack([numbers_of(connections, f"rtt_to_{side}_min_ns") for side in SIDES])
-    for side, values in zip(SIDES, rtts, strict=True):
-        which = np.flatnonzero((of_path >= 0) & (rows >= 0) & (senders.raw("to_target") == (side == "target")))
-        values[rows[which]] = of_path[which]
+    connections = columns.table("connections")
+    rtts = path.least_rtts(connections, columns.table("senders"))
     moved = np.sum([connections.raw(name).astype(np.int64) for name in BYTES], axis=0)
     places = columns.places("connections")
     order = np.lexsort((-moved, -(rtts >= 0).sum(axis=0), places))

@@ -19,14 +19,13 @@ from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.workload import Workload
 from iscsitrace.tables.numbers import distinct
 from iscsitrace.tables.partition import Partition
+from iscsitrace.tables.rows import Rows
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
 TABLES: Final = (*NEEDED, "cycles", "rounds", "nops", "task_management", "parameters", "counters")
 _SPLIT: Final = (*TABLES, "busy")
 """The tables that are split; ``busy`` has the stretches of ``budget`` that are busy time."""
-_SENDERS_AT_ONCE: Final = 256
-"""Rows of ``senders`` that are Python values at the same time: all of ten thousand sessions took 90 MB."""
 _BY_SESSION: Final = ("sessions", "cycles", "budget", "logical_units")
 """Tables with the session of each row."""
 
@@ -60,30 +59,47 @@ class Grouping:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._rows: dict[int, dict[str, Any]] = {row["connection"]: row for row in _connections(source)}
-        self._members: dict[int | None, list[dict[str, Any]]] = {
-            number: [] for number in source("sessions").raw("session").tolist()
-        }
-        for row in self._rows.values():
-            self._members.setdefault(row["session"], []).append(row)
-        numbers = [number for number in self._members if number is not None]
+        connections = source("connections")
+        self._rows = Rows(connections, _CONNECTION_COLUMNS)
+        self._rtts: Array = path.least_rtts(connections, source("senders"))
+        places = np.flatnonzero(connections.raw("is_iscsi")).tolist()
+        of_connection, of_session = (numbers_of(connections, name).tolist() for name in ("connection", "session"))
+        self._place_of: dict[int, int] = {of_connection[place]: place for place in places}
+        self._session_of: dict[int, int] = {number: of_session[place] for number, place in self._place_of.items()}
+        self._members: dict[int, list[int]] = {number: [] for number in source("sessions").raw("session").tolist()}
+        for number, session in self._session_of.items():
+            self._members.setdefault(session, []).append(number)
+        numbers = [number for number in self._members if number >= 0]
         self._split = _Split(source, self._keys, lambda: self.sessions.columns)
         self.sessions = Subjects(source, numbers, self._session, self._keys, budget.of_sessions)
-        self.connections = Subjects(source, sorted(self._rows), self._connection, Keys(source), budget.of_connections)
+        self.connections = Subjects(
+            source, sorted(self._place_of), self._connection, Keys(source), budget.of_connections
+        )
 
     def _session(self, number: int) -> Session:
-        return _make("session", number, self._members[number], self._split, self.sessions.budgets)
+        return _make("session", number, self._rows_of(self._members[number]), self._split, self.sessions.budgets)
 
     def _connection(self, number: int) -> Session:
-        row = self._rows[number]
         if self.is_alone(number):
-            return self._session(row["session"]).as_connection(number)
-        return _make("connection", number, [row], self._split_by_connection, self.connections.budgets)
+            return self._session(self._session_of[number]).as_connection(number)
+        split, sums = self._split_by_connection, self.connections.budgets
+        return _make("connection", number, self._rows_of([number]), split, sums)
+
+    def _rows_of(self, connections: Iterable[int]) -> list[dict[str, Any]]:
+        """The rows of ``connections`` of these numbers, with the least RTTs of their paths, and their bytes."""
+        found = []
+        for place in map(self._place_of.__getitem__, connections):
+            row = self._rows[place]
+            for side, rtt_ns in zip(path.SIDES, self._rtts[:, place].tolist(), strict=True):
+                row[f"rtt_to_{side}_min_ns"] = None if rtt_ns < 0 else rtt_ns
+            row["bytes"] = sum(row[name] for name in path.BYTES)
+            found.append(row)
+        return found
 
     def is_alone(self, connection: int) -> bool:
         """Whether it is the only connection of a session, which has the same data."""
-        session = self._rows[connection]["session"]
-        return session is not None and len(self._members[session]) == 1
+        session = self._session_of[connection]
+        return session >= 0 and len(self._members[session]) == 1
 
     @cached_property
     def _split_by_connection(self) -> _Split:
@@ -91,9 +107,9 @@ class Grouping:
 
     @cached_property
     def _keys(self) -> Keys:
-        session_of = np.full(max(self._rows, default=-1) + 2, -1, dtype=np.int64)
-        for number, row in self._rows.items():
-            session_of[number] = -1 if row["session"] is None else row["session"]
+        session_of = np.full(max(self._session_of, default=-1) + 2, -1, dtype=np.int64)
+        for number, session in self._session_of.items():
+            session_of[number] = session
         return Keys(self._source, session_of)
 
     def columns_together(self, members: Sequence[tuple[Iterable[int], Iterable[int]]]) -> Columns:
@@ -174,14 +190,6 @@ def sessions_of(source: Source) -> dict[int, Session]:
     return dict(Grouping(source).sessions)
 
 
-def _connections(source: Source) -> list[dict[str, Any]]:
-    rows = [row for row in source("connections").rows(_CONNECTION_COLUMNS) if row["is_iscsi"]]
-    path.without_outliers(rows, source("senders").rows(("connection", "to_target", "rtt_path_ns")))
-    for row in rows:
-        row["bytes"] = row["stream_bytes_to_target"] + row["stream_bytes_to_initiator"]
-    return rows
-
-
 def _make(kind: str, number: int, rows: list[dict[str, Any]], split: _Split, sums: Mapping[int, Budget]) -> Session:
     senders = split.senders(row["connection"] for row in rows)
     asked, luns = split.workloads.get(number), split.luns.get(number, ())
@@ -198,7 +206,7 @@ class _Split:
         self._keys = keys
         self._columns = columns
         self._parts: dict[str, Partition] = {}
-        self._senders_of: tuple[int, list[dict[str, Any]]] | None = None
+        self._senders = Rows(source("senders"))
 
     def rows(self, name: str, number: int) -> Table:
         """The rows of that session or connection."""
@@ -214,15 +222,7 @@ class _Split:
     def senders(self, connections: Iterable[int]) -> list[dict[str, Any]]:
         """The rows of ``senders`` of these connections, in the order of the table."""
         places = sorted(place for number in connections for place in self._places.get(number, ()))
-        return [self._sender(place) for place in places]
-
-    def _sender(self, place: int) -> dict[str, Any]:
-        block, within = divmod(place, _SENDERS_AT_ONCE)
-        if self._senders_of is None or self._senders_of[0] != block:
-            whole = self._source("senders")
-            rows = slice(block * _SENDERS_AT_ONCE, min((block + 1) * _SENDERS_AT_ONCE, len(whole)))
-            self._senders_of = block, list(whole.select(rows).rows())
-        return self._senders_of[1][within]
+        return [self._senders[place] for place in places]
 
     @cached_property
     def _places(self) -> dict[int, list[int]]:
@@ -304,4 +304,5 @@ def _looked_up(found: Array, numbers: Array) -> Array:
 def session_of_stretches(stretches: Table) -> Array:
     """The session whose time each stretch is; -1 for stretches of one of several connections."""
     session, is_own = numbers_of(stretches, "session"), ~known(stretches, "connection")
-    return np.where(is_own | ~np.isin(session, np.unique(session[is_own])), session, -1)
+    session[np.isin(session, np.unique(session[is_own])) & ~is_own] = -1
+    return session

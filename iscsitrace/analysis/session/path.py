@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.analysis.measures.nulls import numbers_of
+from iscsitrace.tables.table import Table
 
 SIDES: Final = ("target", "initiator")
 """The tap divides the path: the RTT of the whole path is the sum of the least RTTs to both sides."""
@@ -35,13 +39,20 @@ class Path:
         return self.round_trip_low_ns / 2
 
 
-def without_outliers(connections: Sequence[dict[str, Any]], senders: Iterable[dict[str, Any]]) -> None:
-    """Replaces the least RTTs of these rows by those of the path, which packets that overtook others do not set."""
-    of_number = {row["connection"]: row for row in connections}
-    for sender in senders:
-        row, side = of_number.get(sender["connection"]), SIDES[0] if sender["to_target"] else SIDES[1]
-        if row is not None and sender["rtt_path_ns"] is not None:
-            row[f"rtt_to_{side}_min_ns"] = sender["rtt_path_ns"]
+def least_rtts(connections: Table, senders: Table) -> NDArray[np.int64]:
+    """The least RTT between the tap and each of SIDES, for each row of ``connections``; -1 for none.
+
+    That of the path where it is known: packets that overtook others do not set it.
+    """
+    numbers = connections.raw("connection").astype(np.int64)
+    row_of = np.full(numbers.max(initial=-1) + 2, -1, dtype=np.intp)
+    row_of[numbers] = np.arange(len(numbers))
+    of_path, rows = numbers_of(senders, "rtt_path_ns"), row_of[senders.raw("connection").clip(max=len(row_of) - 1)]
+    found = np.stack([numbers_of(connections, f"rtt_to_{side}_min_ns") for side in SIDES])
+    for side, values in zip(SIDES, found, strict=True):
+        which = np.flatnonzero((of_path >= 0) & (rows >= 0) & (senders.raw("to_target") == (side == "target")))
+        values[rows[which]] = of_path[which]
+    return found
 
 
 def busiest(connections: Iterable[dict[str, Any]]) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from iscsitrace.analysis.groups.mirrors import pairing, recognition
+from iscsitrace.analysis.groups.mirrors import offsets, pairing, recognition
 from iscsitrace.analysis.groups.mirrors.sides import Requests
 
 Request = tuple[int, int, int, int]
@@ -116,6 +116,7 @@ def plain_offsets(one: list[Request], other: list[Request]) -> list[int]:
         return []
     is_less = len(one) <= len(other)
     fewer, more = (one, other) if is_less else (other, one)
+    fewer = [fewer[int(place)] for place in np.linspace(0, len(fewer) - 1, min(len(fewer), 512))]
     votes: Counter[int] = Counter()
     for row in fewer:
         place = sum(each[2] < row[2] for each in more)
@@ -132,17 +133,42 @@ def plain_offsets(one: list[Request], other: list[Request]) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_offsets_against_counting_neighbors(seed: int) -> None:
+def offsets_of(one: list[Request], other: list[Request]) -> list[int]:
+    return offsets.of_pairs([(requests(*one), requests(*other))])[0]
+
+
+def drawn_sides(seed: int, counts: tuple[int, int] = (4, 12), wide: int = 8) -> tuple[list[Request], list[Request]]:
+    """Two sides with so many writes, of addresses and times that are equal now and then."""
     drawn = np.random.default_rng(seed)
     sides: list[list[Request]] = []
     for later in (0, int(drawn.integers(-6, 7))):
-        count = int(drawn.integers(4, 12))
-        begins = np.sort(drawn.choice(20, count, replace=False)) * 10 + later
-        firsts = drawn.integers(0, 8, count) * 4 + later
+        count = int(drawn.integers(*counts))
+        begins = np.sort(drawn.choice(2 * counts[1], count, replace=False)) * 10 + later
+        firsts = drawn.integers(0, wide, count) * 4 + later
         sides.append([(int(a), int(a) + 3, int(t), int(t) + 9) for a, t in zip(firsts, begins, strict=True)])
-    expected = plain_offsets(*sides)
-    assert recognition._offsets(*(requests(*side) for side in sides)) == expected
+    return sides[0], sides[1]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_offsets_against_counting_neighbors(seed: int) -> None:
+    one, other = drawn_sides(seed)
+    assert offsets_of(one, other) == plain_offsets(one, other)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_offsets_of_long_sides_come_from_a_sample(seed: int) -> None:
+    one, other = drawn_sides(seed, (600, 900), 40)
+    assert offsets_of(one, other) == plain_offsets(one, other)
+
+
+@pytest.mark.parametrize("at_once", [1, 50, 1 << 16])
+def test_offsets_of_many_pairs_are_those_of_each(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offsets, "_AT_ONCE", at_once)
+    every = [drawn_sides(seed, (1, 9)) for seed in range(200)]
+    found = offsets.of_pairs([(requests(*one), requests(*other)) for one, other in every])
+    assert found == [plain_offsets(*pair) for pair in every]
+    assert {len(each) for each in found} == {0, 1, 2, 3}
+    assert offsets.of_pairs([]) == []
 
 
 def test_an_offset_has_45_per_cent_of_the_writes_on_the_other_side() -> None:
@@ -151,7 +177,7 @@ def test_an_offset_has_45_per_cent_of_the_writes_on_the_other_side() -> None:
         one = [(100 * n, 100 * n + 10, 10 * n, 10 * n + 5) for n in range(20)]
         apart = [0 if n < same else 50_000 + n for n in range(20)]
         other = [(row[0] + by, row[1] + by, row[2], row[3]) for row, by in zip(one, apart, strict=True)]
-        assert (0 in recognition._offsets(requests(*one), requests(*other))) is is_likely
+        assert (0 in offsets_of(one, other)) is is_likely
 
 
 # --- copies

@@ -128,8 +128,8 @@ def test_the_block_length_is_that_of_most_requests(sizes: list[tuple[int | None,
     others = [(2_048, 1)] * 9
     cycles = table("cycles", *({"bytes": size, "block_count": blocks} for size, blocks in [*sizes, *others]))
     rows = np.arange(len(cycles))
-    groups = [rows[len(sizes) :], rows[: len(sizes)], rows[:0]]
-    assert sides._block_bytes(cycles, groups).tolist() == [2_048, block_bytes, 512]
+    place = np.where(rows < len(sizes), 1, 0)
+    assert sides._block_bytes(cycles, rows, place, 3).tolist() == [2_048, block_bytes, 512]
 
 
 def test_an_unknown_derived_table_is_an_error() -> None:

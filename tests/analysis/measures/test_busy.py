@@ -123,8 +123,10 @@ def test_an_empty_breakdown() -> None:
     assert uses() == []
 
 
-def test_each_connection_and_session_counts_for_itself() -> None:
+@pytest.mark.parametrize("at_once", [1, 20, 1 << 16])
+def test_each_connection_and_session_counts_for_itself(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nine reads with eight pauses show steady work, nine reads of two connections do not."""
+    monkeypatch.setattr(busy, "_AT_ONCE", at_once)
     steady, five, four = issued(9, 50), issued(5, 50), issued(4, 50)
     many = [
         *budget(*steady, connection=5),

@@ -51,10 +51,10 @@ def test_columns_are_what_each_subject_has_alone(file: Path, kind: str) -> None:
     asked = columns.once(workloads)
     assert dict(asked) == {number: subject.workload for number, subject in alone.items() if subject.workload}
     groups = Groups((), (), iscsitrace.read(file, tables=NEEDED).cycles)
-    firsts, lasts = busy_columns.spans(columns)
+    of_each = busy_columns.spans(columns)
     for number, subject in alone.items():
         spans = Case(subject, groups).spans
-        assert spans in (((firsts[number].item(), lasts[number].item()),), ())
+        assert spans in (of_each[number], ())
         assert bool(spans) == bool(len(subject.busy))
 
 

@@ -158,7 +158,10 @@ def _split(rows: Array, begins: Array, ends: Array, connection: Array) -> tuple[
         starts = np.maximum.accumulate(np.where(is_new, np.arange(len(rows)), 0))[busy[after]]
     else:
         starts = after
-    return rows, np.union1d(first_rows(connection), starts)
+    is_first = np.zeros(len(rows), dtype=bool)
+    is_first[first_rows(connection)] = True
+    is_first[starts] = True
+    return rows, np.flatnonzero(is_first)
 
 
 def _measures(

@@ -28,7 +28,7 @@ them one after the other, but soon."""
 ALIKE: Final = 2.0
 """Largest ratio of the I/O sizes of two streams of one job: beyond it they are different programs."""
 
-_PAIRS: Final = 1 << 18
+_PAIRS: Final = 1 << 14
 """Pairs of runs that are compared at once."""
 
 

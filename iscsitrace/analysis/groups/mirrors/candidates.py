@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.groups.mirrors.sides import MirrorSide
+from iscsitrace.tables.numbers import distinct, order_of
 
 Array = NDArray[Any]
 
@@ -55,7 +56,11 @@ def _pairs(sides: Sequence[MirrorSide]) -> list[tuple[int, int]]:
         one, other, apart = place[row], place[near], firsts[near] - firsts[row]
         is_wanted = (one != other) & ((apart == 0) | (not is_by_address))
         one, other, apart = (each[is_wanted] for each in (one, other, apart))
-        sort = np.lexsort((apart, other, one))
+        # few sides are neighbors that often, at any distance
+        _, pair = distinct(one * len(sides) + other)
+        often = np.flatnonzero(np.bincount(pair)[pair] >= least[one])
+        sort = often[np.argsort(apart[often])]
+        sort = sort[order_of(pair[sort])]
         one, other, apart = (each[sort] for each in (one, other, apart))
         is_next = np.ones(len(one), dtype=bool)
         is_next[1:] = (one[1:] != one[:-1]) | (other[1:] != other[:-1]) | (apart[1:] != apart[:-1])

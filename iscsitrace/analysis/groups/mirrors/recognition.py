@@ -6,18 +6,18 @@ addresses at the same times, but different data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.groups.mirrors import candidates, sides
+from iscsitrace.analysis.groups.mirrors import candidates, offsets, sides
+from iscsitrace.analysis.groups.mirrors.offsets import WRITES_MIN
 from iscsitrace.analysis.groups.mirrors.pairing import Pairing, pair
 from iscsitrace.analysis.groups.mirrors.sides import MirrorSide, Requests
 from iscsitrace.analysis.groups.volumes import Volumes
-from iscsitrace.analysis.measures.intervals import merged
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.table import Source, Table
 
@@ -27,8 +27,6 @@ SAME: Final = 0.9
 """Share of the writes, and of their bytes, that need to be on both sides: the capture may miss one in ten commands, or
 begin among them. Far fewer writes of unrelated programs coincide.
 """
-WRITES_MIN: Final = 4
-"""Writes on both sides that it takes: fewer may coincide by chance, or be what a host writes to every new disk."""
 ODD_MIN: Final = 8
 """Writes on both sides not aligned to a page that it takes to rule out a stripe: superblocks, on all members of any
 array, are not aligned either, but fewer."""
@@ -41,10 +39,6 @@ PAGE_BYTES: Final = 4096
 """No stripe of Linux (md, device mapper) has chunks smaller than a page."""
 COPIED_NS: Final = 1_000_000_000
 """Time after a read from one side within which a write of the same extent to the other is a resync."""
-SAMPLE: Final = 512
-"""Writes that are sampled to find the offset between the addresses of both sides."""
-NEIGHBORS: Final = 4
-"""Writes of the other side, before and after each of these, that are tried."""
 
 
 @dataclass(frozen=True)
@@ -72,24 +66,45 @@ def find(source: Source, volumes: Volumes | None = None) -> list[Mirror]:
     every = sides.of_trace(source, volumes, WRITES_MIN)
     if not every:
         return []
-    starts = _starts(source)
-    by_host: dict[str, list[MirrorSide]] = {}
-    for side in every:
-        by_host.setdefault(side.host, []).append(side)
-    found = [mirror for own in by_host.values() for mirror in _of_host(source, own, starts)]
+    found = _mirrors(every, _likely(every), _starts(source))
     return sorted(found, key=lambda mirror: mirror.sides[0].volume.number)
 
 
-def _of_host(source: Source, every: Sequence[MirrorSide], starts: tuple[Array, Array] | None) -> Iterator[Mirror]:
-    """The mirrors among the sides of one host."""
+def _likely(every: Sequence[MirrorSide]) -> dict[int, list[tuple[int, list[int]]]]:
+    """For each side those after it that may be its copies, by place, each with possible offsets."""
+    by_host: dict[str, list[int]] = {}
+    for place, side in enumerate(every):
+        by_host.setdefault(side.host, []).append(place)
+    pairs = [
+        (own[place], own[other])
+        for own in by_host.values()
+        for place, others in enumerate(candidates.of_host([every[each] for each in own]))
+        for other in others
+    ]
+    found: dict[int, list[tuple[int, list[int]]]] = {}
+    likely = offsets.of_pairs([(every[place].writes, every[other].writes) for place, other in pairs])
+    for (place, other), each in zip(pairs, likely, strict=True):
+        if each:
+            found.setdefault(place, []).append((other, each))
+    return found
+
+
+def _mirrors(
+    every: Sequence[MirrorSide],
+    likely: Mapping[int, Sequence[tuple[int, Sequence[int]]]],
+    starts: tuple[Array, Array] | None,
+) -> Iterator[Mirror]:
+    """The mirrors among the sides; each side is one of one mirror at most."""
     taken: set[int] = set()
-    for place, likely in enumerate(candidates.of_host(every)):
+    for place, others in likely.items():
         if place in taken:
             continue
         first = every[place]
-        others = [other for other in likely if other not in taken]
         copies = [
-            (other, match) for other in others if (match := _match(source, first, every[other], starts)) is not None
+            (other, match)
+            for other, each in others
+            if other not in taken
+            if (match := _match(first, every[other], each, starts)) is not None
         ]
         taken.update(other for other, _ in copies)
         if copies:
@@ -112,8 +127,11 @@ class _Match:
     chunk_bytes: int
 
 
-def _match(source: Source, one: MirrorSide, other: MirrorSide, starts: tuple[Array, Array] | None) -> _Match | None:
-    for offset in _offsets(one.writes, other.writes):
+def _match(
+    one: MirrorSide, other: MirrorSide, likely: Iterable[int], starts: tuple[Array, Array] | None
+) -> _Match | None:
+    """How they match at the first of these offsets at which they do."""
+    for offset in likely:
         there = other.writes.moved(-offset)
         pairing = pair(one.writes, there)
         if not _is_same(one, other, there, pairing, offset):
@@ -124,47 +142,6 @@ def _match(source: Source, one: MirrorSide, other: MirrorSide, starts: tuple[Arr
         chunk_bytes, odd_count = _chunk(one.writes, pairing)
         return _Match(offset, pairing, verdict is True or odd_count >= ODD_MIN, chunk_bytes)
     return None
-
-
-def _offsets(one: Requests, other: Requests) -> list[int]:
-    """Possible offsets of the other side's addresses, the likeliest first.
-
-    Most mirrors have the same addresses; else the commonest offset of neighbors in time, or that of the lowest
-    addresses.
-    """
-    one, other = _while_both_work(one, other)
-    if min(len(one), len(other)) < WRITES_MIN:
-        return []
-    fewer, more, sign = (one, other, 1) if len(one) <= len(other) else (other, one, -1)
-    picked = np.unique(np.linspace(0, len(fewer) - 1, min(len(fewer), SAMPLE)).astype(np.intp))
-    near = np.searchsorted(more.begins, fewer.begins[picked])[:, None] + np.arange(-NEIGHBORS, NEIGHBORS)[None, :]
-    is_there = (near >= 0) & (near < len(more))
-    asked = np.nonzero(is_there)[0]
-    votes, count = np.unique(more.firsts[near[is_there]] - fewer.firsts[picked[asked]], return_counts=True)
-    likely = [0]
-    if len(votes):
-        likely.append(int(votes[count.argmax()]) * sign)
-    likely.append(int(other.firsts.min() - one.firsts.min()))
-    starts, ends = merged(more.firsts, more.lasts)
-
-    def is_covered(places: Array) -> Array:
-        begun = np.searchsorted(starts, places, side="right") - 1
-        return np.asarray((begun >= 0) & (places < ends[begun]))
-
-    # first rule out offsets at which the other side never wrote
-    return [
-        offset
-        for offset in dict.fromkeys(likely)
-        if is_covered(fewer.firsts[picked] + sign * offset).mean() >= SAME / 2
-    ]
-
-
-def _while_both_work(one: Requests, other: Requests) -> tuple[Requests, Requests]:
-    """The requests in flight between the later side's first write and the earlier side's last."""
-    since = max(one.begins.min(), other.begins.min())
-    until = min(one.ends.max(), other.ends.max())
-    first, second = (each.where((each.ends >= since) & (each.begins <= until)) for each in (one, other))
-    return first, second
 
 
 def _is_same(one: MirrorSide, other: MirrorSide, there: Requests, pairing: Pairing, offset: int) -> bool:

@@ -6,8 +6,8 @@ Two paths to one volume (multipath) are one side.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
 
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.groups import volumes
 from iscsitrace.analysis.groups.volumes import Volume, Volumes
+from iscsitrace.analysis.measures import by_subject
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.tables.numbers import distinct, first_rows, rows_of_each
+from iscsitrace.tables.numbers import distinct, first_rows
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
@@ -73,7 +74,13 @@ class MirrorSide:
     """Those with writes."""
     block_bytes: int
     writes: Requests
-    reads: Requests
+    _reads: _BySide
+    _place: int
+
+    @property
+    def reads(self) -> Requests:
+        """Its reads: few sides are asked for them."""
+        return self._reads.all[self._place]
 
     @property
     def host(self) -> str:
@@ -109,13 +116,16 @@ def of_trace(source: Source, found_volumes: Volumes | None = None, writes_min: i
     wanted = [each for each in numbers.tolist() if hosts[found_volumes.all[each].host] > 1]
     if not wanted:
         return []
-    groups = [_split(rows, number, wanted) for rows in (written, _requests_of(cycles, "read"))]
-    block_bytes = _block_bytes(cycles, [np.concatenate(own) for own in zip(*groups, strict=True)])
+    place_of = np.full(len(found_volumes.all) + 1, -1, dtype=np.intp)
+    place_of[wanted] = np.arange(len(wanted))
+    place = place_of[number]
+    asked = [rows[place[rows] >= 0] for rows in (written, _requests_of(cycles, "read"))]
+    block_bytes = _block_bytes(cycles, np.concatenate(asked), place, len(wanted))
+    writes, reads = (_BySide(cycles, rows, place[rows], block_bytes) for rows in asked)
     found = []
-    requests = (_requests(cycles, rows, block_bytes) for rows in groups)
-    for each, own_bytes, writes, reads in zip(wanted, block_bytes.tolist(), *requests, strict=True):
-        volume = found_volumes.all[each]
-        found.append(MirrorSide(volume, _sessions(volume, cycles, writes), own_bytes, writes, reads))
+    for side, own in enumerate(writes.all):
+        volume = found_volumes.all[wanted[side]]
+        found.append(MirrorSide(volume, _sessions(volume, cycles, own), int(block_bytes[side]), own, reads, side))
     return found
 
 
@@ -123,11 +133,6 @@ def _sessions(volume: Volume, cycles: Table, writes: Requests) -> tuple[int, ...
     """Those with writes; most volumes have one session."""
     sessions = {member.session for member in volume.members}
     return (*sessions,) if len(sessions) == 1 else (*distinct(cycles.raw("session")[writes.rows])[0].tolist(),)
-
-
-def _split(rows: Array, number: Array, numbers: Sequence[int]) -> list[Array]:
-    """Of these rows, those of each of these numbers, in order."""
-    return [rows[own] for own in rows_of_each(number[rows], numbers)]
 
 
 def _requests_of(cycles: Table, operation: str) -> Array:
@@ -141,38 +146,42 @@ def _requests_of(cycles: Table, operation: str) -> Array:
     return np.flatnonzero(is_wanted & (cycles.raw("block_count") > 0))
 
 
-def _joined(groups: Sequence[Array]) -> tuple[Array, Array]:
-    """The rows of all groups, and the group of each."""
-    return np.concatenate(groups), np.repeat(np.arange(len(groups)), [len(rows) for rows in groups])
-
-
-def _block_bytes(cycles: Table, groups: Sequence[Array]) -> Array:
-    """Size of a logical block of each group of requests, by most of them."""
-    rows, group = _joined(groups)
-    is_known = known(cycles, "bytes")[rows] & (cycles.raw("bytes")[rows] > 0)
-    rows, group = rows[is_known], group[is_known]
-    sizes = cycles.raw("bytes")[rows] // cycles.raw("block_count")[rows].astype(np.int64)
-    every, place = np.unique(sizes.astype(np.int64), return_inverse=True)
-    pairs, count = np.unique(group * len(every) + place, return_counts=True)
+def _block_bytes(cycles: Table, rows: Array, place: Array, count: int) -> Array:
+    """Size of a logical block of each side, by most of its requests: these rows, of which ``place`` has the sides."""
+    found = np.full(count, BLOCK_BYTES, dtype=np.int64)
+    rows = rows[known(cycles, "bytes")[rows] & (cycles.raw("bytes")[rows] > 0)]
+    sizes = cycles.raw("bytes")[rows].astype(np.int64) // cycles.raw("block_count")[rows].astype(np.int64)
+    every, size = distinct(sizes)
+    pairs, pair = distinct(place[rows] * len(every) + size)
     of_pair, size = np.divmod(pairs, max(len(every), 1))
     # the smallest of the commonest
-    order = np.lexsort((size, -count, of_pair))
+    order = np.lexsort((size, -np.bincount(pair), of_pair))
     commonest = order[first_rows(of_pair[order])]
-    found = np.full(len(groups), BLOCK_BYTES, dtype=np.int64)
     found[of_pair[commonest]] = every[size[commonest]]
     found[found == 0] = BLOCK_BYTES
     return found
 
 
-def _requests(cycles: Table, groups: Sequence[Array], block_bytes: Array) -> list[Requests]:
-    rows, group = _joined(groups)
-    order = np.lexsort((cycles.raw("command_first_ns")[rows], group))
-    rows = rows[order]
-    begins = cycles.raw("command_first_ns")[rows]
-    sizes = block_bytes[group]
-    firsts = cycles.raw("lba")[rows].astype(np.int64) * sizes
-    lasts = firsts + cycles.raw("block_count")[rows].astype(np.int64) * sizes
-    ends = np.where(known(cycles, "status_ns")[rows], cycles.raw("status_ns")[rows], begins)
-    every = Requests(rows, firsts, lasts, begins, np.maximum(ends, begins))
-    edges = np.cumsum([0, *map(len, groups)]).tolist()
-    return [every.where(slice(first, last)) for first, last in pairwise(edges)]
+class _BySide:
+    """The reads or writes of every side."""
+
+    def __init__(self, cycles: Table, rows: Array, place: Array, block_bytes: Array) -> None:
+        """``rows`` are those of ``cycles``, ``place`` the side of each, ``block_bytes`` those of each side."""
+        self._cycles = cycles
+        self._rows = rows
+        self._place = place
+        self._block_bytes = block_bytes
+
+    @cached_property
+    def all(self) -> list[Requests]:
+        """By place of the side."""
+        order = by_subject.in_order(self._place, self._cycles.raw("command_first_ns")[self._rows])
+        cycles, rows, place = self._cycles, self._rows[order], self._place[order]
+        begins = cycles.raw("command_first_ns")[rows]
+        sizes = self._block_bytes[place]
+        firsts = cycles.raw("lba")[rows].astype(np.int64) * sizes
+        lasts = firsts + cycles.raw("block_count")[rows].astype(np.int64) * sizes
+        ends = np.where(known(cycles, "status_ns")[rows], cycles.raw("status_ns")[rows], begins)
+        every = Requests(rows, firsts, lasts, begins, np.maximum(ends, begins))
+        edges = np.searchsorted(place, np.arange(len(self._block_bytes) + 1)).tolist()
+        return [every.where(slice(first, last)) for first, last in pairwise(edges)]
