@@ -18,8 +18,8 @@ const DATA_MAX: u32 = (1 << 24) - 1;
 const BESIDE_DATA_MAX: u64 = LENGTH_BYTES as u64 + 4 * 255 + 3 + 8;
 
 impl IscsiConnection {
-    /// Whether a header that the search found was sent before. Of a header in its place nothing shows that: commands are
-    /// sent again. Nor further on than a PDU is long, because payload ends there.
+    /// Whether a header that the search found was sent before. A header in its regular place is not checked, because commands
+    /// can be retried; nor is one further on than a PDU is long, because payload ends there.
     pub(super) fn is_past(&self, header: Bhs<'_>, found: Found, to_target: bool, context: &Context) -> bool {
         let longest = self.longest_data[usize::from(!to_target)].unwrap_or(DATA_MAX);
         if found.searched_bytes > u64::from(longest) + BESIDE_DATA_MAX {
