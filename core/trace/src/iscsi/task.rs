@@ -159,6 +159,11 @@ impl Task {
         }
     }
 
+    /// Whether an R2T has a number that was there before.
+    pub fn had_ready_to_transfer(&self, bhs: Bhs<'_>) -> bool {
+        bhs.r2t_sn().is_some_and(|number| self.numbers.is_again(Counted::R2t, number))
+    }
+
     /// Processes an R2T.
     pub fn ready_to_transfer(&mut self, pdu: &Pdu<'_>, cycles: &mut Cycles, rounds: &mut Rounds) -> Missing {
         let bhs = pdu.bhs();

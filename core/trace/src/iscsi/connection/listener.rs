@@ -10,7 +10,7 @@ use crate::counters::Counter;
 use crate::iscsi::assumption::Assumed;
 use crate::iscsi::context::Context;
 use crate::iscsi::digest_use::Digests;
-use crate::iscsi::framer::listener::{Fit, Listener};
+use crate::iscsi::framer::listener::{Fit, Found, Listener};
 use crate::iscsi::noted::{Note, NotedPdu};
 use crate::iscsi::pdu::{Pdu, Stamp};
 
@@ -42,6 +42,10 @@ impl Listener for ConnectionListener<'_> {
     #[inline]
     fn judge(&self, header: Bhs<'_>) -> Fit {
         self.connection.judge(header, self.to_target)
+    }
+
+    fn is_past(&self, header: Bhs<'_>, found: Found) -> bool {
+        self.connection.is_past(header, found, self.to_target, self.context)
     }
 
     #[inline]

@@ -3,6 +3,7 @@
 //! It receives PDUs from the framers of both directions, and judges which headers fit. Packets are not seen here. Tasks
 //! stay on their connection (RFC 7143 section 4.2.5.1: connection allegiance).
 
+mod acknowledged;
 mod cut_header;
 mod descriptions;
 mod fit;
@@ -11,6 +12,7 @@ mod kept_data;
 pub mod listener;
 mod lost_status;
 mod numbering;
+mod past;
 mod table_rows;
 mod tasks;
 #[cfg(test)]
@@ -42,6 +44,7 @@ use super::spans::Spans;
 use super::task::Task;
 use crate::counters::Counter;
 use crate::tables::{NULL_NS, WriteStart};
+use acknowledged::Acknowledged;
 use descriptions::Descriptions;
 use kept_data::{WRITE_START_BYTES_MAX, begins_write};
 use unclaimed::Unclaimed;
@@ -96,6 +99,8 @@ pub struct IscsiConnection {
     max_cmd_sn: Option<SerialNumber>,
     cmd_sn: Option<SerialNumber>,
     exp_stat_sn: Option<SerialNumber>,
+    /// What the receiver had acknowledged, by direction of what it acknowledges.
+    acknowledged: [Acknowledged; 2],
 }
 
 impl IscsiConnection {
@@ -126,6 +131,7 @@ impl IscsiConnection {
             max_cmd_sn: None,
             cmd_sn: None,
             exp_stat_sn: None,
+            acknowledged: Default::default(),
         }
     }
 

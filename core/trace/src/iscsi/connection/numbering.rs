@@ -19,6 +19,10 @@ impl IscsiConnection {
             if let Some(exp_stat_sn) = bhs.exp_stat_sn() {
                 self.exp_stat_sn = Some(exp_stat_sn);
                 self.note_statuses(exp_stat_sn, first.time_ns, context);
+                // that of a login may be any
+                if opcode != Opcode::LoginRequest {
+                    self.acknowledged[1].note(exp_stat_sn, first.time_ns);
+                }
             }
             let Some(cmd_sn) = bhs.cmd_sn() else { return };
             self.cmd_sn = Some(cmd_sn);
@@ -32,6 +36,9 @@ impl IscsiConnection {
             }
             let session = self.session(context);
             let Some(state) = context.sessions.states.get_mut(session as usize) else { return };
+            if bhs.is_immediate() == Some(false) {
+                self.acknowledged[0].take(cmd_sn, first.time_ns);
+            }
             if bhs.is_immediate() == Some(true) {
                 // it carries the next number, and does not use it
                 state.commands.start(cmd_sn);
@@ -41,6 +48,9 @@ impl IscsiConnection {
             return;
         }
         self.exp_cmd_sn = bhs.exp_cmd_sn().or(self.exp_cmd_sn);
+        if let Some(exp_cmd_sn) = bhs.exp_cmd_sn() {
+            self.acknowledged[0].note(exp_cmd_sn, first.time_ns);
+        }
         self.max_cmd_sn = bhs.max_cmd_sn().or(self.max_cmd_sn);
         let advances = match opcode {
             Opcode::ReadyToTransfer => false,
@@ -58,6 +68,7 @@ impl IscsiConnection {
             self.stat_sn.get_or_insert(stat_sn);
             return;
         }
+        self.acknowledged[1].take(stat_sn, first.time_ns);
         // nor is the one before the first known
         self.lost_statuses.is_next_unknown &= self.stat_sn.is_none();
         let distance = self.stat_sn.map_or(0, |expected| stat_sn.distance(expected));

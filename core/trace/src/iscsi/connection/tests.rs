@@ -15,7 +15,7 @@ const WRITE: u32 = 0x31;
 const UNKNOWN: u32 = 0x99;
 const BYTES: u32 = 4096;
 
-fn command(tag: u32, is_read: bool) -> BhsBuilder {
+pub(super) fn command(tag: u32, is_read: bool) -> BhsBuilder {
     BhsBuilder::new(Opcode::ScsiCommand)
         .is_final(true)
         .is_read(is_read)
@@ -30,7 +30,7 @@ fn connection() -> IscsiConnection {
 }
 
 /// A connection with these commands in flight: tags and operation codes.
-fn opened(commands: &[(u32, u8)]) -> (IscsiConnection, Context) {
+pub(super) fn opened(commands: &[(u32, u8)]) -> (IscsiConnection, Context) {
     let (mut connection, mut context) = (IscsiConnection::new(1), Context::default());
     for &(tag, opcode) in commands {
         let cdb = [opcode, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0];
@@ -40,7 +40,7 @@ fn opened(commands: &[(u32, u8)]) -> (IscsiConnection, Context) {
     (connection, context)
 }
 
-fn data_in(tag: u32, offset: u32, bytes: u32) -> BhsBuilder {
+pub(super) fn data_in(tag: u32, offset: u32, bytes: u32) -> BhsBuilder {
     BhsBuilder::new(Opcode::DataIn)
         .initiator_task_tag(tag)
         .target_transfer_tag(RESERVED_TAG)
@@ -48,7 +48,7 @@ fn data_in(tag: u32, offset: u32, bytes: u32) -> BhsBuilder {
         .data_segment_length(bytes)
 }
 
-fn data_out(tag: u32, offset: u32, bytes: u32) -> BhsBuilder {
+pub(super) fn data_out(tag: u32, offset: u32, bytes: u32) -> BhsBuilder {
     BhsBuilder::new(Opcode::DataOut)
         .initiator_task_tag(tag)
         .target_transfer_tag(0x70)
@@ -56,7 +56,7 @@ fn data_out(tag: u32, offset: u32, bytes: u32) -> BhsBuilder {
         .data_segment_length(bytes)
 }
 
-fn r2t(tag: u32, offset: u32, bytes: u32) -> BhsBuilder {
+pub(super) fn r2t(tag: u32, offset: u32, bytes: u32) -> BhsBuilder {
     BhsBuilder::new(Opcode::ReadyToTransfer)
         .initiator_task_tag(tag)
         .target_transfer_tag(0x70)
@@ -64,7 +64,7 @@ fn r2t(tag: u32, offset: u32, bytes: u32) -> BhsBuilder {
         .desired_data_transfer_length(bytes)
 }
 
-fn response(tag: u32) -> BhsBuilder {
+pub(super) fn response(tag: u32) -> BhsBuilder {
     BhsBuilder::new(Opcode::ScsiResponse).initiator_task_tag(tag)
 }
 
@@ -253,7 +253,7 @@ fn an_initiator_sends_no_status_and_its_next_burst_is_unknown() {
 }
 
 /// Processes a PDU in one packet.
-fn take(connection: &mut IscsiConnection, context: &mut Context, frame: u64, header: BhsBuilder) {
+pub(super) fn take(connection: &mut IscsiConnection, context: &mut Context, frame: u64, header: BhsBuilder) {
     let header = header.build();
     let bhs = Bhs::new(&header);
     let to_target = bhs.opcode().unwrap().is_initiator();

@@ -20,10 +20,21 @@ pub enum Fit {
     Certain,
 }
 
+/// Where the search found a header.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    /// Capture time of its first byte.
+    pub time_ns: i64,
+    /// How far the search has come since the position of the next header became unknown, or since the last hole.
+    pub searched_bytes: u64,
+}
+
 /// The connection, as the framer sees it.
 pub trait Listener {
     /// How well a (possibly incomplete) header fits.
     fn judge(&self, header: Bhs<'_>) -> Fit;
+    /// Whether a header that fits was sent before, as one in payload is.
+    fn is_past(&self, header: Bhs<'_>, found: Found) -> bool;
     /// A header was read. Its PDU follows with [`Listener::pdu`], possibly much later, if bytes of it come late.
     fn begin(&mut self, header: Bhs<'_>, first: Stamp);
     /// How many bytes of a PDU's data to keep for [`Pdu::data`].

@@ -61,6 +61,8 @@ pub struct Framer {
     alignment: Option<i64>,
     /// While searching: where the header should have been; and whether the PDU before it carried data.
     lost_at: i64,
+    /// While searching: that position, or the end of the last hole since.
+    search_from: i64,
     /// Whether that position is certain, with bytes there that are no header.
     is_lost_place_known: bool,
     lost_after_data: bool,
@@ -122,6 +124,7 @@ impl Framer {
             first_offset: offset,
             alignment: is_stream_start.then_some(offset.rem_euclid(4)),
             lost_at: offset,
+            search_from: offset,
             is_lost_place_known: false,
             lost_after_data: false,
             had_data: false,
@@ -211,10 +214,16 @@ impl Framer {
         self.replay = None;
         listener.discard();
         self.state = State::Searching;
-        self.lost_at = lost_at;
+        (self.lost_at, self.search_from) = (lost_at, lost_at);
         self.is_lost_place_known = true;
         self.lost_after_data = self.had_data;
         self.clear_carry();
+    }
+
+    /// The header may be in a hole that ends here, with its data behind it.
+    fn lose_place(&mut self, gap_end: i64) {
+        self.is_lost_place_known = false;
+        self.search_from = gap_end;
     }
 
     /// Processes a gap in the stream.
@@ -227,7 +236,7 @@ impl Framer {
         self.offset = gap_end;
         if self.state == State::Searching {
             self.clear_carry();
-            self.is_lost_place_known = false;
+            self.lose_place(gap_end);
             return;
         }
         self.possible_digest = None;
@@ -236,7 +245,7 @@ impl Framer {
         if pdu.position < LENGTH_BYTES as u64 || pdu.is_assumed {
             let start = pdu.start;
             self.lose_sync(start, frame, listener);
-            self.is_lost_place_known = false;
+            self.lose_place(gap_end);
             return;
         }
         pdu.has_capture_gap = true;
@@ -252,7 +261,7 @@ impl Framer {
         self.complete(listener);
         if gap_end > end {
             self.lose_sync(end, frame, listener);
-            self.is_lost_place_known = false;
+            self.lose_place(gap_end);
         }
     }
 

@@ -1,7 +1,8 @@
 //! The search for the next header, after its position became unknown.
 //!
-//! A header is accepted if its tags or numbers are the expected ones; or, at the start of a segment, if nothing
-//! contradicts it and it leads to the segment's end or to another header. Headers may extend over the end of a packet.
+//! A header is accepted if its tags or numbers are the expected ones and nothing contradicts what follows; or, at the start
+//! of a segment, if nothing contradicts it and it leads to the segment's end or to another header. Never one that was sent
+//! before: payload can hold PDUs of its own session. Headers may extend over the end of a packet.
 //! At the start of a stream, a possible header leads to the first one, over any number of segments; and PDUs that lead to
 //! the first header, or to bytes before it that are missing from the capture, are read as well.
 
@@ -9,7 +10,7 @@ use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::digest;
 use rustc_hash::FxHashSet;
 
-use super::listener::{Fit, Listener};
+use super::listener::{Fit, Found, Listener};
 use super::unread::Unread;
 use super::{Framer, State};
 use crate::counters::Counter;
@@ -36,8 +37,8 @@ impl Framer {
             joined.extend_from_slice(&captured[..joined_length - carried]);
             for at in 0..carried {
                 let Some(header) = joined.get(at..at + LENGTH_BYTES) else { break };
-                if self.accepts(base + at as i64, header, false, None, listener) {
-                    let first = self.carry_stamps.get(at).copied().unwrap_or(stamp);
+                let first = self.carry_stamps.get(at).copied().unwrap_or(stamp);
+                if self.accepts(base + at as i64, header, first, false, None, listener) {
                     return self.resume(
                         base + at as i64,
                         header,
@@ -63,6 +64,7 @@ impl Framer {
             if self.accepts(
                 chunk.offset + i64::from(used) + at as i64,
                 header,
+                stamp,
                 is_start,
                 Some((&captured[at..], rest)),
                 listener,
@@ -118,6 +120,7 @@ impl Framer {
         &self,
         offset: i64,
         header: &[u8],
+        first: Stamp,
         is_segment_start: bool,
         rest: Option<(&[u8], usize)>,
         listener: &impl Listener,
@@ -128,7 +131,8 @@ impl Framer {
         let bhs = Bhs::new(header);
         match listener.judge(bhs) {
             Fit::No | Fit::Unlikely => false,
-            Fit::Certain => true,
+            _ if listener.is_past(bhs, self.found(offset, first)) => false,
+            Fit::Certain => rest.is_none_or(|(bytes, _)| self.leads_on(bhs, bytes, listener)),
             Fit::Possible if self.unread.as_ref().is_some_and(|unread| unread.leads.show(offset, bhs)) => true,
             Fit::Possible => {
                 let Some((bytes, length)) = rest else { return false };
@@ -149,6 +153,24 @@ impl Framer {
                 })
             }
         }
+    }
+
+    fn found(&self, offset: i64, first: Stamp) -> Found {
+        Found { time_ns: first.time_ns, searched_bytes: (offset - self.search_from).max(0).unsigned_abs() }
+    }
+
+    /// Whether nothing shows that no header follows where a PDU ends.
+    fn leads_on(&self, header: Bhs<'_>, bytes: &[u8], listener: &impl Listener) -> bool {
+        let is_possible =
+            |digest: DigestUse, has_digest: bool| !matches!(digest, DigestUse::Known(is_used) if is_used != has_digest);
+        DIGESTS.iter().any(|&(has_header_digest, has_data_digest)| {
+            let next = header
+                .total_length(has_header_digest, has_data_digest)
+                .and_then(|total| bytes.get(total as usize..total as usize + LENGTH_BYTES));
+            is_possible(self.header_digest, has_header_digest)
+                && is_possible(self.data_digest, has_data_digest)
+                && next.is_none_or(|next| listener.judge(Bhs::new(next)) > Fit::No)
+        })
     }
 
     /// Continues with a header that the search found; `used` is how much of the chunk is used with it.

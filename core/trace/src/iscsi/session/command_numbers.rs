@@ -98,6 +98,14 @@ impl CommandNumbers {
         }
     }
 
+    /// Whether this value was seen.
+    pub fn has(&self, value: SerialNumber) -> bool {
+        let Some(last) = self.runs.last() else { return false };
+        let at = last.end + i64::from(value.distance(SerialNumber(last.end as u32)));
+        let place = self.runs.partition_point(|run| run.end <= at);
+        self.runs.get(place).is_some_and(|run| run.start <= at)
+    }
+
     /// Whether all values from one on and before another were seen, or are too old to know, or of another sequence.
     pub fn has_all(&self, from: SerialNumber, to: SerialNumber) -> bool {
         let (Some(first), Some(last)) = (self.runs.first(), self.runs.last()) else { return true };
@@ -202,6 +210,17 @@ mod tests {
         // one of them comes late after all, and others follow
         assert_eq!((tracker.take(SerialNumber(1)), tracker.missing()), (Order::Ahead, 2));
         assert_eq!((tracker.take(SerialNumber(3)), tracker.missing()), (Order::Ahead, 2));
+    }
+
+    #[test]
+    fn a_value_is_there_once_it_was_seen() {
+        let mut tracker = CommandNumbers::default();
+        assert!(!tracker.has(SerialNumber(7)));
+        for value in [u32::MAX, 0, 3] {
+            tracker.take(SerialNumber(value));
+        }
+        let has = [u32::MAX - 1, u32::MAX, 0, 1, 2, 3, 4].map(|value| tracker.has(SerialNumber(value)));
+        assert_eq!(has, [false, true, true, false, false, true, false]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use iscsitrace_wire::digest;
 use iscsitrace_wire::opcode::Opcode;
 
 use super::Framer;
-use super::listener::{Fit, Listener};
+use super::listener::{Fit, Found, Listener};
 use crate::counters::Counter;
 use crate::iscsi::assumption::Assumed;
 use crate::iscsi::digest_use::Digests;
@@ -23,6 +23,9 @@ const CERTAIN: u32 = 0x100;
 const LIKELY: u32 = 0x10;
 /// and this one may fit.
 const POSSIBLE: u32 = 0x20;
+
+/// This one fits certainly, and was sent before.
+const PAST: u32 = 0x1ff;
 
 const fn at(frame: u64) -> Stamp {
     Stamp { frame, time_ns: frame as i64 * 1000 }
@@ -87,6 +90,10 @@ impl Listener for Heard {
             Some(..LIKELY) => Fit::Unlikely,
             _ => Fit::Possible,
         }
+    }
+
+    fn is_past(&self, header: Bhs<'_>, _: Found) -> bool {
+        header.initiator_task_tag() == Some(PAST)
     }
 
     fn begin(&mut self, header: Bhs<'_>, first: Stamp) {

@@ -33,6 +33,44 @@ fn a_header_is_found_wherever_its_segments_end() {
 }
 
 #[test]
+fn a_header_that_was_sent_before_is_passed_over() {
+    let mut stream = Stream::begin();
+    stream.send(&nop(CERTAIN, &[]));
+    stream.gap(8);
+    stream.send(&[&[0xff; 8][..], &nop(PAST, &[]), &nop(CERTAIN, &[])].concat());
+    assert_eq!(stream.heard.rows[1..], [row(CERTAIN, &[], (112, 160), (2, 2))]);
+    // where a header is due, it is one
+    stream.send(&nop(PAST, &[]));
+    assert_eq!(stream.heard.rows[2], row(PAST, &[], (160, 208), (3, 3)));
+}
+
+#[test]
+fn a_header_is_passed_over_if_no_header_follows_it() {
+    for (digests, bytes, is_read) in [
+        ([false, false], 0, true),
+        ([false, false], 4, false),
+        ([true, false], 4, true),
+        ([true, false], 8, false),
+        ([false, true], 4, true),
+        ([false, true], 8, false),
+        ([true, true], 8, true),
+        ([true, true], 12, false),
+    ] {
+        let mut stream = Stream::with_digests(digests[0], digests[1]);
+        stream.send(&[0xff; 48]);
+        let pdu = nop_header(CERTAIN).data_segment_length(8).build();
+        let behind = nop(LIKELY, &[]);
+        stream.send(&[&pdu[..], &vec![0xff; 8 + bytes], &behind].concat());
+        assert_eq!(!stream.heard.begun.is_empty(), is_read, "{digests:?}, {bytes} bytes between");
+    }
+    // what was not captured shows nothing
+    let mut stream = Stream::with_digests(false, false);
+    stream.send(&[0xff; 48]);
+    stream.send(&[&nop(CERTAIN, &[])[..], &[0xff; 47]].concat());
+    assert_eq!(stream.heard.begun.len(), 1);
+}
+
+#[test]
 fn the_end_of_a_stream_is_lost_with_bytes_and_without_a_header() {
     let mut stream = Stream::search(1000);
     assert!(stream.framer.lost_end_bytes().is_none(), "no byte came");
