@@ -1,6 +1,7 @@
 //! Connections, sessions and their negotiated parameters; what the network reports about connections.
 
-use super::declaration::{NULL_NS, table};
+use super::column::NULL_NS;
+use super::declaration::table;
 
 table! {
     /// one TCP connection, iSCSI or not, with the number of Wireshark's tcp.stream

@@ -21,6 +21,7 @@
 //!
 //! Nothing is computed here.
 
+mod column;
 mod commands;
 mod connections;
 mod declaration;
@@ -37,10 +38,10 @@ mod text_column;
 mod time;
 mod values;
 
+pub use column::{Column, NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64};
 pub use commands::*;
 pub use connections::*;
-pub use declaration::{Column, ColumnDeclaration, Columns, TableDeclaration};
-pub use declaration::{NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64};
+pub use declaration::{ColumnDeclaration, Columns, TableDeclaration};
 pub use exchanges::*;
 pub use logical_units::*;
 pub use narrow::Narrow;

@@ -1,6 +1,6 @@
 //! A column of numbers in 32 bits each, until one does not fit: frames, logical units and blocks rarely have more.
 
-use super::declaration::{Column, NULL_U32, NULL_U64};
+use super::column::{Column, NULL_U32, NULL_U64};
 use super::values::Values;
 
 /// The numbers of a column.

@@ -4,7 +4,7 @@ use std::ops::{Index, IndexMut};
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::declaration::Column;
+use super::column::Column;
 use super::values::Values;
 
 /// With so many other values, and one row in so many with one, every row is stored.
