@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import click
 
@@ -23,11 +23,8 @@ _ISO_DATE = re.compile(
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-# click.ParamType is generic from click 8.3 on, and not before
-if TYPE_CHECKING:
-    Quantity = click.ParamType[Any]
-else:
-    Quantity = click.ParamType
+Quantity = click.ParamType[Any]
+"""What the kinds of values derive from."""
 
 
 class Written(Protocol):
