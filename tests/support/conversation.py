@@ -131,6 +131,9 @@ class _Connection:
     initiator: Endpoint
     target: Endpoint
     stat_sn: int = 1000
+    """Of the next status that the target sends."""
+    exp_stat_sn: int = 1000
+    """Of the next status that reaches the initiator."""
     has_digests: bool = False
     received: dict[bool, list[tuple[int, Callable[[], None]]]] = field(default_factory=lambda: {True: [], False: []})
 
@@ -285,7 +288,13 @@ class Actors:
         self.conversation.pdus.append(pdu)
         if task is not None:
             task.pdus.append(pdu)
-        connection.received[pdu.to_target].append((pdu.stream_offset + pdu.length, then))
+
+        def arrived() -> None:
+            if pdu.has_status or pdu.opcode in (LOGIN_RESPONSE, NOP_IN, LOGOUT_RESPONSE):
+                connection.exp_stat_sn = int.from_bytes(header[24:28]) + 1
+            then()
+
+        connection.received[pdu.to_target].append((pdu.stream_offset + pdu.length, arrived))
         end.write(out, [0])
 
     def _deliver(self, connection: _Connection, to_target: bool, length: int) -> None:
@@ -337,7 +346,8 @@ class Actors:
 
         def request() -> None:
             tsih = 0 if place == 0 else self.number + 1
-            rest = b"\0\0" + struct.pack("!HHII16x", place, 0, self._cmd_sn % 2**32, connection.stat_sn if place else 0)
+            exp_stat_sn = connection.exp_stat_sn if place else 0
+            rest = b"\0\0" + struct.pack("!HHII16x", place, 0, self._cmd_sn % 2**32, exp_stat_sn)
             self._send_login(connection, LOGIN_REQUEST, flags, isid, tsih, rest, offer, respond)
 
         def respond() -> None:
@@ -381,7 +391,7 @@ class Actors:
             rest = b"\0\0" + struct.pack("!I", RESERVED_TAG) + self._target_numbers(connection, is_advancing=True)
             self._send(connection, NOP_IN, 0x80, rest + bytes(12), self._step, initiator_task_tag=tag, data=b"ping")
 
-        rest = b"\0\0" + struct.pack("!III16x", RESERVED_TAG, cmd_sn % 2**32, connection.stat_sn)
+        rest = b"\0\0" + struct.pack("!III16x", RESERVED_TAG, cmd_sn % 2**32, connection.exp_stat_sn)
         self._send(connection, NOP_OUT, 0x80, rest, echo, initiator_task_tag=tag, data=b"ping")
 
     def _logout(self, connection: _Connection, place: int) -> None:
@@ -404,7 +414,7 @@ class Actors:
             connection.initiator.close()
             self.clock.after(self.settings.think_ns, self._step)
 
-        rest = b"\0\0" + struct.pack("!HHII16x", place, 0, cmd_sn % 2**32, connection.stat_sn)
+        rest = b"\0\0" + struct.pack("!HHII16x", place, 0, cmd_sn % 2**32, connection.exp_stat_sn)
         self._send(connection, LOGOUT_REQUEST, 0x80 | reason, rest, respond, initiator_task_tag=tag)
 
     # --- SCSI tasks
@@ -446,7 +456,7 @@ class Actors:
         has_unsolicited = unsolicited_end > immediate
         flags = 0x80 * (not has_unsolicited) | 0x40 * task.is_read | 0x20 * task.is_write | 1
         cmd_sn = self._take_cmd_sn()
-        rest = b"\0\0" + struct.pack("!III", expected, cmd_sn % 2**32, connection.stat_sn) + task.cdb
+        rest = b"\0\0" + struct.pack("!III", expected, cmd_sn % 2**32, connection.exp_stat_sn) + task.cdb
         data = self._payload(task, 0, immediate)
 
         def received() -> None:
@@ -559,7 +569,7 @@ class Actors:
         data_sn = 0
         while offset < burst_end:
             following = min(burst_end, offset + self.settings.target_max_recv_data_segment_length)
-            rest = b"\0\0" + struct.pack("!IIIIIII", transfer_tag, 0, connection.stat_sn, 0, data_sn, offset, 0)
+            rest = b"\0\0" + struct.pack("!IIIIIII", transfer_tag, 0, connection.exp_stat_sn, 0, data_sn, offset, 0)
             self._send(
                 connection,
                 DATA_OUT,
