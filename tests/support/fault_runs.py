@@ -223,7 +223,12 @@ FAULTS = (
         more=("--one-way-delay", "400us", "--block-size", "4K", "--queue-depth", "32", *_FAST),
     ),
     # operations and sense data are cut off, statuses are not
-    Run("lun-removed-snaplen", ("lun-removed",), "command_errors", more=("--snaplen", "96", "--block-size", "4K")),
+    Run(
+        "lun-removed-snaplen",
+        ("lun-removed",),
+        "command_errors",
+        more=("--snaplen", "96", "--block-size", "4K", "--queue-depth", "1"),
+    ),
     Run(
         "unreachable-portal",
         ("unreachable-portal",),
