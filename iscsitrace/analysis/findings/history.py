@@ -172,6 +172,12 @@ class History:
         return np.isin(self.cycles.raw("cycle"), np.concatenate(parts) if parts else [])
 
     @cached_property
+    def may_lack_answers(self) -> Array:
+        """Which of its commands are on connections of whose target some PDUs are missing from the capture."""
+        lacking = [row["connection"] for row in self.story.connections if row["missing_pdu_count_to_initiator"]]
+        return np.isin(self.cycles.raw("connection"), lacking)
+
+    @cached_property
     def outages(self) -> tuple[Outage, ...]:
         """Times of a second or more without progress, over all of its sessions, in order."""
         found: list[tuple[int, int, int]] = []

@@ -11,6 +11,7 @@ import numpy as np
 from iscsitrace.analysis.findings.finding import Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History, listed
 from iscsitrace.analysis.findings.login_attempts import attempts, end_of
+from iscsitrace.analysis.findings.statuses import spoken
 from iscsitrace.analysis.findings.surroundings import Surroundings
 from iscsitrace.analysis.groups import portals
 from iscsitrace.analysis.measures.data_commands import is_data_command
@@ -149,7 +150,7 @@ def other_operations(subject: Session) -> Counter[str]:
 
 def operations_in_words(counts: Counter[str]) -> str:
     """``INQUIRY, MODE SENSE, ...``: the most frequent operations."""
-    names = [name.replace("_", " ").upper() for name, _ in counts.most_common()]
+    names = [spoken(name) for name, _ in counts.most_common()]
     return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
 
 

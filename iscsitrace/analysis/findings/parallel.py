@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings import capture
 from iscsitrace.analysis.findings.case import Case, Groups
@@ -16,11 +15,9 @@ from iscsitrace.analysis.findings.finding import Advice, Observation, Problem, W
 from iscsitrace.analysis.groups.jobs.streams import Job
 from iscsitrace.analysis.session.columns import Columns
 from iscsitrace.analysis.session.session import FRAMES, frames_in
-from iscsitrace.tables.numbers import order_of
+from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
-
-Array = NDArray[Any]
 
 UNEVEN: Final = 0.25
 """Least share of the time that parallel connections lose because one carried more than the others: 1 - mean / most. At
@@ -42,9 +39,7 @@ class _Load:
     place: int
     """Its order among equal ones."""
     job: Job
-    cycles: Table
-    starts: tuple[Array, Array]
-    """The connections of all commands, ordered, and when each command began."""
+    groups: Groups
 
     @cached_property
     def lost(self) -> float:
@@ -53,28 +48,26 @@ class _Load:
         return 0.0 if lost >= UNEVEN and self._goes_on() else lost
 
     def _goes_on(self) -> bool:
-        connections, starts_ns = self.starts
+        by_connection = self.groups.once(_commands)
         until_ns = self.job.first_ns + self.job.whole_ns
         for run in self.job.runs:
-            own = starts_ns[slice(*np.searchsorted(connections, (run.connection, run.connection + 1)))]
-            if ((own > run.last_ns) & (own < until_ns)).any():
+            starts_ns = by_connection.rows(run.connection).raw("command_first_ns")
+            if ((starts_ns > run.last_ns) & (starts_ns < until_ns)).any():
                 return True
         return False
 
     @cached_property
     def observation(self) -> Observation:
         """The facts."""
-        return _observation(self.job, self.cycles)
+        return _observation(self.job, self.groups.cycles)
 
 
 def _loads(groups: Groups) -> list[_Load]:
-    starts = _starts(groups.cycles)
-    return [_Load(place, job, groups.cycles, starts) for place, job in enumerate(groups.jobs)]
+    return [_Load(place, job, groups) for place, job in enumerate(groups.jobs)]
 
 
-def _starts(cycles: Table) -> tuple[Array, Array]:
-    order = order_of(cycles.raw("connection"))
-    return cycles.raw("connection")[order], cycles.raw("command_first_ns")[order]
+def _commands(groups: Groups) -> Partition:
+    return Partition(groups.cycles, groups.cycles.raw("connection"))
 
 
 def _by_connection(groups: Groups) -> dict[int, list[_Load]]:

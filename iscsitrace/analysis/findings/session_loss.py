@@ -234,8 +234,7 @@ def _open(history: History) -> tuple[Array, Array]:
     """All of them by session, and the session of each."""
     cycles = history.cycles
     # a status may be among the PDUs that the capture lacks
-    lacking = [row["connection"] for row in history.story.connections if row["missing_pdu_count_to_initiator"]]
-    is_unsure = cycles.raw("has_capture_gap") | np.isin(cycles.raw("connection"), lacking)
+    is_unsure = cycles.raw("has_capture_gap") | history.may_lack_answers
     rows = np.flatnonzero(history.is_data & ~known(cycles, "status_ns") & ~is_unsure)
     order = np.argsort(cycles.raw("session")[rows], kind="stable")
     return rows[order], cycles.raw("session")[rows][order]

@@ -116,9 +116,8 @@ def _ends(history: History) -> Array:
 def _may_have_ended(history: History) -> Array:
     """The commands whose status may only be missing from the capture: an ABORT TASK shows that it did not come."""
     cycles = history.cycles
-    lacking = [row["connection"] for row in history.story.connections if row["missing_pdu_count_to_initiator"]]
     aborted = [row["referenced_cycle"] for row in _management(history) if row["function"] == _ABORT_TASK]
-    is_unsure = ~known(cycles, "status_ns") & np.isin(cycles.raw("connection"), lacking)
+    is_unsure = ~known(cycles, "status_ns") & history.may_lack_answers
     is_unsure &= ~np.isin(cycles.raw("cycle"), [number for number in aborted if number is not None])
     return np.asarray(cycles.raw("has_capture_gap") | is_unsure)
 
