@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.parse
 import urllib.request
@@ -91,18 +92,18 @@ class Feed:
     end: int = -1
     process: subprocess.Popen[str] | None = None
     port: int = 0
-    waiting: bytes = field(default=b"")
+    goes_on: threading.Event = field(default_factory=threading.Event)
 
-    def write(self, content: bytes) -> None:
-        self.waiting += content
+    def start(self) -> None:
+        """Writes beside the test, which may pause: a capture that pauses within a command is one that hangs."""
+        threading.Thread(target=self._write, daemon=True).start()
 
-    def pump(self) -> None:
-        """Writes what the pipe takes."""
-        try:
-            while self.waiting:
-                self.waiting = self.waiting[os.write(self.end, self.waiting) :]
-        except BlockingIOError:
-            return
+    def _write(self) -> None:
+        for part in (self.first, self.rest):
+            left = memoryview(part)
+            while left:
+                left = left[os.write(self.end, left) :]
+            self.goes_on.wait()
 
 
 def _parts(source: Path, folder: Path, share: float | None, more: bytes = b"") -> tuple[bytes, bytes]:
@@ -163,7 +164,7 @@ def feeds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Feed]]
             feed = Feed(*_parts(source, own, share, more), own / "pipe")
             os.mkfifo(feed.pipe)
             # both directions: the pipe stays open when its content was read
-            feed.end = os.open(feed.pipe, os.O_RDWR | os.O_NONBLOCK)
+            feed.end = os.open(feed.pipe, os.O_RDWR)
             words = ["watch", "--json", "--interval", "500ms", "--prometheus", "0", str(feed.pipe)]
             feed.process = subprocess.Popen(
                 [sys.executable, "-m", "iscsitrace", *words],
@@ -235,11 +236,9 @@ def _free_port() -> int:
         return port
 
 
-def _until(condition: Callable[[], bool], feeds: dict[str, Feed]) -> bool:
+def _until(condition: Callable[[], bool]) -> bool:
     until_s = time.monotonic() + _LIMIT_S
     while time.monotonic() < until_s:
-        for feed in feeds.values():
-            feed.pump()
         try:
             if condition():
                 return True
@@ -255,20 +254,20 @@ def server(feeds: dict[str, Feed], tmp_path_factory: pytest.TempPathFactory) -> 
     made = Server(tmp_path_factory.mktemp("prometheus"), feeds, _free_port())
     try:
         for feed in feeds.values():
-            feed.write(feed.first)
+            feed.start()
 
         def has_seen_all() -> bool:
             return {each["metric"]["instance"] for each in made.query("iscsitrace_commands_total")} == feeds.keys()
 
-        assert _until(has_seen_all, feeds)
+        assert _until(has_seen_all)
         for feed in feeds.values():
-            feed.write(feed.rest)
+            feed.goes_on.set()
 
         def has_fired_all() -> bool:
             firing = made.firing()
             return all(names <= firing.get(alert, set()) for alert, names in EXPECTED.items())
 
-        assert _until(has_fired_all, feeds), json.dumps({name: sorted(own) for name, own in made.firing().items()})
+        assert _until(has_fired_all), json.dumps({name: sorted(own) for name, own in made.firing().items()})
         yield made
     finally:
         made.process.kill()
@@ -287,7 +286,7 @@ def test_every_alert_fires_where_it_should(server: Server) -> None:
         assert firing[alert] == EXPECTED[alert]
 
 
-def test_every_query_of_the_dashboard_returns_data(server: Server, feeds: dict[str, Feed]) -> None:
+def test_every_query_of_the_dashboard_returns_data(server: Server) -> None:
     board = json.loads(DASHBOARD.read_text())
     values = {"__rate_interval": "1m", "__range": "1h", "initiator": ".*", "target": ".*", "portal": ".*"}
     queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
@@ -301,7 +300,7 @@ def test_every_query_of_the_dashboard_returns_data(server: Server, feeds: dict[s
             return bool(found)
 
         # a rate needs two scrapes of a series, and an alert fires after one
-        assert _until(has_data, feeds), expression
+        assert _until(has_data), expression
         assert all(each["value"][1] != "NaN" for each in found) or "quantile" in expression
     for variable in board["templating"]["list"][1:]:
         label = variable["name"]
