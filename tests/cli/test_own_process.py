@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 from iscsitrace.cli import main
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation
+from tests.support.programs import running
 
 _LIMIT_S = 30.0
 NET_RAW, DAC_READ_SEARCH = 1 << 13, 1 << 2
@@ -44,8 +46,10 @@ def rights(process_id: int) -> set[tuple[int, int, int]]:
     """Effective and permitted capabilities, and whether new privileges are impossible, of every thread."""
     found = set()
     for task in Path(f"/proc/{process_id}/task").iterdir():
-        rows = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
-        found.add((int(rows["CapEff"], 16), int(rows["CapPrm"], 16), int(rows["NoNewPrivs"])))
+        # a thread may end meanwhile
+        with suppress(FileNotFoundError, ProcessLookupError):
+            rows = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+            found.add((int(rows["CapEff"], 16), int(rows["CapPrm"], 16), int(rows["NoNewPrivs"])))
     return found
 
 
@@ -56,7 +60,9 @@ def _own_capabilities() -> int:
 def test_a_capture_keeps_the_right_to_open_interfaces_alone(capture: Path, tmp_path: Path) -> None:
     out = tmp_path / "x.pcapng"
     words = ["capture", "--dumpcap", "always", "-i", "lo", "-w", str(out), "-b", "packets:10", "--compress"]
-    with subprocess.Popen([sys.executable, "-m", "iscsitrace", *words], stderr=subprocess.PIPE, text=True) as process:
+    with running(
+        subprocess.Popen([sys.executable, "-m", "iscsitrace", *words], stderr=subprocess.PIPE, text=True)
+    ) as process:
         assert process.stderr is not None
         assert "writing" in process.stderr.readline()
         assert "writing" in process.stderr.readline()
@@ -72,8 +78,10 @@ def test_a_capture_keeps_the_right_to_open_interfaces_alone(capture: Path, tmp_p
 
 def test_a_watch_keeps_the_right_to_read_files_alone(capture: Path, tmp_path: Path) -> None:
     words = ["watch", "--json", "--prometheus", "0", str(capture)]
-    with subprocess.Popen(
-        [sys.executable, "-m", "iscsitrace", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    with running(
+        subprocess.Popen(
+            [sys.executable, "-m", "iscsitrace", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -106,7 +114,9 @@ def test_root_may_still_write_where_only_root_may(capture: Path, tmp_path: Path)
     os.chown(folder, 65534, 65534)
     folder.chmod(0o700)
     words = ["capture", "--dumpcap", "always", "-i", "lo", "-w", str(folder / "x.pcapng"), "-b", "packets:10"]
-    with subprocess.Popen([sys.executable, "-m", "iscsitrace", *words], stderr=subprocess.PIPE, text=True) as process:
+    with running(
+        subprocess.Popen([sys.executable, "-m", "iscsitrace", *words], stderr=subprocess.PIPE, text=True)
+    ) as process:
         time.sleep(1.5)
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=_LIMIT_S)[1]

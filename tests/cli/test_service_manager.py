@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from iscsitrace.cli.record.service_manager import ServiceManager
+from tests.support.programs import running
 from tools.docs import ROOT
 
 SAMPLE = ROOT / "samples" / "any-device" / "capture.pcap.gz"
@@ -125,7 +126,7 @@ def test_a_watch_is_ready_lives_and_ends(manager: Manager, address: str, tmp_pat
     capture.write_bytes(gzip.decompress(SAMPLE.read_bytes()))
     environment = os.environ | {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "900000"}
     command = [sys.executable, "-m", "iscsitrace", "watch", "--plain", str(capture)]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as watch:
+    with running(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)) as watch:
         try:
             assert manager.heard() == "READY=1\nWATCHDOG=1"
             begun_s = time.monotonic()

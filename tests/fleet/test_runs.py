@@ -207,7 +207,8 @@ def test_an_interrupted_run_is_one_line_and_the_next_one_completes_it(
     # as from a terminal: all processes of the group get the signal
     arguments = ("iscsitrace", "fleet", "run", *(f"{tap.name}={tap.sources[0]}" for tap in taps))
     process = command(*arguments, "-o", tmp_path / "data", start_new_session=True)
-    while not list((tmp_path / "data" / "_fleet" / "a" / "staging").iterdir()):
+    staging = tmp_path / "data" / "_fleet" / "a" / "staging"
+    while process.poll() is None and not list(staging.iterdir()):
         time.sleep(0.01)
     time.sleep(1)
     os.killpg(process.pid, signal.SIGINT)

@@ -20,6 +20,7 @@ from iscsitrace.lab import actors, cpu, traffic
 from iscsitrace.outputs import initiator_results
 from iscsitrace.wording import amounts
 from tests.support.lab import needs_root
+from tests.support.programs import running
 from tests.support.traffic import OurTarget, our_target
 
 DESIGNS = [(driver, receive) for driver in actors.DRIVERS for receive in actors.RECEIVES]
@@ -101,7 +102,7 @@ def test_ctrl_c_ends_a_run_cleanly(target: OurTarget, driver: str, tmp_path: Pat
     words = ("read", target.url, "--seconds", "60", "--connections", "1", "--driver", driver, "--json", "--no-progress")
     infos = tmp_path / "infos"
     command = [sys.executable, "-m", "iscsitrace", "initiator", *words, "--tcp-info", str(infos)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as popen:
+    with running(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as popen:
         try:
             end = time.monotonic() + 30
             while not (infos.exists() and infos.stat().st_size) and time.monotonic() < end:

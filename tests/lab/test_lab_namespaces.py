@@ -23,6 +23,7 @@ from iscsitrace.lab.guard import guarding
 from iscsitrace.lab.namespaces import EndSettings, Namespace, Network, network
 from iscsitrace.lab.places import HERE, Place
 from tests.support.lab import needs_root, plugged_in
+from tests.support.programs import running
 
 ENDS = {"initiator": EndSettings(), "target": EndSettings()}
 
@@ -281,7 +282,9 @@ def another_run(script: str = RUN) -> Iterator[tuple[subprocess.Popen[str], int]
     """A process with a network, and the process id of what runs in it."""
     # under nohup, or in the background of a script, signals are ignored, and programs inherit that
     reset = ["env", "--default-signal=INT,TERM,HUP"]
-    with subprocess.Popen([*reset, sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+    with running(
+        subprocess.Popen([*reset, sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    ) as process:
         try:
             assert process.stdout is not None
             sleeper = int(process.stdout.readline())

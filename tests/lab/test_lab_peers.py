@@ -23,6 +23,7 @@ from iscsitrace.lab.namespaces import EndSettings, network
 from iscsitrace.lab.peers import Account, Target
 from iscsitrace.lab.places import HERE, Place
 from tests.support.lab import needs_peers, needs_root
+from tests.support.programs import running
 
 MIB = 1 << 20
 TargetMaker = Callable[..., AbstractContextManager[Target]]
@@ -90,7 +91,7 @@ with getattr(peers, sys.argv[1])(HERE, lun_bytes=1 << 20) as target:
 @pytest.mark.parametrize("peer", ["tgt", "istgt"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_an_ended_run_leaves_nothing(peer: str, number: signal.Signals) -> None:
-    with subprocess.Popen([sys.executable, "-c", RUN, peer], stdout=subprocess.PIPE, text=True) as process:
+    with running(subprocess.Popen([sys.executable, "-c", RUN, peer], stdout=subprocess.PIPE, text=True)) as process:
         assert process.stdout is not None
         port, file = process.stdout.readline().split()
         assert HERE.answers("127.0.0.1", int(port))

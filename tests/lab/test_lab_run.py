@@ -23,6 +23,7 @@ from iscsitrace.lab import peers, real
 from iscsitrace.lab.namespaces import EndSettings, remove_leftovers
 from tests.lab.test_lab_namespaces import is_gone, of_process
 from tests.support.lab import needs_root
+from tests.support.programs import running
 
 FAST = ("--one-way-delay", "2ms", "--rate", "400Mbit")
 
@@ -315,7 +316,9 @@ def test_the_next_run_cleans_up_after_a_killed_one(tmp_path: Path) -> None:
     children: list[int] = []
     # while namespaces are made, while programs are started, while it runs
     for seconds in (0.4, 1.0, 3.0):
-        with subprocess.Popen([*command, "--force"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        with running(
+            subprocess.Popen([*command, "--force"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        ) as process:
             time.sleep(seconds)
             children += started_by(process.pid)
             process.kill()
@@ -354,8 +357,10 @@ def await_traffic(folder: Path) -> None:
 @needs_root
 def test_a_signal_ends_the_run_of_a_third_party_initiator_cleanly(tmp_path: Path) -> None:
     options = (*FAST, "--initiator-program", "iscsi-perf", "--seconds", "60", "-o", str(tmp_path))
-    with subprocess.Popen(
-        [sys.executable, "-m", "iscsitrace", "lab", "run", "read", *options], stdout=subprocess.DEVNULL
+    with running(
+        subprocess.Popen(
+            [sys.executable, "-m", "iscsitrace", "lab", "run", "read", *options], stdout=subprocess.DEVNULL
+        )
     ) as process:
         await_traffic(tmp_path)
         # its first average comes after a second
@@ -372,7 +377,7 @@ def test_a_signal_ends_the_run_of_a_third_party_initiator_cleanly(tmp_path: Path
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_run_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "iscsitrace", "lab", "run", "read", *FAST, "--seconds", "60", "-o", str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with running(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)) as process:
         await_traffic(tmp_path)
         assert of_process(process.pid)
         process.send_signal(number)
@@ -387,7 +392,7 @@ def test_a_signal_ends_a_run_cleanly(tmp_path: Path, number: signal.Signals) -> 
 @needs_root
 def test_up_shows_its_usage_and_is_removed_at_the_end() -> None:
     command = [sys.executable, "-m", "iscsitrace", "lab", "up", "--one-way-delay", "10ms"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with running(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as process:
         assert process.stdout is not None
         process.stdout.readline()
         rows = [process.stdout.readline().split() for _ in ("initiator", "target")]

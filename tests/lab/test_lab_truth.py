@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from iscsitrace.cli import main
 from tests.support.lab import needs_root
+from tests.support.programs import running
 
 SECTION = (Path(__file__).resolve().parents[2] / "docs/lab.md").read_text().split("\n## The truth\n")[1]
 NAMES, COLUMNS, LINK, PROCESS, SOCKET, END = (
@@ -56,7 +57,7 @@ def truth_of(kind: str, folder: Path) -> dict[str, Any]:
     else:
         of_target, of_initiator = folder / "target.json", folder / "initiator.json"
         command = [sys.executable, "-m", "iscsitrace", "target", "--listen", "127.0.0.1:0", "--truth", str(of_target)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as target:
+        with running(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as target:
             assert target.stdout is not None
             url = target.stdout.readline().split()[-1]
             run("initiator", "mixed", url, "--bytes", "1M", "--truth", str(of_initiator))

@@ -25,6 +25,7 @@ from iscsitrace.lab.link_process import RunningLink, linked
 from iscsitrace.lab.namespaces import Cable, EndSettings, Network, network
 from tests.lab.test_lab_namespaces import connected, is_gone
 from tests.support.lab import judge_run, needs_root
+from tests.support.programs import running
 
 ENDS = {"initiator": EndSettings(congestion_control="cubic"), "target": EndSettings(congestion_control="cubic")}
 MS_NS = 1_000_000
@@ -188,7 +189,9 @@ with network({"initiator": EndSettings(), "target": EndSettings()}) as made, lin
 @needs_root
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_link_ends_with_the_process_that_started_it(number: signal.Signals) -> None:
-    with subprocess.Popen([sys.executable, "-c", RUN], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with running(
+        subprocess.Popen([sys.executable, "-c", RUN], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    ) as process:
         assert process.stdout is not None
         link = int(process.stdout.readline())
         assert Path(f"/proc/{link}").exists()

@@ -21,6 +21,7 @@ from iscsitrace.cli import main
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import simulation
 from iscsitrace.lab.run_files import capture_names
+from tests.support.programs import running
 
 LINK = "--one-way-delay 2ms --rate 100Mbit"
 WHOLE = {"read": 32, "write": 32}
@@ -319,7 +320,7 @@ def wait_for_its_capture(process: subprocess.Popen[str], folder: Path) -> Path:
 
 def test_a_killed_run_leaves_no_capture_and_the_next_run_removes_the_rest(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "iscsitrace", "simulate", *f"read --bytes 1G {LINK} -o {tmp_path}".split()]
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True) as process:
+    with running(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)) as process:
         try:
             aside = wait_for_its_capture(process, tmp_path)
             # the files of a run that goes on are not touched
@@ -347,7 +348,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path, number: signal.Signal
     # under nohup, or in the background of a script, signals are ignored, and programs inherit that
     reset = ["env", "--default-signal=INT,TERM,HUP"]
     command = [*reset, sys.executable, "-m", "iscsitrace", *line.split()]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with running(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)) as process:
         try:
             wait_for_its_capture(process, tmp_path / "out")
             process.send_signal(number)

@@ -26,6 +26,7 @@ from iscsitrace.cli import main
 from iscsitrace.lab.places import HERE
 from iscsitrace.lab.recording import capturing
 from tests.support.lab import needs_root
+from tests.support.programs import running
 
 NAME = "iqn.2025-01.org.iscsitrace:memory"
 LIMIT_S = 20
@@ -46,7 +47,7 @@ class Served:
 @contextmanager
 def serving(*options: str) -> Iterator[Served]:
     command = [sys.executable, "-m", "iscsitrace", "target", "--listen", "127.0.0.1:0", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with running(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         found = re.fullmatch(rf"iscsitrace target: (iscsi://127\.0\.0\.1:\d+/{NAME}/0)\n", line)
@@ -343,7 +344,7 @@ def test_a_port_in_use_is_a_one_line_error(target: Served) -> None:
 
 def test_ctrl_c_ends_a_run_cleanly_and_shows_results(target: Served) -> None:
     command = [sys.executable, "-m", "iscsitrace", "initiator", "read", target.url, "--seconds", "60", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with running(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)) as process:
         timer = threading.Timer(1.5, process.send_signal, (signal.SIGINT,))
         timer.start()
         output, errors = process.communicate(timeout=LIMIT_S)
@@ -473,7 +474,7 @@ def line_of(process: subprocess.Popen[str]) -> str:
 @contextmanager
 def started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
     """A program; if it still runs at the end, it is ended."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with running(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)) as process:
         try:
             yield process
         finally:

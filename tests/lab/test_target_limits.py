@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.programs import running
+
 NAME = "iqn.2025-01.org.iscsitrace:memory"
 READ_BYTES = 16 << 20
 KEYS = {
@@ -31,7 +33,7 @@ KEYS = {
 def serving(*options: str) -> Iterator[tuple[int, int]]:
     """A target in a process of its own: its port, and the process."""
     words = [sys.executable, "-m", "iscsitrace", "target", "--listen", "127.0.0.1:0", "--lun", "null:64M", *options]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+    with running(subprocess.Popen(words, stdout=subprocess.PIPE, text=True)) as process:
         try:
             assert process.stdout is not None
             found = re.search(r":(\d+)/", process.stdout.readline())

@@ -23,6 +23,7 @@ import pytest
 import iscsitrace
 from iscsitrace.wireshark import install as installation
 from iscsitrace.wireshark.folders import Folders
+from tests.support.programs import running
 from tests.support.runs import Runs
 from tools.docs import ROOT
 
@@ -161,8 +162,8 @@ def started(program: Path, fifo: Path, *arguments: str, path: str | None = None)
     """The extcap in its last phase."""
     environment = os.environ | ({"PATH": path} if path else {})
     command = [str(program), *arguments, "--capture", "--fifo", str(fifo)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    with running(
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     ) as process:
         try:
             yield process

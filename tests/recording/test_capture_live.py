@@ -26,6 +26,7 @@ from iscsitrace.lab.namespaces import EndSettings, Namespace, Network, network
 from iscsitrace.lab.places import Process
 from tests.support.capture_file import Record, read_records
 from tests.support.lab import needs_root, plugged_in
+from tests.support.programs import running
 
 pytestmark = needs_root
 
@@ -232,7 +233,7 @@ def test_after_kill_9_during_traffic_the_file_can_be_read(url: str, veth: Networ
 def test_standard_output_can_be_read_during_the_capture(url: str, veth: Network) -> None:
     command = veth["target"].command(*OURS, "capture", "-i", "eth0", "-w", "-", "-q", package="python3")
     with (
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as popen,
+        running(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as popen,
     ):
         assert popen.stdout is not None
         assert popen.stderr is not None
@@ -253,7 +254,7 @@ def test_standard_output_can_be_read_during_the_capture(url: str, veth: Network)
 
 def test_a_closed_reader_ends_it(url: str, veth: Network) -> None:
     command = veth["target"].command(*OURS, "capture", "-i", "eth0", "-w", "-", "-q", package="python3")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as popen:
+    with running(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as popen:
         assert popen.stdout is not None
         assert popen.stderr is not None
         popen.stdout.read(16)
@@ -265,7 +266,7 @@ def test_a_closed_reader_ends_it(url: str, veth: Network) -> None:
 
 def test_a_blocked_reader_does_not_prevent_its_end(url: str, veth: Network) -> None:
     command = veth["target"].command(*OURS, "capture", "-i", "eth0", "-w", "-", package="python3")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as popen:
+    with running(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as popen:
         assert popen.stdout is not None
         popen.stdout.read(16)
         # far more than a pipe holds
@@ -296,7 +297,7 @@ def test_drops_because_of_a_slow_reader_are_reported(url: str, veth: Network, tm
     errors = tmp_path / "errors"
     with (
         errors.open("wb") as log,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as popen,
+        running(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)) as popen,
     ):
         assert popen.stdout is not None
         got = popen.stdout.read(16)
@@ -355,7 +356,7 @@ def dropped_so_far(capture: bytes) -> int:
 
 def test_the_reader_of_a_pipe_learns_of_drops_before_the_end(url: str, veth: Network) -> None:
     command = veth["target"].command(*OURS, "capture", "-q", "-i", "eth0", "-w", "-", "-B", "1", package="python3")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as popen:
+    with running(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)) as popen:
         assert popen.stdout is not None
         got = popen.stdout.read(16)
         # nobody reads: the pipe fills, then the kernel's buffer of 1 MiB

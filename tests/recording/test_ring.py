@@ -20,6 +20,7 @@ import iscsitrace
 from iscsitrace.recording.file_names import number_of, of_ring
 from tests.support.capture_file import read_records, write_pcapng
 from tests.support.conversation import Conversation
+from tests.support.programs import running
 
 _LIMIT_S = 30.0
 _DUMPCAP = """#!/bin/sh
@@ -168,7 +169,7 @@ def test_a_watch_of_a_ring_goes_on_over_a_restart_of_its_capture(source: Source,
     captured(source, ring)
     last = len(read_records(of_ring(ring)[-1])[0])
     command = [sys.executable, "-m", "iscsitrace", "watch", "--json", str(ring)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
+    with running(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as watch:
         assert watch.stdout is not None
         watch.stdout.readline()
         captured(source, ring, "--compress", hold_s=1.5)

@@ -22,6 +22,7 @@ from iscsitrace.lab.namespaces import Network, network
 from tests.lab.test_lab_recording import connected, transfer
 from tests.recording.test_capture_live import ENDS, TSHARK, capturing, counts, stopped, target, traffic
 from tests.support.lab import needs_root
+from tests.support.programs import running
 
 pytestmark = needs_root
 
@@ -183,7 +184,9 @@ def test_a_hundred_busy_sockets_cost_less_than_a_hundredth_of_a_core(tmp_path: P
         words = ("capture", "-i", "lo", "-f", f"tcp port {port}", "-w", str(tmp_path / "x.pcapng"), "--force", "--json")
         command = [sys.executable, "-m", "iscsitrace", *words, "-a", f"duration:{seconds}"]
         command += ["--tcp-info", interval] if interval else []
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        with running(
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        ) as process:
             while process.poll() is None:
                 for out, into in pairs:
                     transfer_quickly(out, into, 100)

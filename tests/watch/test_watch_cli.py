@@ -19,6 +19,7 @@ from iscsitrace.cli import main
 from iscsitrace.watch import source
 from tests.support.capture_file import drops
 from tests.support.closed_pipe import closed_after_a_line
+from tests.support.programs import running
 from tests.watch.test_watch import SAMPLES, figures, unpacked
 
 SMALL = next(path for path in SAMPLES if path.parent.name == "two-connections-one-session")
@@ -135,8 +136,8 @@ def test_a_signal_ends_it_cleanly(tmp_path: Path, number: int) -> None:
     content = unpacked(SMALL)
     path = tmp_path / "growing.pcapng"
     path.write_bytes(content)
-    with subprocess.Popen(
-        [sys.executable, "-m", "iscsitrace", "watch", "--json", str(path)], stdout=subprocess.PIPE
+    with running(
+        subprocess.Popen([sys.executable, "-m", "iscsitrace", "watch", "--json", str(path)], stdout=subprocess.PIPE)
     ) as process:
         assert process.stdout is not None
         first = process.stdout.readline()
@@ -173,7 +174,7 @@ def test_an_interface_is_captured_by_a_child(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_duration_ends_it() -> None:
     """Although the pipe stays open, without further bytes."""
     command = [sys.executable, "-m", "iscsitrace", "watch", "--json", "-a", "duration:0.2", "-"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with running(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         # no more than a pipe takes
@@ -187,8 +188,8 @@ def test_the_duration_ends_it() -> None:
 def test_a_named_pipe(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    with subprocess.Popen(
-        [sys.executable, "-m", "iscsitrace", "watch", "--json", str(path)], stdout=subprocess.PIPE
+    with running(
+        subprocess.Popen([sys.executable, "-m", "iscsitrace", "watch", "--json", str(path)], stdout=subprocess.PIPE)
     ) as process:
         assert process.stdout is not None
         path.write_bytes(unpacked(SMALL))
@@ -204,11 +205,13 @@ def test_keys_come_from_the_terminal_if_packets_come_from_standard_input(tmp_pat
     messages = tmp_path / "messages"
     # with messages in a file, the screen is on standard output
     watch = f"cat {path} | {sys.executable} -m iscsitrace watch - 2>{messages}"
-    with subprocess.Popen(
-        [shutil.which("script") or "script", "-qec", watch, "/dev/null"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
+    with running(
+        subprocess.Popen(
+            [shutil.which("script") or "script", "-qec", watch, "/dev/null"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
+        )
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
