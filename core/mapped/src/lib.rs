@@ -13,16 +13,17 @@ use std::thread;
 
 use memmap2::{Mmap, MmapOptions};
 
-/// Bytes of a window: large enough that creating it does not matter, small enough not to displace other memory.
-const WINDOW_BYTES: u64 = 8 << 20;
+/// Bytes of a window: large enough that creating it does not matter, small enough not to displace other memory: five of
+/// them count as memory of the process.
+const WINDOW_BYTES: u64 = 4 << 20;
 /// Overlap with the next window, so that a record over the end of a window is complete in one of them.
-const OVERLAP_BYTES: u64 = 256 << 10;
+const OVERLAP_BYTES: u64 = 128 << 10;
 /// From this size on, a thread creates the windows ahead of their use.
-pub const AHEAD_FROM_BYTES: u64 = 16 * WINDOW_BYTES;
+pub const AHEAD_FROM_BYTES: u64 = 32 * WINDOW_BYTES;
 /// Bytes that Linux maps at a fault (`fault_around_bytes`).
 const FAULT_AROUND_BYTES: usize = 64 << 10;
 /// Windows created ahead.
-const WINDOWS_AHEAD: usize = 3;
+const WINDOWS_AHEAD: usize = 2;
 
 /// Gives freed memory back to the system where the allocator keeps it in pieces, as glibc's does.
 pub fn give_back() {
