@@ -30,12 +30,9 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
-        from importlib.metadata import PackageNotFoundError, version
+        from iscsitrace._core import VERSION
 
-        try:
-            return version("iscsitrace")
-        except PackageNotFoundError:  # a source tree on PYTHONPATH that was never installed
-            return "0+unknown"
+        return VERSION
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
         globals()[name] = value

@@ -9,6 +9,7 @@ __all__ = [
     "OPERATIONS",
     "SECRET_KEYS",
     "SENSE_KEYS",
+    "VERSION",
     "CaptureError",
     "LabError",
     "Live",
@@ -24,6 +25,7 @@ __all__ = [
     "connections_seen",
     "give_back",
     "join_taps",
+    "keep_freed",
     "list_interfaces",
     "login_keys",
     "parse_url",
@@ -49,6 +51,9 @@ SENSE_KEYS: tuple[str, ...]
 
 SECRET_KEYS: tuple[str, ...]
 """Login keys whose values are secrets, or help to find them: never kept, never shown."""
+
+VERSION: str
+"""Version of the package."""
 
 class _ScsiCommand(TypedDict):
     """A row of the table of SCSI commands (core/wire/src/cdb.rs)."""
@@ -156,6 +161,11 @@ class Pass:
 
 def give_back() -> None:
     """Gives memory that was freed back to the system, where the allocator keeps it in pieces."""
+
+def keep_freed() -> None:
+    """Makes the allocator keep what is freed from now on for what is allocated next, instead of giving each large block
+    back to the system: for the whole process, and for good.
+    """
 
 def read(
     sources: Sequence[str | bytes | BinaryIO],

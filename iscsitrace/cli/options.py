@@ -93,9 +93,9 @@ class CaptureInput:
                 bar.close()
 
     def read(
-        self, tables: Iterable[str] = (), loading: str | None = None, written: Iterable[Path] | None = ()
+        self, tables: Iterable[str] = (), loading: Sequence[str] = (), written: Iterable[Path] | None = ()
     ) -> Trace:
-        """Read the captures; ``tables`` as for iscsitrace.read, ``loading`` a module to import meanwhile.
+        """Read the captures; ``tables`` as for iscsitrace.read, ``loading`` modules to import meanwhile.
 
         From then on the process can write beneath ``written`` alone, start no program and use no TCP; None: as before.
         """
@@ -103,8 +103,7 @@ class CaptureInput:
 
         if written is not None:
             own_process.confine(written)
-        if loading is not None:
-            load_meanwhile(loading)
+        load_meanwhile(*loading)
         moments = [moment for moment in (self.time_from, self.time_to) if moment]
         options: dict[str, Any] = {
             "capture_filter": self.capture_filter,
@@ -121,6 +120,10 @@ class CaptureInput:
             else:
                 found = self._read_several(tables, options)
                 trace, lines = found.trace, [*found.lines]
+        if own_process.is_own_process():
+            from iscsitrace.tables import memory
+
+            memory.keep_freed()
         if self.max_memory_bytes is not None:
             MemoryLimit(self.max_memory_bytes).hold()
         for line in lines:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from iscsitrace.analysis.groups import loads
 from iscsitrace.analysis.measures import capture_health
-from iscsitrace.analysis.taps.reading import TappedTrace
-from iscsitrace.outputs import health, inputs, places, verdict_groups
+from iscsitrace.outputs import health, inputs, verdict_groups
 from iscsitrace.outputs.document import Section, table
 from iscsitrace.outputs.remedies import Remedies
 from iscsitrace.outputs.shown import LISTED, Choice, Shown
@@ -46,7 +45,7 @@ def as_dict(trace: Trace, diagnosis: Diagnosis, by: Sequence[str] = (), sessions
         "headline": diagnosis.headline and diagnosis.headline.as_dict(),
         "budget": diagnosis.budget,
         "counters": capture_health.by_name(trace.counters),
-        **({"places": places.as_dict(trace)} if isinstance(trace, TappedTrace) else {}),
+        **inputs.places_of(trace),
         **({"by": verdict_groups.as_dict(trace, diagnosis, by, sessions)} if by else {}),
     }
 
@@ -68,8 +67,7 @@ def sections(trace: Trace, diagnosis: Diagnosis, choice: Choice) -> Iterator[Sec
         yield Section("", ("no iSCSI session was found",))
     yield Section("", ("", *_verdicts(diagnosis, shown)))
     yield from shown.others()
-    if isinstance(trace, TappedTrace):
-        yield places.section(places.as_dict(trace))
+    yield from inputs.sections_of_places(inputs.places_of(trace))
     remedies = Remedies()
     # what was found of connects without a session has no other place
     for story in shown.unanswered:

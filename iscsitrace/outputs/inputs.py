@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from iscsitrace.outputs.document import Section
 from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
+    from iscsitrace.analysis.taps.reading import TappedTrace
     from iscsitrace.tables.trace import Trace
 
 
@@ -20,6 +21,24 @@ def contents(trace: Trace) -> dict[str, Any]:
         "sessions": list(trace.sessions.rows()),
         "connections": list(trace.connections.rows()),
     }
+
+
+def places_of(trace: Trace) -> dict[str, Any]:
+    """``places`` of a document, if the trace has several taps; else nothing."""
+    if not trace.is_tapped:
+        return {}
+    # what few captures need is loaded when one does: it takes a third of the start
+    from iscsitrace.outputs import places
+
+    return {"places": places.as_dict(cast("TappedTrace", trace))}
+
+
+def sections_of_places(document: Mapping[str, Any]) -> Iterator[Section]:
+    """The section of ``places_of``, if there is one."""
+    if "places" in document:
+        from iscsitrace.outputs import places
+
+        yield places.section(document["places"])
 
 
 def section(inputs: Iterable[Mapping[str, Any]]) -> Section:

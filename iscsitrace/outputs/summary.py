@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.analysis.groups.mirrors import recognition
 from iscsitrace.analysis.groups.mirrors.account import doubt, name
@@ -15,7 +15,6 @@ from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
-    from iscsitrace.analysis.taps.reading import TappedTrace
     from iscsitrace.tables.trace import Trace
 
 _SIZES: Final = 8
@@ -27,12 +26,7 @@ _PERCENTILES: Final = ("p50", "p95", "p99", "max")
 
 def as_dict(trace: Trace, by: Sequence[str] = ()) -> dict[str, Any]:
     """What ``summary --json`` prints, with the loads ``by`` each of these."""
-    document = trace.provenance | totals(trace) | {"mirrors": _mirrors(trace)}
-    if trace.is_tapped:
-        # what few summaries need is loaded when one does: it takes a third of the start
-        from iscsitrace.outputs import places
-
-        document["places"] = places.as_dict(cast("TappedTrace", trace))
+    document = trace.provenance | totals(trace) | {"mirrors": _mirrors(trace)} | inputs.places_of(trace)
     if by:
         from iscsitrace.analysis.groups.loads import Loads
 
@@ -91,10 +85,7 @@ def sections(document: Mapping[str, Any], top: int, *, is_verbose: bool = False)
         yield Section("", (f"TCP connections that are not iSCSI: {others:,}",))
     yield _offers(document["parameters"], top) if is_verbose else _parameters(document["parameters"], top)
     yield from _measured(document, busiest)
-    if "places" in document:
-        from iscsitrace.outputs import places
-
-        yield places.section(document["places"])
+    yield from inputs.sections_of_places(document)
     numbers = {row["connection"] for row in shown}
     parts = [part for part in document["coverage"] if part["connection"] is None or part["connection"] in numbers]
     yield health.coverage(parts, len(document["coverage"]))

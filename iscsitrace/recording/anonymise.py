@@ -6,10 +6,10 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from iscsitrace._core import VERSION
 from iscsitrace.errors import InputInvalid
 from iscsitrace.recording.capture import called
 
@@ -43,7 +43,7 @@ def anonymise(
             key=key,
             keeps_models=keeps_models,
             drops_others=drops_others,
-            application=f"iscsitrace {version('iscsitrace')}",
+            application=f"iscsitrace {VERSION}",
             progress=progress,
         )
     )

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ma
 from numpy.typing import NDArray
 
 from iscsitrace.tables.schema import DERIVED_CYCLE_COLUMNS, Column
@@ -140,7 +141,7 @@ _COMPUTED: dict[str, Callable[[Table], Instants]] = {
 def _computed(name: str) -> Callable[[Table], Array]:
     def compute(cycles: Table) -> Array:
         found = _COMPUTED[name](cycles)
-        return np.ma.MaskedArray(found.data, mask=found.is_null)
+        return ma.MaskedArray(found.data, mask=found.is_null)
 
     return compute
 

@@ -337,16 +337,17 @@ def hide_secret(text: str) -> str:
     return f"{key}=(hidden)" if value and key.strip() in _core.SECRET_KEYS else text
 
 
-def load_meanwhile(module: str) -> None:
-    """Imports a module in a thread, in parallel to the core: NumPy loads as long as the core reads hundreds of MB."""
+def load_meanwhile(*modules: str) -> None:
+    """Imports modules in a thread, in parallel to the core: NumPy loads as long as the core reads hundreds of MB."""
     # no daemon thread: an interpreter that exits while NumPy is loading crashes
-    Thread(target=_load, args=(module,)).start()
+    Thread(target=_load, args=modules).start()
 
 
-def _load(module: str) -> None:
+def _load(*modules: str) -> None:
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, get_native_id(), _LOADING_NICENESS)
-    import_module(module)
+    for module in modules:
+        import_module(module)
 
 
 def named(sources: Iterable[Source]) -> list[str | bytes | BinaryIO]:

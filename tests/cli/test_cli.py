@@ -412,22 +412,23 @@ def test_help_of_a_command_imports_neither_numpy_nor_the_core() -> None:
     assert result.stdout.splitlines()[-1] == list(COMMANDS)[-1]
 
 
-def test_summary_loads_what_few_of_them_need_only_then() -> None:
+def test_what_few_runs_need_is_loaded_only_then() -> None:
     probe = (
         "import atexit, sys\n"
         "atexit.register(lambda: print(*sorted(sys.modules)))\n"
-        "sys.argv = ['iscsitrace', 'summary', {more} 'samples/sequential-read-4ms/capture.pcapng.gz']\n"
+        "sys.argv = ['iscsitrace', {words}, 'samples/sequential-read-4ms/capture.pcapng.gz']\n"
         "from iscsitrace.cli import main; main()"
     )
 
-    def loaded(more: str) -> set[str]:
-        program = [sys.executable, "-c", probe.format(more=more)]
+    def loaded(*words: str) -> set[str]:
+        program = [sys.executable, "-c", probe.format(words=", ".join(map(repr, words)))]
         result = subprocess.run(program, capture_output=True, text=True, check=True)
         return set(result.stdout.splitlines()[-1].split())
 
     few = {"iscsitrace.analysis.groups.loads", "iscsitrace.analysis.taps.reading"}
-    assert not few & loaded("")
-    assert loaded("'--by', 'lun',") & few == {"iscsitrace.analysis.groups.loads"}
+    assert not few & loaded("summary")
+    assert loaded("summary", "--by", "lun") & few == {"iscsitrace.analysis.groups.loads"}
+    assert "iscsitrace.analysis.taps.reading" not in loaded("diagnose")
 
 
 def program(*arguments: str, cycle_factor: int = 1) -> list[str]:

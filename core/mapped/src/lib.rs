@@ -1,7 +1,7 @@
-//! A file as windows of memory: only the bytes that are used are loaded. Memory that was freed, back to the system.
+//! A file as windows of memory: only the bytes that are used are loaded. What becomes of memory that was freed.
 //!
 //! A capture's headers are all that is used of it, so mapping copies nothing, and a thread makes the windows. This is
-//! the only crate with unsafe code: four calls, each with the reason why it is sound.
+//! the only crate with unsafe code: a few calls, each with the reason why it is sound.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -31,6 +31,18 @@ pub fn give_back() {
     // SAFETY: it takes the allocator's own locks, and changes no memory that is in use.
     unsafe {
         libc::malloc_trim(0);
+    }
+}
+
+/// Makes the allocator keep what is freed from now on for what is allocated next, where glibc's would give each large
+/// block back, and get the next one page by page. For the whole process, and for good.
+pub fn keep_freed() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it takes the allocator's own locks, and changes two of its numbers: blocks up to the largest size that it
+    // allows come from its heap, whose free end goes back from the second size on.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 64 << 20);
     }
 }
 

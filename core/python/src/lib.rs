@@ -64,6 +64,12 @@ fn give_back(py: Python<'_>) {
     py.detach(iscsitrace_mapped::give_back);
 }
 
+/// Makes the allocator keep freed memory for what is allocated next.
+#[pyfunction]
+fn keep_freed() {
+    iscsitrace_mapped::keep_freed();
+}
+
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
@@ -71,6 +77,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Pass>()?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_function(wrap_pyfunction!(give_back, module)?)?;
+    module.add_function(wrap_pyfunction!(keep_freed, module)?)?;
     module.add_function(wrap_pyfunction!(columns::table_declarations, module)?)?;
     module.add_class::<live_pass::Live>()?;
     module.add_class::<ring::Ring>()?;

@@ -71,6 +71,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let secrets = KEYS.iter().filter(|key| key.is_secret).map(|key| key.name);
     module.add("OPERATIONS", PyTuple::new(py, Operation::ALL.iter().map(|operation| operation.as_str()))?)?;
     module.add("SECRET_KEYS", PyTuple::new(py, secrets.collect::<Vec<_>>())?)?;
+    module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add("SENSE_KEYS", PyTuple::new(py, SenseKey::ALL.map(SenseKey::words))?)?;
     module.add_function(wrap_pyfunction!(scsi_commands, module)?)?;
     module.add_function(wrap_pyfunction!(sense_codes, module)?)?;

@@ -23,9 +23,10 @@ def by_operation(cycles: Table) -> Iterator[tuple[str, Table]]:
 
 def _operations(cycles: Table) -> Iterator[tuple[str, Table, NDArray[np.intp]]]:
     """The same, with their rows."""
-    _, where, count = np.unique(cycles.raw("operation"), return_inverse=True, return_counts=True)
-    for place in np.argsort(-count, kind="stable").tolist():
-        rows = np.flatnonzero(where == place)
+    operation = cycles.raw("operation")
+    count = np.bincount(operation)
+    for code in np.argsort(-count, kind="stable")[: np.count_nonzero(count)].tolist():
+        rows = np.flatnonzero(operation == code)
         part = cycles.select(rows)
         yield str(part["operation"][0] or "unknown"), part, rows
 

@@ -14,7 +14,7 @@ EXIT_FINDING = 1
 TOP = 20
 """Sessions in full by default: a few screens."""
 _ANY = "any"
-_EXAMINATION = "iscsitrace.analysis.findings.examination"
+_LATER = ("iscsitrace.analysis.findings.examination", "iscsitrace.outputs.diagnose")
 
 
 class _FindingName(Quantity):
@@ -83,7 +83,7 @@ def command(
 
     Of many sessions the worst are shown in full, and the others as a table by headline. The JSON document has them all.
     """
-    trace = capture_input.read(NEEDED, loading=_EXAMINATION)
+    trace = capture_input.read(NEEDED, loading=_LATER)
     from iscsitrace.analysis.findings.examination import examine
     from iscsitrace.outputs import diagnose
     from iscsitrace.outputs.shown import Choice

@@ -45,7 +45,7 @@ def command(
     Equal events of one session and LUN that follow one another are one line, with their number and the time of the
     last. The last line is a Wireshark display filter for the frames shown. --json has every event, each with a filter.
     """
-    trace = capture_input.read(["events"], loading="iscsitrace.analysis.groups.events.tables")
+    trace = capture_input.read(["events"], loading=["iscsitrace.analysis.groups.derived", "iscsitrace.outputs.events"])
     from iscsitrace.analysis.groups.events.selection import pick
     from iscsitrace.outputs import events
 

@@ -32,7 +32,9 @@ def command(
     from completion on the first side to completion on the last. The cause is the part of the time breakdown in which
     both sides differ most.
     """
-    trace = capture_input.read(NEEDED, loading="iscsitrace.analysis.groups.mirrors.account")
+    trace = capture_input.read(
+        NEEDED, loading=["iscsitrace.analysis.groups.mirrors.account", "iscsitrace.outputs.mirrors"]
+    )
     from iscsitrace.analysis.groups.mirrors import account, tables
     from iscsitrace.outputs import mirrors
 

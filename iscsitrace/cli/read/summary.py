@@ -37,7 +37,7 @@ def command(capture_input: CaptureInput, is_json: bool, is_verbose: bool, names:
     Of many sessions the busiest are shown. The JSON document has them all.
     """
     tables = (*RECOGNISING, "budget") if names else RECOGNISING
-    trace = capture_input.read(tables, loading="iscsitrace.analysis.groups.mirrors.account")
+    trace = capture_input.read(tables, loading=["iscsitrace.outputs.summary"])
     from iscsitrace.outputs import summary
 
     if names and not is_json:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -355,13 +354,15 @@ def _target(
 
 def _section(comment: str, trigger: str | None) -> dict[str, str]:
     """Metadata of the files."""
+    from iscsitrace import __version__
+
     if trigger is not None:
         kept = f"kept by the trigger {trigger}: packets between its windows are left out on purpose"
         comment = f"{comment}\n{kept}" if comment else kept
     return {
         "hardware": _processor(),
         "operating_system": f"{platform.system()} {platform.release()}",
-        "application": f"iscsitrace {version('iscsitrace')}",
+        "application": f"iscsitrace {__version__}",
         "comment": comment,
     }
 

@@ -108,6 +108,8 @@ def of_trace(source: Source, found_volumes: Volumes | None = None, writes_min: i
     if len(written) < 2 * writes_min:
         return []
     found_volumes = found_volumes or volumes.find(source)
+    if len(found_volumes.all) < 2:
+        return []
     number = found_volumes.of_commands(cycles)
     of_volume = number[written]
     counts = np.bincount(of_volume[of_volume >= 0], minlength=len(found_volumes.all))
