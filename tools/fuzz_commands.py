@@ -1,8 +1,9 @@
 """Runs reading commands on damaged samples: no traceback, no run over 30 s of CPU time or 1 GB, no output half written.
 
-``python -m tools.fuzz_commands --count 1000 [--seed N] [--commands]``: in this process, or each as a process. A case is
-a number: the sample, the damage and the command follow from it. Prints what went wrong, with the number, and exits with
-1. Other programs of this machine do not count in CPU time; a process that does not end in ten minutes is killed.
+``python -m tools.fuzz_commands --count 1000 [--seconds S] [--seed N] [--commands]``: in this process, or each as a
+process; none begins after S seconds. A case is a number: the sample, the damage and the command follow from it. Prints
+what went wrong, with the number, and exits with 1. Other programs of this machine do not count in CPU time; a process
+that does not end in ten minutes is killed.
 """
 
 from __future__ import annotations
@@ -76,12 +77,15 @@ def main() -> None:
     """Runs the cases of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="no case begins after that")
     parser.add_argument("--seed", type=int, default=1, help="number of the first case")
     parser.add_argument("--commands", action="store_true", help="each as a process")
     options = parser.parse_args()
     problems, codes, begun_s = 0, Counter[int](), time.monotonic()
     slowest_s, most_bytes = 0.0, 0
     for case in range(options.seed, options.seed + options.count):
+        if time.monotonic() - begun_s > options.seconds:
+            break
         ran, wrong = tried(case, is_process=options.commands)
         codes[ran.code] += 1
         slowest_s, most_bytes = max(slowest_s, ran.processor_s), max(most_bytes, ran.peak_bytes)
@@ -89,7 +93,7 @@ def main() -> None:
             problems += 1
             print(f"case {case}: {line}", flush=True)
     shown = ", ".join(f"{count} with exit code {code}" for code, count in sorted(codes.items()))
-    print(f"{options.count} runs in {time.monotonic() - begun_s:.0f} s: {shown}; {problems} problems")
+    print(f"{codes.total()} runs in {time.monotonic() - begun_s:.0f} s: {shown}; {problems} problems")
     print(f"slowest {slowest_s:.1f} s, most memory {most_bytes / 1e6:.0f} MB")
     sys.exit(problems > 0)
 
