@@ -25,7 +25,7 @@ mod tests;
 mod waiting;
 
 use crate::dynamics::timeline::Timeline;
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
 use crate::tables::{Budget, Connections, NULL_U32, Tables};
 
@@ -33,14 +33,16 @@ pub use scope::Between;
 use scope::{Ends, Scope};
 use takeover::Takeovers;
 
-/// Connections of which no packet of the target is missing from the capture: a command without a status is then known to
-/// be in flight, else its status may be among them.
-fn whole_connections(connections: &Connections) -> FxHashSet<u32> {
-    let rows = 0..connections.connection.len();
-    let is_whole = |&row: &usize| {
-        connections.gap_bytes_to_initiator[row] == 0 && connections.missing_pdu_count_to_initiator[row] == 0
+/// Connections of which no byte of the target is missing from the capture, and from when on a command without a status is
+/// known to be in flight: always; or from the last data of the target on, where the headers of some PDUs are cut off, as
+/// its status may be among them.
+fn known_from_ns(connections: &Connections) -> FxHashMap<u32, i64> {
+    let rows = (0..connections.connection.len()).filter(|&row| connections.gap_bytes_to_initiator[row] == 0);
+    let from_ns = |row: usize| match connections.missing_pdu_count_to_initiator[row] {
+        0 => i64::MIN,
+        _ => connections.data_last_to_initiator_ns[row],
     };
-    rows.filter(is_whole).map(|row| connections.connection[row]).collect()
+    rows.map(|row| (connections.connection[row], from_ns(row))).collect()
 }
 
 /// Fills `budget`. `ends_ns` has the end of each cycle, with or without status.
@@ -92,7 +94,7 @@ fn fill_scopes(tables: &mut Tables, timelines: &[Timeline], takeovers: &Takeover
         }
     }
     let rounds = scope::rounds_by_cycle(&tables.rounds);
-    let ends = Ends { cycles_ns: &takeovers.ends_ns, whole: whole_connections(&tables.connections) };
+    let ends = Ends { cycles_ns: &takeovers.ends_ns, known_from_ns: known_from_ns(&tables.connections) };
     let mut budget = Budget::default();
     for scope in &mut connections {
         if sessions.get(scope.session as usize).is_some_and(|members| members.len() == 1) {

@@ -1,6 +1,6 @@
 //! What a breakdown covers: one connection, or all connections of a session; its events in time order.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::answers::{answered_ns, ended_ns};
 use super::change::{Change, Event};
@@ -29,8 +29,8 @@ pub struct Between<'a> {
 pub(super) struct Ends<'a> {
     /// The end of each cycle, with or without status.
     pub(super) cycles_ns: &'a [i64],
-    /// Connections on which a command without a status is known to be in flight until then.
-    pub(super) whole: FxHashSet<u32>,
+    /// Connections on which a command without a status is known to be in flight until then, if it was sent no earlier.
+    pub(super) known_from_ns: FxHashMap<u32, i64>,
 }
 
 /// One connection, or several as one.
@@ -143,7 +143,8 @@ impl<'a> Scope<'a> {
             if let Some(answered_ns) = answered_ns(cycles, row) {
                 return answered_ns;
             }
-            let is_known = ends.whole.contains(&cycles.connection[row]);
+            let from_ns = ends.known_from_ns.get(&cycles.connection[row]);
+            let is_known = from_ns.is_some_and(|&from_ns| cycles.command_first_ns[row] >= from_ns);
             ends.cycles_ns.get(row).copied().filter(|_| is_known).unwrap_or(NULL_NS)
         };
         // a null is the smallest instant of all

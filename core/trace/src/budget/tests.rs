@@ -507,10 +507,11 @@ fn a_read_that_hangs_at_the_end_lasts_as_long_as_its_connection() {
     assert_eq!(hung(open.clone(), whole(), &[200, 5_000]), Some(5_000));
     // its status may be missing from the capture
     assert_eq!(hung(open.clone(), Connection { gap_bytes_to_initiator: 1, ..whole() }, &[200, 9_000]), Some(200));
-    assert_eq!(
-        hung(open.clone(), Connection { missing_pdu_count_to_initiator: 1, ..whole() }, &[200, 9_000]),
-        Some(200)
-    );
+    // the same, unless the target sent nothing since the command
+    for (data_last_ns, end_ns) in [(301, 200), (300, 9_000)] {
+        let cut = Connection { missing_pdu_count_to_initiator: 1, data_last_to_initiator_ns: data_last_ns, ..whole() };
+        assert_eq!(hung(open.clone(), cut, &[200, 9_000]), Some(end_ns));
+    }
     let lost = CycleRow { has_capture_gap: true, ..open.clone() };
     assert_eq!(hung(lost, whole(), &[200, 5_000]), Some(200));
     // a scan that hangs has nothing to do with reads and writes

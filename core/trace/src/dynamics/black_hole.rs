@@ -7,9 +7,10 @@
 //!
 //! Before the tap: the sender's sequence numbers go on behind bytes that never pass, and the receiver's ACK stays before
 //! them. That alone may be a black-out that is over, until the next retransmission is due: a timeout doubles, so it waits
-//! no longer than the time since the bytes were sent.
+//! no longer than the time since the bytes were sent. A full segment behind them passes, or none does.
 
 use super::observation::Observation;
+use super::segment_size::TIMESTAMPS_BYTES;
 use crate::tables::{NULL_NS, NULL_U64, SenderRow};
 use crate::tcp::half::SegmentClass;
 use serde::{Deserialize, Serialize};
@@ -134,8 +135,8 @@ impl BlackHole {
                 if blocked.passed_ns.or(answered_ns).is_some_and(|passed_ns| seen.time_ns > passed_ns) {
                     blocked.again_ns.get_or_insert(seen.time_ns);
                 }
-            } else if bytes >= blocked.bytes && blocked.is_before_tap {
-                // as large, and it passed
+            } else if blocked.is_before_tap && bytes >= blocked.bytes.min(full_segment(seen)) {
+                // as large as any of those that are missing, and it passed
                 self.current = None;
             }
         } else if seen.class == SegmentClass::Retransmission && seen.offset <= una && una < seen.end() {
@@ -291,6 +292,12 @@ impl BlackHole {
             self.found = Some(blocked);
         }
     }
+}
+
+/// The payload of the largest segment that the sender may send: not limited unless a SYN was captured.
+fn full_segment(seen: &Observation) -> i64 {
+    let options = if seen.timestamps.is_some() { TIMESTAMPS_BYTES } else { 0 };
+    i64::from(seen.segment_max.unwrap_or(u16::MAX)) - i64::from(options)
 }
 
 fn blocked(seen: &Observation, place: i64, bytes: i64, first_ns: i64) -> Blocked {

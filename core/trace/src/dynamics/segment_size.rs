@@ -13,7 +13,7 @@ const FULL_MAX_BYTES: u32 = 9_216;
 /// The size while nothing is known.
 const ASSUMED_BYTES: i64 = 1_460;
 /// Bytes of TCP timestamps in every segment (RFC 7323, section 3.2).
-const TIMESTAMPS_BYTES: u32 = 12;
+pub const TIMESTAMPS_BYTES: u32 = 12;
 
 /// The segment size of one direction.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]

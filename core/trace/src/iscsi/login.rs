@@ -164,7 +164,7 @@ impl Login {
             rows.tsih[row] = tsih;
         }
         rows.target_alias.set(row, &answered("TargetAlias"));
-        if rows.auth_method[row].is_empty() {
+        if rows.auth_method[row].is_empty() && !self.has_gap {
             // the security stage was skipped (RFC 7143 section 6.3.1)
             rows.auth_method.set(row, "None");
         }
@@ -199,7 +199,7 @@ impl Login {
 
     /// Adds the rows of `parameters`.
     pub fn parameters(&self, connection: u32, session: u32, is_discovery: bool, parameters: &mut Parameters) {
-        let defaults = match (self.is_complete && !is_discovery, self.is_further) {
+        let defaults = match (self.is_complete && !self.has_gap && !is_discovery, self.is_further) {
             (false, _) => Defaults::None,
             (true, true) => Defaults::OfConnection,
             (true, false) => Defaults::All,

@@ -73,13 +73,15 @@ def _batch(capture: Capture, kind: str, logins: Table, text: Array) -> Batch:
 def _accepted(capture: Capture, logins: Table) -> Array:
     connections = logins.raw("connection")
     sessions = capture.session_of(connections)
-    columns = [capture.of_session(name, sessions) for name in ("target_name", "auth_method")]
+    columns = [capture.of_session(name, sessions) for name in ("target_name", "auth_method", "session_type")]
     columns += [capture.of_connection("initiator_address", connections)]
     columns += [capture.of_connection(name, connections) for name in ("header_digest", "data_digest")]
     words = [word.upper() if word == "crc32c" else word.capitalize() for word in CATEGORIES["digest"]]
 
-    def word(target: str, method: str, initiator: str, header: int, data: int) -> str:
-        where = f"to {target}" if target else "for discovery"
+    discovery = CATEGORIES["session_type"].index("discovery")
+
+    def word(target: str, method: str, session_type: int, initiator: str, header: int, data: int) -> str:
+        where = "for discovery" if session_type == discovery else f"to {target or 'the target'}"
         how = f", {method}" if method and method != "None" else ""
         digests = [words[code] if code < len(words) else "unknown" for code in (header, data)]
         return f"{initiator} logged in {where}{how}; HeaderDigest {digests[0]}, DataDigest {digests[1]}"

@@ -314,6 +314,16 @@ fn a_segment_that_passes_ends_it() {
 }
 
 #[test]
+fn a_full_segment_that_passes_behind_them_shows_that_their_size_is_no_reason() {
+    for (length, is_found) in [(1000, false), (999, true)] {
+        let mut talk = lost_before_the_tap();
+        talk.piece(2500 * MS, length, None, 0);
+        talk.request(3500 * MS, 48, 1);
+        assert_eq!(found(talk).is_some(), is_found, "{length}");
+    }
+}
+
+#[test]
 fn the_largest_segment_that_arrived_was_sent_once() {
     let mut talk = Conversation::begin();
     talk.piece(100 * MS, 700, None, 0);
