@@ -96,10 +96,12 @@ def draw_marks(axes: Axes, every: tuple[Marks, ...], view: View, rows: list[floa
                 linewidth=2.2, alpha=0.55, zorder=2.5,
             )  # fmt: skip
         at = time.of(marks.times_ns[marks.times_ns >= view.start_ns])
-        # a mark at the end of the axis is whole
-        axes.plot(
-            at, np.full(len(at), row), linestyle="none", color=color, zorder=order, clip_on=False, **_look(marker)
-        )
+        # without a mark it would take room of its own
+        if len(at):
+            # a mark at the end of the axis is whole
+            axes.plot(
+                at, np.full(len(at), row), linestyle="none", color=color, zorder=order, clip_on=False, **_look(marker)
+            )
 
 
 def key(every: tuple[Marks, ...], *, has_outage: bool) -> tuple[list[Any], list[str]]:

@@ -449,6 +449,13 @@ def test_a_large_window_does_not_flatten_the_plot() -> None:
     assert "the receive window is above the plot: 900 KB" in window.notes(found)
 
 
+def test_a_window_without_bytes_in_flight_has_an_axis() -> None:
+    rows = [{"connection": 1, "time_ns": MS, "owin_bytes": 0, "pipe_bytes": 0, "rwnd_bytes": 0}]
+    empty = table("retransmissions"), table("recoveries"), table("cycles", *CYCLES)
+    figure = drawn(window, window_curves.prepare(table("window", *rows), *empty, VIEW))
+    assert figure.axes[1].get_ylim() == (0, 1)
+
+
 def test_ladder_puts_packets_between_hosts_and_tap() -> None:
     found = ladder_of()
     assert found.columns[1].place == pytest.approx(0.2)

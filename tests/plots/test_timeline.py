@@ -116,6 +116,14 @@ def test_events_outside_of_the_time_shown_are_left_out_and_what_began_before_it_
     assert open_.outages.ends_ns.tolist() == [3 * SECOND]
 
 
+def test_what_began_before_the_time_shown_takes_no_room_for_its_mark() -> None:
+    view = View(0, 2 * SECOND, 9 * SECOND, (0,), None)
+    axes = style.new_figure().subplots()
+    axes.set_xlim(2, 9)
+    timeline.draw_marks(axes, timeline_of(event("busy", "warning", 1, 4), view=view).marks, view, [0.0])
+    assert (len(axes.collections), len(axes.lines)) == (1, 0)
+
+
 def test_what_healthy_traffic_has_is_quiet() -> None:
     login, scan = event("login", "info", 1), event("check_condition", "info", 2)
     assert timeline_of(login, scan).is_quiet

@@ -114,7 +114,7 @@ def _greatest(window: Window) -> float:
 def _top(window: Window, greatest: float) -> float:
     """The top of the axis: it includes the receive window unless that would flatten the rest."""
     rwnd = max((float(line.values.max()) for line in window.rwnd), default=0.0)
-    return 1.08 * (max(greatest, rwnd) if rwnd <= 3 * greatest else greatest)
+    return 1.08 * (max(greatest, rwnd) if rwnd <= 3 * greatest else greatest) or 1.0
 
 
 def _above(window: Window, greatest: float) -> str | None:
