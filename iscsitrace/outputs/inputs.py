@@ -1,4 +1,4 @@
-"""The captures that were read, and the packets, sessions and connections in them."""
+"""The captures that were read: packets, sessions and connections in them, and the places of several taps."""
 
 from __future__ import annotations
 
