@@ -41,6 +41,8 @@ impl Outages {
         let work = || rows.iter().map(|&row| row as usize).filter(|&row| kind(cycles, row) >= in_flight::FLUSH);
         let mut waits: Vec<(i64, i64)> =
             work().map(|row| (cycles.command_first_ns[row], end_ns(row))).filter(|(from, to)| from < to).collect();
+        // what nobody acknowledges is a status, or was sent while no command waited
+        waits.extend(timelines.iter().flat_map(|timeline| &timeline.stalls));
         join(&mut waits);
         if waits.iter().all(|(from_ns, to_ns)| to_ns.saturating_sub(*from_ns) < OUTAGE_MIN_NS) {
             return Self::default();
@@ -84,7 +86,10 @@ impl Outages {
                 rest.time_first_ns = from_ns;
             }
             let until_ns = to_ns.min(rest.time_last_ns);
-            self.push(BudgetRow { time_last_ns: until_ns, part: budget_part::OUTAGE, ..rest.clone() }, emit);
+            // what was sent while no command waited may be a status, which the program waits for
+            let in_flight = if rest.in_flight == in_flight::NONE { in_flight::DATA } else { rest.in_flight };
+            let part = budget_part::OUTAGE;
+            self.push(BudgetRow { time_last_ns: until_ns, part, in_flight, ..rest.clone() }, emit);
             rest.time_first_ns = until_ns;
         }
         self.spans = spans;
@@ -219,6 +224,7 @@ mod tests {
             rtt_to_initiator_ns: Some(0),
             line_busy: [Vec::new(), Vec::new()],
             limited: Vec::new(),
+            stalls: Vec::new(),
             progress: Progress::default(),
         }
     }
@@ -355,6 +361,28 @@ mod tests {
         [3 * SECOND, 3 * SECOND + MS].into_iter().for_each(|time_ns| timeline.progress.note(time_ns));
         fill(&mut tables, &[timeline], &[]);
         assert_eq!(outages(&tables, 0), [(20, 3000, in_flight::DATA), (3001, 5000, in_flight::DATA)]);
+    }
+
+    #[test]
+    fn a_status_that_is_repeated_without_an_answer_is_awaited() {
+        let stalled = |stall: (i64, i64)| {
+            let mut cycles = healthy(0, 4);
+            cycles.extend(healthy(3 * SECOND, 4));
+            let mut tables = Tables::default();
+            tables.sessions.push(Session { session: 0, ..Session::default() });
+            (0..).zip(&cycles).for_each(|(number, cycle)| {
+                tables.cycles.push(CycleRow { cycle: number, ..cycle.clone() });
+            });
+            fill(&mut tables, &[Timeline { stalls: vec![stall], ..timeline(0) }], &[]);
+            outages(&tables, 0)
+        };
+        // until the next read was answered
+        assert_eq!(stalled((20 * MS, 3 * SECOND)), [(20, 3005, in_flight::DATA)]);
+        // the program was idle for the rest
+        assert_eq!(stalled((500 * MS, 1500 * MS)), [(500, 1500, in_flight::DATA)]);
+        assert_eq!(stalled((500 * MS, 1499 * MS)), []);
+        // meanwhile others were answered
+        assert_eq!(stalled((2500 * MS, 3500 * MS)), []);
     }
 
     #[test]

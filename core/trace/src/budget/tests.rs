@@ -23,6 +23,7 @@ fn timeline(connection: u32) -> Timeline {
         rtt_to_initiator_ns: Some(RTT_TO_INITIATOR_NS),
         line_busy: [Vec::new(), Vec::new()],
         limited: Vec::new(),
+        stalls: Vec::new(),
         progress: Default::default(),
     }
 }

@@ -256,6 +256,7 @@ impl Dynamics {
                 self.flights[direction].busy_intervals(there_ns, back_ns)
             }),
             limited,
+            stalls: waits::stalls(&self.rows.recoveries),
             progress: self.progress.clone(),
         }
     }

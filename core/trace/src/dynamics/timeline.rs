@@ -46,6 +46,8 @@ pub struct Timeline {
     pub deliveries: [Deliveries; 2],
     /// When the senders of both directions were limited.
     pub limited: Vec<Limited>,
+    /// When a sender repeated the same data without an answer.
+    pub stalls: Vec<(i64, i64)>,
     /// When new data of commands passed.
     pub progress: Progress,
 }

@@ -1,9 +1,17 @@
 //! What senders waited for, by what is known at the end of a connection: which recoveries lost something, and when a send
 //! buffer was full.
 
+use super::progress::OUTAGE_MIN_NS;
+use super::retransmission::Cause;
 use super::send_buffer::Span;
 use super::timeline::{Limited, join};
 use crate::tables::{Columns, NULL_NS, NULL_U8, Recoveries, budget_part};
+
+/// Retransmissions of a stall: a single one may be of what was lost alone.
+const STALLED_MIN: u32 = 2;
+/// The first timeout of hosts is no longer, unless the path is (RFC 6298); and so often it is doubled.
+const LONGEST_TIMEOUT_NS: i64 = 1_000_000_000;
+const WAITS_MAX: u32 = 8;
 
 /// The recoveries that ended and lost data or ACKs; and when the others were, whose retransmissions were all unnecessary:
 /// ordered and disjoint.
@@ -25,6 +33,21 @@ pub fn recoveries(rows: &Recoveries) -> (Vec<Limited>, Vec<(i64, i64)>) {
     }
     join(&mut needless);
     (lost, needless)
+}
+
+/// When a timer sent the same data again and again, without an answer: each wait is twice as long as the one before. What
+/// takes longer than that had its answer, which is missing from the capture, and nothing else to send.
+pub fn stalls(rows: &Recoveries) -> Vec<(i64, i64)> {
+    let by_timer = [Cause::Timeout as u8, Cause::TailProbe as u8];
+    (0..rows.row_count())
+        .filter(|&row| by_timer.contains(&rows.cause[row]) && rows.retransmitted_packets[row] >= STALLED_MIN)
+        .map(|row| (row, rows.time_first_ns[row], rows.time_last_ns[row]))
+        .filter(|&(row, from_ns, to_ns)| {
+            let waits = rows.retransmitted_packets[row].min(WAITS_MAX);
+            (OUTAGE_MIN_NS..=LONGEST_TIMEOUT_NS << waits).contains(&to_ns.saturating_sub(from_ns))
+        })
+        .map(|(_, from_ns, to_ns)| (from_ns, to_ns))
+        .collect()
 }
 
 /// Adds a wait, in pieces: for the send buffer where that was full and the congestion window seemed to be; for the
@@ -60,6 +83,35 @@ pub fn push(wait: Limited, full: &[Span], needless: &[(i64, i64)], waits: &mut V
 mod tests {
     use super::*;
     use crate::dynamics::send_buffer::Place;
+    use crate::tables::Recovery;
+
+    #[test]
+    fn a_stall_lasts_as_long_as_timeouts_that_double() {
+        let row = |cause: Cause, retransmitted_packets: u32, took_ns: Option<i64>| Recovery {
+            cause: cause as u8,
+            time_first_ns: 5,
+            time_last_ns: took_ns.map_or(NULL_NS, |took_ns| 5 + took_ns),
+            retransmitted_packets,
+            ..Recovery::default()
+        };
+        let second = OUTAGE_MIN_NS;
+        for (found, cause, count, took_ns) in [
+            (true, Cause::Timeout, 2, Some(second)),
+            (false, Cause::Timeout, 2, Some(second - 1)),
+            (true, Cause::TailProbe, 2, Some(4 * second)),
+            // its answer is not in the capture, and the program was idle
+            (false, Cause::Timeout, 2, Some(4 * second + 1)),
+            (false, Cause::Timeout, 1, Some(second)),
+            (false, Cause::Fast, 4, Some(second)),
+            (false, Cause::Timeout, 4, None),
+            (true, Cause::Timeout, u32::MAX, Some(256 * second)),
+            (false, Cause::Timeout, u32::MAX, Some(256 * second + 1)),
+        ] {
+            let expected: Vec<(i64, i64)> =
+                took_ns.filter(|_| found).map(|took_ns| (5, 5 + took_ns)).into_iter().collect();
+            assert_eq!(stalls(&Recoveries::of([row(cause, count, took_ns)])), expected, "{count} {took_ns:?}");
+        }
+    }
 
     fn pushed(wait: Limited, full: &[Span], needless: &[(i64, i64)]) -> Vec<Limited> {
         let mut waits = Vec::new();

@@ -140,6 +140,7 @@ impl Path {
             line_busy: Default::default(),
             deliveries: Default::default(),
             limited: Vec::new(),
+            stalls: Vec::new(),
             progress: Default::default(),
         }
     }

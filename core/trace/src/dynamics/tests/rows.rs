@@ -313,6 +313,7 @@ fn timeline(is_client_initiator: bool) -> Timeline {
             Limited { from_ns: 100 * MS, to_ns: 123 * MS, part, frame: 18, needs_queue: false },
             Limited { from_ns: 121 * MS, to_ns: 143 * MS, part, frame: 15, needs_queue: false },
         ],
+        stalls: Vec::new(),
         progress: Default::default(),
     }
 }
