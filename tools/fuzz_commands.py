@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import random
-import resource
 import subprocess
 import sys
 import tempfile
@@ -135,13 +134,15 @@ def _in_process(words: list[str]) -> Ran:
     from iscsitrace.cli import main as program
 
     _forget_peak()
+    # what many runs before have left in this process is not of this one
+    before_bytes = _status_bytes("VmRSS")
     started_s = time.process_time()
     result = CliRunner().invoke(program, words)
     processor_s = time.process_time() - started_s
     errors = result.stderr
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         errors += f"\nTraceback: {type(result.exception).__name__}: {result.exception}"
-    return Ran(result.exit_code, result.stdout, errors, processor_s, _peak_bytes())
+    return Ran(result.exit_code, result.stdout, errors, processor_s, _status_bytes("VmHWM") - before_bytes)
 
 
 def _forget_peak() -> None:
@@ -149,11 +150,9 @@ def _forget_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def _peak_bytes() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def _status_bytes(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
 
 def _wrong(ran: Ran, words: list[str], capture: Path) -> list[str]:
