@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from iscsitrace._core import VERSION
+from iscsitrace import __version__
 from iscsitrace.errors import InputInvalid
 from iscsitrace.recording.capture import called
 
@@ -43,7 +43,7 @@ def anonymise(
             key=key,
             keeps_models=keeps_models,
             drops_others=drops_others,
-            application=f"iscsitrace {VERSION}",
+            application=f"iscsitrace {__version__}",
             progress=progress,
         )
     )

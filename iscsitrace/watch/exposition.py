@@ -13,7 +13,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from iscsitrace._core import VERSION
+from iscsitrace import __version__
 from iscsitrace.watch.meters import LATENCY_BOUNDS_NS, Gauges, Latencies, Meters, Path
 from iscsitrace.watch.server import MetricsServer
 from iscsitrace.watch.watcher import Report, Watcher
@@ -53,7 +53,7 @@ def serve(exposition: Exposition, address: str, port: int, access: Access = OPEN
 
 def _metrics(report: Report, watcher: Watcher) -> Iterator[Metric]:
     build = _gauges("build_info", "1, with the version of iscsitrace", ("version",))
-    build.add_metric((VERSION,), 1)
+    build.add_metric((__version__,), 1)
     yield build
     yield _counter("packets", "packets read", report.packet_count)
     yield _gauge("lag_seconds", "age of the oldest bytes not yet analysed", report.pace.lag_ns / 1e9)
