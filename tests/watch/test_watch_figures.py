@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -249,7 +250,7 @@ def gauges(text: str) -> dict[tuple[str, ...], float]:
 def expected_gauges(shown: list[dict[str, Any]]) -> Iterator[tuple[tuple[str, ...], float]]:
     """The expected gauges after these intervals, the last one the newest. Each session has a target of its own."""
     last = shown[-1]
-    yield ("iscsitrace_build_info", f"version={iscsitrace.__version__}"), 1
+    yield ("iscsitrace_build_info", f"version={version('iscsitrace')}"), 1
     yield ("iscsitrace_packets_total",), sum(each["packet_count"] for each in shown)
     yield ("iscsitrace_lag_seconds",), last["lag_s"]
     yield ("iscsitrace_left_out_packets_total",), last["sampled"]["left_out_packets"]

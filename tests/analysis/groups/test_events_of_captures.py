@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import iscsitrace
 from tests.support import tshark
+from tests.support.capture_file import read_records, write_pcapng
 from tests.support.recordings import captures_folder
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "guests"
@@ -196,3 +198,14 @@ def test_two_initiators_with_one_name_end_the_sessions_of_each_other() -> None:
     rows = [row for row in events("duplicate-initiator-lio/target.pcapng.gz") if row["kind"] == "session_reinstated"]
     assert len(rows) == 4
     assert all("one InitiatorName and ISID from two addresses" in row["text"] for row in rows)
+
+
+def test_a_login_whose_text_is_cut_off_agreed_on_nothing_that_the_capture_shows(tmp_path: Path) -> None:
+    """Of each packet 128 bytes: the headers of the PDUs of the login, and 14 bytes of its keys."""
+    records, link_type = read_records(Path("samples/sequential-read-4ms/capture.pcapng.gz"))
+    cut = write_pcapng(tmp_path / "cut.pcapng", [replace(each, data=each.data[:128]) for each in records], link_type)
+    trace = iscsitrace.read(cut, tables=["events"])
+    assert not {"default", "negotiated"} & {row["source"] for row in trace.parameters.rows()}
+    assert trace.sessions.row(0)["auth_method"] is None
+    (text,) = [row["text"] for row in trace.events.rows() if row["kind"] == "login"]
+    assert text.startswith("10.77.0.1 logged in to the target; ")
