@@ -37,8 +37,9 @@ struct Open {
 /// The recoveries of one direction.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Recovery {
-    sign: Option<Sign>,
-    open: Option<Open>,
+    /// Both boxed: most connections have none.
+    sign: Option<Box<Sign>>,
+    open: Option<Box<Open>>,
     count: u32,
     time_ns: i64,
 }
@@ -56,13 +57,13 @@ impl Recovery {
 
     /// The first sign of a loss without recovery so far.
     pub fn first_sign(&self) -> Option<Sign> {
-        self.sign
+        self.sign.as_deref().copied()
     }
 
     /// Notes a sign of a loss.
     pub fn note_sign(&mut self, sign: Sign) {
         if self.open.is_none() {
-            self.sign.get_or_insert(sign);
+            self.sign.get_or_insert_with(|| Box::new(sign));
         }
     }
 
@@ -70,7 +71,7 @@ impl Recovery {
     pub fn retransmit(&mut self, cause: Cause, is_timeout: bool, sign: Sign, bytes: u32, rows: &mut Rows<'_>) -> bool {
         let begins = self.open.is_none();
         if begins {
-            let first = self.sign.take().unwrap_or(sign);
+            let first = self.sign.take().map_or(sign, |first| *first);
             let row = rows.wanted.then(|| {
                 rows.table.push(Row {
                     connection: rows.connection,
@@ -83,13 +84,13 @@ impl Recovery {
                 })
             });
             self.count += 1;
-            self.open = Some(Open {
+            self.open = Some(Box::new(Open {
                 cause,
                 time_first_ns: first.time_ns,
                 point: sign.sent,
                 last: (first.time_ns, first.frame),
                 row,
-            });
+            }));
         }
         let Some(open) = &mut self.open else { return begins };
         if sign.time_ns > open.last.0 {
@@ -111,7 +112,7 @@ impl Recovery {
 
     /// Notes an ACK. True if it ends the recovery in progress.
     pub fn acknowledge(&mut self, una: i64, frame: u64, time_ns: i64, pipe: i64, rows: &mut Rows<'_>) -> bool {
-        if self.sign.is_some_and(|sign| una >= sign.sent) {
+        if self.sign.as_ref().is_some_and(|sign| una >= sign.sent) {
             self.sign = None;
         }
         let Some(open) = self.open.take_if(|open| una >= open.point) else { return false };

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use super::observation::Observation;
 use super::rows::Rows;
-use crate::tables::{NULL_U8, Retransmission};
+use crate::tables::{Empty, NULL_U8, Retransmission};
 
 /// The cause of a retransmission; codes as in `CATEGORIES["retransmission_cause"]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,6 +172,19 @@ pub struct Remembered {
     /// Needless recoveries before these, and whether any before these reduced the window for good.
     needless: u32,
     has_reduced_before: bool,
+}
+
+impl Empty for Remembered {
+    fn empty() -> &'static Self {
+        static EMPTY: Remembered = Remembered {
+            sent: VecDeque::new(),
+            spurious_count: 0,
+            recoveries: VecDeque::new(),
+            needless: 0,
+            has_reduced_before: false,
+        };
+        &EMPTY
+    }
 }
 
 impl Remembered {

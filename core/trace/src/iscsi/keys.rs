@@ -41,81 +41,94 @@ pub struct Effective<'a> {
 }
 
 /// A key of a connection, as offered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Offer {
-    /// Its name; that of a known key is not stored for every connection.
-    pub key: Cow<'static, str>,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offer<'a> {
+    /// Its name.
+    pub key: &'a str,
     /// The initiator's last value.
-    pub initiator: Option<Box<str>>,
+    pub initiator: Option<&'a str>,
     /// The target's last value.
-    pub target: Option<Box<str>>,
+    pub target: Option<&'a str>,
 }
 
 /// All keys in the Login and Text PDUs of a connection, in order.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Negotiation {
-    offers: Vec<Offer>,
+    /// Of each key its name, and what each side sent, behind an equals sign if it sent it. Each of the three ends with a NUL,
+    /// as pairs do. One text, because every connection has one until its end.
+    text: Box<str>,
 }
 
 impl Negotiation {
     /// Takes the text of a complete request or response; returns how many pairs were malformed.
     pub fn take(&mut self, data: &[u8], is_from_initiator: bool) -> u64 {
         let mut malformed = 0;
+        let mut offers: Vec<(&str, [Option<Cow<'_, str>>; 2])> = self
+            .offers()
+            .map(|offer| (offer.key, [offer.initiator, offer.target].map(|value| value.map(Cow::Borrowed))))
+            .collect();
         for pair in text::pairs(data) {
             let Ok((name, value)) = pair else {
                 malformed += 1;
                 continue;
             };
-            let value = if is_secret(name) { HIDDEN } else { kept(&value) };
-            let place = match self.offers.iter().position(|offer| offer.key == name) {
+            let value = if is_secret(name) { HIDDEN.into() } else { kept(value) };
+            let place = match offers.iter().position(|(key, _)| *key == name) {
                 Some(place) => place,
-                None if self.offers.len() < KEYS_MAX => {
-                    let key = Key::from_name(name).map_or_else(|| name.to_owned().into(), |key| key.name.into());
-                    self.offers.push(Offer { key, initiator: None, target: None });
-                    self.offers.len() - 1
+                None if offers.len() < KEYS_MAX => {
+                    offers.push((name, [None, None]));
+                    offers.len() - 1
                 }
                 None => continue,
             };
-            if let Some(offer) = self.offers.get_mut(place) {
-                *(if is_from_initiator { &mut offer.initiator } else { &mut offer.target }) = Some(value.into());
+            if let Some((_, values)) = offers.get_mut(place) {
+                values[usize::from(!is_from_initiator)] = Some(value);
             }
         }
+        let mut text = String::new();
+        for (key, values) in &offers {
+            text.extend([key, "\0"]);
+            for value in values {
+                let value = value.as_ref().map(|value| ["=", value]);
+                text.extend(value.into_iter().flatten().chain(["\0"]));
+            }
+        }
+        self.text = text.into();
         malformed
     }
 
-    /// Gives the memory back that more keys would need.
-    pub fn shrink(&mut self) {
-        self.offers.shrink_to_fit();
+    fn offers(&self) -> impl Iterator<Item = Offer<'_>> {
+        let mut parts = self.text.split_terminator('\0');
+        std::iter::from_fn(move || {
+            let key = parts.next()?;
+            let [initiator, target] = [parts.next()?, parts.next()?].map(|value| value.strip_prefix('='));
+            Some(Offer { key, initiator, target })
+        })
     }
 
     /// The initiator's value of a key.
     pub fn initiator(&self, key: &str) -> Option<&str> {
-        self.offers.iter().find(|offer| offer.key == key)?.initiator.as_deref()
+        self.offers().find(|offer| offer.key == key)?.initiator
     }
 
     /// The target's value of a key.
     pub fn target(&self, key: &str) -> Option<&str> {
-        self.offers.iter().find(|offer| offer.key == key)?.target.as_deref()
+        self.offers().find(|offer| offer.key == key)?.target
     }
 
     /// Every key with its negotiated value: named keys, then the requested defaults of the others.
-    pub fn effective(&self, defaults: Defaults) -> impl Iterator<Item = (Cow<'_, Offer>, Effective<'_>)> {
+    pub fn effective(&self, defaults: Defaults) -> impl Iterator<Item = (Offer<'_>, Effective<'_>)> {
+        let offers: Vec<Offer<'_>> = self.offers().collect();
         let has_default = move |key: &&Key| match defaults {
             Defaults::None => false,
             Defaults::OfConnection => key.is_shown_by_default && key.scope == Scope::Connection,
             Defaults::All => key.is_shown_by_default,
         };
-        let unnamed =
-            KEYS.iter().filter(has_default).filter(|key| self.offers.iter().all(|offer| offer.key != key.name));
-        let unnamed = unnamed.map(|key| {
-            let offer = Offer { key: key.name.into(), initiator: None, target: None };
-            (Cow::Owned(offer), effective(key.name, None, None))
-        });
-        let named = self.offers.iter().map(|offer| {
-            let effective = effective(&offer.key, offer.initiator.as_deref(), offer.target.as_deref());
-            (Cow::Borrowed(offer), effective)
-        });
-        named.chain(unnamed)
+        let is_unnamed = |key: &&Key| offers.iter().all(|offer| offer.key != key.name);
+        let unnamed = KEYS.iter().filter(has_default).filter(is_unnamed);
+        let unnamed = unnamed.map(|key| Offer { key: key.name, initiator: None, target: None });
+        let all: Vec<Offer<'_>> = offers.iter().copied().chain(unnamed).collect();
+        all.into_iter().map(|offer| (offer, effective(offer.key, offer.initiator, offer.target)))
     }
 
     /// The longest data segment that a side declared, if it did (RFC 7143 section 13.12).
@@ -142,8 +155,11 @@ pub fn is_secret(key: &str) -> bool {
 }
 
 /// What is kept of a value.
-fn kept(value: &str) -> &str {
-    value.char_indices().nth(VALUE_KEPT_MAX).map_or(value, |(end, _)| &value[..end])
+fn kept(value: Cow<'_, str>) -> Cow<'_, str> {
+    match value.char_indices().nth(VALUE_KEPT_MAX) {
+        Some((end, _)) => value[..end].to_owned().into(),
+        None => value,
+    }
 }
 
 fn effective<'a>(name: &str, initiator: Option<&'a str>, target: Option<&'a str>) -> Effective<'a> {
@@ -245,8 +261,8 @@ mod tests {
         assert_eq!(negotiated(&keys, "MaxRecvDataSegmentLength"), ("262144".into(), "8192".into(), 1));
         assert_eq!(negotiated(&keys, "MaxOutstandingR2T"), both("1", 2));
         let rows = keys.effective(Defaults::OfConnection);
-        let unnamed = rows.filter(|(offer, _)| (&offer.initiator, &offer.target) == (&None, &None));
-        assert_eq!(unnamed.map(|(offer, _)| offer.key.clone()).collect::<Vec<_>>(), ["DataDigest"]);
+        let unnamed = rows.filter(|(offer, _)| (offer.initiator, offer.target) == (None, None));
+        assert_eq!(unnamed.map(|(offer, _)| offer.key).collect::<Vec<_>>(), ["DataDigest"]);
         assert_eq!(keys.max_recv_data_segment_length(true), Some(8192));
         assert_eq!(keys.max_recv_data_segment_length(false), Some(262_144));
         assert_eq!(keys.digest("HeaderDigest"), Some(true));
@@ -308,7 +324,7 @@ mod tests {
         let keys = negotiation("CHAP_N=joe|CHAP_R=0x1234", "CHAP_A=5|CHAP_I=7|CHAP_C=0xabcdef");
         let shown = format!("{keys:?}");
         assert!(shown.contains("joe"));
-        for secret in ["1234", "abcdef", "\"7\""] {
+        for secret in ["1234", "abcdef", "=7"] {
             assert!(!shown.contains(secret), "{secret} in {shown}");
         }
     }

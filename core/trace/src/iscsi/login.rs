@@ -157,7 +157,6 @@ impl Login {
             return None;
         }
         self.is_complete = true;
-        self.negotiation.shrink();
         let rows = &mut context.sessions.rows;
         let answered = |key| self.negotiation.target(key).unwrap_or_default().to_owned();
         if let Some(tsih) = bhs.tsih() {
@@ -208,9 +207,9 @@ impl Login {
             // by column: a row would have texts of its own
             parameters.connection.push(connection);
             parameters.session.push(session);
-            parameters.key.push(&offer.key);
-            parameters.initiator_value.push(offer.initiator.as_deref().unwrap_or_default());
-            parameters.target_value.push(offer.target.as_deref().unwrap_or_default());
+            parameters.key.push(offer.key);
+            parameters.initiator_value.push(offer.initiator.unwrap_or_default());
+            parameters.target_value.push(offer.target.unwrap_or_default());
             parameters.effective_initiator.push(&effective.initiator);
             parameters.effective_target.push(&effective.target);
             parameters.source.push(effective.source);

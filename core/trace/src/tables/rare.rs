@@ -1,21 +1,21 @@
-//! A table of one connection, which most connections have no rows of: until its first row it takes a pointer.
+//! What most connections have nothing of, such as rows of a table: until it is changed it takes a pointer.
 
 use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
 
-/// A table without rows, to look at.
+/// It without anything, to look at.
 pub trait Empty: Default + 'static {
     /// The one of this type.
     fn empty() -> &'static Self;
 }
 
-/// A table that is made when it is changed.
+/// It is made when it is changed.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Rare<T>(Option<Box<T>>);
 
 impl<T> Rare<T> {
-    /// The table, if it was made.
+    /// It, if it was made.
     pub fn made(&mut self) -> Option<&mut T> {
         self.0.as_deref_mut()
     }

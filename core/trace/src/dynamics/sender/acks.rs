@@ -68,7 +68,9 @@ impl Sender {
         let has_news = self.take_blocks(ack, blocks, rows);
         if is_advance {
             self.board.acknowledge(ack.acknowledged);
-            self.remembered.acknowledge(ack.acknowledged, ack.timestamps.map(|(_, echo)| echo), rows);
+            if let Some(remembered) = self.remembered.made() {
+                remembered.acknowledge(ack.acknowledged, ack.timestamps.map(|(_, echo)| echo), rows);
+            }
             self.advanced_ns = answer_ns;
             self.is_probed = false;
             self.short.acknowledge(self.board.una());

@@ -46,7 +46,7 @@ use crate::dynamics::timeline::Limited;
 use crate::dynamics::window_hold::{Sent, WindowHold};
 use crate::dynamics::window_scale::{WINDOW_PARTS, WindowScale};
 use crate::dynamics::window_time::WindowTime;
-use crate::tables::{NULL_NS, Window};
+use crate::tables::{NULL_NS, Rare, Window};
 use crate::tcp::half::SegmentClass;
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +63,7 @@ pub struct Sender {
     scale: WindowScale,
     times: WindowTime,
     originals: Originals,
-    remembered: Remembered,
+    remembered: Rare<Remembered>,
     recovery: Recovery,
     pauses: Pauses,
     hold: WindowHold,
@@ -315,7 +315,9 @@ impl Sender {
 
     /// The first rows of the connection's tables were removed.
     pub fn forget_rows(&mut self, retransmissions: usize, recoveries: usize) {
-        self.remembered.forget_rows(retransmissions, recoveries);
+        if let Some(remembered) = self.remembered.made() {
+            remembered.forget_rows(retransmissions, recoveries);
+        }
         self.recovery.forget_rows(recoveries);
         self.delayed.forget_rows(recoveries);
     }
