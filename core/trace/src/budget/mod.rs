@@ -24,14 +24,21 @@ mod takeover;
 mod tests;
 mod waiting;
 
-use crate::dynamics::timeline::Timeline;
+use std::sync::mpsc;
+use std::thread;
+
 use rustc_hash::FxHashMap;
+
+use crate::dynamics::timeline::Timeline;
 
 use crate::tables::{Budget, Connections, NULL_U32, Tables};
 
 pub use scope::Between;
 use scope::{Ends, Scope};
 use takeover::Takeovers;
+
+/// Scopes that a processor takes at once.
+const SHARE: usize = 64;
 
 /// Connections of which no byte of the target is missing from the capture, and from when on a command without a status is
 /// known to be in flight: always; or from the last data of the target on, where the headers of some PDUs are cut off, as
@@ -68,7 +75,7 @@ fn fill_scopes(tables: &mut Tables, timelines: &[Timeline], takeovers: &Takeover
             .and_then(|found| by_connection.get(found))
             .map(|&(_, place)| place)
     };
-    let mut connections: Vec<Scope<'_>> = timelines.iter().map(|timeline| Scope::new(vec![timeline])).collect();
+    let mut connections: Vec<Scope<'_>> = timelines.iter().map(Scope::of_connection).collect();
     let mut sessions: Vec<Vec<usize>> = vec![Vec::new(); tables.sessions.session.len()];
     let cycles = &tables.cycles;
     for (cycle, (&connection, &session)) in (0..).zip(cycles.connection.iter().zip(&cycles.session)) {
@@ -84,7 +91,7 @@ fn fill_scopes(tables: &mut Tables, timelines: &[Timeline], takeovers: &Takeover
     }
     if let Some(between) = between {
         for (place, scope) in connections.iter_mut().enumerate() {
-            let Some(&session) = between.begun.get(&scope.number()) else { continue };
+            let Some(&session) = between.begun.get(&scope.connection) else { continue };
             if scope.session == NULL_U32 {
                 scope.session = session;
                 if let Some(members) = sessions.get_mut(session as usize) {
@@ -95,27 +102,60 @@ fn fill_scopes(tables: &mut Tables, timelines: &[Timeline], takeovers: &Takeover
     }
     let rounds = scope::rounds_by_cycle(&tables.rounds);
     let ends = Ends { cycles_ns: &takeovers.ends_ns, known_from_ns: known_from_ns(&tables.connections) };
-    let mut budget = Budget::default();
     for scope in &mut connections {
         if sessions.get(scope.session as usize).is_some_and(|members| members.len() == 1) {
             scope.lost_ns = takeovers.idle.get(&scope.session).copied();
         }
-        scope.budget(cycles, &tables.rounds, &rounds, &ends, between, |row| {
-            budget.push(row);
-        });
     }
+    let mut scopes = connections;
     for members in sessions.into_iter().filter(|members| members.len() > 1) {
-        let mut whole = Scope::new(members.iter().filter_map(|&place| timelines.get(place)).collect());
-        for scope in members.iter().filter_map(|&place| connections.get(place)) {
+        let mut whole = Scope::of_session(members.iter().filter_map(|&place| timelines.get(place)).collect());
+        for scope in members.iter().filter_map(|&place| scopes.get(place)) {
             whole.cycles.extend(&scope.cycles);
             whole.session = scope.session;
         }
         whole.cycles.sort_unstable();
         whole.lost_ns = takeovers.idle.get(&whole.session).copied();
-        whole.budget(cycles, &tables.rounds, &rounds, &ends, between, |mut row| {
-            row.connection = NULL_U32;
-            budget.push(row);
-        });
+        scopes.push(whole);
     }
-    tables.budget = budget;
+    let budget_of = |scopes: &[Scope<'_>]| {
+        let mut budget = Budget::default();
+        for scope in scopes {
+            scope.budget(cycles, &tables.rounds, &rounds, &ends, between, |row| {
+                budget.push(row);
+            });
+        }
+        budget
+    };
+    tables.budget = by_shares(&scopes, budget_of);
+}
+
+/// The rows of all scopes, in their order: made by all processors, if there are many. They come in small shares, so that
+/// little of them is held twice.
+fn by_shares(scopes: &[Scope<'_>], budget_of: impl Fn(&[Scope<'_>]) -> Budget + Sync) -> Budget {
+    let shares = scopes.chunks(SHARE);
+    let count =
+        if shares.len() > 1 { thread::available_parallelism().map_or(1, usize::from).min(shares.len()) } else { 1 };
+    if count == 1 {
+        return budget_of(scopes);
+    }
+    thread::scope(|threads| {
+        let made_by = |processor: usize| {
+            let (own, budget_of) = (shares.clone().skip(processor).step_by(count), &budget_of);
+            let (made, receiver) = mpsc::sync_channel(1);
+            let run = move || own.map(budget_of).all(|share| made.send(share).is_ok());
+            thread::Builder::new().spawn_scoped(threads, run).map(|_| receiver)
+        };
+        let Ok(processors) = (0..count).map(made_by).collect::<Result<Vec<_>, _>>() else {
+            // no room for so many threads
+            return budget_of(scopes);
+        };
+        let mut budget = Budget::default();
+        for (_, made) in shares.clone().zip(processors.iter().cycle()) {
+            if let Ok(mut share) = made.recv() {
+                budget.append(&mut share);
+            }
+        }
+        budget
+    })
 }

@@ -37,6 +37,8 @@ pub(super) struct Ends<'a> {
 #[derive(Debug)]
 pub(super) struct Scope<'a> {
     pub(super) session: u32,
+    /// None for a session of several.
+    pub(super) connection: u32,
     /// Rows of `cycles`, sorted.
     pub(super) cycles: Vec<u32>,
     /// From when until when there was no session, if it was lost while it was idle.
@@ -52,8 +54,12 @@ pub(super) fn rounds_by_cycle(rounds: &Rounds) -> Vec<u32> {
 }
 
 impl<'a> Scope<'a> {
-    pub(super) fn new(timelines: Vec<&'a Timeline>) -> Self {
-        Self { session: NULL_U32, cycles: Vec::new(), lost_ns: None, timelines }
+    pub(super) fn of_connection(timeline: &'a Timeline) -> Self {
+        Self { connection: timeline.connection, ..Self::of_session(vec![timeline]) }
+    }
+
+    pub(super) fn of_session(timelines: Vec<&'a Timeline>) -> Self {
+        Self { session: NULL_U32, connection: NULL_U32, cycles: Vec::new(), lost_ns: None, timelines }
     }
 
     /// The spans in order, from the first command to the last status; to the next session's first command, if it was lost
@@ -95,7 +101,7 @@ impl<'a> Scope<'a> {
             let found = allowances.iter().find(|(number, _)| *number == connection);
             found.map_or(Allowance::default(), |&(_, allowance)| allowance)
         };
-        let row = BudgetRow { session: self.session, connection: self.number(), ..BudgetRow::default() };
+        let row = BudgetRow { session: self.session, connection: self.connection, ..BudgetRow::default() };
         let mut sweep = Sweep::new(start_ns, row.clone(), &self.cycles);
         let mut outages = self.outages(cycles, rounds, rounds_by_cycle, ends.cycles_ns, end_ns);
         let mut attribute = |row| outages.attribute(row, &mut emit);
@@ -163,11 +169,6 @@ impl<'a> Scope<'a> {
             (None, false) => return None,
         };
         (between.to_ns > start_ns).then_some((start_ns, between.to_ns))
-    }
-
-    /// The number of its first connection.
-    pub(super) fn number(&self) -> u32 {
-        self.timelines.first().map_or(NULL_U32, |timeline| timeline.connection)
     }
 
     fn commands(&self, cycles: &Cycles, ends_ns: &[i64], end_ns: i64, events: &mut Vec<Event>) {

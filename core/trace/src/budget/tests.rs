@@ -4,7 +4,8 @@ use iscsitrace_wire::cdb::Operation;
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::{Between, fill, fill_between};
+use super::scope::Scope;
+use super::{Between, SHARE, by_shares, fill, fill_between};
 use crate::dynamics::timeline::{Limited, Timeline};
 use crate::tables::{
     Budget, BudgetRow, Connection, CycleRow, NULL_NS, NULL_U32, NULL_U64, Round, Session, Tables, budget_part as part,
@@ -585,4 +586,16 @@ fn idle_connections_of_a_session_have_its_time_too() {
     let budget = &tables.budget;
     assert_eq!((&budget.connection[..], &budget.session[..]), (&[0, 1, NULL_U32][..], &[1, 1, 1][..]));
     assert_eq!(budget.part, [part::INITIATOR_THINK; 3]);
+}
+
+#[test]
+fn rows_come_in_the_order_of_their_scopes() {
+    for count in [1, SHARE, SHARE + 1, 20 * SHARE + 5] {
+        let timelines: Vec<Timeline> = (0..count as u32).map(timeline).collect();
+        let scopes: Vec<Scope<'_>> = timelines.iter().map(Scope::of_connection).collect();
+        let budget = by_shares(&scopes, |share| {
+            Budget::of(share.iter().map(|scope| BudgetRow { connection: scope.connection, ..BudgetRow::default() }))
+        });
+        assert_eq!(budget.connection, (0..count as u32).collect::<Vec<_>>());
+    }
 }
