@@ -119,7 +119,7 @@ bench: build/build.stamp ## compare speed and memory with tshark, tcptrace and c
 	$(BIN)/python -m bench.run
 	$(BIN)/python -m bench.taps
 
-bench-many: build/build.stamp ## measure CPU time and memory with up to 10,000 sessions and 60,000 connections (needs 1 GB in build/bench)
+bench-many: build/build.stamp ## measure time and memory with up to 10,000 sessions and 60,000 connections (needs 1 GB in build/bench)
 	$(BIN)/python -m bench.many --figure build/bench/many.png
 
 bench-fleet: build/build.stamp ## time a fleet run of 10 GB with one worker and two (needs 25 GB in build/bench)

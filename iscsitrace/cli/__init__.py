@@ -142,6 +142,9 @@ class _Commands(click.Group):
         A caller that goes on afterwards (``standalone_mode=False``) keeps its rights and its memory.
         """
         self.is_process = extra.get("standalone_mode", True)
+        if self.is_process:
+            # its threads would take time of the pass, and no command multiplies large matrices
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         if not sys.warnoptions:
             warnings.simplefilter("ignore")
         try:

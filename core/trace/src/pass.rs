@@ -91,6 +91,7 @@ pub fn run<E>(
     let mut filter = selection.capture_filter.as_deref().map(Filter::new).transpose()?;
     let mut pipeline = Pipeline::new(wanted);
     pipeline.settle_early();
+    pipeline.analyse_apart();
     let mut sequence = Sequence::open(inputs, pipeline.counters())?;
     if wanted.tcp_info {
         sequence.keep_samples();

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::budget;
 use crate::content::Content;
 use crate::counters::{Counter, Counters};
+use crate::dynamics::apart::Apart;
 use crate::dynamics::line;
 use crate::iscsi::connection::in_flight::InFlight;
 use crate::iscsi::context::Context;
@@ -108,6 +109,12 @@ impl Pipeline {
     /// views show all of them until it closes them.
     pub fn settle_early(&mut self) {
         self.settling.begin();
+    }
+
+    /// From now on, the senders are analysed in a thread of its own, if they are, and there is more than one processor. Not for
+    /// a pass whose senders are looked at before its end.
+    pub fn analyse_apart(&mut self) {
+        self.context.apart = Apart::Wanted;
     }
 
     /// Ends the commands in flight of connections that a side closed; a status that comes after all sets the end again.
@@ -425,6 +432,7 @@ impl Pipeline {
         change: impl FnOnce(&mut Tables),
     ) -> Tables {
         self.close_all();
+        std::mem::take(&mut self.context.apart).join(&mut self.context.tables, &mut self.context.timelines);
         self.settling.sort(&self.rows.connection, &mut self.context);
         self.add_missing_commands();
         // what connections held is free now; the tables of many follow
@@ -434,7 +442,7 @@ impl Pipeline {
             iscsitrace_mapped::give_back();
         }
         fill_queue(&mut self.context);
-        let Context { mut tables, counters, sessions, cycle_ends_ns, mut timelines, ended: _, notes: _ } = self.context;
+        let Context { mut tables, counters, sessions, cycle_ends_ns, mut timelines, .. } = self.context;
         settle(&mut tables.segments, &self.with_segments);
         (tables.logical_units, tables.alua_states) = sessions.logical_units();
         tables.sessions = sessions.rows;

@@ -1,4 +1,5 @@
-//! A connection that is over hands over what is known of it before it is closed: the tables are the same.
+//! The tables are the same if connections that are over hand over what is known of them before they are closed, and if their
+//! senders are analysed in a thread of its own.
 
 mod conversation;
 
@@ -47,11 +48,9 @@ fn sessions(pause_ns: i64, resets: &[bool], repeats: &[usize]) -> Vec<(i64, Vec<
     timed
 }
 
-fn tables(packets: &[(i64, Vec<u8>)], is_early: bool) -> Tables {
+fn tables(packets: &[(i64, Vec<u8>)], prepare: impl Fn(&mut Pipeline)) -> Tables {
     let mut pipeline = Pipeline::new(Wanted::ALL);
-    if is_early {
-        pipeline.settle_early();
-    }
+    prepare(&mut pipeline);
     for (frame, (time_ns, data)) in (1..).zip(packets) {
         let (time_ns, original_length) = (*time_ns, data.len() as u32);
         pipeline.packet(&Packet { frame, time_ns, link_type: LinkType::ETHERNET, interface: 0, original_length, data });
@@ -75,7 +74,24 @@ fn columns(tables: &mut Tables, is_left_out: impl Fn(&str) -> bool) -> Vec<Strin
 
 /// The columns of a pass that settles connections early, and of one that does not.
 fn both(packets: &[(i64, Vec<u8>)], is_left_out: impl Fn(&str) -> bool) -> [Vec<String>; 2] {
-    [true, false].map(|is_early| columns(&mut tables(packets, is_early), &is_left_out))
+    [Pipeline::settle_early, |_: &mut Pipeline| ()]
+        .map(|prepare: fn(&mut Pipeline)| columns(&mut tables(packets, prepare), &is_left_out))
+}
+
+/// Every third connection is of another protocol: its payload is inverted.
+fn with_others(packets: &[(i64, Vec<u8>)]) -> Vec<(i64, Vec<u8>)> {
+    let mut numbers = std::collections::HashMap::new();
+    let inverted = packets.iter().map(|(time_ns, frame)| {
+        let mut frame = frame.clone();
+        let port = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+        let (client_port, next) = (port(34).max(port(36)), numbers.len());
+        if *numbers.entry(client_port).or_insert(next) % 3 == 2 {
+            let payload = 34 + 4 * usize::from(frame[46] >> 4);
+            frame[payload..].iter_mut().for_each(|byte| *byte = !*byte);
+        }
+        (*time_ns, frame)
+    });
+    inverted.collect()
 }
 
 #[test]
@@ -113,5 +129,29 @@ proptest! {
     ) {
         let [early, late] = both(&sessions(pause_ms * MS, &resets, &[]), |_| false);
         prop_assert_eq!(early, late);
+    }
+    #[test]
+    fn an_analysis_in_a_thread_of_its_own_gives_the_same_tables(
+        pause_ms in 0_i64..200_000,
+        resets in proptest::collection::vec(any::<bool>(), 1..6),
+        repeats in proptest::collection::vec(any::<usize>(), 0..20),
+        is_early: bool,
+    ) {
+        let packets = with_others(&sessions(pause_ms * MS, &resets, &repeats));
+        let of = |is_apart: bool| {
+            let prepared = tables(&packets, |pipeline| {
+                if is_early {
+                    pipeline.settle_early();
+                }
+                if is_apart {
+                    pipeline.analyse_apart();
+                }
+            });
+            columns(&mut { prepared }, |_| false)
+        };
+        let [apart, within] = [true, false].map(of);
+        for (apart, within) in apart.iter().zip(&within) {
+            prop_assert_eq!(apart, within);
+        }
     }
 }

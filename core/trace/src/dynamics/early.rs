@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 const KEPT_MAX: usize = 8;
 
 /// A connection without payload so far.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Early {
     wanted: Wanted,
     packets: Vec<Observation>,

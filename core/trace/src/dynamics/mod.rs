@@ -16,6 +16,7 @@
 //! waits        what senders waited for, by what is known at the end
 //! progress     when new data passed, which an outage interrupts
 //! line         the rate of the line that connections share
+//! apart        all of this in a thread of its own
 //! snapshot     state for a live view, and what is dropped to bound memory use
 //! ```
 //!
@@ -24,6 +25,8 @@
 
 pub mod ack_clock;
 pub mod acknowledgments;
+pub mod analysis;
+pub mod apart;
 mod black_hole;
 pub mod buffer_level;
 pub mod burst;
@@ -79,7 +82,7 @@ pub use rows::Rows;
 use rtt::{ROUND_TRIP_MAX_NS, RttSamples};
 use sender::Sender;
 use sender_state::{BESIDE_PARTS, Delays};
-use timeline::Timeline;
+use timeline::{Hosts, Timeline};
 
 /// Both directions of a connection.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -131,15 +134,12 @@ impl Dynamics {
         }
     }
 
-    /// Notes that new data of a command passed.
-    #[inline]
-    pub fn note_progress(&mut self, time_ns: i64) {
-        self.progress.note(time_ns);
-    }
-
     /// Processes a packet. Captured copies and packets of other streams are not passed in.
     pub fn observe(&mut self, seen: &Observation) {
         let (own, opposite) = (seen.direction, 1 - seen.direction);
+        if seen.is_progress {
+            self.progress.note(seen.time_ns);
+        }
         if self.wanted.senders {
             self.black_holes[own].sent(seen);
             self.black_holes[opposite].answered(seen);
@@ -220,6 +220,11 @@ impl Dynamics {
         }
         hand_over!(sacks window round_trips retransmissions recoveries flights);
         timeline
+    }
+
+    /// The same, with both ends of the connection.
+    fn end(self: Box<Self>, is_client_initiator: bool, hosts: Hosts, tables: &mut Tables) -> Timeline {
+        Timeline { hosts: Some(hosts), ..self.finish(is_client_initiator, tables) }
     }
 
     /// The row of a direction so far.

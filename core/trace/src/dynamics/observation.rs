@@ -25,6 +25,8 @@ pub struct Observation {
     pub offset: i64,
     /// Payload bytes on the wire.
     pub length: u32,
+    /// Whether new data of a command came with it.
+    pub is_progress: bool,
     /// Bytes that its last PDU still lacks, so that the sender has more to send: 0 if their number is unknown, none
     /// between PDUs and where PDUs are unknown.
     pub left_of_pdu: Option<u32>,

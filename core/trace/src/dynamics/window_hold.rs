@@ -282,6 +282,7 @@ mod tests {
                 class: SegmentClass::New,
                 offset: self.sent,
                 length: SEGMENT as u32,
+                is_progress: false,
                 left_of_pdu: None,
                 acknowledged: None,
                 window: WINDOW,

@@ -3,6 +3,7 @@
 use super::noted::Note;
 use super::session::SessionTable;
 use crate::counters::Counters;
+use crate::dynamics::apart::Apart;
 use crate::dynamics::timeline::Timeline;
 use crate::tables::Tables;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,9 @@ pub struct Context {
     pub cycle_ends_ns: Vec<i64>,
     /// Input of the time breakdown from each connection's TCP, if wanted.
     pub timelines: Vec<Timeline>,
+    /// The thread that analyses the senders, if there is one.
+    #[serde(skip)]
+    pub apart: Apart,
     /// Cycles that ended since the last look, with a status or without; none if they are not collected.
     pub ended: Option<Vec<u32>>,
     /// Notes since the last look; none if they are not collected.

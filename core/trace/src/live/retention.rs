@@ -50,7 +50,7 @@ impl Live {
         context.timelines.clear();
         context.sessions.states.iter_mut().for_each(|state| state.commands.forget(RUNS_MAX));
         for connection in self.pipeline.slots.iter_mut().flatten() {
-            if let Some(dynamics) = &mut connection.dynamics {
+            if let Some(dynamics) = connection.analysis.here_mut() {
                 dynamics.forget(before_ns);
             }
             if let Content::Iscsi(iscsi) = &mut connection.content {
@@ -191,7 +191,7 @@ impl Live {
         let Tables { cycles, rounds, nops, logins, task_management, texts, logouts, .. } =
             &self.pipeline.context.tables;
         let dynamics: usize =
-            self.pipeline.connections().filter_map(|connection| Some(connection.dynamics.as_ref()?.row_count())).sum();
+            self.pipeline.connections().filter_map(|connection| Some(connection.analysis.here()?.row_count())).sum();
         cycles.row_count()
             + rounds.row_count()
             + nops.row_count()

@@ -240,7 +240,7 @@ impl Live {
             .connections()
             .filter(|connection| matches!(connection.content, Content::Iscsi(_)))
             .filter_map(|connection| {
-                let timeline = connection.dynamics.as_ref()?.copy_to(!connection.is_flipped(), tables);
+                let timeline = connection.analysis.here()?.copy_to(!connection.is_flipped(), tables);
                 Some(Timeline { hosts: Some(connection.hosts()), ..timeline })
             })
             .collect();
@@ -297,7 +297,7 @@ impl Live {
                     open_task_count: iscsi.connection.open_task_count(),
                     in_flight: if is_replaced { InFlight::default() } else { iscsi.connection.in_flight(context) },
                     begun_ns,
-                    senders: connection.dynamics.as_mut().map(|dynamics| dynamics.snapshots(is_client_initiator)),
+                    senders: connection.analysis.here_mut().map(|dynamics| dynamics.snapshots(is_client_initiator)),
                 })
             })
             .collect();

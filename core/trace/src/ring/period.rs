@@ -124,7 +124,7 @@ impl Periods {
         timelines.clear();
         (tables.senders, tables.recoveries, tables.retransmissions) = Default::default();
         for connection in pipeline.slots.iter_mut().flatten() {
-            if let Some(dynamics) = &mut connection.dynamics {
+            if let Some(dynamics) = connection.analysis.here_mut() {
                 dynamics.forget(from_ns);
             }
         }

@@ -39,6 +39,7 @@ fn any_observation() -> impl Strategy<Value = Observation> {
                 class: if length > 0 { class } else { SegmentClass::Empty },
                 offset,
                 length,
+                is_progress: false,
                 left_of_pdu: is_within_pdu.then_some(0),
                 acknowledged,
                 window,

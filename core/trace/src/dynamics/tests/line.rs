@@ -176,6 +176,7 @@ fn observation(time_ns: i64) -> Observation {
         class: SegmentClass::New,
         offset: 0,
         length: 0,
+        is_progress: false,
         left_of_pdu: None,
         acknowledged: None,
         window: 0,

@@ -69,6 +69,7 @@ impl Conversation {
             class: if length > 0 { SegmentClass::New } else { SegmentClass::Empty },
             offset,
             length,
+            is_progress: false,
             left_of_pdu: None,
             acknowledged: acks,
             window: self.window,

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::content::{Content, ContentSink};
 use crate::counters::Counter;
 use crate::dynamics::Dynamics;
+use crate::dynamics::analysis::Analysis;
 use crate::dynamics::early::Early;
 use crate::dynamics::observation::Observation;
 use crate::dynamics::progress::Progress;
@@ -40,10 +41,7 @@ pub(crate) struct TcpConnection {
     /// From the client, from the server.
     pub(crate) halves: [Half; 2],
     pub(crate) content: Content,
-    /// The behaviour of its senders; none if not wanted, or if it is not iSCSI.
-    pub(crate) dynamics: Option<Box<Dynamics>>,
-    /// What becomes of it with the first payload.
-    early: Option<Early>,
+    pub(crate) analysis: Analysis,
     pub(crate) capture_order: CaptureOrder,
     /// Whether a RST answered its SYN.
     is_refused: bool,
@@ -70,8 +68,7 @@ impl TcpConnection {
             ends,
             halves: [Half::new(), Half::new()],
             content: Content::new([ends[0].port, ends[1].port]),
-            dynamics: None,
-            early: wanted.has_dynamics().then(|| Early::new(wanted)),
+            analysis: if wanted.has_dynamics() { Analysis::Early(Early::new(wanted)) } else { Analysis::None },
             capture_order: CaptureOrder::default(),
             is_refused: false,
             has_icmp_errors: false,
@@ -91,8 +88,8 @@ impl TcpConnection {
     /// Starts or stops the analysis of its senders.
     pub(crate) fn set_dynamics(&mut self, wanted: Wanted) {
         let is_wanted = wanted.has_dynamics() && !matches!(self.content, Content::Other) && !self.is_settled;
-        self.early = None;
-        self.dynamics = is_wanted.then(|| Box::new(Dynamics::new(self.number, wanted)));
+        self.analysis =
+            if is_wanted { Analysis::Here(Box::new(Dynamics::new(self.number, wanted))) } else { Analysis::None };
     }
 
     /// Whether a SYN was captured that no SYN-ACK answered.
@@ -183,13 +180,11 @@ impl TcpConnection {
         if let Some(acknowledged) = acknowledged.filter(|_| !is_early) {
             self.acknowledge(1 - direction, acknowledged, packet, context, budget);
         }
-        if let Some(early) = self.early.take_if(|early| segment.payload_length > 0 || early.is_full()) {
-            self.dynamics = Some(early.begin(self.number));
-        }
-        let class = if segment.payload_length > 0 {
+        self.analysis.begin_with(segment.payload_length > 0, self.number, &mut context.apart);
+        let (class, is_progress) = if segment.payload_length > 0 {
             self.payload(direction, packet, segment, offset, context, budget)
         } else {
-            SegmentClass::Empty
+            (SegmentClass::Empty, false)
         };
         if flags.is_fin() {
             self.halves[direction].fin.get_or_insert(Stamp { time_ns, frame });
@@ -202,25 +197,25 @@ impl TcpConnection {
         if context.tables.wanted.segments {
             self.note_segment(direction, packet, segment, offset, class, context);
         }
-        if self.dynamics.is_some() || self.early.is_some() {
-            self.observe(direction, packet, segment, offset, acknowledged, class);
+        if matches!(self.content, Content::Other) {
+            self.analysis.cancel(&mut context.apart);
+        }
+        if !matches!(self.analysis, Analysis::None) {
+            let seen = self.observation(direction, packet, segment, (offset, acknowledged), (class, is_progress));
+            self.analysis.observe(&seen, &mut context.apart);
         }
     }
 
-    /// Passes a packet to the analysis of its senders.
-    fn observe(
-        &mut self,
+    /// A packet, as the analysis of its senders needs it.
+    #[inline]
+    fn observation(
+        &self,
         direction: usize,
         packet: &Packet<'_>,
         segment: &Segment<'_>,
-        offset: i64,
-        acknowledged: Option<i64>,
-        class: SegmentClass,
-    ) {
-        if matches!(self.content, Content::Other) {
-            (self.dynamics, self.early) = (None, None);
-            return;
-        }
+        (offset, acknowledged): (i64, Option<i64>),
+        (class, is_progress): (SegmentClass, bool),
+    ) -> Observation {
         let options = tcp_options(segment.options);
         let opposite = &self.halves[1 - direction];
         let mut seen = Observation {
@@ -231,6 +226,7 @@ impl TcpConnection {
             class,
             offset,
             length: segment.payload_length,
+            is_progress,
             acknowledged,
             window: segment.window,
             window_scale: match (self.halves[direction].has_syn, opposite.has_syn) {
@@ -267,11 +263,7 @@ impl TcpConnection {
                 seen.sack_count += 1;
             }
         }
-        if let Some(dynamics) = &mut self.dynamics {
-            dynamics.observe(&seen);
-        } else if let Some(early) = &mut self.early {
-            early.keep(&seen);
-        }
+        seen
     }
 
     /// A SYN: offset 0 is the byte after it. Notes handshake times, unless a SYN was retransmitted (Karn's rule).
@@ -369,7 +361,7 @@ impl TcpConnection {
         }
     }
 
-    /// Processes the packet's payload.
+    /// Processes the packet's payload. Returns its class, and whether it has new data of a command.
     #[inline]
     fn payload(
         &mut self,
@@ -379,7 +371,7 @@ impl TcpConnection {
         offset: i64,
         context: &mut Context,
         budget: &mut HoldBudget,
-    ) -> SegmentClass {
+    ) -> (SegmentClass, bool) {
         let (frame, time_ns) = (packet.frame, packet.time_ns);
         let end = offset + i64::from(segment.payload_length);
         let round_trip_ns = self.round_trip_ns();
@@ -387,7 +379,7 @@ impl TcpConnection {
         let (next, highest) = (half.reassembly.next(), half.reassembly.highest());
         if segment.payload_length == 1 && end == highest && highest > 0 && half.reassembly.acknowledged() >= highest {
             // a keep-alive repeats the last byte, which is already acknowledged (RFC 9293 section 3.8.4)
-            return SegmentClass::Probe;
+            return (SegmentClass::Probe, false);
         }
         if end > highest {
             half.order.note(segment, end, time_ns);
@@ -457,9 +449,8 @@ impl TcpConnection {
             _ if offset == next => half.sample(end, time_ns),
             _ => {}
         }
-        if placement.new_bytes > 0 {
-            self.note_progress(direction, end, segment.payload_length, time_ns);
-        }
+        let is_progress =
+            placement.new_bytes > 0 && self.note_progress(direction, end, segment.payload_length, time_ns);
         if is_again && let Some(iscsi) = self.content.iscsi() {
             let direction = iscsi.direction(direction);
             iscsi.framers[direction].mark_retransmitted(offset, end);
@@ -468,21 +459,20 @@ impl TcpConnection {
                 iscsi.connection.note_late(direction, offset, end, &mut context.tables.cycles);
             }
         }
-        class
+        (class, is_progress)
     }
 
-    /// Notes new payload that ends at `end`, if it has data of a command: a login's is none.
+    /// Notes new payload that ends at `end`, if it has data of a command: a login's is none. Returns whether it has.
     #[inline]
-    fn note_progress(&mut self, direction: usize, end: i64, length: u32, time_ns: i64) {
-        let Content::Iscsi(iscsi) = &mut self.content else { return };
+    fn note_progress(&mut self, direction: usize, end: i64, length: u32, time_ns: i64) -> bool {
+        let Content::Iscsi(iscsi) = &mut self.content else { return false };
         let login = &iscsi.connection.login;
         let is_within_pdu = iscsi.framers[iscsi.direction(direction)].left_of_pdu(end).is_some();
-        if (login.is_complete || !login.is_captured) && Progress::is_data(length, is_within_pdu) {
+        let is_progress = (login.is_complete || !login.is_captured) && Progress::is_data(length, is_within_pdu);
+        if is_progress {
             iscsi.connection.note_progress(time_ns);
-            if let Some(dynamics) = &mut self.dynamics {
-                dynamics.note_progress(time_ns);
-            }
         }
+        is_progress
     }
 
     /// Restarts the stream elsewhere, after many packets there.

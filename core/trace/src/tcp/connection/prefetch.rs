@@ -11,8 +11,8 @@ impl TcpConnection {
         if let Content::Iscsi(iscsi) = &self.content {
             iscsitrace_mapped::prefetch_value(&**iscsi);
         }
-        if let Some(dynamics) = &self.dynamics {
-            iscsitrace_mapped::prefetch_value(&**dynamics);
+        if let Some(dynamics) = self.analysis.here() {
+            iscsitrace_mapped::prefetch_value(dynamics);
         }
     }
 
@@ -22,7 +22,7 @@ impl TcpConnection {
         if let Content::Iscsi(iscsi) = &self.content {
             iscsi.connection.spans.iter().for_each(Spans::prefetch);
         }
-        if let Some(dynamics) = &self.dynamics {
+        if let Some(dynamics) = self.analysis.here() {
             dynamics.prefetch_queues();
         }
     }

@@ -4,7 +4,6 @@ use super::TcpConnection;
 use crate::content::{Content, ContentSink, IscsiContent};
 use crate::counters::Counter;
 use crate::dynamics::timeline::Hosts;
-use crate::dynamics::timeline::Timeline;
 use crate::iscsi::context::Context;
 use crate::iscsi::digest_use::DigestUse;
 use crate::iscsi::framer::Framer;
@@ -70,9 +69,12 @@ impl TcpConnection {
 
     /// Ends the analysis of its senders: hands over its rows and its timeline.
     pub(super) fn hand_over(&mut self, context: &mut Context) {
-        if let (Some(dynamics), Content::Iscsi(_)) = (self.dynamics.take(), &self.content) {
-            let timeline = dynamics.finish(!self.is_flipped(), &mut context.tables);
-            context.timelines.push(Timeline { hosts: Some(self.hosts()), ..timeline });
+        if matches!(self.content, Content::Iscsi(_)) {
+            let (is_client_initiator, hosts) = (!self.is_flipped(), self.hosts());
+            let timeline = self.analysis.end(is_client_initiator, hosts, &mut context.tables, &mut context.apart);
+            context.timelines.extend(timeline);
+        } else {
+            self.analysis.cancel(&mut context.apart);
         }
     }
 
