@@ -151,13 +151,13 @@ class Pass:
         """Of the first of these: capture time in nanoseconds since 1970, and bytes on the wire."""
 
     def row_count(self, table: str) -> int:
-        """Rows of a table; KeyError when there is no such table."""
+        """Rows of a table, of which no column was moved out; KeyError when there is no such table."""
 
-    def columns(self, table: str) -> dict[str, NDArray[Any] | list[str]]:
-        """The columns of a table, moved out without a copy: works once per table."""
+    def column(self, table: str, name: str) -> NDArray[Any] | list[str]:
+        """A column of a table, moved out without a copy: works once per column. KeyError when there is none."""
 
     def masks(self, table: str) -> dict[str, NDArray[Any]]:
-        """Boolean masks (True = null) of the columns whose values cannot tell; call before ``columns``."""
+        """Boolean masks (True = null) of the columns whose values cannot tell; call before ``column``."""
 
 def give_back() -> None:
     """Gives memory that was freed back to the system, where the allocator keeps it in pieces."""

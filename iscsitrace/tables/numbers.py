@@ -12,6 +12,8 @@ Array = NDArray[Any]
 
 _SPARE: Final = 1 << 16
 """Integers are small if there are no more of them than rows and so many."""
+_EXACT: Final = 1 << 53
+"""Doubles have every integer below: counting with weights is exact, and takes a fifth of the time of ``np.add.at``."""
 
 
 def order_of(numbers: Array) -> Array:
@@ -38,6 +40,16 @@ def rows_of_each(numbers: Array, wanted: Sequence[int]) -> list[Array]:
     order = order_of(numbers)
     edges = np.searchsorted(numbers[order], [[each, each + 1] for each in wanted])
     return [order[first:last] for first, last in edges.tolist()]
+
+
+def sums_of(numbers: Array, amounts: Array, count: int) -> Array:
+    """The int64 sums of the amounts of each integer; these are below ``count``."""
+    weights = amounts.astype(np.float64)
+    if np.abs(weights).sum() < _EXACT:
+        return np.bincount(numbers, weights=weights, minlength=count).astype(np.int64)
+    found = np.zeros(count, dtype=np.int64)
+    np.add.at(found, numbers, amounts)
+    return found
 
 
 def distinct(numbers: Array) -> tuple[Array, Array]:

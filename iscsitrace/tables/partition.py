@@ -32,21 +32,23 @@ class Partition:
             self._order = narrow(order_of(numbers))
             numbers = numbers[self._order]
         starts = first_rows(numbers)
-        edges = [*starts.tolist(), len(numbers)]
-        self._places = {
-            number: slice(start, end)
-            for number, start, end in zip(numbers[starts].tolist(), edges[:-1], edges[1:], strict=True)
-            if number >= 0
-        }
+        starts = starts[numbers[starts] >= 0]
+        self._edges: list[int] = np.append(starts, len(numbers)).tolist()
+        self._numbers: dict[int, int] = dict(zip(numbers[starts].tolist(), range(len(starts)), strict=True))
 
     def __iter__(self) -> Iterator[int]:
         """The numbers that have rows, ascending."""
-        return iter(self._places)
+        return iter(self._numbers)
 
     def rows(self, number: int) -> Table:
         """The rows of a number, in the order of the table."""
-        place = self._places.get(number)
+        place = self._place(number)
         return self._none if place is None else self._rows_at(place)
+
+    def _place(self, number: int) -> slice | None:
+        """Where its rows are in order."""
+        at = self._numbers.get(number)
+        return None if at is None else slice(self._edges[at], self._edges[at + 1])
 
     def _rows_at(self, place: slice) -> Table:
         if place == slice(0, len(self._whole)):
@@ -55,7 +57,7 @@ class Partition:
 
     def rows_of_several(self, numbers: Iterable[int]) -> Table:
         """The rows of these numbers, in the order of the table."""
-        places = [self._places[number] for number in {*numbers} if number in self._places]
+        places = [place for place in map(self._place, {*numbers}) if place is not None]
         if not places:
             return self._none
         if len(places) == 1:

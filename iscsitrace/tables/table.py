@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from itertools import repeat
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeGuard, overload
 
 import numpy as np
@@ -21,6 +23,9 @@ from iscsitrace.tables.schema import Table as Declaration
 if TYPE_CHECKING:
     import pandas
     import pyarrow
+
+_TAKING = Lock()
+"""A column can be taken once."""
 
 _INDICES = (np.intp, np.int32)
 """Dtypes of row numbers that are kept as they are."""
@@ -60,16 +65,7 @@ class Table:
         ``derived`` the columns computed from others on use. Raises ValueError if a column is missing, or if its length
         or dtype is wrong.
         """
-        self.name = declaration.name
-        self._declaration = declaration
-        self._words = words or {}
-        self._derived = derived or {}
-        self._raw: dict[str, Array] = {}
-        self._masks: dict[str, Array | None] = dict(masks or {})
-        self._shown: dict[str, Array] = {}
-        self._by_code: dict[str, Array] = {}  # shared with all selections
-        self._selected: tuple[Table, Any] | None = None  # whole table and index, for rows selected from another table
-        self._each: dict[Callable[[Table], Array], Array] = {}
+        self._begin(declaration, masks, words, derived)
         for column in declaration.columns:
             if column.name not in data:
                 raise ValueError(f"table {self.name} lacks column {column.name}")
@@ -78,6 +74,46 @@ class Table:
         if len(lengths) > 1:
             raise ValueError(f"table {self.name} has columns of lengths {sorted(lengths)}")
         self._length = lengths.pop() if lengths else 0
+
+    @classmethod
+    def of_pass(
+        cls,
+        declaration: Declaration,
+        take: Callable[[str], Array | Sequence[str]],
+        row_count: int,
+        masks: Mapping[str, Array] | None = None,
+        words: Mapping[str, Sequence[str]] | None = None,
+        derived: Mapping[str, tuple[Column, Callable[[Table], Array]]] | None = None,
+    ) -> Table:
+        """A table whose columns ``take`` hands over when they are used: until then the core holds them in less memory.
+
+        The other parameters are as of the class. ``take`` is called once for each column.
+        """
+        table = object.__new__(cls)
+        table._begin(declaration, masks, words, derived)
+        table._take = take
+        table._length = row_count
+        return table
+
+    def _begin(
+        self,
+        declaration: Declaration,
+        masks: Mapping[str, Array] | None,
+        words: Mapping[str, Sequence[str]] | None,
+        derived: Mapping[str, tuple[Column, Callable[[Table], Array]]] | None,
+    ) -> None:
+        self.name = declaration.name
+        self._declaration = declaration
+        self._words = words or {}
+        self._derived = derived or {}
+        self._raw: dict[str, Array] = {}
+        self._take: Callable[[str], Array | Sequence[str]] | None = None
+        self._masks: dict[str, Array | None] = dict(masks or {})
+        self._shown: dict[str, Array] = {}
+        self._by_code: dict[str, Array] = {}  # shared with all selections
+        self._selected: tuple[Table, Any] | None = None  # whole table and index, for rows selected from another table
+        self._each: dict[Callable[[Table], Array], Array] = {}
+        self._length = 0
 
     def __len__(self) -> int:
         return self._length
@@ -109,11 +145,18 @@ class Table:
         if name not in self._raw:
             if name in self._derived:
                 return np.ma.getdata(self[name])
-            self.column(name)
+            column = self.column(name)
             if self._selected is not None:
                 whole, index = self._selected
                 self._raw[name] = whole.raw(name)[index]
+            elif self._take is not None:
+                self._take_over(column, self._take)
         return self._raw[name]
+
+    def _take_over(self, column: Column, take: Callable[[str], Array | Sequence[str]]) -> None:
+        with _TAKING:
+            if column.name not in self._raw:
+                self._raw[column.name] = _as_array(self.name, column, take(column.name))
 
     def mask(self, name: str) -> Array | None:
         """Boolean array, True where the column is null; None if the column is never null."""
@@ -228,10 +271,10 @@ class Table:
         names = self.keys() if names is None else list(names)
         declared = [self.column(name) for name in names]
         if not len(self) or not declared:
-            return
+            return iter(())
         columns = [self._values(column) for column in declared]
-        for values in zip(*columns, strict=True):
-            yield dict(zip(names, values, strict=True))
+        # of ten thousand rows: without a step in Python for each
+        return map(dict, map(zip, repeat(names), zip(*columns, strict=True)))
 
     def _values(self, column: Column) -> list[Any]:
         """A column as Python values, as ``self[name].tolist()`` has them; a masked array takes ten times as long."""
@@ -257,9 +300,7 @@ class Table:
                 index = np.flatnonzero(index)
             elif not index.size:
                 index = index.astype(np.intp)
-            elif (
-                index.dtype in (np.intp, np.int32) and index.ndim == 1 and index.min() >= 0 and index.max() < len(self)
-            ):
+            elif index.dtype in _INDICES and index.ndim == 1 and index.min() >= 0 and index.max() < len(self):
                 index = index.copy()
             else:
                 # as row numbers; an invalid index raises here

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from threading import Thread, get_native_id
@@ -188,9 +188,9 @@ class Trace:
             from iscsitrace.tables.table import Table
 
             masks = self._pass.masks(name)
-            columns = self._pass.columns(name)
             derived = phases.DERIVED if name == "cycles" else None
-            self._estimated[name] = Table(TABLES[name], columns, masks, self._words, derived)
+            take, count = partial(self._pass.column, name), self._pass.row_count(name)
+            self._estimated[name] = Table.of_pass(TABLES[name], take, count, masks, self._words, derived)
         return self._estimated[name]
 
     def _with_kernel(self, name: str) -> Table:

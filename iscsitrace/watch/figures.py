@@ -15,6 +15,7 @@ from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.distribution import NO_VALUES, PERCENTILES, named, percentiles, rank
 from iscsitrace.analysis.measures.throughput import NANOSECONDS
 from iscsitrace.analysis.measures.waits import UNKNOWN, Waits, slowest
+from iscsitrace.tables.numbers import sums_of
 from iscsitrace.tables.table import Table
 from iscsitrace.watch.hangs import NO_HANG, Hang
 
@@ -182,9 +183,7 @@ def loads_of(
     np.maximum.at(most, place, depths)
 
     def sums(values: NDArray[Any]) -> list[int]:
-        found = np.zeros(count, dtype=np.int64)
-        np.add.at(found, place, values)
-        return found.tolist()
+        return list(sums_of(place, values, count).tolist())
 
     counts = sums(np.ones(len(cycles), dtype=np.int64))
     columns = zip(numbers.tolist(), counts, sums(read), sums(written), sums(depths), most.tolist(), strict=True)

@@ -96,11 +96,11 @@ Rows = Mapping[str, Sequence[dict[str, Any]]]
 
 
 class Pass:
-    """Replaces the core's result: returns each table once."""
+    """Replaces the core's result: returns each column once."""
 
     def __init__(self, tables: Rows, inputs: list[dict[str, Any]] | None = None) -> None:
         self.tables = tables
-        self.taken: list[str] = []
+        self.taken: list[tuple[str, str]] = []
         self.inputs = inputs or [
             {
                 "name": "a.pcap",
@@ -115,17 +115,21 @@ class Pass:
         self.tcp_packet_count = 8
         self.first_packet = (0, 74)
 
-    def row_count(self, name: str) -> int:
-        return len(self.tables.get(name, ()))
+    def row_count(self, table: str) -> int:
+        assert self._is_whole(table), "rows must be counted before a column is moved out"
+        return len(self.tables.get(table, ()))
 
-    def masks(self, name: str) -> dict[str, Any]:
-        assert name not in self.taken, "masks must be requested before the columns"
-        return masks_of(name, self.tables.get(name, ()))
+    def masks(self, table: str) -> dict[str, Any]:
+        assert self._is_whole(table), "masks must be requested before a column is moved out"
+        return masks_of(table, self.tables.get(table, ()))
 
-    def columns(self, name: str) -> dict[str, Any]:
-        assert name not in self.taken, "columns are moved out once"
-        self.taken.append(name)
-        return columns_of(name, self.tables.get(name, ()))
+    def column(self, table: str, name: str) -> Any:
+        assert (table, name) not in self.taken, "columns are moved out once"
+        self.taken.append((table, name))
+        return columns_of(table, self.tables.get(table, ()))[name]
+
+    def _is_whole(self, table: str) -> bool:
+        return all(taken != table for taken, _ in self.taken)
 
 
 def core(tables: Rows, error: Exception | None = None) -> Any:

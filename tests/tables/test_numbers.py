@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from iscsitrace.tables.numbers import distinct, first_rows, narrow, order_of, places_of, rows_of_each
+from iscsitrace.tables.numbers import distinct, first_rows, narrow, order_of, places_of, rows_of_each, sums_of
 
 SMALL = st.integers(-1, 6)
 AROUND = st.sampled_from([-(1 << 16), -1, 0, (1 << 15) - 1, 1 << 15, (1 << 16) - 1, 1 << 16, 1 << 17, 1 << 62])
@@ -45,6 +45,21 @@ def test_places(numbers: list[int], wanted: set[int]) -> None:
     each = sorted(wanted)
     found = places_of(np.array(numbers, dtype=np.int64), np.array(each, dtype=np.int64)).tolist()
     assert found == [each.index(number) if number in wanted else -1 for number in numbers]
+
+
+LIMITS = np.iinfo(np.int64)
+AMOUNTS = st.integers(-9, 9) | st.sampled_from([1 << 53, (1 << 53) - 1, 1 - (1 << 53), LIMITS.max, LIMITS.min])
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), AMOUNTS), max_size=12))
+@example([(0, LIMITS.min), (1, 1)])
+@example([(0, (1 << 53) - 1), (0, 2)])
+def test_sums_are_exact(rows: list[tuple[int, int]]) -> None:
+    numbers, amounts = (np.array([row[place] for row in rows], dtype=np.int64) for place in (0, 1))
+    # as int64 they go round
+    wanted = [sum(amount for number, amount in rows if number == each) for each in range(6)]
+    modulus = 1 << 64
+    assert [each % modulus for each in sums_of(numbers, amounts, 6).tolist()] == [each % modulus for each in wanted]
 
 
 @pytest.mark.parametrize(("greatest", "dtype"), [((1 << 31) - 1, "int32"), (1 << 31, "int64")])

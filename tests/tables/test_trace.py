@@ -8,7 +8,10 @@ import re
 import struct
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -117,6 +120,40 @@ def test_row_count_does_not_make_the_table(monkeypatch: pytest.MonkeyPatch) -> N
     trace = iscsitrace.read("a.pcap")
     assert trace.row_count("cycles") == 3
     assert trace._pass.taken == []  # type: ignore[attr-defined]
+
+
+def test_a_column_leaves_the_core_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_core(monkeypatch)
+    trace = iscsitrace.read("a.pcap")
+    rows = trace.cycles.select([2, 0])
+    assert (len(trace.cycles), len(rows)) == (3, 2)
+    assert trace._pass.taken == []  # type: ignore[attr-defined]
+    assert rows["cycle"].tolist() == trace.cycles["cycle"][[2, 0]].tolist()
+    assert trace.cycles.raw("cycle") is trace.cycles.raw("cycle")
+    assert trace._pass.taken == [("cycles", "cycle")]  # type: ignore[attr-defined]
+    assert trace.row_count("cycles") == 3
+    with pytest.raises(KeyError, match="no column lumen"):
+        trace.cycles.raw("lumen")
+
+
+def test_a_column_is_taken_once_by_threads_that_use_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_core(monkeypatch)
+    cycles = iscsitrace.read("a.pcap").cycles
+    take = cycles._take
+    assert take is not None
+    together = Barrier(4)
+
+    def slow(name: str) -> Any:
+        time.sleep(0.02)
+        return take(name)
+
+    def used(_: int) -> list[int]:
+        together.wait(10)
+        return list(cycles["cycle"].tolist())
+
+    cycles._take = slow
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(used, range(4))) == 4 * [[0, 1, 2]]
 
 
 def test_a_table_that_was_not_asked_for_says_how_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,10 +23,10 @@ fuzz_target!(|data: &[u8]| {
     assert!(rows.len() <= 256 + KEYS.len());
     for (offer, effective) in rows {
         assert!(effective.source <= 3);
-        let secret = ["CHAP_R", "CHAP_C", "CHAP_I", "SRP_M"].contains(&&*offer.key);
+        let secret = ["CHAP_R", "CHAP_C", "CHAP_I", "SRP_M"].contains(&offer.key);
         for value in [&offer.initiator, &offer.target].into_iter().flatten() {
             assert!(!secret || **value == *"(hidden)");
         }
-        let _ = (negotiation.initiator(&offer.key), negotiation.digest(&offer.key));
+        let _ = (negotiation.initiator(offer.key), negotiation.digest(offer.key));
     }
 });

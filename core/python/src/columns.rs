@@ -38,17 +38,22 @@ fn declared(tables: &[TableDeclaration]) -> Vec<DeclaredTable> {
 pub fn to_python<'py>(py: Python<'py>, columns: Vec<(&'static str, Column)>) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     for (name, column) in columns {
-        match column {
-            Column::Bool(values) => dict.set_item(name, values.into_pyarray(py))?,
-            Column::U8(values) => dict.set_item(name, values.into_pyarray(py))?,
-            Column::U16(values) => dict.set_item(name, values.into_pyarray(py))?,
-            Column::U32(values) => dict.set_item(name, values.into_pyarray(py))?,
-            Column::U64(values) => dict.set_item(name, values.into_pyarray(py))?,
-            Column::I64(values) => dict.set_item(name, values.into_pyarray(py))?,
-            Column::Text(values) => dict.set_item(name, texts(py, values)?)?,
-        }
+        dict.set_item(name, array(py, column)?)?;
     }
     Ok(dict)
+}
+
+/// A column as an array; text as a list.
+pub fn array(py: Python<'_>, column: Column) -> PyResult<Bound<'_, PyAny>> {
+    Ok(match column {
+        Column::Bool(values) => values.into_pyarray(py).into_any(),
+        Column::U8(values) => values.into_pyarray(py).into_any(),
+        Column::U16(values) => values.into_pyarray(py).into_any(),
+        Column::U32(values) => values.into_pyarray(py).into_any(),
+        Column::U64(values) => values.into_pyarray(py).into_any(),
+        Column::I64(values) => values.into_pyarray(py).into_any(),
+        Column::Text(values) => texts(py, values)?.into_any(),
+    })
 }
 
 /// A list of the texts of all rows; equal ones are one object.

@@ -95,11 +95,9 @@ impl Pass {
         self.outcome.tables.row_count(table).ok_or_else(|| PyKeyError::new_err(table.to_owned()))
     }
 
-    fn columns<'py>(&mut self, py: Python<'py>, table: &str) -> PyResult<Bound<'py, PyDict>> {
-        let Some(taken) = self.outcome.tables.take_columns(table) else {
-            return Err(PyKeyError::new_err(table.to_owned()));
-        };
-        columns::to_python(py, taken)
+    fn column<'py>(&mut self, py: Python<'py>, table: &str, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let taken = self.outcome.tables.take_column(table, name);
+        columns::array(py, taken.ok_or_else(|| PyKeyError::new_err(format!("{table}.{name}")))?)
     }
 
     fn masks<'py>(&self, py: Python<'py>, table: &str) -> PyResult<Bound<'py, PyDict>> {

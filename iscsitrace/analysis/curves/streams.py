@@ -17,7 +17,7 @@ from iscsitrace.analysis.measures import busy
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.errors import InputInvalid
-from iscsitrace.tables.numbers import distinct, first_rows, order_of, places_of
+from iscsitrace.tables.numbers import distinct, first_rows, order_of, places_of, sums_of
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 
@@ -203,8 +203,7 @@ def _lost_ns(budget: Table, view: View) -> dict[int, int]:
     rows = rows.select(known(rows, "connection") & (rows.raw("part") != _TRANSFER))
     firsts, lasts = (rows.raw(name).clip(view.start_ns, view.end_ns) for name in ("time_first_ns", "time_last_ns"))
     numbers, place = distinct(rows.raw("connection"))
-    sums = np.zeros(len(numbers), dtype=np.int64)
-    np.add.at(sums, place, lasts - firsts)
+    sums = sums_of(place, lasts - firsts, len(numbers))
     return dict(zip(numbers.tolist(), sums.tolist(), strict=True))
 
 

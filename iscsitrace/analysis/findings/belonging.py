@@ -17,7 +17,7 @@ from iscsitrace.analysis.groups.portals import written
 from iscsitrace.analysis.groups.stories import Story
 from iscsitrace.analysis.measures import busy
 from iscsitrace.analysis.session.grouping import session_of_stretches
-from iscsitrace.tables.numbers import distinct
+from iscsitrace.tables.numbers import distinct, sums_of
 from iscsitrace.tables.table import Source
 
 Array = NDArray[Any]
@@ -125,8 +125,7 @@ def _busy_ns(source: Source) -> dict[int, dict[int, float]]:
     base = int(hours.min(initial=np.iinfo(np.int64).max)) if len(hours) else 0
     width = int(hours.max(initial=base)) - base + 1
     keys, places = distinct(sessions[which][row] * width + (hours - base))
-    sums_ns = np.zeros(len(keys), dtype=np.int64)
-    np.add.at(sums_ns, places, lengths_ns)
+    sums_ns = sums_of(places, lengths_ns, len(keys))
     found: dict[int, dict[int, float]] = {}
     for key, amount_ns in zip(keys.tolist(), sums_ns.tolist(), strict=True):
         session, hour = divmod(key, width)

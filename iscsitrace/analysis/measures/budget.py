@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.measures import busy
 from iscsitrace.analysis.measures.intervals import covered_until
 from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.tables.numbers import sums_of
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 
@@ -178,10 +179,9 @@ def _by_number(budget: Table, name: str, is_wanted: NDArray[Any]) -> Budgets:
     place = np.zeros(numbers.max(initial=0) + 1, dtype=np.int64)
     place[numbers] = np.arange(len(numbers))
     use = budget.each(busy.uses)[is_wanted]
-    sums = np.zeros((len(numbers), busy.BUSY + 1, len(PARTS)), dtype=np.int64)
-    # NumPy adds fast at one index alone
-    np.add.at(sums.reshape(-1), (place[number] * sums.shape[1] + use) * sums.shape[2] + part, length_ns)
-    return Budgets(numbers, sums)
+    shape = (len(numbers), busy.BUSY + 1, len(PARTS))
+    sums = sums_of((place[number] * shape[1] + use) * shape[2] + part, length_ns, shape[0] * shape[1] * shape[2])
+    return Budgets(numbers, sums.reshape(shape))
 
 
 def _budget(sums: NDArray[Any]) -> Budget:

@@ -18,7 +18,7 @@ from iscsitrace.analysis.measures.data_commands import is_whole_transfer
 from iscsitrace.analysis.session import path, workload
 from iscsitrace.analysis.session.path import BYTES, SIDES
 from iscsitrace.analysis.session.workload import Workloads
-from iscsitrace.tables.numbers import first_rows, narrow
+from iscsitrace.tables.numbers import first_rows, narrow, sums_of
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
@@ -80,9 +80,7 @@ class Columns:
 
     def sums(self, places: Array, amounts: Array) -> Array:
         """The sum of int64 amounts of each subject; ``places`` are their subjects."""
-        found = np.zeros(len(self), dtype=np.int64)
-        np.add.at(found, places, amounts)
-        return found
+        return sums_of(places, amounts, len(self))
 
     def places(self, name: str) -> Array:
         """The subject of each row of a table; -1 for none."""

@@ -55,8 +55,14 @@ pub trait Columns {
     const DECLARATION: TableDeclaration;
     /// Rows.
     fn row_count(&self) -> usize;
+    /// The column of that name, which is empty afterwards; none if there is none.
+    fn take_column(&mut self, name: &str) -> Option<Column>;
+
     /// Every column in order; the table is empty afterwards.
-    fn take_columns(&mut self) -> Vec<(&'static str, Column)>;
+    fn take_columns(&mut self) -> Vec<(&'static str, Column)> {
+        let columns = Self::DECLARATION.columns.iter();
+        columns.filter_map(|column| Some((column.name, self.take_column(column.name)?))).collect()
+    }
 }
 
 macro_rules! table {
@@ -203,8 +209,11 @@ macro_rules! table {
                 columns[0]
             }
 
-            fn take_columns(&mut self) -> Vec<(&'static str, $crate::tables::Column)> {
-                vec![$((stringify!($column), std::mem::take(&mut self.$column).into()),)*]
+            fn take_column(&mut self, name: &str) -> Option<$crate::tables::Column> {
+                match name {
+                    $(stringify!($column) => Some(std::mem::take(&mut self.$column).into()),)*
+                    _ => None,
+                }
             }
         }
     };

@@ -85,6 +85,14 @@ macro_rules! tables {
                 }
             }
 
+            /// A column of a table, which has it no more afterwards; none if there is no such column.
+            pub fn take_column(&mut self, table: &str, name: &str) -> Option<Column> {
+                match table {
+                    $(stringify!($field) => self.$field.take_column(name),)*
+                    _ => None,
+                }
+            }
+
             /// A default row in every table.
             #[cfg(test)]
             fn of_default_rows() -> Self {

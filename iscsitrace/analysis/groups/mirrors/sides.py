@@ -153,6 +153,10 @@ def _block_bytes(cycles: Table, rows: Array, place: Array, count: int) -> Array:
     found = np.full(count, BLOCK_BYTES, dtype=np.int64)
     rows = rows[known(cycles, "bytes")[rows] & (cycles.raw("bytes")[rows] > 0)]
     sizes = cycles.raw("bytes")[rows].astype(np.int64) // cycles.raw("block_count")[rows].astype(np.int64)
+    if len(sizes) and (sizes == sizes[0]).all():
+        # most captures have one size
+        found[place[rows]] = sizes[0] or BLOCK_BYTES
+        return found
     every, size = distinct(sizes)
     pairs, pair = distinct(place[rows] * len(every) + size)
     of_pair, size = np.divmod(pairs, max(len(every), 1))
