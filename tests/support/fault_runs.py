@@ -113,6 +113,18 @@ FAULTS = (
         "io_outage",
         more=("--one-way-delay", "43ms", "--rate", "8Mbit", "--block-size", "128K", "--queue-depth", "8"),
     ),
+    # at the target's tap no command is in flight: it sees a status that is retransmitted until the initiator's RST
+    Run(
+        "black-out-single-writes",
+        ("black-out,for=12s",),
+        "io_outage",
+        "write",
+        at_target="connection_lost",
+        seen=_relogin(),
+        more=("--one-way-delay", "1ms", "--block-size", "64K", "--queue-depth", "1"),
+    ),
+    # headers of statuses are cut off
+    Run("black-out-snaplen", ("black-out,for=12s",), "io_outage", more=("--snaplen", "128", "--queue-depth", "1")),
     Run("flap", ("flap,for=3s",), "io_outage", seen={"tcp.analysis.retransmission": 1}),
     Run("rst-initiator", ("rst",), "connection_lost", seen={**_relogin(), "tcp.flags.reset == 1": 1}),
     Run("rst-target", ("rst,on=target",), "connection_lost", seen={**_relogin(), "tcp.flags.reset == 1": 1}),

@@ -39,8 +39,8 @@ def _lost(history: History) -> Observation | None:
         )
     parts.extend(worst.rebuilding.sentences())
     if worst.login_ns is not None:
-        # counted from the NOP that had no answer, if there is one: the connection was dead from then on
-        since = "" if worst.from_ns == worst.lost_ns else " after that NOP"
+        # counted from what had no answer, if there is such: the connection was dead from then on
+        since = f" after that {worst.unanswered.what}" if worst.unanswered and worst.from_ns < worst.lost_ns else ""
         login = wording.time(worst.login_ns - worst.from_ns)
         parts.append(f"The initiator logged in again {login}{since or ' later'}")
         if worst.resumed_ns is not None:
@@ -126,7 +126,8 @@ CONNECTION_LOST: Final = Problem(
     "nothing in flight, and no login followed: many programs end like this. Also a connection of a session that went "
     "on over another one (MC/S), where neither was logged out.",
     evidence="The RST or FIN of each, and the first connect and login that failed after it. The cost is the time to "
-    "the first I/O of the next session, or to the last try: from the loss on, or from a NOP that had no answer. Where "
+    "the first I/O of the next session, or to the last try: from the loss on, or from a NOP that had no answer, or a "
+    "retransmission where nothing was in flight. Where "
     "the session went on, it is the time until the commands of the lost connection had ended on another one; with "
     "another path to the volume, until they had ended there.",
     severity="error",

@@ -72,7 +72,7 @@ def _first(row: dict[str, Any], *names: str) -> int:
 
 def _is_healthy(history: History, loss: Loss, until_ns: int) -> bool:
     """Whether nothing had waited for a second when it ended: no NOP, no command."""
-    if loss.ping_ns is not None and until_ns - loss.ping_ns >= OUTAGE_MIN_NS:
+    if loss.unanswered and until_ns - loss.unanswered.at_ns >= OUTAGE_MIN_NS:
         return False
     member = history.members.get(loss.session)
     if member is None:

@@ -33,6 +33,22 @@ FAILOVER_NS: Final = 150_000_000_000
 """Longest time until a command is issued again over another path: open-iscsi's replacement_timeout is 120 s without
 multipath's short one, and it may begin after a NOP without an answer."""
 
+_REPEATED_MIN: Final = 2
+"""Retransmissions in vain that show a dead connection: one may be lost like what it repeats."""
+_DOUBLED_MAX: Final = 8
+"""So often a time-out is doubled: Linux's longest is 120 s."""
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """The first that had no answer when the connection was closed."""
+
+    at_ns: int
+    what: str
+    """``NOP`` or ``retransmission``."""
+    side: str
+    """Whose side it points to."""
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -51,8 +67,8 @@ class Loss:
     """When that one was logged in."""
     resumed_ns: int | None
     """The first data or status of a read or write after it."""
-    ping_ns: int | None
-    """The first NOP that had no answer when the connection was closed."""
+    unanswered: Unanswered | None
+    """A NOP; else, where nothing was in flight, what TCP retransmitted."""
     rebuilding: Rebuilding
     """What failed until then."""
     has_io: bool
@@ -62,8 +78,8 @@ class Loss:
 
     @property
     def from_ns(self) -> int:
-        """Since when the session was of no use: a NOP had no answer, or the loss itself."""
-        return self.lost_ns if self.ping_ns is None else min(self.lost_ns, self.ping_ns)
+        """Since when the session was of no use: something had no answer, or the loss itself."""
+        return self.lost_ns if self.unanswered is None else min(self.lost_ns, self.unanswered.at_ns)
 
     @property
     def until_ns(self) -> int:
@@ -84,22 +100,24 @@ class Loss:
         A target ends what no one uses, too: a session without I/O.
         """
         is_by_target = self.has_io and self.end is not None and self.end.by == "target"
-        return not (self.in_flight or self.is_recovered or is_by_target or self.ping_ns is not None)
+        return not (self.in_flight or self.is_recovered or is_by_target or self.unanswered)
 
     def how(self, history: History) -> str:
         """Who closed the connection, when and why, as a sentence."""
         when = history.since_start(self.lost_ns)
         if self.end is None:
             return f"The connection fell silent at {when}."
-        silent = self.lost_ns - (self.ping_ns if self.ping_ns is not None else self.lost_ns)
-        why = f", {wording.time(silent)} after a NOP without an answer" if silent > 0 else ""
+        why = ""
+        if self.unanswered and self.from_ns < self.lost_ns:
+            first = "a NOP" if self.unanswered.what == "NOP" else "the first retransmission"
+            why = f", {wording.time(self.lost_ns - self.from_ns)} after {first} without an answer"
         return f"The {self.end.by} {self.end.verb} the connection at {when}{why}."
 
     @property
     def side(self) -> str | None:
         """Whose side it points to; None if nobody closed the connection."""
-        if self.ping_ns is not None and self.ping_ns < self.lost_ns:
-            return "the path or the target"
+        if self.unanswered and self.unanswered.at_ns < self.lost_ns:
+            return self.unanswered.side
         if self.end is None:
             return None
         return self.end.side
@@ -176,8 +194,9 @@ def _losses(history: History) -> tuple[Loss, ...]:
         is_lost = row["end"] in ENDS_BY_LOSS or (after is not None and row["end"] == "open")
         if not carries_io(row) or not own or not is_lost:
             continue
+        may_lack = any(may_lack_pdus(each.__getitem__) for each in own)
         # the logout may be among the PDUs that the capture lacks
-        if after is None and row["end"] == "closed" and any(may_lack_pdus(each.__getitem__) for each in own):
+        if after is None and row["end"] == "closed" and may_lack:
             continue
         # a session that carried nothing and that no login of its ISID replaced was not missed
         if after is not None and after["replaces"] is None and not row["cycle_count"]:
@@ -192,6 +211,7 @@ def _losses(history: History) -> tuple[Loss, ...]:
         limit_ns = _END_OF_TIME if until_ns is None else until_ns
         between = [bisect_left(times, edge) for times in (connect_times, login_times) for edge in (lost_ns, limit_ns)]
         open_rows = _open_rows(history, row["session"])
+        is_idle = not len(open_rows) and not may_lack
         found.append(
             Loss(
                 row["session"],
@@ -201,7 +221,8 @@ def _losses(history: History) -> tuple[Loss, ...]:
                 None if after is None else after["session"],
                 login_ns,
                 None if until_ns is None else history.progress_beside(row["session"], until_ns),
-                _silent_since(history, [pings.get(each["connection"], ()) for each in own], lost_ns),
+                _unanswered_ping(history, [pings.get(each["connection"], ()) for each in own], lost_ns)
+                or (_unanswered_data(history, own, lost_ns) if end and is_idle else None),
                 Rebuilding(tuple(connects[between[0] : between[1]]), tuple(logins[between[2] : between[3]])),
                 row["session"] in history.members and bool(history.members[row["session"]].is_data.any()),
                 _failover(history, open_rows),
@@ -258,7 +279,9 @@ def _pings(history: History) -> dict[int, list[tuple[int, int | None]]]:
     return found
 
 
-def _silent_since(history: History, pings: Iterable[Iterable[tuple[int, int | None]]], lost_ns: int) -> int | None:
+def _unanswered_ping(
+    history: History, pings: Iterable[Iterable[tuple[int, int | None]]], lost_ns: int
+) -> Unanswered | None:
     """The first NOP without an answer after the last sign of life; None where every NOP had one."""
     nops = [each for of_connection in pings for each in of_connection if each[0] < lost_ns]
     alive = [answer for _, answer in nops if answer is not None and answer < lost_ns]
@@ -266,4 +289,38 @@ def _silent_since(history: History, pings: Iterable[Iterable[tuple[int, int | No
     # the last data may still arrive after a NOP was sent
     alive_ns = max(alive, default=0) - OUTAGE_MIN_NS
     unanswered = [asked for asked, answer in nops if (answer is None or answer >= lost_ns) and asked >= alive_ns]
-    return min(unanswered, default=None)
+    return Unanswered(min(unanswered), "NOP", "the path or the target") if unanswered else None
+
+
+def _unanswered_data(history: History, connections: Iterable[dict[str, Any]], lost_ns: int) -> Unanswered | None:
+    """What was retransmitted again and again, and not acknowledged before its connection was closed.
+
+    At the target's tap of a path that went dark, it is a status, and the initiator's next command is not seen.
+    """
+    repeated = history.once(_repeated)
+    # of one direction alone no ACK can be seen
+    lasts = ("time_last_to_target_ns", "time_last_to_initiator_ns")
+    own = [each["connection"] for each in connections if all(each[last] is not None for last in lasts)]
+    # TCP doubles its time-out; where it is silent for longer, the answer is not in the capture
+    found = [
+        (row["time_first_ns"], row["to_target"])
+        for number in own
+        for row in repeated.get(number, ())
+        if OUTAGE_MIN_NS
+        <= lost_ns - row["time_first_ns"]
+        <= OUTAGE_MIN_NS << min(row["retransmitted_packets"], _DOUBLED_MAX)
+    ]
+    if not found:
+        return None
+    first_ns, to_target = min(found)
+    return Unanswered(first_ns, "retransmission", f"the path or the {'target' if to_target else 'initiator'}")
+
+
+def _repeated(history: History) -> dict[int, list[dict[str, Any]]]:
+    """The recoveries of each connection that never ended, with several retransmissions."""
+    recoveries = history.rows("recoveries")
+    is_open = ~known(recoveries, "time_last_ns") & (recoveries.raw("retransmitted_packets") >= _REPEATED_MIN)
+    found: dict[int, list[dict[str, Any]]] = {}
+    for row in recoveries.select(is_open).rows(("connection", "to_target", "time_first_ns", "retransmitted_packets")):
+        found.setdefault(row["connection"], []).append(row)
+    return found

@@ -109,6 +109,67 @@ def test_a_nop_without_an_answer_is_why() -> None:
     assert "The initiator closed the connection at 0.50 s, 300.0 ms after a NOP without an answer." in finding.cause
 
 
+@pytest.mark.parametrize(
+    ("changed", "closed", "since"),
+    [
+        ({}, 14.0, 1.2),
+        ({"retransmitted_packets": 2, "time_first_ns": 13.0}, 14.0, 13.0),
+        # one may be lost like what it repeats; this takes less than a second; this was acknowledged
+        ({"retransmitted_packets": 1, "time_first_ns": 13.0}, 14.0, None),
+        ({"time_first_ns": 13.1}, 14.0, None),
+        ({"time_last_ns": 1.4}, 14.0, None),
+        # TCP would have repeated it again: the ACK is not in the capture, and the program was idle
+        ({"retransmitted_packets": 3}, 14.0, None),
+        ({"retransmitted_packets": 3}, 9.2, 1.2),
+        ({"retransmitted_packets": 40}, 257.2, 1.2),
+        ({"retransmitted_packets": 40}, 257.3, None),
+        # no ACK can be seen
+        ({"unseen": "to_target"}, 14.0, None),
+        ({"unseen": "to_initiator"}, 14.0, None),
+        # commands may be among what the capture lacks
+        ({"missing_pdu_count_to_target": 1}, 14.0, None),
+        # of another connection
+        ({"connection": 1}, 14.0, None),
+    ],
+)
+@pytest.mark.parametrize("to_target", [False, True])
+def test_a_dead_connection_is_lost_from_what_was_retransmitted_in_vain(
+    changed: dict[str, Any], closed: float, since: float | None, *, to_target: bool
+) -> None:
+    """The target's tap of a path that went dark: the next command is not seen, and the close is the initiator's."""
+    recovery = {"time_first_ns": 1.2, "time_last_ns": None, "retransmitted_packets": 7, "connection": 0} | changed
+    seen = {"to_target", "to_initiator"} - {recovery.pop("unseen", "")}
+    lasts: dict[str, Any] = {f"time_last_{direction}_ns": 1.1 for direction in seen}
+    lasts["missing_pdu_count_to_target"] = recovery.pop("missing_pdu_count_to_target", 0)
+    told = Told()
+    told.session(0, closed, end="reset", rst_to_target_ns=closed, **lasts)
+    told.reads(0, 0.0, 20)
+    told.add("recoveries", to_target=to_target, cause="timeout", frame_first=9, **recovery)
+    told.session(closed + 0.1, closed + 9, replaces=0)
+    told.read(1, closed + 0.2, closed + 0.3)
+    diagnosis = told.diagnosis()
+    finding = found(diagnosis)
+    assert finding
+    assert finding.spans == ((at(closed if since is None else since), at(closed + 0.3)),)
+    assert ("after the first retransmission without an answer. The initiator logged in again" in finding.cause) == (
+        since is not None
+    )
+    assert (" after that retransmission, and I/O resumed" in finding.cause) == (since is not None)
+    if since is not None:
+        assert finding.points_to == f"the path or the {'target' if to_target else 'initiator'}"
+        assert diagnosis.headline
+        assert diagnosis.headline.name == "connection_lost"
+
+
+def test_commands_in_flight_tell_more_than_what_was_retransmitted() -> None:
+    told = lost(how={"rst_to_target_ns": 4.0, "time_last_to_target_ns": 4.0, "time_last_to_initiator_ns": 4.0})
+    told.read(0, 0.4, None)
+    told.add("recoveries", connection=0, to_target=False, cause="timeout", time_first_ns=0.6, retransmitted_packets=7)
+    finding = found(told.diagnosis())
+    assert finding
+    assert "retransmission" not in finding.cause
+
+
 def test_a_session_that_is_never_back_ended_in_an_error() -> None:
     told = Told()
     told.session(0, 0.5, end="reset", rst_to_initiator_ns=0.5)
