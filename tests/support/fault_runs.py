@@ -325,5 +325,13 @@ NEAR_MISSES = (
         HEALTHY,
         more=("--seconds", "5", "--snaplen", "96", "--block-size", "4K", "--service-delay", "400ms"),
     ),
+    # statuses are cut off, and a program pauses
+    Run(
+        "program-paused-snaplen",
+        ("program-paused,for=4s",),
+        HEALTHY,
+        "mixed",
+        more=("--snaplen", "256", "--block-size", "1M", "--queue-depth", "1", "--connections", "2"),
+    ),
     Run("busy-once", ("busy,nth=20,operation=read",), HEALTHY, more=("--seconds", "5")),
 )

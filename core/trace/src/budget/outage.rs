@@ -197,7 +197,7 @@ mod tests {
 
     use super::*;
     use crate::budget::fill;
-    use crate::tables::{Connection, CycleRow, NULL_U32, Session, Tables, budget_part as part};
+    use crate::tables::{Connection, Connections, CycleRow, NULL_U32, Session, Tables, budget_part as part};
 
     const SECOND: i64 = 1_000_000_000;
     const MS: i64 = 1_000_000;
@@ -287,6 +287,33 @@ mod tests {
         let mut cycles = healthy(0, 4);
         cycles.push(read(2 * SECOND, 4 * SECOND));
         assert_eq!(alone(&cycles), [(2000, 4000, in_flight::DATA)]);
+    }
+
+    #[test]
+    fn a_command_whose_status_may_be_cut_off_is_not_waited_for() {
+        // reads, a pause of the program, and reads; of the third no status was read
+        let mut cycles = healthy(0, 4);
+        cycles[2].status_ns = NULL_NS;
+        cycles.extend(healthy(3 * SECOND, 4));
+        let ends_ns: Vec<i64> =
+            cycles.iter().map(|cycle| if cycle.status_ns == NULL_NS { 4 * SECOND } else { cycle.status_ns }).collect();
+        let outages_with = |missing_pdu_count_to_initiator: u64, data_last_to_initiator_ns: i64| {
+            let mut tables = sessions(&cycles, &ends_ns, &[4 * SECOND]);
+            tables.connections = Connections::of([Connection {
+                missing_pdu_count_to_initiator,
+                data_last_to_initiator_ns,
+                time_last_ns: 4 * SECOND,
+                session: 0,
+                ..Connection::default()
+            }]);
+            fill(&mut tables, &[timeline(0)], &ends_ns);
+            outages(&tables, 0)
+        };
+        // until the first status after the pause
+        assert_eq!(outages_with(0, 3020 * MS), [(20, 3005, in_flight::DATA)]);
+        assert_eq!(outages_with(1, 3020 * MS), []);
+        // the target sent nothing since
+        assert_eq!(outages_with(1, 10 * MS), [(20, 3005, in_flight::DATA)]);
     }
 
     #[test]

@@ -33,6 +33,15 @@ pub(super) struct Ends<'a> {
     pub(super) known_from_ns: FxHashMap<u32, i64>,
 }
 
+impl Ends<'_> {
+    /// Whether the status of a command may be among the headers that are cut off: it need not be what was waited for.
+    fn may_be_answered(&self, cycles: &Cycles, row: usize) -> bool {
+        let from_ns = self.known_from_ns.get(&cycles.connection[row]);
+        let is_before = from_ns.is_some_and(|&from_ns| cycles.command_first_ns[row] < from_ns);
+        is_before && cycles.status_ns[row] == NULL_NS && answered_ns(cycles, row).is_none()
+    }
+}
+
 /// One connection, or several as one.
 #[derive(Debug)]
 pub(super) struct Scope<'a> {
@@ -103,7 +112,7 @@ impl<'a> Scope<'a> {
         };
         let row = BudgetRow { session: self.session, connection: self.connection, ..BudgetRow::default() };
         let mut sweep = Sweep::new(start_ns, row.clone(), &self.cycles);
-        let mut outages = self.outages(cycles, rounds, rounds_by_cycle, ends.cycles_ns, end_ns);
+        let mut outages = self.outages(cycles, rounds, rounds_by_cycle, ends, end_ns);
         let mut attribute = |row| outages.attribute(row, &mut emit);
         for event in events {
             sweep.advance(event.time_ns.clamp(start_ns, end_ns), event.frame, &mut attribute);
@@ -127,7 +136,7 @@ impl<'a> Scope<'a> {
         cycles: &Cycles,
         rounds: &Rounds,
         rounds_by_cycle: &[u32],
-        ends_ns: &[i64],
+        ends: &Ends<'_>,
         end_ns: i64,
     ) -> Outages {
         let requests = self.cycles.iter().flat_map(|&cycle| {
@@ -135,7 +144,12 @@ impl<'a> Scope<'a> {
             let own = rounds_by_cycle[from..].iter().map(|&round| round as usize);
             own.take_while(move |&round| rounds.cycle[round] == cycle).map(|round| rounds.r2t_ns[round])
         });
-        Outages::find(cycles, &self.cycles, requests, &self.timelines, |row| ended_ns(cycles, ends_ns, row, end_ns))
+        Outages::find(cycles, &self.cycles, requests, &self.timelines, |row| {
+            if ends.may_be_answered(cycles, row) {
+                return cycles.command_first_ns[row];
+            }
+            ended_ns(cycles, ends.cycles_ns, row, end_ns)
+        })
     }
 
     /// From the first command to the last status, or to the end of a read or write that never got one.
