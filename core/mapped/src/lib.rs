@@ -186,6 +186,9 @@ pub fn prefetch_line(bytes: &[u8], at: usize) {
     let _ = (bytes, at);
 }
 
+/// From so many states of some KB on they are prefetched: fewer stay in the caches.
+pub const PREFETCHED_FROM: usize = 128;
+
 /// Prefetches all cache lines of a value; not of what it points to.
 #[inline]
 pub fn prefetch_value<T>(value: &T) {

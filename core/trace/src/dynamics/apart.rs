@@ -17,8 +17,6 @@ use crate::tables::Tables;
 const BATCH_EVENTS: usize = 512;
 /// Batches between both threads.
 const BATCHES: usize = 4;
-/// From so many connections on their state is prefetched.
-const PREFETCHED_FROM: usize = 128;
 
 /// What happens to the analysis of a connection.
 #[derive(Debug)]
@@ -60,7 +58,7 @@ impl Analyses {
     fn run(mut self, filled: &Receiver<Batch>, emptied: &Emptied) -> Self {
         while let Ok(mut batch) = filled.recv() {
             for (place, event) in batch.events.drain(..).enumerate() {
-                if self.open.len() >= PREFETCHED_FROM {
+                if self.open.len() >= iscsitrace_mapped::PREFETCHED_FROM {
                     self.prefetch(batch.keys.get(place + 1..).unwrap_or_default());
                 }
                 if let Some(&key) = batch.keys.get(place) {

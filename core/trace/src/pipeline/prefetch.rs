@@ -10,14 +10,11 @@ use iscsitrace_wire::frame::{LinkType, segment};
 use super::Pipeline;
 use crate::tcp::table::Endpoint;
 
-/// From so many connections on their state is prefetched: that of fewer is in the caches.
-const PREFETCHED_FROM_CONNECTIONS: usize = 128;
-
 impl Pipeline {
     /// Whether the state of the open connections is larger than the caches.
     #[inline]
     pub(crate) fn has_many_connections(&self) -> bool {
-        self.open_count() >= PREFETCHED_FROM_CONNECTIONS
+        self.open_count() >= iscsitrace_mapped::PREFETCHED_FROM
     }
 
     /// Prefetches the state of the connection of a frame that is processed after the next, and what the state of the next
