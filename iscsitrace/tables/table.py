@@ -156,7 +156,10 @@ class Table:
     def _take_over(self, column: Column, take: Callable[[str], Array | Sequence[str]]) -> None:
         with _TAKING:
             if column.name not in self._raw:
-                self._raw[column.name] = _as_array(self.name, column, take(column.name))
+                array = _as_array(self.name, column, take(column.name))
+                if len(array) != len(self):
+                    raise ValueError(f"column {column.name} of table {self.name} has left the core: read the capture again")
+                self._raw[column.name] = array
 
     def mask(self, name: str) -> Array | None:
         """Boolean array, True where the column is null; None if the column is never null."""

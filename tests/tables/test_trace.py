@@ -156,6 +156,24 @@ def test_a_column_is_taken_once_by_threads_that_use_it_at_once(monkeypatch: pyte
         assert list(threads.map(used, range(4))) == 4 * [[0, 1, 2]]
 
 
+def test_a_column_that_an_interrupt_lost_is_not_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_core(monkeypatch)
+    cycles = iscsitrace.read("a.pcap").cycles
+    take = cycles._take
+    assert take is not None
+
+    def interrupted(name: str) -> Any:
+        cycles._take = lambda name: by_hand.columns_of("cycles", [])[name]
+        take(name)
+        raise KeyboardInterrupt
+
+    cycles._take = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        cycles.raw("lun")
+    with pytest.raises(ValueError, match="column lun of table cycles has left the core"):
+        cycles.raw("lun")
+
+
 def test_a_table_that_was_not_asked_for_says_how_to(monkeypatch: pytest.MonkeyPatch) -> None:
     given_core(monkeypatch)
     with pytest.raises(InputInvalid, match=r"read\(\.\.\., tables=\['segments'\]\)"):
