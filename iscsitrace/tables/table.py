@@ -158,7 +158,7 @@ class Table:
             if column.name not in self._raw:
                 array = _as_array(self.name, column, take(column.name))
                 if len(array) != len(self):
-                    raise ValueError(f"column {column.name} of table {self.name} has left the core: read the capture again")
+                    raise ValueError(f"column {column.name} of table {self.name} left the core before: read it again")
                 self._raw[column.name] = array
 
     def mask(self, name: str) -> Array | None:
