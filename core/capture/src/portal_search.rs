@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use iscsitrace_trace::iscsi::detect::{Detector, Verdict};
-use iscsitrace_trace::tcp::reassembly::Chunk;
-use iscsitrace_trace::tcp::table::Endpoint;
+use iscsitrace_trace::stream::chunk::Chunk;
+use iscsitrace_trace::stream::table::Endpoint;
 use iscsitrace_wire::frame::{LinkType, segment};
 use rustc_hash::FxHashMap;
 

@@ -12,8 +12,8 @@ use std::hash::{Hash, Hasher};
 
 use iscsitrace_trace::pipeline::Pipeline;
 use iscsitrace_trace::reader::Packet;
+use iscsitrace_trace::stream::class::SegmentClass;
 use iscsitrace_trace::tables::{NULL_U16, Pdus, Segments, Wanted};
-use iscsitrace_trace::tcp::half::SegmentClass;
 use iscsitrace_wire::bhs::LENGTH_BYTES;
 use iscsitrace_wire::frame::segment;
 use iscsitrace_wire::opcode::Opcode;

@@ -1,12 +1,12 @@
 //! Arbitrary chunks, cuts and gaps of both streams of one connection, to the framers with the connection listening.
 #![no_main]
 
-use iscsitrace_trace::content::{Content, ContentSink, IscsiContent};
+use iscsitrace_trace::connection::content::{Content, ContentSink, IscsiContent};
+use iscsitrace_trace::context::Context;
 use iscsitrace_trace::iscsi::connection::IscsiConnection;
-use iscsitrace_trace::iscsi::context::Context;
 use iscsitrace_trace::iscsi::digest_use::Digests;
 use iscsitrace_trace::iscsi::framer::Framer;
-use iscsitrace_trace::tcp::reassembly::{Chunk, StreamSink};
+use iscsitrace_trace::stream::chunk::{Chunk, StreamSink};
 use libfuzzer_sys::fuzz_target;
 
 // | settings | then steps: | what 1 | length 2 | bytes ... |

@@ -61,13 +61,13 @@ fn read(
 /// Gives memory that was freed back to the system.
 #[pyfunction]
 fn give_back(py: Python<'_>) {
-    py.detach(iscsitrace_mapped::give_back);
+    py.detach(iscsitrace_sys::give_back);
 }
 
 /// Makes the allocator keep freed memory for what is allocated next.
 #[pyfunction]
 fn keep_freed() {
-    iscsitrace_mapped::keep_freed();
+    iscsitrace_sys::keep_freed();
 }
 
 #[pymodule]

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! reader/    any byte source -> packets (pcap, pcapng, gzip, zstd, lz4; capture filters)
-//! tcp/       packets -> connections, numbered as Wireshark's tcp.stream -> stream bytes in order
+//! stream/    packets -> connections, numbered as Wireshark's tcp.stream -> stream bytes in order
 //! iscsi/     stream bytes -> PDUs -> sessions, tasks, cycles
 //! dynamics/  packets -> how each sender behaved: bytes in flight, losses, flights (on request)
-//! content    between TCP and iSCSI: is it iSCSI, and which direction is whose?
+//! connection/  one connection: its packets through both halves to its content (is it iSCSI, and which direction is whose?)
 //! queue      queue depth, after the pass
 //! tcp_info   samples of the kernel's TCP_INFO, in captures or files -> rows of their connections
 //! budget/    the time breakdown, after the pass (on request)
@@ -23,7 +23,8 @@
 //! Data flows downwards only. Memory use does not grow with the number of packets.
 
 pub mod budget;
-pub mod content;
+pub mod connection;
+pub mod context;
 pub mod counters;
 pub mod dynamics;
 mod growth;
@@ -35,7 +36,7 @@ pub mod queue;
 pub mod reader;
 pub mod ring;
 mod settling;
+pub mod stream;
 pub mod tables;
 pub mod taps;
-pub mod tcp;
 pub mod tcp_info;

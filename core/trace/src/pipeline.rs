@@ -10,25 +10,25 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
 use crate::budget;
-use crate::content::Content;
+use crate::connection::content::Content;
+use crate::connection::{AWAITED_NS, TcpConnection};
+use crate::context::Context;
 use crate::counters::{Counter, Counters};
 use crate::dynamics::apart::Apart;
 use crate::dynamics::line;
 use crate::iscsi::connection::in_flight::InFlight;
-use crate::iscsi::context::Context;
 use crate::iscsi::detect::PORTS;
 use crate::iscsi::noted::Note;
 use crate::iscsi::session::succession;
 use crate::queue;
 use crate::reader::Packet;
 use crate::settling::Settling;
+use crate::stream::reassembly::HoldBudget;
+use crate::stream::table::{ConnectionTable, Endpoint};
 use crate::tables::{
     Columns, Connections, CounterRow, CounterRows, Cycles, IcmpError, IcmpErrors, NULL_U32, NULL_U64, Segments, Tables,
     Wanted,
 };
-use crate::tcp::connection::{AWAITED_NS, TcpConnection};
-use crate::tcp::reassembly::HoldBudget;
-use crate::tcp::table::{ConnectionTable, Endpoint};
 
 /// Limits of what is kept at once.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -250,7 +250,7 @@ impl Pipeline {
         connection.take(direction, packet, segment, &mut self.context, &mut self.budget);
     }
 
-    /// The slot of the packet's connection; opens a new one at its start (Wireshark's rule, see `tcp::table`).
+    /// The slot of the packet's connection; opens a new one at its start (Wireshark's rule, see `stream::table`).
     #[inline]
     fn slot(&mut self, source: Endpoint, destination: Endpoint, packet: &Packet<'_>, segment: &Segment<'_>) -> u32 {
         let is_opening = segment.flags.is_syn() && !segment.flags.is_ack();
@@ -399,7 +399,7 @@ impl Pipeline {
         for (closed, (_, slot)) in open.into_iter().enumerate() {
             // rows come in the place of what the first ones held
             if closed == half && self.connection_count > LARGE_FROM_CONNECTIONS {
-                iscsitrace_mapped::give_back();
+                iscsitrace_sys::give_back();
             }
             self.close(slot);
         }
@@ -439,7 +439,7 @@ impl Pipeline {
         let is_large = self.connection_count > LARGE_FROM_CONNECTIONS;
         (self.slots, self.free, self.table) = Default::default();
         if is_large {
-            iscsitrace_mapped::give_back();
+            iscsitrace_sys::give_back();
         }
         fill_queue(&mut self.context);
         let Context { mut tables, counters, sessions, cycle_ends_ns, mut timelines, .. } = self.context;
@@ -456,7 +456,7 @@ impl Pipeline {
         tables.counters = counter_rows(&counters);
         drop((timelines, cycle_ends_ns, counters, sessions.states));
         if is_large {
-            iscsitrace_mapped::give_back();
+            iscsitrace_sys::give_back();
         }
         tables
     }
@@ -519,8 +519,8 @@ mod tests {
     use iscsitrace_wire::opcode::Opcode;
 
     use super::*;
+    use crate::connection::test_segment;
     use crate::tables::SegmentRow;
-    use crate::tcp::test_segment;
 
     #[test]
     fn segments_are_those_of_iscsi_connections_with_its_directions() {

@@ -20,8 +20,8 @@ use std::io::{self, Write};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
-use crate::content::Content;
-use crate::iscsi::context::Context;
+use crate::connection::content::Content;
+use crate::context::Context;
 use crate::iscsi::exchange::Dropped;
 use crate::live::ledger::Ledger;
 use crate::pass::{Interrupted, REPORT_EVERY_PACKETS};

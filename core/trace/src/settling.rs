@@ -1,14 +1,14 @@
 //! Which connections are over, and the order of the rows that they handed over before they were closed.
 //!
-//! Connections that are over stay open for packets that come late; they hold little (`tcp::connection::over`). They are looked
+//! Connections that are over stay open for packets that come late; they hold little (`connection::over`). They are looked
 //! for as new ones open, so memory grows with the connections that are under way, and a packet costs nothing.
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::iscsi::context::Context;
+use crate::connection::TcpConnection;
+use crate::context::Context;
 use crate::tables::Columns;
-use crate::tcp::connection::TcpConnection;
 
 /// Fewer connections are not searched.
 const SEARCHED_MIN: usize = 64;

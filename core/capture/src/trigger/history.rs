@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use iscsitrace_trace::reader::Packet;
-use iscsitrace_trace::tcp::table::Endpoint;
+use iscsitrace_trace::stream::table::Endpoint;
 use iscsitrace_wire::frame::{LinkType, Segment};
 use rustc_hash::FxHashMap;
 

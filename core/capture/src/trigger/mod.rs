@@ -15,8 +15,8 @@ mod observer;
 
 use std::collections::BTreeMap;
 
-use iscsitrace_trace::dynamics::progress::OUTAGE_MIN_NS;
 use iscsitrace_trace::reader::Packet;
+use iscsitrace_trace::stream::progress::OUTAGE_MIN_NS;
 use iscsitrace_wire::frame::segment;
 
 pub use self::condition::Condition;

@@ -1,6 +1,6 @@
 //! When commands end for the initiator.
 
-use crate::dynamics::progress::OUTAGE_MIN_NS;
+use crate::stream::progress::OUTAGE_MIN_NS;
 use crate::tables::{Cycles, NULL_NS};
 
 /// When a command ends for the initiator, as far as the tap shows: with its status, or when data arrived that had to be

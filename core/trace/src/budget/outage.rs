@@ -6,8 +6,8 @@
 use std::mem;
 
 use super::answers::answered_ns;
-use crate::dynamics::progress::{OUTAGE_MIN_NS, Progress};
 use crate::dynamics::timeline::{Timeline, join};
+use crate::stream::progress::{OUTAGE_MIN_NS, Progress};
 use crate::tables::in_flight::{self, kind};
 use crate::tables::{BudgetRow, Cycles, NULL_NS, budget_part};
 use iscsitrace_wire::cdb::Operation;

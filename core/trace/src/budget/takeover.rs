@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::answers::answered_ns;
-use crate::dynamics::progress::OUTAGE_MIN_NS;
+use crate::stream::progress::OUTAGE_MIN_NS;
 use crate::tables::in_flight::{self, kind};
 use crate::tables::{Connections, Cycles, NULL_NS, NULL_U32, Sessions};
 

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::observation::{Observation, SACK_BLOCKS_MAX};
-use crate::tcp::half::SegmentClass;
+use crate::stream::class::SegmentClass;
 
 /// Maximum number of ACKs on their way; beyond it the oldest counts as arrived.
 const WAITING_MAX: usize = 4096;
@@ -94,7 +94,7 @@ impl Acknowledgments {
 
     /// Prefetches the oldest and the latest.
     pub fn prefetch(&self) {
-        iscsitrace_mapped::prefetch_ends(&self.waiting);
+        iscsitrace_sys::prefetch_ends(&self.waiting);
     }
 
     /// Whether the oldest ACK must be taken.

@@ -58,7 +58,7 @@ impl Analyses {
     fn run(mut self, filled: &Receiver<Batch>, emptied: &Emptied) -> Self {
         while let Ok(mut batch) = filled.recv() {
             for (place, event) in batch.events.drain(..).enumerate() {
-                if self.open.len() >= iscsitrace_mapped::PREFETCHED_FROM {
+                if self.open.len() >= iscsitrace_sys::PREFETCHED_FROM {
                     self.prefetch(batch.keys.get(place + 1..).unwrap_or_default());
                 }
                 if let Some(&key) = batch.keys.get(place) {
@@ -78,7 +78,7 @@ impl Analyses {
             dynamics.prefetch_queues();
         }
         if let Some(dynamics) = open(1) {
-            iscsitrace_mapped::prefetch_value(dynamics);
+            iscsitrace_sys::prefetch_value(dynamics);
         }
     }
 

@@ -11,8 +11,8 @@
 
 use super::observation::Observation;
 use super::segment_size::TIMESTAMPS_BYTES;
+use crate::stream::class::SegmentClass;
 use crate::tables::{NULL_NS, NULL_U64, SenderRow};
-use crate::tcp::half::SegmentClass;
 use serde::{Deserialize, Serialize};
 
 /// The least time that a segment is blocked, and the time within which a peer retransmits what was not acknowledged.

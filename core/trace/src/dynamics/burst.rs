@@ -3,7 +3,7 @@
 use super::observation::Observation;
 use super::sender_state::Delays;
 use super::stop::{Between, Stop};
-use crate::tcp::half::SegmentClass;
+use crate::stream::class::SegmentClass;
 use serde::{Deserialize, Serialize};
 
 /// Packets of one burst follow each other within this time.

@@ -5,7 +5,7 @@
 
 use super::observation::Observation;
 use super::recovery;
-use crate::tcp::half::SegmentClass;
+use crate::stream::class::SegmentClass;
 use serde::{Deserialize, Serialize};
 
 /// An ACK that was held back came by this later than others: the shortest time in use is 40 ms (Linux).

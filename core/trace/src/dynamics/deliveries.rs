@@ -47,7 +47,7 @@ impl Deliveries {
     pub fn prefetch(&self) {
         self.arrived.prefetch();
         self.acknowledged.prefetch();
-        iscsitrace_mapped::prefetch_ends(&self.timestamps);
+        iscsitrace_sys::prefetch_ends(&self.timestamps);
     }
 
     /// Notes a packet with payload. `answered_ns` is when the bytes passed that it acknowledges, `path_ns` the RTT

@@ -12,8 +12,8 @@ use super::scoreboard::Scoreboard;
 use super::sender_state::SenderState;
 use super::timeline::Limited;
 use super::window_scale::WindowScale;
+use crate::stream::class::SegmentClass;
 use crate::tables::{Flight, NULL_NS, budget_part as part};
-use crate::tcp::half::SegmentClass;
 
 /// A packet answers an ACK if it follows within this time, or within a part of the path's RTT.
 const ANSWER_WITHIN_NS: i64 = 100_000;
@@ -153,9 +153,9 @@ impl Flights {
 
     /// Prefetches what its state points to.
     pub fn prefetch_queues(&self) {
-        iscsitrace_mapped::prefetch_ends(&self.requests);
-        iscsitrace_mapped::prefetch_ends(&self.outstanding);
-        iscsitrace_mapped::prefetch_ends(&self.acknowledgments);
+        iscsitrace_sys::prefetch_ends(&self.requests);
+        iscsitrace_sys::prefetch_ends(&self.outstanding);
+        iscsitrace_sys::prefetch_ends(&self.acknowledgments);
         self.seen.prefetch();
         self.acknowledged.prefetch();
     }

@@ -18,7 +18,7 @@ pub struct Histogram {
 impl Histogram {
     /// Prefetches where a class is looked for first.
     pub fn prefetch(&self) {
-        self.counts.get(self.counts.len() / 2).into_iter().for_each(iscsitrace_mapped::prefetch_value);
+        self.counts.get(self.counts.len() / 2).into_iter().for_each(iscsitrace_sys::prefetch_value);
     }
 
     /// Adds a value; negative values count as zero.

@@ -14,7 +14,6 @@
 //! window_hold  when the receiver's window held a sender that is far from the tap
 //! sent_clock   when packets were sent, by their TCP timestamps
 //! waits        what senders waited for, by what is known at the end
-//! progress     when new data passed, which an outage interrupts
 //! line         the rate of the line that connections share
 //! apart        all of this in a thread of its own
 //! snapshot     state for a live view, and what is dropped to bound memory use
@@ -45,7 +44,6 @@ pub mod originals;
 mod pace;
 mod packed;
 pub mod pauses;
-pub mod progress;
 pub mod recovery;
 mod reductions;
 pub mod retransmission;
@@ -73,11 +71,11 @@ mod tests;
 use crate::tables::{SenderRow, Tables, Wanted};
 use serde::{Deserialize, Serialize};
 
+use crate::stream::progress::Progress;
 use black_hole::BlackHole;
 use deliveries::Deliveries;
 use flights::Flights;
 use observation::Observation;
-use progress::Progress;
 pub use rows::Rows;
 use rtt::{ROUND_TRIP_MAX_NS, RttSamples};
 use sender::Sender;

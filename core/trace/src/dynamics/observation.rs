@@ -3,7 +3,7 @@
 use iscsitrace_wire::frame::TcpFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::tcp::half::SegmentClass;
+use crate::stream::class::SegmentClass;
 
 /// The maximum number of SACK blocks in a packet.
 pub const SACK_BLOCKS_MAX: usize = 4;

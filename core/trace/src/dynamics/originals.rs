@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use crate::growth::push_back;
-use crate::tcp::near::{Near, lower};
+use crate::stream::near::{Near, lower};
 
 /// Acknowledged packets that are kept: a retransmission can follow the ACK.
 const ACKNOWLEDGED_MAX: usize = 512;
@@ -29,7 +29,7 @@ pub struct Originals {
 impl Originals {
     /// Prefetches its ends.
     pub fn prefetch(&self) {
-        iscsitrace_mapped::prefetch_ends(&self.packets);
+        iscsitrace_sys::prefetch_ends(&self.packets);
     }
 
     /// Adds a packet; for bytes that came before, the first packet counts.

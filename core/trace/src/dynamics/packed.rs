@@ -112,7 +112,7 @@ impl<R: Row> Packed<R> {
 
     /// Prefetches where the next one comes.
     pub fn prefetch(&self) {
-        self.bytes.last().into_iter().for_each(iscsitrace_mapped::prefetch_value);
+        self.bytes.last().into_iter().for_each(iscsitrace_sys::prefetch_value);
     }
 
     /// Adds one.

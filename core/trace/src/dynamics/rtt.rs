@@ -11,8 +11,8 @@ use super::delayed_acks::Prompt;
 use super::histogram::Histogram;
 use super::observation::Observation;
 use super::rows::Rows;
+use crate::stream::class::SegmentClass;
 use crate::tables::{NULL_NS, RoundTrip, SenderRow};
-use crate::tcp::half::SegmentClass;
 
 /// The longest plausible RTT: a jump of the capture clock can look longer.
 pub const ROUND_TRIP_MAX_NS: i64 = 3_600_000_000_000;
@@ -96,7 +96,7 @@ impl RttSamples {
 
     /// Prefetches what its state points to.
     pub fn prefetch(&self) {
-        iscsitrace_mapped::prefetch_ends(&self.packets);
+        iscsitrace_sys::prefetch_ends(&self.packets);
         self.sizes.prefetch();
         self.ack_sizes.prefetch();
     }

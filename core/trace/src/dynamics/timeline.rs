@@ -1,7 +1,7 @@
 //! Input of the time breakdown from one connection's TCP.
 
 use super::deliveries::Deliveries;
-use super::progress::Progress;
+use crate::stream::progress::Progress;
 use iscsitrace_wire::frame::Address;
 use serde::{Deserialize, Serialize};
 

@@ -1,10 +1,10 @@
 //! What senders waited for, by what is known at the end of a connection: which recoveries lost something, and when a send
 //! buffer was full.
 
-use super::progress::OUTAGE_MIN_NS;
 use super::retransmission::Cause;
 use super::send_buffer::Span;
 use super::timeline::{Limited, join};
+use crate::stream::progress::OUTAGE_MIN_NS;
 use crate::tables::{Columns, NULL_NS, NULL_U8, Recoveries, budget_part};
 
 /// Retransmissions of a stall: a single one may be of what was lost alone.

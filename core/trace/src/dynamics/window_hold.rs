@@ -98,7 +98,7 @@ pub struct WindowHold {
 impl WindowHold {
     /// Prefetches its ticks.
     pub fn prefetch(&self) {
-        iscsitrace_mapped::prefetch_ends(&self.ticks);
+        iscsitrace_sys::prefetch_ends(&self.ticks);
     }
 
     /// Notes an ACK.
@@ -243,7 +243,7 @@ impl WindowHold {
 mod tests {
     use super::*;
     use crate::dynamics::sent_clock::TICK_NS as MS;
-    use crate::tcp::half::SegmentClass;
+    use crate::stream::class::SegmentClass;
     use iscsitrace_wire::frame::TcpFlags;
 
     const SEGMENT: i64 = 1000;

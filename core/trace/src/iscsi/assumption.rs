@@ -8,7 +8,7 @@
 //! An assumption counts only if a fitting header follows it; otherwise it is dropped without effect. It adds no PDU
 //! row, because no header was read; its cycle gets the times, which are those of captured packets.
 
-use super::pdu::Stamp;
+use crate::stream::stamp::Stamp;
 use serde::{Deserialize, Serialize};
 
 /// Minimum captured bytes of a header to identify its task: up to the Initiator Task Tag.

@@ -1,7 +1,7 @@
 //! Text that continues over several Login or Text PDUs (the C bit).
 
+use crate::context::Context;
 use crate::counters::Counter;
-use crate::iscsi::context::Context;
 use crate::iscsi::pdu::{KEPT_DATA_MAX, Pdu};
 use serde::{Deserialize, Serialize};
 

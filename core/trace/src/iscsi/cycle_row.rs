@@ -6,7 +6,8 @@ use iscsitrace_wire::lun;
 use iscsitrace_wire::sense::SenseCodes;
 use serde::{Deserialize, Serialize};
 
-use super::pdu::{Pdu, Stamp};
+use super::pdu::Pdu;
+use crate::stream::stamp::Stamp;
 use crate::tables::{Columns, CycleRow, Cycles, NULL_NS, NULL_U8, NULL_U64, Rounds};
 
 /// The burst of a Data-Out.

@@ -13,7 +13,7 @@ use iscsitrace_wire::digest;
 use iscsitrace_wire::opcode::Opcode;
 
 use super::leads::Leads;
-use crate::tcp::reassembly::Chunk;
+use crate::stream::chunk::Chunk;
 
 /// Captured bytes of one connection that are kept until the decision; on an iSCSI port two Data-In of 256 KiB.
 const KEPT_BYTES_MAX: usize = 64 << 10;

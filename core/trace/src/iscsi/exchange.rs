@@ -10,10 +10,10 @@ use iscsitrace_wire::reject::RejectReason;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::context::Context;
 use super::continued_text::ContinuedText;
 use super::keys::{self, Negotiation};
 use super::pdu::Pdu;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::tables::{Async, Logout, NULL_U8, NULL_U32, Nop, Reject, Snack, TaskManagement, TextRow};
 

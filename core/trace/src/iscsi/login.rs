@@ -7,12 +7,12 @@ use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::opcode::Opcode;
 use serde::{Deserialize, Serialize};
 
-use super::context::Context;
 use super::continued_text::ContinuedText;
 use super::digest_use::Digests;
 use super::keys::{Defaults, Negotiation};
 use super::pdu::{KEPT_DATA_MAX, Pdu};
 use super::session::SessionEnd;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::tables::{NULL_U8, Parameters, Session};
 

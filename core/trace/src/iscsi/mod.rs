@@ -14,12 +14,11 @@
 //! assumption  what must come next, when its header was cut away
 //! spans       which cycle a byte of the stream belongs to
 //! noted       what a pass notes for whoever rewrites the streams
-//! context pdu digest_use continued_text    what these modules share
+//! pdu digest_use continued_text    what these modules share
 //! ```
 
 pub mod assumption;
 pub mod connection;
-pub mod context;
 pub mod continued_text;
 mod cycle_row;
 mod data_numbers;

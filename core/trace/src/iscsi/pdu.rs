@@ -1,19 +1,11 @@
 //! A PDU as the framer hands it over, and the packets that brought it.
 
+use crate::stream::stamp::Stamp;
 use iscsitrace_wire::bhs::Bhs;
 use serde::{Deserialize, Serialize};
 
 /// Maximum data that is kept of a PDU (login text, sense data, rejected headers, ...).
 pub const KEPT_DATA_MAX: usize = 64 << 10;
-
-/// Frame number and capture time of a packet, ordered by time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Stamp {
-    /// Capture time.
-    pub time_ns: i64,
-    /// Frame number.
-    pub frame: u64,
-}
 
 /// A PDU with a decoded header, as far as it was captured.
 #[derive(Debug, Clone, Serialize, Deserialize)]

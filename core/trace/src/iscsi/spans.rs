@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use crate::growth::push_back;
+use crate::stream::near::{Near, lower};
 use crate::tables::{Cycles, NULL_NS};
-use crate::tcp::near::{Near, lower};
 
 /// Spans kept after their ACK, for retransmissions that crossed it.
 const ACKNOWLEDGED_KEPT: usize = 64;
@@ -99,9 +99,9 @@ impl Spans {
 
     /// Prefetches what changes next.
     pub fn prefetch(&self) {
-        iscsitrace_mapped::prefetch_ends(&self.acks);
-        iscsitrace_mapped::prefetch_ends(&self.acknowledged);
-        iscsitrace_mapped::prefetch_ends(&self.waiting);
+        iscsitrace_sys::prefetch_ends(&self.acks);
+        iscsitrace_sys::prefetch_ends(&self.acknowledged);
+        iscsitrace_sys::prefetch_ends(&self.waiting);
     }
 
     /// Drops everything: no PDU follows.

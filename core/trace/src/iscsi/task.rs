@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::assumption::Assumed;
 use super::cycle_row::{DataOutBurst, note_data_last, note_flags, sense, set_some};
 use super::data_numbers::{Counted, DataNumbers, skipped};
-use super::pdu::{Pdu, Stamp};
+use super::pdu::Pdu;
+use crate::stream::stamp::Stamp;
 use crate::tables::{Cycles, NULL_NS, NULL_U32, NULL_U64, Round, Rounds};
 
 /// Maximum open R2Ts of one task; MaxOutstandingR2T is at most 65535, and in practice at most 8.

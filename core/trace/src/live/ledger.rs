@@ -10,7 +10,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
-use crate::iscsi::context::Context;
+use crate::context::Context;
 use crate::queue::{next_command_ns, written_bytes};
 use crate::tables::{Columns, Cycles, NULL_U32, Rounds};
 

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::content::Content;
+use crate::connection::content::Content;
 use crate::pipeline::Pipeline;
 
 impl Pipeline {

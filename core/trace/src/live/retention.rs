@@ -3,12 +3,12 @@
 use rustc_hash::FxHashSet;
 
 use super::Live;
-use crate::content::Content;
+use crate::connection::TcpConnection;
+use crate::connection::content::Content;
 use crate::counters::Counter;
 use crate::iscsi::exchange::Dropped;
 use crate::reader::CaptureInfo;
 use crate::tables::{Columns, Connections, NULL_NS, NULL_U32, Tables};
-use crate::tcp::connection::TcpConnection;
 
 /// A closed connection is kept for this time.
 const CLOSED_NS: i64 = 120_000_000_000;

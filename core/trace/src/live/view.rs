@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 use super::Live;
 use super::ledger::Turnaround;
 use crate::budget::{self, Between};
-use crate::content::Content;
+use crate::connection::content::Content;
 use crate::dynamics::line;
 use crate::dynamics::snapshot::SenderSnapshot;
 use crate::dynamics::timeline::Timeline;

@@ -8,13 +8,13 @@
 use iscsitrace_wire::frame::{LinkType, segment};
 
 use super::Pipeline;
-use crate::tcp::table::Endpoint;
+use crate::stream::table::Endpoint;
 
 impl Pipeline {
     /// Whether the state of the open connections is larger than the caches.
     #[inline]
     pub(crate) fn has_many_connections(&self) -> bool {
-        self.open_count() >= iscsitrace_mapped::PREFETCHED_FROM
+        self.open_count() >= iscsitrace_sys::PREFETCHED_FROM
     }
 
     /// Prefetches the state of the connection of a frame that is processed after the next, and what the state of the next
@@ -28,7 +28,7 @@ impl Pipeline {
             if let Some(session) = connection.session()
                 && let Some(state) = self.context.sessions.states.get(session as usize)
             {
-                iscsitrace_mapped::prefetch_value(state);
+                iscsitrace_sys::prefetch_value(state);
             }
         }
         if let Some(connection) = coming.and_then(connection) {

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use iscsitrace_mapped::AHEAD_FROM_BYTES;
+use iscsitrace_sys::AHEAD_FROM_BYTES;
 use iscsitrace_wire::tcp_info::TcpSample;
 
 use super::capture::Capture;

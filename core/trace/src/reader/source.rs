@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use iscsitrace_mapped::MappedFile;
+use iscsitrace_sys::MappedFile;
 
 /// Small enough for the second-level cache, large enough that system calls do not matter.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -101,7 +101,7 @@ impl Source {
     pub(super) fn prefetch(&self) {
         if let Bytes::Mapped { file, .. } = &self.bytes {
             for ahead in PREFETCHED_AHEAD {
-                iscsitrace_mapped::prefetch(file.bytes(), self.start + ahead);
+                iscsitrace_sys::prefetch(file.bytes(), self.start + ahead);
             }
         }
     }
@@ -251,7 +251,7 @@ mod tests {
         let bytes_read = Arc::default();
         let mapped = Source::mapped(File::open(&path).expect("the file"), Arc::clone(&bytes_read));
         std::fs::remove_file(path).expect("the file");
-        assert_returns(mapped, &bytes, "mapped");
+        assert_returns(mapped, &bytes, "sys");
         assert_eq!(bytes_read.load(Ordering::Relaxed), bytes.len() as u64);
     }
 

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::{self, Older};
 use super::totals::Totals;
+use crate::context::Context;
 use crate::counters::Counters;
-use crate::iscsi::context::Context;
 use crate::live::ledger::Ledger;
 use crate::pipeline::Pipeline;
 use crate::tables::{Columns, NULL_U32, Pdus, Tables, Wanted};

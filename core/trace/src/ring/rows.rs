@@ -4,7 +4,7 @@
 use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
-use crate::iscsi::context::Context;
+use crate::context::Context;
 use crate::tables::{Columns, NULL_NS, NULL_U32, Rounds, Tables, WriteStarts};
 
 macro_rules! older {

@@ -12,9 +12,9 @@ use crate::pass::Interrupted;
 use crate::pipeline::counter_rows;
 use crate::reader::CaptureError;
 use crate::reader::sequence::{Input, Progress, Sequence};
+use crate::stream::table::Endpoint;
 use crate::tables::taps::{Joined, Path, Paths};
 use crate::tables::{NULL_NS, NULL_U8, NULL_U16};
-use crate::tcp::table::Endpoint;
 
 /// A packet is judged when both taps have seen one that came so much later. Longer than any queue on a path.
 const PATIENCE_NS: i64 = 2_000_000_000;
@@ -135,7 +135,7 @@ pub fn join<E>(
     mut report: impl FnMut([&Progress; 2]) -> Result<(), E>,
 ) -> Result<Joined, Interrupted<E>> {
     // passes in other threads have left memory that this one cannot use
-    iscsitrace_mapped::give_back();
+    iscsitrace_sys::give_back();
     let [inputs_a, inputs_b] = inputs;
     let mut taps = [Tap::open(inputs_a, pairs, 0)?, Tap::open(inputs_b, pairs, 1)?];
     let progress = [taps[0].sequence.progress(), taps[1].sequence.progress()];

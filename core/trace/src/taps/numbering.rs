@@ -5,7 +5,7 @@
 
 use iscsitrace_wire::frame::Segment;
 
-use crate::tcp::table::{ConnectionTable, Endpoint};
+use crate::stream::table::{ConnectionTable, Endpoint};
 
 #[derive(Debug, Clone, Copy)]
 struct Known {

@@ -46,8 +46,8 @@ use crate::dynamics::timeline::Limited;
 use crate::dynamics::window_hold::{Sent, WindowHold};
 use crate::dynamics::window_scale::{WINDOW_PARTS, WindowScale};
 use crate::dynamics::window_time::WindowTime;
+use crate::stream::class::SegmentClass;
 use crate::tables::{NULL_NS, Rare, Window};
-use crate::tcp::half::SegmentClass;
 use serde::{Deserialize, Serialize};
 
 /// The sender of one direction.

@@ -9,8 +9,8 @@ use crate::dynamics::line::fill;
 use crate::dynamics::observation::Observation;
 use crate::dynamics::timeline::Hosts;
 use crate::dynamics::timeline::Timeline;
+use crate::stream::class::SegmentClass;
 use crate::tables::{NULL_NS, NULL_U32, SenderRow, Senders};
-use crate::tcp::half::SegmentClass;
 use iscsitrace_wire::frame::TcpFlags;
 
 const SEGMENT: i64 = 1448;

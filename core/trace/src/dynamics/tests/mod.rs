@@ -16,8 +16,8 @@ mod window;
 
 use super::Dynamics;
 use super::observation::Observation;
+use crate::stream::class::SegmentClass;
 use crate::tables::{Tables, Wanted, budget_part as part};
-use crate::tcp::half::SegmentClass;
 use iscsitrace_wire::frame::TcpFlags;
 
 /// Its number.

@@ -5,9 +5,9 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::IscsiConnection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::iscsi::assumption::{Assumed, Assumption};
-use crate::iscsi::context::Context;
 use crate::tables::Cycles;
 
 impl IscsiConnection {

@@ -1,8 +1,8 @@
 //! What is in flight on a connection, and since when nothing progresses.
 
 use super::IscsiConnection;
-use crate::dynamics::progress::OUTAGE_MIN_NS;
-use crate::iscsi::context::Context;
+use crate::context::Context;
+use crate::stream::progress::OUTAGE_MIN_NS;
 use crate::tables::NULL_NS;
 use crate::tables::in_flight::{FLUSH, kind};
 

@@ -6,13 +6,14 @@ use iscsitrace_wire::parameter_data::ParameterData;
 
 use super::IscsiConnection;
 use super::kept_data::{WRITE_START_BYTES_MAX, begins_write, kept_bytes};
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::iscsi::assumption::Assumed;
-use crate::iscsi::context::Context;
 use crate::iscsi::digest_use::Digests;
 use crate::iscsi::framer::listener::{Fit, Found, Listener};
 use crate::iscsi::noted::{Note, NotedPdu};
-use crate::iscsi::pdu::{Pdu, Stamp};
+use crate::iscsi::pdu::Pdu;
+use crate::stream::stamp::Stamp;
 
 /// A connection listening to the framer of one direction.
 pub struct ConnectionListener<'a> {

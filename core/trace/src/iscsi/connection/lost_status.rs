@@ -6,7 +6,7 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::{Begun, IscsiConnection};
-use crate::iscsi::context::Context;
+use crate::context::Context;
 use crate::iscsi::lost_statuses::Lost;
 use crate::iscsi::task::Task;
 use crate::tables::NULL_NS;

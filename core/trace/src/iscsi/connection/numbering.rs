@@ -5,11 +5,11 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::IscsiConnection;
+use crate::context::Context;
 use crate::counters::Counter;
-use crate::iscsi::context::Context;
 use crate::iscsi::lost_statuses::NEAR;
-use crate::iscsi::pdu::Stamp;
 use crate::iscsi::session::command_numbers::Order;
+use crate::stream::stamp::Stamp;
 
 impl IscsiConnection {
     /// Notes the sequence numbers of a PDU.

@@ -7,7 +7,7 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::IscsiConnection;
-use crate::iscsi::context::Context;
+use crate::context::Context;
 use crate::iscsi::framer::listener::Found;
 
 /// The last commands among which the one with a tag is looked for.

@@ -7,11 +7,12 @@ use iscsitrace_wire::opcode::Opcode;
 
 use super::unclaimed::{UNCLAIMED_MAX, Unclaimed};
 use super::{Begun, IscsiConnection};
+use crate::context::Context;
 use crate::counters::Counter;
-use crate::iscsi::context::Context;
 use crate::iscsi::cycle_row;
-use crate::iscsi::pdu::{Pdu, Stamp};
+use crate::iscsi::pdu::Pdu;
 use crate::iscsi::task::{Missing, Task};
+use crate::stream::stamp::Stamp;
 use crate::tables::{Columns, Cycles, in_flight};
 
 /// Maximum open tasks of one connection that are tracked; no command window is larger in practice.

@@ -6,8 +6,8 @@ use super::listener::ConnectionListener;
 use super::*;
 use crate::iscsi::exchange::Dropped;
 use crate::iscsi::framer::listener::{Fit, Listener};
-use crate::iscsi::pdu::Stamp;
 use crate::iscsi::session::missing_commands::DataCarriers;
+use crate::stream::stamp::Stamp;
 use crate::tables::NULL_U64;
 
 const READ: u32 = 0x30;

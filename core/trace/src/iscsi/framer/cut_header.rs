@@ -11,8 +11,8 @@ use super::progress::HEADER_WALK_BYTES;
 use super::replay::Replay;
 use super::{Framer, State, without_header};
 use crate::iscsi::assumption::ASSUMED_MAX;
-use crate::iscsi::pdu::Stamp;
-use crate::tcp::reassembly::Chunk;
+use crate::stream::chunk::Chunk;
+use crate::stream::stamp::Stamp;
 
 impl Framer {
     /// Keeps a chunk for reading it again.

@@ -7,7 +7,7 @@ use iscsitrace_wire::digest;
 
 use super::Framer;
 use crate::iscsi::digest_use::{DigestUse, Digests};
-use crate::tcp::reassembly::Chunk;
+use crate::stream::chunk::Chunk;
 
 impl Framer {
     /// Without the login, the four bytes after a header show whether they are its digest. If they were cut away, the

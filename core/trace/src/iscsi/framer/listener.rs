@@ -5,7 +5,8 @@ use iscsitrace_wire::bhs::Bhs;
 use crate::counters::Counter;
 use crate::iscsi::assumption::Assumed;
 use crate::iscsi::digest_use::Digests;
-use crate::iscsi::pdu::{Pdu, Stamp};
+use crate::iscsi::pdu::Pdu;
+use crate::stream::stamp::Stamp;
 
 /// How well a header fits the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

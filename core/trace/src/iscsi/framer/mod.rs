@@ -25,9 +25,9 @@ use serde::{Deserialize, Serialize};
 
 use super::assumption::Assumed;
 use super::digest_use::DigestUse;
-use super::pdu::Stamp;
 use crate::counters::Counter;
-use crate::tcp::reassembly::Chunk;
+use crate::stream::chunk::Chunk;
+use crate::stream::stamp::Stamp;
 use listener::Listener;
 use progress::InProgress;
 use replay::Replay;
@@ -295,6 +295,6 @@ fn without_header(used: u32) -> u32 {
 #[inline]
 fn prefetch_header(bytes: &[u8], at: usize) {
     for end in [at, at + LENGTH_BYTES - 1] {
-        iscsitrace_mapped::prefetch_line(bytes, end);
+        iscsitrace_sys::prefetch_line(bytes, end);
     }
 }

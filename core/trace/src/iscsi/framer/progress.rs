@@ -3,7 +3,7 @@
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use serde::{Deserialize, Serialize};
 
-use crate::iscsi::pdu::Stamp;
+use crate::stream::stamp::Stamp;
 
 /// Minimum captured bytes of a header to skip its PDU: up to the DataSegmentLength.
 pub(super) const HEADER_WALK_BYTES: usize = 8;

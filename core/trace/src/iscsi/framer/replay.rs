@@ -1,7 +1,7 @@
 //! Chunks kept since the first assumed header, so that they can be read again with another assumption.
 
 use super::progress::InProgress;
-use crate::tcp::reassembly::Chunk;
+use crate::stream::chunk::Chunk;
 use serde::{Deserialize, Serialize};
 
 /// Limits per direction: what a snaplen leaves of 256 PDUs of 64 KiB.

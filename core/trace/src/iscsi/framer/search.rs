@@ -17,8 +17,8 @@ use crate::counters::Counter;
 use crate::iscsi::assumption::HEADER_TAG_BYTES;
 use crate::iscsi::digest_use::DigestUse;
 use crate::iscsi::leads::{DIGESTS, NUMBERS_MIN, near_numbers};
-use crate::iscsi::pdu::Stamp;
-use crate::tcp::reassembly::Chunk;
+use crate::stream::chunk::Chunk;
+use crate::stream::stamp::Stamp;
 
 impl Framer {
     /// Searches a chunk for a header; returns how much of it is used then.

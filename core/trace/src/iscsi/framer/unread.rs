@@ -14,7 +14,7 @@ use iscsitrace_wire::bhs::LENGTH_BYTES;
 use serde::{Deserialize, Serialize};
 
 use crate::iscsi::leads::Leads;
-use crate::tcp::reassembly::Chunk;
+use crate::stream::chunk::Chunk;
 
 /// Captured bytes that are kept of one stream: two Data-In of 256 KiB, the longest in practice.
 const BYTES_MAX: usize = 512 << 10;

@@ -8,8 +8,9 @@ use super::{Framer, prefetch_header, without_header};
 use crate::counters::Counter;
 use crate::iscsi::assumption::{Assumed, HEADER_TAG_BYTES};
 use crate::iscsi::digest_use::DigestUse;
-use crate::iscsi::pdu::{KEPT_DATA_MAX, Pdu, Stamp};
-use crate::tcp::reassembly::Chunk;
+use crate::iscsi::pdu::{KEPT_DATA_MAX, Pdu};
+use crate::stream::chunk::Chunk;
+use crate::stream::stamp::Stamp;
 
 impl Framer {
     /// Walks one part of the PDU; returns how much of the chunk is used then.

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::iscsi::cycle_row::set_some;
-use crate::iscsi::pdu::Stamp;
+use crate::stream::stamp::Stamp;
 use crate::tables::{AluaState, LogicalUnit, NULL_U8};
 
 /// Maximum logical units of one session.

@@ -14,8 +14,9 @@ use super::listener::{Fit, Found, Listener};
 use crate::counters::Counter;
 use crate::iscsi::assumption::Assumed;
 use crate::iscsi::digest_use::Digests;
-use crate::iscsi::pdu::{Pdu, Stamp};
-use crate::tcp::reassembly::Chunk;
+use crate::iscsi::pdu::Pdu;
+use crate::stream::chunk::Chunk;
+use crate::stream::stamp::Stamp;
 
 /// Headers with this Initiator Task Tag or a higher one fit certainly,
 const CERTAIN: u32 = 0x100;

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     fn file(bytes: &[u8]) -> (std::path::PathBuf, File) {
-        let path = std::env::temp_dir().join(format!("iscsitrace-mapped-{}-{}", std::process::id(), bytes.len()));
+        let path = std::env::temp_dir().join(format!("iscsitrace-sys-{}-{}", std::process::id(), bytes.len()));
         File::create(&path).unwrap().write_all(bytes).unwrap();
         let file = File::open(&path).unwrap();
         (path, file)
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn a_large_file_is_shown_whole_by_windows_made_ahead() {
         let length = AHEAD_FROM_BYTES + 12_345;
-        let path = std::env::temp_dir().join(format!("iscsitrace-mapped-{}-large", std::process::id()));
+        let path = std::env::temp_dir().join(format!("iscsitrace-sys-{}-large", std::process::id()));
         let written = File::create(&path).unwrap();
         written.set_len(length).unwrap();
         // a mark every 64 KiB in a sparse file

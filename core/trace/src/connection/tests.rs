@@ -3,7 +3,7 @@
 use iscsitrace_wire::frame::{Address, LinkType, TcpFlags};
 
 use super::*;
-use crate::content::IscsiContent;
+use crate::connection::content::IscsiContent;
 use crate::iscsi::connection::IscsiConnection;
 use crate::iscsi::digest_use::DigestUse;
 use crate::iscsi::framer::Framer;

@@ -9,10 +9,10 @@ use iscsitrace_wire::frame::Segment;
 
 use super::waiting_packets::{AWAITED_NS, Waiting};
 use super::{TcpConnection, payload_sequence_number};
-use crate::content::Content;
-use crate::iscsi::context::Context;
+use crate::connection::content::Content;
+use crate::context::Context;
 use crate::reader::Packet;
-use crate::tcp::reassembly::HoldBudget;
+use crate::stream::reassembly::HoldBudget;
 
 /// Packets of the connection that are awaited: as many as a network card hands over at once (NAPI).
 const AWAITED_PACKETS: usize = 64;

@@ -11,7 +11,7 @@ use rustc_hash::FxHasher;
 
 use super::reassembly::Reassembly;
 use super::send_order::SendOrder;
-use crate::iscsi::pdu::Stamp;
+use crate::stream::stamp::Stamp;
 use crate::tables::NULL_NS;
 
 /// A segment further than this from the stream does not belong to it: no window is larger (RFC 7323 section 2.3).
@@ -26,26 +26,6 @@ const RECENT_PACKETS: usize = 16;
 const COPY_WITHIN_NS: i64 = 1_000_000;
 /// Copies with the same IP identification must follow each other within this time, because the identification wraps.
 const COPY_SAME_IDENTIFICATION_WITHIN_NS: i64 = 1_000_000_000;
-/// The class of a packet's payload; codes as in `CATEGORIES["segment_class"]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[repr(u8)]
-pub enum SegmentClass {
-    /// New bytes, in order or beyond a hole.
-    New = 0,
-    /// Bytes again, or late because the first copy was lost.
-    Retransmission = 1,
-    /// Late bytes that were not retransmitted.
-    Reordered = 2,
-    /// A copy: the capture holds this packet twice.
-    Copy = 3,
-    /// A keep-alive or window probe.
-    Probe = 4,
-    /// No payload.
-    Empty = 5,
-    /// Outside the stream.
-    Outside = 6,
-}
-
 /// A hash of everything that identifies a packet, except hop limit and checksums.
 #[inline]
 fn fingerprint(segment: &Segment<'_>) -> u64 {
@@ -276,7 +256,7 @@ mod tests {
     }
 
     fn segment(identification: Option<u16>) -> Segment<'static> {
-        crate::tcp::test_segment::segment(identification, &[])
+        crate::connection::test_segment::segment(identification, &[])
     }
 
     #[test]

@@ -3,15 +3,15 @@
 //! Connects TCP and iSCSI: takes stream bytes in order and feeds the framers of the iSCSI connection. TCP directions
 //! are 0 from the client and 1 from the server; iSCSI directions are 0 to the target and 1 to the initiator.
 
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::iscsi::connection::IscsiConnection;
 use crate::iscsi::connection::listener::ConnectionListener;
-use crate::iscsi::context::Context;
 use crate::iscsi::detect::{Detector, Event, Verdict};
 use crate::iscsi::digest_use::{DigestUse, Digests};
 use crate::iscsi::framer::Framer;
 use crate::iscsi::missing_pdus::UnreadBytes;
-use crate::tcp::reassembly::{Chunk, StreamSink};
+use crate::stream::chunk::{Chunk, StreamSink};
 use serde::{Deserialize, Serialize};
 
 /// The content of one connection.

@@ -3,9 +3,12 @@
 //! It holds the TCP and iSCSI state of the connection, and nothing of other connections.
 
 mod capture_order;
+pub mod content;
 mod over;
 mod prefetch;
 mod row;
+#[cfg(test)]
+pub(crate) mod test_segment;
 #[cfg(test)]
 mod tests;
 mod waiting_packets;
@@ -13,22 +16,24 @@ mod waiting_packets;
 use iscsitrace_wire::frame::{Segment, tcp_options};
 use serde::{Deserialize, Serialize};
 
-use crate::content::{Content, ContentSink};
+use crate::connection::content::{Content, ContentSink};
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::dynamics::Dynamics;
 use crate::dynamics::analysis::Analysis;
 use crate::dynamics::early::Early;
 use crate::dynamics::observation::Observation;
-use crate::dynamics::progress::Progress;
-use crate::iscsi::context::Context;
 use crate::iscsi::noted::Note;
-use crate::iscsi::pdu::Stamp;
 use crate::reader::Packet;
+use crate::stream::chunk::Chunk;
+use crate::stream::class::SegmentClass;
+use crate::stream::half::Half;
+use crate::stream::progress::Progress;
+use crate::stream::reassembly::HoldBudget;
+use crate::stream::send_order::Sent;
+use crate::stream::stamp::Stamp;
+use crate::stream::table::Endpoint;
 use crate::tables::{NULL_NS, SegmentRow, Wanted};
-use crate::tcp::half::{Half, SegmentClass};
-use crate::tcp::reassembly::{Chunk, HoldBudget};
-use crate::tcp::send_order::Sent;
-use crate::tcp::table::Endpoint;
 pub(crate) use waiting_packets::AWAITED_NS;
 use waiting_packets::CaptureOrder;
 

@@ -1,18 +1,18 @@
 //! The row of a connection.
 
 use super::TcpConnection;
-use crate::content::{Content, ContentSink, IscsiContent};
+use crate::connection::content::{Content, ContentSink, IscsiContent};
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::dynamics::timeline::Hosts;
-use crate::iscsi::context::Context;
 use crate::iscsi::digest_use::DigestUse;
 use crate::iscsi::framer::Framer;
 use crate::iscsi::noted::Note;
 use crate::iscsi::session::SessionEnd;
+use crate::stream::half::Half;
+use crate::stream::reassembly::HoldBudget;
+use crate::stream::table::Endpoint;
 use crate::tables::{Connection, NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64, session_type};
-use crate::tcp::half::Half;
-use crate::tcp::reassembly::HoldBudget;
-use crate::tcp::table::Endpoint;
 
 impl TcpConnection {
     /// Ends the connection and returns its row.

@@ -1,18 +1,18 @@
 //! The state of a connection, prefetched for a packet that comes soon: first its structs, then the ends of its queues.
 
 use super::TcpConnection;
-use crate::content::Content;
+use crate::connection::content::Content;
 use crate::iscsi::spans::Spans;
 
 impl TcpConnection {
     /// Prefetches its structs.
     pub(crate) fn prefetch(&self) {
-        iscsitrace_mapped::prefetch_value(self);
+        iscsitrace_sys::prefetch_value(self);
         if let Content::Iscsi(iscsi) = &self.content {
-            iscsitrace_mapped::prefetch_value(&**iscsi);
+            iscsitrace_sys::prefetch_value(&**iscsi);
         }
         if let Some(dynamics) = self.analysis.here() {
-            iscsitrace_mapped::prefetch_value(dynamics);
+            iscsitrace_sys::prefetch_value(dynamics);
         }
     }
 

@@ -1,10 +1,10 @@
 //! The state that all connections of a pass share.
 
-use super::noted::Note;
-use super::session::SessionTable;
 use crate::counters::Counters;
 use crate::dynamics::apart::Apart;
 use crate::dynamics::timeline::Timeline;
+use crate::iscsi::noted::Note;
+use crate::iscsi::session::SessionTable;
 use crate::tables::Tables;
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,7 @@ pub struct Context {
 impl Context {
     /// Ends a cycle by its status, or because its command was aborted, or its connection closed.
     #[inline]
-    pub(super) fn end_cycle(&mut self, cycle: u32, time_ns: i64) {
+    pub(crate) fn end_cycle(&mut self, cycle: u32, time_ns: i64) {
         if let Some(end_ns) = self.cycle_ends_ns.get_mut(cycle as usize) {
             *end_ns = time_ns;
         }

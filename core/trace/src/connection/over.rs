@@ -8,9 +8,9 @@
 //! Packets that come later are counted in its row as before. The analysis of its senders does not see them.
 
 use super::TcpConnection;
-use crate::content::Content;
-use crate::iscsi::context::Context;
-use crate::tcp::half::Half;
+use crate::connection::content::Content;
+use crate::context::Context;
+use crate::stream::half::Half;
 
 /// Packets in another order than they were sent come within this time.
 const QUIET_NS: i64 = super::AWAITED_NS;

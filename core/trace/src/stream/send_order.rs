@@ -104,7 +104,7 @@ impl SendOrder {
 
     /// Prefetches its last packet.
     pub fn prefetch(&self) {
-        iscsitrace_mapped::prefetch_ends(&self.packets);
+        iscsitrace_sys::prefetch_ends(&self.packets);
     }
 
     /// Notes a packet of any kind.
@@ -182,7 +182,7 @@ fn timestamp(options: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tcp::test_segment::segment;
+    use crate::connection::test_segment::segment;
 
     /// Packets of 10 bytes, one a millisecond, with these identifications.
     fn numbered(identifications: impl IntoIterator<Item = u16>) -> SendOrder {
