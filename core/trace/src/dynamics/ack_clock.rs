@@ -25,7 +25,7 @@ const PENDING_MAX: usize = 256;
 
 /// What was in flight at a stop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Flight {
+pub struct InFlight {
     /// The pipe, with every segment counted as a full one.
     pub pipe: i64,
     /// All that was sent until then, counted likewise.
@@ -51,7 +51,7 @@ pub struct Estimate {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Pending {
     estimate: Estimate,
-    at: Flight,
+    at: InFlight,
     /// Whether it is at the level of a confirmed one.
     is_known: bool,
     /// Later stops that agreed.
@@ -68,7 +68,7 @@ pub struct AckClock {
 
 impl AckClock {
     /// An estimate for the stop `at`.
-    pub fn push(&mut self, estimate: Estimate, at: Flight) {
+    pub fn push(&mut self, estimate: Estimate, at: InFlight) {
         // a sender that collects segments for offload stops below its window: how far cannot be told
         if at.pipe < least(estimate.bytes) || self.pending.len() >= PENDING_MAX {
             return;
@@ -78,7 +78,7 @@ impl AckClock {
     }
 
     /// The next stop, after a pause or not: hands over the estimates that it confirms.
-    pub fn stop(&mut self, at: Flight, is_pause: bool, segment: i64, mut confirm: impl FnMut(Estimate)) {
+    pub fn stop(&mut self, at: InFlight, is_pause: bool, segment: i64, mut confirm: impl FnMut(Estimate)) {
         let level = &mut self.level;
         self.pending.retain_mut(|pending| {
             // an ACK lets out as much as it acknowledges, in slow start twice that
@@ -134,9 +134,9 @@ mod tests {
     const SEGMENT: i64 = 1000;
 
     /// A stop with so many segments in flight, after so many were sent.
-    fn flight(pipe: i64, sent: i64) -> Flight {
+    fn flight(pipe: i64, sent: i64) -> InFlight {
         let [pipe, sent] = [pipe * SEGMENT, sent * SEGMENT];
-        Flight { pipe, sent, end: sent, una: sent - pipe }
+        InFlight { pipe, sent, end: sent, una: sent - pipe }
     }
 
     fn estimate(segments: i64) -> Estimate {

@@ -167,7 +167,7 @@ impl CongestionWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dynamics::ack_clock::Flight;
+    use crate::dynamics::ack_clock::InFlight;
     use crate::dynamics::buffer_level::LEFT_MIN;
 
     const SEGMENT: i64 = 1000;
@@ -186,7 +186,7 @@ mod tests {
     };
 
     fn stop(segments: i64) -> Stop {
-        Stop { flight: Flight { pipe: segments * SEGMENT, ..Flight::default() }, ..Stop::default() }
+        Stop { flight: InFlight { pipe: segments * SEGMENT, ..InFlight::default() }, ..Stop::default() }
     }
 
     /// The same, with more of a PDU to send.
@@ -321,7 +321,7 @@ mod tests {
         for number in 0..rounds {
             // half a segment more is the same level
             let more = if number == 5 { SEGMENT / 2 } else { 0 };
-            judge(&mut cwnd, Stop { flight: Flight { pipe: stop.flight.pipe + more, ..stop.flight }, ..stop }, HELD);
+            judge(&mut cwnd, Stop { flight: InFlight { pipe: stop.flight.pipe + more, ..stop.flight }, ..stop }, HELD);
             round(&mut cwnd);
         }
         cwnd

@@ -1,19 +1,20 @@
 //! One direction at the tap: runs of packets with payload, the pauses between them, what ended each pause, and the rate
 //! of the line.
 //!
-//! It keeps a row for each run, and the times of packets in flight.
+//! It keeps a row for each run.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use super::busy_line::{BusyLine, is_long_pause, is_pause};
+use super::flight::Flight;
 use super::observation::Observation;
 use super::scoreboard::Scoreboard;
 use super::sender_state::SenderState;
 use super::timeline::Limited;
 use super::window_scale::WindowScale;
 use crate::stream::class::SegmentClass;
-use crate::tables::{Flight, NULL_NS, budget_part as part};
+use crate::tables::{Flight as Row, NULL_NS, budget_part as part};
 
 /// A packet answers an ACK if it follows within this time, or within a part of the path's RTT.
 const ANSWER_WITHIN_NS: i64 = 100_000;
@@ -29,8 +30,6 @@ const PROBE_MIN_NS: i64 = 8_000_000;
 const REQUESTS_MAX: usize = 1 << 12;
 /// Maximum number of stored ACKs.
 const ACKNOWLEDGMENTS_MAX: usize = 1 << 10;
-/// Maximum number of packets in flight with a stored time.
-const OUTSTANDING_MAX: usize = 16_384;
 /// An ACK of at least this many segments shows the rate of the line, even if the line was idle before them.
 const BURST_SEGMENTS_MIN: i64 = 4;
 /// Maximum number of open holes.
@@ -80,7 +79,7 @@ struct Wait {
 /// A run of packets.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Run {
-    row: Flight,
+    row: Row,
     first_bytes: u32,
 }
 
@@ -109,8 +108,6 @@ pub struct Flights {
     has_holes: bool,
     /// Time of the last ACK with progress.
     delivered_ns: Option<i64>,
-    /// End and time of packets in flight, ordered.
-    outstanding: VecDeque<(i64, i64)>,
     /// Times of the latest ACKs at the tap, and what they acknowledge: more than its sender knew with the previous packet.
     acknowledgments: VecDeque<(i64, i64)>,
     has_loss: bool,
@@ -141,7 +138,6 @@ impl Flights {
             small_end: 0,
             has_holes: false,
             delivered_ns: None,
-            outstanding: VecDeque::new(),
             acknowledgments: VecDeque::new(),
             has_loss: false,
             highest: 0,
@@ -154,7 +150,6 @@ impl Flights {
     /// Prefetches what its state points to.
     pub fn prefetch_queues(&self) {
         iscsitrace_sys::prefetch_ends(&self.requests);
-        iscsitrace_sys::prefetch_ends(&self.outstanding);
         iscsitrace_sys::prefetch_ends(&self.acknowledgments);
         self.seen.prefetch();
         self.acknowledged.prefetch();
@@ -177,9 +172,6 @@ impl Flights {
         let train = self.previous.filter(|previous| !has_request && (is_full || previous.left_of_pdu.is_some()));
         let line_ns = train.map(|previous| seen.time_ns.saturating_sub(previous.time_ns));
         self.seen.note(seen.time_ns, seen.length, line_ns);
-        if seen.end() > self.highest && self.outstanding.len() < OUTSTANDING_MAX {
-            self.outstanding.push_back((seen.end(), seen.time_ns));
-        }
         if !is_full {
             self.small_end = self.small_end.max(seen.end());
         }
@@ -259,16 +251,16 @@ impl Flights {
         segment_bytes: i64,
         rtt_ns: i64,
         rtt_to_sender_ns: i64,
-    ) -> (Flight, Option<(u8, bool)>) {
+    ) -> (Row, Option<(u8, bool)>) {
         let is_retransmission = seen.class == SegmentClass::Retransmission;
-        let mut row = Flight {
+        let mut row = Row {
             connection: self.connection,
             to_target: self.is_from_client,
             frame_first: seen.frame,
             time_first_ns: seen.time_ns,
             is_in_recovery: sender.is_in_recovery,
             release: release::UNKNOWN,
-            ..Flight::default()
+            ..Row::default()
         };
         extend(&mut row, seen, is_retransmission);
         let Some(previous) = self.previous else {
@@ -391,7 +383,7 @@ impl Flights {
 
     /// Processes a packet of the other direction, and returns how many bytes it acknowledges: they have left the line.
     #[inline]
-    pub fn acknowledge(&mut self, seen: &Observation, segment_bytes: i64, rtt_to_receiver_ns: i64) -> u32 {
+    pub fn acknowledge(&mut self, seen: &Observation, flight: &Flight, rtt_to_receiver_ns: i64) -> u32 {
         let Some(acknowledged) = seen.acknowledged else { return 0 };
         if acknowledged > self.arrived.una() {
             if self.acknowledgments.len() == ACKNOWLEDGMENTS_MAX {
@@ -407,15 +399,13 @@ impl Flights {
         let mut bytes = 0;
         if self.delivered > 0 && delivered > self.delivered {
             bytes = u32::try_from(delivered - self.delivered).unwrap_or(u32::MAX);
-            while self.outstanding.front().is_some_and(|&(end, _)| end <= self.delivered) {
-                self.outstanding.pop_front();
-            }
             // the line could start with them when they arrived and it was free
-            let sent_ns = self.outstanding.front().map(|&(_, time_ns)| time_ns.saturating_add(rtt_to_receiver_ns));
+            let sent_ns = flight.first_beyond(self.delivered).map(|time_ns| time_ns.saturating_add(rtt_to_receiver_ns));
             let is_busy = sent_ns.zip(self.delivered_ns).is_some_and(|(sent_ns, before_ns)| sent_ns <= before_ns);
             let begun_ns = sent_ns.map(|sent_ns| sent_ns.max(self.delivered_ns.unwrap_or(sent_ns)));
             // with holes, the bytes are unknown
             let is_whole = delivered == acknowledged && !self.has_holes;
+            let segment_bytes = flight.size().bytes();
             let enough_bytes = if is_busy { segment_bytes } else { BURST_SEGMENTS_MIN * segment_bytes };
             let is_train = is_whole && i64::from(bytes) >= enough_bytes;
             let line_ns = begun_ns.filter(|_| is_train).map(|begun_ns| seen.time_ns.saturating_sub(begun_ns));
@@ -472,7 +462,7 @@ impl Flights {
     }
 
     /// The flights, separated by the rate of the whole connection.
-    pub fn rows(&self) -> impl Iterator<Item = Flight> + '_ {
+    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         let mut runs = self.runs.iter().peekable();
         let rate = self.seen.rate();
         std::iter::from_fn(move || {
@@ -519,7 +509,7 @@ impl Flights {
 
 /// Adds a packet to a flight.
 #[inline]
-fn extend(row: &mut Flight, seen: &Observation, is_retransmission: bool) {
+fn extend(row: &mut Row, seen: &Observation, is_retransmission: bool) {
     row.frame_last = seen.frame;
     row.time_last_ns = seen.time_ns;
     row.bytes += u64::from(seen.length);

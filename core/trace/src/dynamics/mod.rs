@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! observation  one packet
+//! flight       the ledger of sent packets
 //! rtt          RTT between the tap and either end
 //! sender       one direction as its sender sees it: bytes in flight, window, losses, congestion window (parts: see there)
 //! flights      one direction at the tap: runs of packets, the pauses between them, what limited the sender
@@ -34,13 +35,13 @@ pub mod congestion_window;
 pub mod delayed_acks;
 pub mod deliveries;
 pub mod early;
+pub mod flight;
 pub mod flights;
 pub mod histogram;
 pub mod limits;
 pub mod line;
 pub mod lost_acks;
 pub mod observation;
-pub mod originals;
 mod pace;
 mod packed;
 pub mod pauses;
@@ -55,7 +56,6 @@ pub mod send_buffer;
 pub mod sender;
 pub mod sender_state;
 pub mod sent_clock;
-pub mod short_segments;
 pub mod snapshot;
 pub mod stop;
 pub mod timeline;
@@ -142,8 +142,11 @@ impl Dynamics {
             self.black_holes[own].sent(seen);
             self.black_holes[opposite].answered(seen);
         }
-        self.rtts[own].transmit(seen);
-        let rtt_ns = self.rtts[opposite].acknowledge(seen, self.senders[opposite].segment_bytes(), &mut self.rows);
+        if seen.length > 0 {
+            self.senders[own].note_sent(seen);
+        }
+        self.rtts[own].transmit(seen, self.senders[own].flight());
+        let rtt_ns = self.rtts[opposite].acknowledge(seen, self.senders[opposite].flight(), &mut self.rows);
         // the sender of the data gets an ACK half an RTT after the tap, and its answer passes the tap half an RTT later
         let delays_of_opposite = self.delays(opposite);
         self.senders[opposite].acknowledge(seen, delays_of_opposite, &mut self.rows);
@@ -159,8 +162,8 @@ impl Dynamics {
         // last, because the packets it answers arrived before this acknowledgment
         self.senders[own].note_acknowledged(seen);
         let rtt_to_receiver_ns = self.path_ns(opposite).unwrap_or(0);
-        let segment_bytes = self.senders[opposite].segment_bytes();
-        let delivered_bytes = self.flights[opposite].acknowledge(seen, segment_bytes, rtt_to_receiver_ns);
+        let flight = self.senders[opposite].flight();
+        let delivered_bytes = self.flights[opposite].acknowledge(seen, flight, rtt_to_receiver_ns);
         if self.wanted.senders || self.wanted.budget {
             let answered_ns = rtt_ns.map(|rtt_ns| seen.time_ns.saturating_sub(rtt_ns));
             self.deliveries[opposite].acknowledge(seen, delivered_bytes, answered_ns, rtt_to_receiver_ns);

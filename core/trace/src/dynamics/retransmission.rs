@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
+use super::flight::Original;
 use super::observation::Observation;
 use super::rows::Rows;
 use crate::tables::{Empty, NULL_U8, Retransmission};
@@ -325,7 +326,7 @@ pub fn row(
     connection: u32,
     is_from_client: bool,
     cause: Cause,
-    original: Option<(u64, i64)>,
+    original: Option<Original>,
 ) -> Retransmission {
     let mut row = Retransmission {
         connection,
@@ -337,8 +338,8 @@ pub fn row(
         cause: cause as u8,
         ..Retransmission::default()
     };
-    if let Some((frame, time_ns)) = original {
-        (row.original_frame, row.original_ns) = (frame, time_ns);
+    if let Some(original) = original {
+        (row.original_frame, row.original_ns) = (original.frame, original.time_ns);
     }
     row
 }

@@ -5,9 +5,8 @@
 //! rule). Timestamps are not used: they echo the earliest packet that an ACK covers.
 
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
-
 use super::delayed_acks::Prompt;
+use super::flight::Flight;
 use super::histogram::Histogram;
 use super::observation::Observation;
 use super::rows::Rows;
@@ -16,8 +15,6 @@ use crate::tables::{NULL_NS, RoundTrip, SenderRow};
 
 /// The longest plausible RTT: a jump of the capture clock can look longer.
 pub const ROUND_TRIP_MAX_NS: i64 = 3_600_000_000_000;
-/// Maximum number of packets in flight with a stored time; others give no sample.
-const PACKETS_MAX: usize = 4096;
 /// With so many samples outliers are left out of the RTT of the path: a packet that overtook others, or took another
 /// way, was faster than the path.
 const OUTLIERS_FROM: u64 = 20;
@@ -41,13 +38,12 @@ const VARIATION_SMOOTHING: i64 = 4;
 pub struct RttSamples {
     connection: u32,
     is_from_client: bool,
-    /// End and capture time of packets in flight, ordered by end.
-    packets: VecDeque<(i64, i64)>,
     syn_ns: Option<i64>,
     has_syn_again: bool,
-    highest: i64,
     acknowledged: Option<i64>,
-    /// Without SACK, an ACK for bytes below this offset may have waited for a hole to be filled.
+    /// Bytes below this offset were covered by an ACK, or may have been retransmitted: they give no sample. Without SACK, an ACK
+    /// for bytes below the second one may have waited for a hole to be filled.
+    sampled: i64,
     ambiguous_until: i64,
     rtt_min_ns: Option<i64>,
     /// The smallest samples of cumulative ACKs, in order.
@@ -74,11 +70,10 @@ impl RttSamples {
         Self {
             connection,
             is_from_client,
-            packets: VecDeque::new(),
             syn_ns: None,
             has_syn_again: false,
-            highest: i64::MIN,
             acknowledged: None,
+            sampled: i64::MIN,
             ambiguous_until: i64::MIN,
             rtt_min_ns: None,
             least_ns: [None; LEAST_KEPT],
@@ -96,7 +91,6 @@ impl RttSamples {
 
     /// Prefetches what its state points to.
     pub fn prefetch(&self) {
-        iscsitrace_sys::prefetch_ends(&self.packets);
         self.sizes.prefetch();
         self.ack_sizes.prefetch();
     }
@@ -143,32 +137,24 @@ impl RttSamples {
 
     /// Notes a packet of the direction.
     #[inline]
-    pub fn transmit(&mut self, seen: &Observation) {
+    pub fn transmit(&mut self, seen: &Observation, flight: &Flight) {
         if seen.flags.is_syn() {
             self.has_syn_again |= self.syn_ns.is_some();
             self.syn_ns = Some(seen.time_ns);
         }
         self.packet_count += u64::from(seen.length > 0);
         self.reordered_count += u64::from(seen.class == SegmentClass::Reordered);
-        match seen.class {
-            SegmentClass::New if seen.offset >= self.highest => {
-                if self.packets.len() < PACKETS_MAX {
-                    self.packets.push_back((seen.end(), seen.time_ns));
-                }
-                self.highest = seen.end();
-            }
-            SegmentClass::Retransmission => {
-                self.packets.clear();
-                self.ambiguous_until = self.highest;
-            }
-            _ => {}
+        if seen.class == SegmentClass::Retransmission
+            && let Some(highest) = flight.highest()
+        {
+            self.ambiguous_until = highest;
+            self.sampled = self.sampled.max(highest);
         }
     }
 
-    /// Notes a packet of the opposite direction, and returns its sample; `segment_bytes` is the payload of a full
-    /// segment.
+    /// Notes a packet of the opposite direction, and returns its sample.
     #[inline]
-    pub fn acknowledge(&mut self, seen: &Observation, segment_bytes: i64, rows: &mut Rows) -> Option<i64> {
+    pub fn acknowledge(&mut self, seen: &Observation, flight: &Flight, rows: &mut Rows) -> Option<i64> {
         let acknowledged = seen.acknowledged?;
         let before = self.acknowledged.unwrap_or_else(|| {
             self.shake_hands(seen, rows);
@@ -186,7 +172,8 @@ impl RttSamples {
                 covered = covered.max(right);
             }
         }
-        let sent_ns = self.drop_covered(covered)?;
+        let sent_ns = flight.last_between(self.sampled, covered)?;
+        self.sampled = covered;
         if before < self.ambiguous_until && covered == acknowledged {
             return None;
         }
@@ -195,7 +182,7 @@ impl RttSamples {
         if covered == acknowledged {
             self.note_least(rtt_ns);
         }
-        if newly < 2 * segment_bytes && covered == acknowledged {
+        if newly < 2 * flight.size().bytes() && covered == acknowledged {
             self.held_max_ns = self.held_max_ns.max(Some(rtt_ns));
         } else if covered == acknowledged {
             self.note_prompt(rtt_ns.clamp(0, ROUND_TRIP_MAX_NS));
@@ -212,19 +199,6 @@ impl RttSamples {
             self.handshake_ns = Some(rtt_ns).filter(|rtt_ns| *rtt_ns >= 0);
             self.note_prompt(rtt_ns.clamp(0, ROUND_TRIP_MAX_NS));
         }
-    }
-
-    /// Removes the packets that are covered, and returns the time of the latest of them.
-    #[inline]
-    fn drop_covered(&mut self, covered: i64) -> Option<i64> {
-        let mut latest = None;
-        while let Some(&(end, sent_ns)) = self.packets.front()
-            && end <= covered
-        {
-            latest = Some(sent_ns);
-            self.packets.pop_front();
-        }
-        latest
     }
 
     /// Keeps the smallest samples. What SACK reported overtook other packets, or others were lost.

@@ -1,13 +1,13 @@
 //! The end of a burst, and what follows until the next packet of its sender.
 
-use super::ack_clock::Flight;
+use super::ack_clock::InFlight;
 use serde::{Deserialize, Serialize};
 
 /// The end of a burst.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Stop {
     /// What was in flight.
-    pub flight: Flight,
+    pub flight: InFlight,
     /// Bytes deemed lost, which the pipe lacks.
     pub lost: i64,
     /// Whether it ended within a PDU.

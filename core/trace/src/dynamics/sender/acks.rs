@@ -24,7 +24,7 @@ impl Sender {
             self.list_sacks(seen, acknowledged, rows);
         }
         self.times.note(i64::from(seen.window) << seen.window_scale.unwrap_or(0), seen.flags.is_syn());
-        if let Some(count) = self.lost_acks.acknowledge(seen, acknowledged, self.size.bytes()) {
+        if let Some(count) = self.lost_acks.acknowledge(seen, acknowledged, self.segment_bytes()) {
             self.remembered.follow_lost_acks(count, Place::BeforeTap, rows);
         }
         self.acks.push(seen, acknowledged, delays.to_sender_ns);
@@ -58,7 +58,7 @@ impl Sender {
         rows: &mut Rows,
     ) {
         let before = self.state;
-        let segment = self.size.bytes();
+        let segment = self.segment_bytes();
         let window = self.scale.bytes(ack);
         self.last_window = ack.window;
         let una_before = self.board.una();
@@ -73,7 +73,6 @@ impl Sender {
             }
             self.advanced_ns = answer_ns;
             self.is_probed = false;
-            self.short.acknowledge(self.board.una());
             self.pauses.acknowledge(ack.acknowledged, self.board.sent(), segment, answer_ns);
         } else if ack.length == 0
             && ack.acknowledged == una_before
@@ -131,8 +130,8 @@ impl Sender {
     fn note_delay(&mut self, ack: &Acknowledgment, answer_ns: i64, delays: Delays) {
         if ack.length > 0 {
             self.delayed.request();
-        } else if (1..2 * self.size.bytes()).contains(&(ack.acknowledged - self.board.una()))
-            && self.state.pipe < 2 * self.size.bytes()
+        } else if (1..2 * self.segment_bytes()).contains(&(ack.acknowledged - self.board.una()))
+            && self.state.pipe < 2 * self.segment_bytes()
             && !self.state.is_window_full
             && let (Some(sent_ns), Some(prompt)) = (self.pauses.burst.last_ns(), delays.prompt)
         {

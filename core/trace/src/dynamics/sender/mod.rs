@@ -2,10 +2,9 @@
 //!
 //! ```text
 //! acknowledgments     when an ACK reaches the sender        scoreboard          bytes in flight, SACKed, lost
-//! segment_size        a full segment                        retransmission      cause of a retransmission
+//! flight              the packets that were sent            retransmission      cause of a retransmission
 //! window_scale        the shift of the window field         recovery            recovery from a loss
-//! window_time         how long the window was full          originals           which packet carried a byte first
-//! short_segments      bytes that segments lack to be full   sender_state        the state after a packet
+//! window_time         how long the window was full          sender_state        the state after a packet
 //! lost_acks           retransmissions for lost ACKs         delayed_acks        ACKs that were held back
 //!
 //! pauses              what the pauses of a sender show:
@@ -26,21 +25,19 @@ mod retransmissions;
 mod row;
 
 use crate::dynamics::Rows;
-use crate::dynamics::ack_clock::Flight;
+use crate::dynamics::ack_clock::InFlight;
 use crate::dynamics::acknowledgments::Acknowledgments;
 use crate::dynamics::delayed_acks::DelayedAcks;
+use crate::dynamics::flight::Flight;
 use crate::dynamics::lost_acks::LostAcks;
 use crate::dynamics::observation::Observation;
-use crate::dynamics::originals::Originals;
 use crate::dynamics::pauses::{Now, Pauses};
 use crate::dynamics::recovery::{self, Recovery, Sign};
 use crate::dynamics::retransmission::Remembered;
 use crate::dynamics::scoreboard::Scoreboard;
-use crate::dynamics::segment_size::SegmentSize;
 use crate::dynamics::send_buffer::Span;
 use crate::dynamics::sender_state::{Delays, SenderState};
 use crate::dynamics::sent_clock::TICK_NS;
-use crate::dynamics::short_segments::ShortSegments;
 use crate::dynamics::stop::Stop;
 use crate::dynamics::timeline::Limited;
 use crate::dynamics::window_hold::{Sent, WindowHold};
@@ -57,17 +54,15 @@ pub struct Sender {
     is_from_client: bool,
     is_begun: bool,
     state: SenderState,
+    flight: Flight,
     acks: Acknowledgments,
     board: Scoreboard,
-    size: SegmentSize,
     scale: WindowScale,
     times: WindowTime,
-    originals: Originals,
     remembered: Rare<Remembered>,
     recovery: Recovery,
     pauses: Pauses,
     hold: WindowHold,
-    short: ShortSegments,
     lost_acks: LostAcks,
     delayed: DelayedAcks,
     /// The window field of the last ACK that arrived.
@@ -95,7 +90,7 @@ impl Sender {
     /// Prefetches what its state points to.
     pub fn prefetch_queues(&self) {
         self.acks.prefetch();
-        self.originals.prefetch();
+        self.flight.prefetch();
         self.hold.prefetch();
     }
 
@@ -104,9 +99,22 @@ impl Sender {
         self.state
     }
 
+    /// The packets that it sent.
+    #[inline]
+    pub fn flight(&self) -> &Flight {
+        &self.flight
+    }
+
     /// Payload of a full segment, or the usual one.
+    #[inline]
     pub fn segment_bytes(&self) -> i64 {
-        self.size.bytes()
+        self.flight.size().bytes()
+    }
+
+    /// Notes one of its packets with payload in the ledger, before anything reads it.
+    #[inline]
+    pub fn note_sent(&mut self, seen: &Observation) {
+        self.flight.send(seen, self.board.una());
     }
 
     /// Notes what one of its packets, with or without payload, acknowledges.
@@ -121,7 +129,6 @@ impl Sender {
         if matches!(seen.class, SegmentClass::Probe | SegmentClass::Copy | SegmentClass::Outside) {
             return;
         }
-        self.size.note(seen.length, seen.segment_max, seen.timestamps.is_some());
         self.acks.note_packet(seen, delays.to_sender_ns);
         if let Some((count, heard)) = self.lost_acks.send(seen) {
             self.lose_acks(count, heard, rows);
@@ -131,7 +138,7 @@ impl Sender {
         }
         self.begin(seen.offset);
         let has_more = self.pauses.burst.stop.is_within_pdu || !self.pauses.burst.has_request();
-        let segment = self.size.bytes();
+        let segment = self.segment_bytes();
         let mut where_to = recovery_rows(self.connection, self.is_from_client, rows);
         self.delayed.send(seen, has_more, segment, delays.round_trip_ns, &mut where_to);
         let last_ns = self.pauses.burst.last_ns();
@@ -151,17 +158,11 @@ impl Sender {
         if seen.class != SegmentClass::Reordered {
             self.end_pause(seen, last_ns, delays);
         }
-        if rows.wanted.retransmissions && seen.class != SegmentClass::Retransmission {
-            self.originals.push(seen.offset, seen.end(), seen.frame, seen.time_ns, self.board.una());
-        }
         if seen.class == SegmentClass::Retransmission {
             self.retransmit(seen, last_ns, delays, rows);
-        } else {
-            if seen.offset > self.board.sent() {
-                let sign = self.sign(seen.frame, seen.time_ns);
-                self.recovery.note_sign(Sign { sent: seen.end(), ..sign });
-            }
-            self.short.push(seen.end(), seen.length, self.size.bytes());
+        } else if seen.offset > self.board.sent() {
+            let sign = self.sign(seen.frame, seen.time_ns);
+            self.recovery.note_sign(Sign { sent: seen.end(), ..sign });
         }
         let is_within_pdu =
             if seen.end() > self.board.sent() { seen.is_within_pdu() } else { self.pauses.burst.stop.is_within_pdu };
@@ -186,7 +187,7 @@ impl Sender {
         }
         self.board.send(seen.end());
         self.settle(seen.frame, seen.time_ns.saturating_sub(delays.to_sender_ns / 2), rows);
-        let segment = self.size.bytes();
+        let segment = self.segment_bytes();
         let room = self.state.rwnd.map(|window| (window - self.state.owin, window));
         let has_room = |bytes: i64| room.is_none_or(|(room, _)| room >= bytes);
         if !has_room(segment) {
@@ -197,9 +198,9 @@ impl Sender {
         self.state.is_window_full = !has_room(segment);
         self.state.is_window_smaller = is_beyond || (!has_room(2 * segment) && self.pauses.cwnd.is_window_full());
         let stop = Stop {
-            flight: Flight {
-                pipe: self.state.pipe + self.short.missing_bytes(),
-                sent: self.board.sent() + self.short.missing_in_all(),
+            flight: InFlight {
+                pipe: self.state.pipe + self.flight.short_from(self.board.una()),
+                sent: self.board.sent() + self.flight.short(),
                 end: self.board.sent(),
                 una: self.board.una(),
             },
@@ -227,7 +228,7 @@ impl Sender {
     /// A packet is sent: what the pause before it shows, if there was one.
     #[inline]
     fn end_pause(&mut self, seen: &Observation, last_ns: Option<i64>, delays: Delays) {
-        let segment = self.size.bytes();
+        let segment = self.segment_bytes();
         let now = Now {
             una: self.board.una(),
             segment,
@@ -270,7 +271,7 @@ impl Sender {
         self.state.is_in_recovery = self.recovery.cause().is_some();
         self.owin_max = self.owin_max.max(owin);
         self.owin_peak = self.owin_peak.max(owin);
-        self.times.set(time_ns, owin, self.state.rwnd, self.size.bytes());
+        self.times.set(time_ns, owin, self.state.rwnd, self.segment_bytes());
         if rows.wanted.window && is_changed {
             self.pauses.windows.push(Window {
                 connection: self.connection,

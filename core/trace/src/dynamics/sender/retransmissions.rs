@@ -58,15 +58,12 @@ impl Sender {
             self.counts[cause as usize] += 1;
         }
         let row = rows.wanted.retransmissions.then(|| {
-            let original = self.originals.of(seen.offset);
+            let original = self.flight.original(seen.offset).filter(|original| original.frame != seen.frame);
             rows.retransmissions.push(retransmission::row(seen, self.connection, self.is_from_client, cause, original))
         });
         let recovery = (self.recovery.count(), self.recovery.row());
         self.remembered.push(seen, seen.offset <= self.board.una(), row, recovery, rows);
         let has_sacks = self.board.sacked_bytes() > 0;
         self.lost_acks.retransmit(seen, Again { cause, is_timer, has_sacks, passed });
-        if rows.wanted.retransmissions {
-            self.originals.push(seen.offset, seen.end(), seen.frame, seen.time_ns, self.board.una());
-        }
     }
 }

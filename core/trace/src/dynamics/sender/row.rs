@@ -13,7 +13,7 @@ impl Sender {
         let mut row = SenderRow {
             connection: self.connection,
             to_target: self.is_from_client,
-            has_super_segments: self.size.has_super_segments(),
+            has_super_segments: self.flight.size().has_super_segments(),
             owin_max_bytes: self.owin_max,
             rwnd_min_bytes: least.map_or(NULL_NS, |window| window << self.scale.inferred()),
             rwnd_max_bytes: largest.map_or(NULL_NS, |window| window << self.scale.inferred()),
@@ -37,7 +37,7 @@ impl Sender {
             delayed_ack_wait_frame: self.delayed.longest.map_or(NULL_U64, |(_, frame)| frame),
             ..SenderRow::default()
         };
-        if let Some(bytes) = self.size.known() {
+        if let Some(bytes) = self.flight.size().known() {
             row.segment_bytes = bytes;
         }
         if let Some((shift, is_inferred)) = self.scale.found() {

@@ -1,6 +1,7 @@
 //! What ended a pause, and what limited the sender, condition by condition.
 
 use super::*;
+use crate::dynamics::flight::Flight;
 use crate::dynamics::flights::Flights;
 use crate::dynamics::sender_state::{LastAck, SenderState};
 use crate::dynamics::window_scale::WindowScale;
@@ -157,7 +158,7 @@ fn nothing_waits_for_a_retransmission_of_what_was_acknowledged() {
         let mut flights = Flights::new(CONNECTION, true, true);
         flights.packet(&Observation { left_of_pdu, ..pause.first }, pause.before, SEGMENT, AWAY_NS, 0);
         let ack = Observation { direction: 1, acknowledged: Some(acknowledged), length: 0, ..pause.first };
-        flights.acknowledge(&Observation { time_ns: MS, ..ack }, SEGMENT, 0);
+        flights.acknowledge(&Observation { time_ns: MS, ..ack }, &Flight::default(), 0);
         let copy = Observation { offset: pause.first.offset, class: SegmentClass::Retransmission, ..pause.next };
         flights.packet(&copy, pause.after, SEGMENT, AWAY_NS, 0);
         flights.limited(&WindowScale::default()).next().map(|limited| limited.part)
