@@ -8,16 +8,11 @@
 //! What the RTT of the path does not explain of that time, the bytes spent in a queue.
 
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
-
-use iscsitrace_wire::serial::SerialNumber;
 
 use super::observation::Observation;
 pub use super::packed::Delivery;
 use super::packed::Packed;
 
-/// Maximum number of the receiver's timestamps whose time is stored.
-const TIMESTAMPS_MAX: usize = 4096;
 /// Deliveries that follow each other out of one queue are one up to this many full segments.
 const JOINED_SEGMENTS: i64 = 2;
 
@@ -38,8 +33,6 @@ pub struct Deliveries {
     pub segment_bytes: i64,
     /// When the latest packet of the receiver passed that the sender has answered.
     answered_ns: Option<i64>,
-    /// Timestamps of the receiver's packets, in order, and when each passed the tap last.
-    timestamps: VecDeque<(u32, i64)>,
 }
 
 impl Deliveries {
@@ -47,11 +40,10 @@ impl Deliveries {
     pub fn prefetch(&self) {
         self.arrived.prefetch();
         self.acknowledged.prefetch();
-        iscsitrace_sys::prefetch_ends(&self.timestamps);
     }
 
-    /// Notes a packet with payload. `answered_ns` is when the bytes passed that it acknowledges, `path_ns` the RTT
-    /// between tap and sender.
+    /// Notes a packet with payload. `answered_ns` is when the latest of those packets passed that it answers: with the
+    /// bytes that it acknowledges, or with the timestamp that it echoes. `path_ns` is the RTT between tap and sender.
     pub fn arrive(&mut self, seen: &Observation, segment_bytes: i64, answered_ns: Option<i64>, path_ns: i64) {
         self.segment_bytes = segment_bytes;
         self.has_timestamps |= seen.timestamps.is_some();
@@ -59,7 +51,7 @@ impl Deliveries {
         let segment = u32::try_from(segment_bytes).unwrap_or(u32::MAX).max(1);
         self.packet_count += u64::from(seen.length.div_ceil(segment));
         // what the sender knew, it knows: an end that delays an ACK echoes an old timestamp meanwhile
-        self.answered_ns = self.echoed_ns(seen).max(answered_ns).max(self.answered_ns);
+        self.answered_ns = answered_ns.max(self.answered_ns);
         let delivery = Delivery { time_ns: seen.time_ns, begun_ns: self.answered_ns, bytes: seen.length };
         note(&mut self.arrived, delivery, segment_bytes, path_ns);
     }
@@ -67,35 +59,10 @@ impl Deliveries {
     /// Notes a packet of the receiver, which acknowledges `bytes` more; the latest of them passed the tap at
     /// `answered_ns`. `path_ns` is the RTT between tap and receiver.
     pub fn acknowledge(&mut self, seen: &Observation, bytes: u32, answered_ns: Option<i64>, path_ns: i64) {
-        if let Some((value, _)) = seen.timestamps {
-            self.note_timestamp(value, seen.time_ns);
-        }
         if bytes > 0 {
             let delivery = Delivery { time_ns: seen.time_ns, begun_ns: answered_ns, bytes };
             note(&mut self.acknowledged, delivery, self.segment_bytes, path_ns);
         }
-    }
-
-    fn note_timestamp(&mut self, value: u32, time_ns: i64) {
-        match self.timestamps.back_mut() {
-            Some((last, last_ns)) if *last == value => *last_ns = time_ns,
-            Some(&mut (last, _)) if !SerialNumber(value).is_after(SerialNumber(last)) => {}
-            _ => {
-                if self.timestamps.len() == TIMESTAMPS_MAX {
-                    self.timestamps.pop_front();
-                }
-                self.timestamps.push_back((value, time_ns));
-            }
-        }
-    }
-
-    /// When the receiver's packet passed whose timestamp this one echoes: the latest one it can have been.
-    fn echoed_ns(&mut self, seen: &Observation) -> Option<i64> {
-        let (_, echo) = seen.timestamps?;
-        while self.timestamps.front().is_some_and(|&(value, _)| SerialNumber(echo).is_after(SerialNumber(value))) {
-            self.timestamps.pop_front();
-        }
-        self.timestamps.front().filter(|&&(value, _)| value == echo).map(|&(_, time_ns)| time_ns)
     }
 
     /// Removes deliveries from before.
@@ -106,7 +73,6 @@ impl Deliveries {
 
     /// Drops what only more packets need.
     pub fn end(mut self) -> Self {
-        self.timestamps = VecDeque::new();
         self.arrived.shrink();
         self.acknowledged.shrink();
         self

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
+use super::acks::Acks;
 use super::busy_line::{BusyLine, is_long_pause, is_pause};
 use super::flight::Flight;
 use super::observation::Observation;
@@ -28,8 +29,6 @@ const TIMER_MIN_NS: i64 = 190_000_000;
 const PROBE_MIN_NS: i64 = 8_000_000;
 /// Maximum number of payload packets on their way to the sender.
 const REQUESTS_MAX: usize = 1 << 12;
-/// Maximum number of stored ACKs.
-const ACKNOWLEDGMENTS_MAX: usize = 1 << 10;
 /// An ACK of at least this many segments shows the rate of the line, even if the line was idle before them.
 const BURST_SEGMENTS_MIN: i64 = 4;
 /// Maximum number of open holes.
@@ -108,8 +107,6 @@ pub struct Flights {
     has_holes: bool,
     /// Time of the last ACK with progress.
     delivered_ns: Option<i64>,
-    /// Times of the latest ACKs at the tap, and what they acknowledge: more than its sender knew with the previous packet.
-    acknowledgments: VecDeque<(i64, i64)>,
     has_loss: bool,
     highest: i64,
     /// Whether that byte ends within a PDU, and whether the next packet finds everything acknowledged and no PDU begun.
@@ -138,7 +135,6 @@ impl Flights {
             small_end: 0,
             has_holes: false,
             delivered_ns: None,
-            acknowledgments: VecDeque::new(),
             has_loss: false,
             highest: 0,
             is_within_pdu: false,
@@ -150,7 +146,6 @@ impl Flights {
     /// Prefetches what its state points to.
     pub fn prefetch_queues(&self) {
         iscsitrace_sys::prefetch_ends(&self.requests);
-        iscsitrace_sys::prefetch_ends(&self.acknowledgments);
         self.seen.prefetch();
         self.acknowledged.prefetch();
     }
@@ -162,6 +157,7 @@ impl Flights {
         &mut self,
         seen: &Observation,
         sender: SenderState,
+        acks: &Acks,
         segment_bytes: i64,
         rtt_ns: i64,
         rtt_to_sender_ns: i64,
@@ -185,7 +181,8 @@ impl Flights {
         let gap_ns = self.previous.map(|previous| seen.time_ns.saturating_sub(previous.time_ns));
         let rate = self.seen.recent_rate();
         let is_pause = gap_ns.is_none_or(|gap_ns| is_pause(gap_ns, seen.length, rate));
-        let begun = is_pause.then(|| self.begin(seen, sender, has_request, segment_bytes, rtt_ns, rtt_to_sender_ns));
+        let begun =
+            is_pause.then(|| self.begin(seen, sender, acks, has_request, segment_bytes, rtt_ns, rtt_to_sender_ns));
         if let (Some((_, limited)), Some(gap_ns)) = (&begun, gap_ns) {
             let (part, needs_queue) = limited.map_or((None, false), |(part, needs_queue)| (Some(part), needs_queue));
             self.limit(seen, gap_ns, part, needs_queue);
@@ -203,9 +200,6 @@ impl Flights {
             (None, _) => {}
         }
         let acknowledged = self.highest.saturating_sub(sender.owin);
-        while self.acknowledgments.front().is_some_and(|&(_, until)| until <= acknowledged) {
-            self.acknowledgments.pop_front();
-        }
         self.previous = Some(Previous {
             time_ns: seen.time_ns,
             length: seen.length,
@@ -247,6 +241,7 @@ impl Flights {
         &self,
         seen: &Observation,
         sender: SenderState,
+        acks: &Acks,
         has_request: bool,
         segment_bytes: i64,
         rtt_ns: i64,
@@ -287,8 +282,8 @@ impl Flights {
         let is_window_full = before.is_window_full;
         // what the sender can have known: the minimum RTT may belong to a packet that was answered late
         let known = self.highest.max(seen.end()).saturating_sub(sender.owin);
-        let known =
-            known.max(self.acknowledged_at(seen.time_ns.saturating_add(within_ns).saturating_sub(rtt_to_sender_ns)));
+        let passed_ns = seen.time_ns.saturating_add(within_ns).saturating_sub(rtt_to_sender_ns);
+        let known = acks.acknowledged_at(passed_ns).map_or(known, |passed| passed.max(known));
         let is_all_acknowledged = ack.is_some_and(|ack| ack.is_advance) && known >= seen.offset;
         // Nagle: less than a segment is left while an earlier short segment is in flight. It goes out when that is
         // acknowledged, or with the answer to a request
@@ -359,18 +354,6 @@ impl Flights {
         self.requests.push_back(time_ns.saturating_add(rtt_to_sender_ns));
     }
 
-    /// What the ACKs at the tap had acknowledged by then.
-    fn acknowledged_at(&self, time_ns: i64) -> i64 {
-        // near the sender the last one nearly always
-        if let Some(&(passed_ns, until)) = self.acknowledgments.back()
-            && passed_ns <= time_ns
-        {
-            return until;
-        }
-        let count = self.acknowledgments.partition_point(|&(passed_ns, _)| passed_ns <= time_ns);
-        count.checked_sub(1).and_then(|last| self.acknowledgments.get(last)).map_or(i64::MIN, |&(_, until)| until)
-    }
-
     /// Whether a request can have been answered since the previous packet.
     #[inline]
     fn take_requests(&mut self, time_ns: i64) -> bool {
@@ -385,12 +368,6 @@ impl Flights {
     #[inline]
     pub fn acknowledge(&mut self, seen: &Observation, flight: &Flight, rtt_to_receiver_ns: i64) -> u32 {
         let Some(acknowledged) = seen.acknowledged else { return 0 };
-        if acknowledged > self.arrived.una() {
-            if self.acknowledgments.len() == ACKNOWLEDGMENTS_MAX {
-                self.acknowledgments.pop_front();
-            }
-            self.acknowledgments.push_back((seen.time_ns, acknowledged));
-        }
         self.arrived.acknowledge(acknowledged);
         for &(left, right) in seen.sacks().iter().filter(|(left, _)| *left >= acknowledged) {
             self.arrived.sack(left, right);

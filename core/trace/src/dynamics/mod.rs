@@ -3,6 +3,7 @@
 //! ```text
 //! observation  one packet
 //! flight       the ledger of sent packets
+//! acks         the ledger of ACKs
 //! rtt          RTT between the tap and either end
 //! sender       one direction as its sender sees it: bytes in flight, window, losses, congestion window (parts: see there)
 //! flights      one direction at the tap: runs of packets, the pauses between them, what limited the sender
@@ -24,7 +25,7 @@
 //! whether a packet ends within a PDU. Memory use grows with the wanted rows and with the bytes in flight.
 
 pub mod ack_clock;
-pub mod acknowledgments;
+pub mod acks;
 pub mod analysis;
 pub mod apart;
 mod black_hole;
@@ -142,9 +143,7 @@ impl Dynamics {
             self.black_holes[own].sent(seen);
             self.black_holes[opposite].answered(seen);
         }
-        if seen.length > 0 {
-            self.senders[own].note_sent(seen);
-        }
+        self.senders[own].note_sent(seen);
         self.rtts[own].transmit(seen, self.senders[own].flight());
         let rtt_ns = self.rtts[opposite].acknowledge(seen, self.senders[opposite].flight(), &mut self.rows);
         // the sender of the data gets an ACK half an RTT after the tap, and its answer passes the tap half an RTT later
@@ -156,7 +155,7 @@ impl Dynamics {
             let rtt_ns = delays.to_sender_ns.saturating_add(self.path_ns(own).unwrap_or(0));
             let sender = &self.senders[own];
             let to_sender_ns = delays.to_sender_ns;
-            self.flights[own].packet(seen, sender.state(), sender.segment_bytes(), rtt_ns, to_sender_ns);
+            self.flights[own].packet(seen, sender.state(), sender.acks(), sender.segment_bytes(), rtt_ns, to_sender_ns);
             self.flights[opposite].request(seen.time_ns, delays_of_opposite.to_sender_ns);
         }
         // last, because the packets it answers arrived before this acknowledgment
@@ -169,7 +168,9 @@ impl Dynamics {
             self.deliveries[opposite].acknowledge(seen, delivered_bytes, answered_ns, rtt_to_receiver_ns);
             if seen.length > 0 {
                 // the same end sends it
-                self.deliveries[own].arrive(seen, self.senders[own].segment_bytes(), answered_ns, rtt_to_receiver_ns);
+                let sender = &self.senders[own];
+                let answered_ns = sender.acks().echoed_ns(seen).max(answered_ns);
+                self.deliveries[own].arrive(seen, sender.segment_bytes(), answered_ns, rtt_to_receiver_ns);
             }
         }
     }

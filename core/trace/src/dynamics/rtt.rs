@@ -4,7 +4,6 @@
 //! packets gives one sample: that of the latest packet. A retransmission makes the packets in flight ambiguous (Karn's
 //! rule). Timestamps are not used: they echo the earliest packet that an ACK covers.
 
-use serde::{Deserialize, Serialize};
 use super::delayed_acks::Prompt;
 use super::flight::Flight;
 use super::histogram::Histogram;
@@ -12,6 +11,7 @@ use super::observation::Observation;
 use super::rows::Rows;
 use crate::stream::class::SegmentClass;
 use crate::tables::{NULL_NS, RoundTrip, SenderRow};
+use serde::{Deserialize, Serialize};
 
 /// The longest plausible RTT: a jump of the capture clock can look longer.
 pub const ROUND_TRIP_MAX_NS: i64 = 3_600_000_000_000;

@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 
 use iscsitrace_wire::serial::SerialNumber;
 
+use super::acks::{Echoed, Tick};
 use super::observation::Observation;
 use super::sender_state::Delays;
 use super::sent_clock::SentClock;
@@ -26,29 +27,8 @@ use crate::tables::budget_part;
 
 /// A sender that the window holds goes on when one part in so many of it is free.
 const FREE_PARTS: i64 = 3;
-/// Maximum number of ticks with ACKs that no packet echoes yet.
-const TICKS_MAX: usize = 4096;
 /// Maximum number of waits that later bytes have to confirm.
 const WAITS_MAX: usize = 1024;
-
-/// The ACKs of one tick of the receiver's clock: which of them a packet that echoes it answers is unknown.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct Tick {
-    timestamp: SerialNumber,
-    /// When the first of them passed the tap.
-    time_ns: i64,
-    /// The last acknowledged offset, and its window, not scaled.
-    acknowledged: i64,
-    window: u16,
-}
-
-impl Tick {
-    /// The window in bytes, and its right edge.
-    fn window(&self, shift: u8) -> (i64, i64) {
-        let window = i64::from(self.window) << shift;
-        (window, self.acknowledged.saturating_add(window))
-    }
-}
 
 /// A span in which the window held the sender.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -79,8 +59,6 @@ pub struct Sent {
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct WindowHold {
     clock: SentClock,
-    /// Ticks from the last before the echoed one.
-    ticks: VecDeque<Tick>,
     is_held: bool,
     /// The end of what was sent before a retransmission: the congestion window may be smaller since, unless the
     /// receiver's window is full again before all of that is acknowledged.
@@ -96,48 +74,21 @@ pub struct WindowHold {
 }
 
 impl WindowHold {
-    /// Prefetches its ticks.
-    pub fn prefetch(&self) {
-        iscsitrace_sys::prefetch_ends(&self.ticks);
-    }
-
-    /// Notes an ACK.
-    #[inline]
-    pub fn acknowledge(&mut self, seen: &Observation, acknowledged: i64) {
-        let Some((value, _)) = seen.timestamps else { return };
-        let timestamp = SerialNumber(value);
-        match self.ticks.back_mut() {
-            Some(last) if acknowledged < last.acknowledged || timestamp.is_before(last.timestamp) => {}
-            Some(last) if timestamp == last.timestamp => {
-                (last.acknowledged, last.window) = (acknowledged, seen.window);
-            }
-            _ => {
-                if self.ticks.len() == TICKS_MAX {
-                    self.ticks.pop_front();
-                }
-                let (time_ns, window) = (seen.time_ns, seen.window);
-                self.ticks.push_back(Tick { timestamp, time_ns, acknowledged, window });
-            }
-        }
-    }
-
     /// A packet of new data is sent, in the order of the stream.
-    pub fn send(&mut self, seen: &Observation, sent: Sent) {
+    pub fn send(&mut self, seen: &Observation, echoed: &Echoed, sent: Sent) {
         let Some((value, echo)) = seen.timestamps else { return self.end() };
         let echo = SerialNumber(echo);
         let sent_ns = self.clock.note(value, seen.time_ns, sent.delays.round_trip_ns);
         self.is_timed |= sent_ns.is_some();
         let last_ns = std::mem::replace(&mut self.last_ns, sent_ns);
-        self.forget_ticks(echo);
         let Some(shift) = sent.shift else { return };
         if !sent.had_more {
             self.end();
         }
         // before the ACKs that may have let it go, and after all that it can have had
-        let Some(before) = self.ticks.front().filter(|tick| tick.timestamp.is_before(echo)).copied() else {
+        let (Some(before), Some(latest)) = (echoed.before(echo), echoed.latest(echo)) else {
             return self.end();
         };
-        let latest = self.ticks.get(1).filter(|tick| tick.timestamp == echo).copied().unwrap_or(before);
         let is_open = |tick: Tick, offset: i64| {
             let (window, edge) = tick.window(shift);
             (edge - offset) * FREE_PARTS >= window
@@ -169,21 +120,6 @@ impl WindowHold {
         {
             self.waits.pop_front();
             self.confirm(wait);
-        }
-    }
-
-    /// A packet of new data is sent near the tap, where the window that held it is known without its timestamps.
-    pub fn send_near(&mut self, seen: &Observation) {
-        if let Some((_, echo)) = seen.timestamps {
-            self.forget_ticks(SerialNumber(echo));
-        }
-    }
-
-    /// Removes the ticks before the last from before the echoed one.
-    #[inline]
-    fn forget_ticks(&mut self, echo: SerialNumber) {
-        while self.ticks.get(1).is_some_and(|next| next.timestamp.is_before(echo)) {
-            self.ticks.pop_front();
         }
     }
 
@@ -242,6 +178,7 @@ impl WindowHold {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dynamics::acks::Acks;
     use crate::dynamics::sent_clock::TICK_NS as MS;
     use crate::stream::class::SegmentClass;
     use iscsitrace_wire::frame::TcpFlags;
@@ -256,20 +193,22 @@ mod tests {
     /// the sender as its packets would pass the tap without a queue.
     struct Far {
         hold: WindowHold,
+        acks: Acks,
         sent: i64,
         had_more: bool,
     }
 
     impl Far {
         fn begin() -> Self {
-            let mut far = Self { hold: WindowHold::default(), sent: 0, had_more: false };
+            let mut far = Self { hold: WindowHold::default(), acks: Acks::default(), sent: 0, had_more: false };
             for ms in (0..=1000).step_by(100) {
                 far.ack(ms, far.sent / SEGMENT);
                 far.send(ms + PATH_MS, ms + PATH_MS, ms, 1);
                 far.had_more = false;
             }
             far.ack(1980, far.sent / SEGMENT);
-            far.hold.acknowledge(&Observation { window: WINDOW, ..far.packet(1981, 1981, 0) }, far.sent);
+            let ack = far.packet(1981, 1981, 0);
+            far.acks.push(&ack, far.sent, PATH_MS * MS);
             far
         }
 
@@ -299,7 +238,7 @@ mod tests {
         /// The receiver acknowledges so many segments.
         fn ack(&mut self, ms: i64, segments: i64) {
             let ack = self.packet(ms, ms, 0);
-            self.hold.acknowledge(&ack, segments * SEGMENT);
+            self.acks.push(&ack, segments * SEGMENT, PATH_MS * MS);
         }
 
         /// Segments sent at once, that pass the tap at `tap_ms`; the ACKs of `echo_ms` are the last that their sender had.
@@ -310,7 +249,8 @@ mod tests {
                 let sent = Sent { had_more, segment: SEGMENT, shift: Some(0), delays, patience_ns };
                 let seen = self.packet(tap_ms, sent_ms, echo_ms);
                 self.sent += SEGMENT;
-                self.hold.send(&seen, sent);
+                self.acks.note_echo(&seen);
+                self.hold.send(&seen, self.acks.echoed(), sent);
                 self.had_more = true;
             }
         }
@@ -330,23 +270,6 @@ mod tests {
         let before = far.sent / SEGMENT;
         far.send(2000, 2000, 1981, 12);
         (far, before)
-    }
-
-    #[test]
-    fn near_the_tap_ticks_leave_once_they_are_echoed_too() {
-        let mut far = Far::begin();
-        for ms in 2000..3000 {
-            far.ack(ms, far.sent / SEGMENT);
-            far.hold.send_near(&far.packet(ms, ms, ms));
-            // the last from before the echoed one, and that
-            assert_eq!(far.hold.ticks.len(), 2);
-        }
-        // what was not echoed stays
-        (3000..3010).for_each(|ms| far.ack(ms, far.sent / SEGMENT));
-        far.hold.send_near(&far.packet(3010, 3010, 2999));
-        assert_eq!(far.hold.ticks.len(), 12);
-        far.hold.send_near(&Observation { timestamps: None, ..far.packet(3011, 3011, 0) });
-        assert_eq!(far.hold.ticks.len(), 12);
     }
 
     #[test]
@@ -445,7 +368,7 @@ mod tests {
         let far = Far::begin();
         let delays = Delays::default();
         let sent = Sent { had_more: true, segment: SEGMENT, shift: Some(0), delays, patience_ns: 0 };
-        hold.send(&Observation { timestamps: None, ..far.packet(0, 0, 0) }, sent);
+        hold.send(&Observation { timestamps: None, ..far.packet(0, 0, 0) }, far.acks.echoed(), sent);
         assert_eq!(hold.total_ns(), None);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! It never decreases.
 
-use super::acknowledgments::Acknowledgment;
+use super::acks::Ack;
 use serde::{Deserialize, Serialize};
 
 /// The maximum shift (RFC 7323, section 2.3).
@@ -31,7 +31,7 @@ pub struct WindowScale {
 impl WindowScale {
     /// The window of an ACK in bytes, with the known or inferred scale.
     #[inline]
-    pub fn bytes(&mut self, ack: &Acknowledgment) -> i64 {
+    pub fn bytes(&mut self, ack: &Ack) -> i64 {
         if ack.window_scale.is_some() {
             self.known = ack.window_scale;
         }

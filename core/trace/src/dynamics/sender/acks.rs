@@ -2,7 +2,7 @@
 
 use super::{Sender, recovery_rows};
 use crate::dynamics::Rows;
-use crate::dynamics::acknowledgments::Acknowledgment;
+use crate::dynamics::acks::Ack;
 use crate::dynamics::delayed_acks::Held;
 use crate::dynamics::observation::{Observation, is_duplicate};
 use crate::dynamics::retransmission::Place;
@@ -28,7 +28,6 @@ impl Sender {
             self.remembered.follow_lost_acks(count, Place::BeforeTap, rows);
         }
         self.acks.push(seen, acknowledged, delays.to_sender_ns);
-        self.hold.acknowledge(seen, acknowledged);
         if self.acks.is_full()
             && let Some((ack, blocks)) = self.acks.take_oldest()
         {
@@ -49,14 +48,7 @@ impl Sender {
     }
 
     /// An ACK reached the sender; its answer can pass the tap at `answer_ns` at the earliest.
-    pub(super) fn take(
-        &mut self,
-        ack: &Acknowledgment,
-        answer_ns: i64,
-        blocks: &[(i64, i64)],
-        delays: Delays,
-        rows: &mut Rows,
-    ) {
+    pub(super) fn take(&mut self, ack: &Ack, answer_ns: i64, blocks: &[(i64, i64)], delays: Delays, rows: &mut Rows) {
         let before = self.state;
         let segment = self.segment_bytes();
         let window = self.scale.bytes(ack);
@@ -127,7 +119,7 @@ impl Sender {
 
     /// An ACK reaches the sender: whether it was held back while the sender waited for it.
     #[inline]
-    fn note_delay(&mut self, ack: &Acknowledgment, answer_ns: i64, delays: Delays) {
+    fn note_delay(&mut self, ack: &Ack, answer_ns: i64, delays: Delays) {
         if ack.length > 0 {
             self.delayed.request();
         } else if (1..2 * self.segment_bytes()).contains(&(ack.acknowledged - self.board.una()))
@@ -149,7 +141,7 @@ impl Sender {
     }
 
     /// Processes SACK blocks. True if one is new.
-    fn take_blocks(&mut self, ack: &Acknowledgment, blocks: &[(i64, i64)], rows: &mut Rows) -> bool {
+    fn take_blocks(&mut self, ack: &Ack, blocks: &[(i64, i64)], rows: &mut Rows) -> bool {
         let mut has_news = false;
         let blocks = blocks.get(..ack.block_count()).unwrap_or_default();
         for (index, &(left, right)) in blocks.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! One direction of a connection as its sender sees it: bytes in flight, window, losses, congestion window.
 //!
 //! ```text
-//! acknowledgments     when an ACK reaches the sender        scoreboard          bytes in flight, SACKed, lost
+//! acks                when an ACK reaches the sender        scoreboard          bytes in flight, SACKed, lost
 //! flight              the packets that were sent            retransmission      cause of a retransmission
 //! window_scale        the shift of the window field         recovery            recovery from a loss
 //! window_time         how long the window was full          sender_state        the state after a packet
@@ -26,7 +26,7 @@ mod row;
 
 use crate::dynamics::Rows;
 use crate::dynamics::ack_clock::InFlight;
-use crate::dynamics::acknowledgments::Acknowledgments;
+use crate::dynamics::acks::Acks;
 use crate::dynamics::delayed_acks::DelayedAcks;
 use crate::dynamics::flight::Flight;
 use crate::dynamics::lost_acks::LostAcks;
@@ -55,7 +55,7 @@ pub struct Sender {
     is_begun: bool,
     state: SenderState,
     flight: Flight,
-    acks: Acknowledgments,
+    acks: Acks,
     board: Scoreboard,
     scale: WindowScale,
     times: WindowTime,
@@ -91,7 +91,6 @@ impl Sender {
     pub fn prefetch_queues(&self) {
         self.acks.prefetch();
         self.flight.prefetch();
-        self.hold.prefetch();
     }
 
     /// Its state after its last packet.
@@ -111,10 +110,19 @@ impl Sender {
         self.flight.size().bytes()
     }
 
-    /// Notes one of its packets with payload in the ledger, before anything reads it.
+    /// Notes one of its packets in the ledgers, before anything reads them.
     #[inline]
     pub fn note_sent(&mut self, seen: &Observation) {
-        self.flight.send(seen, self.board.una());
+        self.acks.note_echo(seen);
+        if seen.length > 0 {
+            self.flight.send(seen, self.board.una());
+        }
+    }
+
+    /// The ACKs to it.
+    #[inline]
+    pub fn acks(&self) -> &Acks {
+        &self.acks
     }
 
     /// Notes what one of its packets, with or without payload, acknowledges.
@@ -142,9 +150,8 @@ impl Sender {
         let mut where_to = recovery_rows(self.connection, self.is_from_client, rows);
         self.delayed.send(seen, has_more, segment, delays.round_trip_ns, &mut where_to);
         let last_ns = self.pauses.burst.last_ns();
-        if seen.class == SegmentClass::New && delays.to_sender_ns < TICK_NS {
-            self.hold.send_near(seen);
-        } else if seen.class == SegmentClass::New {
+        // near the tap the window that held it is known without its timestamps
+        if seen.class == SegmentClass::New && delays.to_sender_ns >= TICK_NS {
             let sent = Sent {
                 had_more: has_more,
                 segment,
@@ -152,7 +159,7 @@ impl Sender {
                 delays,
                 patience_ns: Pauses::patience_ns(delays),
             };
-            self.hold.send(seen, sent);
+            self.hold.send(seen, self.acks.echoed(), sent);
         }
         // an overtaken packet was sent before others, not now
         if seen.class != SegmentClass::Reordered {

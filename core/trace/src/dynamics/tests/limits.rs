@@ -1,6 +1,7 @@
 //! What ended a pause, and what limited the sender, condition by condition.
 
 use super::*;
+use crate::dynamics::acks::Acks;
 use crate::dynamics::flight::Flight;
 use crate::dynamics::flights::Flights;
 use crate::dynamics::sender_state::{LastAck, SenderState};
@@ -45,9 +46,9 @@ impl Pause {
     /// What ended the pause, and the part that limited the sender during it.
     fn judge(&self) -> (u8, Option<u8>) {
         let mut flights = Flights::new(CONNECTION, true, true);
-        flights.packet(&self.first, self.before, SEGMENT, AWAY_NS, 0);
+        flights.packet(&self.first, self.before, &Acks::default(), SEGMENT, AWAY_NS, 0);
         self.request_ns.into_iter().for_each(|time_ns| flights.request(time_ns, 0));
-        flights.packet(&self.next, self.after, SEGMENT, AWAY_NS, 0);
+        flights.packet(&self.next, self.after, &Acks::default(), SEGMENT, AWAY_NS, 0);
         let limited = flights.limited(&WindowScale::default()).next();
         if let Some(limited) = limited {
             assert_eq!((limited.from_ns, limited.to_ns), (self.first.time_ns, self.next.time_ns));
@@ -156,11 +157,18 @@ fn nothing_waits_for_a_retransmission_of_what_was_acknowledged() {
     let again = |acknowledged: i64, left_of_pdu: Option<u32>| {
         let pause = Pause::new();
         let mut flights = Flights::new(CONNECTION, true, true);
-        flights.packet(&Observation { left_of_pdu, ..pause.first }, pause.before, SEGMENT, AWAY_NS, 0);
+        flights.packet(
+            &Observation { left_of_pdu, ..pause.first },
+            pause.before,
+            &Acks::default(),
+            SEGMENT,
+            AWAY_NS,
+            0,
+        );
         let ack = Observation { direction: 1, acknowledged: Some(acknowledged), length: 0, ..pause.first };
         flights.acknowledge(&Observation { time_ns: MS, ..ack }, &Flight::default(), 0);
         let copy = Observation { offset: pause.first.offset, class: SegmentClass::Retransmission, ..pause.next };
-        flights.packet(&copy, pause.after, SEGMENT, AWAY_NS, 0);
+        flights.packet(&copy, pause.after, &Acks::default(), SEGMENT, AWAY_NS, 0);
         flights.limited(&WindowScale::default()).next().map(|limited| limited.part)
     };
     let loss = Some(part::LOSS_RECOVERY);
@@ -257,7 +265,7 @@ fn pauses_in_a_row_with_one_cause_are_one_span() {
     let spans = |causes: [Option<u8>; 3]| {
         let pause = Pause::new();
         let mut flights = Flights::new(CONNECTION, true, true);
-        flights.packet(&pause.first, pause.before, SEGMENT, AWAY_NS, 0);
+        flights.packet(&pause.first, pause.before, &Acks::default(), SEGMENT, AWAY_NS, 0);
         for (number, cause) in (1..).zip(causes) {
             let time_ns = number * 20 * MS;
             let ack = LastAck { answer_ns: time_ns, is_advance: true, has_opened_window: false, owin: 0 };
@@ -266,7 +274,7 @@ fn pauses_in_a_row_with_one_cause_are_one_span() {
             // bytes in flight before each of them
             let after = SenderState { owin: 5000, last_ack: cause.map(|_| ack), is_in_recovery: false, ..pause.after };
             let next = if is_in_recovery { Observation { class: SegmentClass::Retransmission, ..next } } else { next };
-            flights.packet(&next, after, SEGMENT, AWAY_NS, 0);
+            flights.packet(&next, after, &Acks::default(), SEGMENT, AWAY_NS, 0);
         }
         flights
             .limited(&WindowScale::default())
@@ -284,11 +292,18 @@ fn old_spans_are_forgotten_except_the_last() {
     let pause = Pause::new();
     for (before_ns, count) in [(20 * MS, 2), (20 * MS + 1, 1), (90 * MS, 1)] {
         let mut flights = Flights::new(CONNECTION, true, true);
-        flights.packet(&pause.first, pause.before, SEGMENT, AWAY_NS, 0);
+        flights.packet(&pause.first, pause.before, &Acks::default(), SEGMENT, AWAY_NS, 0);
         for (time_ns, last_ack) in [(20 * MS, pause.after.last_ack), (40 * MS, None), (60 * MS, pause.after.last_ack)] {
             let last_ack = last_ack.map(|ack| LastAck { answer_ns: time_ns, ..ack });
             let next = Observation { time_ns, left_of_pdu: Some(9000), ..pause.next };
-            flights.packet(&next, SenderState { owin: 5000, last_ack, ..pause.after }, SEGMENT, AWAY_NS, 0);
+            flights.packet(
+                &next,
+                SenderState { owin: 5000, last_ack, ..pause.after },
+                &Acks::default(),
+                SEGMENT,
+                AWAY_NS,
+                0,
+            );
         }
         assert_eq!(flights.limited(&WindowScale::default()).count(), 2);
         flights.forget(before_ns);

@@ -4,6 +4,7 @@ use iscsitrace_wire::frame::Address;
 use proptest::prelude::*;
 
 use super::MS;
+use crate::dynamics::acks::Acks;
 use crate::dynamics::deliveries::{Deliveries, Delivery};
 use crate::dynamics::line::fill;
 use crate::dynamics::observation::Observation;
@@ -98,6 +99,7 @@ impl Path {
         packets.iter().for_each(|packet| of_sender[packet.sender].push(*packet));
         for (packets, timeline) in of_sender.iter().zip(&mut timelines) {
             let deliveries = &mut timeline.deliveries[0];
+            let mut acks = Acks::default();
             let mut events: Vec<(i64, bool, Packet)> = Vec::new();
             for packet in packets {
                 let (data_ns, ack_ns) = if self.is_tap_at_sender {
@@ -116,9 +118,12 @@ impl Path {
                     let echo = packet.number.checked_sub(self.window).map_or(0, |number| number as u32 + 1);
                     seen.length = SEGMENT as u32;
                     seen.timestamps = self.has_timestamps.then_some((0, echo));
-                    deliveries.arrive(&seen, SEGMENT, None, timeline.rtt_to_initiator_ns.unwrap());
+                    acks.note_echo(&seen);
+                    let path_ns = timeline.rtt_to_initiator_ns.unwrap();
+                    deliveries.arrive(&seen, SEGMENT, acks.echoed_ns(&seen), path_ns);
                 } else {
                     seen.timestamps = self.has_timestamps.then_some((packet.number as u32 + 1, 0));
+                    acks.push(&seen, 0, 0);
                     let sent_ns = if self.is_tap_at_sender { packet.sent_ns } else { packet.arrived_ns };
                     let path_ns = timeline.rtt_to_target_ns.unwrap();
                     deliveries.acknowledge(&seen, SEGMENT as u32, Some(stamp(sent_ns)), path_ns);
@@ -392,12 +397,13 @@ fn times_at_the_end_of_their_type_do_no_harm() {
 
 #[test]
 fn a_stopped_timestamp_clock_shows_no_queue() {
-    let mut deliveries = Deliveries::default();
+    let (mut deliveries, mut acks) = (Deliveries::default(), Acks::default());
     for packet in 0..1000 {
         let time_ns = packet * 600_000;
-        deliveries.acknowledge(&Observation { timestamps: Some((7, 0)), ..observation(time_ns) }, 0, None, 0);
-        let seen = observation(time_ns + 100_000);
-        deliveries.arrive(&Observation { length: 1448, timestamps: Some((0, 7)), ..seen }, SEGMENT, None, 8 * MS);
+        acks.push(&Observation { timestamps: Some((7, 0)), ..observation(time_ns) }, 0, 0);
+        let seen = Observation { length: 1448, timestamps: Some((0, 7)), ..observation(time_ns + 100_000) };
+        acks.note_echo(&seen);
+        deliveries.arrive(&seen, SEGMENT, acks.echoed_ns(&seen), 8 * MS);
     }
     assert!(deliveries.arrived.iter().all(|delivery| delivery.begun_ns == Some(delivery.time_ns - 100_000)));
 }
@@ -406,16 +412,14 @@ fn a_stopped_timestamp_clock_shows_no_queue() {
 fn an_old_timestamp_after_a_newer_acknowledgment_shows_no_queue() {
     let mut deliveries = Deliveries::default();
     let answer = |deliveries: &mut Deliveries, time_ns, answered_ns| {
-        let seen = Observation { length: 1448, timestamps: Some((0, 1)), ..observation(time_ns) };
+        let seen = Observation { length: 1448, ..observation(time_ns) };
         deliveries.arrive(&seen, SEGMENT, answered_ns, MS);
         deliveries.arrived.last_mut().unwrap().begun_ns
     };
-    deliveries.acknowledge(&Observation { timestamps: Some((1, 0)), ..observation(0) }, 0, None, 0);
-    deliveries.acknowledge(&Observation { timestamps: Some((2, 0)), ..observation(5 * MS) }, 0, None, 0);
-    assert_eq!(answer(&mut deliveries, 4 * MS, None), Some(0));
+    assert_eq!(answer(&mut deliveries, 4 * MS, Some(0)), Some(0));
     // it acknowledges what passed at 5 ms; the next packet was sent later
     assert_eq!(answer(&mut deliveries, 9 * MS, Some(5 * MS)), Some(5 * MS));
-    assert_eq!(answer(&mut deliveries, 10 * MS, None), Some(5 * MS));
+    assert_eq!(answer(&mut deliveries, 10 * MS, Some(0)), Some(5 * MS));
 }
 
 proptest! {

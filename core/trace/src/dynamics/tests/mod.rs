@@ -1,6 +1,6 @@
 //! Small conversations at a tap beside the client or far from it, with results computed by hand.
 
-mod acknowledgments;
+mod acks;
 mod any;
 mod black_hole;
 mod delayed_acks;

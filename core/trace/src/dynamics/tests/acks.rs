@@ -1,9 +1,10 @@
 //! When ACKs reach the sender, and the bursts between them.
 
 use super::*;
-use crate::dynamics::acknowledgments::Acknowledgments;
+use crate::dynamics::acks::Acks;
 use crate::dynamics::burst::Burst;
 use crate::dynamics::sender_state::Delays;
+use iscsitrace_wire::serial::SerialNumber;
 
 /// From the tap to the sender and back.
 const DELAY_NS: i64 = 100;
@@ -19,7 +20,7 @@ fn answer(ack: Option<(u32, u32)>, offset: i64, time_ns: i64, echo: Option<u32>)
 }
 
 fn answer_of(ack: Option<(u32, u32)>, offset: i64, seen: Observation) -> Option<i64> {
-    let mut acks = Acknowledgments::default();
+    let mut acks = Acks::default();
     acks.note_acknowledged(Some(48));
     acks.push(&packet(1000, offset, ack), 5000, DELAY_NS);
     acks.note_packet(&seen, DELAY_NS);
@@ -68,7 +69,7 @@ fn a_sender_that_lacks_what_was_sent_before_an_ack_has_not_got_it() {
 
 #[test]
 fn a_second_ack_with_the_same_timestamp_counts_one_rtt_later() {
-    let mut acks = Acknowledgments::default();
+    let mut acks = Acks::default();
     for time_ns in [1000, 1040] {
         acks.push(&packet(time_ns, 0, Some((7, 0))), 5000, DELAY_NS);
     }
@@ -80,7 +81,7 @@ fn a_second_ack_with_the_same_timestamp_counts_one_rtt_later() {
 
 #[test]
 fn sack_blocks_stay_with_their_ack() {
-    let mut acks = Acknowledgments::default();
+    let mut acks = Acks::default();
     acks.push(&packet(0, 0, None), 1000, DELAY_NS);
     let mut seen = packet(1, 0, None);
     (seen.sacks[0], seen.sack_count) = ((2000, 3000), 1);
@@ -94,7 +95,7 @@ fn sack_blocks_stay_with_their_ack() {
 
 #[test]
 fn acks_are_full_beyond_4096() {
-    let mut acks = Acknowledgments::default();
+    let mut acks = Acks::default();
     (0..4096).for_each(|_| acks.push(&packet(0, 0, None), 1000, DELAY_NS));
     assert!(!acks.is_full());
     acks.push(&packet(0, 0, None), 1000, DELAY_NS);
@@ -135,7 +136,7 @@ fn a_burst_ends_with_an_ack_and_its_pause_is_three_usual_spacings() {
 fn a_queue_before_a_busy_sender_delays_its_answers() {
     // an ACK of 1.2 ms is echoed at 3 ms; when does the next one, of 1.25 ms, count?
     let counts_from = |previous_ns: i64, least_ns: i64| {
-        let mut acks = Acknowledgments::default();
+        let mut acks = Acks::default();
         acks.push(&packet(1_200_000, 1, Some((7, 0))), 5000, least_ns);
         acks.push(&packet(1_250_000, 1, Some((9, 0))), 6000, least_ns);
         acks.note_packet(&packet(previous_ns, 0, Some((1, 6))), least_ns);
@@ -147,4 +148,89 @@ fn a_queue_before_a_busy_sender_delays_its_answers() {
     // after a pause of 2 ms the sender waited for something else; beside the tap nothing queues
     assert_eq!(counts_from(1_000_000, DELAY_NS), 1_250_000 + DELAY_NS);
     assert_eq!(counts_from(1_000_001, 0), 1_250_000);
+}
+
+/// A packet of the sender that echoes a timestamp.
+fn echo(acks: &mut Acks, value: u32) {
+    acks.note_echo(&packet(0, 0, Some((1, value))));
+}
+
+/// The last acknowledged offsets of the tick before an echoed one, and of the latest that the sender can have had.
+fn known(acks: &Acks, value: u32) -> (Option<i64>, Option<i64>) {
+    let (echoed, echo) = (acks.echoed(), SerialNumber(value));
+    (echoed.before(echo).map(|tick| tick.acknowledged), echoed.latest(echo).map(|tick| tick.acknowledged))
+}
+
+#[test]
+fn an_echo_tells_the_acks_that_the_sender_had_from_those_it_can_have_had() {
+    let mut acks = Acks::default();
+    for (time_ns, value, acknowledged) in [(1, 5, 100), (2, 5, 200), (3, 6, 300), (4, 7, 400), (5, 7, 500), (6, 9, 600)]
+    {
+        acks.push(&packet(time_ns, 0, Some((value, 0))), acknowledged, DELAY_NS);
+    }
+    for (value, expected, last_ns) in [
+        (4, (None, None), None),
+        (5, (None, Some(200)), Some(2)),
+        // a packet that was overtaken
+        (4, (None, None), None),
+        (7, (Some(300), Some(500)), Some(5)),
+        (7, (Some(300), Some(500)), Some(5)),
+        // no packet with this one passed the tap
+        (8, (Some(500), Some(500)), None),
+        (9, (Some(500), Some(600)), Some(6)),
+    ] {
+        echo(&mut acks, value);
+        assert_eq!(known(&acks, value), expected, "{value}");
+        assert_eq!(acks.echoed_ns(&packet(0, 0, Some((1, value)))), last_ns, "{value}");
+    }
+    // more of the same tick; what comes late from an older one says nothing
+    acks.push(&packet(7, 0, Some((9, 0))), 700, DELAY_NS);
+    acks.push(&packet(8, 0, Some((7, 0))), 450, DELAY_NS);
+    echo(&mut acks, 9);
+    assert_eq!((known(&acks, 9), acks.echoed_ns(&packet(0, 0, Some((1, 9))))), ((Some(500), Some(700)), Some(7)));
+}
+
+#[test]
+fn the_clock_of_timestamps_may_wrap() {
+    let mut acks = Acks::default();
+    acks.push(&packet(1, 0, Some((u32::MAX, 0))), 100, DELAY_NS);
+    acks.push(&packet(2, 0, Some((3, 0))), 200, DELAY_NS);
+    echo(&mut acks, 3);
+    assert_eq!(known(&acks, 3), (Some(100), Some(200)));
+}
+
+#[test]
+fn acks_are_kept_until_they_arrived_and_were_echoed() {
+    let mut acks = Acks::default();
+    for value in 0..100 {
+        acks.push(&packet(i64::from(value), 0, Some((value, 0))), i64::from(value), DELAY_NS);
+        echo(&mut acks, value);
+        while acks.take_oldest().is_some() {}
+    }
+    echo(&mut acks, 99);
+    assert_eq!(acks.acknowledged_at(i64::MAX), None);
+    // one that is not echoed, one that did not arrive, and one without a timestamp that did
+    acks.push(&packet(100, 0, Some((100, 0))), 100, DELAY_NS);
+    acks.take_oldest();
+    echo(&mut acks, 99);
+    assert_eq!(acks.acknowledged_at(i64::MAX), Some(100));
+    echo(&mut acks, 100);
+    assert_eq!(acks.acknowledged_at(i64::MAX), None);
+    acks.push(&packet(101, 0, Some((101, 0))), 101, DELAY_NS);
+    echo(&mut acks, 101);
+    assert_eq!((acks.acknowledged_at(i64::MAX), acks.arrived_by(i64::MAX)), (Some(101), Some((101, 60_000))));
+    acks.take_oldest();
+    acks.push(&packet(102, 0, None), 102, DELAY_NS);
+    acks.take_oldest();
+    acks.note_echo(&packet(0, 0, None));
+    assert_eq!(acks.acknowledged_at(i64::MAX), None);
+    // however many the sender is silent to
+    for number in 0..20_000 {
+        acks.push(&packet(number, 0, Some((200, 0))), number, DELAY_NS);
+        if acks.is_full() {
+            acks.take_oldest();
+        }
+        acks.note_echo(&packet(0, 0, None));
+    }
+    assert!(acks.acknowledged_at(19_999 - 8192).is_none() && acks.acknowledged_at(19_999).is_some());
 }
