@@ -15,7 +15,7 @@ use crate::connection::{AWAITED_NS, TcpConnection};
 use crate::context::Context;
 use crate::counters::{Counter, Counters};
 use crate::dynamics::apart::Apart;
-use crate::dynamics::line;
+use crate::dynamics::{held, line};
 use crate::iscsi::connection::in_flight::InFlight;
 use crate::iscsi::detect::PORTS;
 use crate::iscsi::noted::Note;
@@ -447,6 +447,7 @@ impl Pipeline {
         (tables.logical_units, tables.alua_states) = sessions.logical_units();
         tables.sessions = sessions.rows;
         line::fill(&mut tables.senders, &mut timelines);
+        held::settle(&mut timelines, &tables.cycles, &mut tables.senders);
         tables.connections = self.rows;
         succession::fill(&mut tables.sessions, &tables.connections);
         change(&mut tables);

@@ -7,7 +7,7 @@ use super::change::{Change, Event};
 use super::outage::Outages;
 use super::sweep::Sweep;
 use super::waiting::Allowance;
-use crate::dynamics::timeline::{Limited, Timeline};
+use crate::dynamics::timeline::Timeline;
 use crate::tables::in_flight::{self, kind};
 use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds, budget_part};
 
@@ -100,7 +100,7 @@ impl<'a> Scope<'a> {
         let mut events = Vec::new();
         self.commands(cycles, ends.cycles_ns, end_ns, &mut events);
         self.bursts(cycles, rounds, rounds_by_cycle, &mut events);
-        self.lines(&self.queued(cycles), &mut events);
+        self.lines(&mut events);
         // each kind is almost sorted already, so this is little more than a merge
         events.sort_by_key(|event| (event.time_ns, event.change));
         let allowances: Vec<(u32, Allowance)> =
@@ -231,40 +231,13 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// From when on the senders knew of each command, in order, and the last instant of data of these commands so far.
-    fn queued(&self, cycles: &Cycles) -> Vec<(i64, i64)> {
-        let is_needed = self.timelines.iter().any(|timeline| timeline.limited.iter().any(|wait| wait.needs_queue));
-        if !is_needed {
-            return Vec::new();
-        }
-        let to_target_ns = self.timelines.iter().filter_map(|timeline| timeline.rtt_to_target_ns).max().unwrap_or(0);
-        let rows = self.cycles.iter().map(|&cycle| cycle as usize);
-        let mut queued: Vec<(i64, i64)> = rows
-            .filter(|&row| cycles.data_last_ns[row] != NULL_NS)
-            .map(|row| (cycles.command_first_ns[row].saturating_add(to_target_ns), cycles.data_last_ns[row]))
-            .collect();
-        queued.sort_unstable();
-        let mut last_ns = NULL_NS;
-        for (_, data_ns) in &mut queued {
-            last_ns = last_ns.max(*data_ns);
-            *data_ns = last_ns;
-        }
-        queued
-    }
-
-    fn lines(&self, queued: &[(i64, i64)], events: &mut Vec<Event>) {
-        let has_more = |limited: &Limited| {
-            let known = queued.partition_point(|&(since_ns, _)| since_ns <= limited.from_ns);
-            let last_ns = known.checked_sub(1).and_then(|last| queued.get(last)).map_or(NULL_NS, |known| known.1);
-            !limited.needs_queue || last_ns >= limited.to_ns
-        };
+    fn lines(&self, events: &mut Vec<Event>) {
         for timeline in &self.timelines {
             for &(from_ns, to_ns) in timeline.line_busy.iter().flatten().filter(|(from_ns, to_ns)| from_ns < to_ns) {
                 events.push(Event { time_ns: from_ns, change: Change::Busy(true), frame: NULL_U64 });
                 events.push(Event { time_ns: to_ns, change: Change::Busy(false), frame: NULL_U64 });
             }
-            let waits = timeline.limited.iter().filter(|wait| wait.from_ns < wait.to_ns);
-            for limited in waits.filter(|wait| has_more(wait)) {
+            for limited in timeline.limited.iter().flatten().filter(|wait| wait.from_ns < wait.to_ns) {
                 events.push(Event {
                     time_ns: limited.from_ns,
                     change: Change::Limited(limited.part, true),

@@ -13,17 +13,8 @@
 
 use super::change::Change;
 use super::waiting::{Allowance, Commands, Waiting};
+use crate::dynamics::held::LIMITING_PARTS;
 use crate::tables::{BudgetRow, NULL_U32, NULL_U64, budget_part as part, in_flight};
-
-/// Parts that limit a sender, the strongest first.
-const LIMITING_PARTS: [u8; 6] = [
-    part::UNKNOWN,
-    part::LOSS_RECOVERY,
-    part::RECEIVE_WINDOW,
-    part::CONGESTION_WINDOW,
-    part::SEND_BUFFER,
-    part::ACK_WAIT,
-];
 
 /// The sweep over one scope.
 #[derive(Debug)]

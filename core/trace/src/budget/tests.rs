@@ -23,7 +23,7 @@ fn timeline(connection: u32) -> Timeline {
         rtt_to_target_ns: Some(RTT_TO_TARGET_NS),
         rtt_to_initiator_ns: Some(RTT_TO_INITIATOR_NS),
         line_busy: [Vec::new(), Vec::new()],
-        limited: Vec::new(),
+        limited: Default::default(),
         stalls: Vec::new(),
         progress: Default::default(),
     }
@@ -135,7 +135,7 @@ fn a_limited_sender_has_its_pause_but_not_the_busy_time_of_the_line() {
     ];
     let mut tables = tables(&[read(0, 400)]);
     let line_busy = [Vec::new(), vec![(160, 210), (320, 400)]];
-    fill(&mut tables, &[Timeline { line_busy, limited, ..timeline(0) }], &[]);
+    fill(&mut tables, &[Timeline { line_busy, limited: [limited, Vec::new()], ..timeline(0) }], &[]);
     expect(
         &tables,
         &[(part::TRANSFER, 130), (part::PROPAGATION, 160), (part::RECEIVE_WINDOW, 40), (part::LOSS_RECOVERY, 70)],
@@ -266,7 +266,7 @@ fn a_sender_that_is_limited_keeps_no_command_in_flight_after_its_status_arrived(
     let mut tables = tables(&[read(0, 300), read(6000, 6100)]);
     let (part, frame, needs_queue) = (part::CONGESTION_WINDOW, NULL_U64, false);
     let limited = vec![Limited { from_ns: 300, to_ns: 5000, part, frame, needs_queue }];
-    fill(&mut tables, &[Timeline { limited, ..timeline(0) }], &[]);
+    fill(&mut tables, &[Timeline { limited: [limited, Vec::new()], ..timeline(0) }], &[]);
     let seen: Vec<_> = rows(&tables)
         .into_iter()
         .zip(&tables.budget.in_flight)
@@ -305,7 +305,7 @@ proptest! {
         let line_busy = disjoint(busy);
         let limited: Vec<Limited> =
             limited.into_iter().map(|((from_ns, to_ns), part)| Limited { from_ns, to_ns, part, frame: 1, needs_queue: false }).collect();
-        fill(&mut tables, &[Timeline { line_busy: [line_busy.clone(), Vec::new()], limited: limited.clone(), ..timeline(0) }], &[]);
+        fill(&mut tables, &[Timeline { line_busy: [line_busy.clone(), Vec::new()], limited: [limited.clone(), Vec::new()], ..timeline(0) }], &[]);
         let start_ns = spans.iter().map(|span| span.0).min().unwrap();
         let end_ns = spans.iter().map(|span| span.1).max().unwrap();
         let budget = &tables.budget;
@@ -347,7 +347,7 @@ proptest! {
     ) {
         let cycles: Vec<CycleRow> = spans.iter().map(|&(from_ns, to_ns)| read(from_ns, to_ns)).collect();
         let limited = limited.into_iter().map(|((from_ns, to_ns), part)| Limited { from_ns, to_ns, part, frame: 1, needs_queue: false }).collect();
-        let timelines = [Timeline { line_busy: [disjoint(busy), Vec::new()], limited, ..timeline(0) }];
+        let timelines = [Timeline { line_busy: [disjoint(busy), Vec::new()], limited: [limited, Vec::new()], ..timeline(0) }];
         let mut whole = tables(&cycles);
         fill(&mut whole, &timelines, &[]);
         let start_ns = spans.iter().map(|span| span.0).min().unwrap();
@@ -529,7 +529,11 @@ fn a_read_that_hangs_at_the_end_lasts_as_long_as_its_connection() {
 fn spans_without_length_change_nothing() {
     let limited = vec![Limited { from_ns: 50, to_ns: 50, part: part::RECEIVE_WINDOW, frame: 9, needs_queue: false }];
     let mut tables = tables(&[read(0, 400)]);
-    fill(&mut tables, &[Timeline { line_busy: [vec![(60, 60)], vec![(70, 70)]], limited, ..timeline(0) }], &[]);
+    fill(
+        &mut tables,
+        &[Timeline { line_busy: [vec![(60, 60)], vec![(70, 70)]], limited: [limited, Vec::new()], ..timeline(0) }],
+        &[],
+    );
     expect(&tables, &[(part::PROPAGATION, 160), (part::TARGET_SERVICE, 240)]);
 }
 
@@ -538,7 +542,11 @@ fn of_two_lines_or_limits_each_must_end() {
     let limited = |from_ns, to_ns, part| Limited { from_ns, to_ns, part, frame: 9, needs_queue: false };
     let mut tables = tables(&[read(0, 400)]);
     let limited = vec![limited(200, 240, part::ACK_WAIT), limited(220, 260, part::ACK_WAIT)];
-    fill(&mut tables, &[Timeline { line_busy: [vec![(300, 340)], vec![(320, 360)]], limited, ..timeline(0) }], &[]);
+    fill(
+        &mut tables,
+        &[Timeline { line_busy: [vec![(300, 340)], vec![(320, 360)]], limited: [limited, Vec::new()], ..timeline(0) }],
+        &[],
+    );
     expect(
         &tables,
         &[(part::PROPAGATION, 160), (part::TARGET_SERVICE, 120), (part::ACK_WAIT, 60), (part::TRANSFER, 60)],

@@ -23,8 +23,6 @@ pub struct Burst {
     first_ack_ns: i64,
     last_ack_ns: i64,
     last_ns: Option<i64>,
-    /// Time of its first packet.
-    begun_ns: i64,
     /// Usual time between packets of a burst.
     spacing_ns: i64,
 }
@@ -71,8 +69,6 @@ impl Burst {
             return None;
         }
         Some(Between {
-            stopped_ns,
-            begun_ns: std::mem::replace(&mut self.begun_ns, seen.time_ns),
             answer_ns: seen.time_ns.saturating_sub(self.first_ack_ns).max(0),
             is_long_pause: since_ns >= delays.to_sender_ns / LONG_PARTS,
             is_pause: since_ns >= SPACINGS * self.spacing_ns,

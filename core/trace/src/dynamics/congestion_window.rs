@@ -88,7 +88,7 @@ impl CongestionWindow {
         if !is_held || self.buffer.holds(stop.flight.pipe, segment) {
             return None;
         }
-        if stop.is_in_recovery {
+        if stop.state.is_in_recovery {
             self.estimate = Some(stop.flight.pipe);
             return self.estimate;
         }
@@ -176,8 +176,6 @@ mod tests {
     const HELD: Between = Between {
         has_ack: true,
         has_request: false,
-        begun_ns: 0,
-        stopped_ns: 0,
         answer_ns: 0,
         calm_ns: 1000,
         is_pause: true,
@@ -301,7 +299,8 @@ mod tests {
     #[test]
     fn during_a_recovery_the_window_is_the_pipe() {
         let mut cwnd = CongestionWindow::default();
-        let recovering = Stop { is_in_recovery: true, ..stop(3) };
+        let mut recovering = stop(3);
+        recovering.state.is_in_recovery = true;
         assert_eq!(judge(&mut cwnd, recovering, HELD), Some(3));
         assert_eq!(cwnd.latest(), Some(3 * SEGMENT));
     }

@@ -88,17 +88,18 @@ impl Flight {
         self.highest = self.highest.max(Some(seen.end()));
         let [start, end] = [seen.offset, seen.end()].map(|offset| self.near.of(offset));
         let mut packet = Packet { start, end, short: self.short as u32, frame: seen.frame, time_ns: seen.time_ns };
+        let lacks = self.lacks(seen);
         if self.packets.back().is_none_or(|last| last.end <= start) {
-            let over = i64::from(seen.length) % self.size.bytes();
-            if over > 0 && seen.class != SegmentClass::Retransmission {
-                self.short += self.size.bytes() - over;
-                packet.short = self.short as u32;
-            }
+            self.short += i64::from(lacks);
+            packet.short = self.short as u32;
             push_back(&mut self.packets, packet);
         } else {
             let place = self.packets.partition_point(|packet| packet.end <= start);
             if self.packets.get(place).is_some_and(|next| start < next.start) {
-                packet.short = self.short_before(place);
+                // it was overtaken, or lost before the tap
+                self.short += i64::from(lacks);
+                packet.short = self.short_before(place).wrapping_add(lacks);
+                self.packets.range_mut(place..).for_each(|later| later.short = later.short.wrapping_add(lacks));
                 self.packets.insert(place, packet);
             }
         }
@@ -109,6 +110,14 @@ impl Flight {
         {
             self.removed_short = first.short;
         }
+    }
+
+    /// What a packet lacks to be made of full segments. A retransmission may cover parts of several.
+    #[inline]
+    fn lacks(&self, seen: &Observation) -> u32 {
+        let over = i64::from(seen.length) % self.size.bytes();
+        let lacks = if over == 0 || seen.class == SegmentClass::Retransmission { 0 } else { self.size.bytes() - over };
+        lacks as u32
     }
 
     /// What all segments before this place in the ledger lack, modulo 2^32.

@@ -38,8 +38,9 @@ pub mod deliveries;
 pub mod early;
 pub mod flight;
 pub mod flights;
+pub mod gap;
+pub mod held;
 pub mod histogram;
-pub mod limits;
 pub mod line;
 pub mod lost_acks;
 pub mod observation;
@@ -81,7 +82,7 @@ pub use rows::Rows;
 use rtt::{ROUND_TRIP_MAX_NS, RttSamples};
 use sender::Sender;
 use sender_state::{BESIDE_PARTS, Delays};
-use timeline::{Hosts, Timeline};
+use timeline::{Hosts, Limited, Timeline};
 
 /// Both directions of a connection.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -151,12 +152,7 @@ impl Dynamics {
         self.senders[opposite].acknowledge(seen, delays_of_opposite, &mut self.rows);
         if seen.length > 0 {
             let delays = self.delays(own);
-            self.senders[own].transmit(seen, delays, &mut self.rows);
-            let rtt_ns = delays.to_sender_ns.saturating_add(self.path_ns(own).unwrap_or(0));
-            let sender = &self.senders[own];
-            let to_sender_ns = delays.to_sender_ns;
-            self.flights[own].packet(seen, sender.state(), sender.acks(), sender.segment_bytes(), rtt_ns, to_sender_ns);
-            self.flights[opposite].request(seen.time_ns, delays_of_opposite.to_sender_ns);
+            self.senders[own].transmit(seen, delays, &mut self.flights[own], &mut self.rows);
         }
         // last, because the packets it answers arrived before this acknowledgment
         self.senders[own].note_acknowledged(seen);
@@ -186,9 +182,11 @@ impl Dynamics {
         let to_sender_ns = self.path_ns(1 - direction).unwrap_or(0);
         let round_trip_ns = there.smoothed_ns().unwrap_or(0).saturating_add(to_sender_ns).min(ROUND_TRIP_MAX_NS);
         // beside a host, the tap measures the host's ACK delay, which is longer than its send delay
-        let least_ns = self.path_ns(direction).unwrap_or(0).saturating_add(to_sender_ns);
-        let is_beside = to_sender_ns < least_ns / BESIDE_PARTS;
-        Delays { to_sender_ns: if is_beside { 0 } else { to_sender_ns }, round_trip_ns, prompt: there.prompt() }
+        let to_receiver_ns = self.path_ns(direction).unwrap_or(0);
+        let is_beside = to_sender_ns < to_receiver_ns.saturating_add(to_sender_ns) / BESIDE_PARTS;
+        let to_sender_ns = if is_beside { 0 } else { to_sender_ns };
+        let least_ns = to_receiver_ns.saturating_add(to_sender_ns);
+        Delays { to_sender_ns, least_ns, round_trip_ns, prompt: there.prompt() }
     }
 
     /// Ends the connection: moves its rows to the tables, with iSCSI directions.
@@ -237,20 +235,22 @@ impl Dynamics {
         row
     }
 
+    /// When the sender of a direction was held, or when the cause is unknown.
+    fn held(&self, direction: usize) -> Vec<Limited> {
+        let sender = &self.senders[direction];
+        let (mut held, needless) = waits::recoveries(&self.rows.recoveries, direction == 0);
+        for wait in sender.held() {
+            waits::push(wait, sender.send_buffer(), &needless, &mut held);
+        }
+        held.extend(self.flights[direction].unknown());
+        held.extend(sender.held_by_window());
+        held
+    }
+
     /// The input of the time breakdown so far.
     fn timeline(&self, is_client_initiator: bool, deliveries: [Deliveries; 2]) -> Timeline {
         let [out, back] = if is_client_initiator { [0, 1] } else { [1, 0] };
         let rtt_ns = |direction: usize| self.path_ns(direction);
-        let (lost, needless) = waits::recoveries(&self.rows.recoveries);
-        let mut limited = Vec::new();
-        for direction in [out, back] {
-            let sender = &self.senders[direction];
-            for wait in self.flights[direction].limited(sender.window_scale()) {
-                waits::push(wait, sender.send_buffer(), &needless, &mut limited);
-            }
-            limited.extend(sender.held_by_window());
-        }
-        limited.extend(lost);
         let [client, server] = deliveries;
         Timeline {
             connection: self.connection,
@@ -262,7 +262,7 @@ impl Dynamics {
                 let [there_ns, back_ns] = [direction, 1 - direction].map(|direction| rtt_ns(direction).unwrap_or(0));
                 self.flights[direction].busy_intervals(there_ns, back_ns)
             }),
-            limited,
+            limited: [out, back].map(|direction| self.held(direction)),
             stalls: waits::stalls(&self.rows.recoveries),
             progress: self.progress.clone(),
         }

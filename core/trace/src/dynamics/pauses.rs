@@ -1,14 +1,8 @@
-//! What the pauses of a sender show: the congestion window, a full send buffer, and how long each held the sender.
-//!
-//! ```text
-//!   packets | stop ........ ACK -> packet      judged when the packet comes
-//!           burst    pause
-//! ```
+//! What the bursts of a sender and the stops between them show: the congestion window, and a full send buffer.
 
 use super::ack_clock::{AckClock, Estimate};
 use super::burst::Burst;
 use super::congestion_window::{CongestionWindow, Round};
-use super::limits::{Cause, Limits};
 use super::observation::Observation;
 use super::reductions::Reductions;
 use super::retransmission::Remembered;
@@ -39,8 +33,6 @@ pub struct Now {
     pub una: i64,
     /// Payload of a full segment.
     pub segment: i64,
-    /// Whether the window holds what ACKs let out.
-    pub is_window_smaller: bool,
     /// The number of recoveries so far.
     pub recovery: u32,
 }
@@ -54,8 +46,6 @@ pub struct Pauses {
     pub cwnd: CongestionWindow,
     /// The rows of the table `window`.
     pub windows: WindowRows,
-    /// How long what held the sender.
-    pub limits: Limits,
     clock: AckClock,
     reductions: Reductions,
     buffer: SendBuffer,
@@ -71,22 +61,20 @@ impl Pauses {
         delays.round_trip_ns / 2 + PATIENCE_MIN_NS
     }
 
-    /// A packet is sent. If it begins a burst: the stop before it, if that was at a full receive window.
+    /// A packet is sent; returns whether it begins a burst.
     #[inline]
-    pub fn end(&mut self, seen: &Observation, delays: Delays, now: Now) -> Option<Stop> {
-        let between = self.burst.begin(seen, delays)?;
+    pub fn end(&mut self, seen: &Observation, delays: Delays, now: Now) -> bool {
+        let Some(between) = self.burst.begin(seen, delays) else { return false };
         let patience_ns = Self::patience_ns(delays);
         let stop = self.burst.stop;
         self.confirm(&stop, &between, now);
         let estimate = self.cwnd.judge(stop, between, patience_ns, now.segment);
         self.buffer.set(self.cwnd.is_at_ceiling(), self.place(seen.time_ns));
-        let cause = cause(&stop, &between, seen, now.is_window_smaller, patience_ns);
-        self.limits.note(&between, seen.time_ns, cause, self.cwnd.is_at_ceiling());
         if let Some(estimate) = estimate {
             self.estimate(estimate, &stop, delays, now);
         }
         self.windows.begin_burst();
-        (cause == Some(Cause::ReceiveWindow)).then_some(stop)
+        true
     }
 
     /// The burst goes on, to this stop so far.
@@ -108,10 +96,10 @@ impl Pauses {
         }
         let rows = self.windows.of_burst(match self.cwnd.is_growing() {
             true if delays.to_sender_ns > 0 => Holds::AtStop,
-            is_growing if is_growing || stop.is_in_recovery => Holds::ToStop,
+            is_growing if is_growing || stop.state.is_in_recovery => Holds::ToStop,
             _ => Holds::ToNext,
         });
-        if stop.is_in_recovery {
+        if stop.state.is_in_recovery {
             if stop.lost > bytes / LOST_PARTS {
                 self.windows.doubt(rows.clone(), now.recovery);
             }
@@ -163,10 +151,7 @@ impl Pauses {
     /// that ends, or be known by now.
     pub fn acknowledge(&mut self, una: i64, sent: i64, segment: i64, time_ns: i64) {
         let Some(Round { begins_level }) = self.cwnd.acknowledge(una, sent, segment) else { return };
-        if begins_level {
-            self.limits.begin_level();
-        } else if self.cwnd.is_at_ceiling() && !self.buffer.is_full() {
-            self.limits.end_level();
+        if !begins_level && self.cwnd.is_at_ceiling() && !self.buffer.is_full() {
             self.buffer.find();
         }
         self.buffer.end_round(begins_level, self.place(time_ns));
@@ -200,29 +185,6 @@ impl Pauses {
     pub fn finish(&mut self, remembered: &Remembered, table: &mut Rare<Windows>) {
         self.lapse();
         self.windows.finish(self.buffer.spans(), |recovery| remembered.is_any_spurious(recovery), table);
-    }
-}
-
-/// What held the sender between a stop and the packet `seen`.
-fn cause(
-    stop: &Stop,
-    between: &Between,
-    seen: &Observation,
-    is_window_smaller: bool,
-    patience_ns: i64,
-) -> Option<Cause> {
-    if !between.has_ack || !between.has_more(stop) {
-        return None;
-    }
-    // a super-segment is not sent in parts
-    if stop.room.is_some_and(|room| room < i64::from(seen.length)) {
-        Some(Cause::ReceiveWindow)
-    } else if between.answer_ns > patience_ns {
-        None
-    } else if is_window_smaller {
-        Some(Cause::ReceiveWindow)
-    } else {
-        Some(Cause::CongestionWindow)
     }
 }
 

@@ -45,8 +45,10 @@ pub struct LastAck {
 /// Delays of a sender's path.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Delays {
-    /// Minimum RTT from the tap to the sender.
+    /// Minimum RTT from the tap to the sender; 0 beside it.
     pub to_sender_ns: i64,
+    /// Minimum RTT of the whole path, likewise.
+    pub least_ns: i64,
     /// Smoothed RTT of the whole path; 0 while unknown.
     pub round_trip_ns: i64,
     /// RTT from the tap to the receiver of ACKs that are not held back, if there were any.

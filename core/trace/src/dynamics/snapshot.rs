@@ -52,6 +52,7 @@ impl Dynamics {
 
     /// Removes rows from before `before_ns`; totals and open recoveries stay.
     pub fn forget(&mut self, before_ns: i64) {
+        let held = [0, 1].map(|direction| self.held(direction));
         let rows = &mut self.rows;
         // an open recovery keeps the rows after it
         let count = |first_ns: &[i64]| first_ns.iter().take_while(|&&time_ns| time_ns < before_ns).count();
@@ -63,9 +64,9 @@ impl Dynamics {
         if let Some(made) = rows.recoveries.made() {
             made.drop_first(recoveries);
         }
-        for sender in &mut self.senders {
+        for (sender, held) in self.senders.iter_mut().zip(&held) {
             sender.forget_rows(retransmissions, recoveries);
-            sender.forget(before_ns);
+            sender.forget(before_ns, held);
         }
         self.flights.iter_mut().for_each(|flights| flights.forget(before_ns));
         self.deliveries.iter_mut().for_each(|deliveries| deliveries.forget(before_ns));

@@ -1,11 +1,18 @@
 //! The end of a burst, and what follows until the next packet of its sender.
 
 use super::ack_clock::InFlight;
+use super::sender_state::SenderState;
 use serde::{Deserialize, Serialize};
 
-/// The end of a burst.
+/// The sender after its last packet: the end of a burst, if an ACK or a request comes before the next one.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Stop {
+    /// When the packet passed the tap, and its payload.
+    pub time_ns: i64,
+    /// See `time_ns`.
+    pub length: u32,
+    /// The state of the sender. During a recovery the congestion window follows the pipe (RFC 6937).
+    pub state: SenderState,
     /// What was in flight.
     pub flight: InFlight,
     /// Bytes deemed lost, which the pipe lacks.
@@ -18,8 +25,8 @@ pub struct Stop {
     pub room: Option<i64>,
     /// Whether that can have been too little.
     pub is_window_limited: bool,
-    /// Whether a recovery was in progress: the window then follows the pipe (RFC 6937).
-    pub is_in_recovery: bool,
+    /// The end of the last segment that was not full.
+    pub small_end: i64,
 }
 
 /// The events between the end of a burst and the next packet.
@@ -29,10 +36,6 @@ pub struct Between {
     pub has_ack: bool,
     /// Whether a packet arrived that may be a request.
     pub has_request: bool,
-    /// Time of the first packet of the burst,
-    pub begun_ns: i64,
-    /// and of its last.
-    pub stopped_ns: i64,
     /// Time from the first ACK to the answer.
     pub answer_ns: i64,
     /// Time from the last ACK before the stop to the first after it.

@@ -44,8 +44,8 @@ pub struct Timeline {
     pub line_busy: [Vec<(i64, i64)>; 2],
     /// What the line delivered: per direction.
     pub deliveries: [Deliveries; 2],
-    /// When the senders of both directions were limited.
-    pub limited: Vec<Limited>,
+    /// When the sender of a direction was limited: disjoint, once they are settled (`held`).
+    pub limited: [Vec<Limited>; 2],
     /// When a sender repeated the same data without an answer.
     pub stalls: Vec<(i64, i64)>,
     /// When new data of commands passed.

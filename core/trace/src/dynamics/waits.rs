@@ -14,10 +14,11 @@ const LONGEST_TIMEOUT_NS: i64 = 1_000_000_000;
 const WAITS_MAX: u32 = 8;
 
 /// The recoveries that ended and lost data or ACKs; and when the others were, whose retransmissions were all unnecessary:
-/// ordered and disjoint.
-pub fn recoveries(rows: &Recoveries) -> (Vec<Limited>, Vec<(i64, i64)>) {
+/// ordered and disjoint. Of one direction.
+pub fn recoveries(rows: &Recoveries, is_from_client: bool) -> (Vec<Limited>, Vec<(i64, i64)>) {
     let (mut lost, mut needless) = (Vec::new(), Vec::new());
-    for row in (0..rows.row_count()).filter(|&row| rows.time_last_ns[row] != NULL_NS) {
+    let is_ended = |&row: &usize| rows.to_target[row] == is_from_client && rows.time_last_ns[row] != NULL_NS;
+    for row in (0..rows.row_count()).filter(is_ended) {
         let (from_ns, to_ns) = (rows.time_first_ns[row], rows.time_last_ns[row]);
         if rows.retransmitted_packets[row] > rows.spurious_packets[row] || rows.ack_loss[row] != NULL_U8 {
             lost.push(Limited {

@@ -8,9 +8,9 @@ use super::Live;
 use super::ledger::Turnaround;
 use crate::budget::{self, Between};
 use crate::connection::content::Content;
-use crate::dynamics::line;
 use crate::dynamics::snapshot::SenderSnapshot;
 use crate::dynamics::timeline::Timeline;
+use crate::dynamics::{held, line};
 use crate::iscsi::connection::in_flight::InFlight;
 use crate::iscsi::session::succession;
 use crate::pass::Outcome;
@@ -246,6 +246,7 @@ impl Live {
             .collect();
         line::fill(&mut tables.senders, &mut timelines);
         let context = &self.pipeline.context;
+        held::settle(&mut timelines, &context.tables.cycles, &mut tables.senders);
         let cycle_end_ns = |row: usize| match context.cycle_ends_ns[row] {
             i64::MAX => self.taken_over_ns(context.tables.cycles.session[row]).unwrap_or(i64::MAX),
             end_ns => end_ns,

@@ -29,6 +29,9 @@ use crate::dynamics::ack_clock::InFlight;
 use crate::dynamics::acks::Acks;
 use crate::dynamics::delayed_acks::DelayedAcks;
 use crate::dynamics::flight::Flight;
+use crate::dynamics::flights::Flights;
+use crate::dynamics::gap::{self, Gap, Held};
+use crate::dynamics::held::{Spans, Times};
 use crate::dynamics::lost_acks::LostAcks;
 use crate::dynamics::observation::Observation;
 use crate::dynamics::pauses::{Now, Pauses};
@@ -44,7 +47,7 @@ use crate::dynamics::window_hold::{Sent, WindowHold};
 use crate::dynamics::window_scale::{WINDOW_PARTS, WindowScale};
 use crate::dynamics::window_time::WindowTime;
 use crate::stream::class::SegmentClass;
-use crate::tables::{NULL_NS, Rare, Window};
+use crate::tables::{NULL_NS, Rare, Window, budget_part};
 use serde::{Deserialize, Serialize};
 
 /// The sender of one direction.
@@ -62,6 +65,9 @@ pub struct Sender {
     remembered: Rare<Remembered>,
     recovery: Recovery,
     pauses: Pauses,
+    spans: Spans,
+    /// How long it was held in spans that are forgotten.
+    held_before: Times,
     hold: WindowHold,
     lost_acks: LostAcks,
     delayed: DelayedAcks,
@@ -133,7 +139,7 @@ impl Sender {
 
     /// Processes one of its packets with payload.
     #[inline]
-    pub fn transmit(&mut self, seen: &Observation, delays: Delays, rows: &mut Rows) {
+    pub fn transmit(&mut self, seen: &Observation, delays: Delays, flights: &mut Flights, rows: &mut Rows) {
         if matches!(seen.class, SegmentClass::Probe | SegmentClass::Copy | SegmentClass::Outside) {
             return;
         }
@@ -145,7 +151,8 @@ impl Sender {
             self.take(&ack, answer_ns, &blocks, delays, rows);
         }
         self.begin(seen.offset);
-        let has_more = self.pauses.burst.stop.is_within_pdu || !self.pauses.burst.has_request();
+        let has_request = self.pauses.burst.has_request();
+        let has_more = self.pauses.burst.stop.is_within_pdu || !has_request;
         let segment = self.segment_bytes();
         let mut where_to = recovery_rows(self.connection, self.is_from_client, rows);
         self.delayed.send(seen, has_more, segment, delays.round_trip_ns, &mut where_to);
@@ -161,10 +168,7 @@ impl Sender {
             };
             self.hold.send(seen, self.acks.echoed(), sent);
         }
-        // an overtaken packet was sent before others, not now
-        if seen.class != SegmentClass::Reordered {
-            self.end_pause(seen, last_ns, delays);
-        }
+        let begins_burst = seen.class != SegmentClass::Reordered && self.end_pause(seen, last_ns, delays);
         if seen.class == SegmentClass::Retransmission {
             self.retransmit(seen, last_ns, delays, rows);
         } else if seen.offset > self.board.sent() {
@@ -195,6 +199,29 @@ impl Sender {
         self.board.send(seen.end());
         self.settle(seen.frame, seen.time_ns.saturating_sub(delays.to_sender_ns / 2), rows);
         let segment = self.segment_bytes();
+        let stop = last_ns.map(|_| self.pauses.burst.stop);
+        let is_pause = flights.pass(seen, has_request, stop.as_ref(), segment);
+        let gap = stop.as_ref().filter(|_| is_pause || begins_burst).map(|stop| Gap {
+            stop,
+            seen,
+            has_request,
+            ack: self.state.last_ack,
+            known: self.known_by(seen.time_ns.saturating_add(gap::within_ns(delays.least_ns)), delays.to_sender_ns),
+            is_in_recovery: self.recovery.cause().is_some(),
+            has_lost: self.recovery.count() > 0,
+            is_done: flights.is_done(stop),
+            is_near: delays.to_sender_ns < TICK_NS,
+            segment,
+            rtt_ns: delays.least_ns,
+        });
+        if let Some(gap) = &gap {
+            let held = gap.held();
+            self.spans.note(gap, held, is_pause);
+            if begins_burst {
+                self.note_full_window(gap, held);
+            }
+        }
+        flights.add(seen, is_pause, gap.as_ref());
         let room = self.state.rwnd.map(|window| (window - self.state.owin, window));
         let has_room = |bytes: i64| room.is_none_or(|(room, _)| room >= bytes);
         if !has_room(segment) {
@@ -204,7 +231,14 @@ impl Sender {
         let is_beyond = delays.to_sender_ns > 0 && self.pauses.cwnd.is_beyond_window() && self.scale.is_proven();
         self.state.is_window_full = !has_room(segment);
         self.state.is_window_smaller = is_beyond || (!has_room(2 * segment) && self.pauses.cwnd.is_window_full());
+        let is_small = i64::from(seen.length) < segment;
+        // an overtaken packet was sent before others, not now
+        let last = stop.filter(|_| seen.class == SegmentClass::Reordered);
         let stop = Stop {
+            time_ns: last.map_or(seen.time_ns, |last| last.time_ns),
+            length: last.map_or(seen.length, |last| last.length),
+            state: self.state,
+            small_end: self.pauses.burst.stop.small_end.max(if is_small { seen.end() } else { 0 }),
             flight: InFlight {
                 pipe: self.state.pipe + self.flight.short_from(self.board.una()),
                 sent: self.board.sent() + self.flight.short(),
@@ -215,7 +249,6 @@ impl Sender {
             lost: self.board.owin() - self.board.sacked_bytes() - self.state.pipe,
             is_within_pdu,
             left: seen.left_of_pdu.map(i64::from),
-            is_in_recovery: self.state.is_in_recovery,
             is_window_limited: is_beyond
                 || room.is_some_and(|(room, window)| {
                     let unsure = if delays.to_sender_ns > 0 { window / WINDOW_PARTS } else { 0 };
@@ -232,25 +265,34 @@ impl Sender {
         }
     }
 
-    /// A packet is sent: what the pause before it shows, if there was one.
+    /// What it can have known to be acknowledged, by the ACKs that passed the tap an RTT before. The minimum RTT may belong to
+    /// a packet that was answered late.
+    fn known_by(&self, time_ns: i64, to_sender_ns: i64) -> i64 {
+        let passed = self.acks.acknowledged_at(time_ns.saturating_sub(to_sender_ns));
+        passed.map_or(self.board.una(), |passed| passed.max(self.board.una()))
+    }
+
+    /// A sender that stops at its window again and again proves the scale of that.
     #[inline]
-    fn end_pause(&mut self, seen: &Observation, last_ns: Option<i64>, delays: Delays) {
-        let segment = self.segment_bytes();
-        let now = Now {
-            una: self.board.una(),
-            segment,
-            is_window_smaller: self.state.is_window_smaller,
-            recovery: self.recovery.count(),
-        };
-        let stop = self.pauses.end(seen, delays, now);
-        if let (Some(room), Some(window)) = (stop.and_then(|stop| stop.room), self.state.rwnd)
-            && room < 2 * segment
+    fn note_full_window(&mut self, gap: &Gap<'_>, held: Option<Held>) {
+        if held.is_some_and(|held| held.part == budget_part::RECEIVE_WINDOW && !held.needs_queue)
+            && gap.has_more()
+            && let (Some(room), Some(window)) = (gap.stop.room, self.state.rwnd)
+            && room < 2 * gap.segment
         {
-            self.scale.note_stop(-room, window, self.board.una(), self.board.sent());
+            self.scale.note_stop(-room, window, self.board.una(), gap.stop.flight.end);
         }
+    }
+
+    /// A packet is sent: what the pause before it shows, if there was one. Returns whether a burst begins with it.
+    #[inline]
+    fn end_pause(&mut self, seen: &Observation, last_ns: Option<i64>, delays: Delays) -> bool {
+        let now = Now { una: self.board.una(), segment: self.segment_bytes(), recovery: self.recovery.count() };
+        let begins_burst = self.pauses.end(seen, delays, now);
         if let (Some(last_ns), 0) = (last_ns, self.board.owin()) {
             self.pauses.rest(last_ns, seen.time_ns, delays.round_trip_ns);
         }
+        begins_burst
     }
 
     fn sign(&self, frame: u64, time_ns: i64) -> Sign {
@@ -264,7 +306,6 @@ impl Sender {
         self.pauses.windows.widen(more);
         self.state.rwnd = self.state.rwnd.map(|window| window << more);
         self.times.begin_anew();
-        self.pauses.limits.widen();
         self.hold.widen();
     }
 
@@ -306,14 +347,18 @@ impl Sender {
         self.pauses.send_buffer()
     }
 
+    /// When gaps show that it was held. Far from the tap its gaps do not tell which window it was, where its timestamps do.
+    pub fn held(&self) -> impl Iterator<Item = Limited> + '_ {
+        let is_told = self.hold.total_ns().is_some();
+        self.spans.iter(&self.scale).map(move |span| match span.part {
+            budget_part::RECEIVE_WINDOW if is_told => Limited { part: budget_part::CONGESTION_WINDOW, ..span },
+            _ => span,
+        })
+    }
+
     /// When the receiver's window held it, far from the tap.
     pub fn held_by_window(&self) -> impl Iterator<Item = Limited> + '_ {
         self.hold.limited(self.scale.is_proven())
-    }
-
-    /// The window scale, and whether a wait for the receiver's window is proven with it.
-    pub fn window_scale(&self) -> &WindowScale {
-        &self.scale
     }
 
     /// Maximum bytes in flight since the last call.
@@ -330,10 +375,12 @@ impl Sender {
         self.delayed.forget_rows(recoveries);
     }
 
-    /// Removes spans from before.
-    pub fn forget(&mut self, before_ns: i64) {
+    /// Removes spans from before; `held` are all of them.
+    pub fn forget(&mut self, before_ns: i64, held: &[Limited]) {
+        self.held_before.add_before(before_ns, held);
         self.pauses.forget(before_ns);
         self.hold.forget(before_ns);
+        self.spans.forget(before_ns);
     }
 }
 

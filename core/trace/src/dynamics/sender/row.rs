@@ -8,8 +8,6 @@ impl Sender {
     pub fn describe(&self) -> SenderRow {
         let (least, largest) = self.times.extremes();
         let [fast, timeouts, probes, unknown] = self.counts;
-        let [window_ns, congestion_ns, buffer_ns] = self.pauses.limits.times_ns();
-        let window_ns = self.hold.total_ns().unwrap_or(window_ns);
         let mut row = SenderRow {
             connection: self.connection,
             to_target: self.is_from_client,
@@ -19,9 +17,10 @@ impl Sender {
             rwnd_max_bytes: largest.map_or(NULL_NS, |window| window << self.scale.inferred()),
             window_full_ns: self.times.full_ns,
             zero_window_ns: self.times.zero_ns,
-            rwnd_limited_ns: if self.scale.is_proven() { window_ns } else { NULL_NS },
-            cwnd_limited_ns: congestion_ns,
-            sndbuf_limited_ns: buffer_ns,
+            // what is held still is added when all is known (`held`)
+            rwnd_limited_ns: if self.scale.is_proven() { self.held_before.window_ns } else { NULL_NS },
+            cwnd_limited_ns: self.held_before.congestion_ns,
+            sndbuf_limited_ns: self.held_before.buffer_ns,
             congestion_control: self.pauses.congestion_control().unwrap_or(NULL_U8),
             fast_retransmit_count: fast,
             timeout_count: timeouts,

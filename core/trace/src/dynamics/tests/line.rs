@@ -144,7 +144,7 @@ impl Path {
             rtt_to_initiator_ns: Some(rtts_ns[to_initiator]),
             line_busy: Default::default(),
             deliveries: Default::default(),
-            limited: Vec::new(),
+            limited: Default::default(),
             stalls: Vec::new(),
             progress: Default::default(),
         }

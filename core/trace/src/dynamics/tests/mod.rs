@@ -5,7 +5,7 @@ mod any;
 mod black_hole;
 mod delayed_acks;
 mod flights;
-mod limits;
+mod gap;
 mod line;
 mod loss;
 mod lost_acks;
@@ -15,6 +15,7 @@ mod rtt;
 mod window;
 
 use super::Dynamics;
+use super::held;
 use super::observation::Observation;
 use crate::stream::class::SegmentClass;
 use crate::tables::{Tables, Wanted, budget_part as part};
@@ -128,12 +129,13 @@ impl Conversation {
     /// When the client was limited, and by which part, in ms.
     fn limited(self) -> Vec<(i64, i64, u8)> {
         let timeline = Box::new(self.dynamics).finish(true, &mut Tables::default());
-        timeline.limited.iter().map(|limited| (limited.from_ns / MS, limited.to_ns / MS, limited.part)).collect()
+        timeline.limited[0].iter().map(|limited| (limited.from_ns / MS, limited.to_ns / MS, limited.part)).collect()
     }
 
     fn finish(self) -> Tables {
         let mut tables = Tables::default();
-        Box::new(self.dynamics).finish(true, &mut tables);
+        let timeline = Box::new(self.dynamics).finish(true, &mut tables);
+        held::settle(&mut [timeline], &tables.cycles, &mut tables.senders);
         tables
     }
 }

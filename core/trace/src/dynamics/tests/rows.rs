@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use super::*;
 use crate::dynamics::deliveries::{Deliveries, Delivery};
+use crate::dynamics::held;
 use crate::dynamics::timeline::{Limited, Timeline};
 use crate::tables::{
     Flight, NULL_NS, NULL_U8, NULL_U32, NULL_U64, Recovery, Retransmission, RoundTrip, Sack, SenderRow, Window,
@@ -20,6 +21,7 @@ fn one_loss() -> Conversation {
 fn finished(talk: Conversation, is_client_initiator: bool) -> (Tables, Timeline) {
     let mut tables = Tables::default();
     let timeline = Box::new(talk.dynamics).finish(is_client_initiator, &mut tables);
+    held::settle(&mut [timeline.clone()], &tables.cycles, &mut tables.senders);
     (tables, timeline)
 }
 
@@ -27,6 +29,7 @@ fn finished(talk: Conversation, is_client_initiator: bool) -> (Tables, Timeline)
 fn copied(talk: &Conversation, is_client_initiator: bool) -> (Tables, Timeline) {
     let mut tables = Tables::default();
     let timeline = talk.dynamics.copy_to(is_client_initiator, &mut tables);
+    held::settle(&mut [timeline.clone()], &tables.cycles, &mut tables.senders);
     (tables, timeline)
 }
 
@@ -220,7 +223,7 @@ fn senders(is_client_initiator: bool) -> [SenderRow; 2] {
         zero_window_ns: 0,
         rwnd_limited_ns: 0,
         // from the retransmission on
-        cwnd_limited_ns: 21 * MS,
+        cwnd_limited_ns: 0,
         sndbuf_limited_ns: 0,
         kernel_busy_ns: NULL_NS,
         kernel_retransmitted_segments: NULL_U32,
@@ -301,6 +304,17 @@ fn timeline(is_client_initiator: bool) -> Timeline {
         deliveries.reverse();
     }
     let part = part::LOSS_RECOVERY;
+    let mut limited = [
+        // the recovery itself, and the pause before the retransmission: what comes after it waited for no loss
+        vec![
+            Limited { from_ns: 121 * MS, to_ns: 143 * MS, part, frame: 15, needs_queue: false },
+            Limited { from_ns: 100 * MS, to_ns: 123 * MS, part, frame: 18, needs_queue: false },
+        ],
+        Vec::new(),
+    ];
+    if !is_client_initiator {
+        limited.reverse();
+    }
     Timeline {
         connection: CONNECTION,
         rtt_to_target_ns: rtts_ns[0],
@@ -308,11 +322,7 @@ fn timeline(is_client_initiator: bool) -> Timeline {
         hosts: None,
         line_busy,
         deliveries,
-        limited: vec![
-            // the pause before the retransmission, and the recovery itself: what comes after it waited for no loss
-            Limited { from_ns: 100 * MS, to_ns: 123 * MS, part, frame: 18, needs_queue: false },
-            Limited { from_ns: 121 * MS, to_ns: 143 * MS, part, frame: 15, needs_queue: false },
-        ],
+        limited,
         stalls: Vec::new(),
         progress: Default::default(),
     }

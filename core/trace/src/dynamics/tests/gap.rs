@@ -1,10 +1,12 @@
 //! What ended a pause, and what limited the sender, condition by condition.
 
 use super::*;
-use crate::dynamics::acks::Acks;
-use crate::dynamics::flight::Flight;
-use crate::dynamics::flights::Flights;
+use crate::dynamics::ack_clock::InFlight;
+use crate::dynamics::gap::Gap;
+use crate::dynamics::held::Spans;
 use crate::dynamics::sender_state::{LastAck, SenderState};
+use crate::dynamics::stop::Stop;
+use crate::dynamics::timeline::Limited;
 use crate::dynamics::window_scale::WindowScale;
 
 const ACKNOWLEDGMENT: u8 = 0;
@@ -21,6 +23,9 @@ struct Pause {
     next: Observation,
     after: SenderState,
     request_ns: Option<i64>,
+    has_lost: bool,
+    is_done: bool,
+    is_near: bool,
 }
 
 impl Pause {
@@ -36,6 +41,9 @@ impl Pause {
             next,
             after: SenderState { owin: 1000, last_ack: Some(ack), ..before },
             request_ns: None,
+            has_lost: false,
+            is_done: false,
+            is_near: true,
         }
     }
 
@@ -43,18 +51,55 @@ impl Pause {
         self.after.last_ack.as_mut().unwrap()
     }
 
+    fn stop(&self) -> Stop {
+        let Observation { time_ns, length, left_of_pdu, .. } = self.first;
+        let end = self.first.end();
+        Stop {
+            time_ns,
+            length,
+            state: self.before,
+            flight: InFlight { end, una: end - self.before.owin, ..InFlight::default() },
+            is_within_pdu: left_of_pdu.is_some(),
+            left: left_of_pdu.map(i64::from),
+            small_end: if i64::from(length) < SEGMENT { end } else { 0 },
+            ..Stop::default()
+        }
+    }
+
+    fn note(&self, spans: &mut Spans) -> u8 {
+        let stop = self.stop();
+        let gap = Gap {
+            stop: &stop,
+            seen: &self.next,
+            has_request: self.request_ns.is_some_and(|time_ns| time_ns <= self.next.time_ns),
+            ack: self.after.last_ack,
+            known: self.next.end().max(self.first.end()) - self.after.owin,
+            is_in_recovery: self.after.is_in_recovery,
+            has_lost: self.has_lost,
+            is_done: self.is_done,
+            is_near: self.is_near,
+            segment: SEGMENT,
+            rtt_ns: AWAY_NS,
+        };
+        spans.note(&gap, gap.held(), true);
+        gap.release()
+    }
+
     /// What ended the pause, and the part that limited the sender during it.
     fn judge(&self) -> (u8, Option<u8>) {
-        let mut flights = Flights::new(CONNECTION, true, true);
-        flights.packet(&self.first, self.before, &Acks::default(), SEGMENT, AWAY_NS, 0);
-        self.request_ns.into_iter().for_each(|time_ns| flights.request(time_ns, 0));
-        flights.packet(&self.next, self.after, &Acks::default(), SEGMENT, AWAY_NS, 0);
-        let limited = flights.limited(&WindowScale::default()).next();
+        let mut spans = Spans::default();
+        let release = self.note(&mut spans);
+        let limited = all(&spans).first().copied();
         if let Some(limited) = limited {
             assert_eq!((limited.from_ns, limited.to_ns), (self.first.time_ns, self.next.time_ns));
         }
-        (flights.rows().nth(1).unwrap().release, limited.map(|limited| limited.part))
+        (release, limited.map(|limited| limited.part))
     }
+}
+
+/// The spans, if nothing is known of the window scale.
+fn all(spans: &Spans) -> Vec<Limited> {
+    spans.iter(&WindowScale::default()).collect()
 }
 
 /// The verdict after a change.
@@ -153,28 +198,42 @@ fn a_retransmission_is_loss_recovery_unless_it_probes_a_full_window() {
 }
 
 #[test]
-fn nothing_waits_for_a_retransmission_of_what_was_acknowledged() {
-    let again = |acknowledged: i64, left_of_pdu: Option<u32>| {
-        let pause = Pause::new();
-        let mut flights = Flights::new(CONNECTION, true, true);
-        flights.packet(
-            &Observation { left_of_pdu, ..pause.first },
-            pause.before,
-            &Acks::default(),
-            SEGMENT,
-            AWAY_NS,
-            0,
-        );
-        let ack = Observation { direction: 1, acknowledged: Some(acknowledged), length: 0, ..pause.first };
-        flights.acknowledge(&Observation { time_ns: MS, ..ack }, &Flight::default(), 0);
-        let copy = Observation { offset: pause.first.offset, class: SegmentClass::Retransmission, ..pause.next };
-        flights.packet(&copy, pause.after, &Acks::default(), SEGMENT, AWAY_NS, 0);
-        flights.limited(&WindowScale::default()).next().map(|limited| limited.part)
+fn nothing_waits_for_a_retransmission_when_all_is_done() {
+    let again = |is_done: bool| {
+        let verdict = with(|pause| {
+            pause.next.class = SegmentClass::Retransmission;
+            pause.is_done = is_done;
+        });
+        verdict.1
     };
-    let loss = Some(part::LOSS_RECOVERY);
-    assert_eq!(again(1000, None), None);
-    assert_eq!(again(999, None), loss, "a byte is missing");
-    assert_eq!(again(1000, Some(9000)), loss, "the sender has more to send");
+    assert_eq!([again(true), again(false)], [None, Some(part::LOSS_RECOVERY)]);
+}
+
+#[test]
+fn beside_its_sender_a_super_segment_waits_until_the_window_has_room_for_all_of_it() {
+    let long = |room: i64, is_near: bool| {
+        let pause = Pause { is_near, ..Pause::new() };
+        let next = Observation { length: 4 * SEGMENT as u32, ..pause.next };
+        let stop = Stop { room: Some(room), ..pause.stop() };
+        let gap = Gap {
+            stop: &stop,
+            seen: &next,
+            has_request: false,
+            ack: pause.after.last_ack,
+            known: next.end() - pause.after.owin,
+            is_in_recovery: false,
+            has_lost: false,
+            is_done: false,
+            is_near,
+            segment: SEGMENT,
+            rtt_ns: AWAY_NS,
+        };
+        gap.held().map(|held| held.part)
+    };
+    let (window, cwnd) = (Some(part::RECEIVE_WINDOW), Some(part::CONGESTION_WINDOW));
+    assert_eq!([long(4 * SEGMENT - 1, true), long(4 * SEGMENT, true)], [window, cwnd]);
+    // hosts and switches on the way join segments
+    assert_eq!(long(4 * SEGMENT - 1, false), cwnd);
 }
 
 #[test]
@@ -223,19 +282,19 @@ fn a_host_that_sent_nothing_between_two_packets_paused() {
 
 #[test]
 fn silence_of_a_timer_within_a_pdu_is_loss_recovery() {
-    let silent = |pause_ns: i64, class: SegmentClass| {
+    let silent = |pause_ns: i64, has_lost: bool| {
         let verdict = with(|pause| {
-            pause.first.class = class;
+            pause.has_lost = has_lost;
             pause.next.time_ns = pause_ns;
             pause.after.last_ack = None;
         });
         verdict.1
     };
-    assert_eq!(silent(190 * MS, SegmentClass::New), Some(part::LOSS_RECOVERY));
-    assert_eq!(silent(190 * MS - 1, SegmentClass::New), None);
+    assert_eq!(silent(190 * MS, false), Some(part::LOSS_RECOVERY));
+    assert_eq!(silent(190 * MS - 1, false), None);
     // after a loss, two RTTs are enough
-    assert_eq!(silent(40 * MS, SegmentClass::Retransmission), Some(part::LOSS_RECOVERY));
-    assert_eq!(silent(40 * MS - 1, SegmentClass::Retransmission), None);
+    assert_eq!(silent(40 * MS, true), Some(part::LOSS_RECOVERY));
+    assert_eq!(silent(40 * MS - 1, true), None);
 }
 
 #[test]
@@ -263,23 +322,19 @@ fn between_pdus_an_ack_limits_only_a_sender_with_bytes_in_flight() {
 fn pauses_in_a_row_with_one_cause_are_one_span() {
     let cwnd = part::CONGESTION_WINDOW;
     let spans = |causes: [Option<u8>; 3]| {
-        let pause = Pause::new();
-        let mut flights = Flights::new(CONNECTION, true, true);
-        flights.packet(&pause.first, pause.before, &Acks::default(), SEGMENT, AWAY_NS, 0);
-        for (number, cause) in (1..).zip(causes) {
-            let time_ns = number * 20 * MS;
-            let ack = LastAck { answer_ns: time_ns, is_advance: true, has_opened_window: false, owin: 0 };
-            let next = Observation { time_ns, offset: number * SEGMENT, left_of_pdu: Some(9000), ..pause.next };
-            let is_in_recovery = cause == Some(part::LOSS_RECOVERY);
-            // bytes in flight before each of them
-            let after = SenderState { owin: 5000, last_ack: cause.map(|_| ack), is_in_recovery: false, ..pause.after };
-            let next = if is_in_recovery { Observation { class: SegmentClass::Retransmission, ..next } } else { next };
-            flights.packet(&next, after, &Acks::default(), SEGMENT, AWAY_NS, 0);
+        let mut spans = Spans::default();
+        for (number, cause) in (0..).zip(causes) {
+            let mut pause = Pause::new();
+            (pause.first.time_ns, pause.next.time_ns) = (number * 20 * MS, (number + 1) * 20 * MS);
+            pause.ack().answer_ns = pause.next.time_ns;
+            match cause {
+                None => pause.after.last_ack = None,
+                Some(part::LOSS_RECOVERY) => pause.next.class = SegmentClass::Retransmission,
+                _ => {}
+            }
+            pause.note(&mut spans);
         }
-        flights
-            .limited(&WindowScale::default())
-            .map(|span| (span.from_ns / MS, span.to_ns / MS, span.part))
-            .collect::<Vec<_>>()
+        all(&spans).iter().map(|span| (span.from_ns / MS, span.to_ns / MS, span.part)).collect::<Vec<_>>()
     };
     assert_eq!(spans([Some(cwnd); 3]), [(0, 60, cwnd)]);
     assert_eq!(spans([Some(cwnd), None, Some(cwnd)]), [(0, 20, cwnd), (40, 60, cwnd)]);
@@ -288,26 +343,53 @@ fn pauses_in_a_row_with_one_cause_are_one_span() {
 }
 
 #[test]
+fn a_gap_that_the_line_explains_begins_no_span_and_ends_none() {
+    let mut pause = Pause::new();
+    let mut spans = Spans::default();
+    let note = |pause: &Pause, spans: &mut Spans, is_pause: bool| {
+        let stop = pause.stop();
+        let gap = Gap {
+            stop: &stop,
+            seen: &pause.next,
+            has_request: false,
+            ack: pause.after.last_ack,
+            known: pause.next.end() - pause.after.owin,
+            is_in_recovery: false,
+            has_lost: false,
+            is_done: false,
+            is_near: true,
+            segment: SEGMENT,
+            rtt_ns: AWAY_NS,
+        };
+        spans.note(&gap, gap.held(), is_pause);
+    };
+    note(&pause, &mut spans, false);
+    assert_eq!(all(&spans), []);
+    note(&pause, &mut spans, true);
+    for (number, has_ack) in [(1, false), (2, true)] {
+        (pause.first.time_ns, pause.next.time_ns) = (number * 20 * MS, (number + 1) * 20 * MS);
+        let ack = LastAck { answer_ns: pause.next.time_ns, ..*pause.ack() };
+        let seen = Pause { after: SenderState { last_ack: has_ack.then_some(ack), ..pause.after }, ..pause };
+        note(&seen, &mut spans, false);
+        pause = Pause { after: SenderState { last_ack: Some(ack), ..seen.after }, ..seen };
+    }
+    assert_eq!(all(&spans).iter().map(|span| (span.from_ns / MS, span.to_ns / MS)).collect::<Vec<_>>(), [(0, 60)]);
+}
+
+#[test]
 fn old_spans_are_forgotten_except_the_last() {
-    let pause = Pause::new();
     for (before_ns, count) in [(20 * MS, 2), (20 * MS + 1, 1), (90 * MS, 1)] {
-        let mut flights = Flights::new(CONNECTION, true, true);
-        flights.packet(&pause.first, pause.before, &Acks::default(), SEGMENT, AWAY_NS, 0);
-        for (time_ns, last_ack) in [(20 * MS, pause.after.last_ack), (40 * MS, None), (60 * MS, pause.after.last_ack)] {
-            let last_ack = last_ack.map(|ack| LastAck { answer_ns: time_ns, ..ack });
-            let next = Observation { time_ns, left_of_pdu: Some(9000), ..pause.next };
-            flights.packet(
-                &next,
-                SenderState { owin: 5000, last_ack, ..pause.after },
-                &Acks::default(),
-                SEGMENT,
-                AWAY_NS,
-                0,
-            );
+        let mut spans = Spans::default();
+        for (number, has_ack) in [(0, true), (1, false), (2, true)] {
+            let mut pause = Pause::new();
+            (pause.first.time_ns, pause.next.time_ns) = (number * 20 * MS, (number + 1) * 20 * MS);
+            pause.ack().answer_ns = pause.next.time_ns;
+            pause.after.last_ack = pause.after.last_ack.filter(|_| has_ack);
+            pause.note(&mut spans);
         }
-        assert_eq!(flights.limited(&WindowScale::default()).count(), 2);
-        flights.forget(before_ns);
-        assert_eq!(flights.limited(&WindowScale::default()).count(), count, "before {before_ns} ns");
+        assert_eq!(all(&spans).len(), 2);
+        spans.forget(before_ns);
+        assert_eq!(all(&spans).len(), count, "before {before_ns} ns");
     }
 }
 

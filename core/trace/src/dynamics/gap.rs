@@ -1,0 +1,218 @@
+//! The judge: what held a sender between two of its packets, and what let it go on.
+//!
+//! ```text
+//!   packets | stop ........ ACK -> packet      judged when the packet comes
+//!           burst    gap
+//! ```
+//!
+//! Everything that is said about what held a sender is a sum over these gaps. The judge looks at one gap at a time, and
+//! keeps nothing.
+
+use super::observation::Observation;
+use super::sender_state::LastAck;
+use super::stop::Stop;
+use crate::stream::class::SegmentClass;
+use crate::tables::budget_part as part;
+
+/// A packet answers an ACK if it follows within this time, or within a part of the path's RTT.
+const ANSWER_WITHIN_NS: i64 = 100_000;
+/// That part of the RTT.
+const ANSWER_WITHIN_RTT_PART: i64 = 8;
+/// A pause of this length within a PDU that no ACK ended was ended by a retransmission timer, which Linux never sets
+/// below 200 ms. The retransmission may be the first copy at the tap.
+const TIMER_MIN_NS: i64 = 190_000_000;
+/// After an earlier loss, a pause of two RTTs and at least this time is enough: Linux's tail loss probe (RFC 8985,
+/// section 7.2).
+const PROBE_MIN_NS: i64 = 8_000_000;
+
+/// Codes of `CATEGORIES["release"]`.
+pub mod release {
+    /// An ACK of new data.
+    pub const ACKNOWLEDGMENT: u8 = 0;
+    /// An ACK that opened the window.
+    pub const WINDOW_UPDATE: u8 = 1;
+    /// A packet that may be a request.
+    pub const REQUEST: u8 = 2;
+    /// Nothing that came: the host took its time.
+    pub const OWN_TIME: u8 = 3;
+    /// Not known: the first packet.
+    pub const UNKNOWN: u8 = 4;
+}
+
+/// How long after an ACK a packet can be its answer.
+#[inline]
+pub fn within_ns(rtt_ns: i64) -> i64 {
+    ANSWER_WITHIN_NS.max(rtt_ns / ANSWER_WITHIN_RTT_PART)
+}
+
+/// From a sender's last packet to its next one.
+#[derive(Debug, Clone, Copy)]
+pub struct Gap<'a> {
+    /// The sender after its last packet.
+    pub stop: &'a Stop,
+    /// The next packet.
+    pub seen: &'a Observation,
+    /// Whether a packet reached the sender in between that may be a request.
+    pub has_request: bool,
+    /// The last ACK that reached the sender.
+    pub ack: Option<LastAck>,
+    /// The most that the sender can have known to be acknowledged.
+    pub known: i64,
+    /// Whether a recovery is in progress with the next packet.
+    pub is_in_recovery: bool,
+    /// Whether the connection had a loss so far.
+    pub has_lost: bool,
+    /// Whether everything was acknowledged, and no PDU begun.
+    pub is_done: bool,
+    /// Whether the tap stands beside the sender.
+    pub is_near: bool,
+    /// The payload of a full segment.
+    pub segment: i64,
+    /// The least RTT between both ends.
+    pub rtt_ns: i64,
+}
+
+/// What held a sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// A code of `budget.part`.
+    pub part: u8,
+    /// It did only if the sender had more to send: data of a command from before came after.
+    pub needs_queue: bool,
+}
+
+impl Gap<'_> {
+    /// Its length.
+    pub fn length_ns(&self) -> i64 {
+        self.seen.time_ns.saturating_sub(self.stop.time_ns)
+    }
+
+    fn is_retransmission(&self) -> bool {
+        self.seen.class == SegmentClass::Retransmission
+    }
+
+    /// The ACK that reached the sender in the gap.
+    fn ack(&self) -> Option<LastAck> {
+        let since_ns = self.stop.time_ns.saturating_sub(within_ns(self.rtt_ns));
+        self.ack.filter(|ack| ack.answer_ns > since_ns)
+    }
+
+    /// Whether the packet came at once with it.
+    fn is_answer(&self) -> bool {
+        let is_soon = |ack: LastAck| self.since_ns(ack).saturating_abs() <= within_ns(self.rtt_ns);
+        self.ack().is_some_and(is_soon)
+    }
+
+    /// Since the sender could have gone on with it.
+    fn since_ns(&self, ack: LastAck) -> i64 {
+        self.seen.time_ns.saturating_sub(ack.answer_ns)
+    }
+
+    /// Whether the sender certainly had more to send: it stopped within a PDU, or went on with new data that nothing asked for
+    /// in between.
+    pub fn has_more(&self) -> bool {
+        self.stop.is_within_pdu || self.seen.class == SegmentClass::New && !self.has_request
+    }
+
+    /// What let the sender go on: a code of `release`.
+    pub fn release(&self) -> u8 {
+        // a request explains more than the ACK that came with it
+        let is_asked = self.has_request && !self.stop.is_within_pdu;
+        match self.ack() {
+            Some(ack) if self.is_answer() && ack.has_opened_window && !ack.is_advance => release::WINDOW_UPDATE,
+            Some(ack) if self.is_answer() && ack.is_advance && !is_asked => release::ACKNOWLEDGMENT,
+            _ if self.has_request => release::REQUEST,
+            _ => release::OWN_TIME,
+        }
+    }
+
+    /// Whether the receiver's window had no room for the packet. Beside its sender a super-segment is one packet, which is
+    /// not sent in parts.
+    fn is_window_full(&self) -> bool {
+        let is_too_long = self.stop.room.is_some_and(|room| room < i64::from(self.seen.length));
+        self.stop.state.is_window_full || self.is_near && is_too_long
+    }
+
+    /// What held the sender; none if it had nothing to send, or took its time.
+    pub fn held(&self) -> Option<Held> {
+        let before = &self.stop.state;
+        let is_recovering = self.is_in_recovery || before.is_in_recovery;
+        let by = |part: u8| Some(Held { part, needs_queue: false });
+        if self.is_retransmission() && before.is_window_full && !before.is_in_recovery {
+            // a probe of a full window, or of a slow receiver
+            by(part::RECEIVE_WINDOW)
+        } else if is_recovering || self.is_retransmission() {
+            // a retransmission after everything was acknowledged is needless, and nothing waits for it
+            by(part::LOSS_RECOVERY).filter(|_| !self.is_done)
+        } else if self.seen.class == SegmentClass::Reordered && self.length_ns() > self.rtt_ns {
+            // others overtook it: what the window let out had arrived, and the path held this one for longer than it takes
+            by(part::CONGESTION_WINDOW)
+        } else if self.stop.is_within_pdu {
+            self.held_within_pdu().and_then(by)
+        } else if before.owin > 0 && self.release() == release::REQUEST && self.is_answer() {
+            // the request carried the ACK that opened the window, if there was more to send
+            let held = Held { part: part::RECEIVE_WINDOW, needs_queue: true };
+            self.is_window_full().then_some(held)
+        } else if self.release() == release::ACKNOWLEDGMENT && before.owin > 0 {
+            if self.is_window_full() {
+                by(part::RECEIVE_WINDOW)
+            } else if self.is_all_acknowledged() {
+                by(part::ACK_WAIT).filter(|_| self.is_small())
+            } else {
+                by(self.window())
+            }
+        } else if self.is_window_full() && !self.has_request && before.owin > 0 {
+            // what follows was asked for before: it had more to send
+            by(part::RECEIVE_WINDOW)
+        } else {
+            None
+        }
+    }
+
+    /// The same for a sender that certainly had more to send.
+    fn held_within_pdu(&self) -> Option<u8> {
+        let (before, ack) = (&self.stop.state, self.ack());
+        // since the sender could have continued
+        let late_ns = ack.map_or(self.length_ns(), |ack| self.since_ns(ack));
+        let probe_ns = PROBE_MIN_NS.max(self.rtt_ns.saturating_mul(2));
+        // nothing was sent in between that the network could lose: the host paused
+        let segments = (i64::from(self.stop.length) - 1) / self.segment.max(1) + 1;
+        let is_next = self.seen.steps.is_some_and(|steps| (1..=segments).contains(&i64::from(steps)));
+        let is_lost = self.seen.steps.is_some_and(|steps| i64::from(steps) > segments);
+        if is_lost && late_ns >= TIMER_MIN_NS {
+            Some(part::LOSS_RECOVERY)
+        } else if self.is_window_full() {
+            Some(part::RECEIVE_WINDOW)
+        } else if !is_next && (late_ns >= TIMER_MIN_NS || (self.has_lost && late_ns >= probe_ns)) {
+            Some(part::LOSS_RECOVERY)
+        } else if before.owin > 0 && self.is_held_for_ack() {
+            Some(part::ACK_WAIT)
+        } else {
+            let is_soon = late_ns <= within_ns(self.rtt_ns).max(self.rtt_ns);
+            ack.filter(|ack| ack.is_advance && is_soon).map(|_| self.window())
+        }
+    }
+
+    /// Whether Nagle's algorithm held less than a segment back, while an earlier short segment was in flight. It goes out
+    /// when that is acknowledged, or with the answer to a request.
+    fn is_held_for_ack(&self) -> bool {
+        let left = self.stop.left.filter(|left| (1..self.segment).contains(left));
+        let is_nagle = left.is_some() && self.stop.small_end > self.stop.flight.una;
+        let is_released = is_nagle && self.stop.small_end <= self.known;
+        let is_filled = is_nagle && self.has_request && left.is_some_and(|left| i64::from(self.seen.length) > left);
+        is_filled || self.is_answer() && (is_released || self.is_small() && self.is_all_acknowledged())
+    }
+
+    fn is_small(&self) -> bool {
+        i64::from(self.seen.length) < self.segment
+    }
+
+    fn is_all_acknowledged(&self) -> bool {
+        self.ack().is_some_and(|ack| ack.is_advance) && self.known >= self.seen.offset
+    }
+
+    /// Which window held what ACKs let out, if the sender had more.
+    fn window(&self) -> u8 {
+        if self.stop.state.is_window_smaller { part::RECEIVE_WINDOW } else { part::CONGESTION_WINDOW }
+    }
+}
