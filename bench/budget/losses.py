@@ -17,6 +17,7 @@ from pathlib import Path
 
 import iscsitrace
 from bench.budget.packets import ANSWER_NS, Packet, resent
+from tests.support import tshark
 
 TAPS = ("initiator", "target")
 
@@ -79,13 +80,11 @@ def by_iscsitrace(capture: Path) -> dict[int, tuple[str, bool]]:
     return {row["frame"]: (row["cause"], row["is_spurious"]) for row in table.rows()}
 
 
-def by_tshark(packets: Iterable[Packet], *, is_out_of_order_counted: bool = False) -> list[int]:
+def by_tshark(capture: Path, *, is_out_of_order_counted: bool = False) -> list[int]:
     """Retransmitted frames by tshark, fast and spurious ones included; out-of-order frames on request."""
-    return [
-        packet.frame
-        for packet in packets
-        if packet.is_retransmission or (is_out_of_order_counted and packet.is_out_of_order)
-    ]
+    kinds = ["retransmission", "fast_retransmission", "spurious_retransmission"]
+    kinds += ["out_of_order"] if is_out_of_order_counted else []
+    return tshark.frame_numbers(capture, " || ".join(f"tcp.analysis.{kind}" for kind in kinds))
 
 
 def by_tcptrace(capture: Path) -> int:
@@ -123,8 +122,8 @@ class Losses:
             true, reported = true_frames(packets, tap), by_iscsitrace(files[tap])
             of_run[tap] = {
                 "iscsitrace": of_frames(reported, true),
-                "tshark": of_frames(by_tshark(packets[tap]), true),
-                "tshark with out-of-order": of_frames(by_tshark(packets[tap], is_out_of_order_counted=True), true),
+                "tshark": of_frames(by_tshark(files[tap]), true),
+                "tshark with out-of-order": of_frames(by_tshark(files[tap], is_out_of_order_counted=True), true),
             }
             for tool, found in of_run[tap].items():
                 self.tools[tap, tool] = self.tools.get((tap, tool), NOTHING) + found

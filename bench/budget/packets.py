@@ -1,25 +1,23 @@
-"""Packets of a run as tshark shows them at either tap, and which of them were lost between the taps.
+"""Packets of a run at either tap, by their headers, and which of them were lost between the taps.
 
-This file uses no result of iscsitrace. A packet is the same at both taps by IP identification, sequence number, length
-and timestamp; the number of lost packets must equal the link's log.
+This file uses no result of iscsitrace, and follows no connection. A packet is the same at both taps by its IP
+identification and its TCP header without the checksum; the number of lost packets must equal the link's log.
 """
 
 from __future__ import annotations
 
-import subprocess
+import struct
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-_FIELDS = (
-    *("frame.time_epoch", "frame.number", "tcp.stream", "tcp.dstport", "ip.id", "tcp.seq_raw", "tcp.len"),
-    *("tcp.options.timestamp.tsval", "tcp.flags.syn", "tcp.flags.fin"),
-    *("tcp.analysis.retransmission", "tcp.analysis.fast_retransmission", "tcp.analysis.spurious_retransmission"),
-    *("tcp.analysis.rto", "tcp.analysis.out_of_order"),
-)
-_RETRANSMISSIONS = slice(10, 13)
+from tests.support.capture_file import read_records
+
+_ETHERNET_BYTES = 14
+_IPV4, _TCP = b"\x08\x00", 6
+_FIN, _SYN = 0x01, 0x02
 _WRAP = 1 << 32
 ANSWER_NS = 1_000_000
 """A host answers a packet within this time; a timer sent any later packet."""
@@ -37,12 +35,8 @@ class Packet:
     payload_bytes: int
     is_control: bool
     """SYN or FIN."""
-    key: tuple[str, ...]
+    key: bytes
     """Equal at both taps."""
-    is_retransmission: bool
-    """From tshark."""
-    is_out_of_order: bool
-    """From tshark."""
 
     @property
     def end(self) -> int:
@@ -51,28 +45,28 @@ class Packet:
 
 
 def packets(capture: Path, target_port: int) -> list[Packet]:
-    """The packets of the connection to a target's port, in order; there must be only one connection."""
-    fields = [word for name in _FIELDS for word in ("-e", name)]
-    command = ["tshark", "-n", "-r", str(capture), "-Y", f"tcp.port == {target_port}", "-T", "fields", *fields]
-    output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
+    """The packets of the connection to a target's port over IPv4, in order; there must be only one connection."""
     first: dict[bool, int] = {}
     found = []
-    for line in output.splitlines():
-        words = line.split("\t")
-        to_target = words[3] == str(target_port)
-        sequence = int(words[5])
-        base = first.setdefault(to_target, sequence)
+    for frame, record in enumerate(read_records(capture)[0], 1):
+        if record.data[12:_ETHERNET_BYTES] != _IPV4 or record.data[23] != _TCP:
+            continue
+        tcp = _ETHERNET_BYTES + 4 * (record.data[_ETHERNET_BYTES] & 0xF)
+        _, peer_port, sequence = struct.unpack_from(">HHI", record.data, tcp)
+        header_bytes, flags = 4 * (record.data[tcp + 12] >> 4), record.data[tcp + 13]
+        if target_port not in struct.unpack_from(">HH", record.data, tcp):
+            continue
+        to_target = peer_port == target_port
+        payload_bytes = struct.unpack_from(">H", record.data, 16)[0] + _ETHERNET_BYTES - tcp - header_bytes
         found.append(
             Packet(
-                int(words[0].replace(".", "")),
-                int(words[1]),
+                record.time_ns,
+                frame,
                 to_target,
-                (sequence - base) % _WRAP,
-                int(words[6]),
-                not {words[8], words[9]} <= {"0", "False"},
-                (words[3], words[4], words[5], words[6], words[7]),
-                any(words[_RETRANSMISSIONS]),
-                bool(words[14]),
+                (sequence - first.setdefault(to_target, sequence)) % _WRAP,
+                payload_bytes,
+                bool(flags & (_SYN | _FIN)),
+                record.data[18:20] + record.data[tcp : tcp + 16] + record.data[tcp + 20 : tcp + header_bytes],
             )
         )
     return found

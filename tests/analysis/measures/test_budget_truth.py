@@ -48,7 +48,7 @@ def test_simulated_runs(tmp_path: Path, name: str) -> None:
     assert [each for outcome in outcomes_of(made) for each in _wrong(outcome)] == []
 
 
-# the bench runs all cases: tshark needs long to find each lost packet
+# the bench runs all cases
 @pytest.mark.parametrize("name", LOSSY[::5], ids=str)
 def test_simulated_runs_with_losses(tmp_path: Path, name: str) -> None:
     made = runs.make(CASES[name], "simulated", tmp_path)
