@@ -1,7 +1,6 @@
 """Time breakdown, idle fraction and limiter against the truth, case by case, with a confusion table.
 
-Runs every case in the simulated world and, as root, in the real one; then the recordings of a folder. Prints, and
-asserts nothing.
+Runs every case in the simulated world and, as root, in the real one. Prints, and asserts nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from bench.budget import recorded, runs
+from bench.budget import runs
 from bench.budget.cases import CASES
 from bench.budget.losses import Losses
 from bench.budget.outcomes import Outcome, outcomes_of
@@ -27,7 +26,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.budget", description=__doc__.splitlines()[0])
     parser.add_argument("--world", choices=runs.WORLDS, action="append", help="run only this world; repeatable")
     parser.add_argument("--case", default="", help="run only cases whose names contain this text")
-    parser.add_argument("--recordings", type=Path, help="a folder of recordings with their truth")
     arguments = parser.parse_args()
     print(f"{machine()}; load {os.getloadavg()[0]:.1f}")
     for world in arguments.world or runs.WORLDS:
@@ -35,8 +33,6 @@ def main() -> None:
             print("the real world needs root")
             continue
         _run_world(world, arguments.case)
-    if arguments.recordings:
-        recorded.show(arguments.recordings)
 
 
 def _run_world(world: str, word: str) -> None:

@@ -50,6 +50,9 @@ class Case:
     initial_window: int = 10
     total_bytes: int | None = None
     """The amount of data, instead of a duration."""
+    congestion_control: str = "cubic"
+    send_buffer_bytes: int = SEND_BUFFER_BYTES
+    queue_packets: int = QUEUE_PACKETS
     parts_ns: dict[str, float] = field(default_factory=dict, hash=False)
     """Time breakdown by arithmetic; empty where there is none."""
     reason: str = ""
@@ -61,6 +64,11 @@ class Case:
         """The name of the case, unique."""
         return f"{self.kind}, {self.operation}, {self.delay_ms:g} ms, QD {self.queue_depth}"
 
+    @property
+    def senders(self) -> tuple[str, ...]:
+        """The sides that send data."""
+        return {"read": ("target",), "write": ("initiator",)}.get(self.operation, ("initiator", "target"))
+
     @cached_property
     def limiters(self) -> tuple[str, ...]:
         """The correct limiters by arithmetic, see `limiters`."""
@@ -70,17 +78,17 @@ class Case:
         """Settings for either world."""
         tcp = {
             "receive_buffer_bytes": LARGE_WINDOW_BYTES,
-            "send_buffer_bytes": SEND_BUFFER_BYTES,
+            "send_buffer_bytes": self.send_buffer_bytes,
+            "congestion_control": self.congestion_control,
             "nagle": False,
             "initial_window": self.initial_window,
         }
         receiver = tcp | {"receive_buffer_bytes": self.window_bytes}
-        is_read = self.operation == "read"
-        initiator, target = (receiver, tcp) if is_read else (tcp, receiver)
+        initiator, target = (receiver if far in self.senders else tcp for far in ("target", "initiator"))
         direction = {
             "rate_bps": self.rate_bps,
             "delay_ns": round(self.delay_ms * MS_NS),
-            "queue_packets": QUEUE_PACKETS,
+            "queue_packets": self.queue_packets,
             "loss_probability": self.loss,
         }
         workload = {

@@ -21,6 +21,7 @@ from bench.budget import link
 from bench.budget.cases import LARGE_WINDOW_BYTES, MS_NS, SEGMENT_BYTES, Case
 from bench.budget.packets import Packet, repairs, timer_waits
 from bench.budget.spans import Spans, attributed, complement, intersection, subtraction, union
+from bench.senders import end_of
 
 _NULL = np.iinfo(np.int64).min
 _NEVER = np.iinfo(np.int64).max
@@ -80,7 +81,8 @@ class Run:
     @property
     def sender(self) -> str:
         """The sender of the data."""
-        return "target" if self.case.operation == "read" else "initiator"
+        (sender,) = self.case.senders
+        return sender
 
     def shift_ns(self, near: str, tap: str) -> int:
         """Delay from the tap beside a host to this tap."""
@@ -163,10 +165,10 @@ class Run:
         sent = np.maximum.accumulate(sent)
         edge = np.maximum.accumulate(np.where(is_own, 0, acknowledged + segments["window_bytes"]))
         owin = sent - np.maximum.accumulate(np.where(is_own, 0, acknowledged))
-        end = (self.truth["target_ends"][0] if self.sender == "target" else self.truth["initiator_ends"])[0]
-        places = np.searchsorted(np.asarray(end["windows"]["time_ns"], np.int64), times, side="right") - 1
+        logged = end_of(self.truth, self.sender)["windows"]
+        places = np.searchsorted(np.asarray(logged["time_ns"], np.int64), times, side="right") - 1
         # a kernel may be sampled before it has a window
-        windows = [each or self.case.initial_window for each in end["windows"]["cwnd"]]
+        windows = [each or self.case.initial_window for each in logged["cwnd"]]
         cwnd = np.asarray(windows, np.int64)[np.maximum(places, 0)] * SEGMENT_BYTES
         is_closed = edge - sent < SEGMENT_BYTES
         # lost bytes are unacknowledged and not in the pipe: with a full window the sender is cwnd-limited

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 from collections.abc import Mapping
@@ -15,7 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.dynamics import TABLES, Errors, Known, errors, estimates, of_probe, of_truth, settings_of
+from bench.budget.cases import Case
+from bench.recordings import SIDES, Recording, Sender, recordings
+from bench.senders import TABLES, Errors, Known, end_of, errors, estimates, of_truth, resent_count
 from iscsitrace.analysis.measures.budget import of_sessions
 from iscsitrace.analysis.taps.reading import TappedTrace, read_taps
 from iscsitrace.analysis.taps.senders import Senders
@@ -29,20 +30,14 @@ MS = 1_000_000
 TICK_NS = 4 * MS
 """Steps of the kernel's counters."""
 SEGMENT_BYTES = 1448
-BUSY_BYTES = 30_000
-"""A sender that never has more in flight shows no window."""
-SYN = 0x02
-NEAR = sorted(captures_folder().glob("*.initiator.pcap*"))
-NAMES = [near.name.partition(".")[0] for near in NEAR]
-recorded = pytest.mark.skipif(not NEAR, reason="no recorded captures")
+RECORDINGS = {each.name: each for each in recordings(captures_folder()) if len(each.captures) == len(SIDES)}
+recorded = pytest.mark.skipif(not RECORDINGS, reason="no recorded captures")
 
 
 @cache
-def pair(name: str) -> tuple[TappedTrace, dict[str, Any]]:
-    near = next(each for each in NEAR if each.name.startswith(name))
-    far = near.with_name(near.name.replace(".initiator.", ".target."))
-    truth = json.loads((captures_folder() / f"{name}.json").read_text())
-    return read_taps({"initiator": near, "target": far}, tables=(*TABLES, "budget", "segments")), truth
+def pair(name: str) -> tuple[TappedTrace, Recording]:
+    recording = RECORDINGS[name]
+    return read_taps(recording.captures, tables=(*TABLES, "budget")), recording
 
 
 def views(trace: TappedTrace) -> dict[str, Trace]:
@@ -52,39 +47,34 @@ def views(trace: TappedTrace) -> dict[str, Trace]:
     return found
 
 
-def kernel_windows(trace: TappedTrace, name: str, side: str, row: dict[str, Any], tap: str) -> Known | None:
+def kernel_windows(trace: TappedTrace, sender: Sender, tap: str) -> Known | None:
     """The windows of a sender by tcp_probe, on the clock of a tap: that of a host is the clock of its tap."""
-    probe = captures_folder() / f"{name}.{side}.tcp_probe.csv.gz"
-    ends = [f":{row[f'{end}_port']}" for end in (side, "target" if side == "initiator" else "initiator")]
-    known, _ = of_probe(probe, ends[0], segment_bytes=SEGMENT_BYTES, peer_port=ends[1])
-    if len(known.time_ns) < 2:
-        return None
+    known = sender.windows()
     is_near = tap != "target"
-    if is_near == (side == "initiator"):
+    if known is None or is_near == (sender.side == "initiator"):
         return known
     clock = trace.between(0, -1).clock
     offset_ns = clock.offset_at(known.time_ns)
     return Known(clock.on_a(known.time_ns) if is_near else known.time_ns + offset_ns, known.cwnd_bytes)
 
 
-def window_errors(trace: TappedTrace, name: str) -> dict[tuple[int, bool], dict[str, Errors]]:
+def window_errors(trace: TappedTrace, recording: Recording) -> dict[tuple[int, bool], dict[str, Errors]]:
     found: dict[tuple[int, bool], dict[str, Errors]] = {}
-    for row in trace.connections.rows():
-        for side in ("initiator", "target"):
-            to_target, number = side == "initiator", row["connection"]
-            for tap, view in views(trace).items():
-                told = estimates(view, to_target=to_target, connection=number)
-                known = kernel_windows(trace, name, side, row, tap)
-                if known is not None and len(told.owin_bytes) and told.owin_bytes.max() >= BUSY_BYTES:
-                    found.setdefault((number, to_target), {})[tap] = errors(told, known)
+    ports = {row["initiator_port"]: row["connection"] for row in trace.connections.rows()}
+    for sender in recording.senders:
+        to_target, number = sender.side == "initiator", ports.get(sender.initiator_port, -1)
+        for tap, view in views(trace).items():
+            told = estimates(view, to_target=to_target, connection=number)
+            known = kernel_windows(trace, sender, tap)
+            if known is not None and told.is_busy:
+                found.setdefault((number, to_target), {})[tap] = errors(told, known)
     return found
 
 
 @recorded
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", RECORDINGS)
 def test_congestion_windows_are_at_least_as_near_to_the_kernel_as_those_of_either_tap(name: str) -> None:
-    trace, _ = pair(name)
-    for (_, to_target), found in window_errors(trace, name).items():
+    for (_, to_target), found in window_errors(*pair(name)).items():
         own = found["initiator" if to_target else "target"]
         for tap, each in found.items():
             assert found["joined"].share_valid >= each.share_valid - 0.001 or each is not own, tap
@@ -95,14 +85,12 @@ def test_congestion_windows_are_at_least_as_near_to_the_kernel_as_those_of_eithe
 
 
 @recorded
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", RECORDINGS)
 def test_time_at_the_receive_window_is_that_of_the_kernel(name: str) -> None:
-    trace, truth = pair(name)
+    trace, recording = pair(name)
     ports = {row["initiator_port"]: row["connection"] for row in trace.connections.rows()}
-    for sender, times in truth["sender_time_ms"].items():
-        side, addresses = sender.split()
-        initiator = addresses.split("-")[0 if side == "initiator" else 1]
-        number = ports.get(int(initiator.rpartition(":")[2]))
+    for sender in recording.senders:
+        number, times = ports.get(sender.initiator_port), sender.times_ms
         if number is None or times["busy"] < 100:
             continue
         off = {}
@@ -110,7 +98,7 @@ def test_time_at_the_receive_window_is_that_of_the_kernel(name: str) -> None:
             (row,) = [
                 row
                 for row in view.senders.rows()
-                if (row["connection"], row["to_target"]) == (number, side == "initiator")
+                if (row["connection"], row["to_target"]) == (number, sender.side == "initiator")
             ]
             off[tap] = abs((row["rwnd_limited_ns"] or 0) - times["rwnd_limited"] * MS)
         # as good as the best, or within three points of the busy time
@@ -122,19 +110,13 @@ def test_time_at_the_receive_window_is_that_of_the_kernel(name: str) -> None:
 
 
 @recorded
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", RECORDINGS)
 def test_retransmissions_are_those_that_the_kernels_count(name: str) -> None:
-    trace, truth = pair(name)
-    for side, counters in (truth.get("tcp_counters_delta") or {}).items():
-        off = {}
-        for tap, view in views(trace).items():
-            to_target = side == "initiator"
-            segments = view.segments
-            is_syn = (segments.raw("flags") & SYN != 0) & (segments.raw("to_target") == to_target)
-            # a kernel counts SYNs, too
-            syns = segments.raw("connection")[is_syn].tolist()
-            found = int((view.retransmissions.raw("to_target") == to_target).sum()) + len(syns) - len(set(syns))
-            off[tap] = abs(found - int(counters.get("TcpRetransSegs", 0)))
+    trace, recording = pair(name)
+    for side, count in recording.resent_counts.items():
+        off = {
+            tap: abs(resent_count(view, to_target=side == "initiator") - count) for tap, view in views(trace).items()
+        }
         assert off["joined"] == off[side] == min(off.values())
         counted = trace.connections.raw(f"retransmitted_packets_to_{'target' if side == 'initiator' else 'initiator'}")
         assert int(counted.sum()) == int((trace.retransmissions.raw("to_target") == (side == "initiator")).sum())
@@ -176,15 +158,13 @@ def wrong_and_right_ns(trace: TappedTrace, view: Trace, rows: list[dict[str, str
 
 
 @recorded
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", RECORDINGS)
 def test_waits_for_windows_are_named_by_the_smaller_window_of_the_kernel(name: str) -> None:
-    trace, _ = pair(name)
+    trace, recording = pair(name)
     near = trace.tap_list[0].trace
-    with gzip.open(captures_folder() / f"{name}.target.tcp_probe.csv.gz", "rt") as lines:
-        probe = [row for row in csv.DictReader(lines) if row["event"] != "retransmit"]
+    senders = {each.initiator_port: each for each in recording.senders if each.side == "target"}
     for connection in trace.connections.rows():
-        ends = f":{connection['target_port']}", f":{connection['initiator_port']}"
-        rows = [row for row in probe if row["local"].endswith(ends[0]) and row["peer"].endswith(ends[1])]
+        rows = senders[connection["initiator_port"]].rows if connection["initiator_port"] in senders else []
         if len(rows) < 10:
             continue
         wrong_ns, right_ns = wrong_and_right_ns(trace, trace, rows, connection["connection"])
@@ -225,7 +205,7 @@ def busy_ns(view: Trace) -> int:
 
 
 @recorded
-@pytest.mark.parametrize("name", [name for name in NAMES if "read" in name])
+@pytest.mark.parametrize("name", [name for name in RECORDINGS if "read" in name])
 def test_service_times_are_those_of_the_target_s_own_tap(name: str) -> None:
     trace, _ = pair(name)
     own, far, joined = (target_service_ns(view) for view in (trace.tap_list[0].trace, trace.tap_list[-1].trace, trace))
@@ -255,8 +235,8 @@ def test_a_disturbed_path_makes_no_slow_target(runs: Runs, path: str) -> None:
 @cache
 def run(folder: Path) -> Mapping[str, Any]:
     """Reads over a path that loses 0.5 %."""
-    settings = settings_of("read", delay_ms=8, loss=0.005, total_bytes=8 << 20, block_bytes=16 << 10, queue_depth=32)
-    return simulation.run(settings, folder, lambda *_: False)
+    case = Case("lossy", "read", 8, 32, 16 << 10, loss=0.005, total_bytes=8 << 20, queue_packets=1000)
+    return simulation.run(case.settings(), folder, lambda *_: False)
 
 
 @pytest.fixture(scope="module")
@@ -290,7 +270,7 @@ def same(joined: Trace, alone: Trace) -> bool:
     ids=["one clock", "an hour apart", "drift", "step", "NAT"],
 )
 def test_windows_of_a_far_sender_are_those_of_its_tcp(folder: Path, fault: Fault) -> None:
-    truth = run(folder)["target_ends"][0][0]
+    truth = end_of(run(folder), "target")
     trace = tapped(folder, fault)
     near, far = (tap.trace for tap in trace.tap_list)
     found = errors(estimates(trace, to_target=False), of_truth(truth))
