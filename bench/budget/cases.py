@@ -69,6 +69,11 @@ class Case:
         """The sides that send data."""
         return {"read": ("target",), "write": ("initiator",)}.get(self.operation, ("initiator", "target"))
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether `true_parts` derives its time breakdown: of one sender, and no host that delays queued commands."""
+        return len(self.senders) == 1 and (self.queue_depth == 1 or not self.initiator_host_ns)
+
     @cached_property
     def limiters(self) -> tuple[str, ...]:
         """The correct limiters by arithmetic, see `limiters`."""
@@ -101,7 +106,9 @@ class Case:
         }
         portal: dict[str, Any] = {"status": self.status, "seed": seed}
         if self.service_ns:
-            portal[f"{self.operation}_delay"] = {"distribution": "fixed", "delay_ns": self.service_ns}
+            served = {"target": "read", "initiator": "write"}
+            fixed = {"distribution": "fixed", "delay_ns": self.service_ns}
+            portal |= {f"{served[sender]}_delay": fixed for sender in self.senders}
         offers: dict[str, Any] = {}
         if self.burst_bytes:
             burst = {"max_burst_length": self.burst_bytes, "first_burst_length": self.burst_bytes}
@@ -115,6 +122,7 @@ class Case:
                 "target_tcp": target | {"nagle": self.status == "apart_held"},
                 "initiator_host_delay_ns": self.initiator_host_ns,
                 "paths": [links | {"is_logging_packets": is_logging_packets}],
+                "tcp_log": "pipe",
                 "seed": seed,
             },
         }

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import iscsitrace
-from bench.budget import link, true_parts
+from bench.budget import link
 from bench.budget.cases import EQUAL_POINTS, LINE, Case, largest, limiters
 from bench.budget.runs import Made
 from iscsitrace.analysis.measures import budget
@@ -57,7 +57,7 @@ class Outcome:
 
 def outcomes_of(made: Made) -> Iterator[Outcome]:
     """Results of the analysis of a run, at either tap."""
-    run = true_parts.Run(made.case, made.truth, true_parts.read(made.files), made.packets)
+    run = made.parts
     for tap, file in made.files.items():
         idle = link.idle(made.truth, tap, run.taps.span(tap))
         true_ns = run.parts(tap)

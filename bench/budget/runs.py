@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bench.budget import link
+from bench.budget import link, true_parts
 from bench.budget.cases import Case
 from bench.budget.packets import Packet, packets
 from iscsitrace.lab import real, simulation
@@ -27,6 +28,11 @@ class Made:
     files: dict[str, Path]
     packets: Mapping[str, list[Packet]] | None
     """Packets at both taps; only if packets were lost."""
+
+    @cached_property
+    def parts(self) -> true_parts.Run:
+        """Its true time breakdown."""
+        return true_parts.Run(self.case, self.truth, true_parts.read(self.files), self.packets)
 
 
 def make(case: Case, world: str, folder: Path, seed: int = 1) -> Made:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import iscsitrace
 from bench.budget import link
-from bench.budget.cases import LARGE_WINDOW_BYTES, MS_NS, SEGMENT_BYTES, Case
+from bench.budget.cases import LARGE_WINDOW_BYTES, MS_NS, SEGMENT_BYTES, SEND_BUFFER_BYTES, Case
 from bench.budget.packets import Packet, repairs, timer_waits
 from bench.budget.spans import Spans, attributed, complement, intersection, subtraction, union
 from bench.senders import end_of
@@ -79,6 +79,11 @@ class Run:
     """Packets at both taps; only if packets were lost."""
 
     @property
+    def is_simulated(self) -> bool:
+        """Whether its TCP was simulated, and logged each change of its pipe."""
+        return bool(self.truth["kind"] == "simulation")
+
+    @property
     def sender(self) -> str:
         """The sender of the data."""
         (sender,) = self.case.senders
@@ -110,18 +115,27 @@ class Run:
         claims["initiator_think"] = complement(
             _spans(at_initiator["command_first_ns"], at_initiator["status_ns"]), span
         )
-        backlog, (by_receiver, by_congestion) = self._backlog(), self._full()
-        claims["receive_window"] = intersection(backlog, by_receiver) + later
-        claims["congestion_window"] = intersection(backlog, by_congestion) + later
+        backlog, full = self._backlog(), self._full()
+        claims |= {limit: intersection(backlog, times) + later for limit, times in full.items()}
         if self.case.window_bytes < LARGE_WINDOW_BYTES:
             # a kernel waits for half of the window instead of filling the rest (RFC 9293 section 3.8.6.2.1)
-            claims["receive_window"] = subtraction(backlog, by_congestion) + later
+            others = union(full["congestion_window"], full["send_buffer"])
+            claims["receive_window"] = subtraction(backlog, others) + later
         if self.case.status == "apart_held":
             held = _spans(at_target["data_last_ns"], at_target["status_ns"])
             claims["ack_wait"] = union(backlog, held) + later
         claims["initiator_service"] = _spans(*(self.taps.rounds["initiator"][n] for n in ("r2t_ns", "data_first_ns")))
         claims["target_service"] = self._service(at_target)
         return attributed(span, claims, "propagation")
+
+    def limited_ns(self) -> dict[str, int]:
+        """What TCP_INFO would count of the sender: its busy time, and the time in which each limit held it."""
+        backlog, full = self._backlog(), self._full()
+        flying = self._in_flight()
+        found = {limit: intersection(backlog, times) for limit, times in full.items()} | {
+            "busy": union(backlog, flying)
+        }
+        return {name: int(np.diff(times).sum()) for name, times in found.items()}
 
     def _loss_times(self, tap: str, *, is_hidden_only: bool = False) -> Spans:
         """Losses of either direction until recovery; on request only losses that the tap at that side cannot see."""
@@ -143,7 +157,9 @@ class Run:
         if self.case.operation == "read":
             return _spans(self._data_ready_ns(), cycles["data_last_ns"])
         if self.case.burst_bytes:
-            return _spans(*(self.taps.rounds["initiator"][name] for name in ("data_first_ns", "data_last_ns")))
+            # of queued commands an R2T waits behind the data of others
+            first = "data_first_ns" if self.case.queue_depth == 1 else "r2t_ns"
+            return _spans(*(self.taps.rounds["initiator"][name] for name in (first, "data_last_ns")))
         return _spans(cycles["command_first_ns"], _data_last_ns(cycles))
 
     def _data_ready_ns(self) -> NDArray[np.int64]:
@@ -156,25 +172,42 @@ class Run:
         answered = cycles["command_last_ns"] + set_ns + min(max(host_ns, 0), MS_NS)
         return np.where(cycles["is_block"], answered, _NULL)
 
-    def _full(self) -> tuple[Spans, Spans]:
-        """Times at which the receive window, and at which the congestion window, is too full for another segment."""
+    def _flight(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """At each packet beside the sender: its time, the bytes then in flight, and those that the window still has."""
         segments = self.taps.segments[self.sender]
         is_own = segments["to_target"] == (self.sender == "initiator")
-        times, acknowledged = segments["time_ns"], segments["ack_offset_bytes"]
+        acknowledged = segments["ack_offset_bytes"]
         sent = np.where(is_own, segments["stream_offset_bytes"] + segments["payload_bytes"], 0)
         sent = np.maximum.accumulate(sent)
         edge = np.maximum.accumulate(np.where(is_own, 0, acknowledged + segments["window_bytes"]))
-        owin = sent - np.maximum.accumulate(np.where(is_own, 0, acknowledged))
+        return segments["time_ns"], sent - np.maximum.accumulate(np.where(is_own, 0, acknowledged)), edge - sent
+
+    def _in_flight(self) -> Spans:
+        """Times with bytes in flight."""
+        times, owin, _ = self._flight()
+        return union(_lasting(times)[:-1][owin[:-1] > 0])
+
+    def _full(self) -> dict[str, Spans]:
+        """Times at which there is no room for another segment, by what lacks it: one limit at a time."""
+        times, owin, room = self._flight()
         logged = end_of(self.truth, self.sender)["windows"]
-        places = np.searchsorted(np.asarray(logged["time_ns"], np.int64), times, side="right") - 1
-        # a kernel may be sampled before it has a window
-        windows = [each or self.case.initial_window for each in logged["cwnd"]]
-        cwnd = np.asarray(windows, np.int64)[np.maximum(places, 0)] * SEGMENT_BYTES
-        is_closed = edge - sent < SEGMENT_BYTES
-        # lost bytes are unacknowledged and not in the pipe: with a full window the sender is cwnd-limited
-        is_full = (owin > cwnd - SEGMENT_BYTES) | ((owin > 0) & bool(self.packets))
-        lasts = np.column_stack([times, np.append(times[1:], _NEVER)])
-        return union(lasts[is_closed]), union(lasts[is_full & ~is_closed])
+        places = np.maximum(np.searchsorted(np.asarray(logged["time_ns"], np.int64), times, side="right") - 1, 0)
+        if self.is_simulated:
+            is_full = (np.asarray(logged["pipe"]) >= np.asarray(logged["cwnd"]))[places]
+        else:
+            # a kernel may be sampled before it has a window
+            windows = [each or self.case.initial_window for each in logged["cwnd"]]
+            cwnd = np.asarray(windows, np.int64)[places] * SEGMENT_BYTES
+            # lost bytes are unacknowledged and not in the pipe: with a full window the sender is cwnd-limited
+            is_full = (owin > cwnd - SEGMENT_BYTES) | ((owin > 0) & bool(self.packets))
+        is_closed, lasts = room < SEGMENT_BYTES, _lasting(times)
+        # what both windows have room for leaves as soon as it is in the send buffer
+        is_buffered = (owin > 0) & (self.case.send_buffer_bytes < SEND_BUFFER_BYTES)
+        return {
+            "receive_window": union(lasts[is_closed]),
+            "congestion_window": union(lasts[is_full & ~is_closed]),
+            "send_buffer": union(lasts[is_buffered & ~is_full & ~is_closed]),
+        }
 
     def _service(self, cycles: Columns) -> Spans:
         """Service time: from the last packet that the target needs to its answer (an R2T, data, or the status)."""
@@ -203,6 +236,11 @@ class Run:
 def _spans(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Spans:
     is_known = (starts != _NULL) & (ends != _NULL)
     return union(np.column_stack([starts, ends])[is_known])
+
+
+def _lasting(times: NDArray[np.int64]) -> Spans:
+    """From each time to the next one; the last has no end."""
+    return np.column_stack([times, np.append(times[1:], _NEVER)])
 
 
 def _data_last_ns(cycles: Columns) -> NDArray[np.int64]:

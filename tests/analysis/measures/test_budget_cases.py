@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.budget import link, losses, packets, runs, spans, true_parts
-from bench.budget.cases import CASES, EQUAL_POINTS, limiters, line_ns
+from bench.budget import link, losses, packets, runs, spans
+from bench.budget.cases import CASES, EQUAL_POINTS, MS_NS, Case, limiters, line_ns
 
 _LAST = 30
 _SETS = st.lists(st.tuples(st.integers(0, _LAST), st.integers(0, _LAST)), max_size=6)
@@ -51,14 +51,35 @@ def test_the_line_time_of_a_block() -> None:
 @pytest.mark.parametrize("name", [name for name in CASES if name not in LOSSY], ids=str)
 def test_arithmetic_and_logs_agree_on_the_limiter(tmp_path: Path, name: str) -> None:
     made = runs.make(CASES[name], "simulated", tmp_path)
-    run = true_parts.Run(made.case, made.truth, true_parts.read(made.files))
     for tap in runs.TAPS:
-        parts = run.parts(tap)
-        first, last = run.taps.span(tap)
+        parts = made.parts.parts(tap)
+        first, last = made.parts.taps.span(tap)
         assert sum(parts.values()) == last - first
         # queued tasks with a held status have no arithmetic
         if made.case.limiters:
             assert set(made.case.limiters) & set(limiters(parts))
+
+
+@pytest.mark.parametrize("operation", ["read", "write"])
+def test_logs_show_that_a_small_send_buffer_is_the_limiter(tmp_path: Path, operation: str) -> None:
+    """Of 256 KiB at most 64 KiB are in flight: three times in each block a sender waits for an ACK, or more often."""
+    delay_ms, block_bytes, buffer_bytes, count = 8.0, 256 << 10, 64 << 10, 16
+    case = Case(
+        *("send buffer", operation, delay_ms, 1, block_bytes),
+        send_buffer_bytes=buffer_bytes,
+        total_bytes=count * block_bytes,
+    )
+    made = runs.make(case, "simulated", tmp_path)
+    wait_ns = 2 * delay_ms * MS_NS - line_ns(buffer_bytes)
+    limited_ns = made.parts.limited_ns()
+    assert limited_ns["receive_window"] == 0
+    assert limited_ns["send_buffer"] <= limited_ns["busy"]
+    for tap in runs.TAPS:
+        parts = made.parts.parts(tap)
+        assert limiters(parts) == ("send_buffer",)
+        assert parts["send_buffer"] >= 3 * count * wait_ns
+        # in the first slow start only
+        assert parts["congestion_window"] < 0.05 * sum(parts.values())
 
 
 @pytest.mark.parametrize("name", LOSSY[::5], ids=str)
@@ -80,6 +101,6 @@ def test_losses_and_retransmissions_equal_the_counts_of_link_and_hosts(tmp_path:
             packet.sequence for packet in made.packets[near] if packet.to_target is to_target and packet.is_control
         ]
         assert len(again) + len(control) - len(set(control)) == end["retransmitted_segment_count"]
-    parts = true_parts.Run(made.case, made.truth, true_parts.read(made.files), made.packets).parts("initiator")
+    parts = made.parts.parts("initiator")
     # ACKs that are lost alone cost nothing
     assert (parts["loss_recovery"] > 0) == (lost_bytes > 0)
