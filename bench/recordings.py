@@ -1,7 +1,7 @@
 """Recordings of two Linux kernels: their captures, and what the kernels and the network counted and measured.
 
-A recording is a description (``NAME.json``) with its captures and, for either host, the trace events tcp_probe and
-tcp_retransmit_skb. This file analyses no capture.
+A recording is a description (``NAME.json``) with its captures and, for either host, the trace event tcp_probe and
+samples of TCP_INFO. This file analyses no capture.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ from bench.senders import Known
 SIDES = ("initiator", "target")
 _WAYS = {"to_target": "initiator_to_target", "to_initiator": "target_to_initiator"}
 _MICROSECOND_NS = 1_000
-_WRAP = 1 << 32
+_LOSS = 4
+"""The state of a sender after a timeout."""
 
 
 @dataclass(frozen=True)
@@ -61,31 +62,18 @@ class Recording:
         clock = self.truth.get("clock", {}).get("target_minus_initiator_us_before", {}).get("offset_us", 0.0)
         return 0 if side == tap else round(clock * _MICROSECOND_NS) * (1 if side == "target" else -1)
 
-    @property
-    def rtt_ms(self) -> float | None:
-        """The least RTT, of packets or else of ping, or else as it was set; None with several targets."""
-        measured = self._measured_ms("min")
-        if len(measured) == 2:
-            return sum(measured.values())
-        set_ms = self.truth["network"]["one_way_delay_ms"]
-        if not all(isinstance(each, int | float) for each in set_ms.values()):
-            return None
-        ping = self.truth["network"].get("ping_rtt_ms_under_this_configuration")
-        return float(ping["min"] if ping else sum(set_ms.values()))
+    def rate_bps(self, side: str) -> int | None:
+        """The rate of the line that a host sends over, if it was limited."""
+        is_limited = "rate" in self.truth["network"].get(f"netem_{side}_egress", "")
+        return int(self.truth["bottleneck_bit_per_s"]) if is_limited else None
 
     @property
     def median_delay_ms(self) -> dict[str, float]:
-        """One-way delays by direction, measured packet by packet; empty without captures at both ends."""
-        return self._measured_ms("p50")
-
-    def _measured_ms(self, what: str) -> dict[str, float]:
+        """One-way delays by direction, measured packet by packet; empty without captures at both ends of one target."""
         measured = self.truth.get("measured_one_way_delay_ms") or {}
-        ways = {name: value[what] for name, value in measured.items() if "_to_" in name}
-        if len(ways) != len(_WAYS):
-            return {}
-        return {
-            way: float(value) for way, words in _WAYS.items() for name, value in ways.items() if name.startswith(words)
-        }
+        ways = {name: value["p50"] for name, value in measured.items() if "_to_" in name}
+        found = {way: [ways[name] for name in ways if name.startswith(words)] for way, words in _WAYS.items()}
+        return {way: float(each[0]) for way, each in found.items()} if len(ways) == len(_WAYS) else {}
 
 
 @dataclass(frozen=True)
@@ -131,15 +119,40 @@ class Sender:
         """Payload of a full segment."""
         return int(self.times_ms["mss"])
 
-    def full_ns(self) -> tuple[int, int]:
-        """How long tcp_probe shows a congestion window without room for a segment, and how long data in flight."""
-        full = busy = 0
-        for before, row in pairwise(self.rows):
-            flight_bytes = (int(row["snd_nxt"]) - int(row["snd_una"])) % _WRAP
-            lasted_ns = (_time_ns(row) - _time_ns(before)) * (flight_bytes > 0)
-            busy += lasted_ns
-            full += lasted_ns * (flight_bytes + self.segment_bytes > int(row["snd_cwnd_segs"]) * self.segment_bytes)
-        return full, busy
+    @cached_property
+    def samples(self) -> list[dict[str, Any]]:
+        """Its TCP_INFO every 20 ms."""
+        ends = {"local": self.local, "peer": self.peer}
+        return [
+            each
+            for each in _samples(self.file.with_name(f"{self.file.stem}.{self.side}.ss.jsonl.gz"))
+            if "cwnd" in each and ends == {end: f"{each[end]}:{each[f'{end[0]}port']}" for end in ends}
+        ]
+
+    @cached_property
+    def _busy_samples(self) -> list[dict[str, Any]]:
+        return [each for each in self.samples if each["unacked"] or each["notsent"]]
+
+    @property
+    def cwnd_limited_ns(self) -> tuple[int, int] | None:
+        """How long its congestion window held it, and how long it was busy, login included; None without TCP_INFO.
+
+        By the share of samples in which it had more to send, and as much in flight as its window allows. A loss that
+        waits for its timer is no such time.
+        """
+        busy = self._busy_samples
+        held = [each for each in busy if each["notsent"] and each["ca_state"] != _LOSS and _pipe(each) >= each["cwnd"]]
+        if not busy:
+            return None
+        busy_ns = self.samples[-1]["busy_us"] * _MICROSECOND_NS
+        return round(busy_ns * len(held) / len(busy)), busy_ns
+
+    @property
+    def rtt_ms(self) -> dict[str, float]:
+        """Its ``least`` RTT, and under ``load`` the median of the smoothed ones while it was busy; none is left out."""
+        least = [each["min_rtt_us"] for each in self.samples if each["min_rtt_us"]]
+        load = [each["rtt_us"] for each in self._busy_samples if each["rtt_us"]]
+        return {"least": min(least) / 1000, "load": median(load) / 1000} if least and load else {}
 
 
 def recordings(folder: Path) -> Iterator[Recording]:
@@ -163,6 +176,19 @@ def _probe(file: Path) -> list[dict[str, str]]:
             row | {end: row[end].replace("[", "").replace("]", "") for end in ("local", "peer")}
             for row in csv.DictReader(lines)
         ]
+
+
+@lru_cache(maxsize=4)
+def _samples(file: Path) -> list[dict[str, Any]]:
+    if not file.exists():
+        return []
+    with gzip.open(file, "rt") as lines:
+        return [json.loads(line) for line in lines if line.strip()]
+
+
+def _pipe(sample: dict[str, Any]) -> int:
+    """Segments in the network, as the kernel counts them (tcp_packets_in_flight)."""
+    return int(sample["unacked"] - sample["sacked"] - sample["lost"] + sample["retrans"])
 
 
 def _time_ns(row: dict[str, str]) -> int:
