@@ -34,7 +34,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name '*.tsv' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build plugin demo quick test test-rust test-python test-guests wireshark-versions lint lint-rust lint-python check bench bench-many bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-faults bench-model bench-watch bench-soak bench-capture guests fuzz fuzz-commands audit mutants docs reproduction screenshots samples wheel userlands clean
+.PHONY: help setup build plugin demo quick test test-rust test-python test-guests wireshark-versions lint lint-rust lint-python check bench bench-many bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-score bench-faults bench-model bench-watch bench-soak bench-capture guests fuzz fuzz-commands audit mutants docs reproduction screenshots samples wheel userlands clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -141,6 +141,9 @@ bench-worlds: build/build.stamp build/peers.stamp ## compare the simulated world
 
 bench-budget: build/build.stamp build/peers.stamp ## compare idle fraction and limiter with the truth of 136 settings (root)
 	$(BIN)/python -m bench.budget
+
+bench-score: build/build.stamp ## compare the analysis of senders with all truth, and with the committed score
+	$(BIN)/python -m bench.score --against bench/score.csv
 
 bench-faults: build/build.stamp ## compare the headlines of 204 runs with their faults, simulated and in namespaces (root)
 	$(BIN)/python -m bench.faults
