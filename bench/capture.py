@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.run import machine
+from bench.process import machine
 from iscsitrace.errors import ToolMissing
 from iscsitrace.lab import peers
 from iscsitrace.lab.link_process import linked

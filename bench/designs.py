@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bench.run import FOLDER, machine
+from bench.process import FOLDER, machine
 from bench.worlds import DELAYS_NOTE, Hosts, hosts_of, throughput_of
 from iscsitrace.lab import real, simulation
 from iscsitrace.wording import amounts

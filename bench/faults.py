@@ -23,7 +23,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from bench.run import machine
+from bench.process import machine
 from iscsitrace.cli import main as command
 from iscsitrace.lab.faults.addresses import NAMESPACES, SIMULATED
 from tests.support.fault_runs import COMMANDS, FAULTS, NEAR_MISSES, SETTINGS, TAPS, Run, wrong

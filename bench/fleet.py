@@ -31,8 +31,8 @@ from functools import partial
 from itertools import repeat
 from pathlib import Path
 
-from bench.generate import FOLDER, RECORD_BYTES, random_io, sequential_reads, write
-from bench.run import machine
+from bench.generate import RECORD_BYTES, random_io, sequential_reads, write
+from bench.process import FOLDER, machine
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.fleet import cluster
 from iscsitrace.fleet.run import TABLES, run

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.process import FOLDER
 from tests.support.conversation import Capture, Conversation, Session
 from tests.support.pdu import (
     DATA_IN,
@@ -35,7 +36,6 @@ from tests.support.pdu import (
 )
 from tests.support.transport import ETHERNET, FIN, SYN, Packet, Path
 
-FOLDER = FilePath(__file__).parents[1] / "build" / "bench"
 # between the commands and the logout: longer than the difference between sessions
 PAUSE_NS = 2_000_000_000
 PATH = Path(one_way_delay_ns=250_000, delayed_ack_ns=1_000_000)

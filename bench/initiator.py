@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.run import FOLDER, machine
+from bench.process import FOLDER, machine
 from iscsitrace.lab import initiators, peers, traffic
 from iscsitrace.lab.places import HERE
 

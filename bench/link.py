@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.run import FOLDER, machine
+from bench.process import FOLDER, machine
 from iscsitrace.lab import peers
 from iscsitrace.lab.link_process import RunningLink, linked
 from iscsitrace.lab.namespaces import EndSettings, Network, network

@@ -8,18 +8,15 @@ time, which a busy machine prolongs, and CPU time. Prints, and asserts nothing. 
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import re
 import struct
 import subprocess
 import sys
-import time
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as FilePath
 
-from bench.run import FOLDER, machine
+from bench.process import FOLDER, Cost, cost, machine
 from tests.support.conversation import Conversation, Session
 from tests.support.pdu import Task
 from tests.support.transport import ETHERNET, SYN, Packet, Path
@@ -36,27 +33,6 @@ import iscsitrace
 from iscsitrace.analysis import findings
 iscsitrace.read(sys.argv[1], tables=findings.NEEDED if sys.argv[2] == "tables" else ())
 """
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What one process took."""
-
-    elapsed_s: float
-    cpu_s: float
-    peak_bytes: int
-
-
-def cost(command: list[str]) -> Cost:
-    """Runs a command, and discards its output."""
-    begun_s = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"exit code {process.returncode}: {' '.join(command)}")
-    elapsed_s = time.perf_counter() - begun_s
-    return Cost(elapsed_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 
 
 def _packets_of_a_host(commands: int) -> list[Packet]:

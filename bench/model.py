@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
-from bench.run import machine
+from bench.process import machine
 from iscsitrace.analysis.model.bounds import loss_window_bytes
 from iscsitrace.analysis.model.bursts import first_burst_bytes
 from iscsitrace.analysis.model.prediction import grid, predict

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from bench.model import MS, PLAIN, outcome
-from bench.run import machine
+from bench.process import machine
 from iscsitrace.analysis.model.prediction import grid
 from iscsitrace.analysis.model.rivals import RIVALS
 from iscsitrace.analysis.model.setting import Setting

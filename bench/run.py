@@ -19,7 +19,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[1] / "build" / "bench"
+from bench.process import FOLDER, machine
+
 NAMES = ("sequential", "random", "sessions")
 MEMORY_BASE_BYTES, MEMORY_BYTES_PER_PDU = 150_000_000, 150
 PASS = """
@@ -87,17 +88,6 @@ def run(name: str, command: list[str], repeats: int, *, is_time_printed: bool = 
             best = Measured(name, seconds, usage.ru_maxrss * 1024)
     assert best is not None
     return best
-
-
-def machine() -> str:
-    """Description of this machine: CPU, cores, memory, system."""
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        models = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
-        model = models[0] if models else model
-    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return f"{model}, {os.cpu_count()} cores, {memory_bytes / 1e9:.0f} GB, {platform.system()} {platform.release()}"
 
 
 def measure(file: Path, *, has_tshark: bool) -> dict[str, Measured]:

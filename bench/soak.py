@@ -20,7 +20,7 @@ import urllib.request
 from pathlib import Path as FilePath
 from typing import IO, Any
 
-from bench.run import FOLDER, machine
+from bench.process import FOLDER, machine
 from bench.watch import ProcessUsage
 from tests.support.conversation import Capture, Conversation, Session
 from tests.support.transport import Packet, Path

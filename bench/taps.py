@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.generate import FOLDER, RECORD_BYTES
-from bench.run import machine
+from bench.generate import RECORD_BYTES
+from bench.process import FOLDER, machine
 
 FILE_HEADER_BYTES = 24
 # the unit of time of random.pcap

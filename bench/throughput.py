@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.run import FOLDER, machine
+from bench.process import FOLDER, machine
 from iscsitrace.lab import actors, peers, real, simulation, traffic
 
 SECONDS = 8

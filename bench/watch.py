@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.run import FOLDER, machine
+from bench.process import FOLDER, machine
 from iscsitrace.lab.namespaces import EndSettings, network
 from iscsitrace.lab.places import Place, portal
 

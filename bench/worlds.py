@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import iscsitrace
-from bench.run import FOLDER, machine
+from bench.process import FOLDER, machine
 from iscsitrace.lab import real, run_files, simulation
 
 DELAYS_MS = (1, 2, 4, 8, 16)

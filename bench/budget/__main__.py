@@ -16,7 +16,7 @@ from bench.budget import runs
 from bench.budget.cases import CASES
 from bench.budget.losses import Losses
 from bench.budget.outcomes import Outcome, outcomes_of
-from bench.run import machine
+from bench.process import machine
 
 _HEADINGS = "{:42}{:>10}{:>8}{:>8}{:>9}{:>8}  {:57}{:21}{:>7}{:>9}"
 
