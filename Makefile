@@ -114,9 +114,8 @@ lint-python: build/build.stamp
 check: lint ## lint, then test: must pass before a commit
 	$(MAKE) test
 
-bench: build/build.stamp ## compare speed and memory with tshark, tcptrace and cat; join two taps (needs 5 GB in build/bench)
-	$(BIN)/python -m bench.generate
-	$(BIN)/python -m bench.run
+bench: build/build.stamp ## compare speed and memory with tshark, tcptrace and cat; join two taps (needs 6 GB in build/bench)
+	$(BIN)/python -m bench.history
 	$(BIN)/python -m bench.taps
 
 bench-many: build/build.stamp ## measure time and memory with up to 10,000 sessions and 60,000 connections (needs 1 GB in build/bench)
