@@ -23,8 +23,8 @@ from bench.senders import Known
 SIDES = ("initiator", "target")
 _WAYS = {"to_target": "initiator_to_target", "to_initiator": "target_to_initiator"}
 _MICROSECOND_NS = 1_000
-_LOSS = 4
-"""The state of a sender after a timeout."""
+_RECOVERING = (3, 4)
+"""The states of a sender in fast recovery, and after a timeout (Linux's TCP_CA_Recovery, TCP_CA_Loss)."""
 
 
 @dataclass(frozen=True)
@@ -137,11 +137,12 @@ class Sender:
     def cwnd_limited_ns(self) -> tuple[int, int] | None:
         """How long its congestion window held it, and how long it was busy, login included; None without TCP_INFO.
 
-        By the share of samples in which it had more to send, and as much in flight as its window allows. A loss that
-        waits for its timer is no such time.
+        By the share of samples in which it had more to send, and as much in flight as its window allows. Time in which
+        it recovers from a loss is apart.
         """
         busy = self._busy_samples
-        held = [each for each in busy if each["notsent"] and each["ca_state"] != _LOSS and _pipe(each) >= each["cwnd"]]
+        sending = [each for each in busy if each["notsent"] and each["ca_state"] not in _RECOVERING]
+        held = [each for each in sending if _pipe(each) >= each["cwnd"]]
         if not busy:
             return None
         busy_ns = self.samples[-1]["busy_us"] * _MICROSECOND_NS

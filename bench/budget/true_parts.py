@@ -129,8 +129,15 @@ class Run:
         return attributed(span, claims, "propagation")
 
     def limited_ns(self) -> dict[str, int]:
-        """What TCP_INFO would count of the sender: its busy time, and the time in which each limit held it."""
+        """The sender's busy time, as TCP_INFO counts it, and the time in which each limit held it.
+
+        Time in which a lost byte was not recovered yet is no window's, however small or full that was: it is apart, as in
+        the time breakdown. Linux counts a full window in it, too.
+        """
         backlog, full = self._backlog(), self._full()
+        if self.packets:
+            lost = self._loss_times(self.sender)
+            full = {limit: subtraction(times, lost) for limit, times in full.items()}
         flying = self._in_flight()
         found = {limit: intersection(backlog, times) for limit, times in full.items()} | {
             "busy": union(backlog, flying)

@@ -38,7 +38,7 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// Notes a gap. One that the line explains ends no span and begins none.
+    /// Notes a gap. One without a cause that the line explains ends no span.
     pub fn note(&mut self, gap: &Gap<'_>, held: Option<Held>, is_pause: bool) {
         let Some(Held { part, needs_queue }) = held else {
             self.is_going_on &= !is_pause;
@@ -52,11 +52,10 @@ impl Spans {
             Some(span) if self.is_going_on && is_same(span) => {
                 (span.limited.to_ns, span.limited.frame) = (to_ns, frame);
             }
-            _ if is_pause => {
+            _ => {
                 let limited = Limited { from_ns: gap.stop.time_ns, to_ns, part, frame, needs_queue };
                 self.spans.push(Span { limited, scale });
             }
-            _ => return,
         }
         self.is_going_on = !needs_queue;
     }
