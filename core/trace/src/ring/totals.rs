@@ -1,15 +1,16 @@
-//! What was counted of each connection before a period: its own counts are what came after.
+//! What was counted before a period: its own counts are what came after (`=> counter` in the declarations of the tables).
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::counters::Counter;
-use crate::tables::{Columns, Connections, CounterRows, NULL_NS, NULL_U64, Senders, Tables};
+use crate::tables::{Columns, Connections, CounterRows, Senders, Sessions, Tables};
 
-/// The rows of connections and senders at the end of a period.
+/// The rows of connections, sessions and senders at the end of a period.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct Totals {
     connections: Connections,
+    sessions: Sessions,
     senders: Senders,
     /// Commands missing from the capture, by connection.
     missing_commands: FxHashMap<u32, u64>,
@@ -18,77 +19,12 @@ pub(super) struct Totals {
 impl Totals {
     /// Leaves in these tables what came after these totals; returns the new ones.
     pub(super) fn take_from(&self, tables: &mut Tables) -> Self {
-        let totals = Self {
-            connections: tables.connections.clone(),
-            senders: tables.senders.clone(),
+        let Tables { connections, sessions, senders, .. } = tables;
+        Self {
+            connections: replace_since(connections, &self.connections, Connections::since),
+            sessions: replace_since(sessions, &self.sessions, Sessions::since),
+            senders: replace_since(senders, &self.senders, Senders::since),
             missing_commands: FxHashMap::default(),
-        };
-        self.take_connections(&mut tables.connections);
-        self.take_senders(&mut tables.senders);
-        totals
-    }
-
-    fn take_connections(&self, now: &mut Connections) {
-        let before: FxHashMap<u32, usize> = self.connections.connection.iter().copied().zip(0..).collect();
-        for row in 0..now.row_count() {
-            let Some(&place) = before.get(&now.connection[row]) else { continue };
-            macro_rules! count_after {
-                ($($column:ident)*) => { $(
-                    now.$column[row] = now.$column[row].saturating_sub(self.connections.$column[place]);
-                )* };
-            }
-            count_after!(packets_to_target stream_bytes_to_target captured_bytes_to_target gap_bytes_to_target
-                cut_bytes_to_target explained_bytes_to_target pdu_count_to_target missing_pdu_count_to_target
-                digest_errors_to_target retransmitted_packets_to_target retransmitted_bytes_to_target
-                retransmitted_syns_to_target retransmitted_fins_to_target reordered_packets_to_target
-                copied_packets_to_target);
-            count_after!(packets_to_initiator stream_bytes_to_initiator captured_bytes_to_initiator gap_bytes_to_initiator
-                cut_bytes_to_initiator explained_bytes_to_initiator pdu_count_to_initiator missing_pdu_count_to_initiator
-                digest_errors_to_initiator retransmitted_packets_to_initiator retransmitted_bytes_to_initiator
-                retransmitted_syns_to_initiator retransmitted_fins_to_initiator reordered_packets_to_initiator
-                copied_packets_to_initiator);
-            if now.reordered_packets_to_target[row] == 0 {
-                now.reordered_late_to_target_max_ns[row] = NULL_NS;
-            }
-            if now.reordered_packets_to_initiator[row] == 0 {
-                now.reordered_late_to_initiator_max_ns[row] = NULL_NS;
-            }
-        }
-    }
-
-    fn take_senders(&self, now: &mut Senders) {
-        let keys = self.senders.connection.iter().copied().zip(self.senders.to_target.iter().copied());
-        let before: FxHashMap<(u32, bool), usize> = keys.zip(0..).collect();
-        for row in 0..now.row_count() {
-            let Some(&place) = before.get(&(now.connection[row], now.to_target[row])) else { continue };
-            macro_rules! count_after {
-                ($($column:ident)*) => { $(
-                    now.$column[row] = now.$column[row].saturating_sub(self.senders.$column[place]);
-                )* };
-            }
-            count_after!(fast_retransmit_count timeout_count tail_probe_count unknown_retransmit_count spurious_count
-                recovery_count restart_after_idle_count delayed_ack_wait_count);
-            macro_rules! time_after {
-                ($($column:ident)*) => { $(
-                    if now.$column[row] != NULL_NS && self.senders.$column[place] != NULL_NS {
-                        now.$column[row] = now.$column[row].saturating_sub(self.senders.$column[place]).max(0);
-                    }
-                )* };
-            }
-            time_after!(window_full_ns zero_window_ns rwnd_limited_ns cwnd_limited_ns sndbuf_limited_ns recovery_ns
-                delayed_ack_wait_ns);
-            if now.delayed_ack_wait_count[row] == 0 {
-                now.delayed_ack_wait_frame[row] = NULL_U64;
-            }
-            // the same segment as before
-            if now.blocked_frame[row] == self.senders.blocked_frame[place]
-                && now.blocked_last_ns[row] == self.senders.blocked_last_ns[place]
-            {
-                (now.blocked_bytes[row], now.blocked_first_ns[row], now.blocked_last_ns[row]) =
-                    (NULL_NS, NULL_NS, NULL_NS);
-                (now.blocked_frame[row], now.blocked_retransmissions[row]) = (NULL_U64, 0);
-                now.is_blocked_by_size[row] = false;
-            }
         }
     }
 
@@ -105,5 +41,60 @@ impl Totals {
         let is_kept: Vec<bool> =
             (0..counters.row_count()).map(|row| !is_missing[row] || counters.count[row] > 0).collect();
         counters.retain(&is_kept);
+    }
+}
+
+/// Puts what came after `before` in the place of a table, which is returned.
+fn replace_since<T>(table: &mut T, before: &T, since: impl FnOnce(&T, &T) -> T) -> T {
+    let own = since(table, before);
+    std::mem::replace(table, own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::{NULL_NS, NULL_U64, SenderRow, Session};
+
+    #[test]
+    fn a_period_has_what_came_after_the_one_before() {
+        let sender = |fast_retransmit_count, rwnd_limited_ns, delayed_ack_wait_count, blocked_last_ns| SenderRow {
+            connection: 7,
+            rtt_count: 9,
+            fast_retransmit_count,
+            rwnd_limited_ns,
+            delayed_ack_wait_count,
+            delayed_ack_wait_frame: 40,
+            blocked_bytes: 1000,
+            blocked_frame: 30,
+            blocked_last_ns,
+            ..SenderRow::default()
+        };
+        let before = Senders::of([sender(2, 500, 3, 60)]);
+        // no segment was blocked since, and no ACK held back
+        let since = Senders::of([sender(5, 800, 3, 60)]).since(&before);
+        assert_eq!((since.fast_retransmit_count[0], since.rtt_count[0]), (3, 9));
+        assert_eq!((since.rwnd_limited_ns[0], since.delayed_ack_wait_count[0]), (300, 0));
+        assert_eq!((since.delayed_ack_wait_frame[0], since.blocked_bytes[0]), (NULL_U64, NULL_NS));
+        // a duration that is not known
+        let since = Senders::of([sender(2, NULL_NS, 4, 61)]).since(&before);
+        assert_eq!((since.rwnd_limited_ns[0], since.delayed_ack_wait_frame[0]), (NULL_NS, 40));
+        assert_eq!((since.blocked_bytes[0], since.blocked_frame[0]), (1000, 30));
+        // another direction has its own counts
+        let since = Senders::of([SenderRow { to_target: true, ..sender(5, 0, 0, 60) }]).since(&before);
+        assert_eq!(since.fast_retransmit_count, [5]);
+    }
+
+    #[test]
+    fn sessions_count_the_commands_of_the_period() {
+        let sessions = |cycle_count, read_bytes| {
+            Sessions::of([Session { cycle_count, read_bytes, queue_depth_max: 4, ..Session::default() }])
+        };
+        let mut tables = Tables { sessions: sessions(10, 1000), ..Tables::default() };
+        let totals = Totals::default().take_from(&mut tables);
+        assert_eq!((tables.sessions.cycle_count[0], tables.sessions.read_bytes[0]), (10, 1000));
+        tables.sessions = sessions(12, 1500);
+        totals.take_from(&mut tables);
+        assert_eq!((tables.sessions.cycle_count[0], tables.sessions.read_bytes[0]), (2, 500));
+        assert_eq!(tables.sessions.queue_depth_max, [4]);
     }
 }

@@ -18,6 +18,17 @@
 //! for a column where every value is possible, whose nulls are computed from other columns. A code of a category is
 //! null where it is 255; it is never declared nullable. A column is `sparse` if nearly all rows have its start, and
 //! `narrow` if its numbers mostly fit into 32 bits.
+//!
+//! A table whose rows go on through the periods of a ring says so, by what names a row; then every column has to say
+//! what a period has of it, or it does not compile:
+//!
+//! ```text
+//!     Tables Row "name" of (connection) {
+//!         count: u64 => counter;             a count or a duration: what came after the period before
+//!         address: String => kept;           what is known at its end
+//!         longest_ns: i64 = null => of count;    kept where the count is another than before, else its start
+//!     }
+//! ```
 
 use super::column::Column;
 
@@ -87,6 +98,57 @@ macro_rules! table {
     (@is_nullable null) => { true };
     (@is_nullable masked) => { true };
     (@is_nullable $($value:tt)?) => { false };
+
+    // what a period has of a column: `now` is changed from what is known at its end, `before` is the end of the one before
+    (@since kept $column:ident $type:ident ($($start:tt)?) ($($of:ident)*) $($tables:tt)+) => {};
+    (@since counter $column:ident $type:ident ($($start:tt)?) () $before:ident $known:ident $now:ident $rows:ident) => {
+        for &(row, old) in &$rows {
+            let (known, before) = ($known.$column[row], $before.$column[old]);
+            let null = <$type as $crate::tables::column::Nullable>::NULL;
+            if !table!(@is_nullable $($start)?) || (known != null && before != null) {
+                $now.$column[row] = known.saturating_sub(before).max(0);
+            }
+        }
+    };
+    (@since of $column:ident $type:ident ($($start:tt)?) ($($of:ident)+) $before:ident $known:ident $now:ident $rows:ident) => {
+        for &(row, old) in &$rows {
+            if $($known.$of[row] == $before.$of[old])&&+ {
+                $now.$column[row] = table!(@start $type $($start)?);
+            }
+        }
+    };
+
+    (
+        $(#[doc = $row_meaning:literal])+
+        $table:ident $row:ident $name:literal of ($($key:ident),+) { $(
+            $(#[doc = $meaning:literal])+
+            $column:ident: $type:ident $(($category:ident))? $([$($unit:tt)+])? $(= $start:tt)? $(, $source:literal)?
+            => $period:ident $($of:ident)*;
+        )* }
+    ) => {
+        table! {
+            $(#[doc = $row_meaning])+
+            $table $row $name { $(
+                $(#[doc = $meaning])+
+                $column: $type $(($category))? $([$($unit)+])? $(= $start)? $(, $source)?;
+            )* }
+        }
+
+        impl $table {
+            /// What a period has of these rows, which are known at its end; `before` are those at the end of the one before.
+            pub(crate) fn since(&self, before: &Self) -> Self {
+                use $crate::tables::Columns;
+                let key = |table: &Self, row: usize| ($(table.$key[row],)+);
+                let places: rustc_hash::FxHashMap<_, usize> =
+                    (0..before.row_count()).map(|row| (key(before, row), row)).collect();
+                let place = |row: usize| Some((row, places.get(&key(self, row)).copied()?));
+                let rows: Vec<(usize, usize)> = (0..self.row_count()).filter_map(place).collect();
+                let mut now = self.clone();
+                $(table!(@since $period $column $type ($($start)?) ($($of)*) before self now rows);)*
+                now
+            }
+        }
+    };
 
     (
         $(#[doc = $row_meaning:literal])+

@@ -191,108 +191,108 @@ table! {
 
 table! {
     /// one direction of one iSCSI connection: the behaviour of its sender, and its path
-    Senders SenderRow "senders" {
+    Senders SenderRow "senders" of (connection, to_target) {
         /// the connection
-        connection: u32;
+        connection: u32 => kept;
         /// direction of the data
-        to_target: bool;
+        to_target: bool => kept;
         /// minimum RTT between the tap and the receiver
-        rtt_min_ns: i64 [ns] = null, "method 1";
+        rtt_min_ns: i64 [ns] = null, "method 1" => kept;
         /// RTT of the path between the tap and the receiver, without queues, and without packets that were faster
-        rtt_path_ns: i64 [ns] = null, "method 5";
+        rtt_path_ns: i64 [ns] = null, "method 5" => kept;
         /// median RTT
-        rtt_median_ns: i64 [ns] = null;
+        rtt_median_ns: i64 [ns] = null => kept;
         /// 95th percentile of the RTT
-        rtt_p95_ns: i64 [ns] = null;
+        rtt_p95_ns: i64 [ns] = null => kept;
         /// RTT samples
-        rtt_count: u64;
+        rtt_count: u64 => kept;
         /// payload of a full segment, as sent
-        segment_bytes: u32 [bytes] = null;
+        segment_bytes: u32 [bytes] = null => kept;
         /// whether packets longer than a segment were captured (offload)
-        has_super_segments: bool;
+        has_super_segments: bool => kept;
         /// shift of the receiver's window field
-        window_scale: u8 = null, "RFC 7323 section 2.3";
+        window_scale: u8 = null, "RFC 7323 section 2.3" => kept;
         /// whether the shift was not captured; it is then the least that explains the bytes in flight
-        is_window_scale_inferred: bool;
+        is_window_scale_inferred: bool => kept;
         /// maximum of the bytes in flight
-        owin_max_bytes: i64 [bytes];
+        owin_max_bytes: i64 [bytes] => kept;
         /// smallest advertised window after the handshake
-        rwnd_min_bytes: i64 [bytes] = null;
+        rwnd_min_bytes: i64 [bytes] = null => kept;
         /// largest advertised window
-        rwnd_max_bytes: i64 [bytes] = null;
+        rwnd_max_bytes: i64 [bytes] = null => kept;
         /// time with owin within a segment of the advertised window
-        window_full_ns: i64 [ns];
+        window_full_ns: i64 [ns] => counter;
         /// time with an advertised window of zero
-        zero_window_ns: i64 [ns];
+        zero_window_ns: i64 [ns] => counter;
         /// time with more to send than the receiver's window had room for; null where the scale of the window is not known
-        rwnd_limited_ns: i64 [ns] = null, "method 5";
+        rwnd_limited_ns: i64 [ns] = null, "method 5" => counter;
         /// time with more to send, held by the congestion window
-        cwnd_limited_ns: i64 [ns], "method 5";
+        cwnd_limited_ns: i64 [ns], "method 5" => counter;
         /// time with more to send, held by a full send buffer
-        sndbuf_limited_ns: i64 [ns], "method 5";
+        sndbuf_limited_ns: i64 [ns], "method 5" => counter;
         /// time with data in flight or to send, as TCP_INFO counts; null without samples of the sender's host. With them, the times limited by windows and send buffer are those of TCP_INFO, too
-        kernel_busy_ns: i64 [ns] = null, "method 5";
+        kernel_busy_ns: i64 [ns] = null, "method 5" => counter;
         /// retransmitted segments, as TCP_INFO counts; null without samples of the sender's host
-        kernel_retransmitted_segments: u32 [segments] = null, "method 5";
+        kernel_retransmitted_segments: u32 [segments] = null, "method 5" => counter;
         /// congestion control, as its reductions after losses tell; null where they do not
-        congestion_control: u8(congestion_control) = null, "method 5";
+        congestion_control: u8(congestion_control) = null, "method 5" => kept;
         /// retransmissions after duplicate or selective ACKs
-        fast_retransmit_count: u32 [packets], "RFC 5681 section 3.2";
+        fast_retransmit_count: u32 [packets], "RFC 5681 section 3.2" => counter;
         /// retransmission timeouts
-        timeout_count: u32, "RFC 6298 section 5";
+        timeout_count: u32, "RFC 6298 section 5" => counter;
         /// tail loss probes that retransmitted bytes
-        tail_probe_count: u32 [packets], "RFC 8985 section 7";
+        tail_probe_count: u32 [packets], "RFC 8985 section 7" => counter;
         /// retransmissions of unknown cause
-        unknown_retransmit_count: u32 [packets];
+        unknown_retransmit_count: u32 [packets] => counter;
         /// spurious retransmissions among all of these
-        spurious_count: u32 [packets];
+        spurious_count: u32 [packets] => counter;
         /// recoveries from a loss of data: not all of their retransmissions were spurious or followed lost ACKs
-        recovery_count: u32;
+        recovery_count: u32 => counter;
         /// time in recovery
-        recovery_ns: i64 [ns];
+        recovery_ns: i64 [ns] => counter;
         /// estimated ssthresh: pipe at the end of a first slow start that a loss ended
-        ssthresh_guess_bytes: i64 [bytes] = null;
+        ssthresh_guess_bytes: i64 [bytes] = null => kept;
         /// restarts with a small window after an idle time
-        restart_after_idle_count: u32, "RFC 5681 section 4.1";
+        restart_after_idle_count: u32, "RFC 5681 section 4.1" => counter;
         /// ACKs that were held back while a recovery or slow start waited for them
-        delayed_ack_wait_count: u32, "method 5";
+        delayed_ack_wait_count: u32, "method 5" => counter;
         /// how long it waited for them, beyond the RTT
-        delayed_ack_wait_ns: i64 [ns], "RFC 9293 section 3.8.6.3";
+        delayed_ack_wait_ns: i64 [ns], "RFC 9293 section 3.8.6.3" => counter;
         /// the frame of the ACK that was held back longest
-        delayed_ack_wait_frame: u64 = null;
+        delayed_ack_wait_frame: u64 = null => of delayed_ack_wait_count;
         /// largest payload of a packet that was acknowledged without a retransmission; at most the MSS, if it is known
-        arrived_segment_bytes: u32 [bytes];
+        arrived_segment_bytes: u32 [bytes] => kept;
         /// a segment that did not arrive for a second or more while smaller packets did: its bytes; null without one
-        blocked_bytes: i64 [bytes] = null, "method 5";
+        blocked_bytes: i64 [bytes] = null, "method 5" => of blocked_frame blocked_last_ns;
         /// its retransmissions; 0 where its bytes never reached the tap
-        blocked_retransmissions: u32 [packets];
+        blocked_retransmissions: u32 [packets] => of blocked_frame blocked_last_ns;
         /// its first retransmission; where its bytes never reached the tap, the packet before them
-        blocked_first_ns: i64 [ns] = null;
+        blocked_first_ns: i64 [ns] = null => of blocked_frame blocked_last_ns;
         /// when it arrived at last, or its receiver's last packet
-        blocked_last_ns: i64 [ns] = null;
+        blocked_last_ns: i64 [ns] = null => of blocked_frame blocked_last_ns;
         /// the frame of its first retransmission, or of the smaller packet that passed
-        blocked_frame: u64 = null;
+        blocked_frame: u64 = null => of blocked_frame blocked_last_ns;
         /// whether only its size explains it; a black-out may look the same else
-        is_blocked_by_size: bool;
+        is_blocked_by_size: bool => of blocked_frame blocked_last_ns;
         /// longest delay of an ACK beyond the minimum RTT
-        delayed_ack_max_ns: i64 [ns] = null;
+        delayed_ack_max_ns: i64 [ns] = null => kept;
         /// median payload covered by one ACK
-        bytes_per_ack: u32 [bytes] = null;
+        bytes_per_ack: u32 [bytes] = null => kept;
         /// number of the bottleneck line: connections with the same number share it; null: its rate was not reached
-        line: u32 = null, "method 4";
+        line: u32 = null, "method 4" => kept;
         /// its rate, estimated, in TCP payload of full segments: median of stretches in which it had a queue
-        line_bytes_per_s: i64 [B/s] = null, "method 4";
+        line_bytes_per_s: i64 [B/s] = null, "method 4" => kept;
         /// the same with headers, Ethernet included
-        line_wire_bytes_per_s: i64 [B/s] = null, "method 4";
+        line_wire_bytes_per_s: i64 [B/s] = null, "method 4" => kept;
         /// lower quartile of these stretches
-        line_low_bytes_per_s: i64 [B/s] = null, "method 4";
+        line_low_bytes_per_s: i64 [B/s] = null, "method 4" => kept;
         /// upper quartile of these stretches
-        line_high_bytes_per_s: i64 [B/s] = null, "method 4";
+        line_high_bytes_per_s: i64 [B/s] = null, "method 4" => kept;
         /// their number
-        line_stretch_count: u32;
+        line_stretch_count: u32 => kept;
         /// median time in the queue of the line
-        line_queue_ns: i64 [ns] = null, "method 4";
+        line_queue_ns: i64 [ns] = null, "method 4" => kept;
         /// whether ACKs show the rate, because the bottleneck lies beyond the tap
-        is_line_from_acks: bool;
+        is_line_from_acks: bool => kept;
     }
 }
