@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A state of another version cannot be read: its layout is that of the structs.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// A state of another version cannot be read: its layout is that of the structs, of which this has a hash (`build.rs`).
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("STATE_LAYOUT"));
 
 /// Why a state cannot be continued.
 #[derive(Debug, Error)]
