@@ -17,6 +17,8 @@ pub(super) enum Change {
     Busy(bool),
     /// A sender becomes limited by a part, or no longer is.
     Limited(u8, bool),
+    /// From now on nothing progresses, or something did. The last of an instant: another change has the frame of it.
+    Out(bool),
 }
 
 /// A change and its time.

@@ -3,13 +3,11 @@
 //! Progress is a byte of new data, an R2T, or the status of a read, a write or a flush. Whatever else such a time would
 //! count as is the reaction to the outage, or its repetition: retransmissions, a window that no ACK opens.
 
-use std::mem;
-
 use super::answers::answered_ns;
 use crate::dynamics::timeline::{Timeline, join};
 use crate::stream::progress::{OUTAGE_MIN_NS, Progress};
 use crate::tables::in_flight::{self, kind};
-use crate::tables::{BudgetRow, Cycles, NULL_NS, budget_part};
+use crate::tables::{Cycles, NULL_NS};
 use iscsitrace_wire::cdb::Operation;
 
 /// A target that works is silent for no longer than these multiples of the longest silence that a quarter of its commands
@@ -20,107 +18,50 @@ const WAIT_TIMES: i64 = 2;
 /// SCSI status GOOD.
 const GOOD: u8 = 0;
 
-/// The outages of one scope, in order.
-#[derive(Debug, Default)]
-pub(super) struct Outages {
-    spans: Vec<(i64, i64)>,
-    /// The current row: rows within one outage become one.
-    row: Option<BudgetRow>,
-}
-
-impl Outages {
-    /// The outages among these commands (rows of `cycles`), each in flight from its start to `end_ns` of it. `requests_ns`
-    /// are the instants of their R2Ts.
-    pub(super) fn find(
-        cycles: &Cycles,
-        rows: &[u32],
-        requests_ns: impl Iterator<Item = i64>,
-        timelines: &[&Timeline],
-        end_ns: impl Fn(usize) -> i64,
-    ) -> Self {
-        let work = || rows.iter().map(|&row| row as usize).filter(|&row| kind(cycles, row) >= in_flight::FLUSH);
-        let mut waits: Vec<(i64, i64)> =
-            work().map(|row| (cycles.command_first_ns[row], end_ns(row))).filter(|(from, to)| from < to).collect();
-        // what nobody acknowledges is a status, or was sent while no command waited
-        waits.extend(timelines.iter().flat_map(|timeline| &timeline.stalls));
-        join(&mut waits);
-        if waits.iter().all(|(from_ns, to_ns)| to_ns.saturating_sub(*from_ns) < OUTAGE_MIN_NS) {
-            return Self::default();
-        }
-        let statuses = work().flat_map(|row| {
-            let answered_ns = answered_ns(cycles, row).unwrap_or(NULL_NS);
-            [cycles.status_ns[row], cycles.data_first_ns[row], cycles.data_last_ns[row], answered_ns]
-        });
-        let mut instants: Vec<i64> = statuses.chain(requests_ns).collect();
-        instants.retain(|&instant| instant != NULL_NS);
-        instants.sort_unstable();
-        let mut progress = Progress::default();
-        instants.iter().for_each(|&instant| progress.note(instant));
-        let mut spans = progress.spans().to_vec();
-        spans.extend(timelines.iter().flat_map(|timeline| timeline.progress.spans()));
-        join(&mut spans);
-        // a slow UNMAP or flush that succeeds is slow, and not out
-        let mut slow_ends: Vec<i64> =
-            work().filter(|&row| is_slow_kind(cycles, row)).map(|row| cycles.status_ns[row]).collect();
-        slow_ends.sort_unstable();
-        let mut found = without(&waits, &spans);
-        found.retain(|&(from_ns, to_ns)| {
-            to_ns.saturating_sub(from_ns) >= OUTAGE_MIN_NS && slow_ends.binary_search(&to_ns).is_err()
-        });
-        if !found.is_empty() {
-            let (wait_ns, silence_ns) = usual_ns(cycles, work(), &instants);
-            let least_ns = SILENCE_TIMES.saturating_mul(silence_ns).max(WAIT_TIMES.saturating_mul(wait_ns));
-            found.retain(|&(from_ns, to_ns)| to_ns.saturating_sub(from_ns) >= least_ns);
-        }
-        Self { spans: found, row: None }
+/// The outages among these commands (rows of `cycles`), each in flight from its start to `end_ns` of it. `requests_ns`
+/// are the instants of their R2Ts.
+pub(super) fn outages(
+    cycles: &Cycles,
+    rows: &[u32],
+    requests_ns: impl Iterator<Item = i64>,
+    timelines: &[&Timeline],
+    end_ns: impl Fn(usize) -> i64,
+) -> Vec<(i64, i64)> {
+    let work = || rows.iter().map(|&row| row as usize).filter(|&row| kind(cycles, row) >= in_flight::FLUSH);
+    let mut waits: Vec<(i64, i64)> =
+        work().map(|row| (cycles.command_first_ns[row], end_ns(row))).filter(|(from, to)| from < to).collect();
+    // what nobody acknowledges is a status, or was sent while no command waited
+    waits.extend(timelines.iter().flat_map(|timeline| &timeline.stalls));
+    join(&mut waits);
+    if waits.iter().all(|(from_ns, to_ns)| to_ns.saturating_sub(*from_ns) < OUTAGE_MIN_NS) {
+        return Vec::new();
     }
-
-    /// Adds a row of the breakdown: the next in order of time. Its time within an outage is that outage's.
-    pub(super) fn attribute(&mut self, row: BudgetRow, emit: &mut impl FnMut(BudgetRow)) {
-        let mut rest = row;
-        let from = self.spans.partition_point(|&(_, to_ns)| to_ns <= rest.time_first_ns);
-        let spans = mem::take(&mut self.spans);
-        for &(from_ns, to_ns) in spans.iter().skip(from).take_while(|(from_ns, _)| *from_ns < rest.time_last_ns) {
-            if rest.time_first_ns < from_ns {
-                self.push(BudgetRow { time_last_ns: from_ns, ..rest.clone() }, emit);
-                rest.time_first_ns = from_ns;
-            }
-            let until_ns = to_ns.min(rest.time_last_ns);
-            // what was sent while no command waited may be a status, which the program waits for
-            let in_flight = if rest.in_flight == in_flight::NONE { in_flight::DATA } else { rest.in_flight };
-            let part = budget_part::OUTAGE;
-            self.push(BudgetRow { time_last_ns: until_ns, part, in_flight, ..rest.clone() }, emit);
-            rest.time_first_ns = until_ns;
-        }
-        self.spans = spans;
-        if rest.time_first_ns < rest.time_last_ns {
-            self.push(rest, emit);
-        }
+    let statuses = work().flat_map(|row| {
+        let answered_ns = answered_ns(cycles, row).unwrap_or(NULL_NS);
+        [cycles.status_ns[row], cycles.data_first_ns[row], cycles.data_last_ns[row], answered_ns]
+    });
+    let mut instants: Vec<i64> = statuses.chain(requests_ns).collect();
+    instants.retain(|&instant| instant != NULL_NS);
+    instants.sort_unstable();
+    let mut progress = Progress::default();
+    instants.iter().for_each(|&instant| progress.note(instant));
+    let mut spans = progress.spans().to_vec();
+    spans.extend(timelines.iter().flat_map(|timeline| timeline.progress.spans()));
+    join(&mut spans);
+    // a slow UNMAP or flush that succeeds is slow, and not out
+    let mut slow_ends: Vec<i64> =
+        work().filter(|&row| is_slow_kind(cycles, row)).map(|row| cycles.status_ns[row]).collect();
+    slow_ends.sort_unstable();
+    let mut found = without(&waits, &spans);
+    found.retain(|&(from_ns, to_ns)| {
+        to_ns.saturating_sub(from_ns) >= OUTAGE_MIN_NS && slow_ends.binary_search(&to_ns).is_err()
+    });
+    if !found.is_empty() {
+        let (wait_ns, silence_ns) = usual_ns(cycles, work(), &instants);
+        let least_ns = SILENCE_TIMES.saturating_mul(silence_ns).max(WAIT_TIMES.saturating_mul(wait_ns));
+        found.retain(|&(from_ns, to_ns)| to_ns.saturating_sub(from_ns) >= least_ns);
     }
-
-    fn push(&mut self, row: BudgetRow, emit: &mut impl FnMut(BudgetRow)) {
-        match &mut self.row {
-            Some(last)
-                if [last.part, row.part] == [budget_part::OUTAGE; 2] && last.time_last_ns == row.time_first_ns =>
-            {
-                last.time_last_ns = row.time_last_ns;
-                last.frame = row.frame;
-                last.in_flight = last.in_flight.max(row.in_flight);
-            }
-            last => {
-                if let Some(ended) = last.replace(row) {
-                    emit(ended);
-                }
-            }
-        }
-    }
-
-    /// Emits the last row.
-    pub(super) fn finish(self, emit: &mut impl FnMut(BudgetRow)) {
-        if let Some(row) = self.row {
-            emit(row);
-        }
-    }
+    found
 }
 
 /// What a quarter of these commands take from their start to their first answer (data, an end), and the longest silence
@@ -516,35 +457,6 @@ mod tests {
                 let least_end_ns = cycles.iter().filter(|cycle| cycle.session == session).map(end_of).max();
                 prop_assert!(rows.last().map(|row| row.1) >= least_end_ns);
             }
-        }
-
-        #[test]
-        fn the_time_within_outages_is_theirs_and_all_other_time_stays(
-            lengths in prop::collection::vec((1..50_i64, 0..4_u8), 1..40),
-            cuts in prop::collection::btree_set(0..1000_i64, 0..12),
-        ) {
-            let cuts: Vec<i64> = cuts.into_iter().collect();
-            let spans: Vec<(i64, i64)> = cuts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-            let mut outages = Outages { spans: spans.clone(), row: None };
-            let (mut given, mut got) = (Vec::new(), Vec::new());
-            let mut now_ns = 0;
-            for (length, part) in lengths {
-                let row = BudgetRow { time_first_ns: now_ns, time_last_ns: now_ns + length, part, ..BudgetRow::default() };
-                now_ns += length;
-                given.push(row.clone());
-                outages.attribute(row, &mut |row| got.push(row));
-            }
-            outages.finish(&mut |row| got.push(row));
-            let part_at = |rows: &[BudgetRow], instant: i64| {
-                let row = rows.iter().find(|row| row.time_first_ns <= instant && instant < row.time_last_ns);
-                row.map(|row| row.part)
-            };
-            for instant in 0..now_ns {
-                let is_out = spans.iter().any(|&(from_ns, to_ns)| from_ns <= instant && instant < to_ns);
-                let expected = if is_out { Some(part::OUTAGE) } else { part_at(&given, instant) };
-                prop_assert_eq!(part_at(&got, instant), expected);
-            }
-            prop_assert!(got.windows(2).all(|pair| pair[0].time_last_ns == pair[1].time_first_ns));
         }
 
         #[test]

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::answers::{answered_ns, ended_ns};
 use super::change::{Change, Event};
-use super::outage::Outages;
+use super::outage::outages;
 use super::sweep::Sweep;
 use super::waiting::Allowance;
 use crate::dynamics::timeline::Timeline;
@@ -87,7 +87,10 @@ impl<'a> Scope<'a> {
             Some(between) => self.span_between(cycles, between),
         };
         let Some((start_ns, end_ns)) = span else { return };
+        let mut told_ns = start_ns;
         let mut emit = |mut row: BudgetRow| {
+            debug_assert_eq!(row.time_first_ns, told_ns, "the parts sum to the span");
+            told_ns = row.time_last_ns;
             if let Some(between) = between
                 && !(between.has_whole_outages && row.part == budget_part::OUTAGE && row.time_last_ns > between.from_ns)
             {
@@ -101,6 +104,10 @@ impl<'a> Scope<'a> {
         self.commands(cycles, ends.cycles_ns, end_ns, &mut events);
         self.bursts(cycles, rounds, rounds_by_cycle, &mut events);
         self.lines(&mut events);
+        for (from_ns, to_ns) in self.outages(cycles, rounds, rounds_by_cycle, ends, end_ns) {
+            events.push(Event { time_ns: from_ns, change: Change::Out(true), frame: NULL_U64 });
+            events.push(Event { time_ns: to_ns, change: Change::Out(false), frame: NULL_U64 });
+        }
         // each kind is almost sorted already, so this is little more than a merge
         events.sort_by_key(|event| (event.time_ns, event.change));
         let allowances: Vec<(u32, Allowance)> =
@@ -112,15 +119,12 @@ impl<'a> Scope<'a> {
         };
         let row = BudgetRow { session: self.session, connection: self.connection, ..BudgetRow::default() };
         let mut sweep = Sweep::new(start_ns, row.clone(), &self.cycles);
-        let mut outages = self.outages(cycles, rounds, rounds_by_cycle, ends, end_ns);
-        let mut attribute = |row| outages.attribute(row, &mut emit);
         for event in events {
-            sweep.advance(event.time_ns.clamp(start_ns, end_ns), event.frame, &mut attribute);
+            sweep.advance(event.time_ns.clamp(start_ns, end_ns), event.frame, &mut emit);
             sweep.change(event.change, |place| kind(cycles, self.cycles[place as usize] as usize), allowance);
         }
-        sweep.advance(end_ns, NULL_U64, &mut attribute);
-        sweep.finish(&mut attribute);
-        outages.finish(&mut emit);
+        sweep.advance(end_ns, NULL_U64, &mut emit);
+        sweep.finish(&mut emit);
         if let Some((lost_ns, until_ns)) = self.lost_ns {
             let lost_ns = lost_ns.max(end_ns);
             let (think, outage) = (budget_part::INITIATOR_THINK, budget_part::OUTAGE);
@@ -128,6 +132,7 @@ impl<'a> Scope<'a> {
             let (time_first_ns, time_last_ns, in_flight) = (lost_ns, until_ns, in_flight::DATA);
             emit(BudgetRow { time_first_ns, time_last_ns, part: outage, in_flight, ..row });
         }
+        debug_assert_eq!(told_ns, self.lost_ns.map_or(end_ns, |(_, until_ns)| until_ns), "the parts sum to the span");
     }
 
     /// The times in which nothing progresses.
@@ -138,13 +143,13 @@ impl<'a> Scope<'a> {
         rounds_by_cycle: &[u32],
         ends: &Ends<'_>,
         end_ns: i64,
-    ) -> Outages {
+    ) -> Vec<(i64, i64)> {
         let requests = self.cycles.iter().flat_map(|&cycle| {
             let from = rounds_by_cycle.partition_point(|&round| rounds.cycle[round as usize] < cycle);
             let own = rounds_by_cycle[from..].iter().map(|&round| round as usize);
             own.take_while(move |&round| rounds.cycle[round] == cycle).map(|round| rounds.r2t_ns[round])
         });
-        Outages::find(cycles, &self.cycles, requests, &self.timelines, |row| {
+        outages(cycles, &self.cycles, requests, &self.timelines, |row| {
             if ends.may_be_answered(cycles, row) {
                 return cycles.command_first_ns[row];
             }

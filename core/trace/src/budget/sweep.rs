@@ -3,13 +3,17 @@
 //! At any time the first part that applies counts:
 //!
 //! ```text
+//! nothing progresses         outage
 //! the line is busy           transfer
-//! a sender is limited        unknown, loss_recovery, receive_window, congestion_window, ack_wait
+//! a sender is limited        unknown, loss_recovery, receive_window, congestion_window, send_buffer, ack_wait
 //! an R2T waits for data      initiator_service, after the RTT to the initiator
 //! a command is in flight     target_service, after the RTT to the target
+//! an RTT is not known        unknown
 //! within one of these RTTs   propagation
-//! no command is in flight    propagation for one RTT to the initiator, then initiator_think
+//! no command is in flight    propagation for one RTT to the initiator, then initiator_think; unknown without that RTT
 //! ```
+//!
+//! [`Sweep::part`] is this table.
 
 use super::change::Change;
 use super::waiting::{Allowance, Commands, Waiting};
@@ -24,6 +28,8 @@ pub(super) struct Sweep<'a> {
     now_ns: i64,
     /// Time for which the line was not busy.
     waited_ns: i64,
+    /// Whether nothing progresses.
+    is_out: bool,
     busy_count: u32,
     limited_counts: [u32; LIMITING_PARTS.len()],
     commands: Commands,
@@ -43,6 +49,7 @@ impl<'a> Sweep<'a> {
             cycles,
             now_ns: start_ns,
             waited_ns: 0,
+            is_out: false,
             busy_count: 0,
             limited_counts: [0; LIMITING_PARTS.len()],
             commands: Commands::new(cycles.len()),
@@ -57,41 +64,46 @@ impl<'a> Sweep<'a> {
     pub(super) fn advance(&mut self, until_ns: i64, frame: u64, emit: &mut impl FnMut(BudgetRow)) {
         while self.now_ns < until_ns {
             let (part, left_ns) = self.part();
-            let length_ns = until_ns.saturating_sub(self.now_ns).min(left_ns).min(self.answered_left_ns(part));
-            let command = match part {
-                part::TRANSFER if self.commands.count() != 1 => None,
-                _ => self.commands.oldest(),
-            };
+            let length_ns = until_ns.saturating_sub(self.now_ns).min(left_ns).min(self.answered_left_ns());
+            let is_of_many = self.is_busy() && self.commands.count() != 1;
+            let command = if is_of_many { None } else { self.commands.oldest() };
             let cycle = command.and_then(|place| self.cycles.get(place as usize)).copied();
             let to_ns = self.now_ns + length_ns;
             let frame = if to_ns == until_ns { frame } else { NULL_U64 };
             self.stretch(to_ns, part, cycle.unwrap_or(NULL_U32), frame, emit);
-            if part != part::TRANSFER {
+            if !self.is_busy() {
                 self.waited_ns = self.waited_ns.saturating_add(length_ns);
             }
             self.now_ns = to_ns;
         }
     }
 
+    /// Whether payload is on the line.
+    fn is_busy(&self) -> bool {
+        self.busy_count > 0
+    }
+
     /// The part that applies now, and for how long at most.
     fn part(&mut self) -> (u8, i64) {
-        if self.busy_count > 0 {
-            return (part::TRANSFER, i64::MAX);
+        const OPEN: i64 = i64::MAX;
+        if self.is_out {
+            return (part::OUTAGE, OPEN);
         }
-        let limited = LIMITING_PARTS.iter().zip(&self.limited_counts).find(|(_, count)| **count > 0);
-        if let Some((&limited, _)) = limited {
-            return (limited, i64::MAX);
+        if self.is_busy() {
+            return (part::TRANSFER, OPEN);
         }
-        match self.commands.waiting(self.waited_ns) {
-            Waiting::Target => (part::TARGET_SERVICE, i64::MAX),
-            Waiting::Initiator => (part::INITIATOR_SERVICE, i64::MAX),
-            Waiting::Unmeasured => (part::UNKNOWN, i64::MAX),
-            Waiting::Path(deadline) => (part::PROPAGATION, deadline - self.waited_ns),
-            Waiting::Nobody => match self.think_deadline {
-                None => (part::UNKNOWN, i64::MAX),
-                Some(deadline) if self.waited_ns < deadline => (part::PROPAGATION, deadline - self.waited_ns),
-                Some(_) => (part::INITIATOR_THINK, i64::MAX),
-            },
+        if let Some((&limited, _)) = LIMITING_PARTS.iter().zip(&self.limited_counts).find(|(_, count)| **count > 0) {
+            return (limited, OPEN);
+        }
+        let waited_ns = self.waited_ns;
+        let left_ns = |deadline: i64| deadline.saturating_sub(waited_ns);
+        match (self.commands.waiting(waited_ns), self.think_deadline) {
+            (Waiting::Initiator, _) => (part::INITIATOR_SERVICE, OPEN),
+            (Waiting::Target, _) => (part::TARGET_SERVICE, OPEN),
+            (Waiting::Unmeasured, _) | (Waiting::Nobody, None) => (part::UNKNOWN, OPEN),
+            (Waiting::Path(deadline), _) => (part::PROPAGATION, left_ns(deadline)),
+            (Waiting::Nobody, Some(deadline)) if left_ns(deadline) > 0 => (part::PROPAGATION, left_ns(deadline)),
+            (Waiting::Nobody, Some(_)) => (part::INITIATOR_THINK, OPEN),
         }
     }
 
@@ -112,8 +124,8 @@ impl<'a> Sweep<'a> {
 
     /// How long a status is still on its way, where only that keeps a command in flight: a sender may be limited for
     /// longer. While the line is busy that time does not pass.
-    fn answered_left_ns(&self, part: u8) -> i64 {
-        let is_counted = part != part::TRANSFER && self.commands.count() == 0 && self.answered() != in_flight::NONE;
+    fn answered_left_ns(&self) -> i64 {
+        let is_counted = !self.is_busy() && self.commands.count() == 0 && self.answered() != in_flight::NONE;
         match self.think_deadline {
             Some(deadline) if is_counted => deadline.saturating_sub(self.waited_ns),
             _ => i64::MAX,
@@ -122,8 +134,17 @@ impl<'a> Sweep<'a> {
 
     /// Adds a span up to `to_ns`, or extends the current one.
     fn stretch(&mut self, to_ns: i64, part: u8, cycle: u32, frame: u64, emit: &mut impl FnMut(BudgetRow)) {
-        let in_flight = self.in_flight();
+        let mut in_flight = self.in_flight();
+        if part == part::OUTAGE && in_flight == in_flight::NONE {
+            // what was sent while no command waited may be a status, which the program waits for
+            in_flight = in_flight::DATA;
+        }
         match &mut self.row {
+            Some(row) if [row.part, part] == [part::OUTAGE; 2] => {
+                row.time_last_ns = to_ns;
+                row.frame = frame;
+                row.in_flight = row.in_flight.max(in_flight);
+            }
             Some(row) if row.part == part && row.cycle == cycle && row.in_flight == in_flight => {
                 row.time_last_ns = to_ns;
                 row.frame = frame;
@@ -159,6 +180,7 @@ impl<'a> Sweep<'a> {
                 self.think_deadline =
                     allowance(place).to_initiator_ns.map(|allowed_ns| waited_ns.saturating_add(allowed_ns));
             }
+            Change::Out(is_out) => self.is_out = is_out,
             Change::Busy(true) => self.busy_count += 1,
             Change::Busy(false) => self.busy_count = self.busy_count.saturating_sub(1),
             Change::Limited(part, is_limited) => {
@@ -174,6 +196,53 @@ impl<'a> Sweep<'a> {
     pub(super) fn finish(self, emit: &mut impl FnMut(BudgetRow)) {
         if let Some(row) = self.row {
             emit(row);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_time_within_outages_is_theirs_and_all_other_time_stays(
+            busy in prop::collection::btree_set(0..1000_i64, 0..40),
+            out in prop::collection::btree_set(0..1000_i64, 0..12),
+        ) {
+            let pairs = |cuts: &std::collections::BTreeSet<i64>| -> Vec<(i64, i64)> {
+                let cuts: Vec<i64> = cuts.iter().copied().collect();
+                cuts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect()
+            };
+            let (busy, out) = (pairs(&busy), pairs(&out));
+            let changes = busy.iter().flat_map(|&(from_ns, to_ns)| {
+                [(from_ns, Change::Busy(true)), (to_ns, Change::Busy(false))]
+            });
+            let mut changes: Vec<(i64, Change)> = changes
+                .chain(out.iter().flat_map(|&(from_ns, to_ns)| [(from_ns, Change::Out(true)), (to_ns, Change::Out(false))]))
+                .collect();
+            changes.sort_unstable();
+            let mut rows = Vec::new();
+            let mut sweep = Sweep::new(0, BudgetRow::default(), &[]);
+            for (time_ns, change) in changes {
+                sweep.advance(time_ns, NULL_U64, &mut |row| rows.push(row));
+                sweep.change(change, |_| in_flight::NONE, |_| Allowance::default());
+            }
+            sweep.advance(1000, NULL_U64, &mut |row| rows.push(row));
+            sweep.finish(&mut |row| rows.push(row));
+            let covers = |spans: &[(i64, i64)], instant: i64| spans.iter().any(|&(from, to)| from <= instant && instant < to);
+            for instant in 0..1000 {
+                let expected = match (covers(&out, instant), covers(&busy, instant)) {
+                    (true, _) => part::OUTAGE,
+                    (false, true) => part::TRANSFER,
+                    (false, false) => part::INITIATOR_THINK,
+                };
+                let row = rows.iter().find(|row| row.time_first_ns <= instant && instant < row.time_last_ns);
+                prop_assert_eq!(row.map(|row| row.part), Some(expected));
+            }
+            prop_assert!(rows.windows(2).all(|pair| pair[0].time_last_ns == pair[1].time_first_ns));
         }
     }
 }
