@@ -5,7 +5,7 @@ use crate::dynamics::apart::Apart;
 use crate::dynamics::timeline::Timeline;
 use crate::iscsi::noted::Note;
 use crate::iscsi::session::SessionTable;
-use crate::tables::Tables;
+use crate::tables::{CycleId, Tables};
 use serde::{Deserialize, Serialize};
 
 /// Tables, counters and sessions of a pass.
@@ -25,7 +25,7 @@ pub struct Context {
     #[serde(skip)]
     pub apart: Apart,
     /// Cycles that ended since the last look, with a status or without; none if they are not collected.
-    pub ended: Option<Vec<u32>>,
+    pub ended: Option<Vec<CycleId>>,
     /// Notes since the last look; none if they are not collected.
     #[serde(skip)]
     pub notes: Option<Vec<Note>>,
@@ -34,8 +34,8 @@ pub struct Context {
 impl Context {
     /// Ends a cycle by its status, or because its command was aborted, or its connection closed.
     #[inline]
-    pub(crate) fn end_cycle(&mut self, cycle: u32, time_ns: i64) {
-        if let Some(end_ns) = self.cycle_ends_ns.get_mut(cycle as usize) {
+    pub(crate) fn end_cycle(&mut self, cycle: CycleId, time_ns: i64) {
+        if let Some(end_ns) = self.cycle_ends_ns.get_mut(self.tables.cycles.row(cycle)) {
             *end_ns = time_ns;
         }
         if let Some(ended) = &mut self.ended {

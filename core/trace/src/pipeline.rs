@@ -26,8 +26,8 @@ use crate::settling::Settling;
 use crate::stream::reassembly::HoldBudget;
 use crate::stream::table::{ConnectionTable, Endpoint};
 use crate::tables::{
-    Columns, Connections, CounterRow, CounterRows, Cycles, IcmpError, IcmpErrors, NULL_U32, NULL_U64, Segments, Tables,
-    Wanted,
+    Columns, Connections, CounterRow, CounterRows, CycleId, Cycles, IcmpError, IcmpErrors, NULL_U32, NULL_U64,
+    Segments, Tables, Wanted,
 };
 
 /// Limits of what is kept at once.
@@ -131,7 +131,7 @@ impl Pipeline {
     /// Moves the cycles that ended since the last call to `ended`: by status, by task management, or with their
     /// connection, if [`Pipeline::end_closed`] is called.
     #[inline]
-    pub fn take_ended(&mut self, ended: &mut Vec<u32>) {
+    pub fn take_ended(&mut self, ended: &mut Vec<CycleId>) {
         if let Some(noted) = &mut self.context.ended {
             ended.append(noted);
         }

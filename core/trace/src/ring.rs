@@ -22,13 +22,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::connection::content::Content;
 use crate::context::Context;
-use crate::iscsi::exchange::Dropped;
 use crate::live::ledger::Ledger;
 use crate::pass::{Interrupted, REPORT_EVERY_PACKETS};
 use crate::pipeline::Pipeline;
 use crate::reader::CaptureInfo;
 use crate::reader::sequence::{Input, Progress, Sequence};
-use crate::tables::{Columns, NULL_NS, NULL_U32, Tables, Wanted};
+use crate::tables::{CycleId, NULL_NS, Tables, Wanted};
 pub use period::Period;
 use period::{Periods, Source};
 pub use state::StateError;
@@ -54,9 +53,6 @@ pub struct Ring {
     last_time_ns: i64,
     /// The latest time.
     latest_ns: i64,
-    /// The number of each row of `cycles` in the ring, and of all of them so far.
-    numbers: Vec<u32>,
-    cycle_count: u32,
 }
 
 impl Ring {
@@ -72,8 +68,6 @@ impl Ring {
             frame: 0,
             last_time_ns: i64::MIN,
             latest_ns: i64::MIN,
-            numbers: Vec::new(),
-            cycle_count: 0,
         }
     }
 
@@ -123,8 +117,7 @@ impl Ring {
                 report(&progress).map_err(Interrupted::Caller)?;
             }
             if let Some(periods) = &mut self.periods {
-                let new = self.pipeline.context.tables.cycles.row_count() - self.numbers.len();
-                if periods.is_over(packet.time_ns, self.cycle_count + new as u32) {
+                if periods.is_over(packet.time_ns, self.pipeline.context.tables.cycles.next_id()) {
                     self.end_period(packet.time_ns);
                 }
             }
@@ -146,9 +139,7 @@ impl Ring {
         if !self.is_bounded {
             return taken;
         }
-        self.number_rows(self.pipeline.context.tables.cycles.row_count());
         taken.pdus = std::mem::take(&mut self.pipeline.context.tables.pdus);
-        self.name_cycles(&mut taken.pdus.cycle);
         let mut until_ns = self.latest_ns.saturating_sub(SETTLE_NS);
         if let Some(periods) = &self.periods {
             // rows of a period stay to its end
@@ -158,14 +149,20 @@ impl Ring {
         // these name cycles
         self.take_exchanges(until_ns.saturating_sub(PATIENCE_NS), &mut taken);
         self.take_cycles(until_ns, &mut taken);
+        let Pipeline { slots, context, .. } = &mut self.pipeline;
+        for connection in slots.iter_mut().flatten() {
+            if let Content::Iscsi(iscsi) = &mut connection.content {
+                iscsi.connection.forget(&context.tables);
+            }
+        }
         taken
     }
 
     fn take_cycles(&mut self, until_ns: i64, taken: &mut Tables) {
         let reached = self.reached(until_ns);
         let reached_ns = |session: u32| reached.get(&session).copied().unwrap_or(until_ns);
-        let mut awaited: FxHashSet<u32> =
-            self.pipeline.context.tables.task_management.referenced_cycle.iter().copied().collect();
+        let referenced = &self.pipeline.context.tables.task_management.referenced_cycle;
+        let mut awaited: FxHashSet<CycleId> = referenced.iter().copied().map(CycleId::new).collect();
         for connection in self.pipeline.connections() {
             if let Content::Iscsi(iscsi) = &connection.content {
                 awaited.extend(iscsi.connection.named_cycles());
@@ -174,26 +171,11 @@ impl Ring {
         let open_sessions: FxHashSet<u32> = self.pipeline.connected_sessions().collect();
         let context = &mut self.pipeline.context;
         self.ledger.take(context, until_ns, reached_ns, &awaited);
-        let Some(mut renumbering) = self.ledger.drop_before(context, i64::MAX, until_ns, &awaited, &open_sessions)
+        let Some((cycles, rounds)) = self.ledger.drop_before(context, i64::MAX, until_ns, &awaited, &open_sessions)
         else {
             return;
         };
-        for connection in self.pipeline.slots.iter_mut().flatten() {
-            if let Content::Iscsi(iscsi) = &mut connection.content {
-                iscsi.connection.renumber(|row| renumbering.cycle(row), |row| renumbering.round(row));
-            }
-        }
-        rows::renumber(&mut context.tables.write_starts, |row| renumbering.cycle(row).unwrap_or(NULL_U32));
-        if let Some((cycles, rounds)) = renumbering.removed.take() {
-            (taken.cycles, taken.rounds) = (cycles, rounds);
-        }
-        self.name_cycles(&mut taken.cycles.cycle);
-        self.name_cycles(&mut taken.rounds.cycle);
-        let mut row = 0;
-        self.numbers.retain(|_| {
-            row += 1;
-            renumbering.cycle(row - 1).is_some()
-        });
+        (taken.cycles, taken.rounds) = (cycles, rounds);
     }
 
     /// The time up to which each session was read, if before `until_ns`. Commands that a connection leaves open end with its last
@@ -228,25 +210,16 @@ impl Ring {
                 }
                 taken.$table.copy_rows(&tables.$table, &(0..count).collect::<Vec<_>>());
                 tables.$table.drop_first(count);
-                count
             }};
         }
-        let dropped = Dropped {
-            task_management: take!(task_management by request_ns),
-            nops: take!(nops by request_ns),
-            texts: take!(texts by request_ns),
-            logouts: take!(logouts by request_ns),
-        };
-        let logins = take!(logins by request_ns);
+        take!(task_management by request_ns);
+        take!(nops by request_ns);
+        take!(texts by request_ns);
+        take!(logouts by request_ns);
+        take!(logins by request_ns);
         take!(rejects by time_ns);
         take!(asyncs by time_ns);
         take!(snacks by time_ns);
-        for connection in self.pipeline.slots.iter_mut().flatten() {
-            if let Content::Iscsi(iscsi) = &mut connection.content {
-                iscsi.connection.forget(dropped, logins);
-            }
-        }
-        self.name_cycles(&mut taken.task_management.referenced_cycle);
     }
 
     fn end_period(&mut self, time_ns: i64) {
@@ -268,9 +241,8 @@ impl Ring {
     }
 
     fn periods_and_source(&mut self) -> (Option<&mut Periods>, Source<'_>) {
-        self.number_rows(self.pipeline.context.tables.cycles.row_count());
-        let Self { pipeline, ledger, numbers, cycle_count, periods, .. } = self;
-        (periods.as_deref_mut(), Source { pipeline, ledger, numbers, cycle_count: *cycle_count })
+        let Self { pipeline, ledger, periods, .. } = self;
+        (periods.as_deref_mut(), Source { pipeline, ledger })
     }
 
     /// All other rows.
@@ -279,33 +251,13 @@ impl Ring {
             periods.leave(&mut self.pipeline);
         }
         let ledger = &mut self.ledger;
-        let mut tables = if self.is_bounded {
+        if self.is_bounded {
             let fill_queue = |context: &mut Context| {
                 ledger.take(context, i64::MAX, |_| i64::MAX, &FxHashSet::default());
             };
-            std::mem::take(&mut self.pipeline).finish_after(fill_queue, |_| ())
+            self.pipeline.finish_after(fill_queue, |_| ())
         } else {
-            std::mem::take(&mut self.pipeline).finish()
-        };
-        self.number_rows(tables.cycles.row_count());
-        self.name_cycles(&mut tables.cycles.cycle);
-        self.name_cycles(&mut tables.rounds.cycle);
-        self.name_cycles(&mut tables.pdus.cycle);
-        self.name_cycles(&mut tables.task_management.referenced_cycle);
-        tables
-    }
-
-    /// Numbers the rows of `cycles` that were appended since the last call.
-    fn number_rows(&mut self, count: usize) {
-        let new = count - self.numbers.len();
-        self.numbers.extend((self.cycle_count..).take(new));
-        self.cycle_count += new as u32;
-    }
-
-    /// Replaces places of rows by the numbers of cycles in the ring.
-    fn name_cycles(&self, places: &mut [u32]) {
-        for place in places {
-            *place = self.numbers.get(*place as usize).copied().unwrap_or(NULL_U32);
+            self.pipeline.finish()
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use iscsitrace_trace::pipeline::Pipeline;
 use iscsitrace_trace::reader::Packet;
-use iscsitrace_trace::tables::{Cycles, NULL_U8, NULL_U32, NULL_U64, Wanted, in_flight};
+use iscsitrace_trace::tables::{CycleId, Cycles, NULL_U8, NULL_U32, NULL_U64, Wanted, in_flight};
 use iscsitrace_wire::cdb::Operation;
 use rustc_hash::FxHashMap;
 
@@ -96,10 +96,10 @@ impl Generation {
     }
 
     /// Adds its commands that ended, the last ones with packet `frame`; `rows` is empty before and after.
-    fn take_ended(&mut self, frame: u64, rows: &mut Vec<u32>, ended: &mut Vec<EndedCommand>) {
+    fn take_ended(&mut self, frame: u64, rows: &mut Vec<CycleId>, ended: &mut Vec<EndedCommand>) {
         self.pipeline.take_ended(rows);
         let (cycles, ends_ns) = self.pipeline.cycles();
-        for row in rows.drain(..).map(|row| row as usize) {
+        for row in rows.drain(..).map(|cycle| cycles.row(cycle)) {
             if (self.from_frame..self.to_frame).contains(&cycles.command_frame.get(row)) {
                 ended.push(self.command(row, ends_ns[row], frame));
             }
@@ -152,7 +152,7 @@ pub(super) struct Observer {
     rows_max: usize,
     looked_ns: i64,
     oldest_open_ns: Option<i64>,
-    rows: Vec<u32>,
+    rows: Vec<CycleId>,
     /// The shortest time without progress that is looked for.
     least_no_progress_ns: Option<i64>,
 }

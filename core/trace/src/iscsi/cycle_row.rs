@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use super::pdu::Pdu;
 use crate::stream::stamp::Stamp;
-use crate::tables::{Columns, CycleRow, Cycles, NULL_NS, NULL_U8, NULL_U64, Rounds};
+use crate::tables::{CycleId, CycleRow, Cycles, NULL_NS, NULL_U8, NULL_U64, RoundId, Rounds};
 
 /// The burst of a Data-Out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DataOutBurst {
     /// Unsolicited: without R2T.
     Unsolicited,
-    /// For the R2T in this row of `rounds`.
-    Round(usize),
+    /// For this R2T.
+    Round(RoundId),
     /// For an R2T that was not captured.
     Unknown,
 }
@@ -33,7 +33,7 @@ pub(super) fn open_row(
 ) {
     let immediate_bytes = bhs.data_segment_length().unwrap_or(0);
     let mut row = CycleRow {
-        cycle: cycles.row_count() as u32,
+        cycle: cycles.next_id().number(),
         session,
         connection,
         initiator_task_tag: tag,
@@ -58,8 +58,8 @@ pub(super) fn open_row(
 }
 
 /// Notes that the SCSI Command PDU is complete; its task may have ended already.
-pub(super) fn complete_command(pdu: &Pdu<'_>, cycle: u32, cycles: &mut Cycles) {
-    let row = cycle as usize;
+pub(super) fn complete_command(pdu: &Pdu<'_>, cycle: CycleId, cycles: &mut Cycles) {
+    let row = cycles.row(cycle);
     note_flags(pdu, row, cycles);
     cycles.command_last_ns[row] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
 }
@@ -67,21 +67,23 @@ pub(super) fn complete_command(pdu: &Pdu<'_>, cycle: u32, cycles: &mut Cycles) {
 /// Notes that the Data-Out PDU is complete; its task may have ended already.
 pub(super) fn complete_data_out(
     pdu: &Pdu<'_>,
-    cycle: u32,
+    cycle: CycleId,
     burst: DataOutBurst,
     cycles: &mut Cycles,
     rounds: &mut Rounds,
 ) {
-    note_flags(pdu, cycle as usize, cycles);
-    note_data_last(pdu, cycle as usize, cycles);
+    let row = cycles.row(cycle);
+    note_flags(pdu, row, cycles);
+    note_data_last(pdu, row, cycles);
     let last_ns = pdu.last.map_or(NULL_NS, |last| last.time_ns);
     match burst {
         DataOutBurst::Round(round) => {
+            let round = rounds.row(round);
             rounds.data_last_ns[round] = last_ns;
             rounds.data_last_frame[round] = pdu.last.map_or(NULL_U64, |last| last.frame);
         }
         DataOutBurst::Unsolicited => {
-            let latest_ns = &mut cycles.unsolicited_last_ns[cycle as usize];
+            let latest_ns = &mut cycles.unsolicited_last_ns[row];
             *latest_ns = if last_ns == NULL_NS { NULL_NS } else { last_ns.max(*latest_ns) };
         }
         DataOutBurst::Unknown => {}

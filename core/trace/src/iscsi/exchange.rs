@@ -15,7 +15,9 @@ use super::keys::{self, Negotiation};
 use super::pdu::Pdu;
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::tables::{Async, Logout, NULL_U8, NULL_U32, Nop, Reject, Snack, TaskManagement, TextRow};
+use crate::tables::{
+    Async, CycleId, Id, Logout, NULL_U8, NULL_U32, Nop, Reject, Snack, Tables, TaskManagement, TextRow,
+};
 
 /// Maximum requests without a response; further ones are not paired.
 const OPEN_MAX: usize = 4096;
@@ -54,21 +56,12 @@ pub struct AbortedTasks {
 /// The open requests of one connection.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Exchanges {
-    open: FxHashMap<Key, usize>,
+    /// The number of its row: the table follows from its kind.
+    open: FxHashMap<Key, u32>,
     /// Number of requests that were noted as open.
     opened: u64,
     requested: ContinuedText,
     answered: ContinuedText,
-}
-
-/// Number of first rows that were removed from the tables of exchanges.
-#[derive(Debug, Clone, Copy, Default)]
-#[allow(missing_docs)]
-pub struct Dropped {
-    pub task_management: usize,
-    pub nops: usize,
-    pub texts: usize,
-    pub logouts: usize,
 }
 
 fn tag(bhs: Bhs<'_>) -> u32 {
@@ -81,9 +74,9 @@ impl Exchanges {
         self.open.shrink_to_fit();
     }
 
-    fn remember(&mut self, kind: Kind, tag: u32, row: usize) {
+    fn remember<T>(&mut self, kind: Kind, tag: u32, id: Id<T>) {
         if self.open.len() < OPEN_MAX {
-            self.open.insert((kind, tag), row);
+            self.open.insert((kind, tag), id.number());
             self.opened += 1;
         }
     }
@@ -108,16 +101,13 @@ impl Exchanges {
         self.open.remove(key);
     }
 
-    /// The first rows were removed: drops requests among them.
-    pub fn forget(&mut self, dropped: Dropped) {
-        self.open.retain(|(kind, _), row| {
-            let count = match kind {
-                Kind::TaskManagement => dropped.task_management,
-                Kind::InitiatorPing | Kind::TargetPing => dropped.nops,
-                Kind::Text => dropped.texts,
-                Kind::Logout => dropped.logouts,
-            };
-            row.checked_sub(count).map(|number| *row = number).is_some()
+    /// Rows left the tables: drops requests among them.
+    pub fn forget(&mut self, tables: &Tables) {
+        self.open.retain(|(kind, _), number| match kind {
+            Kind::TaskManagement => tables.task_management.has(Id::new(*number)),
+            Kind::InitiatorPing | Kind::TargetPing => tables.nops.has(Id::new(*number)),
+            Kind::Text => tables.texts.has(Id::new(*number)),
+            Kind::Logout => tables.logouts.has(Id::new(*number)),
         });
     }
 
@@ -126,12 +116,13 @@ impl Exchanges {
         &mut self,
         pdu: &Pdu<'_>,
         connection: u32,
-        referenced_cycle: Option<u32>,
+        referenced_cycle: Option<CycleId>,
         context: &mut Context,
     ) {
         let bhs = pdu.bhs();
         let function = bhs.function().unwrap_or(NULL_U8);
-        let row = context.tables.task_management.push(TaskManagement {
+        let id = context.tables.task_management.next_id();
+        context.tables.task_management.push(TaskManagement {
             connection,
             request_ns: pdu.completion().time_ns,
             request_frame: pdu.completion().frame,
@@ -139,18 +130,19 @@ impl Exchanges {
             function_text: function_text(function).to_owned(),
             initiator_task_tag: tag(bhs),
             referenced_task_tag: bhs.referenced_task_tag().unwrap_or(NULL_U32),
-            referenced_cycle: referenced_cycle.unwrap_or(NULL_U32),
+            referenced_cycle: referenced_cycle.map_or(NULL_U32, CycleId::number),
             lun: bhs.lun().map_or(u64::MAX, lun::number),
             ..TaskManagement::default()
         });
-        self.remember(Kind::TaskManagement, tag(bhs), row);
+        self.remember(Kind::TaskManagement, tag(bhs), id);
     }
 
     /// Its response; returns what it aborted, if the function was completed.
     pub fn task_management_response(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<AbortedTasks> {
         let bhs = pdu.bhs();
-        let row = self.open.remove(&(Kind::TaskManagement, tag(bhs)))?;
+        let number = self.open.remove(&(Kind::TaskManagement, tag(bhs)))?;
         let table = &mut context.tables.task_management;
+        let row = table.row(Id::new(number));
         table.response_ns[row] = pdu.completion().time_ns;
         table.response_frame[row] = pdu.completion().frame;
         table.response[row] = bhs.response().unwrap_or(NULL_U8);
@@ -173,7 +165,8 @@ impl Exchanges {
             (initiator_task_tag != RESERVED_TAG).then_some((Kind::InitiatorPing, initiator_task_tag))
         };
         if let Some(key) = echo_of {
-            if let Some(row) = self.open.remove(&key) {
+            if let Some(number) = self.open.remove(&key) {
+                let row = context.tables.nops.row(Id::new(number));
                 context.tables.nops.response_ns[row] = pdu.completion().time_ns;
                 context.tables.nops.response_frame[row] = pdu.completion().frame;
                 return;
@@ -192,7 +185,8 @@ impl Exchanges {
             return;
         }
         let asks = if is_from_initiator { initiator_task_tag } else { target_transfer_tag };
-        let row = context.tables.nops.push(Nop {
+        let id = context.tables.nops.next_id();
+        context.tables.nops.push(Nop {
             connection,
             request_ns: pdu.completion().time_ns,
             request_frame: pdu.completion().frame,
@@ -203,7 +197,7 @@ impl Exchanges {
             ..Nop::default()
         });
         if asks != RESERVED_TAG {
-            self.remember(if is_from_initiator { Kind::InitiatorPing } else { Kind::TargetPing }, asks, row);
+            self.remember(if is_from_initiator { Kind::InitiatorPing } else { Kind::TargetPing }, asks, id);
         }
     }
 
@@ -228,7 +222,8 @@ impl Exchanges {
             }
         }
         if is_request {
-            let row = context.tables.texts.push(TextRow {
+            let id = context.tables.texts.next_id();
+            context.tables.texts.push(TextRow {
                 connection,
                 request_ns: pdu.completion().time_ns,
                 request_frame: pdu.completion().frame,
@@ -236,8 +231,9 @@ impl Exchanges {
                 request_text: shown,
                 ..TextRow::default()
             });
-            self.remember(Kind::Text, tag(bhs), row);
-        } else if let Some(row) = self.open.remove(&(Kind::Text, tag(bhs))) {
+            self.remember(Kind::Text, tag(bhs), id);
+        } else if let Some(number) = self.open.remove(&(Kind::Text, tag(bhs))) {
+            let row = context.tables.texts.row(Id::new(number));
             context.tables.texts.response_ns[row] = pdu.completion().time_ns;
             context.tables.texts.response_frame[row] = pdu.completion().frame;
             context.tables.texts.response_text.set(row, &shown);
@@ -247,7 +243,8 @@ impl Exchanges {
     /// A Logout Request.
     pub fn logout_request(&mut self, pdu: &Pdu<'_>, connection: u32, context: &mut Context) {
         let bhs = pdu.bhs();
-        let row = context.tables.logouts.push(Logout {
+        let id = context.tables.logouts.next_id();
+        context.tables.logouts.push(Logout {
             connection,
             request_ns: pdu.completion().time_ns,
             request_frame: pdu.completion().frame,
@@ -255,14 +252,15 @@ impl Exchanges {
             cid: bhs.cid().unwrap_or(u16::MAX),
             ..Logout::default()
         });
-        self.remember(Kind::Logout, tag(bhs), row);
+        self.remember(Kind::Logout, tag(bhs), id);
     }
 
     /// Its response; returns the reason code of the request if the logout succeeded.
     pub fn logout_response(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<u8> {
         let bhs = pdu.bhs();
-        let row = self.open.remove(&(Kind::Logout, tag(bhs)))?;
+        let number = self.open.remove(&(Kind::Logout, tag(bhs)))?;
         let table = &mut context.tables.logouts;
+        let row = table.row(Id::new(number));
         table.response_ns[row] = pdu.completion().time_ns;
         table.response_frame[row] = pdu.completion().frame;
         table.response[row] = bhs.response().unwrap_or(NULL_U8);

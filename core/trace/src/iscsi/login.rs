@@ -14,7 +14,7 @@ use super::pdu::{KEPT_DATA_MAX, Pdu};
 use super::session::SessionEnd;
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::tables::{NULL_U8, Parameters, Session};
+use crate::tables::{Id, Logins, NULL_U8, Parameters, Session};
 
 /// The login of one connection.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub struct Login {
     pub is_complete: bool,
     requested: ContinuedText,
     answered: ContinuedText,
-    open_row: Option<usize>,
+    open_row: Option<Id<Logins>>,
     /// Whether its keys became rows.
     is_listed: bool,
 }
@@ -56,9 +56,9 @@ impl Login {
         }
     }
 
-    /// The first rows of `logins` were removed.
-    pub fn forget(&mut self, dropped: usize) {
-        self.open_row = self.open_row.and_then(|row| row.checked_sub(dropped));
+    /// Rows left the table.
+    pub fn forget(&mut self, logins: &Logins) {
+        self.open_row = self.open_row.filter(|&id| logins.has(id));
     }
 
     fn request(&mut self, pdu: &Pdu<'_>, connection: u32, session: &mut Option<u32>, context: &mut Context) {
@@ -78,14 +78,15 @@ impl Login {
             state.commands.start(cmd_sn);
         }
         let completion = pdu.completion();
-        self.open_row = Some(context.tables.logins.push(crate::tables::Login {
+        self.open_row = Some(context.tables.logins.next_id());
+        context.tables.logins.push(crate::tables::Login {
             connection,
             request_ns: completion.time_ns,
             request_frame: completion.frame,
             current_stage: bhs.current_stage().unwrap_or(NULL_U8),
             next_stage: bhs.next_stage().unwrap_or(NULL_U8),
             ..Default::default()
-        }));
+        });
     }
 
     /// Notes incomplete text: it may have had any key.
@@ -126,8 +127,9 @@ impl Login {
         }
         let (class, detail) = (bhs.status_class().unwrap_or(NULL_U8), bhs.status_detail().unwrap_or(NULL_U8));
         let is_transit = bhs.is_transit() == Some(true);
-        if let Some(row) = self.open_row.take() {
+        if let Some(id) = self.open_row.take() {
             let logins = &mut context.tables.logins;
+            let row = logins.row(id);
             let completion = pdu.completion();
             logins.response_ns[row] = completion.time_ns;
             logins.response_frame[row] = completion.frame;

@@ -4,6 +4,7 @@ use iscsitrace_wire::serial::SerialNumber;
 use serde::{Deserialize, Serialize};
 
 use super::exchange::Key;
+use crate::tables::CycleId;
 
 /// Sequence numbers within this distance of the expected one fit; others are of another sequence.
 pub const NEAR: i32 = 1 << 14;
@@ -20,7 +21,7 @@ pub struct Lost {
     /// When a PDU showed that they are missing.
     pub time_ns: i64,
     /// Tag and cycle of the open tasks.
-    pub tasks: Vec<(u32, u32)>,
+    pub tasks: Vec<(u32, CycleId)>,
     /// The other open requests.
     pub exchanges: Vec<Key>,
     /// Its requests cannot be known before so many requests of the connection have ended.
@@ -29,7 +30,7 @@ pub struct Lost {
 
 impl Lost {
     /// Missing statuses, and the requests that are open.
-    pub fn new(count: usize, time_ns: i64, tasks: Vec<(u32, u32)>, exchanges: Vec<Key>) -> Self {
+    pub fn new(count: usize, time_ns: i64, tasks: Vec<(u32, CycleId)>, exchanges: Vec<Key>) -> Self {
         Self { count, time_ns, tasks, exchanges, known_from: 0 }
     }
 }
@@ -79,7 +80,7 @@ impl LostStatuses {
     }
 
     /// Whether one of them may be the status of a cycle that began at `begun_ns`.
-    pub fn may_be_of(&self, cycle: u32, begun_ns: i64) -> bool {
+    pub fn may_be_of(&self, cycle: CycleId, begun_ns: i64) -> bool {
         self.unlisted_ns.is_some_and(|unlisted_ns| begun_ns < unlisted_ns)
             || self.lost.iter().any(|lost| lost.tasks.iter().any(|&(_, number)| number == cycle))
     }
@@ -90,7 +91,7 @@ impl LostStatuses {
     pub fn take_known(
         &mut self,
         ended: u64,
-        is_task_open: impl Fn(u32, u32) -> bool,
+        is_task_open: impl Fn(u32, CycleId) -> bool,
         is_exchange_open: impl Fn(&Key) -> bool,
     ) -> Vec<Lost> {
         let is_known = |lost: &mut Lost| {
@@ -110,13 +111,6 @@ impl LostStatuses {
         }
         known
     }
-
-    /// Rows of `cycles` were renumbered; `number` returns none for removed ones.
-    pub fn renumber(&mut self, number: impl Fn(u32) -> Option<u32>) {
-        for lost in &mut self.lost {
-            lost.tasks.retain_mut(|(_, cycle)| number(*cycle).map(|kept| *cycle = kept).is_some());
-        }
-    }
 }
 
 #[cfg(test)]
@@ -129,7 +123,7 @@ mod tests {
     const PING: Key = (Kind::InitiatorPing, 9);
 
     fn lost(count: usize, tasks: &[u32], exchanges: &[Key]) -> Lost {
-        Lost::new(count, 5, tasks.iter().map(|&tag| (tag, tag)).collect(), exchanges.to_vec())
+        Lost::new(count, 5, tasks.iter().map(|&tag| (tag, CycleId::new(tag))).collect(), exchanges.to_vec())
     }
 
     #[test]
@@ -167,14 +161,14 @@ mod tests {
         #[test]
         fn lists_that_are_not_looked_at_hide_nothing(steps in proptest::collection::vec((0u8..4, 0u32..24), 0..200)) {
             let (mut statuses, mut naive) = (LostStatuses::default(), Vec::new());
-            let mut open: Vec<(u32, u32)> = Vec::new();
+            let mut open: Vec<(u32, CycleId)> = Vec::new();
             let (mut opened, mut over) = (0, Vec::new());
             for (step, number) in steps {
                 match step {
                     // a tag that is used again ends the request before
                     0 | 1 => {
                         open.retain(|&(tag, _)| tag != number);
-                        open.push((number, opened));
+                        open.push((number, CycleId::new(opened)));
                         opened += 1;
                     }
                     2 => open.retain(|&(tag, _)| tag != number),
@@ -198,21 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn removed_rows_are_no_candidates() {
-        let mut statuses = LostStatuses::default();
-        statuses.push(lost(1, &[1, 2], &[]));
-        statuses.renumber(|cycle| cycle.checked_sub(2));
-        assert!(statuses.may_be_of(0, 9) && !statuses.may_be_of(1, 9));
-    }
-
-    #[test]
     fn of_more_than_eight_the_oldest_may_be_of_any_task_that_had_begun() {
         let mut statuses = LostStatuses::default();
+        let may_be_of = |statuses: &LostStatuses, number, begun_ns| statuses.may_be_of(CycleId::new(number), begun_ns);
         (0..8).for_each(|tag| statuses.push(lost(1, &[tag], &[])));
-        assert!(statuses.may_be_of(0, 4) && statuses.may_be_of(7, 4) && !statuses.may_be_of(9, 4));
+        assert!(may_be_of(&statuses, 0, 4) && may_be_of(&statuses, 7, 4) && !may_be_of(&statuses, 9, 4));
         // the first was missing at 5 ns
         statuses.push(lost(1, &[8], &[]));
-        assert!(statuses.may_be_of(0, 4) && statuses.may_be_of(9, 4) && !statuses.may_be_of(9, 5));
-        assert!(statuses.may_be_of(8, 5));
+        assert!(may_be_of(&statuses, 0, 4) && may_be_of(&statuses, 9, 4) && !may_be_of(&statuses, 9, 5));
+        assert!(may_be_of(&statuses, 8, 5));
     }
 }

@@ -16,7 +16,7 @@ use super::cycle_row::{DataOutBurst, note_data_last, note_flags, sense, set_some
 use super::data_numbers::{Counted, DataNumbers, skipped};
 use super::pdu::Pdu;
 use crate::stream::stamp::Stamp;
-use crate::tables::{Cycles, NULL_NS, NULL_U32, NULL_U64, Round, Rounds};
+use crate::tables::{CycleId, Cycles, NULL_NS, NULL_U32, NULL_U64, Round, RoundId, Rounds};
 
 /// Maximum open R2Ts of one task; MaxOutstandingR2T is at most 65535, and in practice at most 8.
 const OPEN_ROUNDS_MAX: usize = 256;
@@ -33,7 +33,7 @@ struct Unannounced {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct OpenRound {
     target_transfer_tag: u32,
-    round: usize,
+    round: RoundId,
     next_data_sn: SerialNumber,
     remaining: u32,
 }
@@ -42,7 +42,7 @@ struct OpenRound {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Task {
     /// Its row in `cycles`.
-    pub cycle: u32,
+    pub cycle: CycleId,
     /// Its logical unit number.
     pub lun: Option<u64>,
     /// Whether the command reads (R bit).
@@ -88,7 +88,7 @@ pub struct Missing {
 impl Task {
     /// Starts the task of a SCSI Command PDU whose header was read; [`open_row`](super::cycle_row::open_row) and
     /// [`complete_command`](super::cycle_row::complete_command) follow.
-    pub fn open(bhs: Bhs<'_>, cycle: u32, decoded: Option<&Cdb>, is_data_in_any_order: bool) -> Task {
+    pub fn open(bhs: Bhs<'_>, cycle: CycleId, decoded: Option<&Cdb>, is_data_in_any_order: bool) -> Task {
         let operation = decoded.map(|decoded| decoded.operation);
         let describes = match operation {
             Some(Operation::Inquiry | Operation::ReadCapacity | Operation::ReportTargetPortGroups) => {
@@ -145,7 +145,7 @@ impl Task {
         let is_again = |counted: Counted, number: Option<SerialNumber>| {
             number.is_some_and(|number| self.numbers.is_again(counted, number))
         };
-        let row = self.cycle as usize;
+        let row = cycles.row(self.cycle);
         let data_bytes = if self.is_bidirectional() { written_bytes(row, cycles) } else { cycles.data_bytes[row] };
         let is_data_in = bhs.opcode() == Some(Opcode::DataIn);
         let is_too_much = !self.has_room_for(is_data_in, data_bytes, bhs.data_segment_length().unwrap_or(0));
@@ -168,7 +168,7 @@ impl Task {
     /// Processes an R2T.
     pub fn ready_to_transfer(&mut self, pdu: &Pdu<'_>, cycles: &mut Cycles, rounds: &mut Rounds) -> Missing {
         let bhs = pdu.bhs();
-        let row = self.cycle as usize;
+        let row = cycles.row(self.cycle);
         let mut missing = Missing::default();
         note_flags(pdu, row, cycles);
         let r2t_sn = bhs.r2t_sn().map(|number| number.0);
@@ -186,8 +186,9 @@ impl Task {
         }
         cycles.r2t_count[row] += 1;
         let desired = bhs.desired_data_transfer_length().unwrap_or(NULL_U32);
-        let round = rounds.push(Round {
-            cycle: self.cycle,
+        let round = rounds.next_id();
+        rounds.push(Round {
+            cycle: self.cycle.number(),
             r2t_sn: r2t_sn.unwrap_or(NULL_U32),
             target_transfer_tag: bhs.target_transfer_tag().unwrap_or(NULL_U32),
             buffer_offset: bhs.buffer_offset().unwrap_or(NULL_U32),
@@ -226,8 +227,9 @@ impl Task {
         if bhs.data_segment_length().unwrap_or(0) > 0 {
             self.is_last_data_known = pdu.last.is_some();
         }
-        note_flags(pdu, self.cycle as usize, cycles);
-        note_data_last(pdu, self.cycle as usize, cycles);
+        let row = cycles.row(self.cycle);
+        note_flags(pdu, row, cycles);
+        note_data_last(pdu, row, cycles);
         missing
     }
 
@@ -239,7 +241,7 @@ impl Task {
         cycles: &mut Cycles,
         rounds: &mut Rounds,
     ) -> (DataOutBurst, Missing) {
-        let row = self.cycle as usize;
+        let row = cycles.row(self.cycle);
         let mut missing = Missing::default();
         let mut burst_of = DataOutBurst::Unknown;
         let length = bhs.data_segment_length().unwrap_or(0);
@@ -260,6 +262,7 @@ impl Task {
                     let burst = &mut self.open_rounds[place];
                     let round = burst.round;
                     burst_of = DataOutBurst::Round(round);
+                    let round = rounds.row(round);
                     if let Some(number) = number {
                         missing.is_out_of_order = number.is_before(burst.next_data_sn);
                         missing.data_out = skipped(number, burst.next_data_sn);
@@ -305,7 +308,7 @@ impl Task {
 
     /// Adds the header of a data PDU to the row; the first must start at `first_offset` of the buffer.
     fn note_data(&mut self, bhs: Bhs<'_>, first: Stamp, first_offset: u32, cycles: &mut Cycles) {
-        let row = self.cycle as usize;
+        let row = cycles.row(self.cycle);
         let length = bhs.data_segment_length().unwrap_or(0);
         if length == 0 {
             return;
@@ -357,7 +360,7 @@ impl Task {
     /// Processes the status, in a SCSI Response or the last Data-In: ends the task.
     pub fn status(&mut self, pdu: &Pdu<'_>, cycles: &mut Cycles) -> Missing {
         let bhs = pdu.bhs();
-        let row = self.cycle as usize;
+        let row = cycles.row(self.cycle);
         let is_in_data = bhs.opcode() == Some(Opcode::DataIn);
         note_flags(pdu, row, cycles);
         set_some(&mut cycles.status[row], bhs.status());
@@ -429,7 +432,7 @@ impl Task {
     /// Data-Out.
     fn forget_uncertain_first(&self, cycles: &mut Cycles) {
         if self.is_bidirectional() && (self.has_missing_pdus || !self.open_rounds.is_empty()) {
-            let row = self.cycle as usize;
+            let row = cycles.row(self.cycle);
             cycles.data_first_ns[row] = NULL_NS;
             cycles.data_first_frame.set(row, NULL_U64);
         }
@@ -466,7 +469,7 @@ impl Task {
 
     /// Notes a data PDU whose header was cut away. True if it was the last that the command expects.
     pub fn assume_data(&mut self, bytes: u32, assumed: &Assumed, cycles: &mut Cycles) -> bool {
-        let row = self.cycle as usize;
+        let row = cycles.row(self.cycle);
         if cycles.data_pdu_count[row] == 0 {
             cycles.data_first_ns[row] = assumed.first.time_ns;
             cycles.data_first_frame.set(row, assumed.first.frame);
@@ -499,7 +502,7 @@ impl Task {
 
     /// Notes a status whose header was cut away, with the packet at `stamp`: the task ended, but its result is unknown.
     pub fn assume_status(self, place: Option<Stamp>, is_in_data: bool, cycles: &mut Cycles) {
-        let row = self.cycle as usize;
+        let row = cycles.row(self.cycle);
         cycles.status_ns[row] = place.map_or(NULL_NS, |place| place.time_ns);
         cycles.status_frame.set(row, place.map_or(NULL_U64, |place| place.frame));
         cycles.is_status_in_data[row] = is_in_data;
@@ -508,7 +511,7 @@ impl Task {
 
     /// Ends the task without a status; returns about how many of its data PDUs are missing.
     pub fn abandon(&mut self, cycles: &mut Cycles) -> u64 {
-        let row = self.cycle as usize;
+        let row = cycles.row(self.cycle);
         cycles.is_complete[row] = false;
         self.forget_uncertain_first(cycles);
         if !self.is_last_data_known {
@@ -525,18 +528,10 @@ impl Task {
         missing
     }
 
-    /// Renumbers its rows of `cycles` and `rounds`; an R2T whose row was removed is dropped. False if its own was.
-    pub fn renumber(&mut self, cycle: impl Fn(u32) -> Option<u32>, round: impl Fn(usize) -> Option<usize>) -> bool {
-        let Some(number) = cycle(self.cycle) else { return false };
-        self.cycle = number;
-        self.open_rounds.retain_mut(|open| round(open.round).map(|number| open.round = number).is_some());
-        true
-    }
-
     /// Data bytes of each of its data PDUs that are missing, by the largest one seen, where they do not follow from its
     /// length: [`Task::lacking_bytes`].
     pub fn missing_size(&self, cycles: &Cycles) -> u64 {
-        match cycles.data_pdu_bytes_max[self.cycle as usize] {
+        match cycles.data_pdu_bytes_max[cycles.row(self.cycle)] {
             size if size != NULL_U32 && !self.transfers_all() => size.into(),
             _ => 0,
         }
@@ -544,7 +539,7 @@ impl Task {
 
     /// Its data bytes that are missing, after its end; 0 where a good status does not mean that all were transferred.
     pub fn lacking_bytes(&self, cycles: &Cycles) -> u64 {
-        let row = self.cycle as usize;
+        let row = cycles.row(self.cycle);
         if !self.transfers_all() {
             return 0;
         }

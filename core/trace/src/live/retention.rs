@@ -6,7 +6,6 @@ use super::Live;
 use crate::connection::TcpConnection;
 use crate::connection::content::Content;
 use crate::counters::Counter;
-use crate::iscsi::exchange::Dropped;
 use crate::reader::CaptureInfo;
 use crate::tables::{Columns, Connections, NULL_NS, NULL_U32, Tables};
 
@@ -32,15 +31,13 @@ impl Live {
         let awaited = self.pipeline.awaited();
         let open_sessions: FxHashSet<u32> = self.pipeline.connected_sessions().collect();
         let context = &mut self.pipeline.context;
-        let renumbering = self.ledger.drop_before(context, before_ns, until_ns, &awaited, &open_sessions);
+        self.ledger.drop_before(context, before_ns, until_ns, &awaited, &open_sessions);
         let tables = &mut context.tables;
-        let dropped = Dropped {
-            task_management: drop_old(&mut tables.task_management, before_ns, |table| &table.request_ns),
-            nops: drop_old(&mut tables.nops, before_ns, |table| &table.request_ns),
-            texts: drop_old(&mut tables.texts, before_ns, |table| &table.request_ns),
-            logouts: drop_old(&mut tables.logouts, before_ns, |table| &table.request_ns),
-        };
-        let logins = drop_old(&mut tables.logins, before_ns, |table| &table.request_ns);
+        drop_old(&mut tables.task_management, before_ns, |table| &table.request_ns);
+        drop_old(&mut tables.nops, before_ns, |table| &table.request_ns);
+        drop_old(&mut tables.texts, before_ns, |table| &table.request_ns);
+        drop_old(&mut tables.logouts, before_ns, |table| &table.request_ns);
+        drop_old(&mut tables.logins, before_ns, |table| &table.request_ns);
         drop_old(&mut tables.rejects, before_ns, |table| &table.time_ns);
         drop_old(&mut tables.asyncs, before_ns, |table| &table.time_ns);
         drop_old(&mut tables.snacks, before_ns, |table| &table.time_ns);
@@ -54,10 +51,7 @@ impl Live {
                 dynamics.forget(before_ns);
             }
             if let Content::Iscsi(iscsi) = &mut connection.content {
-                iscsi.connection.forget(dropped, logins);
-                if let Some(renumbering) = &renumbering {
-                    iscsi.connection.renumber(|row| renumbering.cycle(row), |row| renumbering.round(row));
-                }
+                iscsi.connection.forget(&self.pipeline.context.tables);
             }
         }
         self.forget_closed()
@@ -204,12 +198,11 @@ impl Live {
     }
 }
 
-/// Removes the first rows of a table that are old or have no time, and returns their number.
-fn drop_old<T: FirstRows>(table: &mut T, before_ns: i64, time_ns: impl Fn(&T) -> &Vec<i64>) -> usize {
+/// Removes the first rows of a table that are old or have no time.
+fn drop_old<T: FirstRows>(table: &mut T, before_ns: i64, time_ns: impl Fn(&T) -> &Vec<i64>) {
     let is_old = |&&time_ns: &&i64| time_ns < before_ns || time_ns == NULL_NS;
     let count = time_ns(table).iter().take_while(is_old).count();
     table.drop_first_rows(count);
-    count
 }
 
 /// A table whose first rows can be removed.
@@ -237,8 +230,9 @@ mod tests {
     fn the_first_rows_that_are_old_or_have_no_time_are_removed() {
         let rows = [5, NULL_NS, 9, 10, 3].map(|time_ns| Reject { time_ns, ..Reject::default() });
         let mut table = Rejects::of(rows);
-        assert_eq!(drop_old(&mut table, 10, |table| &table.time_ns), 3);
-        assert_eq!(table.time_ns, [10, 3]);
-        assert_eq!(drop_old(&mut table, 10, |table| &table.time_ns), 0);
+        for _ in 0..2 {
+            drop_old(&mut table, 10, |table| &table.time_ns);
+            assert_eq!(table.time_ns, [10, 3]);
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::iscsi::session::succession;
 use crate::pass::Outcome;
 use crate::pipeline::{counter_rows, turn};
 use crate::reader::CaptureInfo;
-use crate::tables::{Columns, Connections, NULL_U32, Sessions, Tables, session_type};
+use crate::tables::{Columns, Connections, CycleId, NULL_U32, Sessions, Tables, session_type};
 
 /// Bytes behind a hole, or an incomplete PDU, hold a session back no longer than this.
 const HORIZON_NS: i64 = 10_000_000_000;
@@ -155,6 +155,7 @@ impl Live {
             let from_ns = to_ns.saturating_sub(self.settings.keep_ns);
             tables.budget = self.budget_between(from_ns, to_ns, true, &mut tables);
         }
+        tables.number_cycles_anew();
         self.outcome(tables)
     }
 
@@ -256,15 +257,14 @@ impl Live {
         let rows: Vec<usize> = (0..context.tables.cycles.row_count())
             .filter(|&row| cycle_end_ns(row) >= warm_ns && context.tables.cycles.command_first_ns[row] < to_ns)
             .collect();
-        let mut number = vec![NULL_U32; context.tables.cycles.row_count()];
-        (0..).zip(&rows).for_each(|(new, &row)| number[row] = new);
+        let mut is_part = vec![false; context.tables.cycles.row_count()];
+        rows.iter().for_each(|&row| is_part[row] = true);
         let mut part = Tables::default();
         part.cycles.copy_rows(&context.tables.cycles, &rows);
         let rounds = &context.tables.rounds;
-        let of_rows: Vec<usize> =
-            (0..rounds.row_count()).filter(|&round| number_of(&number, rounds.cycle[round]).is_some()).collect();
-        part.rounds.copy_rows(rounds, &of_rows);
-        part.rounds.cycle.iter_mut().for_each(|cycle| *cycle = number_of(&number, *cycle).unwrap_or(NULL_U32));
+        let is_of_part = |&round: &usize| is_part[context.tables.cycles.row(CycleId::new(rounds.cycle[round]))];
+        part.rounds.copy_rows(rounds, &(0..rounds.row_count()).filter(is_of_part).collect::<Vec<_>>());
+        part.number_cycles_anew();
         part.sessions = context.sessions.rows.clone();
         let ends_ns: Vec<i64> = rows.iter().map(|&row| cycle_end_ns(row)).collect();
         let mut begun = Cow::Borrowed(&self.ledger.begun);
@@ -274,7 +274,7 @@ impl Live {
         let between = Between { from_ns, to_ns, begun: &begun, has_whole_outages };
         budget::fill_between(&mut part, &timelines, &ends_ns, &between);
         for cycle in part.budget.cycle.iter_mut().filter(|cycle| **cycle != NULL_U32) {
-            *cycle = rows.get(*cycle as usize).map_or(NULL_U32, |&row| row as u32);
+            *cycle = rows.get(*cycle as usize).map_or(NULL_U32, |&row| context.tables.cycles.cycle[row]);
         }
         part.budget
     }
@@ -305,8 +305,4 @@ impl Live {
         now.sort_unstable_by_key(|now| now.connection);
         now
     }
-}
-
-fn number_of(numbers: &[u32], row: u32) -> Option<u32> {
-    numbers.get(row as usize).copied().filter(|&number| number != NULL_U32)
 }

@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::counters::Counters;
 use crate::live::ledger::Ledger;
 use crate::pipeline::Pipeline;
-use crate::tables::{Columns, NULL_U32, Pdus, Tables, Wanted};
+use crate::tables::{Columns, CycleId, NULL_U32, Pdus, Tables, Wanted};
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 /// A period has no more commands: with rows of some 250 bytes they, and their copy, take 20 MB.
@@ -48,8 +48,8 @@ pub(super) struct Periods {
     to_ns: i64,
     last_ns: i64,
     packet_count: u32,
-    /// Commands of the ring before it.
-    cycle_count: u32,
+    /// Its first command.
+    first: CycleId,
     /// Rows of closed connections before it.
     closed_rows: usize,
     older: Older,
@@ -68,7 +68,7 @@ impl Default for Periods {
             to_ns: i64::MAX,
             last_ns: i64::MIN,
             packet_count: 0,
-            cycle_count: 0,
+            first: CycleId::new(0),
             closed_rows: 0,
             older: Older::default(),
             parameter_rows: 0,
@@ -118,7 +118,7 @@ impl Periods {
     }
 
     /// The next period begins with what ends from then on.
-    fn begin(&mut self, from_ns: i64, cycle_count: u32, totals: Totals, pipeline: &mut Pipeline) {
+    fn begin(&mut self, from_ns: i64, totals: Totals, pipeline: &mut Pipeline) {
         let Context { tables, timelines, counters, .. } = &mut pipeline.context;
         self.counters.append(std::mem::take(counters));
         timelines.clear();
@@ -133,7 +133,7 @@ impl Periods {
             closed: std::mem::take(&mut self.closed),
             counters: std::mem::take(&mut self.counters),
             from_ns,
-            cycle_count,
+            first: tables.cycles.next_id(),
             closed_rows: pipeline.rows.row_count(),
             older: Older::of(tables),
             parameter_rows: tables.parameters.row_count(),
@@ -148,19 +148,16 @@ impl Periods {
 pub(super) struct Source<'a> {
     pub(super) pipeline: &'a mut Pipeline,
     pub(super) ledger: &'a Ledger,
-    /// The number in the ring of each row of `cycles`, and of all of them so far.
-    pub(super) numbers: &'a [u32],
-    pub(super) cycle_count: u32,
 }
 
 impl Periods {
-    /// Whether a packet of that time, after so many commands, is of the next period.
+    /// Whether a packet of that time, before the `next` command, is of the next period.
     #[inline]
-    pub(super) fn is_over(&self, time_ns: i64, cycle_count: u32) -> bool {
+    pub(super) fn is_over(&self, time_ns: i64, next: CycleId) -> bool {
         self.packet_count > 0
             && (time_ns >= self.to_ns
                 || self.packet_count >= PACKETS_MAX
-                || cycle_count.saturating_sub(self.cycle_count) >= COMMANDS_MAX)
+                || next.number().saturating_sub(self.first.number()) >= COMMANDS_MAX)
     }
 
     /// Notes a packet of the current period.
@@ -176,12 +173,12 @@ impl Periods {
     /// Ends the current period before a packet of that time.
     #[cold]
     pub(super) fn end(&mut self, time_ns: i64, source: Source<'_>) {
-        let Source { pipeline, ledger, numbers, cycle_count } = source;
-        let own = Source { pipeline: &mut *pipeline, ledger, numbers, cycle_count };
+        let Source { pipeline, ledger } = source;
+        let own = Source { pipeline: &mut *pipeline, ledger };
         if let Some((period, totals)) = self.made(own, false) {
             self.closed.push(period);
             let from_ns = if time_ns >= self.to_ns { self.to_ns } else { self.last_ns.saturating_add(1) };
-            self.begin(from_ns, cycle_count, totals, pipeline);
+            self.begin(from_ns, totals, pipeline);
         }
     }
 
@@ -205,10 +202,11 @@ impl Periods {
         let closed: Vec<usize> = (self.closed_rows..source.pipeline.rows.row_count()).collect();
         pipeline.rows.copy_rows(&source.pipeline.rows, &closed);
         pipeline.context.tables.parameters.drop_first(self.parameter_rows);
-        let mut is_kept = Vec::new();
+        let next = pipeline.context.tables.cycles.next_id();
+        let mut cycle_numbers = Vec::new();
         let fill_queue = |context: &mut Context| {
             ledger.take(context, i64::MAX, |_| i64::MAX, &FxHashSet::default());
-            is_kept = rows::keep_since(context, self.from_ns, self.older);
+            cycle_numbers = rows::keep_since(context, self.from_ns, self.older);
         };
         let mut totals = Totals::default();
         let mut tables = pipeline.finish_after(fill_queue, |tables| totals = self.totals.take_from(tables));
@@ -216,13 +214,11 @@ impl Periods {
         rows::keep_active(&mut tables, self.from_ns);
         // those that the end of the copy made known; all others leave beside the periods
         tables.pdus = Pdus::default();
-        let known = source.numbers.len();
-        let number = |row: usize| match source.numbers.get(row) {
-            Some(&number) => number,
-            None if is_last => source.cycle_count.saturating_add((row - known) as u32),
-            None => NULL_U32,
-        };
-        let cycle_numbers = (0..is_kept.len()).filter(|&row| is_kept[row]).map(number).collect();
+        if !is_last {
+            // the pipeline goes on, and may find others before them
+            let unknown = cycle_numbers.iter_mut().filter(|number| **number >= next.number());
+            unknown.for_each(|number| *number = NULL_U32);
+        }
         let (from_ns, last_ns) = (self.from_ns, self.last_ns);
         Some((Period { from_ns, last_ns, tables, cycle_numbers }, totals))
     }

@@ -5,7 +5,7 @@ use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
-use crate::tables::{Columns, NULL_NS, NULL_U32, Rounds, Tables, WriteStarts};
+use crate::tables::{Columns, CycleId, NULL_NS, NULL_U32, Tables};
 
 macro_rules! older {
     ($($table:ident)*) => {
@@ -29,57 +29,22 @@ macro_rules! older {
 }
 older!(task_management nops texts logouts logins rejects asyncs snacks icmp_errors);
 
-/// A table whose rows name commands.
-pub(super) trait OfCycles {
-    /// The row of `cycles` of each.
-    fn cycles(&mut self) -> &mut Vec<u32>;
-    /// Keeps the rows whose flag is set.
-    fn keep(&mut self, is_kept: &[bool]);
-}
-
-macro_rules! of_cycles {
-    ($($table:ident)*) => { $(
-        impl OfCycles for $table {
-            fn cycles(&mut self) -> &mut Vec<u32> {
-                &mut self.cycle
-            }
-
-            fn keep(&mut self, is_kept: &[bool]) {
-                self.retain(is_kept);
-            }
-        }
-    )* };
-}
-of_cycles!(Rounds WriteStarts);
-
-/// Removes the rows of commands without a new number, and renumbers the others.
-pub(super) fn renumber(table: &mut impl OfCycles, number: impl Fn(u32) -> u32) {
-    let is_kept: Vec<bool> = table.cycles().iter().map(|&cycle| number(cycle) != NULL_U32).collect();
-    table.keep(&is_kept);
-    table.cycles().iter_mut().for_each(|cycle| *cycle = number(*cycle));
-}
-
-/// Removes what ended before the period. Returns which rows of `cycles` were kept.
-pub(super) fn keep_since(context: &mut Context, from_ns: i64, older: Older) -> Vec<bool> {
+/// Removes what ended before the period, and names commands by their rows. Returns their numbers in the ring.
+pub(super) fn keep_since(context: &mut Context, from_ns: i64, older: Older) -> Vec<u32> {
     let Context { tables, cycle_ends_ns, .. } = context;
     older.drop_from(tables);
     let is_kept: Vec<bool> = cycle_ends_ns.iter().map(|&end_ns| end_ns >= from_ns).collect();
-    let mut count = 0;
-    let numbers: Vec<u32> = is_kept
-        .iter()
-        .map(|&is_kept| {
-            count += u32::from(is_kept);
-            if is_kept { count - 1 } else { NULL_U32 }
-        })
-        .collect();
-    let number = |row: u32| numbers.get(row as usize).copied().unwrap_or(NULL_U32);
-    tables.cycles.retain(&is_kept);
-    (0..).zip(&mut tables.cycles.cycle).for_each(|(number, cycle)| *cycle = number);
+    let Tables { cycles, rounds, write_starts, .. } = tables;
+    let is_of_kept = |cycle: &u32| is_kept[cycles.row(CycleId::new(*cycle))];
+    let is_round_kept: Vec<bool> = rounds.cycle.iter().map(is_of_kept).collect();
+    let is_start_kept: Vec<bool> = write_starts.cycle.iter().map(is_of_kept).collect();
+    cycles.retain(&is_kept);
+    rounds.retain(&is_round_kept);
+    write_starts.retain(&is_start_kept);
     cycle_ends_ns.retain(|&end_ns| end_ns >= from_ns);
-    renumber(&mut tables.rounds, number);
-    renumber(&mut tables.write_starts, number);
-    tables.task_management.referenced_cycle.iter_mut().for_each(|row| *row = number(*row));
-    is_kept
+    let numbers = cycles.cycle.clone();
+    tables.number_cycles_anew();
+    numbers
 }
 
 /// Removes the rows of connections and sessions without packets since then, and what happened to the others before.

@@ -1,6 +1,12 @@
 //! PDUs, and the SCSI commands that they belong to.
 
 use super::declaration::table;
+use super::id::Id;
+
+/// The id of a command.
+pub type CycleId = Id<Cycles>;
+/// The id of an R2T and its burst.
+pub type RoundId = Id<Rounds>;
 
 table! {
     /// one iSCSI PDU whose header was read, in stream order
@@ -62,7 +68,7 @@ table! {
         /// 1: the data digest matches; 0: it does not; null: no digest, or not captured
         data_digest_ok: u8 = null;
         /// row of its command in cycles
-        cycle: u32 = null;
+        cycle: u32(cycle) = null;
     }
 }
 
@@ -70,7 +76,7 @@ table! {
     /// one SCSI command on the wire, from its SCSI Command PDU to its status, in order of issue
     Cycles CycleRow "cycles" {
         /// number, from 0
-        cycle: u32;
+        cycle: u32(cycle);
         /// its session
         session: u32 = null;
         /// its connection
@@ -174,7 +180,7 @@ table! {
     /// one R2T and the Data-Out burst sent for it
     Rounds Round "rounds" {
         /// row of its command in cycles
-        cycle: u32;
+        cycle: u32(cycle);
         /// R2TSN
         r2t_sn: u32 = null, "RFC 7143 section 11.8.2";
         /// Target Transfer Tag
@@ -206,7 +212,7 @@ table! {
     /// the beginning of one write's data, where it was captured: enough to tell whether two writes carry the same data
     WriteStarts WriteStart "write_starts" {
         /// row of its command in cycles
-        cycle: u32;
+        cycle: u32(cycle);
         /// captured bytes from the start of the data, at most 64
         bytes: u8 [bytes];
         /// CRC32C of these bytes, computed like a data digest

@@ -9,6 +9,7 @@
 //!         code: u8(category);
 //!         other: u8(sparse);
 //!         frame: u64(narrow);
+//!         command: u32(cycle);
 //!     }
 //! }
 //! ```
@@ -17,7 +18,7 @@
 //! it is declared. `null` and `masked` make the column nullable: `null` starts it as the null of its type; `masked` is
 //! for a column where every value is possible, whose nulls are computed from other columns. A code of a category is
 //! null where it is 255; it is never declared nullable. A column is `sparse` if nearly all rows have its start, and
-//! `narrow` if its numbers mostly fit into 32 bits.
+//! `narrow` if its numbers mostly fit into 32 bits. One of `cycle` has the numbers of commands, by their rows in `cycles`.
 //!
 //! A table whose rows go on through the periods of a ring says so, by what names a row; then every column has to say
 //! what a period has of it, or it does not compile:
@@ -66,6 +67,8 @@ pub trait Columns {
     const DECLARATION: TableDeclaration;
     /// Rows.
     fn row_count(&self) -> usize;
+    /// Its columns that name commands.
+    fn cycles(&mut self) -> Vec<&mut Vec<u32>>;
     /// The column of that name, which is empty afterwards; none if there is none.
     fn take_column(&mut self, name: &str) -> Option<Column>;
 
@@ -82,6 +85,10 @@ macro_rules! table {
     (@values $type:ident sparse) => { $crate::tables::Sparse<$type> };
     (@values $type:ident $($category:ident)?) => { Vec<$type> };
 
+    (@cycles $table:ident $found:ident $column:ident cycle) => { $found.push(&mut $table.$column); };
+    (@cycles $table:ident $found:ident $column:ident $($other:ident)?) => {};
+
+    (@dtype $type:ident cycle) => { table!(@dtype $type) };
     (@dtype $type:ident narrow) => { table!(@dtype $type) };
     (@dtype $type:ident sparse) => { table!(@dtype $type) };
     (@dtype $type:ident) => { <$type as $crate::tables::column::Stored>::DTYPE };
@@ -92,6 +99,7 @@ macro_rules! table {
     (@start $type:ident masked) => { <$type>::default() };
     (@start $type:ident $value:tt) => { $value };
 
+    (@is_nullable (cycle) $($start:tt)?) => { table!(@is_nullable $($start)?) };
     (@is_nullable (narrow) $($start:tt)?) => { table!(@is_nullable $($start)?) };
     (@is_nullable (sparse) $($start:tt)?) => { table!(@is_nullable $($start)?) };
     (@is_nullable ($category:ident) $($start:tt)?) => { false };
@@ -164,7 +172,9 @@ macro_rules! table {
             $(#[doc = $meaning])+
             #[serde(with = "crate::tables::packed")]
             pub $column: table!(@values $type $($category)?),
-        )* }
+        )*
+            ids: $crate::tables::Ids,
+        }
 
         #[doc = concat!("A row of `", $name, "`:", $($row_meaning),+)]
         #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
@@ -178,8 +188,25 @@ macro_rules! table {
         }
 
         impl $table {
+            /// The id of the row that is added next.
+            #[inline]
+            pub fn next_id(&self) -> $crate::tables::Id<Self> {
+                $crate::tables::Id::new(self.ids.next($crate::tables::Columns::row_count(self)))
+            }
+
+            /// The row with an id; beyond all rows if it left the table.
+            #[inline]
+            pub fn row(&self, id: $crate::tables::Id<Self>) -> usize {
+                self.ids.row(id.number())
+            }
+
+            /// Whether the row with an id is still there.
+            pub fn has(&self, id: $crate::tables::Id<Self>) -> bool {
+                self.row(id) < $crate::tables::Columns::row_count(self)
+            }
+
             /// Appends the rows of `other`, and leaves it empty. The longer table keeps its memory: one connection can
-            /// hold most rows of a pass.
+            /// hold most rows of a pass. No row is looked for by its id afterwards.
             pub fn append(&mut self, other: &mut Self) {
                 use $crate::tables::{Columns, Values};
                 if self.row_count() < other.row_count() {
@@ -188,29 +215,48 @@ macro_rules! table {
                 } else {
                     $(self.$column.append_rows(&mut other.$column);)*
                 }
+                (self.ids, other.ids) = ($crate::tables::Ids::NONE, $crate::tables::Ids::NONE);
             }
 
             /// Appends copies of these rows of another table; missing rows are skipped.
             pub fn copy_rows(&mut self, other: &Self, rows: &[usize]) {
                 use $crate::tables::Values;
                 $(self.$column.copy_rows(&other.$column, rows);)*
+                self.ids.add($crate::tables::Columns::row_count(self));
             }
 
-            /// Brings the rows into this order; one column at a time is in memory twice.
+            /// Brings the rows into this order; one column at a time is in memory twice. No row is looked for by its id
+            /// afterwards.
             pub fn reorder(&mut self, rows: &[usize]) {
                 use $crate::tables::Values;
+                self.ids = $crate::tables::Ids::NONE;
                 $(self.$column.reorder_rows(rows);)*
             }
 
-            /// Keeps the rows whose flag is set.
+            /// Keeps the rows whose flag is set. No row is looked for by its id afterwards.
             pub fn retain(&mut self, is_kept: &[bool]) {
                 use $crate::tables::Values;
+                self.ids = $crate::tables::Ids::NONE;
                 $(self.$column.keep_rows(is_kept);)*
             }
 
-            /// Removes the first rows.
+            /// No row is looked for by its id from now on.
+            pub fn forget_ids(&mut self) {
+                self.ids = $crate::tables::Ids::NONE;
+            }
+
+            /// The rows whose flag is not set leave; the others keep their ids.
+            pub fn let_go(&mut self, is_kept: &[bool]) {
+                let mut ids = std::mem::replace(&mut self.ids, $crate::tables::Ids::NONE);
+                ids.keep(is_kept, $crate::tables::Columns::row_count(self));
+                self.retain(is_kept);
+                self.ids = ids;
+            }
+
+            /// The first rows leave; the others keep their ids.
             pub fn drop_first(&mut self, count: usize) {
                 use $crate::tables::Values;
+                self.ids.drop_first(count, $crate::tables::Columns::row_count(self));
                 $(self.$column.drop_first_rows(count);)*
             }
 
@@ -220,6 +266,7 @@ macro_rules! table {
                 use $crate::tables::Values;
                 let number = $crate::tables::Columns::row_count(self);
                 $(self.$column.push_row(row.$column);)*
+                self.ids.add(number + 1);
                 number
             }
 
@@ -245,7 +292,7 @@ macro_rules! table {
         impl $crate::tables::Empty for $table {
             #[inline]
             fn empty() -> &'static Self {
-                static EMPTY: $table = $table { $($column: <table!(@values $type $($category)?) as $crate::tables::Values>::NONE,)* };
+                static EMPTY: $table = $table { $($column: <table!(@values $type $($category)?) as $crate::tables::Values>::NONE,)* ids: $crate::tables::Ids::NONE };
                 &EMPTY
             }
         }
@@ -269,6 +316,15 @@ macro_rules! table {
                 use $crate::tables::Values;
                 let columns = [$(Values::row_count(&self.$column),)*];
                 columns[0]
+            }
+
+            fn cycles(&mut self) -> Vec<&mut Vec<u32>> {
+                #[allow(unused_mut, reason = "most tables name none")]
+                let mut found = Vec::new();
+                let table = self;
+                $(table!(@cycles table found $column $($category)?);)*
+                let _ = table;
+                found
             }
 
             fn take_column(&mut self, name: &str) -> Option<$crate::tables::Column> {

@@ -52,7 +52,7 @@ table! {
         /// Referenced Task Tag: the task that it refers to
         referenced_task_tag: u32;
         /// row of that task's command in cycles
-        referenced_cycle: u32 = null;
+        referenced_cycle: u32(cycle) = null;
         /// logical unit
         lun: u64 = null;
         /// response (255, function rejected, also stands for null)

@@ -11,6 +11,7 @@
 //! time         the time breakdown, and the irregularities of the input
 //! taps         two captures of the same traffic
 //! declaration  the macro `table!`, its syntax and the null rule
+//! id           ids of rows, which are never used again
 //! narrow       a column of numbers in 32 bits, while they fit
 //! packed       columns in a state
 //! rare         a table that most connections have no rows of
@@ -26,6 +27,7 @@ mod commands;
 mod connections;
 mod declaration;
 mod exchanges;
+mod id;
 mod logical_units;
 mod narrow;
 mod packed;
@@ -43,6 +45,7 @@ pub use commands::*;
 pub use connections::*;
 pub use declaration::{ColumnDeclaration, Columns, TableDeclaration};
 pub use exchanges::*;
+pub use id::{Id, Ids};
 pub use logical_units::*;
 pub use narrow::Narrow;
 pub use rare::{Empty, Rare};
@@ -91,6 +94,20 @@ macro_rules! tables {
                     $(stringify!($field) => self.$field.take_column(name),)*
                     _ => None,
                 }
+            }
+
+            /// Replaces the numbers of commands by their rows in `cycles`; null where there is none.
+            pub fn number_cycles_anew(&mut self) {
+                self.cycles.forget_ids();
+                if (0..).zip(&self.cycles.cycle).all(|(row, &number)| row == number) {
+                    return;
+                }
+                // in order
+                let numbers = self.cycles.cycle.clone();
+                let row = |number: u32| numbers.binary_search(&number).map_or(NULL_U32, |row| row as u32);
+                $(for column in self.$field.cycles() {
+                    column.iter_mut().for_each(|cycle| *cycle = row(*cycle));
+                })*
             }
 
             /// A default row in every table.

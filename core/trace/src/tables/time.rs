@@ -17,7 +17,7 @@ table! {
         /// part of the time breakdown that it is attributed to
         part: u8(budget_part) = UNKNOWN, "method 4";
         /// row in cycles of the command that waits, or whose data passes
-        cycle: u32 = null;
+        cycle: u32(cycle) = null;
         /// commands in flight for the initiator during it: data if one reads or writes, else flush, else other
         in_flight: u8(in_flight), "method 4";
         /// the frame at its end

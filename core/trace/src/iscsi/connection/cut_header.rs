@@ -37,7 +37,7 @@ impl IscsiConnection {
             self.tasks
                 .iter()
                 .filter(|(tag, task)| {
-                    !to_target && task.is_read && cycles.data_bytes[task.cycle as usize] == 0 && !is_pending(**tag)
+                    !to_target && task.is_read && cycles.data_bytes[cycles.row(task.cycle)] == 0 && !is_pending(**tag)
                 })
                 .min_by_key(|(_, task)| task.cycle)
                 .and_then(|(&tag, task)| Some((tag, task.expected_data_in_bytes()?)))
@@ -100,7 +100,7 @@ impl IscsiConnection {
                     is_last && !to_target && task.is_read && self.is_status_in_data != Some(false) && !is_followed;
             }
             if is_over && let Some(task) = self.tasks.remove(&tag) {
-                context.cycle_ends_ns[cycle as usize] = assumed.last.unwrap_or(assumed.first).time_ns;
+                context.cycle_ends_ns[context.tables.cycles.row(cycle)] = assumed.last.unwrap_or(assumed.first).time_ns;
                 // it counts as an unread PDU, and not again as a missing number
                 self.stat_sn = self.stat_sn.map(SerialNumber::next);
                 let is_in_data = matches!(assumption, Assumption::Data { .. });
@@ -126,7 +126,7 @@ impl IscsiConnection {
                 // without the Buffer Offset: the bytes so far
                 let moved = bhs
                     .buffer_offset()
-                    .map_or(cycles.data_bytes[task.cycle as usize], |offset| offset.saturating_add(bytes));
+                    .map_or(cycles.data_bytes[cycles.row(task.cycle)], |offset| offset.saturating_add(bytes));
                 self.assumptions[1].note_data(tag, bytes, expected.saturating_sub(moved));
             }
             Opcode::DataIn | Opcode::ScsiResponse => {

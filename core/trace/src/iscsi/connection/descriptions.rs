@@ -1,6 +1,7 @@
 //! Parameter data that describes a logical unit, where it spans several Data-In PDUs.
 
 use crate::iscsi::pdu::Pdu;
+use crate::tables::CycleId;
 use serde::{Deserialize, Serialize};
 
 /// Maximum parameter data of one command that is read: a page with all its designators, or some hundred ports.
@@ -12,14 +13,14 @@ const INCOMPLETE_MAX: usize = 16;
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct Descriptions {
     /// Cycle of the command, and its data from the first byte on.
-    incomplete: Vec<(u32, Vec<u8>)>,
+    incomplete: Vec<(CycleId, Vec<u8>)>,
     /// The data that was completed last.
     complete: Vec<u8>,
 }
 
 impl Descriptions {
     /// Takes a Data-In of a cycle. Returns the data so far from its first byte on, if this PDU continues it.
-    pub(super) fn take<'a>(&'a mut self, cycle: u32, pdu: &'a Pdu<'_>) -> Option<&'a [u8]> {
+    pub(super) fn take<'a>(&'a mut self, cycle: CycleId, pdu: &'a Pdu<'_>) -> Option<&'a [u8]> {
         if pdu.data.is_empty() || pdu.data_digest_ok == Some(false) {
             return None;
         }
@@ -44,10 +45,5 @@ impl Descriptions {
         }
         self.incomplete.push((cycle, data));
         self.incomplete.last().map(|(_, data)| data.as_slice())
-    }
-
-    /// Rows of `cycles` were renumbered; `number` returns none for removed ones.
-    pub(super) fn renumber(&mut self, number: impl Fn(u32) -> Option<u32>) {
-        self.incomplete.retain_mut(|(cycle, _)| number(*cycle).map(|kept| *cycle = kept).is_some());
     }
 }

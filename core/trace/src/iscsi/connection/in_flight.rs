@@ -3,8 +3,8 @@
 use super::IscsiConnection;
 use crate::context::Context;
 use crate::stream::progress::OUTAGE_MIN_NS;
-use crate::tables::NULL_NS;
 use crate::tables::in_flight::{FLUSH, kind};
+use crate::tables::{CycleId, NULL_NS};
 
 /// The commands in flight of a connection, or of all connections of a session.
 ///
@@ -66,20 +66,20 @@ impl IscsiConnection {
             .values()
             .map(|task| task.cycle)
             .filter(|&cycle| is_open(cycle, context) && !(self.has_gap && self.may_lack_status(cycle, context)));
-        rows.map(|cycle| cycle as usize).map(|row| (cycles.command_first_ns[row], kind(cycles, row) >= FLUSH))
+        rows.map(|cycle| cycles.row(cycle)).map(|row| (cycles.command_first_ns[row], kind(cycles, row) >= FLUSH))
     }
 
     /// Ends its commands in flight: it was closed.
     pub(crate) fn end_in_flight(&self, closed_ns: i64, context: &mut Context) {
         for cycle in self.tasks.values().map(|task| task.cycle) {
             if is_open(cycle, context) {
-                let begun_ns = context.tables.cycles.command_first_ns[cycle as usize];
+                let begun_ns = context.tables.cycles.command_first_ns[context.tables.cycles.row(cycle)];
                 context.end_cycle(cycle, closed_ns.max(begun_ns));
             }
         }
     }
 }
 
-fn is_open(cycle: u32, context: &Context) -> bool {
-    context.cycle_ends_ns.get(cycle as usize) == Some(&i64::MAX)
+fn is_open(cycle: CycleId, context: &Context) -> bool {
+    context.cycle_ends_ns.get(context.tables.cycles.row(cycle)) == Some(&i64::MAX)
 }

@@ -44,7 +44,7 @@ use super::task::Task;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::stream::stamp::Stamp;
-use crate::tables::{NULL_NS, WriteStart};
+use crate::tables::{CycleId, NULL_NS, WriteStart};
 use acknowledged::Acknowledged;
 use descriptions::Descriptions;
 use kept_data::{WRITE_START_BYTES_MAX, begins_write};
@@ -54,8 +54,8 @@ use unclaimed::Unclaimed;
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 enum Begun {
     Nothing,
-    Command { cycle: u32 },
-    DataOut { cycle: u32, burst: DataOutBurst },
+    Command { cycle: CycleId },
+    DataOut { cycle: CycleId, burst: DataOutBurst },
 }
 
 /// One iSCSI connection.
@@ -225,10 +225,11 @@ impl IscsiConnection {
         {
             let bytes = pdu.data.len().min(WRITE_START_BYTES_MAX);
             let crc32c = digest::crc32c(&pdu.data[..bytes]);
+            let cycle = cycle.number();
             context.tables.write_starts.push(WriteStart { cycle, bytes: bytes as u8, crc32c });
         }
         if context.tables.wanted.pdus {
-            let row = pdu_row::row(pdu, opcode, self.number, to_target, cycle);
+            let row = pdu_row::row(pdu, opcode, self.number, to_target, cycle.map(CycleId::number));
             context.tables.pdus.push(row);
         }
         digests
@@ -250,7 +251,7 @@ impl IscsiConnection {
         let mut open: Vec<Box<Task>> = self.tasks.drain().map(|(_, task)| task).collect();
         open.sort_unstable_by_key(|task| task.cycle);
         for task in open {
-            let frame = context.tables.cycles.command_frame.get(task.cycle as usize);
+            let frame = context.tables.cycles.command_frame.get(context.tables.cycles.row(task.cycle));
             self.end_without_status(*task, Stamp { frame, time_ns }, context);
         }
         let has_pdus = self.pdu_count != [0; 2] || self.missing.count != [0; 2];

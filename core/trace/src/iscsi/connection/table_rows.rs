@@ -1,22 +1,17 @@
-//! The rows that a connection refers to, while rows are removed from the tables.
+//! The rows that a connection refers to, while rows leave the tables.
 
 use super::{Begun, IscsiConnection};
-use crate::iscsi::cycle_row::DataOutBurst;
-use crate::iscsi::exchange::Dropped;
+use crate::tables::{CycleId, Tables};
 
 impl IscsiConnection {
-    /// The rows of cycles that may still change: tasks without status, incomplete PDUs, data without its ACK.
-    pub(crate) fn awaited_cycles(&self) -> impl Iterator<Item = u32> + '_ {
-        let begun = match self.begun {
-            Begun::Nothing => None,
-            Begun::Command { cycle } | Begun::DataOut { cycle, .. } => Some(cycle),
-        };
+    /// The commands whose rows may still change: tasks without status, incomplete PDUs, data without its ACK.
+    pub(crate) fn awaited_cycles(&self) -> impl Iterator<Item = CycleId> + '_ {
         let tasks = self.tasks.values().map(|task| task.cycle);
-        begun.into_iter().chain(tasks).chain(self.spans.iter().flat_map(|spans| spans.unacknowledged()))
+        self.begun.cycle().into_iter().chain(tasks).chain(self.spans.iter().flat_map(|spans| spans.unacknowledged()))
     }
 
-    /// Rows of cycles that bytes read from now on can still change, were they the latest that TCP allows.
-    pub(crate) fn named_cycles(&self) -> impl Iterator<Item = u32> + '_ {
+    /// Commands whose rows bytes read from now on can still change, were they the latest that TCP allows.
+    pub(crate) fn named_cycles(&self) -> impl Iterator<Item = CycleId> + '_ {
         self.awaited_cycles().chain(self.spans.iter().flat_map(|spans| spans.cycles()))
     }
 
@@ -25,33 +20,22 @@ impl IscsiConnection {
         self.tasks.len()
     }
 
-    /// Renumbers the rows of `cycles` and `rounds`.
-    pub(crate) fn renumber(
-        &mut self,
-        cycle: impl Fn(u32) -> Option<u32> + Copy,
-        round: impl Fn(usize) -> Option<usize> + Copy,
-    ) {
-        // a task whose status is missing may have been handed over
-        self.tasks.retain(|_, task| task.renumber(cycle, round));
-        self.lost_statuses.renumber(cycle);
-        self.descriptions.renumber(cycle);
-        self.spans.iter_mut().for_each(|spans| spans.renumber(cycle));
-        self.begun = match self.begun {
-            Begun::Nothing => Begun::Nothing,
-            Begun::Command { cycle: row } => cycle(row).map_or(Begun::Nothing, |cycle| Begun::Command { cycle }),
-            Begun::DataOut { cycle: row, burst } => {
-                let burst = match burst {
-                    DataOutBurst::Round(row) => round(row).map_or(DataOutBurst::Unknown, DataOutBurst::Round),
-                    burst => burst,
-                };
-                cycle(row).map_or(Begun::Nothing, |cycle| Begun::DataOut { cycle, burst })
-            }
-        };
+    /// Rows left the tables: drops what is under way of them. The row of a task whose status is missing may leave.
+    pub(crate) fn forget(&mut self, tables: &Tables) {
+        self.tasks.retain(|_, task| tables.cycles.has(task.cycle));
+        if self.begun.cycle().is_some_and(|cycle| !tables.cycles.has(cycle)) {
+            self.begun = Begun::Nothing;
+        }
+        self.exchanges.forget(tables);
+        self.login.forget(&tables.logins);
     }
+}
 
-    /// The first rows of the tables of exchanges and logins were removed.
-    pub(crate) fn forget(&mut self, dropped: Dropped, logins: usize) {
-        self.exchanges.forget(dropped);
-        self.login.forget(logins);
+impl Begun {
+    fn cycle(self) -> Option<CycleId> {
+        match self {
+            Self::Nothing => None,
+            Self::Command { cycle } | Self::DataOut { cycle, .. } => Some(cycle),
+        }
     }
 }

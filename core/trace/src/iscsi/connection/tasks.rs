@@ -13,7 +13,7 @@ use crate::iscsi::cycle_row;
 use crate::iscsi::pdu::Pdu;
 use crate::iscsi::task::{Missing, Task};
 use crate::stream::stamp::Stamp;
-use crate::tables::{Columns, Cycles, in_flight};
+use crate::tables::{CycleId, Cycles, in_flight};
 
 /// Maximum open tasks of one connection that are tracked; no command window is larger in practice.
 const TASKS_MAX: usize = 1 << 16;
@@ -32,7 +32,7 @@ impl IscsiConnection {
         };
     }
 
-    fn command(&mut self, bhs: Bhs<'_>, first: Stamp, context: &mut Context) -> Option<u32> {
+    fn command(&mut self, bhs: Bhs<'_>, first: Stamp, context: &mut Context) -> Option<CycleId> {
         let session = self.session(context);
         let mut state = context.sessions.states.get_mut(session as usize);
         let lun = bhs.lun().map(lun::number);
@@ -52,7 +52,7 @@ impl IscsiConnection {
             state.recent_tags.note(tag, self.tasks_opened > self.tasks.len() as u64);
         }
         let decoded = bhs.cdb().map(|cdb| cdb::decode(&cdb, device_type));
-        let cycle = context.tables.cycles.row_count() as u32;
+        let cycle = context.tables.cycles.next_id();
         context.cycle_ends_ns.push(i64::MAX);
         if self.tasks.len() >= TASKS_MAX && !self.tasks.contains_key(&tag) {
             context.counters.add(Counter::TasksNotTracked, Some(self.number), first.frame);
@@ -75,7 +75,7 @@ impl IscsiConnection {
     /// Bytes in [start, end) of a direction came after they were given up: the instants of their cycles may be wrong.
     pub(crate) fn note_late(&mut self, direction: usize, start: i64, end: i64, cycles: &mut Cycles) {
         for cycle in self.spans[direction].cycles_of(start, end) {
-            let row = cycle as usize;
+            let row = cycles.row(cycle);
             let Some(&tag) = cycles.initiator_task_tag.get(row) else { continue };
             cycles.is_complete[row] = false;
             if let Some(task) = self.tasks.get_mut(&tag).filter(|task| task.cycle == cycle) {
@@ -110,7 +110,7 @@ impl IscsiConnection {
     }
 
     /// Completes the command or Data-Out, and returns its cycle.
-    pub(super) fn complete(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<u32> {
+    pub(super) fn complete(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<CycleId> {
         match std::mem::replace(&mut self.begun, Begun::Nothing) {
             Begun::Nothing => None,
             Begun::Command { cycle } => {
@@ -125,7 +125,7 @@ impl IscsiConnection {
     }
 
     /// Processes a PDU of an open task.
-    pub(super) fn of_task(&mut self, pdu: &Pdu<'_>, opcode: Opcode, context: &mut Context) -> Option<u32> {
+    pub(super) fn of_task(&mut self, pdu: &Pdu<'_>, opcode: Opcode, context: &mut Context) -> Option<CycleId> {
         self.close_outlived(pdu.bhs(), pdu.first, context);
         let cycle = self.answer(pdu, opcode, context);
         if cycle.is_none() {
@@ -164,7 +164,7 @@ impl IscsiConnection {
 
     /// Processes a PDU of the open task with its tag, and returns its cycle.
     #[inline]
-    pub(super) fn answer(&mut self, pdu: &Pdu<'_>, opcode: Opcode, context: &mut Context) -> Option<u32> {
+    pub(super) fn answer(&mut self, pdu: &Pdu<'_>, opcode: Opcode, context: &mut Context) -> Option<CycleId> {
         let bhs = pdu.bhs();
         let frame = pdu.first.frame;
         let task = bhs.initiator_task_tag().and_then(|tag| self.tasks.get_mut(&tag))?;
@@ -191,7 +191,7 @@ impl IscsiConnection {
         // a status counts when its PDU has arrived
         let has_status = (opcode == Opcode::ScsiResponse || bhs.has_status() == Some(true)) && !pdu.is_unfinished;
         if (has_status || opcode == Opcode::ReadyToTransfer)
-            && in_flight::kind(&context.tables.cycles, cycle as usize) >= in_flight::FLUSH
+            && in_flight::kind(&context.tables.cycles, context.tables.cycles.row(cycle)) >= in_flight::FLUSH
         {
             self.note_progress(pdu.completion().time_ns);
         }
@@ -232,7 +232,7 @@ impl IscsiConnection {
 
     /// Ends a task whose status is missing, or never came. It is in flight no longer than until `place`.
     pub(super) fn end_without_status(&mut self, task: Task, place: Stamp, context: &mut Context) {
-        let row = task.cycle as usize;
+        let row = context.tables.cycles.row(task.cycle);
         context.tables.cycles.has_capture_gap[row] |= self.has_gap && self.may_lack_status(task.cycle, context);
         context.cycle_ends_ns[row] = context.cycle_ends_ns[row].min(place.time_ns);
         self.abandon(task, place.frame, context);
@@ -240,7 +240,7 @@ impl IscsiConnection {
 
     /// Closes a task without status.
     pub(super) fn abandon(&mut self, mut task: Task, frame: u64, context: &mut Context) {
-        if !context.tables.cycles.is_aborted[task.cycle as usize] {
+        if !context.tables.cycles.is_aborted[context.tables.cycles.row(task.cycle)] {
             context.counters.add(Counter::CycleIncomplete, Some(self.number), frame);
         }
         let size = task.missing_size(&context.tables.cycles);
@@ -259,7 +259,7 @@ impl IscsiConnection {
     /// Adds an ended task to the totals.
     fn note_taken(&mut self, task: &Task, context: &Context) {
         self.totals.tasks += 1;
-        self.totals.r2ts += u64::from(context.tables.cycles.r2t_count[task.cycle as usize]);
+        self.totals.r2ts += u64::from(context.tables.cycles.r2t_count[context.tables.cycles.row(task.cycle)]);
     }
 
     /// Adds a PDU with data to the totals.
@@ -300,8 +300,8 @@ impl IscsiConnection {
         };
         for tag in tags {
             let Some(task) = self.tasks.remove(&tag) else { continue };
-            let cycle = task.cycle as usize;
-            context.tables.cycles.is_aborted[cycle] = true;
+            let row = context.tables.cycles.row(task.cycle);
+            context.tables.cycles.is_aborted[row] = true;
             context.end_cycle(task.cycle, pdu.completion().time_ns);
             context.counters.add(Counter::TaskAborted, Some(self.number), pdu.first.frame);
             self.abandon(*task, pdu.first.frame, context);

@@ -4,7 +4,6 @@ use iscsitrace_wire::bhs::{Bhs, BhsBuilder, RESERVED_TAG};
 
 use super::listener::ConnectionListener;
 use super::*;
-use crate::iscsi::exchange::Dropped;
 use crate::iscsi::framer::listener::{Fit, Listener};
 use crate::iscsi::session::missing_commands::DataCarriers;
 use crate::stream::stamp::Stamp;
@@ -397,8 +396,8 @@ fn an_answer_finds_its_row_after_earlier_ones_were_removed() {
     let ping = |tag| BhsBuilder::new(Opcode::NopOut).initiator_task_tag(tag).target_transfer_tag(RESERVED_TAG);
     take(&mut connection, &mut context, 2, ping(1));
     take(&mut connection, &mut context, 3, ping(2));
-    connection.forget(Dropped { nops: 1, ..Dropped::default() }, 0);
     context.tables.nops.drop_first(1);
+    connection.forget(&context.tables);
     let echo = BhsBuilder::new(Opcode::NopIn).initiator_task_tag(2).target_transfer_tag(RESERVED_TAG);
     take(&mut connection, &mut context, 4, echo);
     let nops = &context.tables.nops;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
 use crate::queue::{next_command_ns, written_bytes};
-use crate::tables::{Columns, Cycles, NULL_U32, Rounds};
+use crate::tables::{Columns, CycleId, Cycles, NULL_U32, Rounds, Tables};
 
 /// How long an ended command of a live pass waits for the ACK of its last data.
 const ACK_PATIENCE_NS: i64 = 10_000_000_000;
@@ -23,27 +23,6 @@ const KEPT_ROWS_MAX: usize = 1 << 17;
 
 /// Time from a status to the next command of its session, at a queue depth of 1, by operation.
 pub type Turnaround = (u8, i64);
-
-/// New numbers of the remaining rows, and the removed ones.
-#[derive(Debug)]
-pub struct Renumbering {
-    cycles: Vec<u32>,
-    rounds: Vec<usize>,
-    /// The removed rows, if they are wanted.
-    pub removed: Option<(Cycles, Rounds)>,
-}
-
-impl Renumbering {
-    /// The new number of a row of `cycles`.
-    pub fn cycle(&self, row: u32) -> Option<u32> {
-        self.cycles.get(row as usize).copied().filter(|&number| number != NULL_U32)
-    }
-
-    /// The new number of a row of `rounds`.
-    pub fn round(&self, row: usize) -> Option<usize> {
-        self.rounds.get(row).copied().filter(|&number| number != usize::MAX)
-    }
-}
 
 /// The progress of each row.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -95,7 +74,7 @@ impl Ledger {
         context: &mut Context,
         until_ns: i64,
         reached_ns: impl Fn(u32) -> i64,
-        awaited: &FxHashSet<u32>,
+        awaited: &FxHashSet<CycleId>,
     ) -> (Cycles, Vec<Turnaround>) {
         let count = context.tables.cycles.row_count();
         self.is_measured.resize(count, false);
@@ -108,7 +87,8 @@ impl Ledger {
         self.settled_ns = until_ns;
         for (row, &end_ns) in cycle_ends_ns.iter().enumerate().take(count) {
             let is_whole = end_ns <= reached_ns(cycles.session[row])
-                && (!awaited.contains(&(row as u32)) || end_ns < until_ns.saturating_sub(self.patience_ns));
+                && (!awaited.contains(&CycleId::new(cycles.cycle[row]))
+                    || end_ns < until_ns.saturating_sub(self.patience_ns));
             if self.is_measured[row] && !self.is_taken[row] && is_whole {
                 self.is_taken[row] = true;
                 rows.push(row);
@@ -189,28 +169,28 @@ impl Ledger {
         turnarounds
     }
 
-    /// Removes old rows that were taken, with their rounds, if there are enough of them. The caller must renumber
-    /// references to rows.
+    /// Removes old rows that were taken, with their rounds, if there are enough of them; returns them, if they are wanted.
     pub fn drop_before(
         &mut self,
         context: &mut Context,
         before_ns: i64,
         until_ns: i64,
-        awaited: &FxHashSet<u32>,
+        awaited: &FxHashSet<CycleId>,
         open_sessions: &FxHashSet<u32>,
-    ) -> Option<Renumbering> {
+    ) -> Option<(Cycles, Rounds)> {
         let Context { tables, cycle_ends_ns, .. } = context;
+        let Tables { cycles, rounds, write_starts, .. } = tables;
         let count = self.is_taken.len();
         let is_crowded = count > KEPT_ROWS_MAX;
         let is_awaited = |row: usize, end_ns: i64| {
-            end_ns >= until_ns.saturating_sub(self.patience_ns) && awaited.contains(&(row as u32))
+            end_ns >= until_ns.saturating_sub(self.patience_ns) && awaited.contains(&CycleId::new(cycles.cycle[row]))
         };
-        let is_kept: Vec<bool> = (0..tables.cycles.row_count())
+        let is_kept: Vec<bool> = (0..cycles.row_count())
             .map(|row| {
                 let end_ns = cycle_ends_ns[row];
                 let is_old = end_ns < before_ns || is_crowded;
                 // the last of a session waits for the next command, if there can be one
-                let is_done = || self.is_paired[row] || !open_sessions.contains(&tables.cycles.session[row]);
+                let is_done = || self.is_paired[row] || !open_sessions.contains(&cycles.session[row]);
                 row >= count || !(self.is_taken[row] && is_old && is_done()) || is_awaited(row, end_ns)
             })
             .collect();
@@ -218,35 +198,20 @@ impl Ledger {
         if dropped * DROP_PART < is_kept.len() || dropped == 0 {
             return None;
         }
-        let removed_cycles = self.keeps_removed.then(|| removed(&is_kept, &tables.cycles, Cycles::copy_rows));
-        tables.cycles.retain(&is_kept);
+        let is_of_kept = |cycle: &u32| is_kept[cycles.row(CycleId::new(*cycle))];
+        let is_round_kept: Vec<bool> = rounds.cycle.iter().map(is_of_kept).collect();
+        let is_start_kept: Vec<bool> = write_starts.cycle.iter().map(is_of_kept).collect();
+        let removed = self.keeps_removed.then(|| {
+            (removed(&is_kept, cycles, Cycles::copy_rows), removed(&is_round_kept, rounds, Rounds::copy_rows))
+        });
+        cycles.let_go(&is_kept);
+        rounds.let_go(&is_round_kept);
+        write_starts.retain(&is_start_kept);
         for flags in [&mut self.is_measured, &mut self.is_paired, &mut self.is_taken] {
             retain(flags, &is_kept);
         }
         retain(cycle_ends_ns, &is_kept);
-        (0..).zip(&mut tables.cycles.cycle).for_each(|(number, cycle)| *cycle = number);
-        let mut next = 0;
-        let numbers = is_kept.iter().map(|&is_kept| {
-            next += u32::from(is_kept);
-            if is_kept { next - 1 } else { NULL_U32 }
-        });
-        let mut renumbering = Renumbering { cycles: numbers.collect(), rounds: Vec::new(), removed: None };
-        let rounds = &mut tables.rounds;
-        let is_round_kept: Vec<bool> = rounds.cycle.iter().map(|&cycle| renumbering.cycle(cycle).is_some()).collect();
-        renumbering.removed =
-            removed_cycles.map(|removed_cycles| (removed_cycles, removed(&is_round_kept, rounds, Rounds::copy_rows)));
-        rounds.retain(&is_round_kept);
-        rounds.cycle.iter_mut().for_each(|cycle| *cycle = renumbering.cycle(*cycle).unwrap_or(*cycle));
-        let mut next = 0;
-        let numbers = is_round_kept.iter().map(|&is_kept| {
-            next += usize::from(is_kept);
-            if is_kept { next - 1 } else { usize::MAX }
-        });
-        renumbering.rounds = numbers.collect();
-        for cycle in &mut tables.task_management.referenced_cycle {
-            *cycle = renumbering.cycle(*cycle).unwrap_or(NULL_U32);
-        }
-        Some(renumbering)
+        Some(removed.unwrap_or_default())
     }
 
     /// Restarts after the capture clock was set back.
@@ -297,6 +262,7 @@ mod tests {
         for &(command_first_ns, status_ns) in spans {
             context.cycle_ends_ns.push(status_ns);
             context.tables.cycles.push(CycleRow {
+                cycle: context.tables.cycles.next_id().number(),
                 session: 0,
                 command_first_ns,
                 status_ns,
@@ -381,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_remain_are_renumbered_with_their_rounds() {
+    fn rows_that_remain_keep_their_ids_and_their_rounds() {
         let mut context = context(&[(0, 100), (150, 180), (190, 300), (350, 400)]);
         for cycle in [0, 2, 2, 3] {
             context.tables.rounds.push(Round { cycle, ..Round::default() });
@@ -399,15 +365,18 @@ mod tests {
             "the first ends at 100, not before"
         );
         // the second is awaited and the last has no next command: both stay
-        let awaited = [1].into_iter().collect();
-        let renumbering = ledger.drop_before(&mut context, 1000, 1000, &awaited, &open).expect("two old rows");
-        assert_eq!([0, 1, 2, 3, 4].map(|row| renumbering.cycle(row)), [None, Some(0), None, Some(1), None]);
-        assert_eq!([0, 1, 2, 3, 4].map(|row| renumbering.round(row)), [None, None, None, Some(0), None]);
-        assert_eq!(
-            (&context.tables.cycles.cycle[..], &context.tables.cycles.status_ns[..]),
-            (&[0, 1][..], &[180, 400][..])
-        );
-        assert_eq!((&context.tables.rounds.cycle[..], &context.cycle_ends_ns[..]), (&[1][..], &[180, 400][..]));
-        assert_eq!(context.tables.task_management.referenced_cycle, [NULL_U32, NULL_U32, NULL_U32, 1]);
+        let awaited = [CycleId::new(1)].into_iter().collect();
+        ledger.drop_before(&mut context, 1000, 1000, &awaited, &open).expect("two old rows");
+        let Context { tables, cycle_ends_ns, .. } = &mut context;
+        let rows = [0, 1, 2, 3, 4].map(|number| tables.cycles.has(CycleId::new(number)));
+        assert_eq!(rows, [false, true, false, true, false]);
+        assert_eq!(tables.cycles.row(CycleId::new(3)), 1);
+        assert_eq!((&tables.cycles.cycle[..], &tables.cycles.status_ns[..]), (&[1, 3][..], &[180, 400][..]));
+        assert_eq!((&tables.rounds.cycle[..], &cycle_ends_ns[..]), (&[3][..], &[180, 400][..]));
+        assert_eq!(tables.task_management.referenced_cycle, [0, 2, 2, 3]);
+        // for those who read them
+        tables.number_cycles_anew();
+        assert_eq!((&tables.cycles.cycle[..], &tables.rounds.cycle[..]), (&[0, 1][..], &[1][..]));
+        assert_eq!(tables.task_management.referenced_cycle, [NULL_U32, NULL_U32, NULL_U32, 1]);
     }
 }

@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::connection::content::Content;
 use crate::pipeline::Pipeline;
+use crate::tables::CycleId;
 
 impl Pipeline {
     /// The time up to which each session was read, if before `until_ns`. Bytes behind a hole, or an
@@ -25,8 +26,8 @@ impl Pipeline {
         reached
     }
 
-    /// Rows of cycles that may still change.
-    pub(crate) fn awaited(&self) -> FxHashSet<u32> {
+    /// Commands whose rows may still change.
+    pub(crate) fn awaited(&self) -> FxHashSet<CycleId> {
         let connections = self.connections().filter_map(|connection| match &connection.content {
             Content::Iscsi(iscsi) => Some(&iscsi.connection),
             _ => None,
