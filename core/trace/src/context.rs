@@ -43,6 +43,19 @@ impl Context {
         }
     }
 
+    /// The commands leave whose flag is not set, with their R2Ts and the starts of their data.
+    pub(crate) fn let_go(&mut self, is_kept: &[bool]) {
+        let Tables { cycles, rounds, write_starts, .. } = &mut self.tables;
+        let is_of_kept = |cycle: &u32| is_kept.get(cycles.row(CycleId::new(*cycle))) == Some(&true);
+        let is_round_kept: Vec<bool> = rounds.cycle.iter().map(is_of_kept).collect();
+        let is_start_kept: Vec<bool> = write_starts.cycle.iter().map(is_of_kept).collect();
+        cycles.let_go(is_kept);
+        rounds.let_go(&is_round_kept);
+        write_starts.let_go(&is_start_kept);
+        let mut is_kept = is_kept.iter();
+        self.cycle_ends_ns.retain(|_| is_kept.next() == Some(&true));
+    }
+
     /// Notes something of a stream, if notes are collected.
     #[inline]
     pub(crate) fn note(&mut self, note: impl FnOnce() -> Note) {

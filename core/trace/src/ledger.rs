@@ -1,4 +1,5 @@
-//! Which cycles were handed over, while rows are added at the end of the table and removed when complete.
+//! Queue depths, next commands and the totals of sessions; and which cycles were handed over, while rows are added at the
+//! end of the table and leave when complete. At the end of an input all is known at once.
 //!
 //! ```text
 //! open -> ended -> measured: its queue depth is known -> taken: handed over, once -> removed, after a while
@@ -7,12 +8,13 @@
 //! A queue depth is known when everything up to the command was read: so far a session is *reached*. Bytes behind a
 //! hole hold it back, but not longer than the horizon; a command that is read later still is counted as late.
 
+use iscsitrace_wire::serial::SerialNumber;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
-use crate::queue::{next_command_ns, written_bytes};
-use crate::tables::{Columns, CycleId, Cycles, NULL_U32, Rounds, Tables};
+use crate::iscsi::session::command_numbers::CommandNumbers;
+use crate::tables::{Columns, CycleId, Cycles, NULL_NS, Rounds, Tables};
 
 /// How long an ended command of a live pass waits for the ACK of its last data.
 const ACK_PATIENCE_NS: i64 = 10_000_000_000;
@@ -83,36 +85,42 @@ impl Ledger {
         let turnarounds = self.measure(context, &reached_ns);
         let Context { tables, sessions, cycle_ends_ns, .. } = context;
         let cycles = &tables.cycles;
+        let mut taken = Cycles::default();
         let mut rows = Vec::new();
         self.settled_ns = until_ns;
         for (row, &end_ns) in cycle_ends_ns.iter().enumerate().take(count) {
+            if self.is_taken[row] {
+                continue;
+            }
             let is_whole = end_ns <= reached_ns(cycles.session[row])
                 && (!awaited.contains(&CycleId::new(cycles.cycle[row]))
                     || end_ns < until_ns.saturating_sub(self.patience_ns));
-            if self.is_measured[row] && !self.is_taken[row] && is_whole {
-                self.is_taken[row] = true;
-                rows.push(row);
-            } else if !self.is_taken[row] {
+            if !self.is_measured[row] || !is_whole {
                 self.settled_ns = self.settled_ns.min(cycles.command_first_ns[row]);
+                continue;
             }
-        }
-        let mut taken = Cycles::default();
-        if !self.keeps_removed {
-            taken.copy_rows(cycles, &rows);
-        }
-        for &row in &rows {
-            self.begun.entry(cycles.connection[row]).or_insert(cycles.session[row]);
-            let session = cycles.session[row] as usize;
+            self.is_taken[row] = true;
+            if !self.keeps_removed {
+                rows.push(row);
+                self.begun.entry(cycles.connection[row]).or_insert(cycles.session[row]);
+            }
+            let session = sessions.row(cycles.session[row]);
             let Some(cycle_count) = sessions.rows.cycle_count.get_mut(session) else { continue };
             *cycle_count += 1;
             let written = written_bytes(cycles, row);
             sessions.rows.write_bytes[session] += u64::from(written);
             sessions.rows.read_bytes[session] += u64::from(cycles.data_bytes[row] - written);
         }
+        taken.copy_rows(cycles, &rows);
         (taken, turnarounds)
     }
 
-    /// Queue depths and next commands, as `queue` computes them for all rows at once.
+    /// Measures all cycles at the end of the input.
+    pub fn take_all(&mut self, context: &mut Context) {
+        self.take(context, i64::MAX, |_| i64::MAX, &FxHashSet::default());
+    }
+
+    /// Queue depths and next commands of the sessions, as far as they were read.
     fn measure(&mut self, context: &mut Context, reached_ns: impl Fn(u32) -> i64) -> Vec<Turnaround> {
         let Context { tables, sessions, cycle_ends_ns, .. } = context;
         let cycles = &mut tables.cycles;
@@ -150,7 +158,8 @@ impl Ledger {
                 *measured_ns = (*measured_ns).max(now_ns);
                 let depth = (issued + 1).saturating_sub(ended).max(1) as u32;
                 cycles.queue_depth[row] = depth;
-                if let Some(most) = sessions.rows.queue_depth_max.get_mut(session as usize) {
+                let place = sessions.row(session);
+                if let Some(most) = sessions.rows.queue_depth_max.get_mut(place) {
                     *most = (*most).max(depth);
                 }
             }
@@ -159,10 +168,12 @@ impl Ledger {
                 if std::mem::replace(&mut self.is_paired[row], true) {
                     continue;
                 }
-                let commands = sessions.states.get(session as usize).map(|state| &state.commands);
+                let commands = sessions.state(session).map(|state| &state.commands);
                 if let Some(next_ns) = next_command_ns(cycles, row, next, commands) {
                     cycles.next_command_ns[row] = next_ns;
-                    turnarounds.push((cycles.operation[row], next_ns.saturating_sub(cycles.status_ns[row])));
+                    if !self.keeps_removed {
+                        turnarounds.push((cycles.operation[row], next_ns.saturating_sub(cycles.status_ns[row])));
+                    }
                 }
             }
         }
@@ -179,7 +190,7 @@ impl Ledger {
         open_sessions: &FxHashSet<u32>,
     ) -> Option<(Cycles, Rounds)> {
         let Context { tables, cycle_ends_ns, .. } = context;
-        let Tables { cycles, rounds, write_starts, .. } = tables;
+        let Tables { cycles, rounds, .. } = tables;
         let count = self.is_taken.len();
         let is_crowded = count > KEPT_ROWS_MAX;
         let is_awaited = |row: usize, end_ns: i64| {
@@ -198,19 +209,19 @@ impl Ledger {
         if dropped * DROP_PART < is_kept.len() || dropped == 0 {
             return None;
         }
-        let is_of_kept = |cycle: &u32| is_kept[cycles.row(CycleId::new(*cycle))];
-        let is_round_kept: Vec<bool> = rounds.cycle.iter().map(is_of_kept).collect();
-        let is_start_kept: Vec<bool> = write_starts.cycle.iter().map(is_of_kept).collect();
         let removed = self.keeps_removed.then(|| {
-            (removed(&is_kept, cycles, Cycles::copy_rows), removed(&is_round_kept, rounds, Rounds::copy_rows))
+            let is_left = |row: &usize| !is_kept[*row];
+            let (mut left, mut left_rounds) = (Cycles::default(), Rounds::default());
+            left.copy_rows(cycles, &(0..is_kept.len()).filter(is_left).collect::<Vec<_>>());
+            let is_of_left = |&round: &usize| !is_kept[cycles.row(CycleId::new(rounds.cycle[round]))];
+            left_rounds.copy_rows(rounds, &(0..rounds.row_count()).filter(is_of_left).collect::<Vec<_>>());
+            (left, left_rounds)
         });
-        cycles.let_go(&is_kept);
-        rounds.let_go(&is_round_kept);
-        write_starts.retain(&is_start_kept);
+        context.let_go(&is_kept);
         for flags in [&mut self.is_measured, &mut self.is_paired, &mut self.is_taken] {
-            retain(flags, &is_kept);
+            let mut is_kept = is_kept.iter();
+            flags.retain(|_| is_kept.next().copied().unwrap_or(true));
         }
-        retain(cycle_ends_ns, &is_kept);
         Some(removed.unwrap_or_default())
     }
 
@@ -219,11 +230,9 @@ impl Ledger {
         self.measured_ns.clear();
     }
 
-    /// Renumbers or removes sessions.
-    pub fn place_sessions(&mut self, place: impl Fn(u32) -> Option<u32>) {
-        let measured_ns = std::mem::take(&mut self.measured_ns);
-        self.measured_ns = measured_ns.into_iter().filter_map(|(session, ns)| Some((place(session)?, ns))).collect();
-        self.begun.values_mut().for_each(|session| *session = place(*session).unwrap_or(NULL_U32));
+    /// Sessions left: `is_kept` says of each whether it is there.
+    pub fn forget_sessions(&mut self, is_kept: impl Fn(u32) -> bool) {
+        self.measured_ns.retain(|&session, _| is_kept(session));
     }
 
     /// Removes a closed connection.
@@ -232,23 +241,34 @@ impl Ledger {
     }
 }
 
-/// A table of the rows that are not kept.
-fn removed<T: Default>(is_kept: &[bool], table: &T, copy: impl FnOnce(&mut T, &T, &[usize])) -> T {
-    let rows: Vec<usize> = (0..is_kept.len()).filter(|&row| !is_kept[row]).collect();
-    let mut removed = T::default();
-    copy(&mut removed, table, &rows);
-    removed
+/// The time of the next command, after a command that was alone in flight: none if it began before the status, or if
+/// commands between both were not captured.
+fn next_command_ns(cycles: &Cycles, cycle: usize, next: usize, commands: Option<&CommandNumbers>) -> Option<i64> {
+    let (status_ns, next_ns) = (cycles.status_ns[cycle], cycles.command_first_ns[next]);
+    let is_next = cycles.queue_depth[cycle] == 1 && status_ns != NULL_NS && next_ns >= status_ns;
+    let (from, to) = (SerialNumber(cycles.cmd_sn[cycle]), SerialNumber(cycles.cmd_sn[next]));
+    (is_next && commands.is_none_or(|commands| commands.has_all(from, to))).then_some(next_ns)
 }
 
-fn retain<T>(values: &mut Vec<T>, is_kept: &[bool]) {
-    let mut places = is_kept.iter();
-    values.retain(|_| places.next().copied().unwrap_or(true));
+/// The bytes of a cycle that went to the target. For a bidirectional command: Data-Out and immediate data.
+fn written_bytes(cycles: &Cycles, cycle: usize) -> u32 {
+    let data_bytes = cycles.data_bytes[cycle];
+    if !cycles.is_write[cycle] {
+        0
+    } else if !cycles.is_read[cycle] {
+        data_bytes
+    } else {
+        let solicited = cycles.unsolicited_bytes[cycle].saturating_add(cycles.solicited_bytes[cycle]);
+        cycles.immediate_bytes[cycle].saturating_add(solicited).min(data_bytes)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
-    use crate::tables::{CycleRow, Round, TaskManagement};
+    use crate::tables::{CycleRow, NULL_U32, Round, TaskManagement};
 
     /// One session with commands from and to these times.
     fn context(spans: &[(i64, i64)]) -> Context {
@@ -315,22 +335,21 @@ mod tests {
     }
 
     #[test]
-    fn a_renumbered_session_keeps_its_last_command() {
+    fn a_session_that_left_has_no_last_command() {
         let mut context = context(&[(100, 110)]);
-        context.sessions.open_unknown(1);
         let mut ledger = Ledger::default();
         take(&mut ledger, &mut context, 1000);
-        assert_eq!(ledger.begun.get(&context.tables.cycles.connection[0]), Some(&0));
-        ledger.place_sessions(|session| (session == 0).then_some(1));
-        assert_eq!(ledger.begun.get(&context.tables.cycles.connection[0]), Some(&1));
+        let connection = context.tables.cycles.connection[0];
+        assert_eq!(ledger.begun.get(&connection), Some(&0));
+        ledger.forget_sessions(|session| session == 0);
         add(&mut context, &[(20, 90)]);
-        context.tables.cycles.session[1] = 1;
         take(&mut ledger, &mut context, 2000);
         assert_eq!(ledger.late_count, 1);
-        // a removed one has no number
-        ledger.place_sessions(|_| None);
-        assert_eq!(ledger.begun.get(&context.tables.cycles.connection[0]), Some(&NULL_U32));
-        ledger.forget_connection(context.tables.cycles.connection[0]);
+        ledger.forget_sessions(|_| false);
+        add(&mut context, &[(10, 90)]);
+        take(&mut ledger, &mut context, 2000);
+        assert_eq!(ledger.late_count, 1);
+        ledger.forget_connection(connection);
         assert!(ledger.begun.is_empty());
     }
 
@@ -378,5 +397,61 @@ mod tests {
         tables.number_cycles_anew();
         assert_eq!((&tables.cycles.cycle[..], &tables.rounds.cycle[..]), (&[0, 1][..], &[1][..]));
         assert_eq!(tables.task_management.referenced_cycle, [NULL_U32, NULL_U32, NULL_U32, 1]);
+    }
+
+    #[test]
+    fn payload_is_counted_by_direction() {
+        let mut context = context(&[]);
+        let cycles = &mut context.tables.cycles;
+        let row = CycleRow { session: 0, ..CycleRow::default() };
+        cycles.push(CycleRow { is_read: true, data_bytes: 5000, ..row.clone() });
+        cycles.push(CycleRow { is_write: true, data_bytes: 700, solicited_bytes: 700, ..row.clone() });
+        cycles.push(CycleRow {
+            is_read: true,
+            is_write: true,
+            data_bytes: 90,
+            immediate_bytes: 10,
+            unsolicited_bytes: 20,
+            solicited_bytes: 30,
+            ..row
+        });
+        context.cycle_ends_ns = vec![0; 3];
+        Ledger::keeping_removed(0).take_all(&mut context);
+        let sessions = &context.sessions.rows;
+        assert_eq!((sessions.read_bytes[0], sessions.write_bytes[0]), (5000 + 30, 700 + 60));
+    }
+
+    proptest! {
+        /// Compared with counting the open commands one by one.
+        #[test]
+        fn equals_brute_force(tasks in proptest::collection::vec((0i64..100, 1i64..40, any::<bool>()), 1..30)) {
+            let mut context = context(&[]);
+            for &(start_ns, duration_ns, has_status) in &tasks {
+                let end_ns = start_ns + duration_ns;
+                context.tables.cycles.push(CycleRow {
+                    session: 0,
+                    command_first_ns: start_ns,
+                    status_ns: if has_status { end_ns } else { NULL_NS },
+                    ..CycleRow::default()
+                });
+                context.cycle_ends_ns.push(end_ns);
+            }
+            Ledger::keeping_removed(0).take_all(&mut context);
+            let cycles = &context.tables.cycles;
+            for (own, &(start_ns, duration_ns, has_status)) in tasks.iter().enumerate() {
+                // commands issued before it, or at the same instant and earlier in the table, that have not ended
+                let depth = 1 + tasks.iter().enumerate().filter(|&(other, &(other_start_ns, other_duration_ns, _))| {
+                    (other_start_ns, other) < (start_ns, own) && other_start_ns + other_duration_ns > start_ns
+                }).count();
+                prop_assert_eq!(cycles.queue_depth[own] as usize, depth);
+                let next = tasks.iter().enumerate().filter(|&(other, &(other_start_ns, ..))| (other_start_ns, other) > (start_ns, own))
+                    .map(|(_, &(other_start_ns, ..))| other_start_ns).min();
+                let expected = match next {
+                    Some(next_ns) if depth == 1 && has_status && next_ns >= start_ns + duration_ns => next_ns,
+                    _ => NULL_NS,
+                };
+                prop_assert_eq!(cycles.next_command_ns[own], expected);
+            }
+        }
     }
 }

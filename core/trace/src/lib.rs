@@ -6,7 +6,7 @@
 //! iscsi/     stream bytes -> PDUs -> sessions, tasks, cycles
 //! dynamics/  packets -> how each sender behaved: bytes in flight, losses, flights (on request)
 //! connection/  one connection: its packets through both halves to its content (is it iSCSI, and which direction is whose?)
-//! queue      queue depth, after the pass
+//! ledger     queue depths and totals of sessions, and which commands were handed over before the end
 //! tcp_info   samples of the kernel's TCP_INFO, in captures or files -> rows of their connections
 //! budget/    the time breakdown, after the pass (on request)
 //! tables/    the columns that come out, each declared once
@@ -29,10 +29,10 @@ pub mod counters;
 pub mod dynamics;
 mod growth;
 pub mod iscsi;
+mod ledger;
 pub mod live;
 pub mod pass;
 pub mod pipeline;
-pub mod queue;
 pub mod reader;
 pub mod ring;
 mod settling;

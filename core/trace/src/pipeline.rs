@@ -4,6 +4,8 @@
 //! connections and commands, and with PDUs and segments if their tables are wanted; never with packets alone.
 
 mod prefetch;
+mod reach;
+pub(crate) mod retention;
 
 use iscsitrace_wire::frame::{self as wire, NotTcp, Segment, segment};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -20,7 +22,7 @@ use crate::iscsi::connection::in_flight::InFlight;
 use crate::iscsi::detect::PORTS;
 use crate::iscsi::noted::Note;
 use crate::iscsi::session::succession;
-use crate::queue;
+use crate::ledger::Ledger;
 use crate::reader::Packet;
 use crate::settling::Settling;
 use crate::stream::reassembly::HoldBudget;
@@ -177,12 +179,6 @@ impl Pipeline {
             *in_flight = in_flight.with(iscsi.connection.in_flight(&self.context));
         }
         found
-    }
-
-    /// Rows of the tables that grow with every command: a measure of memory use.
-    pub fn task_row_count(&self) -> usize {
-        let tables = &self.context.tables;
-        tables.cycles.row_count() + tables.rounds.row_count() + tables.nops.row_count()
     }
 
     /// Processes one packet.
@@ -382,11 +378,6 @@ impl Pipeline {
         self.rows.push(row);
     }
 
-    /// After rows of closed connections were removed: there is room for others.
-    pub(crate) fn forget_rows(&mut self) {
-        self.other_rows = [0; 2];
-    }
-
     /// Closes all open connections.
     pub(crate) fn close_all(&mut self) {
         let mut open: Vec<(u32, u32)> = (0..)
@@ -419,10 +410,7 @@ impl Pipeline {
 
     /// Closes all connections at the end of the input, and completes the tables.
     pub fn finish(self) -> Tables {
-        let fill_queue = |context: &mut Context| {
-            queue::fill(&mut context.tables.cycles, &context.cycle_ends_ns, &mut context.sessions);
-        };
-        self.finish_after(fill_queue, |_| ())
+        self.finish_after(|context| Ledger::keeping_removed(0).take_all(context), |_| ())
     }
 
     /// The same, with the queue depths by `fill_queue`, and changed by `change` before the time breakdown is made.

@@ -21,13 +21,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
 use crate::connection::content::Content;
-use crate::context::Context;
-use crate::live::ledger::Ledger;
+use crate::ledger::Ledger;
 use crate::pass::{Interrupted, REPORT_EVERY_PACKETS};
 use crate::pipeline::Pipeline;
+use crate::pipeline::retention::old_rows;
 use crate::reader::CaptureInfo;
 use crate::reader::sequence::{Input, Progress, Sequence};
-use crate::tables::{CycleId, NULL_NS, Tables, Wanted};
+use crate::tables::{CycleId, Tables, Wanted, each_exchange};
 pub use period::Period;
 use period::{Periods, Source};
 pub use state::StateError;
@@ -149,12 +149,7 @@ impl Ring {
         // these name cycles
         self.take_exchanges(until_ns.saturating_sub(PATIENCE_NS), &mut taken);
         self.take_cycles(until_ns, &mut taken);
-        let Pipeline { slots, context, .. } = &mut self.pipeline;
-        for connection in slots.iter_mut().flatten() {
-            if let Content::Iscsi(iscsi) = &mut connection.content {
-                iscsi.connection.forget(&context.tables);
-            }
-        }
+        self.pipeline.forget_left();
         taken
     }
 
@@ -201,25 +196,18 @@ impl Ring {
     /// The first rows of the exchanges, if they are older.
     fn take_exchanges(&mut self, before_ns: i64, taken: &mut Tables) {
         let tables = &mut self.pipeline.context.tables;
+        let periods = &mut self.periods;
         macro_rules! take {
-            ($table:ident by $time:ident) => {{
-                let times = tables.$table.$time.iter();
-                let mut count = times.take_while(|&&time_ns| time_ns < before_ns || time_ns == NULL_NS).count();
-                if let Some(periods) = &mut self.periods {
+            ($($table:ident by $time:ident),*) => { $({
+                let mut count = old_rows(&tables.$table.$time, before_ns);
+                if let Some(periods) = periods {
                     count = periods.take_older(|older| &mut older.$table, count);
                 }
                 taken.$table.copy_rows(&tables.$table, &(0..count).collect::<Vec<_>>());
                 tables.$table.drop_first(count);
-            }};
+            })* };
         }
-        take!(task_management by request_ns);
-        take!(nops by request_ns);
-        take!(texts by request_ns);
-        take!(logouts by request_ns);
-        take!(logins by request_ns);
-        take!(rejects by time_ns);
-        take!(asyncs by time_ns);
-        take!(snacks by time_ns);
+        each_exchange!(take);
     }
 
     fn end_period(&mut self, time_ns: i64) {
@@ -252,10 +240,7 @@ impl Ring {
         }
         let ledger = &mut self.ledger;
         if self.is_bounded {
-            let fill_queue = |context: &mut Context| {
-                ledger.take(context, i64::MAX, |_| i64::MAX, &FxHashSet::default());
-            };
-            self.pipeline.finish_after(fill_queue, |_| ())
+            self.pipeline.finish_after(|context| ledger.take_all(context), |_| ())
         } else {
             self.pipeline.finish()
         }

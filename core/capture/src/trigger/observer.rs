@@ -1,23 +1,18 @@
 //! Packets -> ended commands, through the pass that reads files, for days.
 //!
-//! A pass grows with every command. When one has seen many, a second pass starts beside it and takes over a moment
-//! later, when it has synchronised with every connection. The first continues until its commands have ended. Each
-//! command is reported by one of them only: the second reports those that began after it took over.
-
-use std::collections::VecDeque;
+//! Commands leave the pass once they were reported, and so does what it no longer needs of connections that are over: its
+//! memory grows with what is under way.
 
 use iscsitrace_trace::pipeline::Pipeline;
 use iscsitrace_trace::reader::Packet;
 use iscsitrace_trace::tables::{CycleId, Cycles, NULL_U8, NULL_U32, NULL_U64, Wanted, in_flight};
 use iscsitrace_wire::cdb::Operation;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Commands and R2Ts after which a new pass starts: about 30 MB.
-const ROWS_MAX: usize = 1 << 17;
-/// How long two passes run in parallel before the second takes over.
-const TAKEN_OVER_AFTER_NS: u64 = 1_000_000_000;
-/// How long a pass continues for commands that do not end.
-const OPEN_AT_MOST_NS: i64 = 120_000_000_000;
+/// Rows after which those of commands that ended leave: about 8 MB.
+const ROWS_MAX: usize = 1 << 15;
+/// How long other exchanges are kept.
+const KEPT_NS: i64 = 10_000_000_000;
 /// Time between two searches for the oldest command in flight.
 const LOOK_EVERY_NS: u64 = 100_000_000;
 
@@ -54,79 +49,6 @@ struct Stall {
     until_ns: i64,
 }
 
-struct Generation {
-    pipeline: Pipeline,
-    begun_ns: i64,
-    /// Range of the commands that it reports, by packet.
-    from_frame: u64,
-    /// Commands from this packet on belong to the next pass.
-    to_frame: u64,
-    /// Commands before this row have ended.
-    settled: usize,
-    /// By session.
-    stalls: FxHashMap<u32, Stall>,
-    /// Rows of commands that were reported while in flight.
-    told: Vec<bool>,
-}
-
-impl Generation {
-    fn new(begun_ns: i64, from_frame: u64) -> Self {
-        let mut pipeline = Pipeline::new(Wanted::default());
-        pipeline.note_ended();
-        Self {
-            pipeline,
-            begun_ns,
-            from_frame,
-            to_frame: u64::MAX,
-            settled: 0,
-            stalls: FxHashMap::default(),
-            told: Vec::new(),
-        }
-    }
-
-    /// Notes the sessions that made no progress for that long.
-    fn note_stalls(&mut self, now_ns: i64, least_ns: i64) {
-        for (session, in_flight) in self.pipeline.in_flight() {
-            if let Some(since_ns) = in_flight.stalled_since_ns(now_ns)
-                && now_ns.saturating_sub(since_ns) >= least_ns
-            {
-                self.stalls.insert(session, Stall { since_ns, until_ns: now_ns });
-            }
-        }
-    }
-
-    /// Adds its commands that ended, the last ones with packet `frame`; `rows` is empty before and after.
-    fn take_ended(&mut self, frame: u64, rows: &mut Vec<CycleId>, ended: &mut Vec<EndedCommand>) {
-        self.pipeline.take_ended(rows);
-        let (cycles, ends_ns) = self.pipeline.cycles();
-        for row in rows.drain(..).map(|cycle| cycles.row(cycle)) {
-            if (self.from_frame..self.to_frame).contains(&cycles.command_frame.get(row)) {
-                ended.push(self.command(row, ends_ns[row], frame));
-            }
-        }
-    }
-
-    /// A command from its row; `frame` is the end if the row has none.
-    fn command(&self, row: usize, end_ns: i64, frame: u64) -> EndedCommand {
-        let (cycles, _) = self.pipeline.cycles();
-        let stall = self.stalls.get(&cycles.session[row]).filter(|_| in_flight::kind(cycles, row) >= in_flight::FLUSH);
-        let no_progress_ns = stall.map_or(0, |stall| {
-            let since_ns = stall.since_ns.max(cycles.command_first_ns[row]);
-            stall.until_ns.min(end_ns).saturating_sub(since_ns).max(0)
-        });
-        let was_found = self.told.get(row).copied().unwrap_or(false);
-        EndedCommand { no_progress_ns, was_found, ..command(cycles, row, end_ns, frame) }
-    }
-
-    /// When its oldest command in flight began.
-    fn oldest_open_ns(&mut self) -> Option<i64> {
-        let (cycles, ends_ns) = self.pipeline.cycles();
-        let is_open = |row: usize| ends_ns.get(row) == Some(&i64::MAX) && cycles.command_frame.get(row) < self.to_frame;
-        self.settled = (self.settled..ends_ns.len()).find(|&row| is_open(row)).unwrap_or(ends_ns.len());
-        (self.settled < ends_ns.len()).then(|| cycles.command_first_ns[self.settled])
-    }
-}
-
 /// A command from its row; `frame` is the end if the row has none.
 fn command(cycles: &Cycles, row: usize, end_ns: i64, frame: u64) -> EndedCommand {
     let known = |value: u64| (value != NULL_U64).then_some(value);
@@ -147,28 +69,39 @@ fn command(cycles: &Cycles, row: usize, end_ns: i64, frame: u64) -> EndedCommand
 
 /// A pass over endless packets.
 pub(super) struct Observer {
-    /// The passes, the youngest last.
-    generations: VecDeque<Generation>,
+    pipeline: Pipeline,
+    /// Ended commands leave once there are so many rows.
     rows_max: usize,
+    /// Commands before this one have ended.
+    settled: CycleId,
+    /// By session.
+    stalls: FxHashMap<u32, Stall>,
+    /// Commands that were reported while in flight.
+    told: FxHashSet<CycleId>,
     looked_ns: i64,
     oldest_open_ns: Option<i64>,
-    rows: Vec<CycleId>,
+    ended: Vec<CycleId>,
     /// The shortest time without progress that is looked for.
     least_no_progress_ns: Option<i64>,
 }
 
 impl Observer {
     pub(super) fn new(least_no_progress_ns: Option<i64>) -> Self {
-        Self { least_no_progress_ns, ..Self::with_generations_of(ROWS_MAX) }
+        Self { least_no_progress_ns, ..Self::with_rows(ROWS_MAX) }
     }
 
-    pub(super) fn with_generations_of(rows_max: usize) -> Self {
+    pub(super) fn with_rows(rows_max: usize) -> Self {
+        let mut pipeline = Pipeline::new(Wanted::default());
+        pipeline.note_ended();
         Self {
-            generations: VecDeque::from([Generation::new(i64::MIN, 0)]),
+            pipeline,
             rows_max,
+            settled: CycleId::new(0),
+            stalls: FxHashMap::default(),
+            told: FxHashSet::default(),
             looked_ns: i64::MIN,
             oldest_open_ns: None,
-            rows: Vec::new(),
+            ended: Vec::new(),
             least_no_progress_ns: None,
         }
     }
@@ -180,16 +113,17 @@ impl Observer {
             // it may end a time without progress
             self.note_stalls(packet.time_ns);
         }
-        for generation in &mut self.generations {
-            generation.pipeline.packet(packet);
-            if is_due {
-                generation.pipeline.end_closed();
-            }
-            generation.take_ended(packet.frame, &mut self.rows, ended);
+        self.pipeline.packet(packet);
+        if is_due {
+            self.pipeline.end_closed();
         }
+        self.take_ended(packet.frame, ended);
         if is_due {
             self.looked_ns = packet.time_ns;
-            self.renew(packet);
+            self.oldest_open_ns = self.find_oldest_open_ns();
+            if self.pipeline.row_count() >= self.rows_max {
+                self.forget(packet.time_ns);
+            }
         }
         is_due
     }
@@ -203,29 +137,70 @@ impl Observer {
     /// packet.
     pub(super) fn look(&mut self, now_ns: i64, frame: u64, ended: &mut Vec<EndedCommand>) {
         self.looked_ns = now_ns;
-        for generation in &mut self.generations {
-            generation.pipeline.end_closed();
-            generation.take_ended(frame, &mut self.rows, ended);
-        }
-        self.oldest_open_ns = self.generations.iter_mut().filter_map(Generation::oldest_open_ns).min();
+        self.pipeline.end_closed();
+        self.take_ended(frame, ended);
+        self.oldest_open_ns = self.find_oldest_open_ns();
         self.note_stalls(now_ns);
     }
 
+    /// Adds the commands that ended, the last ones with packet `frame`.
+    fn take_ended(&mut self, frame: u64, ended: &mut Vec<EndedCommand>) {
+        let mut own = std::mem::take(&mut self.ended);
+        self.pipeline.take_ended(&mut own);
+        let (cycles, ends_ns) = self.pipeline.cycles();
+        for row in own.drain(..).map(|cycle| cycles.row(cycle)) {
+            ended.extend(ends_ns.get(row).map(|&end_ns| self.command(row, end_ns, frame)));
+        }
+        self.ended = own;
+    }
+
+    /// A command from its row; `frame` is the end if the row has none.
+    fn command(&self, row: usize, end_ns: i64, frame: u64) -> EndedCommand {
+        let (cycles, _) = self.pipeline.cycles();
+        let stall = self.stalls.get(&cycles.session[row]).filter(|_| in_flight::kind(cycles, row) >= in_flight::FLUSH);
+        let no_progress_ns = stall.map_or(0, |stall| {
+            let since_ns = stall.since_ns.max(cycles.command_first_ns[row]);
+            stall.until_ns.min(end_ns).saturating_sub(since_ns).max(0)
+        });
+        let was_found = self.told.contains(&CycleId::new(cycles.cycle[row]));
+        EndedCommand { no_progress_ns, was_found, ..command(cycles, row, end_ns, frame) }
+    }
+
+    /// Notes the sessions that make no progress.
     fn note_stalls(&mut self, now_ns: i64) {
         let Some(least_ns) = self.least_no_progress_ns else { return };
         let oldest_ns = self.oldest_open_ns;
-        for generation in &mut self.generations {
-            generation.stalls.retain(|_, stall| oldest_ns.is_some_and(|oldest_ns| stall.until_ns >= oldest_ns));
-            // as of the last look: later commands are younger
-            if oldest_ns.is_some_and(|oldest_ns| now_ns.saturating_sub(oldest_ns) >= least_ns) {
-                generation.note_stalls(now_ns, least_ns);
+        self.stalls.retain(|_, stall| oldest_ns.is_some_and(|oldest_ns| stall.until_ns >= oldest_ns));
+        // as of the last look: later commands are younger
+        if oldest_ns.is_none_or(|oldest_ns| now_ns.saturating_sub(oldest_ns) < least_ns) {
+            return;
+        }
+        for (session, in_flight) in self.pipeline.in_flight() {
+            if let Some(since_ns) = in_flight.stalled_since_ns(now_ns)
+                && now_ns.saturating_sub(since_ns) >= least_ns
+            {
+                self.stalls.insert(session, Stall { since_ns, until_ns: now_ns });
             }
         }
     }
 
+    /// Rows of the commands in flight.
+    fn open(&self) -> impl Iterator<Item = usize> {
+        let (cycles, ends_ns) = self.pipeline.cycles();
+        (cycles.row(self.settled)..ends_ns.len()).filter(|&row| ends_ns[row] == i64::MAX)
+    }
+
+    /// When the oldest command in flight began.
+    fn find_oldest_open_ns(&mut self) -> Option<i64> {
+        let oldest = self.open().next();
+        let (cycles, _) = self.pipeline.cycles();
+        self.settled = oldest.map_or_else(|| cycles.next_id(), |row| CycleId::new(cycles.cycle[row]));
+        oldest.map(|row| self.pipeline.cycles().0.command_first_ns[row])
+    }
+
     /// Whether a command is in flight.
     pub(super) fn is_busy(&mut self) -> bool {
-        self.generations.iter_mut().any(|generation| generation.oldest_open_ns().is_some())
+        self.find_oldest_open_ns().is_some()
     }
 
     /// Adds the commands in flight for that long that are wanted, each once. `frame` is the last packet.
@@ -242,36 +217,24 @@ impl Observer {
         if self.oldest_open_ns.is_none_or(|oldest_ns| oldest_ns > begun_before_ns) {
             return;
         }
-        for generation in &mut self.generations {
-            let mut told = std::mem::take(&mut generation.told);
-            let (cycles, ends_ns) = generation.pipeline.cycles();
-            told.resize(ends_ns.len(), false);
-            for (row, &end_ns) in ends_ns.iter().enumerate().skip(generation.settled) {
-                let is_own = (generation.from_frame..generation.to_frame).contains(&cycles.command_frame.get(row));
-                let is_old = cycles.command_first_ns[row] <= begun_before_ns;
-                if is_own && end_ns == i64::MAX && is_old && !told[row] {
-                    let command = generation.command(row, now_ns, frame);
-                    if is_wanted(&command) {
-                        told[row] = true;
-                        open.push(command);
-                    }
-                }
-            }
-            generation.told = told;
+        let cycles = self.pipeline.cycles().0;
+        let is_new = |row: usize| !self.told.contains(&CycleId::new(cycles.cycle[row]));
+        let overdue = self.open().filter(|&row| cycles.command_first_ns[row] <= begun_before_ns && is_new(row));
+        let wanted: Vec<(CycleId, EndedCommand)> = overdue
+            .map(|row| (CycleId::new(cycles.cycle[row]), self.command(row, now_ns, frame)))
+            .filter(|(_, command)| is_wanted(command))
+            .collect();
+        for (cycle, command) in wanted {
+            self.told.insert(cycle);
+            open.push(command);
         }
     }
 
     /// The commands in flight for that long: their number, and the start of the oldest.
     pub(super) fn open_for(&self, least_ns: i64, now_ns: i64) -> Option<(usize, i64)> {
         let begun_before_ns = now_ns.saturating_sub(least_ns);
-        let mut begun_ns = Vec::new();
-        for generation in &self.generations {
-            let (cycles, ends_ns) = generation.pipeline.cycles();
-            let own = generation.from_frame..generation.to_frame;
-            let rows = (generation.settled..ends_ns.len()).filter(|&row| ends_ns[row] == i64::MAX);
-            let rows = rows.filter(|&row| own.contains(&cycles.command_frame.get(row)));
-            begun_ns.extend(rows.map(|row| cycles.command_first_ns[row]).filter(|&ns| ns <= begun_before_ns));
-        }
+        let begun_ns = self.open().map(|row| self.pipeline.cycles().0.command_first_ns[row]);
+        let begun_ns: Vec<i64> = begun_ns.filter(|&ns| ns <= begun_before_ns).collect();
         begun_ns.iter().copied().min().map(|oldest_ns| (begun_ns.len(), oldest_ns))
     }
 
@@ -280,39 +243,19 @@ impl Observer {
         self.oldest_open_ns.map_or(self.looked_ns, |oldest_ns| oldest_ns.min(self.looked_ns))
     }
 
-    /// Starts and ends passes, and finds the oldest command in flight.
-    fn renew(&mut self, packet: &Packet<'_>) {
-        let now_ns = packet.time_ns;
-        if let [.., before, last] = self.generations.make_contiguous()
-            && before.to_frame == u64::MAX
-            && now_ns.abs_diff(last.begun_ns) >= TAKEN_OVER_AFTER_NS
-        {
-            before.to_frame = packet.frame;
-            last.from_frame = packet.frame;
-        }
-        self.oldest_open_ns = self.generations.iter_mut().filter_map(Generation::oldest_open_ns).min();
-        // a pass that was replaced, and has nothing in flight or has waited too long
-        while self.generations.len() > 1
-            && self.generations.front_mut().is_some_and(|oldest| {
-                let is_over = oldest.to_frame < u64::MAX;
-                is_over && oldest.oldest_open_ns().is_none_or(|open_ns| now_ns - open_ns > OPEN_AT_MOST_NS)
-            })
-        {
-            self.generations.pop_front();
-        }
-        let is_full = self.generations.back().is_some_and(|last| last.pipeline.task_row_count() >= self.rows_max);
-        if is_full && self.generations.back().is_some_and(|last| last.from_frame < u64::MAX) {
-            // its own commands begin when it takes over
-            self.generations.push_back(Generation::new(now_ns, u64::MAX));
-            // three at most: one that waits, one that reports, one that starts
-            if self.generations.len() > 3 {
-                self.generations.pop_front();
-            }
-        }
+    /// Commands that ended leave, and old exchanges and connections.
+    fn forget(&mut self, now_ns: i64) {
+        self.pipeline.close_silent(now_ns);
+        self.pipeline.forget_ended();
+        self.pipeline.forget(now_ns.saturating_sub(KEPT_NS));
+        let Self { pipeline, told, .. } = self;
+        told.retain(|&cycle| pipeline.cycles().0.has(cycle));
+        // as many as are in flight may stay
+        self.rows_max = self.rows_max.max(2 * self.pipeline.row_count());
     }
 
     #[cfg(test)]
-    pub(super) fn generation_count(&self) -> usize {
-        self.generations.len()
+    pub(super) fn row_count(&self) -> usize {
+        self.pipeline.row_count()
     }
 }

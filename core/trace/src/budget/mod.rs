@@ -75,6 +75,9 @@ fn fill_scopes(tables: &mut Tables, timelines: &[Timeline], takeovers: &Takeover
             .and_then(|found| by_connection.get(found))
             .map(|&(_, place)| place)
     };
+    // in a live pass some sessions have left
+    let numbers = &tables.sessions.session;
+    let row = |session: u32| numbers.binary_search(&session).unwrap_or(usize::MAX);
     let mut connections: Vec<Scope<'_>> = timelines.iter().map(Scope::of_connection).collect();
     let mut sessions: Vec<Vec<usize>> = vec![Vec::new(); tables.sessions.session.len()];
     let cycles = &tables.cycles;
@@ -83,7 +86,7 @@ fn fill_scopes(tables: &mut Tables, timelines: &[Timeline], takeovers: &Takeover
         let Some(scope) = connections.get_mut(place) else { continue };
         if scope.session == NULL_U32 {
             scope.session = session;
-            if let Some(members) = sessions.get_mut(session as usize) {
+            if let Some(members) = sessions.get_mut(row(session)) {
                 members.push(place);
             }
         }
@@ -94,7 +97,7 @@ fn fill_scopes(tables: &mut Tables, timelines: &[Timeline], takeovers: &Takeover
             let Some(&session) = between.begun.get(&scope.connection) else { continue };
             if scope.session == NULL_U32 {
                 scope.session = session;
-                if let Some(members) = sessions.get_mut(session as usize) {
+                if let Some(members) = sessions.get_mut(row(session)) {
                     members.push(place);
                 }
             }
@@ -103,7 +106,7 @@ fn fill_scopes(tables: &mut Tables, timelines: &[Timeline], takeovers: &Takeover
     let rounds = scope::rounds_by_cycle(&tables.rounds);
     let ends = Ends { cycles_ns: &takeovers.ends_ns, known_from_ns: known_from_ns(&tables.connections) };
     for scope in &mut connections {
-        if sessions.get(scope.session as usize).is_some_and(|members| members.len() == 1) {
+        if sessions.get(row(scope.session)).is_some_and(|members| members.len() == 1) {
             scope.lost_ns = takeovers.idle.get(&scope.session).copied();
         }
     }

@@ -82,7 +82,7 @@ impl TcpConnection {
     pub(super) fn list_keys(&mut self, context: &mut Context) {
         let Content::Iscsi(iscsi) = &mut self.content else { return };
         let Some(session) = iscsi.connection.session else { return };
-        let is_discovery = context.sessions.rows.session_type[session as usize] == session_type::DISCOVERY;
+        let is_discovery = context.sessions.rows.session_type[context.sessions.row(session)] == session_type::DISCOVERY;
         iscsi.connection.login.list(self.number, session, is_discovery, &mut context.tables.parameters);
     }
 

@@ -73,7 +73,7 @@ impl Login {
             *session = Some(self.open_session(bhs, connection, pdu.first.frame, context));
         }
         if let Some(session) = *session
-            && let (Some(state), Some(cmd_sn)) = (context.sessions.states.get_mut(session as usize), bhs.cmd_sn())
+            && let (Some(state), Some(cmd_sn)) = (context.sessions.state_mut(session), bhs.cmd_sn())
         {
             state.commands.start(cmd_sn);
         }
@@ -139,7 +139,7 @@ impl Login {
             logins.status_text.set(row, status_text(class, detail));
         }
         let number = *session.get_or_insert_with(|| context.sessions.open_unknown(connection));
-        let row = number as usize;
+        let row = context.sessions.row(number);
         if class != NULL_U8 {
             context.sessions.rows.login_status[row] = u16::from_be_bytes([class, detail]);
         }

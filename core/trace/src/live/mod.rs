@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! follow      a growing file, and the next one of its ring     read_ahead  bytes read ahead, and the lag
-//! reach       what was read so far, and what may still change    view        the result of a look
-//! ledger      which cycles were handed over                    retention   which rows are removed after a while
+//! view        the result of a look                             retention   which rows are removed after a while
 //! takeover    which sessions go on with the work of others
 //! ```
 //!
@@ -12,8 +11,6 @@
 //! printed, and no call waits longer than its limit.
 
 pub mod follow;
-pub(crate) mod ledger;
-mod reach;
 pub mod read_ahead;
 mod retention;
 mod takeover;
@@ -28,13 +25,13 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 
 use crate::counters::Counter;
+use crate::ledger::Ledger;
 use crate::pipeline::Pipeline;
 use crate::reader::filter::Filter;
 use crate::reader::sequence::{Input, Sequence};
 use crate::reader::{CaptureError, CaptureInfo};
 use crate::tables::Wanted;
 use follow::{Change, FollowState, Followed, OpenedLate};
-use ledger::Ledger;
 use read_ahead::ReadAhead;
 
 /// Bytes that are enough to recognise a file header.

@@ -26,7 +26,7 @@ impl Live {
         for place in (0..numbers.len()).rev() {
             let later = next.insert((&initiator_name[place], &isid[place], &target_name[place]), place);
             if let Some(later) = later.filter(|_| is_waiting(place)) {
-                awaited.insert(later as u32, numbers[place]);
+                awaited.insert(numbers[later], numbers[place]);
             }
         }
         let cycles = &self.pipeline.context.tables.cycles;
@@ -37,9 +37,8 @@ impl Live {
         }
     }
 
-    /// When another session took over the work of the one at this place.
-    pub(super) fn taken_over_ns(&self, place: u32) -> Option<i64> {
-        let number = self.pipeline.context.sessions.rows.session.get(place as usize)?;
-        self.taken_over.get(number).copied()
+    /// When another session took over the work of this one.
+    pub(super) fn taken_over_ns(&self, session: u32) -> Option<i64> {
+        self.taken_over.get(&session).copied()
     }
 }

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use rustc_hash::FxHashSet;
 
 use super::Live;
-use super::ledger::Turnaround;
 use crate::budget::{self, Between};
 use crate::connection::content::Content;
 use crate::dynamics::snapshot::SenderSnapshot;
@@ -13,6 +12,7 @@ use crate::dynamics::timeline::Timeline;
 use crate::dynamics::{held, line};
 use crate::iscsi::connection::in_flight::InFlight;
 use crate::iscsi::session::succession;
+use crate::ledger::Turnaround;
 use crate::pass::Outcome;
 use crate::pipeline::{counter_rows, turn};
 use crate::reader::CaptureInfo;
@@ -146,7 +146,8 @@ impl Live {
         for connection in self.pipeline.connections().filter(|connection| !connection.is_settled) {
             let Content::Iscsi(iscsi) = &connection.content else { continue };
             let Some(session) = iscsi.connection.session else { continue };
-            let kind = self.pipeline.context.sessions.rows.session_type.get(session as usize);
+            let kind =
+                self.pipeline.context.sessions.rows.session_type.get(self.pipeline.context.sessions.row(session));
             let is_discovery = kind == Some(&session_type::DISCOVERY);
             iscsi.connection.login.parameters(connection.number, session, is_discovery, &mut tables.parameters);
         }
@@ -171,11 +172,8 @@ impl Live {
         }
     }
 
-    /// The tables as they are handed over: with session numbers.
+    /// The tables as they are handed over.
     fn outcome(&self, mut tables: Tables) -> Outcome {
-        self.name_sessions(&mut tables.cycles.session);
-        self.name_sessions(&mut tables.parameters.session);
-        self.name_sessions(&mut tables.budget.session);
         tables.wanted = self.pipeline.context.tables.wanted;
         Outcome {
             tables,
@@ -220,8 +218,6 @@ impl Live {
         for connection in pipeline.connections().filter(|each| each.has_icmp_errors && each.is_flipped()) {
             turn(&mut tables.icmp_errors, connection.number);
         }
-        // by number, as in the table of sessions
-        self.name_sessions(&mut tables.connections.session);
         succession::fill(&mut tables.sessions, &tables.connections);
         tables.counters = counter_rows(&pipeline.context.counters);
     }
@@ -281,14 +277,13 @@ impl Live {
 
     fn connections_now(&mut self, sessions: &Sessions) -> Vec<ConnectionNow> {
         let context = &self.pipeline.context;
-        let numbers = &context.sessions.rows.session;
         let replaced: FxHashSet<u32> = sessions.replaces.iter().copied().filter(|&number| number != NULL_U32).collect();
         let slots = self.pipeline.slots.iter_mut().flatten().filter(|connection| !connection.is_settled);
         let mut now: Vec<ConnectionNow> = slots
             .filter_map(|connection| {
                 let is_client_initiator = !connection.is_flipped();
                 let Content::Iscsi(iscsi) = &connection.content else { return None };
-                let session = iscsi.connection.session.and_then(|place| numbers.get(place as usize).copied());
+                let session = iscsi.connection.session;
                 let is_replaced = session.is_some_and(|session| replaced.contains(&session));
                 let begun = (!is_replaced).then(|| iscsi.connection.begun_in_flight(context));
                 let begun_ns = begun.into_iter().flatten().map(|(begun_ns, _)| begun_ns).collect();

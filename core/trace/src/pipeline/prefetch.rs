@@ -26,7 +26,7 @@ impl Pipeline {
         if let Some(connection) = next.and_then(connection) {
             connection.prefetch_queues();
             if let Some(session) = connection.session()
-                && let Some(state) = self.context.sessions.states.get(session as usize)
+                && let Some(state) = self.context.sessions.state(session)
             {
                 iscsitrace_sys::prefetch_value(state);
             }

@@ -2,8 +2,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::Pipeline;
 use crate::connection::content::Content;
-use crate::pipeline::Pipeline;
 use crate::tables::CycleId;
 
 impl Pipeline {

@@ -7,14 +7,13 @@
 //!
 //! The tables are made of a copy of the pipeline, which ends its connections; the pipeline goes on.
 
-use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
 use super::rows::{self, Older};
 use super::totals::Totals;
 use crate::context::Context;
 use crate::counters::Counters;
-use crate::live::ledger::Ledger;
+use crate::ledger::Ledger;
 use crate::pipeline::Pipeline;
 use crate::tables::{Columns, CycleId, NULL_U32, Pdus, Tables, Wanted};
 
@@ -205,7 +204,7 @@ impl Periods {
         let next = pipeline.context.tables.cycles.next_id();
         let mut cycle_numbers = Vec::new();
         let fill_queue = |context: &mut Context| {
-            ledger.take(context, i64::MAX, |_| i64::MAX, &FxHashSet::default());
+            ledger.take_all(context);
             cycle_numbers = rows::keep_since(context, self.from_ns, self.older);
         };
         let mut totals = Totals::default();

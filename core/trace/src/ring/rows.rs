@@ -5,45 +5,39 @@ use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
-use crate::tables::{Columns, CycleId, NULL_NS, NULL_U32, Tables};
+use crate::tables::{Columns, NULL_NS, NULL_U32, Tables, each_exchange};
 
 macro_rules! older {
-    ($($table:ident)*) => {
+    ($($table:ident by $time:ident),*) => {
         /// Rows from before a period, at the start of tables whose rows stay in order.
         #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
         #[allow(missing_docs)]
-        pub(super) struct Older { $(pub(super) $table: usize,)* }
+        pub(super) struct Older { icmp_errors: usize, $(pub(super) $table: usize,)* }
 
         impl Older {
             /// All that there are.
             pub(super) fn of(tables: &Tables) -> Self {
-                Self { $($table: tables.$table.row_count(),)* }
+                Self { icmp_errors: tables.icmp_errors.row_count(), $($table: tables.$table.row_count(),)* }
             }
 
             /// Removes them.
             fn drop_from(self, tables: &mut Tables) {
+                tables.icmp_errors.drop_first(self.icmp_errors);
                 $(tables.$table.drop_first(self.$table);)*
             }
         }
     };
 }
-older!(task_management nops texts logouts logins rejects asyncs snacks icmp_errors);
+each_exchange!(older);
 
 /// Removes what ended before the period, and names commands by their rows. Returns their numbers in the ring.
 pub(super) fn keep_since(context: &mut Context, from_ns: i64, older: Older) -> Vec<u32> {
     let Context { tables, cycle_ends_ns, .. } = context;
     older.drop_from(tables);
     let is_kept: Vec<bool> = cycle_ends_ns.iter().map(|&end_ns| end_ns >= from_ns).collect();
-    let Tables { cycles, rounds, write_starts, .. } = tables;
-    let is_of_kept = |cycle: &u32| is_kept[cycles.row(CycleId::new(*cycle))];
-    let is_round_kept: Vec<bool> = rounds.cycle.iter().map(is_of_kept).collect();
-    let is_start_kept: Vec<bool> = write_starts.cycle.iter().map(is_of_kept).collect();
-    cycles.retain(&is_kept);
-    rounds.retain(&is_round_kept);
-    write_starts.retain(&is_start_kept);
-    cycle_ends_ns.retain(|&end_ns| end_ns >= from_ns);
-    let numbers = cycles.cycle.clone();
-    tables.number_cycles_anew();
+    context.let_go(&is_kept);
+    let numbers = context.tables.cycles.cycle.clone();
+    context.tables.number_cycles_anew();
     numbers
 }
 

@@ -150,6 +150,17 @@ tables! {
     counters: CounterRows,
 }
 
+/// Gives `$do` the tables of requests and messages, whose rows leave a pass under way in the order of their times.
+macro_rules! each_exchange {
+    ($do:ident) => {
+        $do! {
+            task_management by request_ns, nops by request_ns, texts by request_ns, logouts by request_ns,
+            logins by request_ns, rejects by time_ns, asyncs by time_ns, snacks by time_ns
+        }
+    };
+}
+pub(crate) use each_exchange;
+
 macro_rules! wanted {
     ($($table:ident)*) => {
         /// The tables that a pass fills only on request: they grow with packets or PDUs, or cost time.

@@ -78,7 +78,7 @@ impl IscsiConnection {
 
     /// Whether a command that the target had before it sent a PDU was not captured, and may have the tag of a task.
     fn may_lack_command_after(&self, task: &Task, bhs: Bhs<'_>, context: &Context) -> bool {
-        let commands = self.session.and_then(|session| context.sessions.states.get(session as usize));
+        let commands = self.session.and_then(|session| context.sessions.state(session));
         let until = bhs.exp_cmd_sn().or(self.exp_cmd_sn);
         let (Some(state), Some(cmd_sn), Some(until)) = (commands, task.cmd_sn, until) else { return true };
         !state.commands.has_all(cmd_sn + state.recent_tags.least_distance(), until)

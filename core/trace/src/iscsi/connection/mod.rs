@@ -171,9 +171,7 @@ impl IscsiConnection {
                     self.longest_data =
                         [true, false].map(|of_target| self.negotiation().max_recv_data_segment_length(of_target));
                     let is_in_any_order = self.negotiation().is_negotiated_no("DataSequenceInOrder");
-                    if let Some(state) =
-                        self.session.and_then(|session| context.sessions.states.get_mut(session as usize))
-                    {
+                    if let Some(state) = self.session.and_then(|session| context.sessions.state_mut(session)) {
                         state.is_data_in_any_order |= is_in_any_order;
                     }
                 }
@@ -263,7 +261,7 @@ impl IscsiConnection {
         // a connection with PDUs belongs to a session, at least to one without names
         if has_pdus {
             let session = self.session(context);
-            if let Some(state) = context.sessions.states.get_mut(session as usize) {
+            if let Some(state) = context.sessions.state_mut(session) {
                 state.totals = state.totals.with(&self.totals);
                 // the last commands may be missing, too
                 if let Some(exp_cmd_sn) = self.exp_cmd_sn {

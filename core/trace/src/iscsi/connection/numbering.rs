@@ -28,14 +28,14 @@ impl IscsiConnection {
             self.cmd_sn = Some(cmd_sn);
             if opcode == Opcode::LoginRequest {
                 if let Some(session) = self.session
-                    && let Some(state) = context.sessions.states.get_mut(session as usize)
+                    && let Some(state) = context.sessions.state_mut(session)
                 {
                     state.commands.start(cmd_sn);
                 }
                 return;
             }
             let session = self.session(context);
-            let Some(state) = context.sessions.states.get_mut(session as usize) else { return };
+            let Some(state) = context.sessions.state_mut(session) else { return };
             if bhs.is_immediate() == Some(false) {
                 self.acknowledged[0].take(cmd_sn, first.time_ns);
             }

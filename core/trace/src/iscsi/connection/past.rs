@@ -37,7 +37,7 @@ impl IscsiConnection {
     fn is_past_request(&self, header: Bhs<'_>, time_ns: i64, context: &Context) -> bool {
         // an immediate command has the number of the next one
         let cmd_sn = header.cmd_sn().filter(|_| header.is_immediate() == Some(false));
-        let session = self.session.and_then(|session| context.sessions.states.get(session as usize));
+        let session = self.session.and_then(|session| context.sessions.state(session));
         // a login may say any
         let said = self.exp_stat_sn.filter(|&said| self.stat_sn.is_some_and(|sent| !said.is_after(sent)));
         is_before(header.exp_stat_sn(), said)

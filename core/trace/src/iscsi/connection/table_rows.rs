@@ -4,10 +4,18 @@ use super::{Begun, IscsiConnection};
 use crate::tables::{CycleId, Tables};
 
 impl IscsiConnection {
+    /// The commands of tasks without a status.
+    pub(crate) fn task_cycles(&self) -> impl Iterator<Item = CycleId> + '_ {
+        self.tasks.values().map(|task| task.cycle)
+    }
+
     /// The commands whose rows may still change: tasks without status, incomplete PDUs, data without its ACK.
     pub(crate) fn awaited_cycles(&self) -> impl Iterator<Item = CycleId> + '_ {
-        let tasks = self.tasks.values().map(|task| task.cycle);
-        self.begun.cycle().into_iter().chain(tasks).chain(self.spans.iter().flat_map(|spans| spans.unacknowledged()))
+        self.begun
+            .cycle()
+            .into_iter()
+            .chain(self.task_cycles())
+            .chain(self.spans.iter().flat_map(|spans| spans.unacknowledged()))
     }
 
     /// Commands whose rows bytes read from now on can still change, were they the latest that TCP allows.

@@ -34,7 +34,7 @@ impl IscsiConnection {
 
     fn command(&mut self, bhs: Bhs<'_>, first: Stamp, context: &mut Context) -> Option<CycleId> {
         let session = self.session(context);
-        let mut state = context.sessions.states.get_mut(session as usize);
+        let mut state = context.sessions.state_mut(session);
         let lun = bhs.lun().map(lun::number);
         let device_type = match (&mut state, lun) {
             (Some(state), Some(lun)) => state.units.command(lun, first).unwrap_or_else(|_| {
@@ -178,7 +178,7 @@ impl IscsiConnection {
             Opcode::DataIn => {
                 if let (Some(kind), Some(lun), Some(session)) = (task.describes, task.lun, self.session)
                     && let Some(data) = self.descriptions.take(cycle, pdu)
-                    && let Some(state) = context.sessions.states.get_mut(session as usize)
+                    && let Some(state) = context.sessions.state_mut(session)
                     && state.units.learn(lun, kind, data, pdu.completion()).is_err()
                 {
                     context.counters.add(Counter::LogicalUnitsNotListed, Some(self.number), frame);

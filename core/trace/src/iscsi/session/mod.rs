@@ -11,7 +11,7 @@ pub mod succession;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::tables::{AluaState, AluaStates, LogicalUnit, LogicalUnits, NULL_NS, NULL_U16, Session, Sessions};
+use crate::tables::{AluaState, AluaStates, Id, LogicalUnit, LogicalUnits, NULL_NS, NULL_U16, Session, Sessions};
 use command_numbers::CommandNumbers;
 use logical_units::Units;
 use missing_commands::{Group, MissingCommands, PduTotals};
@@ -65,11 +65,27 @@ pub struct SessionTable {
     /// Their state.
     pub states: Vec<SessionState>,
     by_identity: FxHashMap<Identity, u32>,
-    /// Number of sessions so far.
-    count: u32,
 }
 
 impl SessionTable {
+    /// The row of a session; beyond all rows if it left.
+    pub fn row(&self, session: u32) -> usize {
+        self.rows.row(Id::new(session))
+    }
+
+    /// The state of a session.
+    #[inline]
+    pub fn state(&self, session: u32) -> Option<&SessionState> {
+        self.states.get(self.row(session))
+    }
+
+    /// The same, to change it.
+    #[inline]
+    pub fn state_mut(&mut self, session: u32) -> Option<&mut SessionState> {
+        let row = self.row(session);
+        self.states.get_mut(row)
+    }
+
     /// Adds a session whose login was not captured.
     pub fn open_unknown(&mut self, connection: u32) -> u32 {
         self.push(Session { connection_count: 1, ..Session::default() }, connection)
@@ -82,19 +98,20 @@ impl SessionTable {
         let known = self.by_identity.get(&identity).copied();
         if tsih != 0
             && let Some(session) = known
-            && self.rows.tsih[session as usize] == tsih
+            && let row = self.row(session)
+            && self.rows.tsih[row] == tsih
         {
-            self.rows.connection_count[session as usize] += 1;
-            self.states[session as usize].open_connections += 1;
+            self.rows.connection_count[row] += 1;
+            self.states[row].open_connections += 1;
             return (session, None);
         }
         let replaced = known.filter(|&session| {
-            tsih == 0
-                && self.rows.end[session as usize] == SessionEnd::Open as u8
-                && self.rows.tsih[session as usize] != NULL_U16
+            let row = self.row(session);
+            tsih == 0 && self.rows.end[row] == SessionEnd::Open as u8 && self.rows.tsih[row] != NULL_U16
         });
         if let Some(old) = replaced {
-            self.rows.end[old as usize] = SessionEnd::Reinstated as u8;
+            let row = self.row(old);
+            self.rows.end[row] = SessionEnd::Reinstated as u8;
         }
         let session = self.push(Session { connection_count: 1, is_login_captured: tsih == 0, ..row }, connection);
         self.by_identity.insert(identity, session);
@@ -102,42 +119,26 @@ impl SessionTable {
     }
 
     fn push(&mut self, mut row: Session, connection: u32) -> u32 {
-        let session = self.states.len() as u32;
-        row.session = self.count;
-        self.count += 1;
+        let session = self.rows.next_id().number();
+        row.session = session;
         self.rows.push(row);
         self.states.push(SessionState { open_connections: 1, first_connection: connection, ..SessionState::default() });
         session
     }
 
-    /// Removes sessions, and returns the new index of each; none for removed ones. Session numbers stay.
-    pub fn retain(&mut self, is_kept: &[bool]) -> Vec<Option<u32>> {
-        let mut next = 0;
-        let places: Vec<Option<u32>> = is_kept
-            .iter()
-            .map(|&is_kept| {
-                next += u32::from(is_kept);
-                is_kept.then(|| next - 1)
-            })
-            .collect();
-        self.rows.retain(is_kept);
-        let mut kept = is_kept.iter();
-        self.states.retain(|_| kept.next().copied().unwrap_or(true));
-        self.by_identity.retain(|_, place| match places.get(*place as usize).copied().flatten() {
-            Some(new) => {
-                *place = new;
-                true
-            }
-            None => false,
-        });
-        places
+    /// The sessions leave whose flag is not set.
+    pub fn let_go(&mut self, is_kept: &[bool]) {
+        self.rows.let_go(is_kept);
+        let mut is_kept = is_kept.iter();
+        self.states.retain(|_| is_kept.next().copied().unwrap_or(true));
+        let rows = &self.rows;
+        self.by_identity.retain(|_, session| rows.has(Id::new(*session)));
     }
 
     /// Closes a connection of the session; the session ends with its last one.
     pub fn close_connection(&mut self, session: u32, end: SessionEnd) {
-        let (Some(state), Some(row_end)) =
-            (self.states.get_mut(session as usize), self.rows.end.get_mut(session as usize))
-        else {
+        let row = self.row(session);
+        let (Some(state), Some(row_end)) = (self.states.get_mut(row), self.rows.end.get_mut(row)) else {
             return;
         };
         state.open_connections = state.open_connections.saturating_sub(1);
@@ -148,7 +149,8 @@ impl SessionTable {
 
     /// Notes how a session ended, unless it is known already.
     pub fn end(&mut self, session: u32, end: SessionEnd) {
-        if let Some(row_end) = self.rows.end.get_mut(session as usize)
+        let row = self.row(session);
+        if let Some(row_end) = self.rows.end.get_mut(row)
             && *row_end == SessionEnd::Open as u8
         {
             *row_end = end as u8;
@@ -180,10 +182,10 @@ impl SessionTable {
 
     /// Extends a session's time to that of a connection.
     pub fn note_time(&mut self, session: u32, first_ns: i64, last_ns: i64) {
-        let session = session as usize;
-        let first = &mut self.rows.time_first_ns[session];
+        let row = self.row(session);
+        let first = &mut self.rows.time_first_ns[row];
         *first = if *first == NULL_NS { first_ns } else { (*first).min(first_ns) };
-        let last = &mut self.rows.time_last_ns[session];
+        let last = &mut self.rows.time_last_ns[row];
         *last = (*last).max(last_ns);
     }
 }
@@ -215,12 +217,13 @@ mod tests {
         for (connection, isid) in (0..).zip(["a", "b", "c"]) {
             sessions.login(named(isid), 0, connection);
         }
-        assert_eq!(sessions.retain(&[false, true, true]), [None, Some(0), Some(1)]);
+        sessions.let_go(&[false, true, true]);
+        assert_eq!([0, 1, 2].map(|session| sessions.row(session) < 2), [false, true, true]);
         assert_eq!(sessions.rows.session, [1, 2]);
         sessions.rows.tsih[1] = 7;
-        assert_eq!(sessions.login(named("c"), 7, 3), (1, None));
-        // a removed session is new again
-        assert_eq!(sessions.login(named("a"), 0, 4), (2, None));
+        assert_eq!(sessions.login(named("c"), 7, 3), (2, None));
+        // a session that left is new again
+        assert_eq!(sessions.login(named("a"), 0, 4), (3, None));
         assert_eq!(sessions.rows.session, [1, 2, 3]);
     }
 
