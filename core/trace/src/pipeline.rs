@@ -61,7 +61,7 @@ const LOOKED_AT_PARTS: usize = 4;
 const LARGE_FROM_CONNECTIONS: u32 = 1000;
 
 /// The state of a pass.
-#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Pipeline {
     pub(crate) context: Context,
     table: ConnectionTable,
@@ -356,6 +356,11 @@ impl Pipeline {
         let Some(mut connection) = self.slots.get_mut(slot as usize).and_then(Option::take) else { return };
         self.table.remove(connection.ends[0], connection.ends[1], slot);
         self.free.push(slot);
+        self.end(&mut connection);
+    }
+
+    /// Ends a connection and adds its row.
+    fn end(&mut self, connection: &mut TcpConnection) {
         let row = connection.finish(&mut self.context, &mut self.budget);
         if connection.has_icmp_errors && connection.is_flipped() {
             turn(&mut self.context.tables.icmp_errors, row.connection);
@@ -394,6 +399,30 @@ impl Pipeline {
             }
             self.close(slot);
         }
+    }
+
+    /// A pass that ends here, of all rows but those of PDUs and of the first connections that were closed. The pass goes on:
+    /// each open connection is ended in a copy of its own.
+    pub(crate) fn ended(&mut self, closed_before: usize) -> Self {
+        let pdus = std::mem::take(&mut self.context.tables.pdus);
+        let mut ended = Self {
+            context: self.context.clone(),
+            settling: self.settling.clone(),
+            portals: self.portals.clone(),
+            with_segments: self.with_segments.clone(),
+            other_rows: self.other_rows,
+            budget: self.budget.clone(),
+            limits: self.limits,
+            ..Self::default()
+        };
+        self.context.tables.pdus = pdus;
+        ended.rows.copy_rows(&self.rows, &(closed_before..self.rows.row_count()).collect::<Vec<_>>());
+        let mut open: Vec<&TcpConnection> = self.connections().collect();
+        open.sort_unstable_by_key(|connection| connection.number);
+        let iscsi = open.iter().filter(|connection| matches!(connection.content, Content::Iscsi(_)));
+        iscsi.for_each(|connection| note_portal(&mut ended.portals, connection.target()));
+        open.into_iter().for_each(|connection| ended.end(&mut connection.clone()));
+        ended
     }
 
     /// Adds the missing commands to counters and connection rows, which are sorted by then.

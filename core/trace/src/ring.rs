@@ -4,7 +4,7 @@
 //! pass over the whole ring.
 //!
 //! ```text
-//! rows     which rows of a copied pipeline are of a period
+//! rows     which rows are of a period
 //! totals   what was counted before a period
 //! period   the ring's time in periods, each with the tables that a diagnosis needs
 //! state    all that a pass knows, as bytes
@@ -39,7 +39,7 @@ const PATIENCE_NS: i64 = 600_000_000_000;
 const SETTLE_NS: i64 = 1_000_000_000;
 
 /// The pass.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Ring {
     pipeline: Pipeline,
     ledger: Ledger,
@@ -116,10 +116,10 @@ impl Ring {
                 until_report = REPORT_EVERY_PACKETS;
                 report(&progress).map_err(Interrupted::Caller)?;
             }
-            if let Some(periods) = &mut self.periods {
-                if periods.is_over(packet.time_ns, self.pipeline.context.tables.cycles.next_id()) {
-                    self.end_period(packet.time_ns);
-                }
+            if let Some(periods) = &mut self.periods
+                && periods.is_over(packet.time_ns, self.pipeline.context.tables.cycles.next_id())
+            {
+                self.end_period(packet.time_ns);
             }
             if let Some(periods) = &mut self.periods {
                 periods.note_packet(packet.time_ns);

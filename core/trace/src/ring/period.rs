@@ -5,7 +5,7 @@
 //! exchanges that began in it, connections and sessions with packets in it. Counts are those of the period. What TCP shows of the
 //! path and the hosts, such as RTTs and windows, is what is known until then.
 //!
-//! The tables are made of a copy of the pipeline, which ends its connections; the pipeline goes on.
+//! The tables are those of a pass that ends there (`Pipeline::ended`); the pipeline goes on.
 
 use serde::{Deserialize, Serialize};
 
@@ -197,18 +197,16 @@ impl Periods {
         if self.packet_count == 0 {
             return None;
         }
-        let (mut pipeline, mut ledger) = (copied(source.pipeline), source.ledger.clone());
-        let closed: Vec<usize> = (self.closed_rows..source.pipeline.rows.row_count()).collect();
-        pipeline.rows.copy_rows(&source.pipeline.rows, &closed);
-        pipeline.context.tables.parameters.drop_first(self.parameter_rows);
-        let next = pipeline.context.tables.cycles.next_id();
+        let (mut ended, mut ledger) = (source.pipeline.ended(self.closed_rows), source.ledger.clone());
+        ended.context.tables.parameters.drop_first(self.parameter_rows);
+        let next = source.pipeline.context.tables.cycles.next_id();
         let mut cycle_numbers = Vec::new();
         let fill_queue = |context: &mut Context| {
             ledger.take_all(context);
             cycle_numbers = rows::keep_since(context, self.from_ns, self.older);
         };
         let mut totals = Totals::default();
-        let mut tables = pipeline.finish_after(fill_queue, |tables| totals = self.totals.take_from(tables));
+        let mut tables = ended.finish_after(fill_queue, |tables| totals = self.totals.take_from(tables));
         self.totals.take_missing(&mut totals, &mut tables.counters);
         rows::keep_active(&mut tables, self.from_ns);
         // those that the end of the copy made known; all others leave beside the periods
@@ -221,12 +219,4 @@ impl Periods {
         let (from_ns, last_ns) = (self.from_ns, self.last_ns);
         Some((Period { from_ns, last_ns, tables, cycle_numbers }, totals))
     }
-}
-
-/// A copy of a pipeline without the rows of closed connections and of PDUs.
-fn copied(pipeline: &mut Pipeline) -> Pipeline {
-    let (rows, pdus) = (std::mem::take(&mut pipeline.rows), std::mem::take(&mut pipeline.context.tables.pdus));
-    let copy = pipeline.clone();
-    (pipeline.rows, pipeline.context.tables.pdus) = (rows, pdus);
-    copy
 }

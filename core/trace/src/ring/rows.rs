@@ -1,4 +1,4 @@
-//! Which rows of a copied pipeline are of a period: commands that had not ended before it, exchanges that began in it, and rows of
+//! Which rows are of a period: commands that had not ended before it, exchanges that began in it, and rows of
 //! connections and sessions with packets in it.
 
 use rustc_hash::FxHashSet;
