@@ -6,10 +6,11 @@
 
 use std::net::IpAddr;
 
-use iscsitrace_wire::frame::{Address, IcmpError, IcmpKind, LinkType, NotTcp};
+use iscsitrace_wire::frame::{Address, IcmpError, IcmpKind, Layer, LinkType, NotTcp};
 
 use crate::address::Addresses;
 use crate::checksum;
+use crate::frame::header;
 
 const ETHER_TYPE_IPV4: u16 = 0x0800;
 const ETHER_TYPE_IPV6: u16 = 0x86dd;
@@ -34,16 +35,17 @@ pub fn emptied(
         return bytes;
     }
     let is_ip_alone = matches!(link_type, LinkType::IPV4 | LinkType::IPV6);
-    let header_length = link_header_length(link_type);
+    let link = link(link_type);
+    let header_length = link.map_or(0, |(_, length, _)| length);
     let wire_length = original_length.max(original.len() as u32).saturating_sub(header_length as u32);
-    let captured = original.len().saturating_sub(header_length);
+    let packet_length = original.len().saturating_sub(header_length);
     let (ether_type, packet) = match reason {
         NotTcp::IcmpError(error) => icmp_error(error, wire_length, addresses),
         NotTcp::Fragment => (ETHER_TYPE_IPV4, ipv4(5, wire_length, PROTOCOL_TCP, 1, [[0; 4]; 2])),
         NotTcp::Tunnel => (ETHER_TYPE_IPV4, ipv4(5, wire_length, PROTOCOL_GRE, 0, [[0; 4]; 2])),
         // a header that is longer than what was captured
         NotTcp::CutInHeaders => {
-            let words = if captured < 40 { 5 } else { 15 };
+            let words = if packet_length < 40 { 5 } else { 15 };
             (ETHER_TYPE_IPV4, ipv4(words, wire_length, PROTOCOL_TCP, 0, [[0; 4]; 2]))
         }
         NotTcp::Malformed => (ETHER_TYPE_IPV4, Vec::new()),
@@ -52,51 +54,45 @@ pub fn emptied(
         }
         NotTcp::NotIp | NotTcp::OtherProtocol(_) | NotTcp::UnsupportedLinkType => (ETHER_TYPE_EXPERIMENT, Vec::new()),
     };
-    link_header(link_type, original, ether_type, addresses, &mut bytes);
-    if let Some(place) = bytes.get_mut(header_length..) {
-        place.iter_mut().zip(packet).for_each(|(byte, own)| *byte = own);
+    let captured = header_length.min(original.len());
+    let (link_header, rest) = bytes.split_at_mut(captured);
+    if let Some((layer, _, type_at)) = link {
+        header(layer, original.get(..captured).unwrap_or_default(), addresses, link_header);
+        put(link_header.get_mut(type_at..).unwrap_or_default(), &carrying(link_type, ether_type));
     }
+    put(rest, &packet);
     bytes
 }
 
-fn link_header_length(link_type: LinkType) -> usize {
+/// As many bytes as there are places.
+fn put(places: &mut [u8], bytes: &[u8]) {
+    places.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte);
+}
+
+/// The layer of a link type, its length, and where it says what it carries.
+fn link(link_type: LinkType) -> Option<(Layer, usize, usize)> {
     match link_type {
-        LinkType::ETHERNET => 14,
-        LinkType::LINUX_SLL => 16,
-        LinkType::LINUX_SLL2 => 20,
-        LinkType::NULL | LinkType::LOOP | LinkType::PPP => 4,
-        _ => 0,
+        LinkType::ETHERNET => Some((Layer::Ethernet, 14, 12)),
+        LinkType::LINUX_SLL => Some((Layer::LinuxSll, 16, 14)),
+        LinkType::LINUX_SLL2 => Some((Layer::LinuxSll2, 20, 0)),
+        LinkType::NULL | LinkType::LOOP => Some((Layer::Loopback, 4, 0)),
+        LinkType::PPP => Some((Layer::Ppp, 4, 0)),
+        _ => None,
     }
 }
 
-/// The link header with another EtherType, as far as it was captured.
-fn link_header(link_type: LinkType, original: &[u8], ether_type: u16, addresses: &Addresses, bytes: &mut [u8]) {
-    let [high, low] = ether_type.to_be_bytes();
-    let is_experiment = ether_type == ETHER_TYPE_EXPERIMENT;
-    let family = if ether_type == ETHER_TYPE_IPV6 { 10 } else { 2 };
-    let mac = |at: usize| original.get(at..).and_then(|own| own.first_chunk()).map(|own| addresses.mac(*own));
-    // kept bytes, MAC addresses, new bytes
-    let (kept, macs, new): (std::ops::Range<usize>, &[usize], (usize, Vec<u8>)) = match link_type {
-        LinkType::ETHERNET => (0..0, &[0, 6], (12, vec![high, low])),
-        LinkType::LINUX_SLL => (0..6, &[6], (14, vec![high, low])),
-        LinkType::LINUX_SLL2 => (4..12, &[12], (0, vec![high, low])),
-        LinkType::NULL if !is_experiment => (0..0, &[], (0, vec![family, 0, 0, 0])),
-        LinkType::LOOP if !is_experiment => (0..0, &[], (0, vec![0, 0, 0, family])),
-        LinkType::PPP if !is_experiment => {
-            (0..0, &[], (0, vec![0xff, 0x03, 0, if family == 10 { 0x57 } else { 0x21 }]))
-        }
-        _ => (0..0, &[], (0, Vec::new())),
+/// What a link header says of a packet of this EtherType.
+fn carrying(link_type: LinkType, ether_type: u16) -> Vec<u8> {
+    let (family, protocol) = match ether_type {
+        ETHER_TYPE_IPV4 => (2, 0x21),
+        ETHER_TYPE_IPV6 => (10, 0x57),
+        _ => (0, 0),
     };
-    if let (Some(own), Some(place)) = (original.get(kept.clone()), bytes.get_mut(kept)) {
-        place.copy_from_slice(own);
-    }
-    for &at in macs {
-        if let (Some(own), Some(place)) = (mac(at), bytes.get_mut(at..at + 6)) {
-            place.copy_from_slice(&own);
-        }
-    }
-    if let Some(place) = bytes.get_mut(new.0..) {
-        place.iter_mut().zip(new.1).for_each(|(byte, own)| *byte = own);
+    match link_type {
+        LinkType::NULL => vec![family, 0, 0, 0],
+        LinkType::LOOP => vec![0, 0, 0, family],
+        LinkType::PPP => vec![0xff, 0x03, 0, protocol],
+        _ => ether_type.to_be_bytes().to_vec(),
     }
 }
 

@@ -1,293 +1,171 @@
 //! One packet of TCP, or of a tunnel around it: headers by their known fields, other addresses, right checksums.
 //!
-//! The bytes are written anew, from the outermost header to the payload; what no table and no dissector needs (options of
-//! IP, unknown options of TCP, padding) is zero, or an option without meaning. The layers are those that
-//! `iscsitrace_wire::frame` reads.
+//! The packet begins as zeros. What no table and no dissector needs (options of IP, unknown options of TCP, numbers of
+//! networks and sessions, padding) stays zero, or becomes an option without meaning. The layers are those that the reader tells.
 
-use iscsitrace_wire::frame::{LinkType, Segment};
+use std::net::IpAddr;
+use std::ops::Range;
+
+use iscsitrace_wire::frame::{Layer, Segment};
 
 use crate::address::Addresses;
 use crate::checksum;
 
-const ETHER_TYPES_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-const ETHER_TYPE_IPV4: u16 = 0x0800;
-const ETHER_TYPE_IPV6: u16 = 0x86dd;
-const ETHER_TYPE_PPPOE: u16 = 0x8864;
-const ETHER_TYPE_BRIDGED: u16 = 0x6558;
-const ETHER_TYPE_ERSPAN: u16 = 0x88be;
-const GENEVE_PORT: u16 = 6081;
 /// NOP, as an option of IPv4 and of TCP.
 const OPTION_NONE: u8 = 1;
 const OPTION_END: u8 = 0;
 /// Maximum segment size, window scale, SACK permitted, SACK, timestamps.
 const OPTIONS_KEPT: [u8; 5] = [2, 3, 4, 5, 8];
-/// The same limit as that of the reader, and more: headers within headers.
-const LAYERS_MAX: usize = 64;
 
 /// A packet that is written anew.
 pub struct Rewritten<'a> {
     addresses: &'a Addresses,
     original: &'a [u8],
+    /// The last header.
+    last: Range<usize>,
+    /// Source and destination of the innermost IP header, as bytes.
+    ends: Range<usize>,
     /// The new bytes, as many as before.
     pub bytes: Vec<u8>,
 }
 
-/// Where to go on.
-enum Next {
-    EtherType { at: usize, next: usize },
-    Ethernet(usize),
-    Ppp(usize),
-    Ip(usize),
-    Of { protocol: u8, at: usize },
-    Tcp(usize),
-}
-
-/// Source and destination of the innermost IP header, as bytes.
-type Ends = Vec<u8>;
-
 impl<'a> Rewritten<'a> {
     /// A packet of zeros in the place of another.
     pub fn zeros(original: &'a [u8], addresses: &'a Addresses) -> Self {
-        Self { addresses, original, bytes: vec![0; original.len()] }
+        Self { addresses, original, last: 0..0, ends: 0..0, bytes: vec![0; original.len()] }
     }
 
-    /// Writes the packet, its payload by `fill`. None if the headers do not lead to the segment.
-    pub fn write(&mut self, link_type: LinkType, segment: &Segment<'_>, fill: impl FnOnce(&mut [u8])) -> Option<()> {
-        let mut next = self.link(link_type)?;
-        let (mut ends, mut is_ipv4) = (Ends::new(), true);
-        for _ in 0..LAYERS_MAX {
-            next = match next {
-                Next::Tcp(at) => return self.tcp(at, segment, (&ends, is_ipv4), fill),
-                Next::EtherType { at, next } => self.ether_type(at, next)?,
-                Next::Ethernet(at) => self.ethernet(at)?,
-                Next::Ppp(at) => self.ppp(at)?,
-                Next::Ip(at) => {
-                    is_ipv4 = self.byte(at)? >> 4 == 4;
-                    if is_ipv4 { self.ipv4(at, &mut ends)? } else { self.ipv6(at, &mut ends)? }
-                }
-                Next::Of { protocol, at } => self.of_ip(protocol, at)?,
-            };
+    /// Writes what may be known of the next header, which the reader told.
+    pub fn header(&mut self, layer: Layer, place: Range<usize>) {
+        self.last = place.clone();
+        self.ends = match layer {
+            Layer::Ipv4 => place.start + 12..place.start + 20,
+            Layer::Ipv6 => place.start + 8..place.start + 40,
+            _ => self.ends.clone(),
+        };
+        let (Some(original), Some(written)) = (self.original.get(place.clone()), self.bytes.get_mut(place)) else {
+            return;
+        };
+        header(layer, original, self.addresses, written);
+    }
+
+    /// Writes the payload of a segment by `fill`, behind all headers. The checksum is right if the segment is whole, else zero.
+    pub fn payload(&mut self, segment: &Segment<'_>, fill: impl FnOnce(&mut [u8])) {
+        let Range { start, end: payload_start } = self.last;
+        let end = payload_start + segment.payload.len();
+        let Some(written) = self.bytes.get_mut(payload_start..end) else { return };
+        fill(written);
+        let (Some(ends), Some(tcp)) = (self.bytes.get(self.ends.clone()), self.bytes.get(start..end)) else { return };
+        let header_length = tcp.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
+        if tcp.len() != header_length + segment.payload_length as usize {
+            return;
         }
-        None
-    }
-
-    fn byte(&self, at: usize) -> Option<u8> {
-        self.original.get(at).copied()
-    }
-
-    fn number(&self, at: usize) -> Option<u16> {
-        self.original.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
-    }
-
-    /// Keeps bytes that must be there.
-    fn keep(&mut self, from: usize, to: usize) -> Option<()> {
-        let kept = self.original.get(from..to)?;
-        self.bytes[from..to].copy_from_slice(kept);
-        Some(())
-    }
-
-    fn mac(&mut self, at: usize) -> Option<()> {
-        let own = *self.original.get(at..)?.first_chunk()?;
-        self.bytes[at..at + 6].copy_from_slice(&self.addresses.mac(own));
-        Some(())
-    }
-
-    /// The link header, with other MAC addresses.
-    fn link(&mut self, link_type: LinkType) -> Option<Next> {
-        Some(match link_type {
-            LinkType::ETHERNET => Next::Ethernet(0),
-            LinkType::LINUX_SLL => {
-                self.keep(0, 6)?;
-                self.cooked_address(4, 6)?;
-                Next::EtherType { at: 14, next: 16 }
-            }
-            LinkType::LINUX_SLL2 => {
-                self.keep(4, 12)?;
-                self.cooked_address(11, 12)?;
-                Next::EtherType { at: 0, next: 20 }
-            }
-            LinkType::PPP => Next::Ppp(0),
-            LinkType::NULL | LinkType::LOOP => {
-                self.keep(0, 4)?;
-                Next::Ip(4)
-            }
-            _ => Next::Ip(0),
-        })
-    }
-
-    /// The address of a cooked capture; its length is the number that ends at `length_at`.
-    fn cooked_address(&mut self, length_at: usize, at: usize) -> Option<()> {
-        let has_mac = if at == 6 { self.number(length_at)? == 6 } else { self.byte(length_at)? == 6 };
-        if has_mac { self.mac(at) } else { Some(()) }
-    }
-
-    fn ethernet(&mut self, at: usize) -> Option<Next> {
-        self.mac(at)?;
-        self.mac(at + 6)?;
-        Some(Next::EtherType { at: at + 12, next: at + 14 })
-    }
-
-    fn ether_type(&mut self, mut at: usize, mut next: usize) -> Option<Next> {
-        loop {
-            self.keep(at, at + 2)?;
-            let ether_type = self.number(at)?;
-            if ETHER_TYPES_VLAN.contains(&ether_type) {
-                self.keep(next, next + 2)?;
-                (at, next) = (next + 2, next + 4);
-                continue;
-            }
-            return match ether_type {
-                ETHER_TYPE_PPPOE => {
-                    // the number of the session is that of a customer
-                    self.keep(next, next + 2)?;
-                    self.keep(next + 4, next + 6)?;
-                    Some(Next::Ppp(next + 6))
-                }
-                _ => inside(ether_type, next),
-            };
+        // the pseudo-header: the length has two bytes in IPv4, four in IPv6, whose upper ones are zero then
+        let length = tcp.len() as u32;
+        let checksum = checksum::of(&[ends, &length.to_be_bytes(), &[0, 6], tcp]);
+        if let Some(place) = self.bytes.get_mut(start + 16..start + 18) {
+            place.copy_from_slice(&checksum);
         }
-    }
-
-    fn ppp(&mut self, mut at: usize) -> Option<Next> {
-        if self.original.get(at..at + 2)? == [0xff, 0x03] {
-            self.keep(at, at + 2)?;
-            at += 2;
-        }
-        let length = if self.byte(at)? & 1 == 1 { 1 } else { 2 };
-        self.keep(at, at + length)?;
-        Some(Next::Ip(at + length))
-    }
-
-    fn ip(&mut self, at: usize, address_bytes: usize, ends: &mut Ends) -> Option<()> {
-        ends.clear();
-        for place in [at, at + address_bytes] {
-            let own = self.original.get(place..place + address_bytes)?;
-            let address = match own.first_chunk::<16>() {
-                Some(own) if address_bytes == 16 => self.addresses.ip(std::net::Ipv6Addr::from(*own).into()),
-                _ => self.addresses.ip(std::net::Ipv4Addr::from(*own.first_chunk::<4>()?).into()),
-            };
-            match address {
-                std::net::IpAddr::V4(address) => ends.extend(address.octets()),
-                std::net::IpAddr::V6(address) => ends.extend(address.octets()),
-            }
-        }
-        self.bytes.get_mut(at..at + 2 * address_bytes)?.copy_from_slice(ends);
-        Some(())
-    }
-
-    fn ipv4(&mut self, at: usize, ends: &mut Ends) -> Option<Next> {
-        let end = at + usize::from(self.byte(at)? & 0x0f) * 4;
-        self.keep(at, at + 10)?;
-        self.ip(at + 12, 4, ends)?;
-        self.bytes.get_mut(at + 20..end)?.fill(OPTION_NONE);
-        let checksum = checksum::of(&[self.bytes.get(at..end)?]);
-        self.bytes[at + 10..at + 12].copy_from_slice(&checksum);
-        Some(Next::Of { protocol: self.byte(at + 9)?, at: end })
-    }
-
-    fn ipv6(&mut self, at: usize, ends: &mut Ends) -> Option<Next> {
-        self.keep(at, at + 8)?;
-        self.ip(at + 8, 16, ends)?;
-        Some(Next::Of { protocol: self.byte(at + 6)?, at: at + 40 })
-    }
-
-    /// What an IP header carries; of extension headers nothing but their lengths stays.
-    fn of_ip(&mut self, protocol: u8, at: usize) -> Option<Next> {
-        match protocol {
-            6 => Some(Next::Tcp(at)),
-            4 | 41 => Some(Next::Ip(at)),
-            47 => self.gre(at),
-            17 => self.udp(at),
-            0 | 43 | 60 | 135 | 139 | 140 => {
-                self.keep(at, at + 2)?;
-                Some(Next::Of { protocol: self.byte(at)?, at: at + (usize::from(self.byte(at + 1)?) + 1) * 8 })
-            }
-            44 => {
-                self.keep(at, at + 8)?;
-                Some(Next::Of { protocol: self.byte(at)?, at: at + 8 })
-            }
-            51 => {
-                self.keep(at, at + 2)?;
-                Some(Next::Of { protocol: self.byte(at)?, at: at + (usize::from(self.byte(at + 1)?) + 2) * 4 })
-            }
-            _ => None,
-        }
-    }
-
-    fn gre(&mut self, at: usize) -> Option<Next> {
-        self.keep(at, at + 4)?;
-        let (flags, ether_type) = (self.number(at)?, self.number(at + 2)?);
-        let words = [0x8000, 0x2000, 0x1000].iter().filter(|&bit| flags & bit != 0).count();
-        let next = at + 4 + 4 * words;
-        match ether_type {
-            ETHER_TYPE_ERSPAN if flags & 0x1000 == 0 => Some(Next::Ethernet(next)),
-            ETHER_TYPE_ERSPAN => {
-                // version and VLAN
-                self.keep(next, next + 2)?;
-                Some(Next::Ethernet(next + 8))
-            }
-            _ => inside(ether_type, next),
-        }
-    }
-
-    /// VXLAN or GENEVE; the checksum of UDP stays zero, which is none.
-    fn udp(&mut self, at: usize) -> Option<Next> {
-        self.keep(at, at + 6)?;
-        let own = at + 8;
-        if self.number(at + 2)? == GENEVE_PORT {
-            self.keep(own, own + 4)?;
-            let next = own + 8 + usize::from(self.byte(own)? & 0x3f) * 4;
-            return inside(self.number(own + 2)?, next);
-        }
-        self.keep(own, own + 1)?;
-        Some(Next::Ethernet(own + 8))
-    }
-
-    /// The TCP header with its known options, and the payload. The checksum is right if the segment is whole, else zero.
-    fn tcp(
-        &mut self,
-        at: usize,
-        segment: &Segment<'_>,
-        (ends, is_ipv4): (&[u8], bool),
-        fill: impl FnOnce(&mut [u8]),
-    ) -> Option<()> {
-        let start = self.original.as_ptr() as usize;
-        let options_at = at + 20;
-        if !segment.options.is_empty() && segment.options.as_ptr() as usize != start + options_at {
-            return None;
-        }
-        self.keep(at, at + 16)?;
-        self.keep(at + 18, at + 20)?;
-        let options_end = options_at + segment.options.len();
-        write_options(segment.options, self.bytes.get_mut(options_at..options_end)?);
-        let payload_at = at + usize::from(self.byte(at + 12)? >> 4) * 4;
-        let payload_end = payload_at + segment.payload.len();
-        if !segment.payload.is_empty() {
-            if segment.payload.as_ptr() as usize != start + payload_at {
-                return None;
-            }
-            fill(self.bytes.get_mut(payload_at..payload_end)?);
-        }
-        let is_whole = segment.payload.len() == segment.payload_length as usize && payload_at == options_end;
-        if is_whole {
-            let length = (payload_end - at) as u32;
-            let pseudo: Vec<u8> = if is_ipv4 {
-                [ends, &[0, 6], &(length as u16).to_be_bytes()].concat()
-            } else {
-                [ends, &length.to_be_bytes(), &[0, 0, 0, 6]].concat()
-            };
-            let checksum = checksum::of(&[&pseudo, &self.bytes[at..payload_end]]);
-            self.bytes[at + 16..at + 18].copy_from_slice(&checksum);
-        }
-        Some(())
     }
 }
 
-fn inside(ether_type: u16, at: usize) -> Option<Next> {
-    match ether_type {
-        ETHER_TYPE_IPV4 | ETHER_TYPE_IPV6 => Some(Next::Ip(at)),
-        ETHER_TYPE_BRIDGED => Some(Next::Ethernet(at)),
-        _ => None,
+/// Writes what may be known of a header into as many zeros.
+pub fn header(layer: Layer, original: &[u8], addresses: &Addresses, written: &mut [u8]) {
+    let mut header = Header { original, addresses, written };
+    match layer {
+        Layer::Ethernet => {
+            header.mac(0);
+            header.mac(6);
+            header.keep(12..14);
+        }
+        Layer::LinuxSll => {
+            header.keep(0..6);
+            if original.get(4..6) == Some(&[0, 6]) {
+                header.mac(6);
+            }
+            header.keep(14..16);
+        }
+        Layer::LinuxSll2 => {
+            header.keep(0..2);
+            header.keep(4..12);
+            if original.get(11) == Some(&6) {
+                header.mac(12);
+            }
+        }
+        Layer::Loopback | Layer::Ppp | Layer::Vlan | Layer::Fragment => header.keep(0..original.len()),
+        Layer::Pppoe => {
+            // the number of the session is that of a customer
+            header.keep(0..2);
+            header.keep(4..6);
+        }
+        Layer::Ipv4 => {
+            header.keep(0..10);
+            header.ip::<4>(12);
+            header.ip::<4>(16);
+            header.written.iter_mut().skip(20).for_each(|byte| *byte = OPTION_NONE);
+            let checksum = checksum::of(&[header.written]);
+            header.put(10, &checksum);
+        }
+        Layer::Ipv6 => {
+            header.keep(0..8);
+            header.ip::<16>(8);
+            header.ip::<16>(24);
+        }
+        // what follows, and the length
+        Layer::Extension | Layer::Authentication => header.keep(0..2),
+        Layer::Gre => header.keep(0..4),
+        // version and VLAN
+        Layer::Erspan => header.keep(0..2),
+        // the checksum stays zero, which is none
+        Layer::Udp => header.keep(0..6),
+        Layer::Vxlan => header.keep(0..1),
+        Layer::Geneve => header.keep(0..4),
+        Layer::Tcp => {
+            header.keep(0..16);
+            header.keep(18..20);
+            if let (Some(original), Some(written)) = (original.get(20..), header.written.get_mut(20..)) {
+                write_options(original, written);
+            }
+        }
+    }
+}
+
+/// A header that is written anew, by places within it.
+struct Header<'a> {
+    original: &'a [u8],
+    addresses: &'a Addresses,
+    written: &'a mut [u8],
+}
+
+impl Header<'_> {
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        if let Some(place) = self.written.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    fn keep(&mut self, kept: Range<usize>) {
+        let at = kept.start;
+        if let Some(kept) = self.original.get(kept) {
+            self.put(at, kept);
+        }
+    }
+
+    fn mac(&mut self, at: usize) {
+        if let Some(own) = self.original.get(at..).and_then(|own| own.first_chunk()) {
+            self.put(at, &self.addresses.mac(*own));
+        }
+    }
+
+    fn ip<const N: usize>(&mut self, at: usize)
+    where
+        IpAddr: From<[u8; N]>,
+    {
+        let Some(own) = self.original.get(at..).and_then(|own| own.first_chunk::<N>()) else { return };
+        match self.addresses.ip(IpAddr::from(*own)) {
+            IpAddr::V4(address) => self.put(at, &address.octets()),
+            IpAddr::V6(address) => self.put(at, &address.octets()),
+        }
     }
 }
 
@@ -323,155 +201,104 @@ fn write_options(original: &[u8], written: &mut [u8]) {
 mod tests {
     use super::*;
     use crate::key::{KEY_BYTES, Key};
-    use iscsitrace_wire::frame::{Address, segment};
-    use std::net::IpAddr;
+    use iscsitrace_wire::frame::samples::{SECRET, Sample, all_samples};
+    use iscsitrace_wire::frame::{Address, LinkType, layers};
 
     const PAYLOAD: &[u8] = b"what a host wrote";
-    /// Timestamps, and an option of MPTCP with a key.
-    const OPTIONS: [u8; 16] = [8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 30, 4, 0x77, 0x88, 1, 0];
+    /// With timestamps, and an option of MPTCP with a key.
+    const TCP: [u8; 36] = [
+        0xc3, 0x50, 0x0c, 0xbc, 1, 2, 3, 4, 5, 6, 7, 8, 0x90, 0x18, 0x10, 0, 0xde, 0xad, 0, 0, //
+        8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 30, 4, SECRET[0], SECRET[1], 1, 0,
+    ];
 
-    fn tcp() -> Vec<u8> {
-        let mut bytes = vec![0xc3, 0x50, 0x0c, 0xbc, 1, 2, 3, 4, 5, 6, 7, 8, 0x90, 0x18, 0x10, 0, 0xde, 0xad, 0, 0];
-        bytes.extend_from_slice(&OPTIONS);
-        bytes.extend_from_slice(PAYLOAD);
-        bytes
+    fn addresses() -> Addresses {
+        Addresses::new(&Key::new(&[4; KEY_BYTES]))
     }
 
-    fn ipv4(protocol: u8, payload: &[u8]) -> Vec<u8> {
-        // with the option of a route that was recorded
-        let length = (28 + payload.len()) as u16;
-        let mut bytes = vec![0x47, 0x08, 0, 0, 0x12, 0x34, 0x40, 0, 63, protocol, 0xbe, 0xef];
-        bytes[2..4].copy_from_slice(&length.to_be_bytes());
-        bytes.extend_from_slice(&[10, 20, 30, 40, 192, 168, 100, 200]);
-        bytes.extend_from_slice(&[7, 7, 4, 10, 20, 30, 41, 0]);
-        bytes.extend_from_slice(payload);
-        bytes
+    /// Headers and their places.
+    type Told = Vec<(Layer, Range<usize>)>;
+
+    /// The headers of a frame, and its segment.
+    fn told(link_type: LinkType, frame: &[u8], length: usize) -> Option<(Told, Segment<'_>)> {
+        let mut told = Told::new();
+        let found = layers(link_type, frame, length as u32, |layer, place| told.push((layer, place)));
+        found.ok().map(|segment| (told, segment))
     }
 
-    fn ipv6(next_header: u8, payload: &[u8]) -> Vec<u8> {
-        // behind a header for the destination with an option
-        let mut bytes = vec![0x60, 0, 0, 0];
-        bytes.extend_from_slice(&(payload.len() as u16 + 8).to_be_bytes());
-        bytes.extend_from_slice(&[60, 62]);
-        for last in [1, 2] {
-            bytes.extend_from_slice(&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xab, 0xcd, 0, last]);
-        }
-        bytes.extend_from_slice(&[next_header, 0, 0x1e, 4, 0x99, 0x98, 0x97, 0x96]);
-        bytes.extend_from_slice(payload);
-        bytes
-    }
-
-    fn ethernet(ether_type: u16, payload: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![0x52, 0x54, 0, 0x11, 0x22, 0x33, 0x52, 0x54, 0, 0x44, 0x55, 0x66];
-        bytes.extend_from_slice(&ether_type.to_be_bytes());
-        bytes.extend_from_slice(payload);
-        bytes
-    }
-
-    fn after(header: &[u8], payload: &[u8]) -> Vec<u8> {
-        [header, payload].concat()
-    }
-
-    fn udp(port: u16, header: [u8; 8], payload: &[u8]) -> Vec<u8> {
-        let length = (16 + payload.len()) as u16;
-        let ports = [&[0xab, 0xcd][..], &port.to_be_bytes(), &length.to_be_bytes(), &[0x12, 0x34]].concat();
-        [&ports[..], &header, payload].concat()
-    }
-
-    /// Frames of every link type and tunnel.
-    fn frames() -> Vec<(LinkType, Vec<u8>)> {
-        let (v4, v6) = (ipv4(6, &tcp()), ipv6(6, &tcp()));
-        let tagged = after(&[0, 100, 0x08, 0x00], &v4);
-        let cooked = [0, 0, 0, 1, 0, 6, 0x52, 0x54, 0, 0x11, 0x22, 0x33, 0, 0];
-        let cooked_2 = [0x86, 0xdd, 0, 0, 0, 0, 0, 3, 0, 1, 0, 6, 0x52, 0x54, 0, 0x11, 0x22, 0x33, 0, 0];
-        let vxlan = udp(4789, [8, 0, 0, 0, 0, 0, 42, 0], &ethernet(0x0800, &v4));
-        let geneve = udp(6081, [0, 0, 0x65, 0x58, 0, 0, 42, 0], &ethernet(0x86dd, &v6));
-        let gre = after(&[0x20, 0, 0x08, 0, 1, 2, 3, 4], &v4);
-        let pppoe = after(&[0x11, 0, 0x12, 0x34, 0, (v4.len() + 2) as u8, 0, 0x21], &v4);
-        vec![
-            (LinkType::ETHERNET, ethernet(0x0800, &v4)),
-            // padding of the link
-            (LinkType::ETHERNET, after(&ethernet(0x86dd, &v6), b"stale memory")),
-            (LinkType::ETHERNET, ethernet(0x8100, &tagged)),
-            (LinkType::LINUX_SLL, after(&after(&cooked, &[0x08, 0x00]), &v4)),
-            (LinkType::LINUX_SLL2, after(&cooked_2, &v6)),
-            (LinkType::NULL, after(&[2, 0, 0, 0], &v4)),
-            (LinkType::LOOP, after(&[0, 0, 0, 24], &v6)),
-            (LinkType::PPP, after(&[0xff, 3, 0, 0x21], &v4)),
-            (LinkType::RAW, v6.clone()),
-            (LinkType::IPV4, v4.clone()),
-            (LinkType::IPV6, v6.clone()),
-            (LinkType::ETHERNET, ethernet(0x0800, &ipv4(17, &vxlan))),
-            (LinkType::ETHERNET, ethernet(0x86dd, &ipv6(17, &geneve))),
-            (LinkType::ETHERNET, ethernet(0x0800, &ipv4(47, &gre))),
-            (LinkType::ETHERNET, ethernet(0x0800, &ipv4(4, &v4))),
-            (LinkType::ETHERNET, ethernet(0x8864, &pppoe)),
-        ]
-    }
-
-    fn rewritten(link_type: LinkType, original: &[u8], original_length: u32) -> Option<Vec<u8>> {
-        let addresses = Addresses::new(&Key::new(&[4; KEY_BYTES]));
-        let segment = segment(link_type, original, original_length).ok()?;
-        let mut rewritten = Rewritten::zeros(original, &addresses);
-        rewritten.write(link_type, &segment, |payload| payload.fill(0x5a))?;
+    fn rewritten(addresses: &Addresses, link_type: LinkType, original: &[u8], length: usize) -> Option<Vec<u8>> {
+        let (told, segment) = told(link_type, original, length)?;
+        let mut rewritten = Rewritten::zeros(original, addresses);
+        told.into_iter().for_each(|(layer, place)| rewritten.header(layer, place));
+        rewritten.payload(&segment, |payload| payload.fill(0x5a));
         Some(rewritten.bytes)
+    }
+
+    /// A sample of every layer, each with padding of the link behind it.
+    fn padded() -> Vec<Sample> {
+        let mut samples = all_samples(&TCP, PAYLOAD);
+        samples.iter_mut().for_each(|sample| sample.bytes.extend(SECRET.repeat(3)));
+        samples
     }
 
     #[test]
     fn every_header_stays_but_for_addresses() {
-        let addresses = Addresses::new(&Key::new(&[4; KEY_BYTES]));
+        let addresses = addresses();
         let mapped = |address: Address| match addresses.ip(address.to_ip()) {
             IpAddr::V4(address) => Address::v4(address.octets()),
             IpAddr::V6(address) => Address::v6(address.octets()),
         };
-        for (place, (link_type, original)) in frames().into_iter().enumerate() {
-            let length = original.len() as u32;
-            let found = rewritten(link_type, &original, length).unwrap_or_else(|| panic!("frame {place}"));
-            let [before, after] =
-                [&original, &found].map(|bytes| segment(link_type, bytes, length).expect("a segment"));
-            assert_eq!(after.payload, &[0x5a; PAYLOAD.len()], "frame {place}");
-            let mut options = OPTIONS;
+        for Sample { link_type, layers, bytes: original } in padded() {
+            let found = rewritten(&addresses, link_type, &original, original.len()).expect("a segment");
+            let [(before_layers, before), (after_layers, after)] =
+                [&original, &found].map(|bytes| told(link_type, bytes, bytes.len()).expect("a segment"));
+            assert_eq!(after_layers, before_layers);
+            assert_eq!(after.payload, &[0x5a; PAYLOAD.len()], "{layers:?}");
+            let mut options: Vec<u8> = TCP[20..].to_vec();
             options[10..14].fill(1);
             assert_eq!(after.options, options);
             assert_ne!(after.source, before.source);
             let (source, destination) = (mapped(before.source), mapped(before.destination));
-            assert_eq!(
-                iscsitrace_wire::frame::Segment {
-                    source,
-                    destination,
-                    options: after.options,
-                    payload: after.payload,
-                    ..before
-                },
-                after,
-                "frame {place}"
-            );
-            for gone in [PAYLOAD, b"stale", &[10, 20, 30], &[0x52, 0x54, 0], &[0x77, 0x88], &[0x99, 0x98]] {
-                assert!(!found.windows(gone.len()).any(|window| window == gone), "frame {place}: {gone:x?}");
+            let expected = Segment { source, destination, options: &options, payload: after.payload, ..before };
+            assert_eq!(after, expected, "{layers:?}");
+            for gone in [PAYLOAD, &SECRET] {
+                assert!(!found.windows(gone.len()).any(|window| window == gone), "{layers:?}: {found:x?}");
             }
         }
     }
 
     #[test]
     fn checksums_are_right_or_none() {
-        let frame = ethernet(0x0800, &ipv4(6, &tcp()));
-        let found = rewritten(LinkType::ETHERNET, &frame, frame.len() as u32).expect("a frame");
-        // the sum over a header with its checksum is that of zeros
-        let (ip, tcp) = (&found[14..42], &found[42..]);
-        assert_eq!(checksum::of(&[ip]), [0, 0]);
-        let pseudo = [&ip[12..20], &[0, 6], &(tcp.len() as u16).to_be_bytes()].concat();
-        assert_eq!(checksum::of(&[&pseudo, tcp]), [0, 0]);
-        let cut = rewritten(LinkType::ETHERNET, &frame[..frame.len() - 3], frame.len() as u32).expect("a frame");
-        assert_eq!(cut[58..60], [0, 0]);
+        let addresses = addresses();
+        let of_ip = |payload: &[u8], ip: (Layer, usize)| {
+            let is_plain = |sample: &Sample| sample.layers == [ip, (Layer::Tcp, TCP.len())];
+            all_samples(&TCP, payload).into_iter().find(is_plain).expect("a sample")
+        };
+        for (layer, ends) in [((Layer::Ipv4, 20), 12..20), ((Layer::Ipv6, 40), 8..40)] {
+            let (sample, header_length) = (of_ip(PAYLOAD, layer), layer.1);
+            let frame = sample.bytes;
+            let found = rewritten(&addresses, sample.link_type, &frame, frame.len()).expect("a segment");
+            let (ip, tcp) = found.split_at(header_length);
+            // the sum over a header with its checksum is that of zeros
+            assert!(layer.0 == Layer::Ipv6 || checksum::of(&[ip]) == [0, 0]);
+            let pseudo = [&ip[ends], &(tcp.len() as u32).to_be_bytes(), &[0, 0, 0, 6]].concat();
+            assert_eq!(checksum::of(&[&pseudo, tcp]), [0, 0]);
+            // cut in the payload, cut in the options
+            for frame in [frame, of_ip(b"", layer).bytes] {
+                let cut =
+                    rewritten(&addresses, sample.link_type, &frame[..frame.len() - 3], frame.len()).expect("a segment");
+                assert_eq!(cut[header_length + 16..header_length + 18], [0, 0]);
+            }
+        }
     }
 
     #[test]
     fn a_frame_that_is_cut_anywhere_keeps_its_length() {
-        for (link_type, original) in frames() {
+        let addresses = addresses();
+        for Sample { link_type, bytes: original, .. } in padded() {
             for kept in 0..original.len() {
-                if let Some(found) = rewritten(link_type, &original[..kept], original.len() as u32) {
+                if let Some(found) = rewritten(&addresses, link_type, &original[..kept], original.len()) {
                     assert_eq!(found.len(), kept);
-                    assert!(segment(link_type, &found, original.len() as u32).is_ok());
+                    assert!(told(link_type, &found, original.len()).is_some());
                 }
             }
         }

@@ -12,7 +12,7 @@ use iscsitrace_trace::reader::{CaptureError, CaptureInfo, Packet, TimeResolution
 use iscsitrace_trace::tables::Wanted;
 use iscsitrace_trace::tcp_info::JOURNAL_SOURCE;
 use iscsitrace_wire::capture_writer::{Interface, PcapngWriter};
-use iscsitrace_wire::frame::{LinkType, NotTcp, segment};
+use iscsitrace_wire::frame::{LinkType, NotTcp, layers};
 use iscsitrace_wire::tcp_info::TcpSample;
 use rustc_hash::FxHashMap;
 
@@ -175,28 +175,27 @@ impl<W: Write> Writer<'_, W> {
 
     /// The packet that is written in the place of another.
     fn packet(&mut self, packet: &Packet<'_>, pipeline: &mut Pipeline) -> Option<Vec<u8>> {
-        let found = segment(packet.link_type, packet.data, packet.original_length);
-        let reason = match &found {
+        let mut rewritten = Rewritten::zeros(packet.data, self.addresses);
+        let found = layers(packet.link_type, packet.data, packet.original_length, |layer, place| {
+            rewritten.header(layer, place);
+        });
+        let reason = match found {
             Ok(segment) => {
-                let connection = pipeline.connection_of(segment);
+                let connection = pipeline.connection_of(&segment);
                 let is_other = connection.is_none_or(|(connection, _)| !self.plan.has(connection));
                 self.outcome.other_tcp_count += u64::from(is_other);
                 if is_other && self.drops_others {
                     return None;
                 }
-                let mut rewritten = Rewritten::zeros(packet.data, self.addresses);
                 let sequence_number = segment.sequence_number.wrapping_add(u32::from(segment.flags.is_syn()));
-                let written = rewritten.write(packet.link_type, segment, |payload| {
+                rewritten.payload(&segment, |payload| {
                     if let Some(connection) = connection {
                         self.plan.fill(connection, packet.frame, sequence_number, segment.payload_length, payload);
                     }
                 });
-                if written.is_some() {
-                    return Some(rewritten.bytes);
-                }
-                NotTcp::NotIp
+                return Some(rewritten.bytes);
             }
-            Err(reason) => *reason,
+            Err(reason) => reason,
         };
         self.outcome.not_tcp_count += 1;
         let is_error = matches!(reason, NotTcp::IcmpError(_));

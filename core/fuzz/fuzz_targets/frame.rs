@@ -1,10 +1,10 @@
 //! Arbitrary bytes as a frame of each link type.
 #![no_main]
 
-use iscsitrace_wire::frame::{LinkType, segment, tcp_options};
+use iscsitrace_wire::frame::{LinkType, layers, segment, tcp_options};
 use libfuzzer_sys::fuzz_target;
 
-const LINK_TYPES: [u16; 11] = [0, 1, 12, 14, 101, 108, 113, 228, 229, 276, 999];
+const LINK_TYPES: [u16; 12] = [0, 1, 9, 12, 14, 101, 108, 113, 228, 229, 276, 999];
 
 // | further bytes on the wire, 2 | frame ... |
 fuzz_target!(|data: &[u8]| {
@@ -12,10 +12,17 @@ fuzz_target!(|data: &[u8]| {
     let length = captured.len() as u32;
     for original_length in [length, length.saturating_add(u16::from_be_bytes(*cut).into()), 0, u32::MAX] {
         for link_type in LINK_TYPES {
-            let Ok(segment) = segment(LinkType(link_type), captured, original_length) else { continue };
+            let mut end = 0;
+            let found = layers(LinkType(link_type), captured, original_length, |_, place| {
+                assert_eq!(place.start, end);
+                end = place.end;
+            });
+            assert!(end <= captured.len());
+            assert_eq!(found, segment(LinkType(link_type), captured, original_length));
+            let Ok(segment) = found else { continue };
             assert!(segment.payload.len() as u64 <= u64::from(segment.payload_length));
             assert!(u64::from(segment.payload_length) <= u64::from(original_length.max(length)));
-            assert!(segment.payload.is_empty() || captured.as_ptr_range().contains(&segment.payload.as_ptr()));
+            assert!(segment.payload.is_empty() || segment.payload.as_ptr() == captured[end..].as_ptr());
             let options = tcp_options(segment.options);
             assert!(options.window_scale.is_none_or(|scale| scale <= 14));
         }

@@ -6,27 +6,31 @@
 //! ```
 //!
 //! Lengths come from the headers, captured bytes from the frame: a truncated payload keeps its length on the wire.
-//! Plain IPv4 and IPv6 are read here, for speed; etherparse reads extension and authentication headers.
+//! This is the only walk through a frame: `layers` tells each header on the way, `segment` none, for speed.
 //!
 //! An ICMP error that quotes a TCP packet is read, too. Checksums are not verified (offload leaves them blank), fragments
 //! not reassembled.
 
 mod address;
+mod extension;
 mod headers;
 mod icmp;
+mod layer;
+#[cfg(any(test, feature = "samples"))]
+pub mod samples;
 #[cfg(test)]
 mod tests;
 mod tunnel;
 
 pub use address::Address;
 use address::address;
-use etherparse::err::ip::LaxHeaderSliceError;
-use etherparse::err::ipv6_exts::HeaderSliceError;
-use etherparse::{LaxIpSlice, LenSource};
+use extension::Following;
 use headers::*;
 pub use headers::{IcmpError, IcmpKind, NotTcp};
+pub use layer::Layer;
 use serde::{Deserialize, Serialize};
-use tunnel::{Carried, Inner};
+use std::ops::Range;
+use tunnel::{Inner, Ip};
 
 /// The link type of a frame: a LINKTYPE_ value of the pcap format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -129,71 +133,128 @@ pub struct Segment<'a> {
 /// Why the frame has no TCP segment.
 #[inline]
 pub fn segment<'a>(link_type: LinkType, captured: &'a [u8], original_length: u32) -> Result<Segment<'a>, NotTcp> {
+    walk(link_type, captured, original_length, &mut |_, _| {})
+}
+
+/// The same, and tells each header on the way, from the outermost: its layer and its place in `captured`. Each begins where
+/// the one before ends, and the payload of the segment where the last one ends.
+///
+/// # Errors
+/// Why the frame has no TCP segment; the headers before were told.
+pub fn layers<'a>(
+    link_type: LinkType,
+    captured: &'a [u8],
+    original_length: u32,
+    mut tell: impl FnMut(Layer, Range<usize>),
+) -> Result<Segment<'a>, NotTcp> {
+    let mut end = 0;
+    walk(link_type, captured, original_length, &mut |layer, length| {
+        let start = end;
+        end = captured.len().min(start + length);
+        tell(layer, start..end);
+    })
+}
+
+/// A layer, where its EtherType is, and where it ends.
+const ETHERNET: (Layer, usize, usize) = (Layer::Ethernet, 12, 14);
+
+/// `see` gets the layer and length of each header, one after the other.
+///
+/// It is compiled twice: without a listener nothing is left of `see`. A struct that a call of the slow path takes is made in
+/// that call alone; otherwise the fast path would write it to memory, too (a tenth of its time).
+#[inline(always)]
+fn walk<'a>(
+    link_type: LinkType,
+    captured: &'a [u8],
+    original_length: u32,
+    see: &mut impl FnMut(Layer, usize),
+) -> Result<Segment<'a>, NotTcp> {
     // A frame is at least as long as its captured bytes, whatever the record says.
     let wire_length = original_length.max(u32::try_from(captured.len()).unwrap_or(u32::MAX));
+    let frame = || Carried { captured, wire_length, depth: 0 };
     match link_type {
-        LinkType::ETHERNET => after_ether_type(captured, 12, 14, wire_length, 0),
-        LinkType::LINUX_SLL => after_ether_type(captured, 14, 16, wire_length, 0),
-        LinkType::LINUX_SLL2 => after_ether_type(captured, 0, 20, wire_length, 0),
-        LinkType::PPP => inner(Carried { captured, wire_length, depth: 0 }.ppp()?),
+        LinkType::ETHERNET => after_ether_type(frame(), ETHERNET, see),
+        LinkType::LINUX_SLL => after_ether_type(frame(), (Layer::LinuxSll, 14, 16), see),
+        LinkType::LINUX_SLL2 => after_ether_type(frame(), (Layer::LinuxSll2, 0, 20), see),
+        _ => after_other_link(link_type, frame(), see),
+    }
+}
+
+/// Reads a link header without an EtherType.
+#[inline(never)]
+fn after_other_link<'a>(
+    link_type: LinkType,
+    frame: Carried<'a>,
+    see: &mut impl FnMut(Layer, usize),
+) -> Result<Segment<'a>, NotTcp> {
+    let packet = match link_type {
+        LinkType::PPP => frame.ppp(see)?,
         LinkType::NULL | LinkType::LOOP => {
-            let (family, packet) = captured.split_first_chunk::<4>().ok_or(NotTcp::CutInHeaders)?;
-            let wire_length = wire_length.saturating_sub(4);
+            let family = frame.bytes(0)?;
+            let packet = frame.after(4)?;
+            see(Layer::Loopback, 4);
             // Families are small numbers, which shows the byte order of the capturing host.
-            match (u32::from_be_bytes(*family), u32::from_le_bytes(*family)) {
-                (2, _) | (_, 2) => ipv4(packet, wire_length, 0),
-                (10 | 24 | 28 | 30, _) | (_, 10 | 24 | 28 | 30) => ipv6(packet, wire_length, 0),
-                _ => Err(NotTcp::NotIp),
+            match (u32::from_be_bytes(family), u32::from_le_bytes(family)) {
+                (2, _) | (_, 2) => Ip::V4(packet),
+                (10 | 24 | 28 | 30, _) | (_, 10 | 24 | 28 | 30) => Ip::V6(packet),
+                _ => return Err(NotTcp::NotIp),
             }
         }
-        LinkType(12 | 14) | LinkType::RAW => match captured.first().map(|byte| byte >> 4) {
-            Some(4) => ipv4(captured, wire_length, 0),
-            Some(6) => ipv6(captured, wire_length, 0),
-            Some(_) => Err(NotTcp::NotIp),
-            None => Err(NotTcp::CutInHeaders),
+        LinkType(12 | 14) | LinkType::RAW => match frame.captured.first().map(|byte| byte >> 4) {
+            Some(4) => Ip::V4(frame),
+            Some(6) => Ip::V6(frame),
+            Some(_) => return Err(NotTcp::NotIp),
+            None => return Err(NotTcp::CutInHeaders),
         },
-        LinkType::IPV4 => ipv4(captured, wire_length, 0),
-        LinkType::IPV6 => ipv6(captured, wire_length, 0),
-        _ => Err(NotTcp::UnsupportedLinkType),
+        LinkType::IPV4 => Ip::V4(frame),
+        LinkType::IPV6 => Ip::V6(frame),
+        _ => return Err(NotTcp::UnsupportedLinkType),
+    };
+    ip(packet, see)
+}
+
+/// Reads the EtherType at `at` of a layer; VLAN tags begin at `next`, its end.
+#[inline(always)]
+fn after_ether_type<'a>(
+    frame: Carried<'a>,
+    (layer, mut at, mut next): (Layer, usize, usize),
+    see: &mut impl FnMut(Layer, usize),
+) -> Result<Segment<'a>, NotTcp> {
+    let Carried { captured, wire_length, depth } = frame;
+    let mut ether_type = u16::from_be_bytes(chunk(captured, at).ok_or(NotTcp::CutInHeaders)?);
+    see(layer, next);
+    while ETHER_TYPES_VLAN.contains(&ether_type) {
+        // A tag is a control field and the EtherType of what follows. `next` stays below the frame's length.
+        (at, next) = (next + 2, next + 4);
+        ether_type = u16::from_be_bytes(chunk(captured, at).ok_or(NotTcp::CutInHeaders)?);
+        see(Layer::Vlan, 4);
+    }
+    let wire_length = wire_length.saturating_sub(u32::try_from(next).unwrap_or(u32::MAX));
+    let after = || {
+        let captured = captured.get(next..).ok_or(NotTcp::CutInHeaders)?;
+        Ok(Carried { captured, wire_length, depth })
+    };
+    match ether_type {
+        ETHER_TYPE_IPV4 => ipv4(after()?, see),
+        ETHER_TYPE_IPV6 => ipv6(after()?, see),
+        ETHER_TYPE_PPPOE => pppoe(after()?, see),
+        _ if ETHER_TYPES_TUNNEL.contains(&ether_type) => Err(NotTcp::Tunnel),
+        _ => Err(NotTcp::NotIp),
     }
 }
 
-/// Reads the EtherType at `at`; VLAN tags begin at `next`. `depth` is the number of tunnels around it.
-#[inline]
-fn after_ether_type(
-    captured: &[u8],
-    mut at: usize,
-    mut next: usize,
-    wire_length: u32,
-    depth: u8,
-) -> Result<Segment<'_>, NotTcp> {
-    loop {
-        let ether_type = u16::from_be_bytes(chunk(captured, at).ok_or(NotTcp::CutInHeaders)?);
-        if ETHER_TYPES_VLAN.contains(&ether_type) {
-            // A tag is a control field and the EtherType of what follows. `next` stays below the frame's length.
-            (at, next) = (next + 2, next + 4);
-            continue;
-        }
-        let wire_length = wire_length.saturating_sub(u32::try_from(next).unwrap_or(u32::MAX));
-        let after = || captured.get(next..).ok_or(NotTcp::CutInHeaders);
-        return match ether_type {
-            ETHER_TYPE_IPV4 => ipv4(after()?, wire_length, depth),
-            ETHER_TYPE_IPV6 => ipv6(after()?, wire_length, depth),
-            ETHER_TYPE_PPPOE => inner(Carried { captured: after()?, wire_length, depth }.pppoe()?),
-            _ if ETHER_TYPES_TUNNEL.contains(&ether_type) => Err(NotTcp::Tunnel),
-            _ => Err(NotTcp::NotIp),
-        };
-    }
+/// Reads a session of PPPoE.
+#[cold]
+fn pppoe<'a>(session: Carried<'a>, see: &mut impl FnMut(Layer, usize)) -> Result<Segment<'a>, NotTcp> {
+    ip(session.pppoe(see)?, see)
 }
 
-/// Reads what a tunnel carries.
-fn inner(inner: Inner<'_>) -> Result<Segment<'_>, NotTcp> {
-    match inner {
-        Inner::Ipv4(Carried { captured, wire_length, depth }) => ipv4(captured, wire_length, depth),
-        Inner::Ipv6(Carried { captured, wire_length, depth }) => ipv6(captured, wire_length, depth),
-        Inner::Ethernet(Carried { captured, wire_length, depth }) => {
-            after_ether_type(captured, 12, 14, wire_length, depth)
-        }
+/// Reads a packet of IP.
+#[inline(always)]
+fn ip<'a>(packet: Ip<'a>, see: &mut impl FnMut(Layer, usize)) -> Result<Segment<'a>, NotTcp> {
+    match packet {
+        Ip::V4(packet) => ipv4(packet, see),
+        Ip::V6(packet) => ipv6(packet, see),
     }
 }
 
@@ -208,24 +269,25 @@ struct Network {
     traffic_class: u8,
 }
 
-/// An IPv4 packet (RFC 791) with `wire_length` bytes in the frame, padding of the link included.
-#[inline]
-fn ipv4(packet: &[u8], wire_length: u32, depth: u8) -> Result<Segment<'_>, NotTcp> {
-    let header: [u8; 20] = chunk(packet, 0).ok_or(NotTcp::CutInHeaders)?;
+/// An IPv4 packet (RFC 791), with the padding of the link.
+#[inline(always)]
+fn ipv4<'a>(padded: Carried<'a>, see: &mut impl FnMut(Layer, usize)) -> Result<Segment<'a>, NotTcp> {
+    let header: [u8; 20] = chunk(padded.captured, 0).ok_or(NotTcp::CutInHeaders)?;
     let header_length = usize::from(header[0] & 0x0f) * 4;
     if header[0] >> 4 != 4 || header_length < 20 {
         return Err(NotTcp::Malformed);
     }
     let length_field = u16::from_be_bytes([header[2], header[3]]);
     let is_ip_length_zero = length_field == 0;
-    let length = if is_ip_length_zero { wire_length } else { u32::from(length_field) };
-    let payload_length = length.checked_sub(header_length as u32).ok_or(NotTcp::Malformed)?;
-    if length > wire_length {
+    let length = if is_ip_length_zero { padded.wire_length } else { u32::from(length_field) };
+    let wire_length = length.checked_sub(header_length as u32).ok_or(NotTcp::Malformed)?;
+    if length > padded.wire_length {
         return Err(NotTcp::Malformed);
     }
-    let packet = up_to(packet, length);
-    let payload = packet.get(header_length..).ok_or(NotTcp::CutInHeaders)?;
-    let network = Network {
+    let captured = up_to(padded.captured, length).get(header_length..).ok_or(NotTcp::CutInHeaders)?;
+    let payload = Carried { captured, wire_length, depth: padded.depth };
+    see(Layer::Ipv4, header_length);
+    let network = || Network {
         source: Address::v4([header[12], header[13], header[14], header[15]]),
         destination: Address::v4([header[16], header[17], header[18], header[19]]),
         identification: Some(u16::from_be_bytes([header[4], header[5]])),
@@ -234,34 +296,32 @@ fn ipv4(packet: &[u8], wire_length: u32, depth: u8) -> Result<Segment<'_>, NotTc
         hop_limit: header[8],
         traffic_class: header[1],
     };
-    let protocol = header[9];
     // More fragments follow, or there is an offset.
-    let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
-    match protocol {
-        IP_PROTOCOL_TCP if !is_fragment => tcp(network, payload, payload_length),
-        IP_PROTOCOL_AUTHENTICATION => extended(network, packet, length, depth),
-        IP_PROTOCOL_ICMP if !is_fragment => Err(icmp::error(protocol, network.source, payload)),
-        _ => inner(Carried { captured: payload, wire_length: payload_length, depth }.of_ip(protocol, is_fragment)?),
+    let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff;
+    let protocol = header[9];
+    if protocol == IP_PROTOCOL_TCP && fragment == 0 {
+        return tcp(network(), payload, see);
     }
+    transport(network(), Following { is_ipv4: true, protocol, carried: payload, fragment }, see)
 }
 
-/// An IPv6 packet (RFC 8200) with `wire_length` bytes in the frame, padding of the link included.
+/// An IPv6 packet (RFC 8200), with the padding of the link.
 #[inline]
-fn ipv6(packet: &[u8], wire_length: u32, depth: u8) -> Result<Segment<'_>, NotTcp> {
-    let (header, _) = packet.split_first_chunk::<40>().ok_or(NotTcp::CutInHeaders)?;
+fn ipv6<'a>(padded: Carried<'a>, see: &mut impl FnMut(Layer, usize)) -> Result<Segment<'a>, NotTcp> {
+    let (header, rest) = padded.captured.split_first_chunk::<40>().ok_or(NotTcp::CutInHeaders)?;
     if header[0] >> 4 != 6 {
         return Err(NotTcp::Malformed);
     }
     let length_field = u16::from_be_bytes([header[4], header[5]]);
     let is_ip_length_zero = length_field == 0;
-    let length = if is_ip_length_zero { wire_length } else { u32::from(length_field) + 40 };
-    if length > wire_length {
+    let length = if is_ip_length_zero { padded.wire_length } else { u32::from(length_field) + 40 };
+    if length > padded.wire_length {
         return Err(NotTcp::Malformed);
     }
-    let payload_length = length.checked_sub(40).ok_or(NotTcp::Malformed)?;
-    let packet = up_to(packet, length);
-    let (header, payload) = packet.split_first_chunk::<40>().ok_or(NotTcp::CutInHeaders)?;
-    let network = Network {
+    let wire_length = length.checked_sub(40).ok_or(NotTcp::Malformed)?;
+    let payload = Carried { captured: up_to(rest, wire_length), wire_length, depth: padded.depth };
+    see(Layer::Ipv6, 40);
+    let network = || Network {
         source: address(chunk(header, 8)),
         destination: address(chunk(header, 24)),
         identification: None,
@@ -270,52 +330,40 @@ fn ipv6(packet: &[u8], wire_length: u32, depth: u8) -> Result<Segment<'_>, NotTc
         hop_limit: header[7],
         traffic_class: header[0] << 4 | header[1] >> 4,
     };
-    match header[6] {
-        IP_PROTOCOL_TCP => tcp(network, payload, payload_length),
-        IP_PROTOCOL_ICMPV6 => Err(icmp::error(header[6], network.source, payload)),
-        next_header if IP_EXTENSIONS.contains(&next_header) => extended(network, packet, length, depth),
-        next_header => {
-            inner(Carried { captured: payload, wire_length: payload_length, depth }.of_ip(next_header, false)?)
-        }
+    if header[6] == IP_PROTOCOL_TCP {
+        return tcp(network(), payload, see);
     }
+    transport(network(), Following { is_ipv4: false, protocol: header[6], carried: payload, fragment: 0 }, see)
 }
 
-/// A packet of `length` bytes with headers between the IP header and the transport header.
+/// What follows the header of IP, if it is not TCP.
 #[cold]
-fn extended(network: Network, packet: &[u8], length: u32, depth: u8) -> Result<Segment<'_>, NotTcp> {
-    let (ip, stop) = LaxIpSlice::from_slice(packet).map_err(|error| match error {
-        LaxHeaderSliceError::Len(_) => NotTcp::CutInHeaders,
-        LaxHeaderSliceError::Content(_) => NotTcp::Malformed,
-    })?;
-    // A header beyond the captured bytes was cut by the snaplen only if the capture holds less than the packet.
-    let is_cut = u64::from(length) > packet.len() as u64;
-    match stop {
-        Some((HeaderSliceError::Len(error), _)) if is_cut && error.len_source == LenSource::Slice => {
-            return Err(NotTcp::CutInHeaders);
-        }
-        Some(_) => return Err(NotTcp::Malformed),
-        None => {}
-    }
-    let payload = ip.payload();
-    let before_payload = packet.len().checked_sub(payload.payload.len()).ok_or(NotTcp::Malformed)?;
-    let payload_length = u32::try_from(before_payload)
-        .ok()
-        .and_then(|before_payload| length.checked_sub(before_payload))
-        .ok_or(NotTcp::Malformed)?;
-    let protocol = payload.ip_number.0;
-    if protocol == IP_PROTOCOL_TCP && !payload.fragmented {
-        tcp(network, payload.payload, payload_length)
-    } else if [IP_PROTOCOL_ICMP, IP_PROTOCOL_ICMPV6].contains(&protocol) && !payload.fragmented {
-        Err(icmp::error(protocol, network.source, payload.payload))
-    } else {
-        let carried = Carried { captured: payload.payload, wire_length: payload_length, depth };
-        inner(carried.of_ip(protocol, payload.fragmented)?)
+fn transport<'a>(
+    network: Network,
+    following: Following<'a>,
+    see: &mut impl FnMut(Layer, usize),
+) -> Result<Segment<'a>, NotTcp> {
+    let following = if following.is_extension() { following.after_extensions(see)? } else { following };
+    let Following { is_ipv4, protocol, carried, fragment } = following;
+    let is_fragment = fragment != 0;
+    match protocol {
+        IP_PROTOCOL_TCP if !is_fragment => tcp(network, carried, see),
+        IP_PROTOCOL_ICMP if is_ipv4 && !is_fragment => Err(icmp::error(network.source, carried.captured)),
+        IP_PROTOCOL_ICMPV6 if !is_ipv4 && !is_fragment => Err(icmp::error_v6(network.source, carried.captured)),
+        _ => match carried.of_ip(protocol, is_fragment, see)? {
+            Inner::Ip(packet) => ip(packet, see),
+            Inner::Ethernet(frame) => after_ether_type(frame, ETHERNET, see),
+        },
     }
 }
 
-/// A TCP header (RFC 9293, section 3.1) with the captured part of `length` bytes after the IP headers.
-#[inline]
-fn tcp(network: Network, captured: &[u8], length: u32) -> Result<Segment<'_>, NotTcp> {
+/// A TCP segment (RFC 9293, section 3.1).
+#[inline(always)]
+fn tcp<'a>(
+    network: Network,
+    Carried { captured, wire_length: length, .. }: Carried<'a>,
+    see: &mut impl FnMut(Layer, usize),
+) -> Result<Segment<'a>, NotTcp> {
     let Some((header, rest)) = captured.split_first_chunk::<20>() else {
         return Err(if length < 20 { NotTcp::Malformed } else { NotTcp::CutInHeaders });
     };
@@ -323,6 +371,7 @@ fn tcp(network: Network, captured: &[u8], length: u32) -> Result<Segment<'_>, No
     let options_length = header_length.checked_sub(20).ok_or(NotTcp::Malformed)?;
     let payload_length = length.checked_sub(header_length as u32).ok_or(NotTcp::Malformed)?;
     let (options, payload) = rest.split_at_checked(options_length).unwrap_or((rest, &[]));
+    see(Layer::Tcp, 20 + options.len());
     Ok(Segment {
         source: network.source,
         destination: network.destination,

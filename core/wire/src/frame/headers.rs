@@ -77,6 +77,38 @@ pub(super) const ETHER_TYPE_PPPOE: u16 = 0x8864;
 /// MPLS unicast and multicast, transparent Ethernet bridging.
 pub(super) const ETHER_TYPES_TUNNEL: [u16; 3] = [0x8847, 0x8848, 0x6558];
 
+/// What a header carries: the captured part of its bytes on the wire, within `depth` tunnels.
+#[derive(Clone, Copy)]
+pub(super) struct Carried<'a> {
+    pub(super) captured: &'a [u8],
+    pub(super) wire_length: u32,
+    pub(super) depth: u8,
+}
+
+impl Carried<'_> {
+    /// `N` bytes at `at`.
+    pub(super) fn bytes<const N: usize>(self, at: usize) -> Result<[u8; N], NotTcp> {
+        chunk(self.captured, at).ok_or(self.end_before(at + N))
+    }
+
+    /// Two bytes at `at`.
+    pub(super) fn number(self, at: usize) -> Result<u16, NotTcp> {
+        self.bytes(at).map(u16::from_be_bytes)
+    }
+
+    /// What follows a header of this length.
+    pub(super) fn after(self, header_length: usize) -> Result<Self, NotTcp> {
+        let captured = self.captured.get(header_length..).ok_or(self.end_before(header_length))?;
+        let wire_length = self.wire_length.checked_sub(header_length as u32).ok_or(NotTcp::Malformed)?;
+        Ok(Self { captured, wire_length, ..self })
+    }
+
+    /// Why there are fewer bytes: the snaplen cut them off, or they never were.
+    fn end_before(self, length: usize) -> NotTcp {
+        if length as u64 > u64::from(self.wire_length) { NotTcp::Malformed } else { NotTcp::CutInHeaders }
+    }
+}
+
 /// `N` bytes at `at`, if there.
 #[inline(always)]
 pub(super) fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {

@@ -3,24 +3,26 @@
 //! An error quotes the IP header and at least the first 8 bytes of the packet. Quoted tunnels are not opened.
 
 use super::address::{Address, address};
+use super::extension::Following;
 use super::headers::{
-    IP_EXTENSIONS, IP_PROTOCOL_AUTHENTICATION, IP_PROTOCOL_ICMP, IP_PROTOCOL_TCP, IcmpError, IcmpKind, NotTcp, chunk,
+    Carried, IP_PROTOCOL_ICMP, IP_PROTOCOL_ICMPV6, IP_PROTOCOL_TCP, IcmpError, IcmpKind, NotTcp, chunk,
 };
 
 /// ICMP header: type, code, checksum, and four bytes that depend on the type.
 const HEADER_BYTES: usize = 8;
 /// Fragmentation needed and DF set.
 const CODE_FRAGMENTATION_NEEDED: u8 = 4;
-/// The fragment header of IPv6.
-const FRAGMENT: u8 = 44;
-/// Maximum extension headers of a quoted packet that are passed over.
-const EXTENSIONS_MAX: usize = 8;
 
 /// The error in an ICMP message from `reporter`, if it quotes a TCP packet.
 #[cold]
-pub(super) fn error(protocol: u8, reporter: Address, message: &[u8]) -> NotTcp {
-    let read = if protocol == IP_PROTOCOL_ICMP { icmp } else { icmpv6 };
-    read(reporter, message).map_or(NotTcp::OtherProtocol(protocol), NotTcp::IcmpError)
+pub(super) fn error(reporter: Address, message: &[u8]) -> NotTcp {
+    icmp(reporter, message).map_or(NotTcp::OtherProtocol(IP_PROTOCOL_ICMP), NotTcp::IcmpError)
+}
+
+/// The same, in ICMPv6.
+#[cold]
+pub(super) fn error_v6(reporter: Address, message: &[u8]) -> NotTcp {
+    icmpv6(reporter, message).map_or(NotTcp::OtherProtocol(IP_PROTOCOL_ICMPV6), NotTcp::IcmpError)
 }
 
 fn icmp(reporter: Address, message: &[u8]) -> Option<IcmpError> {
@@ -68,7 +70,16 @@ fn icmpv6(reporter: Address, message: &[u8]) -> Option<IcmpError> {
     if header[0] >> 4 != 6 {
         return None;
     }
-    let (source_port, destination_port) = ports(after_extensions(header[6], rest)?)?;
+    // a reporter quotes the beginning of a packet, whose length does not matter
+    let quoted = Carried { captured: rest, wire_length: u32::MAX, depth: 0 };
+    let packet = Following { is_ipv4: false, protocol: header[6], carried: quoted, fragment: 0 }
+        .after_extensions(&mut |_, _| {})
+        .ok()?;
+    let is_first_fragment = packet.fragment & 0xfff8 == 0;
+    if packet.protocol != IP_PROTOCOL_TCP || !is_first_fragment {
+        return None;
+    }
+    let (source_port, destination_port) = ports(packet.carried.captured)?;
     Some(IcmpError {
         reporter,
         kind,
@@ -79,26 +90,6 @@ fn icmpv6(reporter: Address, message: &[u8]) -> Option<IcmpError> {
         source_port,
         destination_port,
     })
-}
-
-/// The TCP header behind the extension headers of a quoted IPv6 packet.
-fn after_extensions(mut next_header: u8, mut quoted: &[u8]) -> Option<&[u8]> {
-    for _ in 0..EXTENSIONS_MAX {
-        if next_header == IP_PROTOCOL_TCP {
-            return Some(quoted);
-        }
-        let [following, length, offset_high, offset_low]: [u8; 4] = chunk(quoted, 0)?;
-        let length = match next_header {
-            FRAGMENT if u16::from_be_bytes([offset_high, offset_low]) & 0xfff8 == 0 => 8,
-            FRAGMENT => return None,
-            IP_PROTOCOL_AUTHENTICATION => (usize::from(length) + 2) * 4,
-            _ if IP_EXTENSIONS.contains(&next_header) => (usize::from(length) + 1) * 8,
-            _ => return None,
-        };
-        quoted = quoted.get(length..)?;
-        next_header = following;
-    }
-    None
 }
 
 /// Source and destination port; the sequence number, which every error quotes, must be there too.
