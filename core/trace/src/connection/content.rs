@@ -164,9 +164,7 @@ impl Content {
         let mut iscsi = Box::new(IscsiContent { connection, framers, is_client_initiator, has_start });
         for event in events {
             match event {
-                Event::Chunk { direction, chunk, captured } => {
-                    iscsi.chunk(direction, &Chunk { captured: &captured, ..chunk }, context);
-                }
+                Event::Chunk { direction, chunk } => iscsi.chunk(direction, &chunk.chunk(), context),
                 Event::Gap { direction, offset, length } => iscsi.gap(direction, offset, length, context),
             }
         }

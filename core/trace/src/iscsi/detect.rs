@@ -1,18 +1,18 @@
 //! Detects iSCSI on any port, and which side is the initiator.
 //!
-//! If the capture has the start of the streams, the first header decides. Otherwise headers are searched at the starts
-//! of segments until one is certain: two of both directions with the same task tag, three in a row, one that leads to
-//! another, a matching header digest, or one that fits on an iSCSI port. Until then the last bytes are kept, and read again from the first of
-//! these headers.
+//! If the capture has the start of the streams, the first header decides. Otherwise the synchroniser looks at the starts of
+//! segments, and where headers there lead, without a connection that would know what comes next. It decides what it is sure
+//! of; and, less sure, a header on an iSCSI port, three in a row, two of both directions with the same task tag, or a login.
+//! Until then the last bytes are kept, and read again from the first of these headers.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES, RESERVED_TAG};
-use iscsitrace_wire::digest;
 use iscsitrace_wire::opcode::Opcode;
 
-use super::leads::Leads;
+use super::digest_use::DigestUse;
+use super::synchroniser::{Fit, HEADER_TAG_BYTES, Judge, KeptChunk, Leads, Place, Sure};
 use crate::stream::chunk::Chunk;
 
 /// Captured bytes of one connection that are kept until the decision; on an iSCSI port two Data-In of 256 KiB.
@@ -24,11 +24,11 @@ const KEPT_EVENTS_MAX: usize = 512;
 const HEADERS_KEPT: usize = 32;
 /// Fitting headers in a row of one direction that decide.
 const HEADERS_IN_A_ROW: u32 = 3;
+/// Nothing is known of digests.
+const UNKNOWN: [DigestUse; 2] = [DigestUse::Unknown; 2];
 /// TCP ports that IANA assigned to iSCSI.
 pub const PORTS: [u16; 2] = [3260, 860];
-/// Minimum captured bytes of a header: up to the Initiator Task Tag.
-const HEADER_SEEN_MIN: usize = 20;
-/// The same at the start of a stream on an iSCSI port: up to the DataSegmentLength.
+/// Minimum captured bytes of a header at the start of a stream on an iSCSI port: up to the DataSegmentLength.
 const FIRST_HEADER_SEEN_MIN: usize = 8;
 
 /// Kept input, to be read again.
@@ -38,10 +38,8 @@ pub enum Event {
     Chunk {
         /// The sender: 0 the client, 1 the server.
         direction: usize,
-        /// The chunk without captured bytes.
-        chunk: Chunk<'static>,
-        /// Its captured bytes.
-        captured: Box<[u8]>,
+        /// The chunk.
+        chunk: KeptChunk,
     },
     /// A gap in the stream.
     Gap {
@@ -86,8 +84,8 @@ pub struct Detector {
     /// Whether each stream is captured from its first byte: its SYN was.
     has_start: [bool; 2],
     is_iscsi_port: bool,
-    /// The first bytes of the client's stream.
-    first: Vec<u8>,
+    /// The first bytes of each stream.
+    first: [Vec<u8>; 2],
 }
 
 impl Detector {
@@ -101,7 +99,7 @@ impl Detector {
             in_a_row: [0; 2],
             has_start: [false; 2],
             is_iscsi_port: ports.iter().any(|port| PORTS.contains(port)),
-            first: Vec::new(),
+            first: Default::default(),
         }
     }
 
@@ -131,35 +129,30 @@ impl Detector {
     /// Processes stream bytes.
     pub fn chunk(&mut self, direction: usize, chunk: &Chunk<'_>) -> Verdict {
         self.kept_bytes += chunk.captured.len();
-        self.keep(Event::Chunk { direction, chunk: chunk.without_bytes(), captured: chunk.captured.into() });
+        self.keep(Event::Chunk { direction, chunk: KeptChunk::new(chunk) });
         if self.has_start[direction] {
             return self.by_first_bytes(direction, chunk);
         }
-        if let Some(opcode) = self.led_to(direction, chunk) {
-            return Verdict::Iscsi { is_client_initiator: opcode.is_initiator() == (direction == 0) };
-        }
-        if !chunk.is_segment_start {
-            return Verdict::Undecided;
-        }
-        self.by_header(direction, chunk)
-    }
-
-    /// The opcode of a header in this chunk to which an earlier one leads.
-    fn led_to(&self, direction: usize, chunk: &Chunk<'_>) -> Option<Opcode> {
         let leads = &self.leads[direction];
-        leads.within(chunk.offset..chunk.offset + chunk.captured.len() as i64).find_map(|place| {
-            let at = usize::try_from(place - chunk.offset).ok()?;
-            let bhs = Bhs::new(chunk.captured.get(at..at + LENGTH_BYTES)?);
-            bhs.opcode().filter(|_| bhs.is_valid().is_ok() && leads.show(place, bhs))
-        })
+        let led = leads.within(chunk.offset..chunk.offset + chunk.captured.len() as i64);
+        let mut led = led.filter_map(|offset| Place::within(chunk, (offset - chunk.offset) as usize));
+        let shown = led.find(|place| place.weigh(leads, UNKNOWN, &Stranger) == Sure::Shown);
+        if let Some(place) = shown {
+            return verdict(direction, place.bhs());
+        }
+        drop(led);
+        match Place::within(chunk, 0).filter(|place| place.starts_segment) {
+            Some(place) => self.at_start(direction, &place),
+            None => Verdict::Undecided,
+        }
     }
 
     fn keep(&mut self, event: Event) {
         self.events.push_back(event);
         let kept_bytes_max = if self.is_iscsi_port { KEPT_BYTES_MAX_ON_PORT } else { KEPT_BYTES_MAX };
         while self.kept_bytes > kept_bytes_max || self.events.len() > KEPT_EVENTS_MAX {
-            if let Some(Event::Chunk { captured, .. }) = self.events.pop_front() {
-                self.kept_bytes -= captured.len();
+            if let Some(Event::Chunk { chunk, .. }) = self.events.pop_front() {
+                self.kept_bytes -= chunk.chunk().captured.len();
             }
             if self.events.is_empty() {
                 break;
@@ -167,45 +160,34 @@ impl Detector {
         }
     }
 
-    /// The initiator starts with a Login Request (RFC 7143 section 6.3).
+    /// The initiator starts with a Login Request (RFC 7143 section 6.3). If it is missing, the response comes first.
     fn by_first_bytes(&mut self, direction: usize, chunk: &Chunk<'_>) -> Verdict {
-        if direction == 1 {
-            // the request is missing from the capture, or this is another protocol
-            let bhs = Bhs::new(chunk.captured);
-            let enough = if self.is_iscsi_port { FIRST_HEADER_SEEN_MIN } else { HEADER_SEEN_MIN };
-            let is_login =
-                chunk.captured.len() >= enough && bhs.opcode() == Some(Opcode::LoginResponse) && bhs.is_valid().is_ok();
-            return if is_login { Verdict::Iscsi { is_client_initiator: true } } else { Verdict::Other };
+        let login = [Opcode::LoginRequest, Opcode::LoginResponse];
+        let ends = direction == 1 || chunk.captured.len() < chunk.length as usize;
+        let first = &mut self.first[direction];
+        first.extend_from_slice(chunk.captured);
+        let bhs = Bhs::new(first);
+        let enough = if self.is_iscsi_port { FIRST_HEADER_SEEN_MIN } else { HEADER_TAG_BYTES };
+        match first.len() {
+            _ if bhs.opcode() != login.get(direction).copied() || bhs.is_valid().is_err() => Verdict::Other,
+            LENGTH_BYTES.. => Verdict::Iscsi { is_client_initiator: true },
+            length if ends && length >= enough => Verdict::Iscsi { is_client_initiator: true },
+            _ if ends => Verdict::Other,
+            _ => Verdict::Undecided,
         }
-        let is_cut = chunk.captured.len() < chunk.length as usize;
-        self.first.extend_from_slice(chunk.captured);
-        let bhs = Bhs::new(&self.first);
-        if bhs.opcode() != Some(Opcode::LoginRequest) || bhs.is_valid().is_err() {
-            return Verdict::Other;
-        }
-        let enough = if self.is_iscsi_port { FIRST_HEADER_SEEN_MIN } else { HEADER_SEEN_MIN };
-        if self.first.len() >= LENGTH_BYTES || (is_cut && self.first.len() >= enough) {
-            return Verdict::Iscsi { is_client_initiator: true };
-        }
-        if is_cut { Verdict::Other } else { Verdict::Undecided }
     }
 
-    fn by_header(&mut self, direction: usize, chunk: &Chunk<'_>) -> Verdict {
-        let captured = chunk.captured;
-        let is_cut = captured.len() < chunk.length as usize;
-        if captured.len() < if is_cut { HEADER_SEEN_MIN } else { LENGTH_BYTES } {
+    /// A header that may start a segment.
+    fn at_start(&mut self, direction: usize, place: &Place<'_>) -> Verdict {
+        let sure = place.weigh(&self.leads[direction], UNKNOWN, &Stranger);
+        if sure == Sure::No {
             return Verdict::Undecided;
         }
-        let bhs = Bhs::new(captured);
-        let Some(opcode) = bhs.opcode().filter(|_| bhs.is_valid().is_ok()) else { return Verdict::Undecided };
-        let is_of_initiator = opcode.is_initiator();
-        let verdict = Verdict::Iscsi { is_client_initiator: is_of_initiator == (direction == 0) };
-        let fits = self.fits(bhs, chunk);
-        self.in_a_row[direction] = if fits { self.in_a_row[direction] + 1 } else { 0 };
-        let is_login = opcode == Opcode::LoginRequest
-            && captured.get(LENGTH_BYTES..).is_some_and(|data| data.starts_with(b"InitiatorName="));
-        let has_header_digest = captured.len() >= LENGTH_BYTES + 4
-            && digest::to_wire(digest::crc32c(&captured[..LENGTH_BYTES])) == captured[LENGTH_BYTES..LENGTH_BYTES + 4];
+        let bhs = place.bhs();
+        let is_of_initiator = bhs.opcode().is_some_and(Opcode::is_initiator);
+        self.in_a_row[direction] = if sure >= Sure::Likely { self.in_a_row[direction] + 1 } else { 0 };
+        let is_login = bhs.opcode() == Some(Opcode::LoginRequest)
+            && place.bytes.get(LENGTH_BYTES..).is_some_and(|data| data.starts_with(b"InitiatorName="));
         let tag = bhs.initiator_task_tag().unwrap_or(RESERVED_TAG);
         let is_answered = tag != RESERVED_TAG
             && self.headers.iter().any(|header| {
@@ -213,42 +195,42 @@ impl Detector {
                     && header.is_of_initiator != is_of_initiator
                     && header.initiator_task_tag == tag
             });
-        if is_login
-            || has_header_digest
+        if sure == Sure::Shown
+            || is_login
             || is_answered
-            || (fits && self.is_iscsi_port)
+            || (sure == Sure::Likely && self.is_iscsi_port)
             || self.in_a_row[direction] >= HEADERS_IN_A_ROW
         {
-            return verdict;
+            return verdict(direction, bhs);
         }
         if self.headers.len() == HEADERS_KEPT {
             self.headers.pop_front();
         }
         self.headers.push_back(Header { direction, is_of_initiator, initiator_task_tag: tag });
-        if let Some(whole) = captured.first_chunk() {
-            self.leads[direction].note(chunk.offset, whole);
-        }
+        self.leads[direction].note(place);
         Verdict::Undecided
     }
+}
 
-    /// Whether the PDU ends with its segment, or another header follows in it.
-    fn fits(&self, bhs: Bhs<'_>, chunk: &Chunk<'_>) -> bool {
-        [(false, false), (true, false), (false, true), (true, true)].iter().any(
-            |&(has_header_digest, has_data_digest)| {
-                let Some(total) = bhs.total_length(has_header_digest, has_data_digest) else { return false };
-                total == u64::from(chunk.length)
-                    || usize::try_from(total)
-                        .ok()
-                        .and_then(|total| chunk.captured.get(total..total + LENGTH_BYTES))
-                        .is_some_and(|next| Bhs::new(next).is_valid().is_ok())
-            },
-        )
+/// iSCSI, by a header of a direction.
+fn verdict(direction: usize, header: Bhs<'_>) -> Verdict {
+    let is_of_initiator = header.opcode().is_some_and(Opcode::is_initiator);
+    Verdict::Iscsi { is_client_initiator: is_of_initiator == (direction == 0) }
+}
+
+/// Knows nothing of the connection.
+struct Stranger;
+
+impl Judge for Stranger {
+    fn judge(&self, header: Bhs<'_>) -> Fit {
+        if header.opcode().is_some() && header.is_valid().is_ok() { Fit::Possible } else { Fit::No }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use iscsitrace_wire::bhs::BhsBuilder;
+    use iscsitrace_wire::digest;
 
     use super::*;
 

@@ -29,6 +29,11 @@ impl DigestUse {
         matches!(self, Self::Inferred(_) | Self::ByLength)
     }
 
+    /// Whether PDUs may have this digest (`has`), or may lack it: only a login is certain of it.
+    pub fn may_be(self, has: bool) -> bool {
+        !matches!(self, Self::Known(is_used) if is_used != has)
+    }
+
     /// Whether PDUs are read with this digest.
     pub fn is_used(self) -> bool {
         matches!(self, Self::Known(true) | Self::Inferred(true) | Self::ByLength)

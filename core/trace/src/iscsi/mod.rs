@@ -10,14 +10,12 @@
 //! exchange    everything that is not a SCSI command
 //! lost_statuses    whose statuses are missing from the capture
 //! missing_pdus     how many PDUs are missing, by numbers and by bytes
-//! leads       where possible headers lead, before one is certain
-//! assumption  what must come next, when its header was cut away
+//! synchroniser     where in a stream PDUs begin
 //! spans       which cycle a byte of the stream belongs to
 //! noted       what a pass notes for whoever rewrites the streams
 //! pdu digest_use continued_text    what these modules share
 //! ```
 
-pub mod assumption;
 pub mod connection;
 pub mod continued_text;
 mod cycle_row;
@@ -27,7 +25,6 @@ pub mod digest_use;
 pub mod exchange;
 pub mod framer;
 pub mod keys;
-pub mod leads;
 pub mod login;
 pub mod lost_statuses;
 pub mod missing_pdus;
@@ -36,6 +33,7 @@ pub mod pdu;
 mod pdu_row;
 pub mod session;
 pub mod spans;
+pub mod synchroniser;
 pub mod task;
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use iscsitrace_wire::parameter_data::ParameterData;
 use iscsitrace_wire::serial::SerialNumber;
 use serde::{Deserialize, Serialize};
 
-use super::assumption::Assumed;
 use super::cycle_row::{DataOutBurst, note_data_last, note_flags, sense, set_some};
 use super::data_numbers::{Counted, DataNumbers, skipped};
 use super::pdu::Pdu;
@@ -468,11 +467,11 @@ impl Task {
     }
 
     /// Notes a data PDU whose header was cut away. True if it was the last that the command expects.
-    pub fn assume_data(&mut self, bytes: u32, assumed: &Assumed, cycles: &mut Cycles) -> bool {
+    pub fn assume_data(&mut self, bytes: u32, first: Stamp, last: Stamp, cycles: &mut Cycles) -> bool {
         let row = cycles.row(self.cycle);
         if cycles.data_pdu_count[row] == 0 {
-            cycles.data_first_ns[row] = assumed.first.time_ns;
-            cycles.data_first_frame.set(row, assumed.first.frame);
+            cycles.data_first_ns[row] = first.time_ns;
+            cycles.data_first_frame.set(row, first.frame);
         }
         if self.is_read && !self.is_write {
             self.numbers.pass_data_in();
@@ -490,12 +489,10 @@ impl Task {
         }
         cycles.data_pdu_count[row] += 1;
         cycles.data_bytes[row] = cycles.data_bytes[row].saturating_add(bytes);
-        if let Some(last) = assumed.last {
-            cycles.data_last_ns[row] = last.time_ns;
-            cycles.data_last_frame.set(row, last.frame);
-        }
+        cycles.data_last_ns[row] = last.time_ns;
+        cycles.data_last_frame.set(row, last.frame);
         cycles.has_capture_gap[row] = true;
-        self.is_last_data_known = assumed.last.is_some();
+        self.is_last_data_known = true;
         self.has_missing_pdus = true;
         !self.has_room_for(false, cycles.data_bytes[row], 1)
     }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::stamp::Stamp;
+
 /// Stream bytes from the packet that carried them first.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Chunk<'a> {
@@ -23,6 +25,12 @@ pub struct Chunk<'a> {
 }
 
 impl Chunk<'_> {
+    /// Its packet.
+    #[inline]
+    pub fn stamp(&self) -> Stamp {
+        Stamp { frame: self.frame, time_ns: self.time_ns }
+    }
+
     /// The same chunk without captured bytes.
     pub fn without_bytes(&self) -> Chunk<'static> {
         Chunk {

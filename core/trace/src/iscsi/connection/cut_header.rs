@@ -1,14 +1,68 @@
-//! PDUs whose header was cut away, on a connection: which must come next, and what they were once confirmed.
+//! PDUs whose header a snaplen cut away before the task tag, on a connection: the open tasks tell which must come next.
+//!
+//! ```text
+//!   Data-In 256 KiB of 512 | (cut away)         | next header, read
+//!                          | 256 KiB: the rest  | <- it ends where the header is: so it was there
+//! ```
+//!
+//! Of a header with its length, length and type must be the expected ones. Of PDUs without even that, all between two known
+//! headers must be expected, to the byte. They add no PDU row, because no header was read; their cycles get the times, which
+//! are those of captured packets.
+
+use std::ops::Range;
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
+use serde::{Deserialize, Serialize};
 
 use super::IscsiConnection;
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::iscsi::assumption::{Assumed, Assumption};
-use crate::tables::Cycles;
+use crate::iscsi::noted::Note;
+use crate::iscsi::pdu::Pdu;
+use crate::iscsi::synchroniser::{HEADER_TAG_BYTES, Kept};
+use crate::iscsi::task::Task;
+use crate::stream::stamp::Stamp;
+use crate::tables::{CycleId, Cycles};
+
+/// PDUs without a header between two headers, at most.
+const ASSUMED_MAX: usize = 256;
+
+/// The remaining data of a task.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Tail {
+    tag: u32,
+    remaining_bytes: u32,
+}
+
+/// What is known of the next PDU of one direction.
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Expected {
+    /// The task whose data or status comes next.
+    tail: Option<Tail>,
+    /// The longest data segment seen: the sender's usual size.
+    longest_bytes: u32,
+}
+
+impl Expected {
+    /// Notes a data PDU, after which this many bytes of its task or burst remain.
+    #[inline]
+    pub(super) fn note_data(&mut self, tag: u32, bytes: u32, remaining_bytes: u32) {
+        self.longest_bytes = self.longest_bytes.max(bytes);
+        self.tail = Some(Tail { tag, remaining_bytes });
+    }
+}
+
+/// A PDU that must come: data of a task, or its SCSI Response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Next {
+    tag: u32,
+    /// None of a SCSI Response.
+    data_bytes: Option<u32>,
+    /// Its end in the stream.
+    end: i64,
+}
 
 impl IscsiConnection {
     /// Counts a PDU as found, or as missing if its header was cut before the task tag: its type and length are known, but
@@ -24,92 +78,177 @@ impl IscsiConnection {
         }
     }
 
-    /// The data bytes of the next PDU of a direction whose header was cut away.
-    pub(super) fn assume(&mut self, to_target: bool, rest_of_segment: u32, context: &Context) -> Option<u32> {
-        let cycles = &context.tables.cycles;
-        // the oldest read without data so far
-        let next = |pending: &[Assumption]| {
-            let is_pending = |tag: u32| {
-                pending
-                    .iter()
-                    .any(|assumption| matches!(*assumption, Assumption::Data { tag: other, .. } if other == tag))
+    /// The PDUs that must come in a direction from `start` on, and then the state behind each. The status of a read comes
+    /// apart, or with its last data.
+    fn next_pdus(
+        &self,
+        to_target: bool,
+        is_status_apart: bool,
+        start: i64,
+        [has_header_digest, has_data_digest]: [bool; 2],
+        cycles: &Cycles,
+    ) -> impl Iterator<Item = (Next, Option<Tail>)> {
+        let Expected { mut tail, longest_bytes } = self.expected[usize::from(!to_target)];
+        let mut reads = None;
+        let mut end = start;
+        let next = move || {
+            let (tag, data_bytes) = match tail {
+                Some(Tail { tag, remaining_bytes: 0 }) if is_status_apart => (tag, None),
+                Some(Tail { tag, remaining_bytes }) if remaining_bytes > 0 => (tag, Some(remaining_bytes)),
+                _ => {
+                    let reads = reads.get_or_insert_with(|| self.reads_without_data(to_target, cycles).into_iter());
+                    reads.next().map(|(tag, bytes)| (tag, Some(bytes)))?
+                }
             };
-            self.tasks
-                .iter()
-                .filter(|(tag, task)| {
-                    !to_target && task.is_read && cycles.data_bytes[cycles.row(task.cycle)] == 0 && !is_pending(**tag)
-                })
-                .min_by_key(|(_, task)| task.cycle)
-                .and_then(|(&tag, task)| Some((tag, task.expected_data_in_bytes()?)))
+            let remaining_bytes = data_bytes.unwrap_or(0);
+            let bytes = remaining_bytes.min(longest_bytes);
+            if data_bytes.is_some() && bytes == 0 {
+                return None;
+            }
+            tail = data_bytes.map(|_| Tail { tag, remaining_bytes: remaining_bytes - bytes });
+            let digests = 4 * (i64::from(has_header_digest) + i64::from(has_data_digest && bytes > 0));
+            end += LENGTH_BYTES as i64 + i64::from(bytes.next_multiple_of(4)) + digests;
+            Some((Next { tag, data_bytes: data_bytes.map(|_| bytes), end }, tail))
         };
-        // before the first status of a target: whether the rest of the segment is as long as one
-        let is_as_long_as_status = rest_of_segment == LENGTH_BYTES as u32 || rest_of_segment == LENGTH_BYTES as u32 + 4;
-        let is_status_apart =
-            if to_target { Some(false) } else { self.is_status_in_data.map(|is_in_data| !is_in_data) };
+        std::iter::from_fn(next).take(ASSUMED_MAX)
+    }
+
+    /// Tag and expected data of the reads without data so far, the oldest first.
+    fn reads_without_data(&self, to_target: bool, cycles: &Cycles) -> Vec<(u32, u32)> {
+        let is_next = |task: &Task| !to_target && task.is_read && cycles.data_bytes[cycles.row(task.cycle)] == 0;
+        let mut reads: Vec<_> = self.tasks.iter().filter(|(_, task)| is_next(task)).collect();
+        reads.sort_unstable_by_key(|(_, task)| task.cycle);
+        reads.into_iter().map_while(|(&tag, task)| Some((tag, task.expected_data_in_bytes()?))).collect()
+    }
+
+    /// Whether the status of a read may come apart, and whether with its data.
+    fn status_habits(&self, to_target: bool) -> [bool; 2] {
+        [!to_target && self.is_status_in_data != Some(true), to_target || self.is_status_in_data != Some(false)]
+    }
+
+    /// The end behind `after` of one of the PDUs that must come from `start` on, if statuses come apart, and if not.
+    pub(super) fn due(
+        &self,
+        to_target: bool,
+        (start, after): (i64, i64),
+        digests: [bool; 2],
+        cycles: &Cycles,
+    ) -> [Option<i64>; 2] {
+        let [apart, in_data] = self.status_habits(to_target);
+        [(apart, true), (in_data, false)].map(|(may_be, is_apart)| {
+            let mut pdus = self.next_pdus(to_target, is_apart, start, digests, cycles).filter(|_| may_be);
+            pdus.find(|(next, _)| next.end > after).map(|(next, _)| next.end)
+        })
+    }
+
+    /// PDUs of a direction may be explained later, so that ACKs of them are kept; or none will be.
+    pub(super) fn wait(&mut self, to_target: bool, is_waiting: bool) {
         let direction = usize::from(!to_target);
-        let assumption = self.assumptions[direction].assume(is_status_apart, is_as_long_as_status, next)?;
-        self.spans[direction].is_waiting = true;
-        match assumption {
-            Assumption::Data { bytes, .. } => Some(bytes),
-            Assumption::Status { .. } => Some(0),
+        self.spans[direction].is_waiting = is_waiting;
+        if !is_waiting {
+            self.expected[direction].tail = None;
         }
     }
 
-    /// Drops the assumptions of a direction.
-    pub(super) fn discard(&mut self, to_target: bool) {
-        let direction = usize::from(!to_target);
-        self.assumptions[direction].discard();
-        self.spans[direction].is_waiting = false;
-    }
-
-    /// Whether the assumptions of a direction could be made otherwise.
-    pub(super) fn is_ambiguous(&self, to_target: bool) -> bool {
-        !to_target && self.is_status_in_data.is_none()
-    }
-
-    /// Confirms the assumptions of a direction, because `header` follows them.
-    pub(super) fn confirm(&mut self, to_target: bool, assumed: &[Assumed], header: Bhs<'_>, context: &mut Context) {
-        let direction = usize::from(!to_target);
-        let is_response_to =
-            |tag| header.opcode() == Some(Opcode::ScsiResponse) && header.initiator_task_tag() == Some(tag);
-        let assumptions = self.assumptions[direction].confirm();
-        self.spans[direction].is_waiting = false;
-        for (place, (&assumption, assumed)) in assumptions.iter().zip(assumed).enumerate() {
-            context.counters.add(Counter::HeaderAssumed, Some(self.number), assumed.first.frame);
-            let (Assumption::Data { tag, .. } | Assumption::Status { tag }) = assumption;
-            let Some(task) = self.tasks.get_mut(&tag) else {
-                // what a task lacked was counted when it ended
-                let data_bytes = if let Assumption::Data { bytes, .. } = assumption { Some(bytes) } else { None };
-                self.missing.explain(direction, data_bytes);
-                continue;
+    /// Counts the PDUs that fill these bytes before `header`, if the tasks expect any that do; returns whether the last one had
+    /// data.
+    pub(super) fn explain(
+        &mut self,
+        to_target: bool,
+        bytes: Range<i64>,
+        digests: [bool; 2],
+        header: Bhs<'_>,
+        kept: &Kept,
+        context: &mut Context,
+    ) -> Option<bool> {
+        let [apart, in_data] = self.status_habits(to_target);
+        let plan =
+            [(apart, true), (in_data, false)].into_iter().filter(|(may_be, _)| *may_be).find_map(|(_, is_apart)| {
+                let pdus = self.next_pdus(to_target, is_apart, bytes.start, digests, &context.tables.cycles);
+                let plan: Vec<_> = pdus.take_while(|(next, _)| next.end <= bytes.end).collect();
+                plan.last().is_some_and(|(last, _)| last.end == bytes.end).then_some(plan)
+            });
+        let plan = plan.filter(|_| kept.stamps(bytes.clone()).is_some())?;
+        self.wait(to_target, false);
+        let answered = header.initiator_task_tag().filter(|_| header.opcode() == Some(Opcode::ScsiResponse));
+        let mut offset = bytes.start;
+        for (place, &(next, tail)) in plan.iter().enumerate() {
+            let Some(stamps) = kept.stamps(offset..next.end) else { continue };
+            // the status came with the last data, unless it follows
+            let is_followed = match plan.get(place + 1) {
+                Some((after, _)) => after.tag == next.tag && after.data_bytes.is_none(),
+                None => answered == Some(next.tag),
             };
-            self.missing.add_explained(direction);
-            let cycle = task.cycle;
-            let mut is_over = matches!(assumption, Assumption::Status { .. });
-            if let Assumption::Data { bytes, .. } = assumption {
-                let is_last = task.assume_data(bytes, assumed, &mut context.tables.cycles);
-                self.spans[direction].push(
-                    (assumed.offset, assumed.end),
-                    Some((assumed.end, assumed.last.unwrap_or(assumed.first).time_ns)),
-                    cycle,
-                    &mut context.tables.cycles,
-                );
-                // the status came with the last data, unless it follows
-                let is_followed = assumptions[place + 1..].contains(&Assumption::Status { tag }) || is_response_to(tag);
-                is_over =
-                    is_last && !to_target && task.is_read && self.is_status_in_data != Some(false) && !is_followed;
+            let (connection, header) = (self.number, kept.captured_at(offset, HEADER_TAG_BYTES));
+            context.note(|| Note::Assumed { connection, to_target, offset, header: header.into() });
+            let direction = usize::from(!to_target);
+            if let Some(task) = self.tasks.get(&next.tag) {
+                self.missing.add_explained(direction);
+                let (cycle, data) = (task.cycle, next.data_bytes.map(|_| (next.end, stamps.1.time_ns)));
+                if data.is_some() {
+                    self.spans[direction].push((offset, next.end), data, cycle, &mut context.tables.cycles);
+                }
+            } else {
+                // what a task lacked was counted when it ended
+                self.missing.explain(direction, next.data_bytes);
             }
-            if is_over && let Some(task) = self.tasks.remove(&tag) {
-                context.cycle_ends_ns[context.tables.cycles.row(cycle)] = assumed.last.unwrap_or(assumed.first).time_ns;
+            if self.assume(to_target, next, stamps, !is_followed, context) {
                 // it counts as an unread PDU, and not again as a missing number
                 self.stat_sn = self.stat_sn.map(SerialNumber::next);
-                let is_in_data = matches!(assumption, Assumption::Data { .. });
-                task.assume_status(assumed.last, is_in_data, &mut context.tables.cycles);
-                // the target's habit is known from now on
-                self.is_status_in_data.get_or_insert(is_in_data);
-                context.counters.add(Counter::CycleIncomplete, Some(self.number), assumed.first.frame);
             }
+            self.expected[direction].tail = tail;
+            offset = next.end;
         }
+        plan.last().map(|(last, _)| last.data_bytes.is_some())
+    }
+
+    /// Assigns a PDU whose header was cut before its tag to the task that must come next; returns its cycle.
+    #[cold]
+    pub(super) fn of_next_task(&mut self, pdu: &Pdu<'_>, opcode: Opcode, context: &mut Context) -> Option<CycleId> {
+        let to_target = opcode.is_initiator();
+        let is_status = opcode == Opcode::ScsiResponse;
+        let bytes = pdu.bhs().data_segment_length()?;
+        let mut pdus = self.next_pdus(to_target, is_status, pdu.offset, [false; 2], &context.tables.cycles);
+        let (next, tail) = pdus.next().filter(|(next, _)| next.data_bytes.unwrap_or(0) == bytes)?;
+        drop(pdus);
+        if next.data_bytes.is_none() != is_status {
+            return None;
+        }
+        let cycle = self.tasks.get(&next.tag)?.cycle;
+        self.expected[usize::from(!to_target)].tail = tail;
+        let has_status = pdu.bhs().has_status() == Some(true);
+        self.assume(to_target, next, (pdu.first, pdu.completion()), has_status, context);
+        Some(cycle)
+    }
+
+    /// Counts a PDU without a header for its task; whether it had its status.
+    fn assume(
+        &mut self,
+        to_target: bool,
+        next: Next,
+        (first, last): (Stamp, Stamp),
+        may_end: bool,
+        context: &mut Context,
+    ) -> bool {
+        context.counters.add(Counter::HeaderAssumed, Some(self.number), first.frame);
+        let Some(task) = self.tasks.get_mut(&next.tag) else { return false };
+        let cycle = task.cycle;
+        let mut is_over = true;
+        if let Some(bytes) = next.data_bytes {
+            let is_last = task.assume_data(bytes, first, last, &mut context.tables.cycles);
+            is_over = is_last && !to_target && task.is_read && self.is_status_in_data != Some(false) && may_end;
+        }
+        if !is_over {
+            return false;
+        }
+        let Some(task) = self.tasks.remove(&next.tag) else { return false };
+        context.cycle_ends_ns[context.tables.cycles.row(cycle)] = last.time_ns;
+        let is_in_data = next.data_bytes.is_some();
+        task.assume_status(Some(last), is_in_data, &mut context.tables.cycles);
+        // the target's habit is known from now on
+        self.is_status_in_data.get_or_insert(is_in_data);
+        context.counters.add(Counter::CycleIncomplete, Some(self.number), first.frame);
+        true
     }
 
     /// Notes what a data PDU or a status implies for the next PDU of its direction.
@@ -120,26 +259,26 @@ impl IscsiConnection {
                 let (Some(tag), Some(bytes)) = (bhs.initiator_task_tag(), bhs.data_segment_length()) else { return };
                 let task = self.tasks.get(&tag);
                 let Some((task, expected)) = task.and_then(|task| Some((task, task.expected_data_in_bytes()?))) else {
-                    self.assumptions[1].note_status();
+                    self.expected[1].tail = None;
                     return;
                 };
                 // without the Buffer Offset: the bytes so far
                 let moved = bhs
                     .buffer_offset()
                     .map_or(cycles.data_bytes[cycles.row(task.cycle)], |offset| offset.saturating_add(bytes));
-                self.assumptions[1].note_data(tag, bytes, expected.saturating_sub(moved));
+                self.expected[1].note_data(tag, bytes, expected.saturating_sub(moved));
             }
             Opcode::DataIn | Opcode::ScsiResponse => {
                 if let (Opcode::DataIn, Some(bytes)) = (opcode, bhs.data_segment_length()) {
-                    self.assumptions[1].note_data(0, bytes, 0);
+                    self.expected[1].note_data(0, bytes, 0);
                 }
-                self.assumptions[1].note_status();
+                self.expected[1].tail = None;
             }
             Opcode::DataOut => {
                 let (Some(tag), Some(bytes)) = (bhs.initiator_task_tag(), bhs.data_segment_length()) else { return };
                 match self.tasks.get(&tag).and_then(|task| task.remaining_of_burst(bhs.target_transfer_tag())) {
-                    Some(remaining) => self.assumptions[0].note_data(tag, bytes, remaining),
-                    None => self.assumptions[0].note_status(),
+                    Some(remaining) => self.expected[0].note_data(tag, bytes, remaining),
+                    None => self.expected[0].tail = None,
                 }
             }
             _ => {}

@@ -5,8 +5,8 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::IscsiConnection;
-use crate::iscsi::framer::listener::Fit;
 use crate::iscsi::lost_statuses::NEAR;
+use crate::iscsi::synchroniser::Fit;
 use crate::iscsi::task::Task;
 
 impl IscsiConnection {

@@ -1,5 +1,7 @@
 //! A connection as the listener of its two framers.
 
+use std::ops::Range;
+
 use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::parameter_data::ParameterData;
@@ -8,11 +10,11 @@ use super::IscsiConnection;
 use super::kept_data::{WRITE_START_BYTES_MAX, begins_write, kept_bytes};
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::iscsi::assumption::Assumed;
 use crate::iscsi::digest_use::Digests;
-use crate::iscsi::framer::listener::{Fit, Found, Listener};
+use crate::iscsi::framer::listener::{Found, Listener};
 use crate::iscsi::noted::{Note, NotedPdu};
 use crate::iscsi::pdu::Pdu;
+use crate::iscsi::synchroniser::{Fit, Judge, Kept};
 use crate::stream::stamp::Stamp;
 
 /// A connection listening to the framer of one direction.
@@ -39,12 +41,14 @@ impl ConnectionListener<'_> {
     }
 }
 
-impl Listener for ConnectionListener<'_> {
+impl Judge for ConnectionListener<'_> {
     #[inline]
     fn judge(&self, header: Bhs<'_>) -> Fit {
         self.connection.judge(header, self.to_target)
     }
+}
 
+impl Listener for ConnectionListener<'_> {
     fn is_past(&self, header: Bhs<'_>, found: Found) -> bool {
         self.connection.is_past(header, found, self.to_target, self.context)
     }
@@ -72,29 +76,16 @@ impl Listener for ConnectionListener<'_> {
         self.connection.take(pdu, self.to_target, self.context)
     }
 
-    fn assume(&mut self, rest_of_segment: u32) -> Option<u32> {
-        self.connection.assume(self.to_target, rest_of_segment, self.context)
+    fn due(&self, start: i64, after: i64, digests: [bool; 2]) -> [Option<i64>; 2] {
+        self.connection.due(self.to_target, (start, after), digests, &self.context.tables.cycles)
     }
 
-    fn is_ambiguous(&self) -> bool {
-        self.connection.is_ambiguous(self.to_target)
+    fn explain(&mut self, bytes: Range<i64>, digests: [bool; 2], header: Bhs<'_>, kept: &Kept) -> Option<bool> {
+        self.connection.explain(self.to_target, bytes, digests, header, kept, self.context)
     }
 
-    fn reread(&mut self) -> bool {
-        self.connection.assumptions[usize::from(!self.to_target)].reread()
-    }
-
-    fn confirm(&mut self, assumed: &[Assumed], header: Bhs<'_>) {
-        for each in assumed {
-            let (connection, to_target, offset) = (self.connection.number, self.to_target, each.offset);
-            let header = || each.header[..each.header_known].into();
-            self.context.note(|| Note::Assumed { connection, to_target, offset, header: header() });
-        }
-        self.connection.confirm(self.to_target, assumed, header, self.context);
-    }
-
-    fn discard(&mut self) {
-        self.connection.discard(self.to_target);
+    fn wait(&mut self, is_waiting: bool) {
+        self.connection.wait(self.to_target, is_waiting);
     }
 
     fn late_digest(&mut self, offset: i64) {

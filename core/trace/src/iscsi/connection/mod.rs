@@ -27,7 +27,6 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 use rustc_hash::FxHashMap;
 
-use super::assumption::Assumptions;
 use super::cycle_row::DataOutBurst;
 use super::digest_use::Digests;
 use super::exchange::Exchanges;
@@ -46,6 +45,7 @@ use crate::counters::Counter;
 use crate::stream::stamp::Stamp;
 use crate::tables::{CycleId, NULL_NS, WriteStart};
 use acknowledged::Acknowledged;
+use cut_header::Expected;
 use descriptions::Descriptions;
 use kept_data::{WRITE_START_BYTES_MAX, begins_write};
 use unclaimed::Unclaimed;
@@ -94,7 +94,7 @@ pub struct IscsiConnection {
     descriptions: Descriptions,
     lost_statuses: LostStatuses,
     /// What must come next, by direction.
-    assumptions: [Assumptions; 2],
+    expected: [Expected; 2],
     stat_sn: Option<SerialNumber>,
     exp_cmd_sn: Option<SerialNumber>,
     max_cmd_sn: Option<SerialNumber>,
@@ -126,7 +126,7 @@ impl IscsiConnection {
             unclaimed: VecDeque::new(),
             descriptions: Descriptions::default(),
             lost_statuses: LostStatuses::default(),
-            assumptions: Default::default(),
+            expected: Default::default(),
             stat_sn: None,
             exp_cmd_sn: None,
             max_cmd_sn: None,
@@ -161,6 +161,12 @@ impl IscsiConnection {
         }
         self.note_numbers(bhs, opcode, pdu.first, context);
         match opcode {
+            Opcode::DataIn | Opcode::DataOut | Opcode::ScsiResponse if bhs.initiator_task_tag().is_none() => {
+                cycle = self.of_next_task(pdu, opcode, context);
+                if cycle.is_none() {
+                    context.counters.add(Counter::PduWithoutTask, Some(self.number), pdu.first.frame);
+                }
+            }
             Opcode::ScsiCommand | Opcode::DataOut => cycle = self.complete(pdu, context),
             Opcode::DataIn | Opcode::ReadyToTransfer | Opcode::ScsiResponse => {
                 cycle = self.of_task(pdu, opcode, context);

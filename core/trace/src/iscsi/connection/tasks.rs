@@ -27,7 +27,7 @@ impl IscsiConnection {
             Some(Opcode::ScsiCommand) => {
                 self.command(header, first, context).map_or(Begun::Nothing, |cycle| Begun::Command { cycle })
             }
-            Some(Opcode::DataOut) => self.data_out(header, first, context),
+            Some(Opcode::DataOut) if header.initiator_task_tag().is_some() => self.data_out(header, first, context),
             _ => Begun::Nothing,
         };
     }

@@ -4,8 +4,9 @@ use iscsitrace_wire::bhs::{Bhs, BhsBuilder, RESERVED_TAG};
 
 use super::listener::ConnectionListener;
 use super::*;
-use crate::iscsi::framer::listener::{Fit, Listener};
+use crate::iscsi::framer::listener::Listener;
 use crate::iscsi::session::missing_commands::DataCarriers;
+use crate::iscsi::synchroniser::Fit;
 use crate::stream::stamp::Stamp;
 use crate::tables::NULL_U64;
 
@@ -203,26 +204,39 @@ fn one_near_number_is_enough_only_for_a_data_out() {
     assert_eq!(connection.judge(Bhs::new(&other), true), Fit::Possible);
 }
 
+/// The ends of the PDUs that must come from offset 0 on, without digests: if statuses come apart, and if not.
+fn expected_ends(connection: &IscsiConnection, to_target: bool, context: &Context) -> [Vec<i64>; 2] {
+    let after = |after| connection.due(to_target, (0, after), [false; 2], &context.tables.cycles);
+    [0, 1].map(|reading| std::iter::successors(after(0)[reading], |&end| after(end)[reading]).collect())
+}
+
 #[test]
-fn a_rest_as_long_as_a_header_with_or_without_its_digest_looks_like_a_status() {
-    for (rest_of_segment, looks_apart) in [(48, true), (52, true), (47, false), (51, false), (56, false), (192, false)]
-    {
+fn the_status_of_a_read_is_expected_apart_or_with_its_data() {
+    for (is_in_data, expected) in [
+        (None, [vec![1048, 1096], vec![1048]]),
+        (Some(true), [vec![], vec![1048]]),
+        (Some(false), [vec![1048, 1096], vec![]]),
+    ] {
         let (mut connection, mut context) = opened(&[(READ, 0x28)]);
-        context.tables.cycles.data_bytes[0] = BYTES;
-        connection.assumptions[1].note_data(READ, BYTES, 0);
-        assert!(connection.is_ambiguous(false));
-        let assumed = connection.assume(false, rest_of_segment, &context);
-        assert_eq!(assumed, looks_apart.then_some(0), "{rest_of_segment} bytes");
-        assert_eq!(connection.spans[1].is_waiting, looks_apart);
+        connection.is_status_in_data = is_in_data;
+        context.tables.cycles.data_bytes[0] = BYTES - 1000;
+        connection.expected[1].note_data(READ, BYTES - 1000, 1000);
+        assert_eq!(expected_ends(&connection, false, &context), expected);
     }
-    // a known habit is no guess
-    for (is_in_data, assumed) in [(true, None), (false, Some(0))] {
-        let (mut connection, mut context) = opened(&[(READ, 0x28)]);
-        connection.is_status_in_data = Some(is_in_data);
-        context.tables.cycles.data_bytes[0] = BYTES;
-        connection.assumptions[1].note_data(READ, BYTES, 0);
-        assert!(!connection.is_ambiguous(false));
-        assert_eq!(connection.assume(false, 100, &context), assumed);
+}
+
+#[test]
+fn a_digest_makes_an_expected_pdu_longer() {
+    let (mut connection, mut context) = opened(&[(READ, 0x28)]);
+    context.tables.cycles.data_bytes[0] = BYTES - 1001;
+    connection.expected[1].note_data(READ, BYTES - 1001, 1001);
+    for (digests, ends) in [
+        ([true, false], [1052 + 4, 1052 + 4 + 52]),
+        ([false, true], [1052 + 4, 1052 + 4 + 48]),
+        ([true, true], [1052 + 8, 1052 + 8 + 52]),
+    ] {
+        let due = |after| connection.due(false, (0, after), digests, &context.tables.cycles)[0];
+        assert_eq!([due(0), due(ends[0])], ends.map(Some), "{digests:?}");
     }
 }
 
@@ -232,23 +246,64 @@ fn the_oldest_reads_without_data_come_next() {
     context.tables.cycles.data_bytes[1] = BYTES;
     connection.is_status_in_data = Some(true);
     // after the last data of the first read, in PDUs of at most 3072 bytes
-    connection.assumptions[1].note_data(7, 3072, 0);
-    let assumed = [(); 5].map(|()| connection.assume(false, 0, &context));
-    assert_eq!(assumed, [Some(3072), Some(1024), Some(3072), Some(1024), None]);
-    assert!(connection.spans[1].is_waiting && !connection.spans[0].is_waiting);
-    connection.discard(false);
-    assert!(!connection.spans[1].is_waiting);
+    connection.expected[1].note_data(7, 3072, 0);
+    let ends = [3120, 3120 + 1072, 2 * 3120 + 1072, 2 * (3120 + 1072)];
+    assert_eq!(expected_ends(&connection, false, &context), [vec![], ends.to_vec()]);
 }
 
 #[test]
 fn an_initiator_sends_no_status_and_its_next_burst_is_unknown() {
     let (mut connection, context) = opened(&[(WRITE, 0x2a), (READ, 0x28)]);
-    assert!(!connection.is_ambiguous(true));
-    connection.assumptions[0].note_data(WRITE, 1024, 1500);
-    assert_eq!(connection.assume(true, 48, &context), Some(1024));
-    assert_eq!(connection.assume(true, 48, &context), Some(476));
-    assert_eq!(connection.assume(true, 48, &context), None);
-    assert!(connection.spans[0].is_waiting && !connection.spans[1].is_waiting);
+    connection.expected[0].note_data(WRITE, 1024, 1500);
+    assert_eq!(expected_ends(&connection, true, &context), [vec![], vec![1072, 1072 + 48 + 476]]);
+}
+
+#[test]
+fn nothing_is_expected_of_a_sender_whose_data_were_never_seen() {
+    let (connection, context) = opened(&[(READ, 0x28)]);
+    assert_eq!(expected_ends(&connection, false, &context), [vec![], vec![]]);
+}
+
+#[test]
+fn a_header_with_its_length_but_without_its_tag_is_of_the_task_that_comes_next() {
+    // the length, the rest of the read, and whether its header has the status
+    for (bytes, has_status, is_assumed) in [(1000, false, true), (1000, true, true), (996, false, false)] {
+        let (mut connection, mut context) = opened(&[(READ, 0x28)]);
+        context.tables.cycles.data_bytes[0] = BYTES - 1000;
+        connection.expected[1].note_data(READ, BYTES - 1000, 1000);
+        let header = data_in(READ, BYTES - 1000, bytes).has_status(has_status).build();
+        let end = 48 + i64::from(bytes);
+        let pdu = Pdu { header: &header[..19], end, data_end: end, ..captured(&header, 2) };
+        connection.take(&pdu, false, &mut context);
+        let cycles = &context.tables.cycles;
+        assert_eq!(cycles.data_bytes[0], if is_assumed { BYTES } else { BYTES - 1000 });
+        assert_eq!(cycles.status_frame.get(0), if has_status { 2 } else { NULL_U64 });
+        assert_eq!(connection.has_open_tasks(), !has_status);
+        // it is a missing PDU in any case
+        assert_eq!((connection.pdu_count, connection.missing.count), ([0, 0], [0, 1]));
+    }
+}
+
+/// A PDU in one packet.
+fn captured(header: &[u8], frame: u64) -> Pdu<'_> {
+    let first = Stamp { frame, time_ns: frame as i64 * 1000 };
+    let end = 48 + i64::from(Bhs::new(header).data_segment_length().unwrap());
+    Pdu {
+        header,
+        data: &[],
+        offset: 0,
+        end,
+        data_end: end,
+        data_last_ns: first.time_ns,
+        first,
+        last: Some(first),
+        latest: first,
+        has_capture_gap: false,
+        is_unfinished: false,
+        is_late: false,
+        header_digest_ok: None,
+        data_digest_ok: None,
+    }
 }
 
 /// Processes a PDU in one packet.
@@ -260,22 +315,7 @@ pub(super) fn take(connection: &mut IscsiConnection, context: &mut Context, fram
     if to_target {
         connection.begin(bhs, first, context);
     }
-    let pdu = Pdu {
-        header: &header,
-        data: &[],
-        offset: 0,
-        end: 48 + i64::from(bhs.data_segment_length().unwrap()),
-        data_end: 48 + i64::from(bhs.data_segment_length().unwrap()),
-        data_last_ns: first.time_ns,
-        first,
-        last: Some(first),
-        latest: first,
-        has_capture_gap: false,
-        is_unfinished: false,
-        is_late: false,
-        header_digest_ok: None,
-        data_digest_ok: None,
-    };
+    let pdu = captured(&header, frame);
     connection.take(&pdu, to_target, context);
 }
 
@@ -405,11 +445,11 @@ fn an_answer_finds_its_row_after_earlier_ones_were_removed() {
 }
 
 #[test]
-fn a_listener_drops_the_assumptions_of_its_direction() {
+fn a_listener_waits_in_its_direction() {
     for to_target in [true, false] {
         let (mut connection, mut context) = opened(&[]);
         connection.spans.iter_mut().for_each(|spans| spans.is_waiting = true);
-        ConnectionListener { connection: &mut connection, context: &mut context, to_target }.discard();
+        ConnectionListener { connection: &mut connection, context: &mut context, to_target }.wait(false);
         assert_eq!(connection.spans.each_ref().map(|spans| spans.is_waiting), [!to_target, to_target]);
     }
 }

@@ -91,6 +91,11 @@ impl Framer {
         self.header_digest == DigestUse::Unknown || self.data_digest == DigestUse::Unknown
     }
 
+    /// Whether PDUs are read with header digests, and with data digests.
+    pub(super) fn digests_used(&self) -> [bool; 2] {
+        [self.header_digest.is_used(), self.data_digest.is_used()]
+    }
+
     /// Sets the digests that the login negotiated.
     pub fn agree(&mut self, digests: Digests) {
         self.possible_digest = None;
@@ -105,13 +110,13 @@ impl Framer {
     }
 
     /// A header was found a digest's length after its expected position: digests are in use, although only inferred.
-    pub(super) fn reconsider_digests(&mut self, beyond: i64) {
+    pub(super) fn reconsider_digests(&mut self, beyond: i64, is_after_data: bool) {
         let seems = |digest: &mut DigestUse, is_used: bool| {
             if !matches!(digest, DigestUse::Known(_) | DigestUse::Inferred(true)) {
                 *digest = if is_used { DigestUse::ByLength } else { DigestUse::Unknown };
             }
         };
-        match (beyond, self.lost_after_data, self.header_digest.is_used()) {
+        match (beyond, is_after_data, self.header_digest.is_used()) {
             (8, true, false) => {
                 seems(&mut self.header_digest, true);
                 seems(&mut self.data_digest, true);

@@ -1,25 +1,13 @@
 //! What the framer needs from the connection whose PDUs it finds.
 
 use iscsitrace_wire::bhs::Bhs;
+use std::ops::Range;
 
 use crate::counters::Counter;
-use crate::iscsi::assumption::Assumed;
 use crate::iscsi::digest_use::Digests;
 use crate::iscsi::pdu::Pdu;
+use crate::iscsi::synchroniser::{Judge, Kept};
 use crate::stream::stamp::Stamp;
-
-/// How well a header fits the connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fit {
-    /// It violates the RFC.
-    No,
-    /// It conforms, but its sequence numbers are far from the expected ones.
-    Unlikely,
-    /// Nothing contradicts it.
-    Possible,
-    /// Its tags or sequence numbers are the expected ones.
-    Certain,
-}
 
 /// Where the search found a header.
 #[derive(Debug, Clone, Copy)]
@@ -31,9 +19,7 @@ pub struct Found {
 }
 
 /// The connection, as the framer sees it.
-pub trait Listener {
-    /// How well a (possibly incomplete) header fits.
-    fn judge(&self, header: Bhs<'_>) -> Fit;
+pub trait Listener: Judge {
     /// Whether a header that fits was sent before, as one in payload is.
     fn is_past(&self, header: Bhs<'_>, found: Found) -> bool;
     /// A header was read. Its PDU follows with [`Listener::pdu`], possibly much later, if bytes of it come late.
@@ -42,17 +28,14 @@ pub trait Listener {
     fn keeps_data(&self, header: Bhs<'_>) -> usize;
     /// A PDU, complete or as far as it will ever be. Returns the digests from the next PDU on, if it ends a login.
     fn pdu(&mut self, pdu: &Pdu<'_>) -> Option<Digests>;
-    /// The data bytes of the next PDU, whose header was cut away and which starts this many bytes before the end of its
-    /// segment; none if unknown.
-    fn assume(&mut self, rest_of_segment: u32) -> Option<u32>;
-    /// Whether other assumptions are possible.
-    fn is_ambiguous(&self) -> bool;
-    /// The assumptions were wrong: whether others are possible, from the start.
-    fn reread(&mut self) -> bool;
-    /// The assumptions were right: `header` follows them.
-    fn confirm(&mut self, assumed: &[Assumed], header: Bhs<'_>);
-    /// The assumptions were wrong.
-    fn discard(&mut self);
+    /// The end behind `after` of one of the PDUs that the tasks expect from `start` on, with these digests: if the status of a
+    /// read comes apart, and if it comes with its data. None if nothing is expected, or known to be otherwise.
+    fn due(&self, start: i64, after: i64, digests: [bool; 2]) -> [Option<i64>; 2];
+    /// PDUs whose headers were cut away, in these bytes before `header`, count for their tasks if the tasks expect PDUs that fill
+    /// them. Returns whether the last of them had data; none if nothing fits.
+    fn explain(&mut self, bytes: Range<i64>, digests: [bool; 2], header: Bhs<'_>, kept: &Kept) -> Option<bool>;
+    /// Whether PDUs whose headers were cut away may be explained later.
+    fn wait(&mut self, is_waiting: bool);
     /// The digest of the last data came after its PDU was handed over, at this stream offset.
     fn late_digest(&mut self, offset: i64);
     /// Counts an oddity.

@@ -41,8 +41,6 @@ pub(super) struct InProgress {
     pub(super) data_digest_ok: Option<bool>,
     pub(super) kept: Vec<u8>,
     pub(super) keep: usize,
-    /// Whether its header was cut away.
-    pub(super) is_assumed: bool,
 }
 
 impl InProgress {
@@ -70,7 +68,6 @@ impl InProgress {
             data_digest_ok: None,
             kept: Vec::new(),
             keep: 0,
-            is_assumed: false,
         }
     }
 
@@ -89,7 +86,6 @@ impl InProgress {
         self.data_digest_ok = None;
         self.kept.clear();
         self.keep = 0;
-        self.is_assumed = false;
     }
 
     /// Whether bytes of it were read, and others are still to come.
@@ -110,11 +106,8 @@ impl InProgress {
     /// Computes the parts from the header (RFC 7143 section 11.2.1).
     pub(super) fn lay_out(&mut self, has_header_digest: bool, has_data_digest: bool) {
         let bhs = Bhs::new(&self.header[..self.header_known]);
-        let (ahs, data) = (bhs.total_ahs_length_bytes().unwrap_or(0), bhs.data_segment_length().unwrap_or(0));
-        self.lay_out_parts(u64::from(ahs), u64::from(data), has_header_digest, has_data_digest);
-    }
-
-    pub(super) fn lay_out_parts(&mut self, ahs: u64, data: u64, has_header_digest: bool, has_data_digest: bool) {
+        let ahs = u64::from(bhs.total_ahs_length_bytes().unwrap_or(0));
+        let data = u64::from(bhs.data_segment_length().unwrap_or(0));
         self.ahs_end = LENGTH_BYTES as u64 + ahs;
         self.data_start = self.ahs_end + if has_header_digest { 4 } else { 0 };
         self.data_end = self.data_start + data;

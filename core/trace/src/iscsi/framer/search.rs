@@ -1,209 +1,211 @@
-//! The search for the next header, after its position became unknown.
+//! The way back to headers, where the position of the next one is unknown.
 //!
-//! A header is accepted if its tags or numbers are the expected ones and nothing contradicts what follows; or, at the start
-//! of a segment, if nothing contradicts it and it leads to the segment's end or to another header. Never one that was sent
-//! before: payload can hold PDUs of its own session. Headers may extend over the end of a packet.
-//! At the start of a stream, a possible header leads to the first one, over any number of segments; and PDUs that lead to
-//! the first header, or to bytes before it that are missing from the capture, are read as well.
+//! Three things make it unknown: the start of a capture, a hole with a header in it, and a snaplen that cut a header away. The
+//! synchroniser finds the next header; one is accepted if it is at least likely, and never if it was sent before: payload
+//! can hold PDUs of its own session. What lies before the first one of a stream is read, too, as far as it leads there. What
+//! a snaplen cut away is never read: the connection says which PDUs must have been there.
 
-use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
-use iscsitrace_wire::digest;
-use rustc_hash::FxHashSet;
+use iscsitrace_wire::bhs::LENGTH_BYTES;
+use serde::{Deserialize, Serialize};
 
-use super::listener::{Fit, Found, Listener};
-use super::unread::Unread;
-use super::{Framer, State};
+use super::Framer;
+use super::listener::{Found, Listener};
 use crate::counters::Counter;
-use crate::iscsi::assumption::HEADER_TAG_BYTES;
 use crate::iscsi::digest_use::DigestUse;
-use crate::iscsi::leads::{DIGESTS, NUMBERS_MIN, near_numbers};
+use crate::iscsi::synchroniser::{Fit, Header, Sure, Synchroniser};
 use crate::stream::chunk::Chunk;
 use crate::stream::stamp::Stamp;
 
-impl Framer {
-    /// Searches a chunk for a header; returns how much of it is used then.
-    #[cold]
-    pub(super) fn search(&mut self, chunk: &Chunk<'_>, used: u32, stamp: Stamp, listener: &mut impl Listener) -> u32 {
-        if used == 0 {
-            self.keep_unread(chunk);
-        }
-        let captured = chunk.captured.get(used as usize..).unwrap_or_default();
-        let carried = self.carry.len();
-        let base = chunk.offset + i64::from(used) - carried as i64;
-        // headers that start in the bytes of the previous chunk and end in this one
-        if carried > 0 {
-            let joined_length = carried + captured.len().min(LENGTH_BYTES - 1);
-            let mut joined = std::mem::take(&mut self.carry);
-            joined.extend_from_slice(&captured[..joined_length - carried]);
-            for at in 0..carried {
-                let Some(header) = joined.get(at..at + LENGTH_BYTES) else { break };
-                let first = self.carry_stamps.get(at).copied().unwrap_or(stamp);
-                if self.accepts(base + at as i64, header, first, false, None, listener) {
-                    return self.resume(
-                        base + at as i64,
-                        header,
-                        first,
-                        chunk,
-                        used + (at + LENGTH_BYTES - carried) as u32,
-                        listener,
-                    );
-                }
-            }
-            self.carry = joined;
-            self.carry.truncate(carried);
-        }
-        let is_cut = chunk.captured.len() < chunk.length as usize;
-        for at in 0..captured.len() {
-            let remaining = captured.len() - at;
-            if remaining < LENGTH_BYTES && !(is_cut && remaining >= HEADER_TAG_BYTES) {
-                break;
-            }
-            let header = &captured[at..at + remaining.min(LENGTH_BYTES)];
-            let is_start = at == 0 && used == 0 && chunk.is_segment_start;
-            let rest = chunk.length as usize - used as usize - at;
-            if self.accepts(
-                chunk.offset + i64::from(used) + at as i64,
-                header,
-                stamp,
-                is_start,
-                Some((&captured[at..], rest)),
-                listener,
-            ) {
-                return self.resume(
-                    chunk.offset + i64::from(used) + at as i64,
-                    header,
-                    stamp,
-                    chunk,
-                    (used as usize + at + LENGTH_BYTES).min(chunk.length as usize) as u32,
-                    listener,
-                );
-            }
-            if is_start {
-                self.note_lead(chunk.offset, header, listener);
-            }
-        }
-        self.carry_over(captured, is_cut, stamp);
-        chunk.length
-    }
+/// A search under way.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Search {
+    pub(super) synchroniser: Synchroniser,
+    /// Where the header should have been.
+    pub(super) lost_at: i64,
+    /// That position, or the end of the last hole since.
+    searched_from: i64,
+    /// Whether that position is certain, with bytes there that are no header.
+    is_place_known: bool,
+    /// Whether the PDU before it carried data.
+    is_after_data: bool,
+    /// Whether it is the first one of its stream.
+    is_first: bool,
+    /// Where the header was cut away: the end of the PDU under way, as the tasks expect it ([`Listener::due`]).
+    due: [Option<i64>; 2],
+}
 
-    /// Notes a possible header at the start of a segment, while none is certain.
-    fn note_lead(&mut self, offset: i64, header: &[u8], listener: &impl Listener) {
-        if let (Some(unread), Some(whole)) = (&mut self.unread, header.first_chunk())
-            && listener.judge(Bhs::new(whole)) == Fit::Possible
-        {
-            unread.leads.note(offset, whole);
-        }
-    }
-
-    /// Keeps the last bytes: a header may start in them.
-    pub(super) fn carry_over(&mut self, captured: &[u8], is_cut: bool, stamp: Stamp) {
-        if is_cut {
-            self.clear_carry();
-            return;
-        }
-        let kept = &captured[captured.len().saturating_sub(LENGTH_BYTES - 1)..];
-        self.carry.extend_from_slice(kept);
-        self.carry_stamps.resize(self.carry.len(), stamp);
-        let excess = self.carry.len().saturating_sub(LENGTH_BYTES - 1);
-        self.carry.drain(..excess);
-        self.carry_stamps.drain(..excess);
-    }
-
-    pub(super) fn clear_carry(&mut self) {
-        self.carry.clear();
-        self.carry_stamps.clear();
-    }
-
-    /// Whether the bytes at `offset` are a header: certain by tags and numbers; or possible, at the start of a segment,
-    /// and leading to the segment's end or to another header.
-    pub(super) fn accepts(
-        &self,
-        offset: i64,
-        header: &[u8],
-        first: Stamp,
-        is_segment_start: bool,
-        rest: Option<(&[u8], usize)>,
-        listener: &impl Listener,
-    ) -> bool {
-        if self.alignment.is_some_and(|alignment| offset.rem_euclid(4) != alignment) {
-            return false;
-        }
-        let bhs = Bhs::new(header);
-        match listener.judge(bhs) {
-            Fit::No | Fit::Unlikely => false,
-            _ if listener.is_past(bhs, self.found(offset, first)) => false,
-            Fit::Certain => rest.is_none_or(|(bytes, _)| self.leads_on(bhs, bytes, listener)),
-            Fit::Possible if self.unread.as_ref().is_some_and(|unread| unread.leads.show(offset, bhs)) => true,
-            Fit::Possible => {
-                let Some((bytes, length)) = rest else { return false };
-                let digest = bytes.get(LENGTH_BYTES..LENGTH_BYTES + 4);
-                if header.len() == LENGTH_BYTES && digest == Some(digest::to_wire(digest::crc32c(header)).as_slice()) {
-                    return true;
-                }
-                if !is_segment_start {
-                    return false;
-                }
-                DIGESTS.iter().any(|&(has_header_digest, has_data_digest)| {
-                    let Some(total) = bhs.total_length(has_header_digest, has_data_digest) else { return false };
-                    let total = total as usize;
-                    total == length
-                        || bytes
-                            .get(total..total + LENGTH_BYTES)
-                            .is_some_and(|next| listener.judge(Bhs::new(next)) > Fit::Unlikely)
-                })
-            }
-        }
-    }
-
-    fn found(&self, offset: i64, first: Stamp) -> Found {
-        Found { time_ns: first.time_ns, searched_bytes: (offset - self.search_from).max(0).unsigned_abs() }
-    }
-
-    /// Whether nothing shows that no header follows where a PDU ends.
-    fn leads_on(&self, header: Bhs<'_>, bytes: &[u8], listener: &impl Listener) -> bool {
-        let is_possible =
-            |digest: DigestUse, has_digest: bool| !matches!(digest, DigestUse::Known(is_used) if is_used != has_digest);
-        DIGESTS.iter().any(|&(has_header_digest, has_data_digest)| {
-            let next = header
-                .total_length(has_header_digest, has_data_digest)
-                .and_then(|total| bytes.get(total as usize..total as usize + LENGTH_BYTES));
-            is_possible(self.header_digest, has_header_digest)
-                && is_possible(self.data_digest, has_data_digest)
-                && next.is_none_or(|next| listener.judge(Bhs::new(next)) > Fit::No)
+impl Search {
+    /// Of a stream whose start was not captured.
+    pub(super) fn at_start(offset: i64) -> Box<Self> {
+        Box::new(Self {
+            synchroniser: Synchroniser::new(offset, None, true),
+            lost_at: offset,
+            searched_from: offset,
+            is_place_known: false,
+            is_after_data: false,
+            is_first: true,
+            due: [None; 2],
         })
     }
 
-    /// Continues with a header that the search found; `used` is how much of the chunk is used with it.
-    pub(super) fn resume(
+    /// Whether the header was cut away, and its PDU is expected.
+    pub(super) fn is_due(&self) -> bool {
+        self.due != [None; 2]
+    }
+
+    /// Bytes that the PDU under way still lacks at an offset, as far as is expected: 0 within the header of the next one.
+    pub(super) fn left_of_pdu(&self, offset: i64) -> Option<u64> {
+        let due = self.due.into_iter().flatten().min().filter(|&due| due != offset)?;
+        Some((due - offset).max(0).unsigned_abs())
+    }
+
+    /// The header may be in a hole that ends here, with its data behind it.
+    pub(super) fn pass_hole(&mut self, gap_end: i64) {
+        (self.is_place_known, self.searched_from) = (false, gap_end);
+        self.synchroniser.keeps_all = self.is_first;
+        self.synchroniser.skip_to(gap_end);
+    }
+}
+
+impl Framer {
+    /// The next header is not at `lost_at`. Its bytes before `chunk` are searched again, too.
+    pub(super) fn lose_sync(&mut self, lost_at: i64, chunk: Option<&Chunk<'_>>) -> &mut Search {
+        let mut synchroniser = Synchroniser::new(lost_at + 1, self.alignment, false);
+        if let Some(length) =
+            chunk.and_then(|chunk| u32::try_from(chunk.offset - lost_at).ok()).filter(|&length| length > 0)
+        {
+            let captured = &self.pdu.header[..self.pdu.header_known.min(length as usize)];
+            let Stamp { frame, time_ns } = self.pdu.first;
+            let (is_late, is_segment_start) = (self.pdu.is_late, false);
+            synchroniser.kept.push(&Chunk {
+                offset: lost_at,
+                length,
+                captured,
+                frame,
+                time_ns,
+                is_late,
+                is_segment_start,
+            });
+        }
+        let (is_after_data, is_first) = (self.had_data, false);
+        let search =
+            Search { synchroniser, is_place_known: true, is_after_data, is_first, ..*Search::at_start(lost_at) };
+        self.search.insert(Box::new(search))
+    }
+
+    /// The header of the current PDU was cut away before its length: what the tasks expect must be there, or its end is
+    /// unknown.
+    #[cold]
+    pub(super) fn pass_cut_header(&mut self, chunk: &Chunk<'_>, listener: &mut impl Listener) -> u32 {
+        let start = self.pdu.start;
+        let due = listener.due(start, start, self.digests_used());
+        let search = self.lose_sync(start, Some(chunk));
+        search.due = due;
+        search.synchroniser.keeps_all = search.is_due();
+        if search.is_due() {
+            listener.wait(true);
+        } else {
+            listener.count(Counter::SyncLost, chunk.frame, 1);
+        }
+        self.search(chunk, listener)
+    }
+
+    /// The bytes since a header that was cut away are not what the tasks expect.
+    pub(super) fn give_up_due(&mut self, frame: u64, listener: &mut impl Listener) {
+        if let Some(search) = self.search.as_mut().filter(|search| search.is_due()) {
+            search.due = [None; 2];
+            search.synchroniser.keeps_all = search.is_first;
+            listener.count(Counter::SyncLost, frame, 1);
+            listener.wait(false);
+        }
+    }
+
+    /// Searches a chunk for a header; returns how much of it is used then.
+    #[cold]
+    pub(super) fn search(&mut self, chunk: &Chunk<'_>, listener: &mut impl Listener) -> u32 {
+        let Some(mut search) = self.search.take() else { return chunk.length };
+        let (digests, has) = ([self.header_digest, self.data_digest], self.digests_used());
+        let Search { lost_at, searched_from, due, .. } = *search;
+        let (is_due, asked) = (search.is_due(), &*listener);
+        let found = search.synchroniser.find(chunk, digests, asked, |place, sure| {
+            // where a header is due, it is one, as in the walk
+            if due.contains(&Some(place.offset)) {
+                return sure == Sure::Shown || place.starts_segment && asked.judge(place.bhs()) > Fit::No;
+            }
+            // between cut headers payload may end anywhere
+            let searched_bytes = if is_due { 0 } else { (place.offset - searched_from).max(0).unsigned_abs() };
+            sure >= Sure::Likely && !asked.is_past(place.bhs(), Found { time_ns: place.first.time_ns, searched_bytes })
+        });
+        if let Some(found) = found {
+            return self.resume(search, &found, chunk, listener);
+        }
+        // a header as long as that was due, and not found
+        let end = chunk.offset + i64::from(chunk.length);
+        let next = if due.iter().flatten().any(|due| due + LENGTH_BYTES as i64 <= end) {
+            listener.due(lost_at, end - 1, has)
+        } else {
+            due
+        };
+        let search = self.search.insert(search);
+        if next == [None; 2] {
+            self.give_up_due(chunk.frame, listener);
+        } else {
+            search.due = next;
+        }
+        chunk.length
+    }
+
+    /// Continues with a header that the search found; returns how much of the chunk is used with it.
+    fn resume(
         &mut self,
-        offset: i64,
-        header: &[u8],
-        first: Stamp,
+        mut search: Box<Search>,
+        found: &Header,
         chunk: &Chunk<'_>,
-        used: u32,
         listener: &mut impl Listener,
     ) -> u32 {
         self.had_data = false;
-        if self.unread.is_some() && self.read_before(offset, header, listener) {
+        if search.is_first || search.is_due() {
+            search.synchroniser.kept.push(chunk);
+        }
+        let digests = [self.header_digest, self.data_digest];
+        if search.is_first
+            && let Some(start) = search.synchroniser.first_before(found, digests, listener)
+        {
+            self.read_from(start, &search, listener);
             // the chunk was the last of those that were kept
             return chunk.length;
         }
-        self.state = State::Walking;
-        self.clear_carry();
-        self.note_lost_start(offset);
-        if self.is_lost_place_known {
-            self.reconsider_digests(offset - self.lost_at);
+        let (bytes, has) = (search.lost_at..found.offset, self.digests_used());
+        let explain = || listener.explain(bytes.clone(), has, found.bhs(), &search.synchroniser.kept);
+        if let Some(had_data) = search.is_due().then(explain).flatten() {
+            self.explained_bytes += (bytes.end - bytes.start).unsigned_abs();
+            if had_data && self.data_digest == DigestUse::Unknown {
+                // right behind data
+                self.data_digest = DigestUse::Inferred(false);
+            }
+        } else {
+            if search.is_due() {
+                listener.count(Counter::SyncLost, chunk.frame, 1);
+                listener.wait(false);
+            }
+            self.note_lost_start(search.lost_at, found.offset);
+            if search.is_place_known {
+                self.reconsider_digests(found.offset - search.lost_at, search.is_after_data);
+            }
         }
-        self.pdu.begin(offset);
-        self.pdu.first = first;
-        self.pdu.last = Some(Stamp { frame: chunk.frame, time_ns: chunk.time_ns });
+        self.pdu.begin(found.offset);
+        self.pdu.first = found.first;
+        self.pdu.last = Some(chunk.stamp());
         self.pdu.is_late = chunk.is_late;
-        self.pdu.header[..header.len()].copy_from_slice(header);
-        self.pdu.header_known = header.len();
+        let (header, known) = (found.bhs(), found.bhs().as_bytes().len());
+        self.pdu.header[..known].copy_from_slice(header.as_bytes());
+        self.pdu.header_known = known;
         // an incomplete header may end with its segment
-        self.pdu.position = (chunk.offset + i64::from(used) - offset).clamp(0, LENGTH_BYTES as i64) as u64;
+        let end = chunk.offset + i64::from(chunk.length);
+        self.pdu.position = (end - found.offset).clamp(0, LENGTH_BYTES as i64) as u64;
+        let used = (found.offset + self.pdu.position as i64 - chunk.offset) as u32;
         if self.pdu.position == LENGTH_BYTES as u64 {
-            if header.len() < LENGTH_BYTES {
+            if known < LENGTH_BYTES {
                 listener.count(Counter::PduHeaderCut, chunk.frame, 1);
             }
             self.start_body(chunk, used, listener);
@@ -211,80 +213,23 @@ impl Framer {
         used
     }
 
-    /// Keeps a chunk in which the first header is searched.
-    fn keep_unread(&mut self, chunk: &Chunk<'_>) {
-        let Some(unread) = &mut self.unread else { return };
-        if !unread.push(chunk) {
-            **unread = Unread::default();
-            unread.push(chunk);
-        }
-    }
-
-    /// The first position whose lengths lead to the header at `found`; or, from the start of a segment, to a header
-    /// before it that was not captured.
-    fn first_before(&self, found: i64, header: &[u8], listener: &impl Listener) -> Option<i64> {
-        let unread = self.unread.as_ref()?;
-        let uses = |digest: DigestUse| match digest {
-            DigestUse::Unknown => [false, true],
-            known => [known.is_used(); 2],
-        };
-        let mut first: Option<i64> = None;
-        for has_header_digest in uses(self.header_digest) {
-            for has_data_digest in uses(self.data_digest) {
-                let mut leads_elsewhere: FxHashSet<i64> = FxHashSet::default();
-                let start = unread.positions(found).find(|&(start, starts_segment)| {
-                    let (mut offset, mut passed) = (start, Vec::new());
-                    let (mut leads_there, mut has_numbers) = (false, starts_segment);
-                    while offset < found {
-                        let Some(bytes) = unread.header_at(offset) else {
-                            // with as many numbers as this takes, no header is needed there
-                            leads_there = has_numbers && offset > start;
-                            break;
-                        };
-                        let bhs = Bhs::new(&bytes);
-                        let near = near_numbers(bhs, Bhs::new(header));
-                        let needed = if offset == start && !starts_segment { NUMBERS_MIN } else { 1 };
-                        let is_header = listener.judge(bhs) > Fit::Unlikely && near >= needed;
-                        let length = bhs.total_length(has_header_digest, has_data_digest);
-                        let Some(length) = length.filter(|_| is_header && !leads_elsewhere.contains(&offset)) else {
-                            break;
-                        };
-                        has_numbers &= near >= NUMBERS_MIN;
-                        passed.push(offset);
-                        offset += length as i64;
-                    }
-                    leads_there |= offset == found;
-                    if !leads_there {
-                        leads_elsewhere.extend(passed);
-                    }
-                    leads_there
-                });
-                first = start.map(|(start, _)| first.map_or(start, |first| first.min(start))).or(first);
-            }
-        }
-        first
-    }
-
-    /// The first header was found at `found`: reads the kept chunks from the first PDU that leads to it. False if there
-    /// is none.
-    #[cold]
-    fn read_before(&mut self, found: i64, header: &[u8], listener: &mut impl Listener) -> bool {
-        let start = self.first_before(found, header, listener);
-        let (Some(start), Some(unread)) = (start, self.unread.take()) else {
-            self.unread = None;
-            return false;
-        };
-        self.state = State::Walking;
-        self.clear_carry();
-        self.note_lost_start(start);
+    /// Reads the kept chunks from the first PDU that leads to the header that was found.
+    fn read_from(&mut self, start: i64, search: &Search, listener: &mut impl Listener) {
+        self.note_lost_start(search.lost_at, start);
         self.pdu.begin(start);
-        for (place, (chunk, _)) in unread.chunks.iter().enumerate() {
+        for chunk in search.synchroniser.kept.chunks() {
             if self.offset > start && chunk.offset > self.offset {
                 self.gap(self.offset, (chunk.offset - self.offset) as u64, listener);
             }
             let used = (start - chunk.offset).clamp(0, i64::from(chunk.length)) as u32;
-            self.go_on(&Chunk { captured: unread.captured_of(place), ..*chunk }, used, listener);
+            self.go_on(&chunk, used, listener);
         }
-        true
+    }
+
+    /// The first header is at `offset`: what is before it is missing.
+    fn note_lost_start(&mut self, lost_at: i64, offset: i64) {
+        if self.explained_bytes == 0 && offset > lost_at {
+            self.lost_start_bytes.get_or_insert((offset - lost_at).unsigned_abs());
+        }
     }
 }

@@ -3,12 +3,13 @@
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::digest;
 
-use super::listener::{Fit, Listener};
-use super::{Framer, prefetch_header, without_header};
+use super::listener::Listener;
+use super::progress::HEADER_WALK_BYTES;
+use super::{Framer, prefetch_header};
 use crate::counters::Counter;
-use crate::iscsi::assumption::{Assumed, HEADER_TAG_BYTES};
 use crate::iscsi::digest_use::DigestUse;
 use crate::iscsi::pdu::{KEPT_DATA_MAX, Pdu};
+use crate::iscsi::synchroniser::Fit;
 use crate::stream::chunk::Chunk;
 use crate::stream::stamp::Stamp;
 
@@ -18,11 +19,6 @@ impl Framer {
     pub(super) fn walk(&mut self, chunk: &Chunk<'_>, used: u32, stamp: Stamp, listener: &mut impl Listener) -> u32 {
         if self.pdu.position < LENGTH_BYTES as u64 {
             return self.walk_header(chunk, used, stamp, listener);
-        }
-        if self.pdu.is_assumed
-            && let Some(used) = self.contradict(chunk, used, stamp, listener)
-        {
-            return used;
         }
         self.pdu.note(stamp, chunk.is_late);
         let position = self.pdu.position;
@@ -154,31 +150,16 @@ impl Framer {
         stamp: Stamp,
         listener: &mut impl Listener,
     ) -> u32 {
-        if self.pdu.header_known < HEADER_TAG_BYTES
-            && let Some(used) = self.assume(chunk, used, stamp, listener)
-        {
-            return used;
+        if self.pdu.header_known < HEADER_WALK_BYTES {
+            return self.pass_cut_header(chunk, listener);
         }
         let known = self.pdu.header_known;
         let fit = listener.judge(Bhs::new(&self.pdu.header[..known]));
-        let is_segment_start = chunk.is_segment_start && used as usize == LENGTH_BYTES;
-        let is_unconfirmed = !self.assumed.is_empty() && fit < Fit::Certain && !is_segment_start;
-        if fit == Fit::No || is_unconfirmed {
-            if self.walk_again(listener) {
-                return chunk.length;
-            }
+        if fit == Fit::No {
             listener.count(Counter::PduInvalid, stamp.frame, 1);
-            let (header, first) = (self.pdu.header, self.pdu.first);
-            self.lose_sync(self.pdu.start, stamp.frame, listener);
-            // the real header may start within these bytes
-            if known < LENGTH_BYTES {
-                return without_header(used);
-            }
-            self.carry.extend_from_slice(&header[1..]);
-            let before = LENGTH_BYTES.saturating_sub(used as usize);
-            self.carry_stamps.resize(before.saturating_sub(1), first);
-            self.carry_stamps.resize(self.carry.len(), stamp);
-            return used;
+            listener.count(Counter::SyncLost, stamp.frame, 1);
+            self.lose_sync(self.pdu.start, Some(chunk));
+            return self.search(chunk, listener);
         }
         if known < LENGTH_BYTES {
             listener.count(Counter::PduHeaderCut, stamp.frame, 1);
@@ -186,13 +167,6 @@ impl Framer {
         if self.data_digest == DigestUse::Unknown && self.had_data && fit == Fit::Certain {
             // right behind data
             self.data_digest = DigestUse::Inferred(false);
-        }
-        if !self.assumed.is_empty() {
-            self.explained_bytes +=
-                self.assumed.iter().map(|assumed| (assumed.end - assumed.offset) as u64).sum::<u64>();
-            listener.confirm(&self.assumed, Bhs::new(&self.pdu.header[..known]));
-            self.assumed.clear();
-            self.replay = None;
         }
         self.start_body(chunk, used, listener);
         used
@@ -230,15 +204,7 @@ impl Framer {
     pub(super) fn complete(&mut self, listener: &mut impl Listener) {
         let end = self.pdu.start + self.pdu.end as i64;
         self.had_data = self.pdu.data_end > self.pdu.data_start;
-        if self.pdu.is_assumed {
-            let (pdu, mut header) = (&self.pdu, [0; HEADER_TAG_BYTES]);
-            let header_known = pdu.header_known.min(HEADER_TAG_BYTES);
-            header[..header_known].copy_from_slice(&pdu.header[..header_known]);
-            let (offset, first, last) = (pdu.start, pdu.first, pdu.last);
-            self.assumed.push(Assumed { offset, end, first, last, header, header_known });
-        } else {
-            self.emit(end, listener);
-        }
+        self.emit(end, listener);
         self.pdu.begin(end);
     }
 

@@ -220,8 +220,8 @@ fn a_header_after_its_expected_place_shows_digests() {
         (4, false, [Known(false), no], [Known(false), no]),
         (12, true, [Known(false), Known(false)], [Known(false), Known(false)]),
     ] {
-        let mut framer = Framer { lost_after_data: after_data, ..framer(before[0], before[1]) };
-        framer.reconsider_digests(beyond);
+        let mut framer = framer(before[0], before[1]);
+        framer.reconsider_digests(beyond, after_data);
         assert_eq!([framer.header_digest, framer.data_digest], after, "{beyond} {after_data} {before:?}");
     }
 }

@@ -5,16 +5,18 @@ mod digests;
 mod search;
 mod walk;
 
+use std::ops::Range;
+
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder};
 use iscsitrace_wire::digest;
 use iscsitrace_wire::opcode::Opcode;
 
 use super::Framer;
-use super::listener::{Fit, Found, Listener};
+use super::listener::{Found, Listener};
 use crate::counters::Counter;
-use crate::iscsi::assumption::Assumed;
 use crate::iscsi::digest_use::Digests;
 use crate::iscsi::pdu::Pdu;
+use crate::iscsi::synchroniser::{Fit, Judge, Kept};
 use crate::stream::chunk::Chunk;
 use crate::stream::stamp::Stamp;
 
@@ -68,14 +70,11 @@ fn row(tag: u32, data: &[u8], place: (i64, i64), frames: (u64, u64)) -> Row {
 /// A connection that notes everything.
 #[derive(Debug, Default)]
 struct Heard {
-    /// Data bytes of the PDUs whose header was cut away, by possibility.
-    possible: Vec<Vec<u32>>,
-    possibility: usize,
-    assumed_count: usize,
-    /// The bytes from the start of each such PDU to the end of its segment.
-    rests: Vec<u32>,
-    confirmed: Vec<(i64, i64, Stamp, Option<Stamp>)>,
-    discarded: u32,
+    /// Data bytes of the PDUs whose header was cut away: if statuses come apart, and if not.
+    possible: [Vec<u32>; 2],
+    explained: Vec<(i64, i64, Stamp, Stamp)>,
+    is_waiting: bool,
+    given_up: u32,
     keeps: Option<usize>,
     begun: Vec<(Option<u32>, Stamp)>,
     rows: Vec<Row>,
@@ -83,7 +82,7 @@ struct Heard {
     late_digests: Vec<i64>,
 }
 
-impl Listener for Heard {
+impl Judge for Heard {
     fn judge(&self, header: Bhs<'_>) -> Fit {
         match header.initiator_task_tag() {
             _ if header.is_valid().is_err() => Fit::No,
@@ -92,7 +91,9 @@ impl Listener for Heard {
             _ => Fit::Possible,
         }
     }
+}
 
+impl Listener for Heard {
     fn is_past(&self, header: Bhs<'_>, _: Found) -> bool {
         header.initiator_task_tag() == Some(PAST)
     }
@@ -122,27 +123,26 @@ impl Listener for Heard {
         None
     }
 
-    fn assume(&mut self, rest_of_segment: u32) -> Option<u32> {
-        self.rests.push(rest_of_segment);
-        self.assumed_count += 1;
-        self.possible.get(self.possibility)?.get(self.assumed_count - 1).copied()
+    fn due(&self, start: i64, after: i64, digests: [bool; 2]) -> [Option<i64>; 2] {
+        [0, 1].map(|possible| self.ends(possible, start, digests).into_iter().find(|&end| end > after))
     }
 
-    fn is_ambiguous(&self) -> bool {
-        self.possible.len() > 1
+    fn explain(&mut self, bytes: Range<i64>, digests: [bool; 2], _: Bhs<'_>, kept: &Kept) -> Option<bool> {
+        let found = [0, 1].map(|possible| self.ends(possible, bytes.start, digests));
+        let ends = found.into_iter().find(|ends| ends.contains(&bytes.end))?;
+        let mut start = bytes.start;
+        for end in ends.into_iter().take_while(|&end| end <= bytes.end) {
+            let (first, last) = kept.stamps(start..end).expect("the packets are kept");
+            self.explained.push((start, end, first, last));
+            start = end;
+        }
+        self.is_waiting = false;
+        Some(true)
     }
 
-    fn reread(&mut self) -> bool {
-        (self.possibility, self.assumed_count) = (self.possibility + 1, 0);
-        self.possibility < self.possible.len()
-    }
-
-    fn confirm(&mut self, assumed: &[Assumed], _: Bhs<'_>) {
-        self.confirmed.extend(assumed.iter().map(|each| (each.offset, each.end, each.first, each.last)));
-    }
-
-    fn discard(&mut self) {
-        self.discarded += 1;
+    fn wait(&mut self, is_waiting: bool) {
+        self.is_waiting = is_waiting;
+        self.given_up += u32::from(!is_waiting);
     }
 
     fn late_digest(&mut self, offset: i64) {
@@ -151,6 +151,18 @@ impl Listener for Heard {
 
     fn count(&mut self, counter: Counter, frame: u64, count: u64) {
         (0..count).for_each(|_| self.counted.push((counter, frame)));
+    }
+}
+
+impl Heard {
+    /// Where the PDUs of a possibility end.
+    fn ends(&self, possible: usize, start: i64, [has_header_digest, has_data_digest]: [bool; 2]) -> Vec<i64> {
+        let mut end = start;
+        let lengths = self.possible[possible].iter().map(|&data| {
+            let digests = 4 * (i64::from(has_header_digest) + i64::from(has_data_digest && data > 0));
+            48 + i64::from(data.next_multiple_of(4)) + digests
+        });
+        lengths.map(|length| (end += length, end).1).collect()
     }
 }
 
