@@ -280,3 +280,93 @@ impl Synchroniser {
         self.kept.positions(found.offset).find(leads_there).map(|(start, _)| start)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use iscsitrace_wire::bhs::BhsBuilder;
+    use iscsitrace_wire::opcode::Opcode;
+
+    use super::*;
+
+    const UNKNOWN: [DigestUse; 2] = [DigestUse::Unknown; 2];
+    const WITHOUT: [DigestUse; 2] = [DigestUse::Known(false); 2];
+
+    /// Expects PDUs with this Initiator Task Tag or a higher one.
+    struct From(u32);
+
+    impl Judge for From {
+        fn judge(&self, header: Bhs<'_>) -> Fit {
+            match header.initiator_task_tag() {
+                _ if header.is_valid().is_err() => Fit::No,
+                Some(tag) if tag >= self.0 => Fit::Certain,
+                _ => Fit::Possible,
+            }
+        }
+    }
+
+    fn nop(tag: u32, data: &[u8]) -> Vec<u8> {
+        let header = BhsBuilder::new(Opcode::NopIn).initiator_task_tag(tag).data_segment_length(data.len() as u32);
+        [&header.build()[..], data].concat()
+    }
+
+    fn chunk(offset: i64, bytes: &[u8], captured_bytes: usize) -> Chunk<'_> {
+        Chunk {
+            offset,
+            length: bytes.len() as u32,
+            captured: &bytes[..captured_bytes],
+            frame: 1,
+            time_ns: offset,
+            is_late: false,
+            is_segment_start: true,
+        }
+    }
+
+    #[test]
+    fn the_more_speaks_for_a_header_the_surer_it_is() {
+        let weigh = |bytes: &[u8], at: usize, from: u32, digests| {
+            let place = Place::within(&chunk(0, bytes, bytes.len()), at)?;
+            Some(place.weigh(&Leads::default(), digests, &From(from)))
+        };
+        let (header, behind) = (nop(7, &[]), [&nop(7, &[])[..], &[0xff; 48]].concat());
+        assert_eq!(weigh(&header, 0, 7, UNKNOWN), Some(Sure::Shown));
+        // it would be one, if a header followed
+        assert_eq!(weigh(&behind, 0, 7, WITHOUT), Some(Sure::No));
+        assert_eq!(weigh(&header, 0, 8, UNKNOWN), Some(Sure::Likely));
+        assert_eq!(weigh(&behind, 0, 8, UNKNOWN), Some(Sure::Possible));
+        assert_eq!(weigh(&[&[0xff][..], &header].concat(), 1, 8, UNKNOWN), Some(Sure::Possible));
+        let with_digest = [&header[..], &digest::to_wire(digest::crc32c(&header)), &[0xff; 48]].concat();
+        assert_eq!(weigh(&with_digest, 0, 8, UNKNOWN), Some(Sure::Shown));
+        assert_eq!((weigh(&[0xff; 48], 0, 0, UNKNOWN), weigh(&header[..47], 0, 0, UNKNOWN)), (Some(Sure::No), None));
+        // the login knows that there are no digests: four bytes more are none
+        let longer = [&header[..], &[0xff; 4]].concat();
+        let sure = [UNKNOWN, WITHOUT].map(|digests| weigh(&longer, 0, 8, digests));
+        assert_eq!(sure, [Some(Sure::Likely), Some(Sure::Possible)]);
+    }
+
+    #[test]
+    fn a_header_over_two_packets_is_found_with_its_tag_if_the_second_is_cut() {
+        let pdu = nop(7, &[]);
+        for (captured_bytes, is_found) in [(38, true), (10, true), (9, false)] {
+            let mut search = Synchroniser::new(0, None, false);
+            let accepts = |_: &Place<'_>, sure| sure == Sure::Shown;
+            let first = [&[0xff; 90][..], &pdu[..10]].concat();
+            assert!(search.find(&chunk(0, &first, 100), UNKNOWN, &From(7), accepts).is_none());
+            let second = [&pdu[10..], &[0xff; 50]].concat();
+            let found = search.find(&chunk(100, &second, captured_bytes), UNKNOWN, &From(7), accepts);
+            assert_eq!(found.map(|found| (found.offset, found.first.time_ns)), is_found.then_some((90, 0)));
+        }
+    }
+
+    #[test]
+    fn only_the_last_bytes_are_kept_unless_all_are_asked_for() {
+        for (keeps_all, kept) in [(true, 4), (false, 1)] {
+            let mut search = Synchroniser::new(0, Some(0), keeps_all);
+            for place in 0..4 {
+                assert!(search.find(&chunk(place * 100, &[0xff; 100], 100), UNKNOWN, &From(7), |_, _| false).is_none());
+            }
+            assert_eq!(search.kept.chunks().count(), kept);
+            search.skip_to(500);
+            assert_eq!(search.kept.chunks().count(), if keeps_all { 4 } else { 0 });
+        }
+    }
+}
