@@ -12,7 +12,7 @@ use super::Framer;
 use super::listener::{Found, Listener};
 use crate::counters::Counter;
 use crate::iscsi::digest_use::DigestUse;
-use crate::iscsi::synchroniser::{Fit, Header, Sure, Synchroniser};
+use crate::iscsi::synchroniser::{Fit, Header, Place, Sure, Synchroniser};
 use crate::stream::chunk::Chunk;
 use crate::stream::stamp::Stamp;
 
@@ -127,7 +127,20 @@ impl Framer {
         let (digests, has) = ([self.header_digest, self.data_digest], self.digests_used());
         let Search { lost_at, searched_from, due, .. } = *search;
         let (is_due, asked) = (search.is_due(), &*listener);
+        let end = chunk.offset + i64::from(chunk.length);
+        if is_due
+            && due.iter().flatten().all(|&due| due >= end)
+            && Place::within(chunk, 0).is_none_or(|start| !start.starts_segment || asked.judge(start.bhs()) == Fit::No)
+        {
+            // all of it is of the PDU that is expected
+            search.synchroniser.pass(chunk);
+            self.search = Some(search);
+            return chunk.length;
+        }
         let found = search.synchroniser.find(chunk, digests, asked, |place, sure| {
+            if sure == Sure::No && !place.starts_segment {
+                return false;
+            }
             // where a header is due, it is one, as in the walk
             if due.contains(&Some(place.offset)) {
                 return sure == Sure::Shown || place.starts_segment && asked.judge(place.bhs()) > Fit::No;
@@ -140,7 +153,6 @@ impl Framer {
             return self.resume(search, &found, chunk, listener);
         }
         // a header as long as that was due, and not found
-        let end = chunk.offset + i64::from(chunk.length);
         let next = if due.iter().flatten().any(|due| due + LENGTH_BYTES as i64 <= end) {
             listener.due(lost_at, end - 1, has)
         } else {

@@ -102,6 +102,7 @@ impl<'a> Place<'a> {
     }
 
     /// How sure it is that a PDU begins here.
+    #[inline]
     pub fn weigh(&self, leads: &Leads, digests: [DigestUse; 2], judge: &impl Judge) -> Sure {
         let digest = self.bytes.get(LENGTH_BYTES..LENGTH_BYTES + 4);
         let has_digest = || digest.is_some_and(|digest| digest == digest::to_wire(digest::crc32c(self.header)));
@@ -199,13 +200,16 @@ impl Synchroniser {
         judge: &impl Judge,
         mut accepts: impl FnMut(&Place<'_>, Sure) -> bool,
     ) -> Option<Header> {
-        // headers that start in the bytes before this chunk, and end in it
-        let mut joined = self.kept.captured_at(self.from, LENGTH_BYTES - 1);
-        let mut base = self.from;
-        if base + joined.len() as i64 != chunk.offset {
-            (joined, base) = (Vec::new(), chunk.offset);
+        // bytes before this chunk, where a header may start that ends in it, and the start of this chunk
+        let (mut joined, mut base) = (Vec::new(), chunk.offset);
+        let step = if self.alignment.is_some() { 4 } else { 1 };
+        if self.from < chunk.offset {
+            joined = self.kept.captured_at(self.from, LENGTH_BYTES - 1);
+            if self.from + joined.len() as i64 == chunk.offset {
+                base = self.from;
+                joined.extend_from_slice(&chunk.captured[..chunk.captured.len().min(LENGTH_BYTES - 1)]);
+            }
         }
-        joined.extend_from_slice(&chunk.captured[..chunk.captured.len().min(LENGTH_BYTES - 1)]);
         self.from = self.aligned(self.from.max(base));
         loop {
             let place = if self.from < chunk.offset {
@@ -224,7 +228,7 @@ impl Synchroniser {
             if place.starts_segment && sure == Sure::Possible {
                 self.leads.note(&place);
             }
-            self.from = self.aligned(self.from + 1);
+            self.from += step;
         }
         if chunk.captured.len() < chunk.length as usize {
             self.from = chunk.offset + i64::from(chunk.length);
@@ -234,6 +238,12 @@ impl Synchroniser {
         }
         self.kept.push(chunk);
         None
+    }
+
+    /// Passes over a chunk in which no PDU begins.
+    pub fn pass(&mut self, chunk: &Chunk<'_>) {
+        self.from = chunk.offset + i64::from(chunk.length);
+        self.kept.push(chunk);
     }
 
     /// The first place from `offset` on where a PDU may begin.
