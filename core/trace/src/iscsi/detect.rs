@@ -207,7 +207,7 @@ impl Detector {
             self.headers.pop_front();
         }
         self.headers.push_back(Header { direction, is_of_initiator, initiator_task_tag: tag });
-        self.leads[direction].note(place);
+        self.leads[direction].note(place.offset, place.header);
         Verdict::Undecided
     }
 }

@@ -1,6 +1,8 @@
 //! Whether PDUs have digests (RFC 7143 section 13.1): agreed in the login, or inferred from the stream.
 
+use iscsitrace_wire::bhs::Bhs;
 use serde::{Deserialize, Serialize};
+
 /// The digests of the full feature phase; none if a hole in the login leaves them unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digests {
@@ -38,4 +40,13 @@ impl DigestUse {
     pub fn is_used(self) -> bool {
         matches!(self, Self::Known(true) | Self::Inferred(true) | Self::ByLength)
     }
+}
+
+/// The lengths of a PDU with each possible use of header digests and data digests.
+pub fn lengths(header: Bhs<'_>, [of_header, of_data]: [DigestUse; 2]) -> impl Iterator<Item = u64> {
+    let uses = [(false, false), (true, false), (false, true), (true, true)];
+    let possible = move |&(header, data): &(bool, bool)| of_header.may_be(header) && of_data.may_be(data);
+    uses.into_iter()
+        .filter(possible)
+        .filter_map(move |(has_header, has_data)| header.total_length(has_header, has_data))
 }

@@ -14,9 +14,9 @@ use std::ops::Range;
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
-use serde::{Deserialize, Serialize};
 
 use super::IscsiConnection;
+use super::expected::{Expected, Tail};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::iscsi::noted::Note;
@@ -28,31 +28,6 @@ use crate::tables::{CycleId, Cycles};
 
 /// PDUs without a header between two headers, at most.
 const ASSUMED_MAX: usize = 256;
-
-/// The remaining data of a task.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct Tail {
-    tag: u32,
-    remaining_bytes: u32,
-}
-
-/// What is known of the next PDU of one direction.
-#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
-pub(super) struct Expected {
-    /// The task whose data or status comes next.
-    tail: Option<Tail>,
-    /// The longest data segment seen: the sender's usual size.
-    longest_bytes: u32,
-}
-
-impl Expected {
-    /// Notes a data PDU, after which this many bytes of its task or burst remain.
-    #[inline]
-    pub(super) fn note_data(&mut self, tag: u32, bytes: u32, remaining_bytes: u32) {
-        self.longest_bytes = self.longest_bytes.max(bytes);
-        self.tail = Some(Tail { tag, remaining_bytes });
-    }
-}
 
 /// A PDU that must come: data of a task, or its SCSI Response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 mod acknowledged;
 mod cut_header;
 mod descriptions;
+mod expected;
 mod fit;
 pub mod in_flight;
 mod kept_data;
@@ -45,8 +46,8 @@ use crate::counters::Counter;
 use crate::stream::stamp::Stamp;
 use crate::tables::{CycleId, NULL_NS, WriteStart};
 use acknowledged::Acknowledged;
-use cut_header::Expected;
 use descriptions::Descriptions;
+use expected::Expected;
 use kept_data::{WRITE_START_BYTES_MAX, begins_write};
 use unclaimed::Unclaimed;
 

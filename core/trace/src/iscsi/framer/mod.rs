@@ -10,6 +10,7 @@
 
 mod digest_inference;
 pub mod listener;
+mod lost_sync;
 mod progress;
 mod search;
 #[cfg(test)]

@@ -10,8 +10,7 @@ use std::ops::Range;
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::serial::SerialNumber;
 
-use super::{Place, lengths};
-use crate::iscsi::digest_use::DigestUse;
+use crate::iscsi::digest_use::{DigestUse, lengths};
 use crate::iscsi::lost_statuses::NEAR;
 
 /// Sequence numbers that two headers need to have in common.
@@ -35,14 +34,14 @@ struct Lead {
 }
 
 impl Leads {
-    /// Notes a place with a possible header, if all of it was captured.
-    pub fn note(&mut self, place: &Place<'_>) {
-        let Some(&header) = place.header.first_chunk() else { return };
-        for length in lengths(place.bhs(), [DigestUse::Unknown; 2]) {
+    /// Notes a possible header at `offset`, if all of it was captured.
+    pub fn note(&mut self, offset: i64, header: &[u8]) {
+        let Some(&header) = header.first_chunk() else { return };
+        for length in lengths(Bhs::new(&header), [DigestUse::Unknown; 2]) {
             if self.places.len() == PLACES_MAX {
                 self.places.pop_front();
             }
-            self.places.push_back(Lead { place: place.offset + length as i64, header });
+            self.places.push_back(Lead { place: offset + length as i64, header });
         }
     }
 
@@ -83,23 +82,16 @@ mod tests {
     use iscsitrace_wire::opcode::Opcode;
 
     use super::*;
-    use crate::stream::stamp::Stamp;
 
     fn data_in(exp_cmd_sn: u32, bytes: u32) -> [u8; LENGTH_BYTES] {
         let numbers = SerialNumber(exp_cmd_sn);
         BhsBuilder::new(Opcode::DataIn).exp_cmd_sn(numbers).max_cmd_sn(numbers).data_segment_length(bytes).build()
     }
 
-    /// Notes a header at the start of a segment.
-    fn note(leads: &mut Leads, offset: i64, header: &[u8]) {
-        let first = Stamp { frame: 1, time_ns: 0 };
-        leads.note(&Place { offset, header, bytes: header, length: header.len(), starts_segment: true, first });
-    }
-
     #[test]
     fn a_header_leads_to_the_end_of_its_pdu_with_and_without_digests() {
         let mut leads = Leads::default();
-        note(&mut leads, 100, &data_in(7, 1000));
+        leads.note(100, &data_in(7, 1000));
         let next = data_in(8, 0);
         let found: Vec<i64> = (1100..1200).filter(|&offset| leads.show(offset, Bhs::new(&next))).collect();
         assert_eq!(found, [1148, 1152, 1156]);
@@ -109,20 +101,20 @@ mod tests {
     #[test]
     fn both_have_two_numbers_in_common() {
         let mut leads = Leads::default();
-        note(&mut leads, 100, &data_in(7, 1000));
+        leads.note(100, &data_in(7, 1000));
         for (exp_cmd_sn, is_shown) in [(7 + (1 << 14) - 1, true), (7 + (1 << 14), false)] {
             assert_eq!(leads.show(1148, Bhs::new(&data_in(exp_cmd_sn, 0))), is_shown);
         }
         // a Data-Out has one
         let out = BhsBuilder::new(Opcode::DataOut).data_segment_length(1000).build();
-        note(&mut leads, 2000, &out);
+        leads.note(2000, &out);
         assert!(!leads.show(3048, Bhs::new(&out)));
     }
 
     #[test]
     fn the_latest_are_kept() {
         let mut leads = Leads::default();
-        (0..=16).for_each(|number| note(&mut leads, number * 10_000, &data_in(7, 1000)));
+        (0..=16).for_each(|number| leads.note(number * 10_000, &data_in(7, 1000)));
         let next = data_in(7, 0);
         assert!(!leads.show(1048, Bhs::new(&next)));
         assert!(leads.show(11_048, Bhs::new(&next)));

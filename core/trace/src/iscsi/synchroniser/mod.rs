@@ -19,7 +19,7 @@ use iscsitrace_wire::digest;
 use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
-use super::digest_use::DigestUse;
+use super::digest_use::{DigestUse, lengths};
 use crate::stream::chunk::Chunk;
 use crate::stream::stamp::Stamp;
 pub use kept::{Kept, KeptChunk};
@@ -131,15 +131,6 @@ fn header_of<'a>(bytes: &'a [u8], chunk: &Chunk<'_>) -> Option<&'a [u8]> {
     (header.len() >= if is_cut { HEADER_TAG_BYTES } else { LENGTH_BYTES }).then_some(header)
 }
 
-/// The lengths of a PDU with each possible use of header digests and data digests.
-pub fn lengths(header: Bhs<'_>, [of_header, of_data]: [DigestUse; 2]) -> impl Iterator<Item = u64> {
-    let uses = [(false, false), (true, false), (false, true), (true, true)];
-    let possible = move |&(header, data): &(bool, bool)| of_header.may_be(header) && of_data.may_be(data);
-    uses.into_iter()
-        .filter(possible)
-        .filter_map(move |(has_header, has_data)| header.total_length(has_header, has_data))
-}
-
 /// A header that was found.
 #[derive(Debug, Clone, Copy)]
 pub struct Header {
@@ -226,7 +217,7 @@ impl Synchroniser {
                 return Some(Header::of(&place));
             }
             if place.starts_segment && sure == Sure::Possible {
-                self.leads.note(&place);
+                self.leads.note(place.offset, place.header);
             }
             self.from += step;
         }
