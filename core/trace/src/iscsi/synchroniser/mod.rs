@@ -231,10 +231,10 @@ impl Synchroniser {
         None
     }
 
-    /// Passes over a chunk in which no PDU begins.
+    /// Passes over a chunk in which no PDU begins: its bytes are not asked for.
     pub fn pass(&mut self, chunk: &Chunk<'_>) {
         self.from = chunk.offset + i64::from(chunk.length);
-        self.kept.push(chunk);
+        self.kept.push(&chunk.without_bytes());
     }
 
     /// The first place from `offset` on where a PDU may begin.
