@@ -357,6 +357,27 @@ fn every_command_is_reported_once_while_rows_leave() {
 }
 
 #[test]
+fn a_hang_of_minutes_is_reported_at_its_end_however_many_rows_left() {
+    let mut wire = Wire::connected(0);
+    wire.command(MS, 7);
+    for tag in 100..2100 {
+        let now_ns = i64::from(tag) * 100 * MS;
+        wire.command(now_ns, tag);
+        wire.response(now_ns + MS, tag);
+    }
+    wire.response(300_000 * MS, 7);
+    let mut observer = Observer::with_rows(50);
+    let mut ended = Vec::new();
+    for packet in wire.frames() {
+        observer.packet(&packet, &mut ended);
+        assert!(observer.row_count() < 100);
+    }
+    assert_eq!(ended.len(), 2001);
+    let hang = ended.last().expect("its end");
+    assert_eq!((hang.tag, hang.end_ns - hang.command_ns), (7, 299_999 * MS));
+}
+
+#[test]
 fn a_command_that_began_after_the_last_check_is_kept_whole() {
     let mut wire = Wire::connected(0);
     // more than is kept of how a connection began
