@@ -1059,19 +1059,22 @@ handlers[0x21] = function(connection)
 end
 
 -- Functions of task management: ABORT TASK; ABORT TASK SET, CLEAR TASK SET and LOGICAL UNIT RESET; TARGET WARM RESET
--- and TARGET COLD RESET
-local ABORT_TASK, ENDS_VOLUME, ENDS_ALL = 1, { [2] = true, [4] = true, [5] = true }, { [6] = true, [7] = true }
+-- and TARGET COLD RESET, I_T NEXUS RESET
+local ABORT_TASK, ENDS_VOLUME = 1, { [2] = true, [4] = true, [5] = true }
+local ENDS_ALL = { [6] = true, [7] = true, [11] = true }
 
 -- Task Management Function Request
 handlers[0x02] = function(connection)
     if connection.request_count < REQUESTS_MAX then
         local tag = pdu.tag
         connection.request_count = connection.request_count + (connection.requests[tag] and 0 or 1)
-        connection.requests[tag] = { action = pdu.flags % 128, tag = pdu.word20, lun = pdu.lun }
+        connection.requests[tag] =
+            { action = pdu.flags % 128, tag = pdu.word20, lun = pdu.lun, cycle_count = state.cycle_count }
     end
 end
 
--- Task Management Function Response: ends the commands that its function aborts (RFC 7143, section 11.5.1)
+-- Task Management Function Response: ends the commands that its function aborts, which were sent before the request
+-- (RFC 7143, section 11.5.1)
 handlers[0x22] = function(connection)
     local tag = pdu.tag
     local request = connection.requests[tag]
@@ -1085,8 +1088,9 @@ handlers[0x22] = function(connection)
     end
     local action, ended = request.action, {}
     for other, command in pairs(connection.commands) do
-        if (action == ABORT_TASK and other == request.tag) or ENDS_ALL[action]
-            or (ENDS_VOLUME[action] and command.lun == request.lun) then
+        local is_covered = (action == ABORT_TASK and other == request.tag) or ENDS_ALL[action]
+            or (ENDS_VOLUME[action] and command.lun == request.lun)
+        if is_covered and command.cycle < request.cycle_count then
             ended[#ended + 1] = command
         end
     end
@@ -1757,12 +1761,12 @@ local function note(tvb, pinfo, frame)
         direction = tostring(pinfo.src) == connection.address and 1 or 2
     end
     connection.last_ns = time_of(pinfo)
-    if connection.is_closed or tcp_fin() or tcp_rst() then
-        connection.is_closed = true
-        local session = connection.session
-        if session and session.connection_count > 1 then
-            session.has_closed_connection, connection.closed_ns = true, connection.last_ns
-        end
+    if not connection.closed_ns and (tcp_fin() or tcp_rst()) then
+        connection.closed_ns = connection.last_ns
+    end
+    local session = connection.closed_ns and connection.session
+    if session and session.connection_count > 1 then
+        session.has_closed_connection = true
     end
     info = tcp_length()
     local length = info and info.value or 0
@@ -2121,7 +2125,7 @@ local waits = (function()
 -- Never reads a packet. Provides `wait_of`, `latencies` and `percentile`.
 
 -- How long a command without a status was in flight at least, and whether it never got one: it was aborted, or its
--- connection was closed. Nil if it has a status, or if its status may be missing from the capture.
+-- connection was closed, by the first FIN or RST. Nil if it has a status, or if its status may be missing from the capture.
 local function wait_of(cycle)
     local index, column = cycle + 1, state.column
     local connection, end_ns = state.connections[column.stream[index]], column.end_ns[index]
@@ -2129,8 +2133,8 @@ local function wait_of(cycle)
         or connections.may_lack_status(connection, column.command_frame[index]) then
         return nil
     end
-    local until_ns = math.min(end_ns or math.huge, connection.last_ns)
-    return math.max(until_ns - column.first_ns[index], 0), end_ns ~= nil or connection.is_closed
+    local until_ns = math.min(end_ns or math.huge, connection.closed_ns or connection.last_ns)
+    return math.max(until_ns - column.first_ns[index], 0), end_ns ~= nil or connection.closed_ns ~= nil
 end
 
 -- The latencies in order; above them the waits of the commands without a status, and how many these are. A command in

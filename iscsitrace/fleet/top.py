@@ -52,7 +52,7 @@ class Cost:
     max_ns: int | None
     """Of these latencies, by nearest rank."""
     lost_count: int
-    """Commands that never got a status: they were aborted, or their connection was closed."""
+    """Commands that never got a status, and never will (column ``is_lost``)."""
     error_count: int
     """Commands with a status that a healthy device does not send."""
 
@@ -76,7 +76,9 @@ def top(dataset: Path | Database, by: str, cost: str, *, limit: int, tap: str | 
 
 _QUERY: Final = """
 WITH chosen AS MATERIALIZED (
-    SELECT {label} AS label, tap, data_bytes, latency_ns, is_lost, is_error, command_first_ns, end_ns
+    SELECT {label} AS label, tap, data_bytes, latency_ns, is_lost, is_error, command_first_ns,
+        -- how long others were in flight is not known
+        CASE WHEN status_ns IS NOT NULL OR is_open THEN end_ns ELSE command_first_ns END AS end_ns
     FROM commands WHERE {conditions}
 ), reached AS (
     SELECT label, command_first_ns, end_ns, max(end_ns) OVER (

@@ -12,15 +12,11 @@ FROM logical_units GROUP BY tap, session, lun
 """
 COMMANDS: Final = """
 CREATE VIEW commands AS
-WITH aborts AS (
-    SELECT tap, referenced_cycle AS cycle, min(response_ns) AS aborted_ns FROM task_management
-    WHERE referenced_cycle IS NOT NULL AND response_ns IS NOT NULL GROUP BY ALL
-), named AS (
+WITH named AS (
     SELECT c.*,
         coalesce(s.initiator_name, n.initiator_address) AS initiator,
         coalesce(s.target_name, n.target_address) AS target,
-        u.name AS unit, n.time_last_ns AS connection_last_ns, a.aborted_ns,
-        c.is_aborted OR a.aborted_ns IS NOT NULL OR n.has_fin OR n.has_rst AS is_over,
+        u.name AS unit,
         coalesce(e.is_error, false) AS is_error, e.status_text,
         c.operation IS NULL OR c.operation IN ({data})
             OR c.operation = 'other' AND (c.is_read OR c.is_write) AND c.bytes IS DISTINCT FROM 0 AS is_data,
@@ -29,25 +25,17 @@ WITH aborts AS (
     LEFT JOIN connections n ON n.tap = c.tap AND n.connection = c.connection
     LEFT JOIN sessions s ON s.tap = c.tap AND s.session = c.session
     LEFT JOIN _units u ON u.tap = c.tap AND u.session = c.session AND u.lun = c.lun
-    LEFT JOIN aborts a ON a.tap = c.tap AND a.cycle = c.cycle
     LEFT JOIN _statuses e ON e.status = coalesce(c.status, 255) AND e.sense_key = coalesce(c.sense_key, 255)
         AND e."asc" = coalesce(c."asc", 255) AND e.ascq = coalesce(c.ascq, 255)
         AND e.response = coalesce(c.response, 255)
         AND e.is_read_or_write IS NOT DISTINCT FROM (c.operation IN ('read', 'write'))
 )
-SELECT * EXCLUDE (unit, connection_last_ns, aborted_ns, is_over),
-    is_open AND is_over AS is_lost,
-    coalesce(unit, 'LUN ' || lun || ' of ' || target) AS volume,
-    CASE WHEN status_ns IS NOT NULL THEN status_ns
-        WHEN is_open THEN greatest(command_first_ns, coalesce(aborted_ns, connection_last_ns, command_first_ns))
-        ELSE command_first_ns END AS end_ns
-FROM named
+SELECT * EXCLUDE (unit), coalesce(unit, 'LUN ' || lun || ' of ' || target) AS volume FROM named
 """
-"""Names, volume and end of each command.
+"""Names and volume of each command.
 
-``is_open``: without a status, unless the capture may have missed it; ``is_lost``: and it never gets one, as it was
-aborted or its connection was closed; ``end_ns``: its status, else its abort or the last packet of its connection;
-``is_error``: a status that a healthy device does not send; ``is_data``: it reads, writes or erases data.
+``is_open``: without a status, unless the capture may have missed it; ``is_error``: a status that a healthy device does
+not send; ``is_data``: it reads, writes or erases data.
 """
 
 _NAMED: Final = """

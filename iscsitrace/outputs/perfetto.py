@@ -131,7 +131,7 @@ class _Export:
         self._slices(track, "R2T rounds", own, own.raw("r2t_ns"), own.raw("data_last_ns"), names, [])
 
     def _ends_ns(self, cycles: Table) -> Array:
-        return waits.of(cycles, self.trace.connections, self.trace.task_management).ends_ns(cycles)
+        return waits.of(cycles, self.trace.connections).ends_ns(cycles)
 
     def _command_names(self, cycles: Table) -> Array:
         """Operation, and what became of it where it did not succeed."""

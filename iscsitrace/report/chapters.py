@@ -144,7 +144,7 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, time:
         depth = f"queue depth {asked.queue_depth}"
         commands = wording.count(asked.task_count, "command")
         found.append(Fact("Workload", f"{wording.size(asked.block_bytes)} {asked.word}s", f"{depth}, {commands}"))
-    waited = waits.of(moved_data, trace.connections, trace.task_management)
+    waited = waits.of(moved_data, trace.connections)
     latency = waited.select(is_whole | waited.is_open).percentiles
     if latency["p50"] is not None:
         shown = {

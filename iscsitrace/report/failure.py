@@ -92,4 +92,4 @@ def in_flight(trace: Trace, sessions: tuple[int, ...], spans: tuple[Span, ...]) 
 
 
 def _ends_ns(trace: Trace, cycles: Table) -> NDArray[np.int64]:
-    return waits.of(cycles, trace.connections, trace.task_management).ends_ns(cycles)
+    return waits.of(cycles, trace.connections).ends_ns(cycles)

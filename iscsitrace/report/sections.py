@@ -45,7 +45,7 @@ def of_trace(trace: Trace, subject: Subject | None, accounts: Sequence[Account] 
 
 def _slowest(trace: Trace, subject: Subject) -> Section:
     cycles = subject.commands(trace)
-    waited = waits.of(cycles, trace.connections, trace.task_management)
+    waited = waits.of(cycles, trace.connections)
     ranked = waited.slowest_first()
     rows = list(cycles.select(ranked[:SLOWEST]).rows())
     shown = latencies.each(waited.select(ranked[:SLOWEST]))
@@ -107,7 +107,7 @@ def _command(row: dict[str, Any], latency: str, origin_ns: int) -> tuple[str, ..
 def _traffic(trace: Trace, subject: Subject) -> Section:
     cycles = subject.commands(trace)
     names = ("p50", "p95", "p99", "max")
-    measured = operations.latencies(cycles, waits.of(cycles, trace.connections, trace.task_management))
+    measured = operations.latencies(cycles, waits.of(cycles, trace.connections))
     rows = [
         (
             row["operation"],

@@ -18,8 +18,6 @@ from iscsitrace.analysis.measures.running.totals import Totals
 from iscsitrace.analysis.measures.waits import Waits
 from iscsitrace.tables.live_pass import Live, Pace, View
 from iscsitrace.tables.schema import SCHEMA_VERSION
-from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
 from iscsitrace.watch.figures import NO_LOAD, NOTHING, Line, Load, Transport, load_of, loads_of, transports_of
 from iscsitrace.watch.findings import Findings, Found
 from iscsitrace.watch.hangs import NO_HANG, Hang, hang_of
@@ -156,7 +154,7 @@ class Watcher:
 
     def _report(self, view: View, *, is_last: bool) -> Report:
         trace = view.trace
-        cycles, waited = trace.cycles, self._waits(trace)
+        cycles, waited = trace.cycles, waits.of_trace(trace.table)
         self.totals.add(cycles, waited, view.settled_ns)
         self.totals.add_turnarounds(cycles, view.turnaround_operation, view.turnaround_ns)
         forgotten = view.forgotten.connections
@@ -201,19 +199,6 @@ class Watcher:
             is_last=is_last,
         )
         return self.last
-
-    def _waits(self, trace: Trace) -> Waits:
-        """The waits of the commands of an interval; when one was aborted is in the recent past alone."""
-        waited = waits.of_trace(trace.table)
-        is_aborted = waited.is_open & trace.cycles.raw("is_aborted")
-        if not is_aborted.any():
-            return waited
-        recent = self.live.recent()
-        known = dict(zip(_keys(recent.cycles), waits.of_trace(recent.table).least_ns.tolist(), strict=True))
-        least_ns = waited.least_ns.copy()
-        for row, key in zip(np.flatnonzero(is_aborted), _keys(trace.cycles.select(is_aborted)), strict=True):
-            least_ns[row] = known.get(key, least_ns[row])
-        return replace(waited, least_ns=least_ns)
 
     def _connections(
         self, view: View, waited: Waits, transports: dict[int, Transport], hangs: dict[int, Hang], length_ns: int
@@ -319,12 +304,6 @@ def _is_closed(connection: dict[str, Any]) -> bool:
 def _for_display() -> Distribution:
     """A distribution whose percentiles are read in every interval."""
     return Distribution(exact=1024)
-
-
-def _keys(cycles: Table) -> list[tuple[int, ...]]:
-    """Commands apart from each other: rows are numbered anew in a live pass."""
-    names = ("connection", "initiator_task_tag", "command_first_ns")
-    return list(zip(*(cycles.raw(name).tolist() for name in names), strict=True))
 
 
 def _add(latency: Distribution, waited: Waits) -> None:

@@ -254,12 +254,12 @@ local function note(tvb, pinfo, frame)
         direction = tostring(pinfo.src) == connection.address and 1 or 2
     end
     connection.last_ns = time_of(pinfo)
-    if connection.is_closed or tcp_fin() or tcp_rst() then
-        connection.is_closed = true
-        local session = connection.session
-        if session and session.connection_count > 1 then
-            session.has_closed_connection, connection.closed_ns = true, connection.last_ns
-        end
+    if not connection.closed_ns and (tcp_fin() or tcp_rst()) then
+        connection.closed_ns = connection.last_ns
+    end
+    local session = connection.closed_ns and connection.session
+    if session and session.connection_count > 1 then
+        session.has_closed_connection = true
     end
     info = tcp_length()
     local length = info and info.value or 0

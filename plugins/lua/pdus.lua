@@ -101,19 +101,22 @@ handlers[0x21] = function(connection)
 end
 
 -- Functions of task management: ABORT TASK; ABORT TASK SET, CLEAR TASK SET and LOGICAL UNIT RESET; TARGET WARM RESET
--- and TARGET COLD RESET
-local ABORT_TASK, ENDS_VOLUME, ENDS_ALL = 1, { [2] = true, [4] = true, [5] = true }, { [6] = true, [7] = true }
+-- and TARGET COLD RESET, I_T NEXUS RESET
+local ABORT_TASK, ENDS_VOLUME = 1, { [2] = true, [4] = true, [5] = true }
+local ENDS_ALL = { [6] = true, [7] = true, [11] = true }
 
 -- Task Management Function Request
 handlers[0x02] = function(connection)
     if connection.request_count < REQUESTS_MAX then
         local tag = pdu.tag
         connection.request_count = connection.request_count + (connection.requests[tag] and 0 or 1)
-        connection.requests[tag] = { action = pdu.flags % 128, tag = pdu.word20, lun = pdu.lun }
+        connection.requests[tag] =
+            { action = pdu.flags % 128, tag = pdu.word20, lun = pdu.lun, cycle_count = state.cycle_count }
     end
 end
 
--- Task Management Function Response: ends the commands that its function aborts (RFC 7143, section 11.5.1)
+-- Task Management Function Response: ends the commands that its function aborts, which were sent before the request
+-- (RFC 7143, section 11.5.1)
 handlers[0x22] = function(connection)
     local tag = pdu.tag
     local request = connection.requests[tag]
@@ -127,8 +130,9 @@ handlers[0x22] = function(connection)
     end
     local action, ended = request.action, {}
     for other, command in pairs(connection.commands) do
-        if (action == ABORT_TASK and other == request.tag) or ENDS_ALL[action]
-            or (ENDS_VOLUME[action] and command.lun == request.lun) then
+        local is_covered = (action == ABORT_TASK and other == request.tag) or ENDS_ALL[action]
+            or (ENDS_VOLUME[action] and command.lun == request.lun)
+        if is_covered and command.cycle < request.cycle_count then
             ended[#ended + 1] = command
         end
     end

@@ -7,7 +7,7 @@ local connections = require("connections")
 local state = require("state")
 
 -- How long a command without a status was in flight at least, and whether it never got one: it was aborted, or its
--- connection was closed. Nil if it has a status, or if its status may be missing from the capture.
+-- connection was closed, by the first FIN or RST. Nil if it has a status, or if its status may be missing from the capture.
 local function wait_of(cycle)
     local index, column = cycle + 1, state.column
     local connection, end_ns = state.connections[column.stream[index]], column.end_ns[index]
@@ -15,8 +15,8 @@ local function wait_of(cycle)
         or connections.may_lack_status(connection, column.command_frame[index]) then
         return nil
     end
-    local until_ns = math.min(end_ns or math.huge, connection.last_ns)
-    return math.max(until_ns - column.first_ns[index], 0), end_ns ~= nil or connection.is_closed
+    local until_ns = math.min(end_ns or math.huge, connection.closed_ns or connection.last_ns)
+    return math.max(until_ns - column.first_ns[index], 0), end_ns ~= nil or connection.closed_ns ~= nil
 end
 
 -- The latencies in order; above them the waits of the commands without a status, and how many these are. A command in

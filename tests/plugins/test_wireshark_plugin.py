@@ -222,7 +222,7 @@ def test_the_percentiles_of_the_statistics_are_those_of_summary(name: str) -> No
         # the first table, in which a long name may have a separate line
         table = section.partition("medians ms")[0]
         rows = dict(re.findall(r"^([a-z_]+)\s+(\d+ .*)$", table, re.MULTILINE))
-        for right in latencies(own, waits.of(own, read(file).connections, read(file).task_management)):
+        for right in latencies(own, waits.of(own, read(file).connections)):
             found = right["latency_ns"]
             given = [percentile(found, each) for each in ("p50", "p95", "p99", "max")]
             assert rows[right["operation"]].split()[:5] == [str(right["cycle_count"]), *given]

@@ -306,6 +306,6 @@ TRACE: dict[str, Sequence[dict[str, Any]]] = {
 
 
 def with_waits(rows: Sequence[dict[str, Any]], *connections: dict[str, Any]) -> tuple[Table, Waits]:
-    """Commands and their waits, without task management."""
+    """Commands and their waits."""
     cycles = table("cycles", *rows)
-    return cycles, waits.of(cycles, table("connections", *connections), table("task_management"))
+    return cycles, waits.of(cycles, table("connections", *connections))

@@ -246,6 +246,7 @@ def _cycle(
             "unsolicited_last_ns": max(seen.time_last_ns or 0 for seen in unsolicited) if has_unsolicited_end else None,
             "data_acked_ns": acked,
             "status_ns": status.time_last_ns if status else None,
+            **(_ended(status.time_last_ns) if status and status.time_last_ns is not None else {}),
             "data_pdu_count": len(data),
             "data_pdu_bytes_min": min(sizes) if sizes else None,
             "data_pdu_bytes_max": max(sizes) if sizes else None,
@@ -268,6 +269,11 @@ def _cycle(
             "has_retransmission": any(seen.is_late for seen in pdus),
         },
     )
+
+
+def _ended(status_ns: int) -> dict[str, int | str | bool | None]:
+    """By its status."""
+    return {"end_ns": status_ns, "ended_by": "status", "is_lost": False}
 
 
 def _relate(cycles: list[SeenCycle]) -> None:

@@ -17,8 +17,6 @@ pub struct Context {
     pub counters: Counters,
     /// The sessions.
     pub sessions: SessionTable,
-    /// When each cycle ended, for the queue depth; `i64::MAX` while it is open.
-    pub cycle_ends_ns: Vec<i64>,
     /// Input of the time breakdown from each connection's TCP, if wanted.
     pub timelines: Vec<Timeline>,
     /// The thread that analyses the senders, if there is one.
@@ -32,12 +30,17 @@ pub struct Context {
 }
 
 impl Context {
-    /// Ends a cycle by its status, or because its command was aborted, or its connection closed.
+    /// Ends a cycle; `by` is a code of `cycles.ended_by`.
     #[inline]
-    pub(crate) fn end_cycle(&mut self, cycle: CycleId, time_ns: i64) {
-        if let Some(end_ns) = self.cycle_ends_ns.get_mut(self.tables.cycles.row(cycle)) {
-            *end_ns = time_ns;
-        }
+    pub(crate) fn end_cycle(&mut self, cycle: CycleId, time_ns: i64, by: u8) {
+        let row = self.tables.cycles.row(cycle);
+        self.tables.cycles.end(row, time_ns, by);
+        self.note_ended(cycle);
+    }
+
+    /// Notes that a cycle ended, if that is collected.
+    #[inline]
+    pub(crate) fn note_ended(&mut self, cycle: CycleId) {
         if let Some(ended) = &mut self.ended {
             ended.push(cycle);
         }
@@ -52,8 +55,6 @@ impl Context {
         cycles.let_go(is_kept);
         rounds.let_go(&is_round_kept);
         write_starts.let_go(&is_start_kept);
-        let mut is_kept = is_kept.iter();
-        self.cycle_ends_ns.retain(|_| is_kept.next() == Some(&true));
     }
 
     /// Notes something of a stream, if notes are collected.

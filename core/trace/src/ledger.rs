@@ -83,15 +83,16 @@ impl Ledger {
         self.is_paired.resize(count, false);
         self.is_taken.resize(count, false);
         let turnarounds = self.measure(context, &reached_ns);
-        let Context { tables, sessions, cycle_ends_ns, .. } = context;
+        let Context { tables, sessions, .. } = context;
         let cycles = &tables.cycles;
         let mut taken = Cycles::default();
         let mut rows = Vec::new();
         self.settled_ns = until_ns;
-        for (row, &end_ns) in cycle_ends_ns.iter().enumerate().take(count) {
+        for row in 0..count {
             if self.is_taken[row] {
                 continue;
             }
+            let end_ns = cycles.in_flight_until_ns(row);
             let is_whole = end_ns <= reached_ns(cycles.session[row])
                 && (!awaited.contains(&CycleId::new(cycles.cycle[row]))
                     || end_ns < until_ns.saturating_sub(self.patience_ns));
@@ -122,7 +123,7 @@ impl Ledger {
 
     /// Queue depths and next commands of the sessions, as far as they were read.
     fn measure(&mut self, context: &mut Context, reached_ns: impl Fn(u32) -> i64) -> Vec<Turnaround> {
-        let Context { tables, sessions, cycle_ends_ns, .. } = context;
+        let Context { tables, sessions, .. } = context;
         let cycles = &mut tables.cycles;
         let mut by_session: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         for (row, &session) in (0..).zip(&cycles.session) {
@@ -130,7 +131,10 @@ impl Ledger {
             // a command that ended before the last measured one is neither new nor in flight
             let is_past = self.is_measured[place]
                 && self.is_paired[place]
-                && self.measured_ns.get(&session).is_some_and(|&measured_ns| cycle_ends_ns[place] <= measured_ns);
+                && self
+                    .measured_ns
+                    .get(&session)
+                    .is_some_and(|&measured_ns| cycles.in_flight_until_ns(place) <= measured_ns);
             if !is_past {
                 by_session.entry(session).or_default().push(row);
             }
@@ -139,7 +143,7 @@ impl Ledger {
         for (session, mut order) in by_session {
             let reached_ns = reached_ns(session);
             order.sort_by_key(|&row| cycles.command_first_ns[row as usize]);
-            let mut ends: Vec<i64> = order.iter().map(|&row| cycle_ends_ns[row as usize]).collect();
+            let mut ends: Vec<i64> = order.iter().map(|&row| cycles.in_flight_until_ns(row as usize)).collect();
             ends.sort_unstable();
             order.truncate(order.partition_point(|&row| cycles.command_first_ns[row as usize] <= reached_ns));
             let measured_ns = self.measured_ns.entry(session).or_insert(i64::MIN);
@@ -189,8 +193,7 @@ impl Ledger {
         awaited: &FxHashSet<CycleId>,
         open_sessions: &FxHashSet<u32>,
     ) -> Option<(Cycles, Rounds)> {
-        let Context { tables, cycle_ends_ns, .. } = context;
-        let Tables { cycles, rounds, .. } = tables;
+        let Tables { cycles, rounds, .. } = &context.tables;
         let count = self.is_taken.len();
         let is_crowded = count > KEPT_ROWS_MAX;
         let is_awaited = |row: usize, end_ns: i64| {
@@ -198,7 +201,7 @@ impl Ledger {
         };
         let is_kept: Vec<bool> = (0..cycles.row_count())
             .map(|row| {
-                let end_ns = cycle_ends_ns[row];
+                let end_ns = cycles.in_flight_until_ns(row);
                 let is_old = end_ns < before_ns || is_crowded;
                 // the last of a session waits for the next command, if there can be one
                 let is_done = || self.is_paired[row] || !open_sessions.contains(&cycles.session[row]);
@@ -268,7 +271,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::tables::{CycleRow, NULL_U32, Round, TaskManagement};
+    use crate::tables::{CycleRow, NULL_U32, Round, TaskManagement, ended_by};
 
     /// One session with commands from and to these times.
     fn context(spans: &[(i64, i64)]) -> Context {
@@ -280,12 +283,12 @@ mod tests {
 
     fn add(context: &mut Context, spans: &[(i64, i64)]) {
         for &(command_first_ns, status_ns) in spans {
-            context.cycle_ends_ns.push(status_ns);
             context.tables.cycles.push(CycleRow {
                 cycle: context.tables.cycles.next_id().number(),
                 session: 0,
                 command_first_ns,
                 status_ns,
+                end_ns: status_ns,
                 operation: 3,
                 is_read: true,
                 data_bytes: 100,
@@ -355,11 +358,11 @@ mod tests {
 
     #[test]
     fn a_command_in_flight_is_handed_over_later() {
-        let mut context = context(&[(100, i64::MAX)]);
+        let mut context = context(&[(100, NULL_NS)]);
         let mut ledger = Ledger::default();
         assert_eq!(take(&mut ledger, &mut context, 1000).0.row_count(), 0);
         assert_eq!(ledger.settled_ns, 100);
-        context.cycle_ends_ns[0] = 1500;
+        context.tables.cycles.end(0, 1500, ended_by::STATUS);
         context.tables.cycles.status_ns[0] = 1500;
         assert_eq!(take(&mut ledger, &mut context, 2000).0.row_count(), 1);
         assert_eq!(ledger.settled_ns, 2000);
@@ -386,12 +389,12 @@ mod tests {
         // the second is awaited and the last has no next command: both stay
         let awaited = [CycleId::new(1)].into_iter().collect();
         ledger.drop_before(&mut context, 1000, 1000, &awaited, &open).expect("two old rows");
-        let Context { tables, cycle_ends_ns, .. } = &mut context;
+        let tables = &mut context.tables;
         let rows = [0, 1, 2, 3, 4].map(|number| tables.cycles.has(CycleId::new(number)));
         assert_eq!(rows, [false, true, false, true, false]);
         assert_eq!(tables.cycles.row(CycleId::new(3)), 1);
         assert_eq!((&tables.cycles.cycle[..], &tables.cycles.status_ns[..]), (&[1, 3][..], &[180, 400][..]));
-        assert_eq!((&tables.rounds.cycle[..], &cycle_ends_ns[..]), (&[3][..], &[180, 400][..]));
+        assert_eq!((&tables.rounds.cycle[..], &tables.cycles.end_ns[..]), (&[3][..], &[180, 400][..]));
         assert_eq!(tables.task_management.referenced_cycle, [0, 2, 2, 3]);
         // for those who read them
         tables.number_cycles_anew();
@@ -415,7 +418,6 @@ mod tests {
             solicited_bytes: 30,
             ..row
         });
-        context.cycle_ends_ns = vec![0; 3];
         Ledger::keeping_removed(0).take_all(&mut context);
         let sessions = &context.sessions.rows;
         assert_eq!((sessions.read_bytes[0], sessions.write_bytes[0]), (5000 + 30, 700 + 60));
@@ -432,9 +434,9 @@ mod tests {
                     session: 0,
                     command_first_ns: start_ns,
                     status_ns: if has_status { end_ns } else { NULL_NS },
+                    end_ns,
                     ..CycleRow::default()
                 });
-                context.cycle_ends_ns.push(end_ns);
             }
             Ledger::keeping_removed(0).take_all(&mut context);
             let cycles = &context.tables.cycles;

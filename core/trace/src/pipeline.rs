@@ -21,7 +21,7 @@ use crate::dynamics::{held, line};
 use crate::iscsi::connection::in_flight::InFlight;
 use crate::iscsi::detect::PORTS;
 use crate::iscsi::noted::Note;
-use crate::iscsi::session::succession;
+use crate::iscsi::session::succession::{self, Succession};
 use crate::ledger::Ledger;
 use crate::reader::Packet;
 use crate::settling::Settling;
@@ -119,13 +119,11 @@ impl Pipeline {
         self.context.apart = Apart::Wanted;
     }
 
-    /// Ends the commands in flight of connections that a side closed; a status that comes after all sets the end again.
+    /// Ends the commands in flight of connections and sessions that are over; a status that comes after all sets the end again.
     pub fn end_closed(&mut self) {
         for connection in self.slots.iter().flatten() {
-            if let Some(closed_ns) = connection.closed_ns()
-                && let Content::Iscsi(iscsi) = &connection.content
-            {
-                iscsi.connection.end_in_flight(closed_ns, &mut self.context);
+            if let Content::Iscsi(iscsi) = &connection.content {
+                iscsi.connection.end_in_flight(&connection.closing(), false, &mut self.context);
             }
         }
     }
@@ -164,9 +162,9 @@ impl Pipeline {
         Some((connection.number, usize::from(connection.ends[0] != source)))
     }
 
-    /// All cycles so far, open ones included, and when each ended: `i64::MAX` while it is open.
-    pub fn cycles(&self) -> (&Cycles, &[i64]) {
-        (&self.context.tables.cycles, &self.context.cycle_ends_ns)
+    /// All cycles so far, those in flight included.
+    pub fn cycles(&self) -> &Cycles {
+        &self.context.tables.cycles
     }
 
     /// What is in flight in each session; rows of `cycles` name the same sessions.
@@ -260,6 +258,9 @@ impl Pipeline {
             }
             if !self.is_reused(slot, source, segment) {
                 return slot;
+            }
+            if let Some(Some(connection)) = self.slots.get_mut(slot as usize) {
+                connection.end_replaced(packet.time_ns, &mut self.context);
             }
             self.close(slot);
         }
@@ -459,7 +460,7 @@ impl Pipeline {
             iscsitrace_sys::give_back();
         }
         fill_queue(&mut self.context);
-        let Context { mut tables, counters, sessions, cycle_ends_ns, mut timelines, .. } = self.context;
+        let Context { mut tables, counters, sessions, mut timelines, .. } = self.context;
         settle(&mut tables.segments, &self.with_segments);
         (tables.logical_units, tables.alua_states) = sessions.logical_units();
         tables.sessions = sessions.rows;
@@ -469,10 +470,11 @@ impl Pipeline {
         succession::fill(&mut tables.sessions, &tables.connections);
         change(&mut tables);
         if tables.wanted.budget {
-            budget::fill(&mut tables, &timelines, &cycle_ends_ns);
+            let succession = Succession::of(&tables.sessions, &sessions.states);
+            budget::fill(&mut tables, &timelines, &succession);
         }
         tables.counters = counter_rows(&counters);
-        drop((timelines, cycle_ends_ns, counters, sessions.states));
+        drop((timelines, counters, sessions.states));
         if is_large {
             iscsitrace_sys::give_back();
         }

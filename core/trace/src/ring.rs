@@ -173,8 +173,8 @@ impl Ring {
         (taken.cycles, taken.rounds) = (cycles, rounds);
     }
 
-    /// The time up to which each session was read, if before `until_ns`. Commands that a connection leaves open end with its last
-    /// packet, so they hold back what comes after it.
+    /// The time up to which each session was read, if before `until_ns`. Commands that a connection leaves open end with it, and
+    /// with its last packet at the latest, so they hold back what comes after it.
     fn reached(&mut self, until_ns: i64) -> FxHashMap<u32, i64> {
         let mut reached = self.pipeline.reached(until_ns, PATIENCE_NS);
         let quiet_ns = until_ns.saturating_sub(PATIENCE_NS);
@@ -182,12 +182,15 @@ impl Ring {
         for connection in slots.iter().flatten() {
             let Content::Iscsi(iscsi) = &connection.content else { continue };
             let (Some(session), true) = (iscsi.connection.session, iscsi.connection.has_open_tasks()) else { continue };
-            let last_ns = connection.time_last_ns;
-            if last_ns < quiet_ns {
-                iscsi.connection.end_in_flight(last_ns, context);
-            } else if last_ns <= until_ns {
+            let closing = connection.closing();
+            if closing.last_ns < quiet_ns {
+                iscsi.connection.end_in_flight(&closing, true, context);
+                continue;
+            }
+            let end_ns = iscsi.connection.may_have_ended_ns(&closing, context);
+            if end_ns <= until_ns {
                 let reached_ns = reached.entry(session).or_insert(until_ns);
-                *reached_ns = last_ns.saturating_sub(1).min(*reached_ns);
+                *reached_ns = end_ns.saturating_sub(1).min(*reached_ns);
             }
         }
         reached

@@ -1,13 +1,12 @@
 """How long each command waited: its latency, or, without a status, the time for which it was in flight at least.
 
-A command without a status is the slowest there is: until it was aborted or its connection ended nothing came, and
-nothing ever will. One that the end of the capture cut off waited at least until there. This is the one place that says
-so: tables, percentiles, plots and traces read it from here.
+A command without a status is the slowest there is: until it ended without one (columns ``end_ns``, ``is_lost``) nothing
+came, and nothing ever will. One that the end of the capture cut off waited at least until there. Tables, percentiles,
+plots and traces read it from here.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,8 +20,6 @@ from iscsitrace.tables.table import Source, Table
 Array = NDArray[Any]
 
 UNKNOWN: Final = -1
-_ABORT_TASK: Final = 1
-"""RFC 7143 section 11.5.1; the others have no single command."""
 _ENDS: Final = ("rst_to_target_ns", "rst_to_initiator_ns", "fin_to_target_ns", "fin_to_initiator_ns")
 
 
@@ -35,7 +32,7 @@ class Waits:
     is_open: Array
     """Which have no status, so that the time is a lower bound."""
     is_lost: Array
-    """Which of these never got one: they were aborted, or their connection was closed."""
+    """Which of these never got one, and never will (column ``is_lost``)."""
 
     def ends_ns(self, cycles: Table) -> Array:
         """When each of these commands was last in flight: its status, or the end of its wait; its start, where that is
@@ -97,57 +94,36 @@ def without_status(cycles: Table) -> Array:
     return np.asarray(has_none & ~cycles.raw("is_complete") & ~cycles.raw("has_capture_gap"))
 
 
-def of(cycles: Table, connections: Table, task_management: Table) -> Waits:
+def of(cycles: Table, connections: Table) -> Waits:
     """The waits of these commands."""
     starts = cycles.raw("command_first_ns")
     latency = np.ma.asarray(cycles["latency_ns"])
     least_ns = np.where(np.ma.getmaskarray(latency), UNKNOWN, np.ma.getdata(latency)).astype(np.int64)
     is_open = without_status(cycles)
     rows = np.flatnonzero(is_open)
-    is_lost = np.zeros(len(cycles), dtype=bool)
-    last, closed = _ends(connections)
-    aborts = _Aborts(task_management)
-    open_rows = cycles.select(rows).rows(("cycle", "connection", "lun", "is_aborted", "command_first_ns"))
-    for row, cycle in zip(rows.tolist(), open_rows, strict=True):
-        end_ns = last.get(cycle["connection"], cycle["command_first_ns"])
-        aborted_ns = aborts.of(cycle)
-        least_ns[row] = max(0, min(end_ns, end_ns if aborted_ns is None else aborted_ns) - int(starts[row]))
-        is_lost[row] = cycle["is_aborted"] or aborted_ns is not None or cycle["connection"] in closed
-    return Waits(least_ns, is_open, is_lost)
+    ends, is_lost = cycles.raw("end_ns")[rows], cycles.raw("is_lost")[rows]
+    # a live pass has not seen the end of those in flight
+    is_in_flight = ~known(cycles, "end_ns")[rows]
+    last_ns, is_closed = _connections_of(cycles.raw("connection")[rows], connections, starts[rows])
+    least_ns[rows] = np.maximum(np.where(is_in_flight, last_ns, ends) - starts[rows], 0)
+    every = np.zeros(len(cycles), dtype=bool)
+    every[rows] = np.where(is_in_flight, is_closed, is_lost)
+    return Waits(least_ns, is_open, every)
 
 
 def of_trace(source: Source) -> Waits:
     """The waits of all commands of a trace; ``source`` is its method ``table``."""
-    return of(source("cycles"), source("connections"), source("task_management"))
+    return of(source("cycles"), source("connections"))
 
 
-def _ends(connections: Table) -> tuple[dict[int, int], set[int]]:
-    """The last packet of each connection, and the connections that were closed."""
-    numbers = connections.raw("connection").tolist()
-    is_closed = np.any([known(connections, name) for name in _ENDS], axis=0)
-    last = dict(zip(numbers, connections.raw("time_last_ns").tolist(), strict=True))
-    return last, {number for number, ended in zip(numbers, np.atleast_1d(is_closed).tolist(), strict=True) if ended}
-
-
-class _Aborts:
-    """When the target completed task management requests: ABORT TASK by command, resets by connection."""
-
-    def __init__(self, task_management: Table) -> None:
-        self._of_command: dict[int, int] = {}
-        self._resets: dict[int, list[int]] = {}
-        for row in task_management.rows():
-            if row["response"] != 0 or row["response_ns"] is None:
-                continue
-            if row["referenced_cycle"] is not None:
-                self._of_command.setdefault(row["referenced_cycle"], row["response_ns"])
-            elif row["function"] != _ABORT_TASK:
-                insort(self._resets.setdefault(row["connection"], []), row["response_ns"])
-
-    def of(self, cycle: dict[str, Any]) -> int | None:
-        """When it had aborted a command: the response of its ABORT TASK, or of the first reset after it was sent."""
-        own = self._of_command.get(cycle["cycle"])
-        if own is not None or not cycle["is_aborted"]:
-            return own
-        resets = self._resets.get(cycle["connection"], [])
-        place = bisect_right(resets, cycle["command_first_ns"])
-        return resets[place] if place < len(resets) else None
+def _connections_of(numbers: Array, connections: Table, otherwise_ns: Array) -> tuple[Array, Array]:
+    """The last packet of each of these connections, and whether it was closed; unknown ones have ``otherwise_ns``."""
+    order = np.argsort(connections.raw("connection"), kind="stable")
+    own = connections.raw("connection")[order]
+    places = np.minimum(np.searchsorted(own, numbers), max(len(own) - 1, 0))
+    is_known = np.isin(numbers, own)
+    rows = order[places[is_known]]
+    last_ns, is_closed = otherwise_ns.copy(), np.zeros(len(numbers), dtype=bool)
+    last_ns[is_known] = connections.raw("time_last_ns")[rows]
+    is_closed[is_known] = np.any([known(connections, name)[rows] for name in _ENDS], axis=0)
+    return last_ns, is_closed

@@ -92,7 +92,7 @@ def command(
         session=session,
         is_incomplete=is_incomplete,
     )
-    waited = waits.of(picked, trace.connections, trace.task_management)
+    waited = waits.of(picked, trace.connections)
     unranked = 0
     if slower_ns is not None:
         is_slow = waited.least_ns > slower_ns

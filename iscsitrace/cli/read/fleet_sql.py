@@ -25,7 +25,7 @@ def command(dataset: str, query: str, file_format: str) -> None:
     """Answer a query in DuckDB's SQL over the tables of DATASET, with the columns tap, day and capture.
 
     Beside the tables there are `captures`, a row for each capture, and `commands`: the rows of `cycles` with initiator,
-    target, volume, is_data, is_error, status_text, is_open, is_lost and end_ns (docs/fleet.md).
+    target, volume, is_data, is_error, status_text and is_open (docs/fleet.md).
     """
     from iscsitrace.fleet.sql import Database
 

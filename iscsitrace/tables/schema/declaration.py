@@ -50,6 +50,7 @@ CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
     "digest_source": ("login", "inferred", "unknown"),
     "session_type": ("normal", "discovery", "unknown"),
     "session_end": ("logout", "closed", "reset", "reinstated", "refused", "open"),
+    "ended_by": ("status", "abort", "reset", "connection_end", "session_end", "capture_end", "rejected"),
     "icmp_kind": ("unreachable", "too_big", "time_exceeded", "parameter_problem"),
     "alua_state": (
         "active_optimized",

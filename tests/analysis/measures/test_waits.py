@@ -1,4 +1,4 @@
-"""How long commands waited: until their status, their abort, or the end of their connection or of the capture."""
+"""How long commands waited: until their status, their end without one, or the end of the capture."""
 
 from __future__ import annotations
 
@@ -25,11 +25,26 @@ def command(number: int, status_ms: int | None = None, **columns: Any) -> dict[s
     return row | columns
 
 
-def of(*cycles: dict[str, Any], management: tuple[dict[str, Any], ...] = ()) -> Waits:
-    return waits.of(table("cycles", *cycles), table("connections", ENDED, OPEN), table("task_management", *management))
+def ended(number: int, end_ms: int, ended_by: str, **columns: Any) -> dict[str, Any]:
+    """Without a status."""
+    return command(number, end_ns=end_ms * MS, ended_by=ended_by, is_lost=ended_by != "capture_end", **columns)
 
 
-def test_a_command_waits_until_its_status_or_the_last_packet_of_its_connection() -> None:
+def of(*cycles: dict[str, Any]) -> Waits:
+    return waits.of(table("cycles", *cycles), table("connections", ENDED, OPEN))
+
+
+def test_a_command_waits_until_its_end() -> None:
+    ends = [(400, "abort"), (500, "reset"), (300, "rejected"), (890, "connection_end"), (650, "session_end")]
+    lost = [ended(1 + number, *end) for number, end in enumerate(ends)]
+    found = of(command(0, 150), *lost, ended(6, 700, "capture_end", connection=2))
+    assert found.least_ns.tolist() == [each * MS for each in (50, 300, 400, 200, 790, 550, 600)]
+    assert found.is_open.tolist() == [False, *[True] * 6]
+    # what was in flight when the capture ended may still have got its status
+    assert found.is_lost.tolist() == [False, *[True] * 5, False]
+
+
+def test_in_flight_in_a_live_pass_it_waits_until_the_last_packet_of_its_connection() -> None:
     found = of(command(0, 150), command(1), command(2, connection=2))
     assert found.least_ns.tolist() == [50 * MS, 800 * MS, 600 * MS]
     assert found.is_open.tolist() == [False, True, True]
@@ -62,26 +77,13 @@ def test_percentiles_with_those_that_never_got_a_status() -> None:
     ]  # fmt: skip
 
 
-def test_a_command_waits_until_its_abort() -> None:
-    abort = {"connection": 2, "function": 1, "referenced_cycle": 1, "response": 0, "response_ns": 400 * MS}
-    refused = abort | {"referenced_cycle": 2, "response": 1, "response_ns": 300 * MS}
-    reset = {"connection": 2, "function": 5, "response": 0, "response_ns": 500 * MS}
-    commands = [command(number, connection=2) for number in range(4)]
-    commands[3]["is_aborted"] = True
-    found = of(*commands, management=(abort, refused, reset))
-    assert found.least_ns.tolist() == [600 * MS, 300 * MS, 600 * MS, 400 * MS]
-    assert found.is_lost.tolist() == [False, True, False, True]
-
-
 def test_lost_commands_come_first_then_the_longest() -> None:
-    abort = {"connection": 2, "function": 1, "referenced_cycle": 3, "response": 0, "response_ns": 110 * MS}
     found = of(
         command(0, 900),
         command(1, 400),
         command(2, connection=2),
-        command(3, connection=2, is_aborted=True),
+        ended(3, 110, "abort", connection=2),
         command(4, connection=2, command_first_ns=690 * MS),
-        management=(abort,),
     )
     # an abort after 10 ms; 800 ms; more than 600; 300; more than 10 when the capture ended
     assert found.slowest_first().tolist() == [3, 0, 2, 1, 4]

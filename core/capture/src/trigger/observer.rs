@@ -5,7 +5,7 @@
 
 use iscsitrace_trace::pipeline::Pipeline;
 use iscsitrace_trace::reader::Packet;
-use iscsitrace_trace::tables::{CycleId, Cycles, NULL_U8, NULL_U32, NULL_U64, Wanted, in_flight};
+use iscsitrace_trace::tables::{Columns, CycleId, Cycles, NULL_U8, NULL_U32, NULL_U64, Wanted, in_flight};
 use iscsitrace_wire::cdb::Operation;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -147,16 +147,16 @@ impl Observer {
     fn take_ended(&mut self, frame: u64, ended: &mut Vec<EndedCommand>) {
         let mut own = std::mem::take(&mut self.ended);
         self.pipeline.take_ended(&mut own);
-        let (cycles, ends_ns) = self.pipeline.cycles();
+        let cycles = self.pipeline.cycles();
         for row in own.drain(..).map(|cycle| cycles.row(cycle)) {
-            ended.extend(ends_ns.get(row).map(|&end_ns| self.command(row, end_ns, frame)));
+            ended.extend(cycles.end_ns.get(row).map(|&end_ns| self.command(row, end_ns, frame)));
         }
         self.ended = own;
     }
 
     /// A command from its row; `frame` is the end if the row has none.
     fn command(&self, row: usize, end_ns: i64, frame: u64) -> EndedCommand {
-        let (cycles, _) = self.pipeline.cycles();
+        let cycles = self.pipeline.cycles();
         let stall = self.stalls.get(&cycles.session[row]).filter(|_| in_flight::kind(cycles, row) >= in_flight::FLUSH);
         let no_progress_ns = stall.map_or(0, |stall| {
             let since_ns = stall.since_ns.max(cycles.command_first_ns[row]);
@@ -186,16 +186,16 @@ impl Observer {
 
     /// Rows of the commands in flight.
     fn open(&self) -> impl Iterator<Item = usize> {
-        let (cycles, ends_ns) = self.pipeline.cycles();
-        (cycles.row(self.settled)..ends_ns.len()).filter(|&row| ends_ns[row] == i64::MAX)
+        let cycles = self.pipeline.cycles();
+        (cycles.row(self.settled)..cycles.row_count()).filter(|&row| cycles.is_in_flight(row))
     }
 
     /// When the oldest command in flight began.
     fn find_oldest_open_ns(&mut self) -> Option<i64> {
         let oldest = self.open().next();
-        let (cycles, _) = self.pipeline.cycles();
+        let cycles = self.pipeline.cycles();
         self.settled = oldest.map_or_else(|| cycles.next_id(), |row| CycleId::new(cycles.cycle[row]));
-        oldest.map(|row| self.pipeline.cycles().0.command_first_ns[row])
+        oldest.map(|row| self.pipeline.cycles().command_first_ns[row])
     }
 
     /// Whether a command is in flight.
@@ -217,7 +217,7 @@ impl Observer {
         if self.oldest_open_ns.is_none_or(|oldest_ns| oldest_ns > begun_before_ns) {
             return;
         }
-        let cycles = self.pipeline.cycles().0;
+        let cycles = self.pipeline.cycles();
         let is_new = |row: usize| !self.told.contains(&CycleId::new(cycles.cycle[row]));
         let overdue = self.open().filter(|&row| cycles.command_first_ns[row] <= begun_before_ns && is_new(row));
         let wanted: Vec<(CycleId, EndedCommand)> = overdue
@@ -233,7 +233,7 @@ impl Observer {
     /// The commands in flight for that long: their number, and the start of the oldest.
     pub(super) fn open_for(&self, least_ns: i64, now_ns: i64) -> Option<(usize, i64)> {
         let begun_before_ns = now_ns.saturating_sub(least_ns);
-        let begun_ns = self.open().map(|row| self.pipeline.cycles().0.command_first_ns[row]);
+        let begun_ns = self.open().map(|row| self.pipeline.cycles().command_first_ns[row]);
         let begun_ns: Vec<i64> = begun_ns.filter(|&ns| ns <= begun_before_ns).collect();
         begun_ns.iter().copied().min().map(|oldest_ns| (begun_ns.len(), oldest_ns))
     }
@@ -249,7 +249,7 @@ impl Observer {
         self.pipeline.forget_ended();
         self.pipeline.forget(now_ns.saturating_sub(KEPT_NS));
         let Self { pipeline, told, .. } = self;
-        told.retain(|&cycle| pipeline.cycles().0.has(cycle));
+        told.retain(|&cycle| pipeline.cycles().has(cycle));
         // as many as are in flight may stay
         self.rows_max = self.rows_max.max(2 * self.pipeline.row_count());
     }

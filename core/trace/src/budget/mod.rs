@@ -30,7 +30,7 @@ use std::thread;
 use rustc_hash::FxHashMap;
 
 use crate::dynamics::timeline::Timeline;
-
+use crate::iscsi::session::succession::Succession;
 use crate::tables::{Budget, Connections, NULL_U32, Tables};
 
 pub use scope::Between;
@@ -52,15 +52,15 @@ fn known_from_ns(connections: &Connections) -> FxHashMap<u32, i64> {
     rows.map(|row| (connections.connection[row], from_ns(row))).collect()
 }
 
-/// Fills `budget`. `ends_ns` has the end of each cycle, with or without status.
-pub fn fill(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64]) {
-    let takeovers = Takeovers::find(&tables.sessions, &tables.connections, &tables.cycles, ends_ns);
+/// Fills `budget`.
+pub fn fill(tables: &mut Tables, timelines: &[Timeline], succession: &Succession) {
+    let takeovers = Takeovers::find(&tables.sessions, &tables.connections, &tables.cycles, succession);
     fill_scopes(tables, timelines, &takeovers, None);
 }
 
 /// The same for a part of the time. The tables must have the commands in flight within it and shortly before.
-pub fn fill_between(tables: &mut Tables, timelines: &[Timeline], ends_ns: &[i64], between: &Between<'_>) {
-    let takeovers = Takeovers { ends_ns: ends_ns.to_vec(), ..Takeovers::default() };
+pub fn fill_between(tables: &mut Tables, timelines: &[Timeline], succession: &Succession, between: &Between<'_>) {
+    let takeovers = Takeovers::so_far(&tables.cycles, succession);
     fill_scopes(tables, timelines, &takeovers, Some(between));
 }
 

@@ -137,8 +137,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::budget::fill;
-    use crate::tables::{Connection, Connections, CycleRow, NULL_U32, Session, Tables, budget_part as part};
+    use crate::budget::tests::fill;
+    use crate::tables::{Connection, Connections, CycleRow, NULL_U32, Session, Tables, budget_part as part, ended_by};
 
     const SECOND: i64 = 1_000_000_000;
     const MS: i64 = 1_000_000;
@@ -179,11 +179,13 @@ mod tests {
             let row = Connection { connection: number, session: number, time_last_ns, ..Connection::default() };
             tables.connections.push(row);
         }
-        for (number, cycle) in (0..).zip(cycles) {
-            tables.cycles.push(CycleRow { cycle: number, connection: cycle.session, ..cycle.clone() });
+        for (number, (cycle, &end_ns)) in (0..).zip(cycles.iter().zip(ends_ns)) {
+            let ended_by = if cycle.status_ns == NULL_NS { ended_by::CONNECTION_END } else { ended_by::STATUS };
+            let row = CycleRow { cycle: number, connection: cycle.session, end_ns, ended_by, ..cycle.clone() };
+            tables.cycles.push(row);
         }
         let timelines: Vec<Timeline> = (0..last_ns.len() as u32).map(timeline).collect();
-        fill(&mut tables, &timelines, ends_ns);
+        fill(&mut tables, &timelines);
         tables
     }
 
@@ -247,7 +249,7 @@ mod tests {
                 session: 0,
                 ..Connection::default()
             }]);
-            fill(&mut tables, &[timeline(0)], &ends_ns);
+            fill(&mut tables, &[timeline(0)]);
             outages(&tables, 0)
         };
         // until the first status after the pause
@@ -327,7 +329,7 @@ mod tests {
         // the line is busy with something at 1 s, and with new data at 3 s
         timeline.line_busy[1] = vec![(SECOND, SECOND + MS), (3 * SECOND, 3 * SECOND + MS)];
         [3 * SECOND, 3 * SECOND + MS].into_iter().for_each(|time_ns| timeline.progress.note(time_ns));
-        fill(&mut tables, &[timeline], &[]);
+        fill(&mut tables, &[timeline]);
         assert_eq!(outages(&tables, 0), [(20, 3000, in_flight::DATA), (3001, 5000, in_flight::DATA)]);
     }
 
@@ -341,7 +343,7 @@ mod tests {
             (0..).zip(&cycles).for_each(|(number, cycle)| {
                 tables.cycles.push(CycleRow { cycle: number, ..cycle.clone() });
             });
-            fill(&mut tables, &[Timeline { stalls: vec![stall], ..timeline(0) }], &[]);
+            fill(&mut tables, &[Timeline { stalls: vec![stall], ..timeline(0) }]);
             outages(&tables, 0)
         };
         // until the next read was answered

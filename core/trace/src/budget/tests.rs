@@ -5,15 +5,26 @@ use proptest::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::scope::Scope;
-use super::{Between, SHARE, by_shares, fill, fill_between};
+use super::{Between, SHARE, by_shares};
 use crate::dynamics::timeline::{Limited, Timeline};
+use crate::iscsi::session::succession::Succession;
 use crate::tables::{
     Budget, BudgetRow, Connection, CycleRow, NULL_NS, NULL_U32, NULL_U64, Round, Session, Tables, budget_part as part,
-    in_flight,
+    ended_by, in_flight,
 };
 
 const RTT_TO_TARGET_NS: i64 = 160;
 const RTT_TO_INITIATOR_NS: i64 = 2;
+
+/// As after a pass over these tables.
+pub(super) fn fill(tables: &mut Tables, timelines: &[Timeline]) {
+    let succession = Succession::of_tables(tables);
+    super::fill(tables, timelines, &succession);
+}
+
+fn fill_between(tables: &mut Tables, timelines: &[Timeline], between: &Between<'_>) {
+    super::fill_between(tables, timelines, &Succession::default(), between);
+}
 
 fn timeline(connection: u32) -> Timeline {
     Timeline {
@@ -78,7 +89,7 @@ fn a_read_takes_rtt_and_transfer_then_target_service_and_think_time() {
     // command, 160 RTT + 30 service, 50 of data, think time 40 of which 2 are RTT, and again without service
     let mut tables = tables(&[read(0, 240), read(280, 490)]);
     let line_busy = [Vec::new(), vec![(190, 240), (440, 490)]];
-    fill(&mut tables, &[Timeline { line_busy, ..timeline(0) }], &[]);
+    fill(&mut tables, &[Timeline { line_busy, ..timeline(0) }]);
     expect(
         &tables,
         &[(part::TRANSFER, 100), (part::PROPAGATION, 322), (part::TARGET_SERVICE, 30), (part::INITIATOR_THINK, 38)],
@@ -89,7 +100,7 @@ fn a_read_takes_rtt_and_transfer_then_target_service_and_think_time() {
 fn the_rtt_of_queued_data_starts_after_the_line() {
     // a write whose data the line carries until 100; its status comes one RTT later
     let mut tables = tables(&[CycleRow { is_read: false, is_write: true, ..read(0, 260) }]);
-    fill(&mut tables, &[Timeline { line_busy: [vec![(0, 100)], Vec::new()], ..timeline(0) }], &[]);
+    fill(&mut tables, &[Timeline { line_busy: [vec![(0, 100)], Vec::new()], ..timeline(0) }]);
     expect(&tables, &[(part::TRANSFER, 100), (part::PROPAGATION, 160)]);
 }
 
@@ -97,7 +108,7 @@ fn the_rtt_of_queued_data_starts_after_the_line() {
 fn an_r2t_waits_for_the_initiator_and_its_burst_for_the_target() {
     let mut tables = tables(&[CycleRow { is_read: false, is_write: true, r2t_count: 1, ..read(0, 500) }]);
     tables.rounds.push(Round { cycle: 0, r2t_ns: 170, data_last_ns: 220, ..Round::default() });
-    fill(&mut tables, &[Timeline { line_busy: [vec![(200, 220)], Vec::new()], ..timeline(0) }], &[]);
+    fill(&mut tables, &[Timeline { line_busy: [vec![(200, 220)], Vec::new()], ..timeline(0) }]);
     expect(
         &tables,
         &[
@@ -117,13 +128,13 @@ fn an_r2t_may_have_the_time_of_a_burst() {
     for (r2t_ns, data_last_ns) in [(0, 2), (2, 4)] {
         near_target.rounds.push(Round { cycle: 0, r2t_ns, data_last_ns, ..Round::default() });
     }
-    fill(&mut near_target, &[timeline(0)], &[]);
+    fill(&mut near_target, &[timeline(0)]);
     expect(&near_target, &[(part::PROPAGATION, 4 + 160), (part::TARGET_SERVICE, 316)]);
     let mut near_initiator = tables(&[write]);
     for at_ns in [160, 320] {
         near_initiator.rounds.push(Round { cycle: 0, r2t_ns: at_ns, data_last_ns: at_ns, ..Round::default() });
     }
-    fill(&mut near_initiator, &[timeline(0)], &[]);
+    fill(&mut near_initiator, &[timeline(0)]);
     expect(&near_initiator, &[(part::PROPAGATION, 480)]);
 }
 
@@ -135,7 +146,7 @@ fn a_limited_sender_has_its_pause_but_not_the_busy_time_of_the_line() {
     ];
     let mut tables = tables(&[read(0, 400)]);
     let line_busy = [Vec::new(), vec![(160, 210), (320, 400)]];
-    fill(&mut tables, &[Timeline { line_busy, limited: [limited, Vec::new()], ..timeline(0) }], &[]);
+    fill(&mut tables, &[Timeline { line_busy, limited: [limited, Vec::new()], ..timeline(0) }]);
     expect(
         &tables,
         &[(part::TRANSFER, 130), (part::PROPAGATION, 160), (part::RECEIVE_WINDOW, 40), (part::LOSS_RECOVERY, 70)],
@@ -146,14 +157,14 @@ fn a_limited_sender_has_its_pause_but_not_the_busy_time_of_the_line() {
 fn with_several_commands_the_oldest_wait_counts() {
     // the RTT would explain more of the second command's wait, but the target has had the first one longer
     let mut tables = tables(&[read(0, 400), read(150, 410)]);
-    fill(&mut tables, &[timeline(0)], &[]);
+    fill(&mut tables, &[timeline(0)]);
     expect(&tables, &[(part::PROPAGATION, 160), (part::TARGET_SERVICE, 250)]);
 }
 
 #[test]
 fn an_unknown_rtt_makes_the_wait_unknown() {
     let mut tables = tables(&[read(0, 400)]);
-    fill(&mut tables, &[Timeline { rtt_to_target_ns: None, ..timeline(0) }], &[]);
+    fill(&mut tables, &[Timeline { rtt_to_target_ns: None, ..timeline(0) }]);
     expect(&tables, &[(part::UNKNOWN, 400)]);
 }
 
@@ -164,7 +175,7 @@ fn a_session_of_two_connections_is_busy_when_one_of_them_is() {
     let busy = |from_ns, to_ns| [Vec::new(), vec![(from_ns, to_ns)]];
     let timelines =
         [Timeline { line_busy: busy(160, 220), ..timeline(0) }, Timeline { line_busy: busy(200, 240), ..timeline(1) }];
-    fill(&mut tables, &timelines, &[]);
+    fill(&mut tables, &timelines);
     assert_eq!(sums(&tables, NULL_U32)[usize::from(part::TRANSFER)], 80);
     assert_eq!(sums(&tables, 0)[usize::from(part::TRANSFER)], 60);
     assert_eq!(sums(&tables, 1)[usize::from(part::TRANSFER)], 40);
@@ -184,7 +195,7 @@ fn rows(tables: &Tables) -> Vec<(i64, i64, u8, u32, u64)> {
 #[test]
 fn a_span_has_the_frame_that_ended_it_if_one_did() {
     let mut tables = tables(&[CycleRow { status_frame: 9, ..read(0, 400) }]);
-    fill(&mut tables, &[timeline(0)], &[]);
+    fill(&mut tables, &[timeline(0)]);
     // the RTT ends without a packet
     assert_eq!(rows(&tables), [(0, 160, part::PROPAGATION, 0, NULL_U64), (160, 400, part::TARGET_SERVICE, 0, 9)]);
 }
@@ -193,7 +204,7 @@ fn a_span_has_the_frame_that_ended_it_if_one_did() {
 fn a_transfer_belongs_to_a_cycle_only_if_one_command_is_in_flight() {
     let mut tables = tables(&[read(0, 400), read(150, 300)]);
     let line_busy = [Vec::new(), vec![(100, 200), (350, 400)]];
-    fill(&mut tables, &[Timeline { line_busy, ..timeline(0) }], &[]);
+    fill(&mut tables, &[Timeline { line_busy, ..timeline(0) }]);
     let transfers: Vec<_> = rows(&tables).into_iter().filter(|row| row.2 == part::TRANSFER).collect();
     assert_eq!(
         transfers.iter().map(|row| (row.0, row.1, row.3)).collect::<Vec<_>>(),
@@ -217,7 +228,7 @@ fn a_span_has_the_strongest_kind_of_command_in_flight() {
         of(Operation::Other, 450, 500),
         CycleRow { is_read: true, bytes: 512, ..of(Operation::Other, 500, 600) },
     ]);
-    fill(&mut tables, &[timeline(0)], &[]);
+    fill(&mut tables, &[timeline(0)]);
     let budget = &tables.budget;
     let mut seen: Vec<(i64, u8)> = Vec::new();
     for (&first_ns, &kind) in budget.time_first_ns.iter().zip(&budget.in_flight) {
@@ -247,7 +258,7 @@ fn a_read_is_in_flight_until_its_status_and_queued_data_have_reached_the_initiat
     let mut tables = tables(&[read(0, 0), read(200, 200), read(500, 500)]);
     let line_busy = [Vec::new(), vec![(0, 100), (450, 500)]];
     let beside = Timeline { line_busy, rtt_to_initiator_ns: Some(160), ..timeline(0) };
-    fill(&mut tables, &[beside], &[]);
+    fill(&mut tables, &[beside]);
     let seen: Vec<_> =
         rows(&tables).into_iter().zip(&tables.budget.in_flight).map(|(row, &kind)| (row.0, row.2, kind)).collect();
     assert_eq!(
@@ -266,7 +277,7 @@ fn a_sender_that_is_limited_keeps_no_command_in_flight_after_its_status_arrived(
     let mut tables = tables(&[read(0, 300), read(6000, 6100)]);
     let (part, frame, needs_queue) = (part::CONGESTION_WINDOW, NULL_U64, false);
     let limited = vec![Limited { from_ns: 300, to_ns: 5000, part, frame, needs_queue }];
-    fill(&mut tables, &[Timeline { limited: [limited, Vec::new()], ..timeline(0) }], &[]);
+    fill(&mut tables, &[Timeline { limited: [limited, Vec::new()], ..timeline(0) }]);
     let seen: Vec<_> = rows(&tables)
         .into_iter()
         .zip(&tables.budget.in_flight)
@@ -305,7 +316,7 @@ proptest! {
         let line_busy = disjoint(busy);
         let limited: Vec<Limited> =
             limited.into_iter().map(|((from_ns, to_ns), part)| Limited { from_ns, to_ns, part, frame: 1, needs_queue: false }).collect();
-        fill(&mut tables, &[Timeline { line_busy: [line_busy.clone(), Vec::new()], limited: [limited.clone(), Vec::new()], ..timeline(0) }], &[]);
+        fill(&mut tables, &[Timeline { line_busy: [line_busy.clone(), Vec::new()], limited: [limited.clone(), Vec::new()], ..timeline(0) }]);
         let start_ns = spans.iter().map(|span| span.0).min().unwrap();
         let end_ns = spans.iter().map(|span| span.1).max().unwrap();
         let budget = &tables.budget;
@@ -349,7 +360,7 @@ proptest! {
         let limited = limited.into_iter().map(|((from_ns, to_ns), part)| Limited { from_ns, to_ns, part, frame: 1, needs_queue: false }).collect();
         let timelines = [Timeline { line_busy: [disjoint(busy), Vec::new()], limited: [limited, Vec::new()], ..timeline(0) }];
         let mut whole = tables(&cycles);
-        fill(&mut whole, &timelines, &[]);
+        fill(&mut whole, &timelines);
         let start_ns = spans.iter().map(|span| span.0).min().unwrap();
         let end_ns = spans.iter().map(|span| span.1).max().unwrap();
         let mut edges: Vec<i64> = cuts.into_iter().filter(|cut| (start_ns..end_ns).contains(cut)).collect();
@@ -360,7 +371,7 @@ proptest! {
             let (from_ns, to_ns) = (pair[0], pair[1]);
             let begun: FxHashMap<u32, u32> = (from_ns >= start_ns).then_some((0, 0)).into_iter().collect();
             let mut part = tables(&cycles);
-            fill_between(&mut part, &timelines, &[], &Between { from_ns, to_ns, begun: &begun, has_whole_outages: false });
+            fill_between(&mut part, &timelines, &Between { from_ns, to_ns, begun: &begun, has_whole_outages: false });
             for row in 0..part.budget.part.len() {
                 prop_assert!(part.budget.time_first_ns[row] >= from_ns && part.budget.time_last_ns[row] <= to_ns);
             }
@@ -380,7 +391,6 @@ fn a_used_connection_is_idle_without_a_command() {
     fill_between(
         &mut tables,
         &[timeline(0)],
-        &[],
         &Between { from_ns: 100, to_ns: 300, begun: &begun, has_whole_outages: false },
     );
     expect(&tables, &[(part::INITIATOR_THINK, 200)]);
@@ -403,7 +413,7 @@ fn a_row_has_its_session_connection_and_command() {
     });
     let mut tables = tables(&commands);
     let timelines = [Timeline { rtt_to_target_ns: Some(300), ..timeline(6) }, timeline(5)];
-    fill(&mut tables, &timelines, &[]);
+    fill(&mut tables, &timelines);
     let mut expected = Budget::default();
     for (connection, time_first_ns, time_last_ns, part, cycle, frame) in [
         (6, 100, 400, part::PROPAGATION, 1, NULL_U64),
@@ -425,7 +435,7 @@ fn a_row_has_its_session_connection_and_command() {
 fn a_session_is_idle_only_while_all_its_connections_are() {
     let second = CycleRow { connection: 1, ..read(600, 700) };
     let mut tables = tables(&[read(0, 400), second]);
-    fill(&mut tables, &[timeline(0), timeline(1)], &[]);
+    fill(&mut tables, &[timeline(0), timeline(1)]);
     // 400 to 602: the RTT to the initiator, then think time until the second connection's command
     let session = sums(&tables, NULL_U32);
     assert_eq!((session[usize::from(part::INITIATOR_THINK)], session[usize::from(part::PROPAGATION)]), (198, 262));
@@ -444,7 +454,7 @@ fn the_target_has_a_command_once_its_last_byte_has_passed() {
         (CycleRow { data_last_ns: 100, ..read(0, 400) }, 0),
     ] {
         let mut tables = tables(&[command]);
-        fill(&mut tables, &[timeline(0)], &[]);
+        fill(&mut tables, &[timeline(0)]);
         expect(&tables, &[(part::PROPAGATION, sent_ns + 160), (part::TARGET_SERVICE, 240 - sent_ns)]);
     }
 }
@@ -455,7 +465,7 @@ fn a_round_without_its_r2t_or_its_data_does_not_count() {
     for (r2t_ns, data_last_ns) in [(NULL_NS, 220), (170, NULL_NS), (220, 170)] {
         let mut tables = tables(std::slice::from_ref(&write));
         tables.rounds.push(Round { cycle: 0, r2t_ns, data_last_ns, ..Round::default() });
-        fill(&mut tables, &[timeline(0)], &[]);
+        fill(&mut tables, &[timeline(0)]);
         expect(&tables, &[(part::PROPAGATION, 160), (part::TARGET_SERVICE, 340)]);
     }
 }
@@ -475,7 +485,7 @@ fn rounds_belong_to_their_command() {
             ..Round::default()
         });
     }
-    fill(&mut tables, &[timeline(0)], &[]);
+    fill(&mut tables, &[timeline(0)]);
     let mut initiator: Vec<_> = rows(&tables).into_iter().filter(|row| row.2 == part::INITIATOR_SERVICE).collect();
     initiator.sort_unstable();
     assert_eq!(initiator, [(202, 280, part::INITIATOR_SERVICE, 0, 31), (1202, 1240, part::INITIATOR_SERVICE, 1, 31)]);
@@ -486,9 +496,9 @@ fn rounds_belong_to_their_command() {
 #[test]
 fn a_command_without_status_ends_where_it_was_given_up() {
     let line_busy = [Vec::new(), vec![(160, 400)]];
-    for (ends_ns, alone_from_ns) in [(&[NULL_NS, 250][..], 250), (&[NULL_NS, NULL_NS], 400), (&[], 400)] {
-        let mut tables = tables(&[read(0, 400), read(0, NULL_NS)]);
-        fill(&mut tables, &[Timeline { line_busy: line_busy.clone(), ..timeline(0) }], ends_ns);
+    for (end_ns, alone_from_ns) in [(250, 250), (NULL_NS, 400)] {
+        let mut tables = tables(&[read(0, 400), CycleRow { end_ns, ..read(0, NULL_NS) }]);
+        fill(&mut tables, &[Timeline { line_busy: line_busy.clone(), ..timeline(0) }]);
         let alone = rows(&tables).iter().find(|row| row.2 == part::TRANSFER && row.3 == 0).map(|row| row.0);
         assert_eq!(alone, (alone_from_ns < 400).then_some(alone_from_ns));
     }
@@ -496,32 +506,33 @@ fn a_command_without_status_ends_where_it_was_given_up() {
 
 #[test]
 fn a_read_that_hangs_at_the_end_lasts_as_long_as_its_connection() {
-    let hung = |row: CycleRow, connection: Connection, ends_ns: &[i64]| {
+    let hung = |row: CycleRow, connection: Connection| {
         let mut tables = tables(&[read(0, 200), row]);
         tables.connections.push(Connection { time_last_ns: 9_000, ..connection });
-        fill(&mut tables, &[timeline(0)], ends_ns);
+        fill(&mut tables, &[timeline(0)]);
         rows(&tables).last().map(|row| row.1)
     };
     let whole = || Connection { connection: 0, ..Connection::default() };
-    let open = read(300, NULL_NS);
-    assert_eq!(hung(open.clone(), whole(), &[200, 9_000]), Some(9_000));
-    // aborted, or its tag was used again
-    assert_eq!(hung(open.clone(), whole(), &[200, 5_000]), Some(5_000));
+    let open = CycleRow { end_ns: 8_000, ended_by: ended_by::CONNECTION_END, ..read(300, NULL_NS) };
+    assert_eq!(hung(open.clone(), whole()), Some(9_000));
+    // aborted
+    let aborted = CycleRow { end_ns: 5_000, ended_by: ended_by::ABORT, ..open.clone() };
+    assert_eq!(hung(aborted, whole()), Some(5_000));
     // its status may be missing from the capture
-    assert_eq!(hung(open.clone(), Connection { gap_bytes_to_initiator: 1, ..whole() }, &[200, 9_000]), Some(200));
+    assert_eq!(hung(open.clone(), Connection { gap_bytes_to_initiator: 1, ..whole() }), Some(200));
     // the same, unless the target sent nothing since the command
     for (data_last_ns, end_ns) in [(301, 200), (300, 9_000)] {
         let cut = Connection { missing_pdu_count_to_initiator: 1, data_last_to_initiator_ns: data_last_ns, ..whole() };
-        assert_eq!(hung(open.clone(), cut, &[200, 9_000]), Some(end_ns));
+        assert_eq!(hung(open.clone(), cut), Some(end_ns));
     }
     let lost = CycleRow { has_capture_gap: true, ..open.clone() };
-    assert_eq!(hung(lost, whole(), &[200, 5_000]), Some(200));
+    assert_eq!(hung(lost, whole()), Some(200));
     // a scan that hangs has nothing to do with reads and writes
     let inquiry = CycleRow { operation: Operation::Inquiry as u8, ..open.clone() };
-    assert_eq!(hung(inquiry, whole(), &[200, 9_000]), Some(200));
+    assert_eq!(hung(inquiry, whole()), Some(200));
     let mut alone = tables(&[open]);
     alone.connections.push(Connection { time_last_ns: 9_000, ..whole() });
-    fill(&mut alone, &[timeline(0)], &[9_000]);
+    fill(&mut alone, &[timeline(0)]);
     expect(&alone, &[(part::PROPAGATION, 160), (part::TARGET_SERVICE, 8_540)]);
 }
 
@@ -532,7 +543,6 @@ fn spans_without_length_change_nothing() {
     fill(
         &mut tables,
         &[Timeline { line_busy: [vec![(60, 60)], vec![(70, 70)]], limited: [limited, Vec::new()], ..timeline(0) }],
-        &[],
     );
     expect(&tables, &[(part::PROPAGATION, 160), (part::TARGET_SERVICE, 240)]);
 }
@@ -545,7 +555,6 @@ fn of_two_lines_or_limits_each_must_end() {
     fill(
         &mut tables,
         &[Timeline { line_busy: [vec![(300, 340)], vec![(320, 360)]], limited: [limited, Vec::new()], ..timeline(0) }],
-        &[],
     );
     expect(
         &tables,
@@ -556,7 +565,7 @@ fn of_two_lines_or_limits_each_must_end() {
 #[test]
 fn an_unknown_rtt_to_the_initiator_makes_its_idle_time_unknown() {
     let mut tables = tables(&[read(0, 400), read(500, 900)]);
-    fill(&mut tables, &[Timeline { rtt_to_initiator_ns: None, ..timeline(0) }], &[]);
+    fill(&mut tables, &[Timeline { rtt_to_initiator_ns: None, ..timeline(0) }]);
     expect(&tables, &[(part::PROPAGATION, 320), (part::TARGET_SERVICE, 480), (part::UNKNOWN, 100)]);
 }
 
@@ -565,12 +574,7 @@ fn a_part_of_the_time_has_what_lies_within_it() {
     let between = |from_ns, to_ns, begun: &[(u32, u32)]| {
         let mut tables = tables(&[read(100, 500)]);
         let begun = begun.iter().copied().collect();
-        fill_between(
-            &mut tables,
-            &[timeline(0)],
-            &[],
-            &Between { from_ns, to_ns, begun: &begun, has_whole_outages: false },
-        );
+        fill_between(&mut tables, &[timeline(0)], &Between { from_ns, to_ns, begun: &begun, has_whole_outages: false });
         rows(&tables).iter().map(|row| (row.0, row.1, row.2)).collect::<Vec<_>>()
     };
     let (propagation, service, think) = (part::PROPAGATION, part::TARGET_SERVICE, part::INITIATOR_THINK);
@@ -590,7 +594,7 @@ fn idle_connections_of_a_session_have_its_time_too() {
     }
     let begun = FxHashMap::from_iter([(0, 1), (1, 1)]);
     let between = Between { from_ns: 100, to_ns: 300, begun: &begun, has_whole_outages: false };
-    fill_between(&mut tables, &[timeline(0), timeline(1), timeline(2)], &[], &between);
+    fill_between(&mut tables, &[timeline(0), timeline(1), timeline(2)], &between);
     let budget = &tables.budget;
     assert_eq!((&budget.connection[..], &budget.session[..]), (&[0, 1, NULL_U32][..], &[1, 1, 1][..]));
     assert_eq!(budget.part, [part::INITIATOR_THINK; 3]);

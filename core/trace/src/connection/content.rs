@@ -6,6 +6,7 @@
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::iscsi::connection::IscsiConnection;
+use crate::iscsi::connection::ending::Closing;
 use crate::iscsi::connection::listener::ConnectionListener;
 use crate::iscsi::detect::{Detector, Event, Verdict};
 use crate::iscsi::digest_use::{DigestUse, Digests};
@@ -91,7 +92,7 @@ impl IscsiContent {
     }
 
     /// Ends both streams.
-    fn finish(&mut self, time_ns: i64, context: &mut Context) {
+    fn finish(&mut self, closing: &Closing, context: &mut Context) {
         let has_open_tasks = self.connection.has_open_tasks();
         for (direction, framer) in self.framers.iter_mut().enumerate() {
             framer.finish(&mut ConnectionListener {
@@ -107,7 +108,7 @@ impl IscsiContent {
             // missing PDUs of open tasks are counted with the tasks
             at_end: framer.lost_end_bytes().filter(|_| has_gap && !has_open_tasks),
         });
-        self.connection.finish(time_ns, unread, context);
+        self.connection.finish(closing, unread, context);
         let number = Some(self.connection.number);
         if !self.connection.login.is_captured {
             context.counters.add(Counter::LoginNotCaptured, number, 0);
@@ -171,10 +172,10 @@ impl Content {
         *self = Self::Iscsi(iscsi);
     }
 
-    /// Ends both streams at `time_ns`.
-    pub fn finish(&mut self, time_ns: i64, context: &mut Context) {
+    /// Ends both streams.
+    pub fn finish(&mut self, closing: &Closing, context: &mut Context) {
         if let Self::Iscsi(iscsi) = self {
-            iscsi.finish(time_ns, context);
+            iscsi.finish(closing, context);
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::dynamics::Dynamics;
 use crate::dynamics::analysis::Analysis;
 use crate::dynamics::early::Early;
 use crate::dynamics::observation::Observation;
+use crate::iscsi::connection::ending::Closing;
 use crate::iscsi::noted::Note;
 use crate::reader::Packet;
 use crate::stream::chunk::Chunk;
@@ -107,9 +108,20 @@ impl TcpConnection {
         self.halves.iter().any(|half| half.fin.is_some())
     }
 
-    /// When the first side closed it, by FIN or RST.
-    pub(crate) fn closed_ns(&self) -> Option<i64> {
-        self.halves.iter().flat_map(|half| [half.fin, half.rst]).flatten().map(|close| close.time_ns).min()
+    /// How it ended so far.
+    pub(crate) fn closing(&self) -> Closing {
+        let [out, back] = &self.halves;
+        let closes = [out.fin, out.rst, back.fin, back.rst];
+        Closing { closes_ns: closes.map(|close| close.map(|close| close.time_ns)), last_ns: self.time_last_ns }
+    }
+
+    /// Another connection took its ports: its commands ended by then.
+    pub(crate) fn end_replaced(&self, time_ns: i64, context: &mut Context) {
+        let mut closing = self.closing();
+        if let Content::Iscsi(iscsi) = &self.content {
+            closing.closes_ns[0].get_or_insert(time_ns);
+            iscsi.connection.end_in_flight(&closing, false, context);
+        }
     }
 
     /// Whether a RST was captured.

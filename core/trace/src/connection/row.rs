@@ -40,7 +40,7 @@ impl TcpConnection {
                 );
             }
         }
-        self.content.finish(self.time_last_ns, context);
+        self.content.finish(&self.closing(), context);
         self.hand_over(context);
         self.list_keys(context);
         if let Content::Iscsi(iscsi) = &self.content {

@@ -1,4 +1,4 @@
-//! What single PDUs write into the rows of `cycles` and `rounds`.
+//! What single PDUs and the end of a command write into the rows of `cycles` and `rounds`.
 
 use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::cdb::Cdb;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pdu::Pdu;
 use crate::stream::stamp::Stamp;
-use crate::tables::{CycleId, CycleRow, Cycles, NULL_NS, NULL_U8, NULL_U64, RoundId, Rounds};
+use crate::tables::{CycleId, CycleRow, Cycles, NULL_NS, NULL_U8, NULL_U64, RoundId, Rounds, ended_by};
 
 /// The burst of a Data-Out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +19,39 @@ pub enum DataOutBurst {
     Round(RoundId),
     /// For an R2T that was not captured.
     Unknown,
+}
+
+impl Cycles {
+    /// Notes when a command ended, and what ended it: a code of `ended_by`.
+    #[inline]
+    pub(crate) fn end(&mut self, row: usize, end_ns: i64, by: u8) {
+        let (Some(own_ns), Some(own_by)) = (self.end_ns.get_mut(row), self.ended_by.get_mut(row)) else { return };
+        let had_ended = *own_by != NULL_U8;
+        (*own_ns, *own_by) = (end_ns, by);
+        if had_ended || by != ended_by::STATUS {
+            self.note_ended(row);
+        }
+    }
+
+    /// Sets what of a row follows from the way in which its command ended.
+    pub(super) fn note_ended(&mut self, row: usize) {
+        let by = self.ended_by[row];
+        let has_no_status = !matches!(by, ended_by::STATUS | ended_by::CAPTURE_END | NULL_U8);
+        self.is_aborted[row] = matches!(by, ended_by::ABORT | ended_by::RESET);
+        self.is_lost[row] = has_no_status && !self.has_capture_gap[row];
+    }
+
+    /// Whether a command is in flight, as far as was read.
+    #[inline]
+    pub fn is_in_flight(&self, row: usize) -> bool {
+        self.end_ns.get(row) == Some(&NULL_NS)
+    }
+
+    /// Until when a command is in flight: for ever, while its end is not known.
+    #[inline]
+    pub(crate) fn in_flight_until_ns(&self, row: usize) -> i64 {
+        self.end_ns.get(row).copied().filter(|&end_ns| end_ns != NULL_NS).unwrap_or(i64::MAX)
+    }
 }
 
 /// Adds the row of a command, from its header.

@@ -7,6 +7,7 @@ use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
 use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::reject::RejectReason;
+use iscsitrace_wire::serial::SerialNumber;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -42,15 +43,19 @@ pub enum Kind {
 /// An open request: its kind and tag.
 pub type Key = (Kind, u32);
 
-/// The tasks that a completed task management function aborted.
+/// A task management function that has its response.
 #[derive(Debug, Clone, Copy)]
-pub struct AbortedTasks {
+pub struct Managed {
     /// Function code.
     pub function: u8,
+    /// Response code.
+    pub response: u8,
     /// Referenced Task Tag.
     pub referenced_task_tag: u32,
     /// Logical unit number.
     pub lun: Option<u64>,
+    /// CmdSN of the request.
+    pub cmd_sn: Option<SerialNumber>,
 }
 
 /// The open requests of one connection.
@@ -58,6 +63,8 @@ pub struct AbortedTasks {
 pub struct Exchanges {
     /// The number of its row: the table follows from its kind.
     open: FxHashMap<Key, u32>,
+    /// CmdSN of the open task management requests, by tag.
+    cmd_sns: FxHashMap<u32, SerialNumber>,
     /// Number of requests that were noted as open.
     opened: u64,
     requested: ContinuedText,
@@ -72,6 +79,7 @@ impl Exchanges {
     /// Gives memory back that a connection under way needs.
     pub fn shrink(&mut self) {
         self.open.shrink_to_fit();
+        self.cmd_sns.shrink_to_fit();
     }
 
     fn remember<T>(&mut self, kind: Kind, tag: u32, id: Id<T>) {
@@ -135,11 +143,15 @@ impl Exchanges {
             ..TaskManagement::default()
         });
         self.remember(Kind::TaskManagement, tag(bhs), id);
+        if let Some(cmd_sn) = bhs.cmd_sn().filter(|_| self.cmd_sns.len() < OPEN_MAX) {
+            self.cmd_sns.insert(tag(bhs), cmd_sn);
+        }
     }
 
-    /// Its response; returns what it aborted, if the function was completed.
-    pub fn task_management_response(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<AbortedTasks> {
+    /// Its response; returns both.
+    pub fn task_management_response(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<Managed> {
         let bhs = pdu.bhs();
+        let cmd_sn = self.cmd_sns.remove(&tag(bhs));
         let number = self.open.remove(&(Kind::TaskManagement, tag(bhs)))?;
         let table = &mut context.tables.task_management;
         let row = table.row(Id::new(number));
@@ -147,10 +159,12 @@ impl Exchanges {
         table.response_frame[row] = pdu.completion().frame;
         table.response[row] = bhs.response().unwrap_or(NULL_U8);
         table.response_text.set(row, bhs.response().map_or("", response_text));
-        (bhs.response() == Some(0)).then(|| AbortedTasks {
+        Some(Managed {
             function: table.function[row],
+            response: bhs.response()?,
             referenced_task_tag: table.referenced_task_tag[row],
             lun: (table.lun[row] != u64::MAX).then_some(table.lun[row]),
+            cmd_sn,
         })
     }
 
@@ -255,8 +269,8 @@ impl Exchanges {
         self.remember(Kind::Logout, tag(bhs), id);
     }
 
-    /// Its response; returns the reason code of the request if the logout succeeded.
-    pub fn logout_response(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<u8> {
+    /// Its response; returns reason code and CID of the request if the logout succeeded.
+    pub fn logout_response(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<(u8, u16)> {
         let bhs = pdu.bhs();
         let number = self.open.remove(&(Kind::Logout, tag(bhs)))?;
         let table = &mut context.tables.logouts;
@@ -264,7 +278,7 @@ impl Exchanges {
         table.response_ns[row] = pdu.completion().time_ns;
         table.response_frame[row] = pdu.completion().frame;
         table.response[row] = bhs.response().unwrap_or(NULL_U8);
-        (bhs.response() == Some(0)).then_some(table.reason[row])
+        (bhs.response() == Some(0)).then_some((table.reason[row], table.cid[row]))
     }
 
     /// A Reject.

@@ -3,7 +3,6 @@
 //! It opens or joins the session with the first request, and returns the digests in use when the target enters the full
 //! feature phase. Values of secrets never leave `keys`.
 
-use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::opcode::Opcode;
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +11,7 @@ use super::digest_use::Digests;
 use super::keys::{Defaults, Negotiation};
 use super::pdu::{KEPT_DATA_MAX, Pdu};
 use super::session::SessionEnd;
+use super::session::endings::Ending;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::tables::{Id, Logins, NULL_U8, Parameters, Session};
@@ -70,7 +70,7 @@ impl Login {
         }
         if session.is_none() && bhs.is_continue() != Some(true) {
             self.is_further = bhs.tsih().is_some_and(|tsih| tsih != 0);
-            *session = Some(self.open_session(bhs, connection, pdu.first.frame, context));
+            *session = Some(self.open_session(pdu, connection, context));
         }
         if let Some(session) = *session
             && let (Some(state), Some(cmd_sn)) = (context.sessions.state_mut(session), bhs.cmd_sn())
@@ -95,7 +95,8 @@ impl Login {
         self.has_gap |= pdu.data.len() < length.min(KEPT_DATA_MAX);
     }
 
-    fn open_session(&self, bhs: Bhs<'_>, connection: u32, frame: u64, context: &mut Context) -> u32 {
+    fn open_session(&self, pdu: &Pdu<'_>, connection: u32, context: &mut Context) -> u32 {
+        let bhs = pdu.bhs();
         let named = |key| self.negotiation.initiator(key).unwrap_or_default().to_owned();
         let row = Session {
             session_type: u8::from(self.negotiation.initiator("SessionType") == Some("Discovery")),
@@ -106,8 +107,18 @@ impl Login {
             ..Session::default()
         };
         let (session, replaced) = context.sessions.login(row, bhs.tsih().unwrap_or(0), connection);
-        if replaced.is_some() {
-            context.counters.add(Counter::SessionReinstated, Some(connection), frame);
+        let time_ns = pdu.completion().time_ns;
+        if let Some(replaced) = replaced {
+            context.counters.add(Counter::SessionReinstated, Some(connection), pdu.first.frame);
+            if let Some(state) = context.sessions.state_mut(replaced) {
+                state.endings.note(time_ns, Ending::Session);
+            }
+        }
+        if let Some(cid) = self.cid.filter(|_| self.is_further)
+            && let Some(state) = context.sessions.state_mut(session)
+        {
+            // an earlier connection of this CID is reinstated (RFC 7143 section 6.3.4)
+            state.endings.note(time_ns, Ending::Connection { cid, before: connection });
         }
         session
     }

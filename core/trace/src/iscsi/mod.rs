@@ -7,6 +7,7 @@
 //! login keys session    who talks to whom, with which parameters
 //! task        commands, data and statuses -> cycles (rows: cycle_row, pdu_row)
 //! data_numbers     which DataSN and R2TSN a task skipped
+//! buffer_parts     which parts of its buffer were transferred
 //! exchange    everything that is not a SCSI command
 //! lost_statuses    whose statuses are missing from the capture
 //! missing_pdus     how many PDUs are missing, by numbers and by bytes
@@ -16,6 +17,7 @@
 //! pdu digest_use continued_text    what these modules share
 //! ```
 
+mod buffer_parts;
 pub mod connection;
 pub mod continued_text;
 mod cycle_row;

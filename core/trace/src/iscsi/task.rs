@@ -11,6 +11,7 @@ use iscsitrace_wire::parameter_data::ParameterData;
 use iscsitrace_wire::serial::SerialNumber;
 use serde::{Deserialize, Serialize};
 
+use super::buffer_parts::BufferParts;
 use super::cycle_row::{DataOutBurst, note_data_last, note_flags, sense, set_some};
 use super::data_numbers::{Counted, DataNumbers, skipped};
 use super::pdu::Pdu;
@@ -58,6 +59,7 @@ pub struct Task {
     pub is_data_in_any_order: bool,
     operation: Option<Operation>,
     numbers: DataNumbers,
+    parts: BufferParts,
     open_rounds: Vec<OpenRound>,
     /// Whether PDUs or bytes of it are known to be missing.
     pub has_missing_pdus: bool,
@@ -95,6 +97,9 @@ impl Task {
             }
             _ => None,
         };
+        let mut parts = BufferParts::default();
+        let is_bidirectional = bhs.is_read() == Some(true) && bhs.is_write() == Some(true);
+        parts.add(is_bidirectional, 0, bhs.data_segment_length().unwrap_or(0));
         Task {
             cycle,
             lun: bhs.lun().map(lun::number),
@@ -105,7 +110,39 @@ impl Task {
             describes,
             is_data_in_any_order,
             operation,
-            numbers: DataNumbers::new(bhs.is_read() == Some(true) && bhs.is_write() == Some(true)),
+            numbers: DataNumbers::new(is_bidirectional),
+            parts,
+            open_rounds: Vec::new(),
+            has_missing_pdus: false,
+            missing_data: 0,
+            missing_r2t: 0,
+            unannounced: Vec::new(),
+            current_burst: None,
+            is_last_data_known: true,
+        }
+    }
+
+    /// The task of a command that was sent on another connection, from its row: its data and its status come here.
+    pub fn moved(row: usize, cycles: &Cycles) -> Task {
+        let (is_read, is_write) = (cycles.is_read[row], cycles.is_write[row]);
+        let mut numbers = DataNumbers::new(is_read && is_write);
+        if is_read {
+            (0..cycles.data_pdu_count[row]).for_each(|_| numbers.pass_data_in());
+        }
+        let mut parts = BufferParts::default();
+        parts.add_next(cycles.data_bytes[row]);
+        Task {
+            cycle: CycleId::new(cycles.cycle[row]),
+            lun: Some(cycles.lun.get(row)).filter(|&lun| lun != NULL_U64),
+            is_read,
+            is_write,
+            expected_data_transfer_length: Some(cycles.bytes[row]).filter(|&bytes| bytes != NULL_U32),
+            cmd_sn: Some(SerialNumber(cycles.cmd_sn[row])),
+            describes: None,
+            is_data_in_any_order: false,
+            operation: Operation::ALL.get(usize::from(cycles.operation[row])).copied(),
+            numbers,
+            parts,
             open_rounds: Vec::new(),
             has_missing_pdus: false,
             missing_data: 0,
@@ -332,7 +369,14 @@ impl Task {
             cycles.data_pdu_bytes_max[row] = cycles.data_pdu_bytes_max[row].max(length);
         }
         cycles.data_pdu_count[row] += 1;
-        cycles.data_bytes[row] = cycles.data_bytes[row].saturating_add(length);
+        let is_second = self.is_bidirectional() && bhs.opcode() == Some(Opcode::DataOut);
+        let new = bhs.buffer_offset().map_or(length, |offset| self.parts.add(is_second, offset, length));
+        cycles.data_bytes[row] = cycles.data_bytes[row].saturating_add(new);
+    }
+
+    /// Whether its data came in too many parts to know which bytes came again.
+    pub fn has_unknown_parts(&self) -> bool {
+        self.parts.is_incomplete
     }
 
     /// Notes a number; returns how many PDUs of its kind were skipped. Which kind a bidirectional command skipped is
@@ -488,6 +532,7 @@ impl Task {
             }
         }
         cycles.data_pdu_count[row] += 1;
+        self.parts.add_next(bytes);
         cycles.data_bytes[row] = cycles.data_bytes[row].saturating_add(bytes);
         cycles.data_last_ns[row] = last.time_ns;
         cycles.data_last_frame.set(row, last.frame);

@@ -3,7 +3,6 @@
 //! ```text
 //! follow      a growing file, and the next one of its ring     read_ahead  bytes read ahead, and the lag
 //! view        the result of a look                             retention   which rows are removed after a while
-//! takeover    which sessions go on with the work of others
 //! ```
 //!
 //! Time is the capture's, cut into intervals from the first packet on. An interval is looked at a little after its end,
@@ -13,7 +12,6 @@
 pub mod follow;
 pub mod read_ahead;
 mod retention;
-mod takeover;
 #[cfg(test)]
 mod tests;
 pub mod view;
@@ -21,8 +19,6 @@ pub mod view;
 use std::io::Read;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-use rustc_hash::FxHashMap;
 
 use crate::counters::Counter;
 use crate::ledger::Ledger;
@@ -153,8 +149,6 @@ pub struct Live {
     /// Capture time when it last lagged.
     behind_ns: i64,
     change: Option<Change>,
-    /// By the number of a session that another reinstated: its first read or write.
-    taken_over: FxHashMap<u32, i64>,
 }
 
 impl Live {
@@ -213,7 +207,6 @@ impl Live {
             is_leaving_out: false,
             behind_ns: i64::MIN,
             change: None,
-            taken_over: FxHashMap::default(),
         })
     }
 

@@ -24,7 +24,6 @@ impl Live {
         let forgotten = pipeline.forget(before_ns);
         forgotten.connection.iter().for_each(|&connection| ledger.forget_connection(connection));
         ledger.forget_sessions(|session| pipeline.has_session(session));
-        self.taken_over.retain(|&session, _| pipeline.has_session(session));
         forgotten
     }
 

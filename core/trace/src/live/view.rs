@@ -11,12 +11,12 @@ use crate::dynamics::snapshot::SenderSnapshot;
 use crate::dynamics::timeline::Timeline;
 use crate::dynamics::{held, line};
 use crate::iscsi::connection::in_flight::InFlight;
-use crate::iscsi::session::succession;
+use crate::iscsi::session::succession::{self, Succession};
 use crate::ledger::Turnaround;
 use crate::pass::Outcome;
 use crate::pipeline::{counter_rows, turn};
 use crate::reader::CaptureInfo;
-use crate::tables::{Columns, Connections, CycleId, NULL_U32, Sessions, Tables, session_type};
+use crate::tables::{Columns, Connections, CycleId, NULL_NS, NULL_U32, Sessions, Tables, session_type};
 
 /// Bytes behind a hole, or an incomplete PDU, hold a session back no longer than this.
 const HORIZON_NS: i64 = 10_000_000_000;
@@ -71,15 +71,16 @@ impl Live {
         let (from_ns, to_ns) = self.close_interval(false);
         self.pipeline.read_waiting(self.now_ns);
         self.note_times();
-        self.note_takeovers();
-        let mut tables = self.of_interval(from_ns, to_ns);
+        let mut tables = Tables::default();
+        self.add_standing(&mut tables);
+        self.add_interval(from_ns, to_ns, &mut tables);
         let reached = self.pipeline.reached(to_ns, HORIZON_NS);
         let awaited = self.pipeline.awaited();
         let reached_ns = |session: u32| reached.get(&session).copied().unwrap_or(to_ns);
         let (cycles, turnarounds) = self.ledger.take(&mut self.pipeline.context, to_ns, reached_ns, &awaited);
         let settled_ns = reached.values().copied().min().unwrap_or(i64::MAX).min(self.ledger.settled_ns);
         tables.cycles = cycles;
-        self.add_standing(&mut tables);
+        self.refresh_sessions(&mut tables.sessions);
         let now = self.connections_now(&tables.sessions);
         let outcome = self.outcome(tables);
         let (forgotten, forgotten_inputs) = (self.forget(to_ns), self.forget_inputs());
@@ -103,9 +104,9 @@ impl Live {
         let (from_ns, to_ns) = self.close_interval(true);
         self.pipeline.read_waiting(i64::MAX);
         self.note_times();
-        self.note_takeovers();
-        let mut tables = self.of_interval(from_ns, to_ns);
+        let mut tables = Tables::default();
         self.add_standing(&mut tables);
+        self.add_interval(from_ns, to_ns, &mut tables);
         let now = self.connections_now(&tables.sessions);
         self.pipeline.close_all();
         self.pipeline.add_missing_commands();
@@ -184,13 +185,19 @@ impl Live {
         }
     }
 
-    /// The time breakdown of an interval, and the senders so far with their recoveries and retransmissions.
-    fn of_interval(&self, from_ns: i64, to_ns: i64) -> Tables {
-        let mut tables = Tables::default();
+    /// Adds the time breakdown of an interval, and the senders so far with their recoveries and retransmissions, to the standing
+    /// tables.
+    fn add_interval(&self, from_ns: i64, to_ns: i64, tables: &mut Tables) {
         if self.pipeline.context.tables.wanted.budget {
-            tables.budget = self.budget_between(from_ns, to_ns, false, &mut tables);
+            tables.budget = self.budget_between(from_ns, to_ns, false, tables);
         }
-        tables
+    }
+
+    /// Sets what sessions count, after commands of them were handed over.
+    fn refresh_sessions(&self, sessions: &mut Sessions) {
+        let replaces = std::mem::take(&mut sessions.replaces);
+        *sessions = self.pipeline.context.sessions.rows.clone();
+        sessions.replaces = replaces;
     }
 
     /// Sets the current connections, sessions and counters. Of other connections than iSCSI: those that ended or never
@@ -222,8 +229,8 @@ impl Live {
         tables.counters = counter_rows(&pipeline.context.counters);
     }
 
-    /// The time breakdown of a part of the time; fills `senders`, `recoveries` and `retransmissions`, too. An outage may
-    /// have begun before that time.
+    /// The time breakdown of a part of the time; fills `senders`, `recoveries` and `retransmissions`, too, and needs the standing
+    /// tables. An outage may have begun before that time.
     fn budget_between(
         &self,
         from_ns: i64,
@@ -244,8 +251,10 @@ impl Live {
         line::fill(&mut tables.senders, &mut timelines);
         let context = &self.pipeline.context;
         held::settle(&mut timelines, &context.tables.cycles, &mut tables.senders);
-        let cycle_end_ns = |row: usize| match context.cycle_ends_ns[row] {
-            i64::MAX => self.taken_over_ns(context.tables.cycles.session[row]).unwrap_or(i64::MAX),
+        let succession = Succession::of(&tables.sessions, &context.sessions.states);
+        let cycles = &context.tables.cycles;
+        let cycle_end_ns = |row: usize| match cycles.end_ns[row] {
+            NULL_NS => succession.data_ns(cycles.session[row]).unwrap_or(i64::MAX),
             end_ns => end_ns,
         };
         // commands that ended earlier hardly affect the breakdown
@@ -262,13 +271,13 @@ impl Live {
         part.rounds.copy_rows(rounds, &(0..rounds.row_count()).filter(is_of_part).collect::<Vec<_>>());
         part.number_cycles_anew();
         part.sessions = context.sessions.rows.clone();
-        let ends_ns: Vec<i64> = rows.iter().map(|&row| cycle_end_ns(row)).collect();
+        let goes_on = |session: u32| succession.data_ns(session).is_none_or(|time_ns| time_ns > from_ns);
         let mut begun = Cow::Borrowed(&self.ledger.begun);
-        if !self.taken_over.is_empty() {
-            begun.to_mut().retain(|_, session| self.taken_over_ns(*session).is_none_or(|time_ns| time_ns > from_ns));
+        if !begun.values().all(|&session| goes_on(session)) {
+            begun.to_mut().retain(|_, session| goes_on(*session));
         }
         let between = Between { from_ns, to_ns, begun: &begun, has_whole_outages };
-        budget::fill_between(&mut part, &timelines, &ends_ns, &between);
+        budget::fill_between(&mut part, &timelines, &succession, &between);
         for cycle in part.budget.cycle.iter_mut().filter(|cycle| **cycle != NULL_U32) {
             *cycle = rows.get(*cycle as usize).map_or(NULL_U32, |&row| context.tables.cycles.cycle[row]);
         }

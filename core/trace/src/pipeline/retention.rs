@@ -46,10 +46,11 @@ impl Pipeline {
 
     /// Forgets the commands that have ended, and whose task has.
     pub fn forget_ended(&mut self) {
-        let mut is_kept: Vec<bool> = self.context.cycle_ends_ns.iter().map(|&end_ns| end_ns == i64::MAX).collect();
+        let cycles = &self.context.tables.cycles;
+        let mut is_kept: Vec<bool> = (0..cycles.row_count()).map(|row| cycles.is_in_flight(row)).collect();
         for connection in self.connections() {
             let Content::Iscsi(iscsi) = &connection.content else { continue };
-            iscsi.connection.task_cycles().for_each(|cycle| is_kept[self.context.tables.cycles.row(cycle)] = true);
+            iscsi.connection.task_cycles().for_each(|cycle| is_kept[cycles.row(cycle)] = true);
         }
         self.context.let_go(&is_kept);
         self.forget_left();

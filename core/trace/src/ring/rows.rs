@@ -32,9 +32,10 @@ each_exchange!(older);
 
 /// Removes what ended before the period, and names commands by their rows. Returns their numbers in the ring.
 pub(super) fn keep_since(context: &mut Context, from_ns: i64, older: Older) -> Vec<u32> {
-    let Context { tables, cycle_ends_ns, .. } = context;
+    let tables = &mut context.tables;
     older.drop_from(tables);
-    let is_kept: Vec<bool> = cycle_ends_ns.iter().map(|&end_ns| end_ns >= from_ns).collect();
+    let cycles = &tables.cycles;
+    let is_kept: Vec<bool> = (0..cycles.row_count()).map(|row| cycles.in_flight_until_ns(row) >= from_ns).collect();
     context.let_go(&is_kept);
     let numbers = context.tables.cycles.cycle.clone();
     context.tables.number_cycles_anew();

@@ -107,8 +107,8 @@ table! {
         block_count: u32 [blocks] = null;
         /// I/O size: the command's Expected Data Transfer Length (PDU block size)
         bytes: u32 [bytes] = null, "method 2";
-        /// payload transferred: Data-In, or Data-Out and immediate data
-        data_bytes: u32 [bytes];
+        /// payload transferred: Data-In, or Data-Out and immediate data; what is repeated counts once
+        data_bytes: u32 [bytes], "method 3";
         /// packet with the first byte of the command
         command_first_ns: i64 [ns], "method 3";
         /// packet that completed the command
@@ -125,6 +125,10 @@ table! {
         data_acked_ns: i64 [ns] = null, "method 3";
         /// completion of the SCSI Response, or of the Data-In with the S bit
         status_ns: i64 [ns] = null, "method 3";
+        /// when it ended, with or without a status; null while a live pass sees it in flight, and where it was not tracked
+        end_ns: i64 [ns] = null, "method 3";
+        /// what ended it
+        ended_by: u8(ended_by) = null, "method 3";
         /// the session's next command, at queue depth 1
         next_command_ns: i64(sparse) [ns] = null, "method 3";
         /// commands of the session in flight when it was issued, itself included
@@ -167,13 +171,33 @@ table! {
         is_complete: bool;
         /// whether the status came with the last Data-In (S bit)
         is_status_in_data: bool;
-        /// whether it was aborted by task management
+        /// whether task management ended it: its ABORT TASK, or a reset that covers it
         is_aborted: bool;
+        /// whether it never got a status, and never will: something else ended it, and the capture lacks nothing of it
+        is_lost: bool;
         /// whether bytes or PDUs of the command are missing from the capture
         has_capture_gap: bool;
         /// whether bytes of the command were retransmitted or arrived late
         has_retransmission: bool;
     }
+}
+
+/// Codes of `cycles.ended_by`.
+pub mod ended_by {
+    /// Its status. Where `status_ns` is null the capture lacks it.
+    pub const STATUS: u8 = 0;
+    /// Its ABORT TASK.
+    pub const ABORT: u8 = 1;
+    /// A reset that covers it: ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET, TARGET RESET, I_T NEXUS RESET.
+    pub const RESET: u8 = 2;
+    /// Its connection was closed, reset, logged out or reinstated.
+    pub const CONNECTION_END: u8 = 3;
+    /// Its session was logged out or reinstated.
+    pub const SESSION_END: u8 = 4;
+    /// Nothing that the capture shows: it was in flight with the last packet of its connection.
+    pub const CAPTURE_END: u8 = 5;
+    /// A Reject of its SCSI Command PDU.
+    pub const REJECTED: u8 = 6;
 }
 
 table! {

@@ -24,7 +24,7 @@ use crate::iscsi::pdu::Pdu;
 use crate::iscsi::synchroniser::{HEADER_TAG_BYTES, Kept};
 use crate::iscsi::task::Task;
 use crate::stream::stamp::Stamp;
-use crate::tables::{CycleId, Cycles};
+use crate::tables::{CycleId, Cycles, ended_by};
 
 /// PDUs without a header between two headers, at most.
 const ASSUMED_MAX: usize = 256;
@@ -217,7 +217,8 @@ impl IscsiConnection {
             return false;
         }
         let Some(task) = self.tasks.remove(&next.tag) else { return false };
-        context.cycle_ends_ns[context.tables.cycles.row(cycle)] = last.time_ns;
+        let row = context.tables.cycles.row(cycle);
+        context.tables.cycles.end(row, last.time_ns, ended_by::STATUS);
         let is_in_data = next.data_bytes.is_some();
         task.assume_status(Some(last), is_in_data, &mut context.tables.cycles);
         // the target's habit is known from now on

@@ -3,8 +3,8 @@
 use super::IscsiConnection;
 use crate::context::Context;
 use crate::stream::progress::OUTAGE_MIN_NS;
+use crate::tables::NULL_NS;
 use crate::tables::in_flight::{FLUSH, kind};
-use crate::tables::{CycleId, NULL_NS};
 
 /// The commands in flight of a connection, or of all connections of a session.
 ///
@@ -61,25 +61,9 @@ impl IscsiConnection {
     /// The start of each of its commands in flight, and whether it is a read, a write or a flush.
     pub(crate) fn begun_in_flight(&self, context: &Context) -> impl Iterator<Item = (i64, bool)> {
         let cycles = &context.tables.cycles;
-        let rows = self
-            .tasks
-            .values()
-            .map(|task| task.cycle)
-            .filter(|&cycle| is_open(cycle, context) && !(self.has_gap && self.may_lack_status(cycle, context)));
+        let rows = self.tasks.values().map(|task| task.cycle).filter(|&cycle| {
+            cycles.is_in_flight(cycles.row(cycle)) && !(self.has_gap && self.may_lack_status(cycle, context))
+        });
         rows.map(|cycle| cycles.row(cycle)).map(|row| (cycles.command_first_ns[row], kind(cycles, row) >= FLUSH))
     }
-
-    /// Ends its commands in flight: it was closed.
-    pub(crate) fn end_in_flight(&self, closed_ns: i64, context: &mut Context) {
-        for cycle in self.tasks.values().map(|task| task.cycle) {
-            if is_open(cycle, context) {
-                let begun_ns = context.tables.cycles.command_first_ns[context.tables.cycles.row(cycle)];
-                context.end_cycle(cycle, closed_ns.max(begun_ns));
-            }
-        }
-    }
-}
-
-fn is_open(cycle: CycleId, context: &Context) -> bool {
-    context.cycle_ends_ns.get(context.tables.cycles.row(cycle)) == Some(&i64::MAX)
 }

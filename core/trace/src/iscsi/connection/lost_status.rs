@@ -9,7 +9,7 @@ use super::{Begun, IscsiConnection};
 use crate::context::Context;
 use crate::iscsi::lost_statuses::Lost;
 use crate::iscsi::task::Task;
-use crate::tables::{CycleId, NULL_NS};
+use crate::tables::{CycleId, NULL_NS, ended_by};
 
 /// More open tasks are not listed.
 const OPEN_MAX: usize = 256;
@@ -57,13 +57,14 @@ impl IscsiConnection {
     fn look_for_lost_tasks(&mut self, context: &mut Context) {
         let is_task_open = |tag: u32, cycle: CycleId| {
             self.tasks.get(&tag).is_some_and(|task| task.cycle == cycle)
-                && context.cycle_ends_ns.get(context.tables.cycles.row(cycle)) == Some(&i64::MAX)
+                && context.tables.cycles.is_in_flight(context.tables.cycles.row(cycle))
         };
         let ended = self.tasks_opened - self.tasks.len() as u64 + self.exchanges.ended();
         for lost in self.lost_statuses.take_known(ended, is_task_open, |key| self.exchanges.is_open(key)) {
             for &(_, cycle) in &lost.tasks {
                 // a status that comes after all sets it again
-                context.cycle_ends_ns[context.tables.cycles.row(cycle)] = lost.time_ns;
+                let row = context.tables.cycles.row(cycle);
+                context.tables.cycles.end(row, lost.time_ns, ended_by::STATUS);
             }
             lost.exchanges.iter().for_each(|key| self.exchanges.close(key));
         }
@@ -90,6 +91,6 @@ impl IscsiConnection {
         let begun_ns = context.tables.cycles.command_first_ns.get(row).copied().unwrap_or(NULL_NS);
         self.lost_statuses.is_next_unknown
             || self.lost_statuses.may_be_of(cycle, begun_ns)
-            || context.cycle_ends_ns.get(row).is_some_and(|&end_ns| end_ns != i64::MAX)
+            || context.tables.cycles.ended_by.get(row) == Some(&ended_by::STATUS)
     }
 }

@@ -6,6 +6,7 @@
 mod acknowledged;
 mod cut_header;
 mod descriptions;
+pub mod ending;
 mod expected;
 mod fit;
 pub mod in_flight;
@@ -37,16 +38,15 @@ use super::lost_statuses::LostStatuses;
 use super::missing_pdus::{MissingPdus, UnreadBytes};
 use super::pdu::Pdu;
 use super::pdu_row;
-use super::session::SessionEnd;
 use super::session::missing_commands::PduTotals;
 use super::spans::Spans;
 use super::task::Task;
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::stream::stamp::Stamp;
 use crate::tables::{CycleId, NULL_NS, WriteStart};
 use acknowledged::Acknowledged;
 use descriptions::Descriptions;
+use ending::Closing;
 use expected::Expected;
 use kept_data::{WRITE_START_BYTES_MAX, begins_write};
 use unclaimed::Unclaimed;
@@ -184,8 +184,8 @@ impl IscsiConnection {
                 }
             }
             Opcode::TaskManagementResponse => {
-                if let Some(ended) = self.exchanges.task_management_response(pdu, context) {
-                    self.abort_tasks(ended.function, ended.referenced_task_tag, ended.lun, pdu, context);
+                if let Some(managed) = self.exchanges.task_management_response(pdu, context) {
+                    self.managed(managed, pdu, context);
                 }
             }
             Opcode::TaskManagementRequest => {
@@ -197,14 +197,15 @@ impl IscsiConnection {
             }
             Opcode::LogoutRequest => self.exchanges.logout_request(pdu, self.number, context),
             Opcode::LogoutResponse => {
-                if self.exchanges.logout_response(pdu, context) == Some(0)
-                    && let Some(session) = self.session
-                {
-                    context.sessions.end(session, SessionEnd::Logout);
+                if let Some((reason, cid)) = self.exchanges.logout_response(pdu, context) {
+                    self.logged_out(reason, cid, pdu.completion().time_ns, context);
                 }
             }
             Opcode::NopOut | Opcode::NopIn => self.exchanges.nop(pdu, self.number, to_target, context),
-            Opcode::Reject => self.exchanges.reject(pdu, self.number, context),
+            Opcode::Reject => {
+                self.exchanges.reject(pdu, self.number, context);
+                self.rejected(pdu, context);
+            }
             Opcode::AsyncMessage => self.exchanges.asynchronous(pdu, self.number, context),
             Opcode::SnackRequest => self.exchanges.snack(pdu, self.number, context),
         }
@@ -251,14 +252,9 @@ impl IscsiConnection {
         }
     }
 
-    /// Ends the connection at `time_ns`; `unread` are the bytes of no decoded PDU, by direction.
-    pub fn finish(&mut self, time_ns: i64, unread: [UnreadBytes; 2], context: &mut Context) {
-        let mut open: Vec<Box<Task>> = self.tasks.drain().map(|(_, task)| task).collect();
-        open.sort_unstable_by_key(|task| task.cycle);
-        for task in open {
-            let frame = context.tables.cycles.command_frame.get(context.tables.cycles.row(task.cycle));
-            self.end_without_status(*task, Stamp { frame, time_ns }, context);
-        }
+    /// Ends the connection; `unread` are the bytes of no decoded PDU, by direction.
+    pub fn finish(&mut self, closing: &Closing, unread: [UnreadBytes; 2], context: &mut Context) {
+        self.end_tasks(closing, context);
         let has_pdus = self.pdu_count != [0; 2] || self.missing.count != [0; 2];
         for (direction, unread) in unread.into_iter().enumerate() {
             let (bytes, least) = self.missing.settle(direction, unread, &self.totals.carriers[direction]);

@@ -13,7 +13,7 @@ use crate::iscsi::cycle_row;
 use crate::iscsi::pdu::Pdu;
 use crate::iscsi::task::{Missing, Task};
 use crate::stream::stamp::Stamp;
-use crate::tables::{CycleId, Cycles, in_flight};
+use crate::tables::{CycleId, Cycles, ended_by, in_flight};
 
 /// Maximum open tasks of one connection that are tracked; no command window is larger in practice.
 const TASKS_MAX: usize = 1 << 16;
@@ -53,7 +53,6 @@ impl IscsiConnection {
         }
         let decoded = bhs.cdb().map(|cdb| cdb::decode(&cdb, device_type));
         let cycle = context.tables.cycles.next_id();
-        context.cycle_ends_ns.push(i64::MAX);
         if self.tasks.len() >= TASKS_MAX && !self.tasks.contains_key(&tag) {
             context.counters.add(Counter::TasksNotTracked, Some(self.number), first.frame);
         } else {
@@ -61,11 +60,14 @@ impl IscsiConnection {
             self.tasks_opened += 1;
             if let Some(earlier) = self.tasks.insert(tag, Box::new(task)) {
                 context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
-                self.end_without_status(*earlier, first, context);
+                self.end_unseen(*earlier, first, context);
             }
         }
         // after the task was stored: moving a new value would wait for the writes to every column
         cycle_row::open_row(bhs, tag, first, self.number, session, decoded.as_ref(), &mut context.tables.cycles);
+        if let Some(state) = context.sessions.state_mut(session) {
+            state.note_command(context.tables.cycles.row(cycle), &context.tables.cycles);
+        }
         if !self.unclaimed.is_empty() {
             self.claim(tag, first, context);
         }
@@ -92,7 +94,7 @@ impl IscsiConnection {
             && let Some(task) = self.tasks.remove(&tag)
         {
             context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
-            self.end_without_status(*task, first, context);
+            self.end_unseen(*task, first, context);
         }
     }
 
@@ -196,7 +198,7 @@ impl IscsiConnection {
             self.note_progress(pdu.completion().time_ns);
         }
         if has_status {
-            context.end_cycle(cycle, pdu.completion().time_ns);
+            context.end_cycle(cycle, pdu.completion().time_ns, ended_by::STATUS);
             if bhs.status() == Some(CHECK_CONDITION) {
                 context.counters.add(Counter::CheckCondition, Some(self.number), frame);
             }
@@ -216,7 +218,7 @@ impl IscsiConnection {
     }
 
     /// Counts missing PDUs; `size` are the data bytes of each.
-    fn note_missing(&mut self, missing: Missing, size: u64, frame: u64, context: &mut Context) {
+    pub(super) fn note_missing(&mut self, missing: Missing, size: u64, frame: u64, context: &mut Context) {
         let data = missing.data_out + missing.data_in;
         self.missing.add_data(0, missing.data_out);
         self.missing.add_data(1, missing.data_in);
@@ -230,34 +232,12 @@ impl IscsiConnection {
         }
     }
 
-    /// Ends a task whose status is missing, or never came. It is in flight no longer than until `place`.
-    pub(super) fn end_without_status(&mut self, task: Task, place: Stamp, context: &mut Context) {
-        let row = context.tables.cycles.row(task.cycle);
-        context.tables.cycles.has_capture_gap[row] |= self.has_gap && self.may_lack_status(task.cycle, context);
-        context.cycle_ends_ns[row] = context.cycle_ends_ns[row].min(place.time_ns);
-        self.abandon(task, place.frame, context);
-    }
-
-    /// Closes a task without status.
-    pub(super) fn abandon(&mut self, mut task: Task, frame: u64, context: &mut Context) {
-        if !context.tables.cycles.is_aborted[context.tables.cycles.row(task.cycle)] {
-            context.counters.add(Counter::CycleIncomplete, Some(self.number), frame);
-        }
-        let size = task.missing_size(&context.tables.cycles);
-        self.note_missing(task.missing_numbers(), size, frame, context);
-        let lacking = task.abandon(&mut context.tables.cycles);
-        if self.has_gap {
-            // the last Data-In of a read may already count as a missing status
-            let is_told = self.is_status_in_data == Some(true) && task.is_read;
-            let direction = usize::from(!task.is_write);
-            self.missing.add_data(direction, lacking.saturating_sub(u64::from(is_told)));
-            self.missing.add_data_bytes(direction, task.lacking_bytes(&context.tables.cycles));
-        }
-        self.note_taken(&task, context);
-    }
-
     /// Adds an ended task to the totals.
-    fn note_taken(&mut self, task: &Task, context: &Context) {
+    pub(super) fn note_taken(&mut self, task: &Task, context: &mut Context) {
+        if task.has_unknown_parts() {
+            let frame = context.tables.cycles.command_frame.get(context.tables.cycles.row(task.cycle));
+            context.counters.add(Counter::DataPartsNotTracked, Some(self.number), frame);
+        }
         self.totals.tasks += 1;
         self.totals.r2ts += u64::from(context.tables.cycles.r2t_count[context.tables.cycles.row(task.cycle)]);
     }
@@ -278,33 +258,6 @@ impl IscsiConnection {
             carriers.count += 1;
             carriers.bytes += bytes;
             carriers.uncounted += u64::from(!is_counted);
-        }
-    }
-
-    /// Aborts the tasks of a completed task management function (RFC 7143 section 11.5.1).
-    pub(super) fn abort_tasks(
-        &mut self,
-        function: u8,
-        tag: u32,
-        lun: Option<u64>,
-        pdu: &Pdu<'_>,
-        context: &mut Context,
-    ) {
-        let tags: Vec<u32> = match function {
-            1 => self.tasks.contains_key(&tag).then_some(tag).into_iter().collect(),
-            2 | 4 | 5 => {
-                self.tasks.iter().filter(|(_, task)| lun.is_some() && task.lun == lun).map(|(&tag, _)| tag).collect()
-            }
-            6 | 7 => self.tasks.keys().copied().collect(),
-            _ => Vec::new(),
-        };
-        for tag in tags {
-            let Some(task) = self.tasks.remove(&tag) else { continue };
-            let row = context.tables.cycles.row(task.cycle);
-            context.tables.cycles.is_aborted[row] = true;
-            context.end_cycle(task.cycle, pdu.completion().time_ns);
-            context.counters.add(Counter::TaskAborted, Some(self.number), pdu.first.frame);
-            self.abandon(*task, pdu.first.frame, context);
         }
     }
 

@@ -3,6 +3,7 @@
 //! The state of a whole session: its row, its command numbers, its logical units. PDUs are not seen here.
 
 pub mod command_numbers;
+pub mod endings;
 pub mod logical_units;
 pub mod missing_commands;
 pub mod recent_tags;
@@ -11,8 +12,11 @@ pub mod succession;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::tables::{AluaState, AluaStates, Id, LogicalUnit, LogicalUnits, NULL_NS, NULL_U16, Session, Sessions};
+use crate::tables::{
+    AluaState, AluaStates, Cycles, Id, LogicalUnit, LogicalUnits, NULL_NS, NULL_U16, Session, Sessions, in_flight,
+};
 use command_numbers::CommandNumbers;
+use endings::Endings;
 use logical_units::Units;
 use missing_commands::{Group, MissingCommands, PduTotals};
 use recent_tags::RecentTags;
@@ -52,6 +56,23 @@ pub struct SessionState {
     pub totals: PduTotals,
     /// DataSequenceInOrder=No was negotiated: data of a task may come in any order (RFC 7143 section 13.19).
     pub is_data_in_any_order: bool,
+    /// What ended commands of more than one connection.
+    pub endings: Endings,
+    /// Start of its first command.
+    pub first_command_ns: Option<i64>,
+    /// Start of its first command that reads, writes or erases data.
+    pub first_data_ns: Option<i64>,
+}
+
+impl SessionState {
+    /// Notes a command of the session, by its row.
+    pub fn note_command(&mut self, row: usize, cycles: &Cycles) {
+        let begun_ns = cycles.command_first_ns[row];
+        self.first_command_ns.get_or_insert(begun_ns);
+        if self.first_data_ns.is_none() && in_flight::kind(cycles, row) == in_flight::DATA {
+            self.first_data_ns = Some(begun_ns);
+        }
+    }
 }
 
 /// The names that identify a session, without its TSIH.

@@ -1,9 +1,12 @@
-//! Which session took the place of which: a new login after a lost connection, or after a refused login.
+//! Which session took the place of which: a new login after a lost connection, or after a refused login; and when the work of
+//! a session went on there.
+//!
+//! Nobody else says so: `sessions.replaces`, the time breakdown of a pass and that of a live pass follow from it.
 
 use rustc_hash::FxHashMap;
 
-use super::SessionEnd;
-use crate::tables::{Connections, NULL_U32, Sessions, session_type};
+use super::{SessionEnd, SessionState};
+use crate::tables::{Connections, NULL_NS, NULL_U32, Sessions, session_type};
 
 /// Addresses of initiator and target, and the target's port.
 type Place<'a> = (&'a str, &'a str, u16);
@@ -43,6 +46,96 @@ pub fn fill(sessions: &mut Sessions, connections: &Connections) {
 /// Whether a session of unknown names was over when the other one began: else it is beside it.
 fn is_over(sessions: &Sessions, row: usize, next: usize) -> bool {
     sessions.end[row] != SessionEnd::Open as u8 || sessions.time_last_ns[row] <= sessions.time_first_ns[next]
+}
+
+/// The sessions that took the place of others, and what they did first.
+#[derive(Debug, Default)]
+pub struct Succession {
+    /// In the order of the table of sessions.
+    courses: Vec<Course>,
+    /// The place of each, by its number.
+    places: FxHashMap<u32, usize>,
+}
+
+/// What one session does.
+#[derive(Debug, Clone, Copy)]
+struct Course {
+    /// Place of the session that takes its place.
+    next: Option<usize>,
+    last_ns: i64,
+    first_command_ns: Option<i64>,
+    first_data_ns: Option<i64>,
+}
+
+impl Succession {
+    /// That of these sessions, whose `replaces` is filled.
+    pub fn of(sessions: &Sessions, states: &[SessionState]) -> Self {
+        let mut found = Self::default();
+        if sessions.replaces.iter().all(|&replaced| replaced == NULL_U32) {
+            return found;
+        }
+        found.places = sessions.session.iter().copied().zip(0..).collect();
+        let courses = states.iter().zip(&sessions.time_last_ns).map(|(state, &last_ns)| Course {
+            next: None,
+            last_ns,
+            first_command_ns: state.first_command_ns,
+            first_data_ns: state.first_data_ns,
+        });
+        found.courses.extend(courses);
+        for (next, replaced) in sessions.replaces.iter().enumerate() {
+            let place = found.places.get(replaced).copied();
+            if let Some(course) = place.filter(|&place| place < next).and_then(|place| found.courses.get_mut(place)) {
+                course.next = Some(next);
+            }
+        }
+        found
+    }
+
+    fn next(&self, course: &Course) -> Option<&Course> {
+        self.courses.get(course.next?)
+    }
+
+    /// The sessions after this one, one after another: each has a higher place than the one before.
+    fn after(&self, session: u32) -> impl Iterator<Item = &Course> {
+        let course = self.places.get(&session).and_then(|&place| self.courses.get(place));
+        let first = course.and_then(|course| self.next(course));
+        std::iter::successors(first, |course| self.next(course))
+    }
+
+    /// When reads and writes of a session went on: the first one of the sessions that took its place.
+    pub fn data_ns(&self, session: u32) -> Option<i64> {
+        self.after(session).find_map(|course| course.first_data_ns)
+    }
+
+    /// Until when the reads and writes of a session wait, in a pass that is over: if they did not go on, to the end of the last
+    /// session that took its place. None if there is none.
+    pub fn data_until_ns(&self, session: u32) -> Option<i64> {
+        self.data_ns(session).or_else(|| self.after(session).last().map(|course| course.last_ns))
+    }
+
+    /// The sessions that were in use, and lost: number, last packet or the start of the next one, and the first command after it,
+    /// or the end of the last one.
+    pub fn lost(&self, sessions: &Sessions) -> impl Iterator<Item = (u32, i64, i64)> {
+        self.courses.iter().zip(&sessions.session).filter_map(|(course, &number)| {
+            let (next, _) = (course.next?, course.first_command_ns?);
+            let lost_ns = course.last_ns.min(sessions.time_first_ns.get(next).copied().unwrap_or(NULL_NS));
+            let went_on = self.after(number).find_map(|course| course.first_command_ns);
+            Some((number, lost_ns, went_on.or_else(|| self.after(number).last().map(|course| course.last_ns))?))
+        })
+    }
+
+    /// That of tables by hand.
+    #[cfg(test)]
+    pub fn of_tables(tables: &crate::tables::Tables) -> Self {
+        let cycles = &tables.cycles;
+        let mut states: Vec<SessionState> = tables.sessions.session.iter().map(|_| SessionState::default()).collect();
+        for (row, &session) in cycles.session.iter().enumerate() {
+            if let Some(state) = states.get_mut(session as usize) {
+                state.note_command(row, cycles);
+            }
+        }
+        Self::of(&tables.sessions, &states)
+    }
 }
 
 #[cfg(test)]
@@ -103,6 +196,42 @@ mod tests {
         let mut rows = sessions(&[("a", SessionEnd::Reset, 0, 1), ("a", SessionEnd::Open, 2, 3)]);
         rows.session_type.fill(session_type::DISCOVERY);
         assert_eq!(found(rows), [NULL_U32; 2]);
+    }
+
+    /// Sessions with the numbers 3 to 6, each of which replaces the one before, and their first command and read.
+    fn successors(begun: [(Option<i64>, Option<i64>); 4]) -> (Sessions, Succession) {
+        use SessionEnd::{Open, Reset};
+        let rows = [("a", Reset, 0, 1), ("a", Reset, 10, 11), ("a", Reset, 20, 21), ("a", Open, 30, 31)];
+        let mut sessions = sessions(&rows);
+        sessions.session = vec![3, 4, 5, 6];
+        sessions.replaces = vec![NULL_U32, 3, 4, 5];
+        let states = begun.map(|(first_command_ns, first_data_ns)| SessionState {
+            first_command_ns,
+            first_data_ns,
+            ..SessionState::default()
+        });
+        let succession = Succession::of(&sessions, &states);
+        (sessions, succession)
+    }
+
+    #[test]
+    fn work_goes_on_with_the_first_read_or_write_of_a_session_after_it() {
+        let (sessions, succession) =
+            successors([(Some(0), Some(0)), (None, None), (Some(22), None), (Some(32), Some(33))]);
+        assert_eq!(
+            [3, 4, 5, 6, 7].map(|session| succession.data_ns(session)),
+            [Some(33), Some(33), Some(33), None, None]
+        );
+        assert_eq!([3, 6].map(|session| succession.data_until_ns(session)), [Some(33), None]);
+        // the second was never in use
+        assert_eq!(succession.lost(&sessions).collect::<Vec<_>>(), [(3, 1, 22), (5, 21, 32)]);
+    }
+
+    #[test]
+    fn work_that_does_not_go_on_waits_to_the_end_of_the_last_session() {
+        let (sessions, succession) = successors([(Some(0), Some(0)), (None, None), (None, None), (None, None)]);
+        assert_eq!((succession.data_ns(3), succession.data_until_ns(3)), (None, Some(31)));
+        assert_eq!(succession.lost(&sessions).collect::<Vec<_>>(), [(3, 1, 31)]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use iscsitrace_wire::cdb::Operation;
 
 use super::*;
-use crate::tables::{CycleRow, Cycles, NULL_U32, PduRow, Pdus, Round, Rounds, WriteStart, WriteStarts};
+use crate::tables::{CycleRow, Cycles, NULL_U32, PduRow, Pdus, Round, Rounds, WriteStart, WriteStarts, ended_by};
 
 /// Payload bytes before the first command, headers and padding included.
 const LOGIN_TO_TARGET: i64 = 48 + 72;
@@ -46,6 +46,8 @@ fn read_row() -> CycleRow {
         data_last_ns: at(13),
         data_acked_ns: at(16),
         status_ns: at(15),
+        end_ns: at(15),
+        ended_by: ended_by::STATUS,
         next_command_ns: at(16),
         queue_depth: 1,
         data_pdu_count: 2,
@@ -77,6 +79,7 @@ fn a_read_has_its_data_and_its_status() {
         data_last_ns: at(19),
         data_acked_ns: at(20),
         status_ns: at(19),
+        end_ns: at(19),
         next_command_ns: i64::MIN,
         data_pdu_count: 1,
         data_pdu_bytes_max: 1024,
@@ -156,6 +159,8 @@ fn a_write_has_its_immediate_unsolicited_and_solicited_data() {
         unsolicited_last_ns: at(11),
         data_acked_ns: at(22),
         status_ns: at(23),
+        end_ns: at(23),
+        ended_by: ended_by::STATUS,
         queue_depth: 1,
         data_pdu_count: 4,
         data_pdu_bytes_min: 1024,

@@ -54,7 +54,7 @@ fn task_management(function: u8, tag: u32, referenced: u32) -> BhsBuilder {
         .lun(LUN_3)
         .initiator_task_tag(tag)
         .referenced_task_tag(referenced)
-        .cmd_sn(SerialNumber(102))
+        .cmd_sn(SerialNumber(103))
         .exp_stat_sn(SerialNumber(501))
 }
 

@@ -3,6 +3,7 @@
 
 mod commands;
 mod cut;
+mod endings;
 mod exchanges;
 mod icmp_errors;
 mod logical_units;
