@@ -131,8 +131,8 @@ class Run:
     def limited_ns(self) -> dict[str, int]:
         """The sender's busy time, as TCP_INFO counts it, and the time in which each limit held it.
 
-        Time in which a lost byte was not recovered yet is no window's, however small or full that was: it is apart, as in
-        the time breakdown. Linux counts a full window in it, too.
+        Time in which a lost byte was not recovered yet is apart, as in the time breakdown. Linux counts a full window
+        in it, too.
         """
         backlog, full = self._backlog(), self._full()
         if self.packets:

@@ -6,13 +6,13 @@
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::iscsi::connection::IscsiConnection;
-use crate::iscsi::connection::ending::Closing;
 use crate::iscsi::connection::listener::ConnectionListener;
 use crate::iscsi::detect::{Detector, Event, Verdict};
 use crate::iscsi::digest_use::{DigestUse, Digests};
 use crate::iscsi::framer::Framer;
 use crate::iscsi::missing_pdus::UnreadBytes;
 use crate::stream::chunk::{Chunk, StreamSink};
+use crate::stream::closing::Closing;
 use serde::{Deserialize, Serialize};
 
 /// The content of one connection.

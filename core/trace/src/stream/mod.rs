@@ -7,11 +7,13 @@
 //! reassembly   segments in any order -> bytes in order
 //! chunk class stamp    bytes in order, what a packet is to its stream, when it passed the tap
 //! near         offsets near the end of a stream, in 32 bits
+//! closing      how a connection was closed
 //! progress     when new data passed, which an outage interrupts
 //! ```
 
 pub mod chunk;
 pub mod class;
+pub mod closing;
 pub mod half;
 pub mod near;
 pub mod progress;

@@ -15,6 +15,7 @@ use crate::iscsi::pdu::Pdu;
 use crate::iscsi::session::SessionEnd;
 use crate::iscsi::session::endings::{Ending, Reset};
 use crate::iscsi::task::Task;
+use crate::stream::closing::Closing;
 use crate::stream::stamp::Stamp;
 use crate::tables::{CycleId, NULL_NS, NULL_U8, ended_by};
 
@@ -29,23 +30,6 @@ const CLOSE_SESSION: u8 = 0;
 const CLOSE_CONNECTION: u8 = 1;
 /// The last commands among which a task that changes its connection is looked for.
 const COMMANDS_MAX: usize = 1 << 10;
-
-/// The end of a connection, as TCP shows it.
-#[derive(Debug, Clone, Copy)]
-pub struct Closing {
-    /// FIN and RST of both sides.
-    pub closes_ns: [Option<i64>; 4],
-    /// Its last packet.
-    pub last_ns: i64,
-}
-
-impl Closing {
-    /// When a side closed it, for a command of that time: by the first FIN or RST since.
-    fn of(&self, begun_ns: i64) -> Option<i64> {
-        let closes = || self.closes_ns.into_iter().flatten();
-        closes().filter(|&close_ns| close_ns >= begun_ns).min().or_else(|| closes().next().map(|_| begun_ns))
-    }
-}
 
 impl IscsiConnection {
     /// What ended each command in flight so far, by code and time: none if nothing did.
