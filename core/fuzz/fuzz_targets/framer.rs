@@ -7,6 +7,7 @@ use iscsitrace_trace::iscsi::connection::IscsiConnection;
 use iscsitrace_trace::iscsi::digest_use::Digests;
 use iscsitrace_trace::iscsi::framer::Framer;
 use iscsitrace_trace::stream::chunk::{Chunk, StreamSink};
+use iscsitrace_trace::stream::closing::Closing;
 use libfuzzer_sys::fuzz_target;
 
 // | settings | then steps: | what 1 | length 2 | bytes ... |
@@ -54,7 +55,8 @@ fuzz_target!(|data: &[u8]| {
         };
         offsets[direction] += advanced as i64;
     }
-    content.finish(frame as i64, &mut context);
+    let last_ns = frame as i64;
+    content.finish(&Closing { closes_ns: [None; 4], last_ns }, &mut context);
     let Content::Iscsi(iscsi) = &content else { unreachable!("it is iSCSI from the start") };
     for (framer, offset) in iscsi.framers.iter().zip(offsets) {
         assert!(framer.explained_bytes <= offset as u64, "{} of {offset}", framer.explained_bytes);
