@@ -207,6 +207,16 @@ def tshark_as_it_is(file: FilePath, *options: str, folder: FilePath | None = Non
     return subprocess.run(command, check=True, capture_output=True, text=True, env=environment, cwd=file.parent).stdout
 
 
+def is_same(shown_ms: str, given_ms: str) -> bool:
+    """Whether both are the same, or bounds that differ by what the plugin cannot know.
+
+    A login that reinstates a session ends its commands; the plugin waits for the FIN, which comes 20 ms later.
+    """
+    if shown_ms[0] == given_ms[0] == ">":
+        return 0 <= float(shown_ms[1:]) - float(given_ms[1:]) < 25
+    return shown_ms == given_ms
+
+
 UNANSWERED = {"black-out-and-relogin": 2, "task-abort-storage-hang": 1, "write-r2t-rounds": 0}
 
 
@@ -225,7 +235,9 @@ def test_the_percentiles_of_the_statistics_are_those_of_summary(name: str) -> No
         for right in latencies(own, waits.of(own, read(file).connections)):
             found = right["latency_ns"]
             given = [percentile(found, each) for each in ("p50", "p95", "p99", "max")]
-            assert rows[right["operation"]].split()[:5] == [str(right["cycle_count"]), *given]
+            count, *shown_ms = rows[right["operation"]].split()[:5]
+            assert count == str(right["cycle_count"])
+            assert all(map(is_same, shown_ms, given))
             bounds += found.get("open_count") or 0
     assert bounds == UNANSWERED[name]
 
