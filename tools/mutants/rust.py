@@ -20,7 +20,7 @@ from typing import Any
 from tools.mutants import ROOM, ROOT
 from tools.mutants.working_copy import make, run
 
-MODULES = ("dynamics/**", "budget/**", "tables/**", "tcp/**", "iscsi/**", "live/**")
+MODULES = ("senders/**", "budget/**", "tables/**", "tcp/**", "iscsi/**", "live/**")
 # in this order, up to the first that fails
 TESTS = (
     *("tables", "cli/test_printed_tables.py", "analysis/findings/test_diagnosis_captures.py", "cli/test_cli.py"),

@@ -5,12 +5,12 @@ use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use iscsitrace_trace::dynamics::snapshot::SenderSnapshot;
 use iscsitrace_trace::live::follow::Change;
 use iscsitrace_trace::live::view::View;
 use iscsitrace_trace::live::{self, Origin, Settings, Step};
 use iscsitrace_trace::pass::Outcome;
 use iscsitrace_trace::reader::sequence::Input;
+use iscsitrace_trace::senders::snapshot::SenderSnapshot;
 use iscsitrace_trace::tables::Tables;
 use numpy::IntoPyArray;
 use pyo3::prelude::*;

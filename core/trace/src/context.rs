@@ -1,10 +1,10 @@
 //! The state that all connections of a pass share.
 
 use crate::counters::Counters;
-use crate::dynamics::apart::Apart;
-use crate::dynamics::timeline::Timeline;
 use crate::iscsi::noted::Note;
 use crate::iscsi::session::SessionTable;
+use crate::senders::apart::Apart;
+use crate::senders::timeline::Timeline;
 use crate::tables::{CycleId, Tables};
 use serde::{Deserialize, Serialize};
 

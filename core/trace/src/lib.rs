@@ -4,7 +4,7 @@
 //! reader/    any byte source -> packets (pcap, pcapng, gzip, zstd, lz4; capture filters)
 //! stream/    packets -> connections, numbered as Wireshark's tcp.stream -> stream bytes in order
 //! iscsi/     stream bytes -> PDUs -> sessions, tasks, cycles
-//! dynamics/  packets -> how each sender behaved: bytes in flight, losses, flights (on request)
+//! senders/  packets -> how each sender behaved: bytes in flight, losses, flights (on request)
 //! connection/  one connection: its packets through both halves to its content (is it iSCSI, and which direction is whose?)
 //! ledger     queue depths and totals of sessions, and which commands were handed over before the end
 //! tcp_info   samples of the kernel's TCP_INFO, in captures or files -> rows of their connections
@@ -26,7 +26,6 @@ pub mod budget;
 pub mod connection;
 pub mod context;
 pub mod counters;
-pub mod dynamics;
 mod growth;
 pub mod iscsi;
 mod ledger;
@@ -35,6 +34,7 @@ pub mod pass;
 pub mod pipeline;
 pub mod reader;
 pub mod ring;
+pub mod senders;
 mod settling;
 pub mod stream;
 pub mod tables;

@@ -29,8 +29,8 @@ use std::thread;
 
 use rustc_hash::FxHashMap;
 
-use crate::dynamics::timeline::Timeline;
 use crate::iscsi::session::succession::Succession;
+use crate::senders::timeline::Timeline;
 use crate::tables::{Budget, Connections, NULL_U32, Tables};
 
 pub use scope::Between;

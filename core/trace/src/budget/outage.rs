@@ -4,7 +4,7 @@
 //! count as is the reaction to the outage, or its repetition: retransmissions, a window that no ACK opens.
 
 use super::answers::answered_ns;
-use crate::dynamics::timeline::{Timeline, join};
+use crate::senders::timeline::{Timeline, join};
 use crate::stream::progress::{OUTAGE_MIN_NS, Progress};
 use crate::tables::in_flight::{self, kind};
 use crate::tables::{Cycles, NULL_NS};

@@ -7,7 +7,7 @@ use super::change::{Change, Event};
 use super::outage::outages;
 use super::sweep::Sweep;
 use super::waiting::Allowance;
-use crate::dynamics::timeline::Timeline;
+use crate::senders::timeline::Timeline;
 use crate::tables::in_flight::{self, kind};
 use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds, budget_part};
 

@@ -17,7 +17,7 @@
 
 use super::change::Change;
 use super::waiting::{Allowance, Commands, Waiting};
-use crate::dynamics::held::LIMITING_PARTS;
+use crate::senders::held::LIMITING_PARTS;
 use crate::tables::{BudgetRow, NULL_U32, NULL_U64, budget_part as part, in_flight};
 
 /// The sweep over one scope.

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::dynamics::timeline::Timeline;
+use crate::senders::timeline::Timeline;
 use crate::tables::in_flight;
 
 /// The RTTs that explain a wait; none if unknown.

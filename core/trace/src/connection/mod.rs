@@ -19,12 +19,12 @@ use serde::{Deserialize, Serialize};
 use crate::connection::content::{Content, ContentSink};
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::dynamics::Dynamics;
-use crate::dynamics::analysis::Analysis;
-use crate::dynamics::early::Early;
-use crate::dynamics::observation::Observation;
 use crate::iscsi::noted::Note;
 use crate::reader::Packet;
+use crate::senders::SenderPair;
+use crate::senders::analysis::Analysis;
+use crate::senders::early::Early;
+use crate::senders::observation::Observation;
 use crate::stream::chunk::Chunk;
 use crate::stream::class::SegmentClass;
 use crate::stream::closing::Closing;
@@ -95,7 +95,7 @@ impl TcpConnection {
     pub(crate) fn set_dynamics(&mut self, wanted: Wanted) {
         let is_wanted = wanted.has_dynamics() && !matches!(self.content, Content::Other) && !self.is_settled;
         self.analysis =
-            if is_wanted { Analysis::Here(Box::new(Dynamics::new(self.number, wanted))) } else { Analysis::None };
+            if is_wanted { Analysis::Here(Box::new(SenderPair::new(self.number, wanted))) } else { Analysis::None };
     }
 
     /// Whether a SYN was captured that no SYN-ACK answered.

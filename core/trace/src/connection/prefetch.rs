@@ -11,8 +11,8 @@ impl TcpConnection {
         if let Content::Iscsi(iscsi) = &self.content {
             iscsitrace_sys::prefetch_value(&**iscsi);
         }
-        if let Some(dynamics) = self.analysis.here() {
-            iscsitrace_sys::prefetch_value(dynamics);
+        if let Some(senders) = self.analysis.here() {
+            iscsitrace_sys::prefetch_value(senders);
         }
     }
 
@@ -22,8 +22,8 @@ impl TcpConnection {
         if let Content::Iscsi(iscsi) = &self.content {
             iscsi.connection.spans.iter().for_each(Spans::prefetch);
         }
-        if let Some(dynamics) = self.analysis.here() {
-            dynamics.prefetch_queues();
+        if let Some(senders) = self.analysis.here() {
+            senders.prefetch_queues();
         }
     }
 

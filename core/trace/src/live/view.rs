@@ -7,15 +7,15 @@ use rustc_hash::FxHashSet;
 use super::Live;
 use crate::budget::{self, Between};
 use crate::connection::content::Content;
-use crate::dynamics::snapshot::SenderSnapshot;
-use crate::dynamics::timeline::Timeline;
-use crate::dynamics::{held, line};
 use crate::iscsi::connection::in_flight::InFlight;
 use crate::iscsi::session::succession::{self, Succession};
 use crate::ledger::Turnaround;
 use crate::pass::Outcome;
 use crate::pipeline::{counter_rows, turn};
 use crate::reader::CaptureInfo;
+use crate::senders::snapshot::SenderSnapshot;
+use crate::senders::timeline::Timeline;
+use crate::senders::{held, line};
 use crate::tables::{Columns, Connections, CycleId, NULL_NS, NULL_U32, Sessions, Tables, session_type};
 
 /// Bytes behind a hole, or an incomplete PDU, hold a session back no longer than this.
@@ -302,7 +302,7 @@ impl Live {
                     open_task_count: iscsi.connection.open_task_count(),
                     in_flight: if is_replaced { InFlight::default() } else { iscsi.connection.in_flight(context) },
                     begun_ns,
-                    senders: connection.analysis.here_mut().map(|dynamics| dynamics.snapshots(is_client_initiator)),
+                    senders: connection.analysis.here_mut().map(|senders| senders.snapshots(is_client_initiator)),
                 })
             })
             .collect();

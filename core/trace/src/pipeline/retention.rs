@@ -36,8 +36,8 @@ impl Pipeline {
         context.timelines.clear();
         context.sessions.states.iter_mut().for_each(|state| state.commands.forget(RUNS_MAX));
         for connection in slots.iter_mut().flatten() {
-            if let Some(dynamics) = connection.analysis.here_mut() {
-                dynamics.forget(before_ns);
+            if let Some(senders) = connection.analysis.here_mut() {
+                senders.forget(before_ns);
             }
         }
         self.forget_left();
@@ -148,8 +148,8 @@ impl Pipeline {
             };
         }
         each_exchange!(add);
-        let dynamics = self.connections().filter_map(|connection| Some(connection.analysis.here()?.row_count()));
-        count + dynamics.sum::<usize>()
+        let senders = self.connections().filter_map(|connection| Some(connection.analysis.here()?.row_count()));
+        count + senders.sum::<usize>()
     }
 }
 

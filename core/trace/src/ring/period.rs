@@ -123,8 +123,8 @@ impl Periods {
         timelines.clear();
         (tables.senders, tables.recoveries, tables.retransmissions) = Default::default();
         for connection in pipeline.slots.iter_mut().flatten() {
-            if let Some(dynamics) = connection.analysis.here_mut() {
-                dynamics.forget(from_ns);
+            if let Some(senders) = connection.analysis.here_mut() {
+                senders.forget(from_ns);
             }
         }
         let tables = &pipeline.context.tables;

@@ -4,12 +4,12 @@ use iscsitrace_wire::frame::Address;
 use proptest::prelude::*;
 
 use super::MS;
-use crate::dynamics::acks::Acks;
-use crate::dynamics::deliveries::{Deliveries, Delivery};
-use crate::dynamics::line::fill;
-use crate::dynamics::observation::Observation;
-use crate::dynamics::timeline::Hosts;
-use crate::dynamics::timeline::Timeline;
+use crate::senders::acks::Acks;
+use crate::senders::deliveries::{Deliveries, Delivery};
+use crate::senders::line::fill;
+use crate::senders::observation::Observation;
+use crate::senders::timeline::Hosts;
+use crate::senders::timeline::Timeline;
 use crate::stream::class::SegmentClass;
 use crate::tables::{NULL_NS, NULL_U32, SenderRow, Senders};
 use iscsitrace_wire::frame::TcpFlags;

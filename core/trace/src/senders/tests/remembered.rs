@@ -1,8 +1,8 @@
 //! Which retransmissions turn out to be spurious.
 
 use super::*;
-use crate::dynamics::Rows;
-use crate::dynamics::retransmission::{Cause, Remembered, row};
+use crate::senders::Rows;
+use crate::senders::retransmission::{Cause, Remembered, row};
 use crate::tables::Recovery;
 
 fn sent(timestamp: u32, start: i64, end: i64) -> Observation {

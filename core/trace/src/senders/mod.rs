@@ -86,7 +86,7 @@ use timeline::{Hosts, Limited, Timeline};
 
 /// Both directions of a connection.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Dynamics {
+pub struct SenderPair {
     connection: u32,
     /// The wanted tables.
     wanted: Wanted,
@@ -100,7 +100,7 @@ pub struct Dynamics {
     progress: Progress,
 }
 
-impl Dynamics {
+impl SenderPair {
     /// A new connection.
     pub fn new(connection: u32, wanted: Wanted) -> Self {
         Self {

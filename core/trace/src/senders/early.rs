@@ -2,7 +2,7 @@
 //!
 //! Scans, refused and unanswered SYNs never get so far, and cost no more than their packets here.
 
-use super::Dynamics;
+use super::SenderPair;
 use super::observation::Observation;
 use crate::tables::Wanted;
 use serde::{Deserialize, Serialize};
@@ -37,9 +37,9 @@ impl Early {
 
     /// Begins the analysis, with the packets so far.
     #[cold]
-    pub fn begin(self, connection: u32) -> Box<Dynamics> {
-        let mut dynamics = Box::new(Dynamics::new(connection, self.wanted));
-        self.packets.iter().for_each(|packet| dynamics.observe(packet));
-        dynamics
+    pub fn begin(self, connection: u32) -> Box<SenderPair> {
+        let mut senders = Box::new(SenderPair::new(connection, self.wanted));
+        self.packets.iter().for_each(|packet| senders.observe(packet));
+        senders
     }
 }

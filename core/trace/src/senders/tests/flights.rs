@@ -121,7 +121,7 @@ fn slowly_acknowledged() -> Conversation {
 #[test]
 fn no_line_lies_between_the_tap_and_a_receiver_beside_it() {
     let talk = slowly_acknowledged();
-    let flights = &talk.dynamics.flights[0];
+    let flights = &talk.senders.flights[0];
     // less than half of the sender's RTT is beside the tap
     for (rtt_to_receiver_ns, is_beyond) in [(10 * MS, true), (10 * MS - 1, false)] {
         assert_eq!(flights.is_line_beyond(rtt_to_receiver_ns, 20 * MS), is_beyond);
@@ -148,7 +148,7 @@ fn acknowledged_by_burst(between: impl Fn(&mut Conversation, i64, i64)) -> Conve
 #[test]
 fn an_ack_of_a_burst_shows_the_rate_from_its_arrival_on() {
     let talk = acknowledged_by_burst(|_, _, _| ());
-    let busy = talk.dynamics.flights[0].busy_intervals(AWAY_NS, 0);
+    let busy = talk.senders.flights[0].busy_intervals(AWAY_NS, 0);
     let busy_ns: i64 = busy.iter().map(|(from_ns, to_ns)| to_ns - from_ns).sum();
     assert!((busy_ns - 40 * 800_000).abs() < 4 * 800_000, "{busy_ns}");
 }
@@ -160,7 +160,7 @@ fn an_ack_that_fills_a_hole_shows_no_rate() {
         talk.ack(now_ns + 100_000, first + 1, &[]);
         talk.ack(now_ns + 700_000, first + 1, &[(first + 2, first + 8)]);
     });
-    assert!(!talk.dynamics.flights[0].is_line_beyond(AWAY_NS, 0));
+    assert!(!talk.senders.flights[0].is_line_beyond(AWAY_NS, 0));
 }
 
 #[test]
@@ -172,6 +172,6 @@ fn an_ack_of_fewer_than_four_segments_on_an_idle_line_shows_no_rate() {
             (0..segments).for_each(|packet| talk.data(begun_ns + packet * 10_000, 1));
             talk.ack(begun_ns + AWAY_NS + 400_000, segments * (burst + 1), &[]);
         }
-        assert_eq!(talk.dynamics.flights[0].is_line_beyond(AWAY_NS, 0), is_line_from_acks, "{segments} segments");
+        assert_eq!(talk.senders.flights[0].is_line_beyond(AWAY_NS, 0), is_line_from_acks, "{segments} segments");
     }
 }

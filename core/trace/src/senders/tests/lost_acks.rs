@@ -1,7 +1,7 @@
 //! ACKs that are lost before the tap or beyond it, and what looks like that.
 
 use super::*;
-use crate::dynamics::retransmission::Place;
+use crate::senders::retransmission::Place;
 use crate::tables::NULL_U8;
 
 const NONE: [u8; 1] = [NULL_U8];

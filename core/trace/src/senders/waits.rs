@@ -83,7 +83,7 @@ pub fn push(wait: Limited, full: &[Span], needless: &[(i64, i64)], waits: &mut V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dynamics::send_buffer::Place;
+    use crate::senders::send_buffer::Place;
     use crate::tables::Recovery;
 
     #[test]

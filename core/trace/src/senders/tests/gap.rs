@@ -1,13 +1,13 @@
 //! What ended a pause, and what limited the sender, condition by condition.
 
 use super::*;
-use crate::dynamics::ack_clock::InFlight;
-use crate::dynamics::gap::Gap;
-use crate::dynamics::held::Spans;
-use crate::dynamics::sender_state::{LastAck, SenderState};
-use crate::dynamics::stop::Stop;
-use crate::dynamics::timeline::Limited;
-use crate::dynamics::window_scale::WindowScale;
+use crate::senders::ack_clock::InFlight;
+use crate::senders::gap::Gap;
+use crate::senders::held::Spans;
+use crate::senders::sender_state::{LastAck, SenderState};
+use crate::senders::stop::Stop;
+use crate::senders::timeline::Limited;
+use crate::senders::window_scale::WindowScale;
 
 const ACKNOWLEDGMENT: u8 = 0;
 const WINDOW_UPDATE: u8 = 1;

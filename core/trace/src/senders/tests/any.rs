@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::dynamics::Rows;
-use crate::dynamics::sender::Sender;
-use crate::dynamics::sender_state::Delays;
+use crate::senders::Rows;
+use crate::senders::sender::Sender;
+use crate::senders::sender_state::Delays;
 use crate::tables::NULL_NS;
 
 #[test]
@@ -58,12 +58,12 @@ fn any_observation() -> impl Strategy<Value = Observation> {
 proptest! {
     #[test]
     fn rows_are_consistent_for_any_packets(packets in prop::collection::vec(any_observation(), 1..120)) {
-        let mut dynamics = Dynamics::new(0, Wanted::ALL);
+        let mut senders = SenderPair::new(0, Wanted::ALL);
         for (place, seen) in packets.iter().enumerate() {
-            dynamics.observe(&Observation { frame: place as u64 + 1, ..*seen });
+            senders.observe(&Observation { frame: place as u64 + 1, ..*seen });
         }
         let mut tables = Tables::default();
-        Box::new(dynamics).finish(true, &mut tables);
+        Box::new(senders).finish(true, &mut tables);
         let window = &tables.window;
         for row in 0..window.time_ns.len() {
             prop_assert!(window.pipe_bytes[row] >= 0 && window.pipe_bytes[row] <= window.owin_bytes[row]);

@@ -1,6 +1,6 @@
 //! State of a connection's senders for a live view, and removal of old rows.
 
-use super::Dynamics;
+use super::SenderPair;
 use super::timeline::Timeline;
 use crate::tables::{Columns, Tables};
 
@@ -17,7 +17,7 @@ pub struct SenderSnapshot {
     pub rtt_smoothed_ns: Option<i64>,
 }
 
-impl Dynamics {
+impl SenderPair {
     /// Both senders now, to the target first.
     pub fn snapshots(&mut self, is_client_initiator: bool) -> [SenderSnapshot; 2] {
         let order = if is_client_initiator { [0, 1] } else { [1, 0] };

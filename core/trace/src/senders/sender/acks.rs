@@ -1,12 +1,12 @@
 //! ACKs: seen at the tap, on their way, and what they change when they reach the sender.
 
 use super::{Sender, recovery_rows};
-use crate::dynamics::Rows;
-use crate::dynamics::acks::Ack;
-use crate::dynamics::delayed_acks::Held;
-use crate::dynamics::observation::{Observation, is_duplicate};
-use crate::dynamics::retransmission::Place;
-use crate::dynamics::sender_state::{Delays, LastAck};
+use crate::senders::Rows;
+use crate::senders::acks::Ack;
+use crate::senders::delayed_acks::Held;
+use crate::senders::observation::{Observation, is_duplicate};
+use crate::senders::retransmission::Place;
+use crate::senders::sender_state::{Delays, LastAck};
 use crate::tables::Sack;
 
 /// Duplicate ACKs, or SACKed segments, that show a loss (RFC 5681, section 3.2; RFC 6675, section 4).

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Dynamics;
+use super::SenderPair;
 use super::apart::Apart;
 use super::early::Early;
 use super::observation::Observation;
@@ -18,20 +18,20 @@ pub enum Analysis {
     /// It begins with the first payload.
     Early(Early),
     /// Here.
-    Here(Box<Dynamics>),
+    Here(Box<SenderPair>),
     /// In the thread, with this key.
     Apart(u32),
 }
 
 impl Analysis {
     /// The analysis, if it is here.
-    pub fn here(&self) -> Option<&Dynamics> {
-        if let Self::Here(dynamics) = self { Some(dynamics) } else { None }
+    pub fn here(&self) -> Option<&SenderPair> {
+        if let Self::Here(senders) = self { Some(senders) } else { None }
     }
 
     /// The same, to change it.
-    pub fn here_mut(&mut self) -> Option<&mut Dynamics> {
-        if let Self::Here(dynamics) = self { Some(dynamics) } else { None }
+    pub fn here_mut(&mut self) -> Option<&mut SenderPair> {
+        if let Self::Here(senders) = self { Some(senders) } else { None }
     }
 
     /// Begins it before a packet, if that has payload, or so many came without.
@@ -54,7 +54,7 @@ impl Analysis {
         match self {
             Self::None => {}
             Self::Early(early) => early.keep(seen),
-            Self::Here(dynamics) => dynamics.observe(seen),
+            Self::Here(senders) => senders.observe(seen),
             Self::Apart(key) => {
                 if let Some(thread) = apart.running() {
                     thread.observe(*key, seen);
@@ -72,7 +72,7 @@ impl Analysis {
         apart: &mut Apart,
     ) -> Option<Timeline> {
         match std::mem::take(self) {
-            Self::Here(dynamics) => Some(dynamics.end(is_client_initiator, hosts, tables)),
+            Self::Here(senders) => Some(senders.end(is_client_initiator, hosts, tables)),
             Self::Apart(key) => {
                 apart.running()?.end(key, is_client_initiator, hosts);
                 None

@@ -14,7 +14,7 @@ mod rows;
 mod rtt;
 mod window;
 
-use super::Dynamics;
+use super::SenderPair;
 use super::held;
 use super::observation::Observation;
 use crate::stream::class::SegmentClass;
@@ -33,7 +33,7 @@ const AWAY_NS: i64 = 20 * MS;
 
 /// A connection whose packets are given in the order of the tap; the client sends the data.
 struct Conversation {
-    dynamics: Dynamics,
+    senders: SenderPair,
     frame: u64,
     window: u16,
     scale: Option<u8>,
@@ -56,8 +56,8 @@ impl Conversation {
     }
 
     fn without_syn() -> Self {
-        let dynamics = Dynamics::new(CONNECTION, Wanted::ALL);
-        Self { dynamics, frame: 0, window: 60_000, scale: None, has_sack: None, highest: 0 }
+        let senders = SenderPair::new(CONNECTION, Wanted::ALL);
+        Self { senders, frame: 0, window: 60_000, scale: None, has_sack: None, highest: 0 }
     }
 
     fn packet(&mut self, time_ns: i64, direction: usize, offset: i64, length: u32, acks: Option<i64>) -> Observation {
@@ -85,7 +85,7 @@ impl Conversation {
     }
 
     fn see(&mut self, seen: Observation) {
-        self.dynamics.observe(&seen);
+        self.senders.observe(&seen);
     }
 
     /// Full segments of new data.
@@ -128,13 +128,13 @@ impl Conversation {
 
     /// When the client was limited, and by which part, in ms.
     fn limited(self) -> Vec<(i64, i64, u8)> {
-        let timeline = Box::new(self.dynamics).finish(true, &mut Tables::default());
+        let timeline = Box::new(self.senders).finish(true, &mut Tables::default());
         timeline.limited[0].iter().map(|limited| (limited.from_ns / MS, limited.to_ns / MS, limited.part)).collect()
     }
 
     fn finish(self) -> Tables {
         let mut tables = Tables::default();
-        let timeline = Box::new(self.dynamics).finish(true, &mut tables);
+        let timeline = Box::new(self.senders).finish(true, &mut tables);
         held::settle(&mut [timeline], &tables.cycles, &mut tables.senders);
         tables
     }

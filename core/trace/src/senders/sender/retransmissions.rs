@@ -1,11 +1,11 @@
 //! A retransmission: its cause, and what it changes.
 
 use super::{Sender, recovery_rows};
-use crate::dynamics::Rows;
-use crate::dynamics::lost_acks::Again;
-use crate::dynamics::observation::Observation;
-use crate::dynamics::retransmission::{self, Cause, Circumstances};
-use crate::dynamics::sender_state::Delays;
+use crate::senders::Rows;
+use crate::senders::lost_acks::Again;
+use crate::senders::observation::Observation;
+use crate::senders::retransmission::{self, Cause, Circumstances};
+use crate::senders::sender_state::Delays;
 
 impl Sender {
     pub(super) fn retransmit(&mut self, seen: &Observation, last_ns: Option<i64>, delays: Delays, rows: &mut Rows) {

@@ -3,9 +3,9 @@
 use std::fmt::Debug;
 
 use super::*;
-use crate::dynamics::deliveries::{Deliveries, Delivery};
-use crate::dynamics::held;
-use crate::dynamics::timeline::{Limited, Timeline};
+use crate::senders::deliveries::{Deliveries, Delivery};
+use crate::senders::held;
+use crate::senders::timeline::{Limited, Timeline};
 use crate::tables::{
     Flight, NULL_NS, NULL_U8, NULL_U32, NULL_U64, Recovery, Retransmission, RoundTrip, Sack, SenderRow, Window,
 };
@@ -20,7 +20,7 @@ fn one_loss() -> Conversation {
 /// The results of a finished connection, and its timeline.
 fn finished(talk: Conversation, is_client_initiator: bool) -> (Tables, Timeline) {
     let mut tables = Tables::default();
-    let timeline = Box::new(talk.dynamics).finish(is_client_initiator, &mut tables);
+    let timeline = Box::new(talk.senders).finish(is_client_initiator, &mut tables);
     held::settle(&mut [timeline.clone()], &tables.cycles, &mut tables.senders);
     (tables, timeline)
 }
@@ -28,7 +28,7 @@ fn finished(talk: Conversation, is_client_initiator: bool) -> (Tables, Timeline)
 /// The results of a connection that goes on.
 fn copied(talk: &Conversation, is_client_initiator: bool) -> (Tables, Timeline) {
     let mut tables = Tables::default();
-    let timeline = talk.dynamics.copy_to(is_client_initiator, &mut tables);
+    let timeline = talk.senders.copy_to(is_client_initiator, &mut tables);
     held::settle(&mut [timeline.clone()], &tables.cycles, &mut tables.senders);
     (tables, timeline)
 }
@@ -349,12 +349,12 @@ fn a_live_copy_has_the_results_so_far() {
         rows[1].rwnd_limited_ns = NULL_NS;
         assert_rows!(tables.senders, rows);
     }
-    assert_eq!(talk.dynamics.row_count(), 2);
+    assert_eq!(talk.senders.row_count(), 2);
     // rows at and after the instant stay
-    talk.dynamics.forget(121 * MS);
-    assert_eq!(talk.dynamics.row_count(), 2);
-    talk.dynamics.forget(122 * MS);
-    assert_eq!(talk.dynamics.row_count(), 1);
-    talk.dynamics.forget(124 * MS);
-    assert_eq!(talk.dynamics.row_count(), 0);
+    talk.senders.forget(121 * MS);
+    assert_eq!(talk.senders.row_count(), 2);
+    talk.senders.forget(122 * MS);
+    assert_eq!(talk.senders.row_count(), 1);
+    talk.senders.forget(124 * MS);
+    assert_eq!(talk.senders.row_count(), 0);
 }

@@ -1,9 +1,9 @@
 //! When ACKs reach the sender, and the bursts between them.
 
 use super::*;
-use crate::dynamics::acks::Acks;
-use crate::dynamics::burst::Burst;
-use crate::dynamics::sender_state::Delays;
+use crate::senders::acks::Acks;
+use crate::senders::burst::Burst;
+use crate::senders::sender_state::Delays;
 use iscsitrace_wire::serial::SerialNumber;
 
 /// From the tap to the sender and back.

@@ -178,8 +178,8 @@ impl WindowHold {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dynamics::acks::Acks;
-    use crate::dynamics::sent_clock::TICK_NS as MS;
+    use crate::senders::acks::Acks;
+    use crate::senders::sent_clock::TICK_NS as MS;
     use crate::stream::class::SegmentClass;
     use iscsitrace_wire::frame::TcpFlags;
 

@@ -167,8 +167,8 @@ impl CongestionWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dynamics::ack_clock::InFlight;
-    use crate::dynamics::buffer_level::LEFT_MIN;
+    use crate::senders::ack_clock::InFlight;
+    use crate::senders::buffer_level::LEFT_MIN;
 
     const SEGMENT: i64 = 1000;
     const PATIENCE_NS: i64 = 500;

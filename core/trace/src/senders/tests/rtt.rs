@@ -95,7 +95,7 @@ fn the_smoothed_rtt_moves_an_eighth_towards_each_sample() {
     talk.data(100 * MS, 1);
     talk.ack(136 * MS, 1, &[]);
     // 20 ms of the handshake, then 36 ms: 20 + (36 - 20) / 8
-    let [client, server] = talk.dynamics.snapshots(true);
+    let [client, server] = talk.senders.snapshots(true);
     assert_eq!((client.rtt_smoothed_ns, server.rtt_smoothed_ns), (Some(22 * MS), Some(0)));
 }
 
@@ -137,15 +137,15 @@ fn the_minimum_rtt_to_the_sender_shifts_instants_unless_the_tap_is_beside_it() {
 fn snapshots_are_ordered_by_role_and_keep_the_peak_since_the_last_one() {
     let mut talk = Conversation::begin();
     talk.data(100 * MS, 5);
-    let [client, server] = talk.dynamics.snapshots(true);
+    let [client, server] = talk.senders.snapshots(true);
     assert_eq!((client.owin_bytes, client.owin_peak_bytes), (5 * SEGMENT, 5 * SEGMENT));
     assert_eq!((server.owin_bytes, server.owin_peak_bytes), (0, 0));
     talk.ack(120 * MS, 5, &[]);
     talk.data(130 * MS, 1);
     // five segments were in flight at the last snapshot; the client is the target now
-    let [server, client] = talk.dynamics.snapshots(false);
+    let [server, client] = talk.senders.snapshots(false);
     assert_eq!((client.owin_bytes, client.owin_peak_bytes), (SEGMENT, 5 * SEGMENT));
     assert_eq!((server.owin_bytes, server.owin_peak_bytes), (0, 0));
-    let [client, _] = talk.dynamics.snapshots(true);
+    let [client, _] = talk.senders.snapshots(true);
     assert_eq!((client.owin_bytes, client.owin_peak_bytes), (SEGMENT, SEGMENT));
 }

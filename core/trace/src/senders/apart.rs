@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use super::Dynamics;
+use super::SenderPair;
 use super::early::Early;
 use super::observation::Observation;
 use super::timeline::{Hosts, Timeline};
@@ -49,7 +49,7 @@ type Emptied = Arc<Mutex<Vec<Batch>>>;
 /// The analyses under way, and the results.
 #[derive(Debug, Default)]
 struct Analyses {
-    open: Vec<Option<Box<Dynamics>>>,
+    open: Vec<Option<Box<SenderPair>>>,
     tables: Tables,
     timelines: Vec<Timeline>,
 }
@@ -74,11 +74,11 @@ impl Analyses {
     /// Prefetches the state that the events after the next change, and what that of the next points to.
     fn prefetch(&self, coming: &[u32]) {
         let open = |place: usize| self.open.get(*coming.get(place)? as usize)?.as_deref();
-        if let Some(dynamics) = open(0) {
-            dynamics.prefetch_queues();
+        if let Some(senders) = open(0) {
+            senders.prefetch_queues();
         }
-        if let Some(dynamics) = open(1) {
-            iscsitrace_sys::prefetch_value(dynamics);
+        if let Some(senders) = open(1) {
+            iscsitrace_sys::prefetch_value(senders);
         }
     }
 
@@ -91,13 +91,13 @@ impl Analyses {
         match event {
             Event::Begin { connection, early } => *open = Some(early.begin(connection)),
             Event::Packet(seen) => {
-                if let Some(dynamics) = open {
-                    dynamics.observe(&seen);
+                if let Some(senders) = open {
+                    senders.observe(&seen);
                 }
             }
             Event::End { is_client_initiator, hosts } => {
-                if let Some(dynamics) = open.take() {
-                    self.timelines.push(dynamics.end(is_client_initiator, hosts, &mut self.tables));
+                if let Some(senders) = open.take() {
+                    self.timelines.push(senders.end(is_client_initiator, hosts, &mut self.tables));
                 }
             }
             Event::Cancel => *open = None,
