@@ -7,7 +7,7 @@ local connections = require("connections")
 local state = require("state")
 
 -- How long a command without a status was in flight at least, and whether it never got one: it was aborted, or its
--- connection was closed, by the first FIN or RST. Nil if it has a status, or if its status may be missing from the capture.
+-- connection was closed, by the first FIN or RST. Nil if it has a status, or if that may be missing from the capture.
 local function wait_of(cycle)
     local index, column = cycle + 1, state.column
     local connection, end_ns = state.connections[column.stream[index]], column.end_ns[index]
