@@ -5,8 +5,9 @@ This file judges nothing, and reads no capture itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ RECORDED, PUBLIC, SIMULATED = "recorded", "public", "simulated"
 LEAST_BUSY_MS = 100
 """Kernels count in steps of some ms: of less busy time a share tells nothing."""
 _MS_NS = 1_000_000
+_SEGMENT_BYTES = 1000
+"""A packet of this size is a segment of a stream of data."""
 _LIMITS = {
     "rwnd_limited_ns": "receive_window",
     "cwnd_limited_ns": "congestion_window",
@@ -116,31 +119,50 @@ def of_case(case: Case, folder: Path, seed: int) -> RunKnown:
     limited_ns = made.parts.limited_ns() if case.is_judged else None
     transits_ms = {way: _transits_ms(made.truth, way) for way in link.NEAR}
     delays_ms = {way: float(np.median(each)) for way, each in transits_ms.items()}
-    rtt_ms = {"least": float(sum(each.min() for each in transits_ms.values())), "load": sum(delays_ms.values())}
+    least_ms = float(sum(each.min() for each in transits_ms.values()))
     return RunKnown(
         SIMULATED,
         case.name,
         made.files,
-        tuple(_of_end(made, side, limited_ns, rtt_ms) for side in case.senders),
+        tuple(_of_end(made, side, limited_ns, least_ms) for side in case.senders),
         {side: end_of(made.truth, side)["retransmitted_segment_count"] for side in runs.TAPS},
         delays_ms,
         is_limiter_right={each.tap: each.is_right for each in outcomes_of(made)} if case.is_judged else {},
     )
 
 
-def _of_end(
-    made: runs.Made, side: str, limited_ns: Mapping[str, int] | None, rtt_ms: Mapping[str, float]
-) -> SenderKnown:
+def _of_end(made: runs.Made, side: str, limited_ns: Mapping[str, int] | None, least_ms: float) -> SenderKnown:
     end = end_of(made.truth, side)
     limited = {
         column: Limited(limited_ns[limit], limited_ns["busy"]) for column, limit in _LIMITS.items() if limited_ns
     }
     windows = dict.fromkeys(made.files, of_truth(end))
+    rtt_ms = {"least": least_ms, "load": _rtt_under_load_ms(made.truth, side)}
     return SenderKnown(side, end["initiator_port"], windows, limited, rtt_ms, made.case.rate_bps)
 
 
 def _transits_ms(truth: Mapping[str, Any], way: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    packets = truth["paths"][0][way]["packets"]
-    return np.array(
-        [(each["time_out_ns"] - each["time_in_ns"]) / _MS_NS for each in packets if each["fate"] == "delivered"]
-    )
+    return np.array([(to_ns - from_ns) / _MS_NS for from_ns, to_ns, _ in _delivered(truth, way)])
+
+
+def _rtt_under_load_ms(truth: Mapping[str, Any], side: str) -> float:
+    """The median over the segments of a sender: the time of each on the network, and that of the packet that is next to
+    leave the receiver. What a host holds back is no part of it.
+    """
+    back, out = sorted(link.NEAR, key=lambda way: link.NEAR[way] == side)
+    segments = [(from_ns, to_ns) for from_ns, to_ns, size in _delivered(truth, out) if size >= _SEGMENT_BYTES]
+    answers = sorted((from_ns, to_ns - from_ns) for from_ns, to_ns, _ in _delivered(truth, back))
+    next_of = np.searchsorted([from_ns for from_ns, _ in answers], [to_ns for _, to_ns in segments])
+    rtts_ns = [
+        to_ns - from_ns + answers[place][1]
+        for (from_ns, to_ns), place in zip(segments, next_of.tolist(), strict=True)
+        if place < len(answers)
+    ]
+    return float(np.median(rtts_ns)) / _MS_NS if rtts_ns else nan
+
+
+def _delivered(truth: Mapping[str, Any], way: str) -> Iterator[tuple[int, int, int]]:
+    """When each delivered packet entered a way and left it, and its bytes."""
+    for each in truth["paths"][0][way]["packets"]:
+        if each["fate"] == "delivered":
+            yield each["time_in_ns"], each["time_out_ns"], each["bytes"]

@@ -124,11 +124,12 @@ def _limits(sender: SenderKnown, row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _rtts(sender: SenderKnown, row: Mapping[str, Any], back: Mapping[str, Any]) -> dict[str, Any]:
     """The RTT of the path is that from the tap to one end, and that to the other."""
-    found = {}
-    for name, column in (("least", "rtt_path_ns"), ("load", "rtt_median_ns")):
-        parts_ns = [each[column] for each in (row, back) if each.get(column) is not None]
-        found[f"rtt_{name}"] = _percent(sum(parts_ns) / 1e6 if len(parts_ns) > 1 else None, sender.rtt_ms.get(name))
-    return found
+    parts_ns = [each["rtt_path_ns"] for each in (row, back) if each.get("rtt_path_ns") is not None]
+    found_ns = {"least": sum(parts_ns) if len(parts_ns) > 1 else None, "load": row["rtt_load_median_ns"]}
+    return {
+        f"rtt_{name}": _percent(None if each is None else each / 1e6, sender.rtt_ms.get(name))
+        for name, each in found_ns.items()
+    }
 
 
 def _window(sender: SenderKnown, tap: str, trace: Trace, connection: int) -> dict[str, Any]:

@@ -76,6 +76,6 @@ impl Settling {
                 }
             })* };
         }
-        sort!(sacks window round_trips retransmissions recoveries flights senders parameters);
+        sort!(sacks window rtt round_trips retransmissions recoveries flights senders parameters);
     }
 }

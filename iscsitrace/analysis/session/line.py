@@ -63,8 +63,14 @@ def of_sender(row: Mapping[str, Any] | None) -> Line | None:
     )
 
 
+_PART_LEAST: Final = 2
+"""A direction with less than this part of the bytes of the other is not what the session waits for."""
+
+
 def of(session: Session) -> Line | None:
-    """The line in the direction that carried most bytes; None where its rate was not reached."""
+    """The line of the direction that carried most bytes; where its rate was not reached, that of the other direction,
+    if that carried at least half as many; else None. With reads and writes alike a tap may show one of both lines.
+    """
     return of_busiest(session.connections, session.senders)
 
 
@@ -76,7 +82,11 @@ def of_busiest(connections: Iterable[Mapping[str, Any]], senders: Iterable[Mappi
         for direction in ("to_target", "to_initiator")
     }
     rows = [row for row in senders if (row["connection"], row["to_target"]) in sent]
-    return of_sender(max(rows, key=lambda row: sent[row["connection"], row["to_target"]], default=None))
+    sizes = [sent[row["connection"], row["to_target"]] for row in rows]
+    most = max(sizes, default=0)
+    large = [(size, row) for size, row in zip(sizes, rows, strict=True) if _PART_LEAST * size >= most]
+    shown = [row for _, row in sorted(large, key=lambda each: -each[0]) if row.get("line_bytes_per_s")]
+    return of_sender(shown[0] if shown else None)
 
 
 def rates(columns: Columns) -> Array:
@@ -87,11 +97,16 @@ def rates(columns: Columns) -> Array:
     for to_target, direction in enumerate(("to_initiator", "to_target")):
         sent[numbers, to_target] = connections.raw(f"stream_bytes_{direction}")
     places, of = columns.places("senders"), senders.raw("connection").astype(np.int64)
-    order = np.lexsort((-sent[of, senders.raw("to_target").astype(np.intp)], places))
-    order = order[places[order] >= 0]
-    busiest = order[first_rows(places[order])]
+    rows = np.flatnonzero(places >= 0)
+    places, sizes = places[rows], sent[of, senders.raw("to_target").astype(np.intp)][rows]
+    most = np.zeros(len(columns), dtype=np.int64)
+    np.maximum.at(most, places, sizes)
+    bytes_per_s = np.maximum(numbers_of(senders, "line_bytes_per_s"), 0)[rows]
+    shown = np.where(_PART_LEAST * sizes >= most[places], bytes_per_s, 0)
+    order = np.lexsort((-sizes, shown == 0, places))
+    first = order[first_rows(places[order])]
     found = np.zeros(len(columns), dtype=np.int64)
-    found[places[busiest]] = np.maximum(numbers_of(senders, "line_bytes_per_s"), 0)[busiest]
+    found[places[first]] = shown[first]
     return found
 
 

@@ -36,10 +36,17 @@ def test_the_line_is_that_of_the_direction_with_most_bytes() -> None:
 
 def test_a_rate_that_was_not_reached_is_none() -> None:
     connection = {"connection": 3, "stream_bytes_to_target": 5, "stream_bytes_to_initiator": 6}
-    assert line.of_busiest([connection], rows(to_initiator=None, to_target=20)) is None
+    assert line.of_busiest([connection], rows(to_initiator=None, to_target=None)) is None
     assert line.of_busiest([connection], []) is None
     assert line.of_busiest([], rows(to_initiator=10, to_target=20)) is None
     assert line.of_sender(None) is None
+
+
+def test_the_line_of_half_the_traffic_stands_for_one_that_the_tap_does_not_show() -> None:
+    for to_target, rate in ((50, 20), (49, None)):
+        connection = {"connection": 3, "stream_bytes_to_target": to_target, "stream_bytes_to_initiator": 100}
+        found = line.of_busiest([connection], rows(to_initiator=None, to_target=20))
+        assert (found and found.bytes_per_s) == rate
 
 
 def test_a_line_has_every_figure_of_its_sender() -> None:

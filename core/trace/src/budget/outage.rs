@@ -161,6 +161,7 @@ mod tests {
             connection,
             hosts: None,
             deliveries: Default::default(),
+            standing: [None, None],
             rtt_to_target_ns: Some(2 * MS),
             rtt_to_initiator_ns: Some(0),
             line_busy: [Vec::new(), Vec::new()],

@@ -31,6 +31,7 @@ fn timeline(connection: u32) -> Timeline {
         connection,
         hosts: None,
         deliveries: Default::default(),
+        standing: [None, None],
         rtt_to_target_ns: Some(RTT_TO_TARGET_NS),
         rtt_to_initiator_ns: Some(RTT_TO_INITIATOR_NS),
         line_busy: [Vec::new(), Vec::new()],

@@ -85,6 +85,7 @@ impl Periods {
         segments: false,
         sacks: false,
         window: false,
+        rtt: false,
         round_trips: false,
         retransmissions: true,
         recoveries: true,

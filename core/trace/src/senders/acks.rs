@@ -27,6 +27,8 @@ const KEPT_MAX: usize = 2 * WAITING_MAX;
 /// A sender without a longer pause answers ACKs at once.
 const PAUSE_NS: i64 = 2_000_000;
 
+/// After a silence of this length a timer let the sender go on (`gap`).
+const TIMER_MIN_NS: i64 = 190_000_000;
 /// So long an ACK can wait in a queue; a sender that lacks what was sent before it for longer lost that.
 const LOST_REQUEST_NS: i64 = 200_000_000;
 
@@ -220,6 +222,16 @@ impl Acks {
     #[inline]
     pub fn echoed_ns(&self, seen: &Observation) -> Option<i64> {
         seen.timestamps.and_then(|(_, echo)| self.echoed.last_ns(SerialNumber(echo)))
+    }
+
+    /// When the receiver's packet passed that let the sender send this one with payload, if it waited for ACKs: the first of
+    /// the tick that this is the first to echo. None after a silence that a timer ended.
+    #[inline]
+    pub fn released_ns(&self, seen: &Observation) -> Option<i64> {
+        let (_, echo) = seen.timestamps.filter(|&(_, echo)| self.echo.is_some_and(|before| before != echo))?;
+        let is_timer = seen.time_ns.saturating_sub(self.last_packet_ns) >= TIMER_MIN_NS;
+        let tick = self.echoed.tick.filter(|tick| !is_timer && tick.timestamp == SerialNumber(echo))?;
+        Some(tick.time_ns)
     }
 
     /// What the sender's newest packet echoes.

@@ -218,7 +218,7 @@ impl Thread {
         macro_rules! append {
             ($($table:ident)*) => { $( tables.$table.append(&mut analyses.tables.$table); )* };
         }
-        append!(sacks window round_trips retransmissions recoveries flights senders);
+        append!(sacks window rtt round_trips retransmissions recoveries flights senders);
         timelines.append(&mut analyses.timelines);
     }
 }

@@ -32,6 +32,12 @@ impl Histogram {
         self.count += 1;
     }
 
+    /// Removes all values; their memory stays.
+    pub fn clear(&mut self) {
+        self.counts.clear();
+        self.count = 0;
+    }
+
     /// The number of values.
     pub fn count(&self) -> u64 {
         self.count

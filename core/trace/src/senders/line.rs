@@ -14,6 +14,7 @@ use iscsitrace_wire::frame::Address;
 use std::collections::BTreeMap;
 
 use super::deliveries::{Deliveries, Delivery};
+use super::load::quartiles;
 use super::packed::Packed;
 use super::sender_state::BESIDE_PARTS;
 use super::timeline::{Hosts, Timeline, join};
@@ -66,6 +67,21 @@ struct Line {
     /// When the line had a queue and ran at its rate: ordered and disjoint, as its deliveries passed.
     spans: Vec<(i64, i64)>,
     is_from_acks: bool,
+}
+
+impl Line {
+    /// That of a standing queue which data left at one rate: ACKs that waited with data of their sender do not show more.
+    fn of_standing_queue(flow: Flow<'_>) -> Option<Self> {
+        let queue = flow.timeline.standing[flow.direction].as_ref()?;
+        Some(Self {
+            rates: queue.rates?.map(|rate| rate * flow.wire_part()),
+            window_count: queue.window_count,
+            bytes: 0.0,
+            queue_ns: queue.delay_ns,
+            spans: Vec::new(),
+            is_from_acks: false,
+        })
+    }
 }
 
 /// The data of one connection in one direction: 0 to the target.
@@ -139,10 +155,18 @@ pub fn fill(senders: &mut Senders, timelines: &mut [Timeline]) {
             }
         }
     }
-    for (timeline, found) in timelines.iter_mut().zip(&found) {
+    for (timeline, found) in timelines.iter_mut().zip(&mut found) {
         for direction in [0, 1] {
-            let Some(line) = found[direction].and_then(|number| lines.get(number)) else { continue };
-            let queued = queued(Flow { timeline, direction }, line);
+            let flow = Flow { timeline, direction };
+            let queued = match found[direction].and_then(|number| lines.get(number)) {
+                Some(line) => queued(flow, line),
+                None => {
+                    let Some(line) = Line::of_standing_queue(flow) else { continue };
+                    found[direction] = Some(lines.len());
+                    lines.push(line);
+                    timeline.standing[direction].iter().flat_map(|queue| queue.spans.iter().copied()).collect()
+                }
+            };
             timeline.line_busy[direction].extend(queued);
             join(&mut timeline.line_busy[direction]);
         }
@@ -398,30 +422,4 @@ fn queued(flow: Flow<'_>, line: &Line) -> Vec<(i64, i64)> {
         }
     }
     queued
-}
-
-/// Lower quartile, median and upper quartile.
-fn quartiles(values: &mut [f64]) -> Option<[f64; 3]> {
-    let last = values.len().checked_sub(1)?;
-    let mut at = |quarter: usize| {
-        let place = quarter as f64 / 4.0 * last as f64;
-        let (_, &mut below, above) = values.select_nth_unstable_by(place as usize, f64::total_cmp);
-        let upper = above.iter().copied().min_by(f64::total_cmp).unwrap_or(below);
-        below * (1.0 - place.fract()) + upper * place.fract()
-    };
-    Some([at(1), at(2), at(3)])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quartiles;
-
-    #[test]
-    fn quartiles_lie_between_the_values_around_them() {
-        assert_eq!(quartiles(&mut []), None);
-        assert_eq!(quartiles(&mut [7.0]), Some([7.0; 3]));
-        assert_eq!(quartiles(&mut [2.0, 1.0]), Some([1.25, 1.5, 1.75]));
-        assert_eq!(quartiles(&mut [9.0, 1.0, 5.0, 3.0, 7.0]), Some([3.0, 5.0, 7.0]));
-        assert_eq!(quartiles(&mut [4.0, 8.0, 2.0, 6.0]), Some([3.5, 5.0, 6.5]));
-    }
 }

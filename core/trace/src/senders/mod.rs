@@ -5,6 +5,7 @@
 //! flight       the ledger of sent packets
 //! acks         the ledger of ACKs
 //! rtt          RTT between the tap and either end
+//! load         RTT between both ends while data are in flight, and the queue that stands then
 //! sender       one direction as its sender sees it: bytes in flight, window, losses, congestion window (parts: see there)
 //! flights      one direction at the tap: runs of packets, the pauses between them, what limited the sender
 //! busy_line    when the line was busy with the bytes of a direction
@@ -42,6 +43,7 @@ pub mod gap;
 pub mod held;
 pub mod histogram;
 pub mod line;
+pub mod load;
 pub mod lost_acks;
 pub mod observation;
 mod pace;
@@ -77,9 +79,10 @@ use crate::stream::progress::Progress;
 use black_hole::BlackHole;
 use deliveries::Deliveries;
 use flights::Flights;
+use load::{At, Load};
 use observation::Observation;
 pub use rows::Rows;
-use rtt::{ROUND_TRIP_MAX_NS, RttSamples};
+use rtt::{ROUND_TRIP_MAX_NS, RttSamples, Sample};
 use sender::Sender;
 use sender_state::{BESIDE_PARTS, Delays};
 use timeline::{Hosts, Limited, Timeline};
@@ -97,6 +100,7 @@ pub struct SenderPair {
     flights: [Flights; 2],
     black_holes: [BlackHole; 2],
     deliveries: [Deliveries; 2],
+    load: Load,
     progress: Progress,
 }
 
@@ -120,6 +124,7 @@ impl SenderPair {
             flights: [0, 1].map(|direction| Flights::new(connection, direction == 0, wanted.flights)),
             black_holes: Default::default(),
             deliveries: Default::default(),
+            load: Load::default(),
             progress: Progress::default(),
         }
     }
@@ -146,19 +151,26 @@ impl SenderPair {
         }
         self.senders[own].note_sent(seen);
         self.rtts[own].transmit(seen, self.senders[own].flight());
-        let rtt_ns = self.rtts[opposite].acknowledge(seen, self.senders[opposite].flight(), &mut self.rows);
+        let sample = self.rtts[opposite].acknowledge(seen, self.senders[opposite].flight(), &mut self.rows);
+        let rtt_ns = sample.map(|sample| sample.rtt_ns);
+        let released_ns = if seen.length > 0 { self.senders[own].released_ns(seen) } else { None };
         // the sender of the data gets an ACK half an RTT after the tap, and its answer passes the tap half an RTT later
         let delays_of_opposite = self.delays(opposite);
         self.senders[opposite].acknowledge(seen, delays_of_opposite, &mut self.rows);
         if seen.length > 0 {
             let delays = self.delays(own);
             self.senders[own].transmit(seen, delays, &mut self.flights[own], &mut self.rows);
+            if self.senders[own].state().owin <= i64::from(seen.length) {
+                self.load.resume(own, seen.time_ns);
+            }
         }
         // last, because the packets it answers arrived before this acknowledgment
         self.senders[own].note_acknowledged(seen);
         let rtt_to_receiver_ns = self.path_ns(opposite).unwrap_or(0);
         let flight = self.senders[opposite].flight();
         let delivered_bytes = self.flights[opposite].acknowledge(seen, flight, rtt_to_receiver_ns);
+        self.note_load(seen, sample, released_ns);
+        self.load.deliver(opposite, seen.time_ns, delivered_bytes);
         if self.wanted.senders || self.wanted.budget {
             let answered_ns = rtt_ns.map(|rtt_ns| seen.time_ns.saturating_sub(rtt_ns));
             self.deliveries[opposite].acknowledge(seen, delivered_bytes, answered_ns, rtt_to_receiver_ns);
@@ -169,6 +181,34 @@ impl SenderPair {
                 self.deliveries[own].arrive(seen, sender.segment_bytes(), answered_ns, rtt_to_receiver_ns);
             }
         }
+    }
+
+    /// A host answered, to data or to what released its own: a sample of the RTT under load, if it did not hold that back.
+    #[inline]
+    fn note_load(&mut self, seen: &Observation, sample: Option<Sample>, released_ns: Option<i64>) {
+        let acknowledged_ns = sample.filter(|sample| sample.is_prompt).map(|sample| sample.rtt_ns);
+        let echoed_ns = released_ns.map(|released_ns| seen.time_ns.saturating_sub(released_ns));
+        let Some(rtt_ns) = acknowledged_ns.into_iter().chain(echoed_ns).min() else { return };
+        let at = At {
+            time_ns: seen.time_ns,
+            in_flight: [0, 1].map(|direction| self.senders[direction].state().owin),
+            segment: self.senders[seen.direction].segment_bytes(),
+        };
+        self.load.answer(seen.direction, rtt_ns, self.legs_ns(), at);
+    }
+
+    /// The RTT of the path from the tap to each host; 0 to one beside the tap, none while it is not known.
+    fn legs_ns(&self) -> [Option<i64>; 2] {
+        // the receiver of a direction is the host of the other
+        let paths_ns = [1, 0].map(|direction| self.path_ns(direction));
+        let sum_ns = paths_ns.iter().fold(0_i64, |sum_ns, path_ns| sum_ns.saturating_add(path_ns.unwrap_or(0)));
+        paths_ns.map(|path_ns| path_ns.map(|path_ns| if path_ns < sum_ns / BESIDE_PARTS { 0 } else { path_ns }))
+    }
+
+    /// The RTT of the path between both hosts.
+    fn round_trip_ns(&self) -> Option<i64> {
+        let [one_ns, other_ns] = self.legs_ns();
+        Some(one_ns?.saturating_add(other_ns?))
     }
 
     /// The RTT of the path from the tap to the receiver of a direction.
@@ -197,6 +237,9 @@ impl SenderPair {
                     self.rows.flights.push(row);
                 });
             }
+            if self.rows.wanted.rtt {
+                self.rows.rtt.append(&mut self.load.rows(self.connection, direction));
+            }
             let delays = self.delays(direction);
             self.senders[direction].finish(delays, &mut self.rows);
             if self.wanted.senders {
@@ -218,7 +261,7 @@ impl SenderPair {
                 }
             )* };
         }
-        hand_over!(sacks window round_trips retransmissions recoveries flights);
+        hand_over!(sacks window rtt round_trips retransmissions recoveries flights);
         timeline
     }
 
@@ -232,6 +275,7 @@ impl SenderPair {
         let mut row = self.senders[direction].describe();
         self.rtts[direction].describe(self.rtts[1 - direction].is_reordered(), &mut row);
         self.black_holes[direction].describe(&mut row);
+        self.load.describe(direction, self.round_trip_ns(), &mut row);
         row
     }
 
@@ -263,6 +307,7 @@ impl SenderPair {
                 self.flights[direction].busy_intervals(there_ns, back_ns)
             }),
             limited: [out, back].map(|direction| self.held(direction)),
+            standing: [out, back].map(|direction| self.load.standing_queue(direction, self.round_trip_ns())),
             stalls: waits::stalls(&self.rows.recoveries),
             progress: self.progress.clone(),
         }

@@ -1,6 +1,6 @@
 //! Rows about the senders of one connection, before they go to the tables.
 
-use crate::tables::{Flights, Rare, Recoveries, Retransmissions, RoundTrips, Sacks, Wanted, Windows};
+use crate::tables::{Flights, Rare, Recoveries, Retransmissions, RoundTrips, RttWindows, Sacks, Wanted, Windows};
 use serde::{Deserialize, Serialize};
 
 /// Rows of one connection, in time order. `to_target` means "from the client" until they are handed over.
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Rows {
     pub sacks: Rare<Sacks>,
     pub window: Rare<Windows>,
+    pub rtt: Rare<RttWindows>,
     pub round_trips: Rare<RoundTrips>,
     pub retransmissions: Rare<Retransmissions>,
     pub recoveries: Rare<Recoveries>,

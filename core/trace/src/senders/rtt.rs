@@ -7,6 +7,7 @@
 use super::delayed_acks::Prompt;
 use super::flight::Flight;
 use super::histogram::Histogram;
+use super::load::is_prompt;
 use super::observation::Observation;
 use super::rows::Rows;
 use crate::stream::class::SegmentClass;
@@ -32,6 +33,15 @@ const UPDATE_EVERY: u64 = 32;
 const SMOOTHING: i64 = 8;
 /// Weight of a sample in the variation of an RTT: one part in four.
 const VARIATION_SMOOTHING: i64 = 4;
+
+/// One sample.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    /// From the packet to its ACK.
+    pub rtt_ns: i64,
+    /// Whether the receiver did not hold the ACK back.
+    pub is_prompt: bool,
+}
 
 /// RTT samples from the tap to the receiver of one direction.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -154,7 +164,7 @@ impl RttSamples {
 
     /// Notes a packet of the opposite direction, and returns its sample.
     #[inline]
-    pub fn acknowledge(&mut self, seen: &Observation, flight: &Flight, rows: &mut Rows) -> Option<i64> {
+    pub fn acknowledge(&mut self, seen: &Observation, flight: &Flight, rows: &mut Rows) -> Option<Sample> {
         let acknowledged = seen.acknowledged?;
         let before = self.acknowledged.unwrap_or_else(|| {
             self.shake_hands(seen, rows);
@@ -187,7 +197,8 @@ impl RttSamples {
         } else if covered == acknowledged {
             self.note_prompt(rtt_ns.clamp(0, ROUND_TRIP_MAX_NS));
         }
-        Some(rtt_ns)
+        let is_last = flight.highest().is_none_or(|highest| highest <= covered);
+        Some(Sample { rtt_ns, is_prompt: is_prompt(newly, flight.size().bytes(), is_last, seen) })
     }
 
     /// The first ACK: a sample of the handshake, if the SYN was captured.
@@ -240,7 +251,6 @@ impl RttSamples {
         row.rtt_min_ns = least_ns;
         row.rtt_path_ns = self.path_ns(has_reordered_acks).unwrap_or(least_ns);
         row.rtt_median_ns = self.sizes.percentile(50).unwrap_or(NULL_NS).max(least_ns);
-        row.rtt_p95_ns = self.sizes.percentile(95).unwrap_or(NULL_NS).max(least_ns);
         row.rtt_count = self.sizes.count();
         if let Some(held_ns) = self.held_max_ns {
             row.delayed_ack_max_ns = held_ns.saturating_sub(least_ns);

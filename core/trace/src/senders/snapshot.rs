@@ -70,6 +70,7 @@ impl SenderPair {
         }
         self.flights.iter_mut().for_each(|flights| flights.forget(before_ns));
         self.deliveries.iter_mut().for_each(|deliveries| deliveries.forget(before_ns));
+        self.load.forget(before_ns);
         self.progress.forget(before_ns);
     }
 

@@ -1,6 +1,7 @@
 //! Input of the time breakdown from one connection's TCP.
 
 use super::deliveries::Deliveries;
+use super::load::StandingQueue;
 use crate::stream::progress::Progress;
 use iscsitrace_wire::frame::Address;
 use serde::{Deserialize, Serialize};
@@ -42,6 +43,8 @@ pub struct Timeline {
     pub rtt_to_initiator_ns: Option<i64>,
     /// When the line was busy with payload: per direction, ordered and disjoint.
     pub line_busy: [Vec<(i64, i64)>; 2],
+    /// The queue that stood before the data of a direction.
+    pub standing: [Option<StandingQueue>; 2],
     /// What the line delivered: per direction.
     pub deliveries: [Deliveries; 2],
     /// When the sender of a direction was limited: disjoint, once they are settled (`held`).

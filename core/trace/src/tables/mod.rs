@@ -140,6 +140,7 @@ tables! {
     segments: Segments,
     sacks: Sacks,
     window: Windows,
+    rtt: RttWindows,
     round_trips: RoundTrips,
     retransmissions: Retransmissions,
     recoveries: Recoveries,
@@ -184,7 +185,7 @@ macro_rules! wanted {
         }
     };
 }
-wanted!(pdus write_starts segments sacks window round_trips retransmissions recoveries flights senders tcp_info budget);
+wanted!(pdus write_starts segments sacks window rtt round_trips retransmissions recoveries flights senders tcp_info budget);
 
 impl Wanted {
     /// Whether any table about the senders' behaviour is wanted.

@@ -92,6 +92,30 @@ table! {
 }
 
 table! {
+    /// the RTT of one direction of a connection in 250 ms under load, queues included
+    RttWindows RttWindow "rtt" {
+        /// the connection
+        connection: u32;
+        /// direction of the data that were in flight
+        to_target: bool;
+        /// its beginning
+        time_ns: i64 [ns], "method 5";
+        /// least RTT of both ends
+        rtt_least_ns: i64 [ns], "method 5";
+        /// median of its samples
+        rtt_median_ns: i64 [ns], "method 5";
+        /// their number
+        sample_count: u32;
+        /// payload that the receiver reported as arrived
+        delivered_bytes: u64 [bytes];
+        /// bytes in flight, mean of the samples
+        in_flight_bytes: i64 [bytes];
+        /// whether data were in flight throughout
+        is_busy: bool;
+    }
+}
+
+table! {
     /// one retransmitted packet
     Retransmissions Retransmission "retransmissions" {
         /// the connection
@@ -202,10 +226,22 @@ table! {
         rtt_path_ns: i64 [ns] = null, "method 5" => kept;
         /// median RTT
         rtt_median_ns: i64 [ns] = null => kept;
-        /// 95th percentile of the RTT
-        rtt_p95_ns: i64 [ns] = null => kept;
         /// RTT samples
         rtt_count: u64 => kept;
+        /// least RTT between both ends while data were in flight, queues included; null where the tap shows none
+        rtt_load_least_ns: i64 [ns] = null, "method 5" => kept;
+        /// median of the same
+        rtt_load_median_ns: i64 [ns] = null, "method 5" => kept;
+        /// 95th percentile of the same
+        rtt_load_p95_ns: i64 [ns] = null, "method 5" => kept;
+        /// samples of the same
+        rtt_load_count: u64 => kept;
+        /// time with data in flight throughout and a queue that never emptied
+        standing_queue_ns: i64 [ns], "method 5" => kept;
+        /// median delay in that queue; null without one
+        standing_queue_delay_ns: i64 [ns] = null, "method 5" => kept;
+        /// the rate at which the data left it; null where that was not one rate
+        standing_queue_bytes_per_s: i64 [B/s] = null, "method 5" => kept;
         /// payload of a full segment, as sent
         segment_bytes: u32 [bytes] = null => kept;
         /// whether packets longer than a segment were captured (offload)

@@ -125,6 +125,15 @@ impl Sender {
         }
     }
 
+    /// When the packet passed that let it send this one; none if it did not only wait for ACKs. It did if its packet before
+    /// ended within a PDU, with data in flight.
+    #[inline]
+    pub fn released_ns(&self, seen: &Observation) -> Option<i64> {
+        let has_more = self.pauses.burst.stop.is_within_pdu && self.state.owin > 0;
+        let is_waiting = has_more && !self.state.is_in_recovery && seen.class == SegmentClass::New;
+        self.acks.released_ns(seen).filter(|_| is_waiting)
+    }
+
     /// The ACKs to it.
     #[inline]
     pub fn acks(&self) -> &Acks {

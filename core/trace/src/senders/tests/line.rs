@@ -7,6 +7,7 @@ use super::MS;
 use crate::senders::acks::Acks;
 use crate::senders::deliveries::{Deliveries, Delivery};
 use crate::senders::line::fill;
+use crate::senders::load::StandingQueue;
 use crate::senders::observation::Observation;
 use crate::senders::timeline::Hosts;
 use crate::senders::timeline::Timeline;
@@ -144,6 +145,7 @@ impl Path {
             rtt_to_initiator_ns: Some(rtts_ns[to_initiator]),
             line_busy: Default::default(),
             deliveries: Default::default(),
+            standing: [None, None],
             limited: Default::default(),
             stalls: Vec::new(),
             progress: Default::default(),
@@ -369,6 +371,37 @@ fn the_time_in_the_queue_is_busy_time_of_the_line() {
         assert!((busy_ns - truth_ns).abs() < truth_ns / 50, "{busy_ns} of {truth_ns}");
         assert!(timelines[0].line_busy[1].is_empty());
     }
+}
+
+#[test]
+fn a_standing_queue_that_data_leave_at_one_rate_shows_the_line_where_nothing_else_does() {
+    let queue = |rates| StandingQueue {
+        spans: vec![(MS, 5 * MS), (7 * MS, 9 * MS)],
+        delay_ns: 30 * MS,
+        window_count: 9,
+        rates,
+    };
+    let found = |path: Path, rates| {
+        let mut timelines = path.timelines();
+        timelines[0].standing[0] = Some(queue(rates));
+        let rows = filled(&mut timelines);
+        (
+            rows.line_wire_bytes_per_s[0],
+            rows.line_queue_ns[0],
+            rows.line_stretch_count[0],
+            timelines.swap_remove(0).line_busy,
+        )
+    };
+    let without_windows = Path { window: 2, count: 100, ..PATH };
+    let (rate, queue_ns, count, busy) = found(without_windows.clone(), Some([1e6, 1.448e6, 2e6]));
+    assert_eq!((rate, queue_ns, count), (1_514_000, 30 * MS, 9));
+    assert_eq!(busy, [vec![(MS, 5 * MS), (7 * MS, 9 * MS)], Vec::new()]);
+    // others had a part of the line
+    let (rate, _, count, busy) = found(without_windows, None);
+    assert_eq!((rate, count, busy), (NULL_NS, 0, [Vec::new(), Vec::new()]));
+    // windows shorter than an RTT know it better
+    let (rate, ..) = found(PATH, Some([1e6, 1.448e6, 2e6]));
+    assert!(is_near(Some(rate as f64 / 1e6), 2.5), "{rate}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod delayed_acks;
 mod flights;
 mod gap;
 mod line;
+mod load;
 mod loss;
 mod lost_acks;
 mod remembered;
