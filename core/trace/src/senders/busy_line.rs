@@ -108,6 +108,11 @@ impl BusyLine {
         self.pace.rate()
     }
 
+    /// Whether it is one rate.
+    pub fn has_one_rate(&self) -> bool {
+        self.pace.is_one()
+    }
+
     /// The pace at the last update.
     pub fn recent_rate(&self) -> Rate {
         self.pace.recent()

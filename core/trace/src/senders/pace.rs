@@ -93,6 +93,15 @@ impl Pace {
         self.recent
     }
 
+    /// Whether many bytes pass at one rate, which is that of a line: ACKs also come at the pace of the windows that they open,
+    /// of hosts that hold them back, and of losses.
+    pub fn is_one(&self) -> bool {
+        let of_gaps = self.gaps.quantile(QUANTILE);
+        let is_steady = |rates: &Histogram, low: f64| rates.quantile(GAPS_QUANTILE) <= low * (1.0 + AGREEMENT);
+        is_steady(&self.gaps, of_gaps)
+            || self.are_windows_better(of_gaps) && is_steady(&self.windows, self.windows.quantile(QUANTILE))
+    }
+
     /// The rate now.
     pub fn rate(&self) -> Rate {
         if self.gaps.bytes < BYTES_MIN {
