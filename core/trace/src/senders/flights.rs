@@ -246,8 +246,7 @@ impl Flights {
     /// the receiver is not beside the tap.
     pub(super) fn is_line_beyond(&self, rtt_to_receiver_ns: i64, rtt_to_sender_ns: i64) -> bool {
         let is_receiver_near = rtt_to_receiver_ns.saturating_mul(2) < rtt_to_sender_ns;
-        let is_slower =
-            || self.acknowledged.rate().ns_per_byte > BEYOND_TAP_FACTOR * self.seen.rate().ns_per_byte;
+        let is_slower = || self.acknowledged.rate().ns_per_byte > BEYOND_TAP_FACTOR * self.seen.rate().ns_per_byte;
         !is_receiver_near && is_slower() && self.acknowledged.has_one_rate()
     }
 

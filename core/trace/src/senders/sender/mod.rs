@@ -356,12 +356,21 @@ impl Sender {
         self.pauses.send_buffer()
     }
 
-    /// When gaps show that it was held. Far from the tap its gaps do not tell which window it was, where its timestamps do.
+    /// When gaps show that it was held. Far from the tap its gaps do not tell which window it was, from when on its timestamps
+    /// do.
     pub fn held(&self) -> impl Iterator<Item = Limited> + '_ {
-        let is_told = self.hold.total_ns().is_some();
-        self.spans.iter(&self.scale).map(move |span| match span.part {
-            budget_part::RECEIVE_WINDOW if is_told => Limited { part: budget_part::CONGESTION_WINDOW, ..span },
-            _ => span,
+        let told_ns = self.hold.timed_since_ns().unwrap_or(i64::MAX);
+        self.spans.iter(&self.scale).flat_map(move |span| {
+            let is_told = span.part == budget_part::RECEIVE_WINDOW && span.to_ns > told_ns;
+            let (before, after) = if !is_told {
+                (Some(span), None)
+            } else {
+                let since_ns = span.from_ns.max(told_ns);
+                let before = Limited { to_ns: since_ns, ..span };
+                let after = Limited { from_ns: since_ns, part: budget_part::CONGESTION_WINDOW, ..span };
+                (Some(before).filter(|before| before.from_ns < before.to_ns), Some(after))
+            };
+            before.into_iter().chain(after)
         })
     }
 
