@@ -109,6 +109,14 @@ impl CongestionWindow {
         Some(estimate)
     }
 
+    /// A packet of a sender far from the tap: it may have stopped there, which a queue on the way hides.
+    pub fn pass_far(&mut self, stop: &Stop, segment: i64, slack: i64) {
+        if !stop.is_window_limited && !stop.state.is_in_recovery {
+            self.buffer.note_far(stop, segment, slack);
+            self.buffer.holds(stop.flight.pipe, segment);
+        }
+    }
+
     /// Whether the receiver's window was full in this round or the one before.
     pub fn is_window_full(&self) -> bool {
         self.is_window_full.contains(&true)

@@ -79,7 +79,12 @@ impl Pauses {
 
     /// The burst goes on, to this stop so far.
     #[inline]
-    pub fn stop(&mut self, stop: Stop) {
+    pub fn stop(&mut self, stop: Stop, delays: Delays, segment: i64) {
+        if delays.to_sender_ns >= TICK_NS {
+            // which ACKs the sender had is known by a tick
+            let slack = stop.flight.pipe / (delays.round_trip_ns / TICK_NS).max(1);
+            self.cwnd.pass_far(&stop, segment, slack);
+        }
         self.burst.stop = stop;
         self.windows.stop();
         self.peak = self.peak.max(stop.flight.pipe);

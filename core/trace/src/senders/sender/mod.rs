@@ -264,7 +264,7 @@ impl Sender {
                     room < 2 * segment + unsure
                 }),
         };
-        self.pauses.stop(stop);
+        self.pauses.stop(stop, delays, segment);
     }
 
     fn begin(&mut self, place: i64) {
