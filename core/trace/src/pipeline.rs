@@ -28,7 +28,7 @@ use crate::settling::Settling;
 use crate::stream::reassembly::HoldBudget;
 use crate::stream::table::{ConnectionTable, Endpoint};
 use crate::tables::{
-    Columns, Connections, CounterRow, CounterRows, CycleId, Cycles, IcmpError, IcmpErrors, NULL_U32, NULL_U64,
+    Columns, Connections, CounterRow, CounterRows, CycleId, Cycles, IcmpError, IcmpErrors, Id, NULL_U32, NULL_U64,
     Segments, Tables, Wanted,
 };
 
@@ -402,9 +402,9 @@ impl Pipeline {
         }
     }
 
-    /// A pass that ends here, of all rows but those of PDUs and of the first connections that were closed. The pass goes on:
+    /// A pass that ends here, of all rows but those of PDUs and of connections that were closed before. The pass goes on:
     /// each open connection is ended in a copy of its own.
-    pub(crate) fn ended(&mut self, closed_before: usize) -> Self {
+    pub(crate) fn ended(&mut self, closed: Id<Connections>) -> Self {
         let pdus = std::mem::take(&mut self.context.tables.pdus);
         let mut ended = Self {
             context: self.context.clone(),
@@ -417,7 +417,7 @@ impl Pipeline {
             ..Self::default()
         };
         self.context.tables.pdus = pdus;
-        ended.rows.copy_rows(&self.rows, &(closed_before..self.rows.row_count()).collect::<Vec<_>>());
+        ended.rows.copy_rows(&self.rows, &(self.rows.row(closed)..self.rows.row_count()).collect::<Vec<_>>());
         let mut open: Vec<&TcpConnection> = self.connections().collect();
         open.sort_unstable_by_key(|connection| connection.number);
         let iscsi = open.iter().filter(|connection| matches!(connection.content, Content::Iscsi(_)));

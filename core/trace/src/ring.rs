@@ -24,10 +24,9 @@ use crate::connection::content::Content;
 use crate::ledger::Ledger;
 use crate::pass::{Interrupted, REPORT_EVERY_PACKETS};
 use crate::pipeline::Pipeline;
-use crate::pipeline::retention::old_rows;
 use crate::reader::CaptureInfo;
 use crate::reader::sequence::{Input, Progress, Sequence};
-use crate::tables::{CycleId, Tables, Wanted, each_exchange};
+use crate::tables::{CycleId, Tables, Wanted};
 pub use period::Period;
 use period::{Periods, Source};
 pub use state::StateError;
@@ -63,7 +62,7 @@ impl Ring {
         Self {
             pipeline,
             ledger: Ledger::keeping_removed(PATIENCE_NS),
-            is_bounded: wanted == Wanted { pdus: wanted.pdus, ..Wanted::default() },
+            is_bounded: wanted == Wanted { pdus: wanted.pdus, ..Wanted::NONE },
             periods: None,
             frame: 0,
             last_time_ns: i64::MIN,
@@ -117,7 +116,7 @@ impl Ring {
                 report(&progress).map_err(Interrupted::Caller)?;
             }
             if let Some(periods) = &mut self.periods
-                && periods.is_over(packet.time_ns, self.pipeline.context.tables.cycles.next_id())
+                && periods.is_over(packet.time_ns, self.pipeline.cycles().next_id())
             {
                 self.end_period(packet.time_ns);
             }
@@ -147,7 +146,9 @@ impl Ring {
             until_ns = until_ns.min(before_ns);
         }
         // these name cycles
-        self.take_exchanges(until_ns.saturating_sub(PATIENCE_NS), &mut taken);
+        let starts = self.periods.as_ref().map(|periods| periods.starts());
+        let tables = &mut self.pipeline.context.tables;
+        tables.take_exchanges(until_ns.saturating_sub(PATIENCE_NS), starts, &mut taken);
         self.take_cycles(until_ns, &mut taken);
         self.pipeline.forget_left();
         taken
@@ -194,23 +195,6 @@ impl Ring {
             }
         }
         reached
-    }
-
-    /// The first rows of the exchanges, if they are older.
-    fn take_exchanges(&mut self, before_ns: i64, taken: &mut Tables) {
-        let tables = &mut self.pipeline.context.tables;
-        let periods = &mut self.periods;
-        macro_rules! take {
-            ($($table:ident by $time:ident),*) => { $({
-                let mut count = old_rows(&tables.$table.$time, before_ns);
-                if let Some(periods) = periods {
-                    count = periods.take_older(|older| &mut older.$table, count);
-                }
-                taken.$table.copy_rows(&tables.$table, &(0..count).collect::<Vec<_>>());
-                tables.$table.drop_first(count);
-            })* };
-        }
-        each_exchange!(take);
     }
 
     fn end_period(&mut self, time_ns: i64) {

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::connection::TcpConnection;
 use crate::context::Context;
-use crate::tables::Columns;
 
 /// Fewer connections are not searched.
 const SEARCHED_MIN: usize = 64;
@@ -65,17 +64,6 @@ impl Settling {
         let places: FxHashMap<u32, usize> = closed.iter().copied().zip(0..).collect();
         let place = |connection: u32| places.get(&connection).copied().unwrap_or(usize::MAX);
         context.timelines.sort_by_key(|timeline| place(timeline.connection));
-        let tables = &mut context.tables;
-        macro_rules! sort {
-            ($($table:ident)*) => { $({
-                let connections = &tables.$table.connection;
-                if !connections.is_sorted_by_key(|&connection| place(connection)) {
-                    let mut order: Vec<usize> = (0..tables.$table.row_count()).collect();
-                    order.sort_by_key(|&row| place(connections[row]));
-                    tables.$table.reorder(&order);
-                }
-            })* };
-        }
-        sort!(sacks window rtt round_trips retransmissions recoveries flights senders parameters);
+        context.tables.order_connections(place);
     }
 }

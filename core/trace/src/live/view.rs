@@ -131,18 +131,11 @@ impl Live {
     /// Everything of the recent past: commands with and without status, rounds, the time breakdown, and what a
     /// diagnosis needs.
     pub fn recent(&self) -> Outcome {
-        let mut tables = Tables::default();
-        self.add_standing(&mut tables);
         let kept = &self.pipeline.context.tables;
+        let mut tables = kept.exchanges();
+        self.add_standing(&mut tables);
         tables.cycles = kept.cycles.clone();
         tables.rounds = kept.rounds.clone();
-        tables.nops = kept.nops.clone();
-        tables.task_management = kept.task_management.clone();
-        tables.logins = kept.logins.clone();
-        tables.texts = kept.texts.clone();
-        tables.logouts = kept.logouts.clone();
-        tables.rejects = kept.rejects.clone();
-        tables.asyncs = kept.asyncs.clone();
         tables.parameters = kept.parameters.clone();
         for connection in self.pipeline.connections().filter(|connection| !connection.is_settled) {
             let Content::Iscsi(iscsi) = &connection.content else { continue };

@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 use super::Pipeline;
 use crate::connection::content::Content;
 use crate::counters::Counter;
-use crate::tables::{Columns, Connections, Id, NULL_NS, each_exchange};
+use crate::tables::{Columns, Connections, Id, Tables, old_rows};
 
 /// A closed connection is kept for this time.
 const CLOSED_NS: i64 = 120_000_000_000;
@@ -24,15 +24,10 @@ impl Pipeline {
     pub fn forget(&mut self, before_ns: i64) -> Connections {
         let Self { context, slots, .. } = self;
         let tables = &mut context.tables;
-        macro_rules! drop_old {
-            ($($table:ident by $time:ident),*) => {
-                $(tables.$table.drop_first(old_rows(&tables.$table.$time, before_ns));)*
-            };
-        }
-        each_exchange!(drop_old);
+        tables.take_exchanges(before_ns, None, &mut Tables::default());
         tables.icmp_errors.drop_first(old_rows(&tables.icmp_errors.time_ns, before_ns));
         // rows of closed connections
-        (tables.senders, tables.recoveries, tables.retransmissions) = Default::default();
+        tables.clear_senders();
         context.timelines.clear();
         context.sessions.states.iter_mut().for_each(|state| state.commands.forget(RUNS_MAX));
         for connection in slots.iter_mut().flatten() {
@@ -141,30 +136,8 @@ impl Pipeline {
     /// Number of rows held.
     pub fn row_count(&self) -> usize {
         let tables = &self.context.tables;
-        let mut count = tables.cycles.row_count() + tables.rounds.row_count() + self.rows.row_count();
-        macro_rules! add {
-            ($($table:ident by $time:ident),*) => {
-                $(count += tables.$table.row_count();)*
-            };
-        }
-        each_exchange!(add);
+        let rows = tables.cycles.row_count() + tables.rounds.row_count() + self.rows.row_count();
         let senders = self.connections().filter_map(|connection| Some(connection.analysis.here()?.row_count()));
-        count + senders.sum::<usize>()
-    }
-}
-
-/// The number of first rows that are old or have no time.
-pub(crate) fn old_rows(times_ns: &[i64], before_ns: i64) -> usize {
-    times_ns.iter().take_while(|&&time_ns| time_ns < before_ns || time_ns == NULL_NS).count()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_rows_that_are_old_or_have_no_time_leave() {
-        assert_eq!(old_rows(&[5, NULL_NS, 9, 10, 3], 10), 3);
-        assert_eq!(old_rows(&[10, 3], 10), 0);
+        rows + tables.exchange_count() + senders.sum::<usize>()
     }
 }

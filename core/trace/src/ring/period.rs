@@ -9,13 +9,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::rows::{self, Older};
+use super::rows;
 use super::totals::Totals;
 use crate::context::Context;
 use crate::counters::Counters;
 use crate::ledger::Ledger;
 use crate::pipeline::Pipeline;
-use crate::tables::{Columns, CycleId, NULL_U32, Pdus, Tables, Wanted};
+use crate::tables::{CycleId, NULL_U32, Pdus, Starts, Tables, Wanted};
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 /// A period has no more commands: with rows of some 250 bytes they, and their copy, take 20 MB.
@@ -47,13 +47,8 @@ pub(super) struct Periods {
     to_ns: i64,
     last_ns: i64,
     packet_count: u32,
-    /// Its first command.
-    first: CycleId,
-    /// Rows of closed connections before it.
-    closed_rows: usize,
-    older: Older,
-    /// Rows of `parameters` before it.
-    parameter_rows: usize,
+    /// Its first rows, where rows stay in order; of `connections` that of the first that was closed in it.
+    starts: Starts,
     totals: Totals,
     /// What was counted before it.
     counters: Counters,
@@ -67,10 +62,7 @@ impl Default for Periods {
             to_ns: i64::MAX,
             last_ns: i64::MIN,
             packet_count: 0,
-            first: CycleId::new(0),
-            closed_rows: 0,
-            older: Older::default(),
-            parameter_rows: 0,
+            starts: Starts::default(),
             totals: Totals::default(),
             counters: Counters::default(),
         }
@@ -80,19 +72,12 @@ impl Default for Periods {
 impl Periods {
     /// The tables on request that a diagnosis needs.
     pub(super) const WANTED: Wanted = Wanted {
-        pdus: false,
         write_starts: true,
-        segments: false,
-        sacks: false,
-        window: false,
-        rtt: false,
-        round_trips: false,
         retransmissions: true,
         recoveries: true,
-        flights: false,
         senders: true,
-        tcp_info: false,
         budget: true,
+        ..Wanted::NONE
     };
 
     /// The last instant before the current period; none before the first.
@@ -100,12 +85,9 @@ impl Periods {
         self.from_ns.checked_sub(1)
     }
 
-    /// How many of `count` rows at the start of a table are from before the current period; they are about to leave.
-    pub(super) fn take_older(&mut self, rows: impl FnOnce(&mut Older) -> &mut usize, count: usize) -> usize {
-        let rows = rows(&mut self.older);
-        let count = count.min(*rows);
-        *rows -= count;
-        count
+    /// Rows from there on are of the current period.
+    pub(super) fn starts(&self) -> &Starts {
+        &self.starts
     }
 
     /// Ends the periods: gives the counters back, and what is only made for periods is made no more.
@@ -113,7 +95,7 @@ impl Periods {
         let context = &mut pipeline.context;
         let later = std::mem::replace(&mut context.counters, self.counters);
         context.counters.append(later);
-        context.tables.wanted = Wanted { pdus: context.tables.wanted.pdus, ..Wanted::default() };
+        context.tables.wanted = Wanted { pdus: context.tables.wanted.pdus, ..Wanted::NONE };
         context.timelines.clear();
     }
 
@@ -122,7 +104,7 @@ impl Periods {
         let Context { tables, timelines, counters, .. } = &mut pipeline.context;
         self.counters.append(std::mem::take(counters));
         timelines.clear();
-        (tables.senders, tables.recoveries, tables.retransmissions) = Default::default();
+        tables.clear_senders();
         for connection in pipeline.slots.iter_mut().flatten() {
             if let Some(senders) = connection.analysis.here_mut() {
                 senders.forget(from_ns);
@@ -133,10 +115,7 @@ impl Periods {
             closed: std::mem::take(&mut self.closed),
             counters: std::mem::take(&mut self.counters),
             from_ns,
-            first: tables.cycles.next_id(),
-            closed_rows: pipeline.rows.row_count(),
-            older: Older::of(tables),
-            parameter_rows: tables.parameters.row_count(),
+            starts: Starts { connections: pipeline.rows.next_id(), ..Starts::of(tables) },
             totals,
             ..Self::default()
         };
@@ -157,7 +136,7 @@ impl Periods {
         self.packet_count > 0
             && (time_ns >= self.to_ns
                 || self.packet_count >= PACKETS_MAX
-                || next.number().saturating_sub(self.first.number()) >= COMMANDS_MAX)
+                || next.number().saturating_sub(self.starts.cycles.number()) >= COMMANDS_MAX)
     }
 
     /// Notes a packet of the current period.
@@ -198,13 +177,14 @@ impl Periods {
         if self.packet_count == 0 {
             return None;
         }
-        let (mut ended, mut ledger) = (source.pipeline.ended(self.closed_rows), source.ledger.clone());
-        ended.context.tables.parameters.drop_first(self.parameter_rows);
+        let (mut ended, mut ledger) = (source.pipeline.ended(self.starts.connections), source.ledger.clone());
+        let parameters = &mut ended.context.tables.parameters;
+        parameters.drop_first(parameters.row(self.starts.parameters));
         let next = source.pipeline.context.tables.cycles.next_id();
         let mut cycle_numbers = Vec::new();
         let fill_queue = |context: &mut Context| {
             ledger.take_all(context);
-            cycle_numbers = rows::keep_since(context, self.from_ns, self.older);
+            cycle_numbers = rows::keep_since(context, self.from_ns, &self.starts);
         };
         let mut totals = Totals::default();
         let mut tables = ended.finish_after(fill_queue, |tables| totals = self.totals.take_from(tables));

@@ -2,38 +2,15 @@
 //! connections and sessions with packets in it.
 
 use rustc_hash::FxHashSet;
-use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
-use crate::tables::{Columns, NULL_NS, NULL_U32, Tables, each_exchange};
-
-macro_rules! older {
-    ($($table:ident by $time:ident),*) => {
-        /// Rows from before a period, at the start of tables whose rows stay in order.
-        #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
-        #[allow(missing_docs)]
-        pub(super) struct Older { icmp_errors: usize, $(pub(super) $table: usize,)* }
-
-        impl Older {
-            /// All that there are.
-            pub(super) fn of(tables: &Tables) -> Self {
-                Self { icmp_errors: tables.icmp_errors.row_count(), $($table: tables.$table.row_count(),)* }
-            }
-
-            /// Removes them.
-            fn drop_from(self, tables: &mut Tables) {
-                tables.icmp_errors.drop_first(self.icmp_errors);
-                $(tables.$table.drop_first(self.$table);)*
-            }
-        }
-    };
-}
-each_exchange!(older);
+use crate::tables::{Columns, NULL_NS, NULL_U32, Starts, Tables};
 
 /// Removes what ended before the period, and names commands by their rows. Returns their numbers in the ring.
-pub(super) fn keep_since(context: &mut Context, from_ns: i64, older: Older) -> Vec<u32> {
+pub(super) fn keep_since(context: &mut Context, from_ns: i64, starts: &Starts) -> Vec<u32> {
     let tables = &mut context.tables;
-    older.drop_from(tables);
+    tables.drop_exchanges(starts);
+    tables.icmp_errors.drop_first(tables.icmp_errors.row(starts.icmp_errors));
     let cycles = &tables.cycles;
     let is_kept: Vec<bool> = (0..cycles.row_count()).map(|row| cycles.in_flight_until_ns(row) >= from_ns).collect();
     context.let_go(&is_kept);

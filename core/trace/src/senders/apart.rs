@@ -215,10 +215,7 @@ impl Thread {
         self.hand_over();
         drop(self.filled);
         let mut analyses = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        macro_rules! append {
-            ($($table:ident)*) => { $( tables.$table.append(&mut analyses.tables.$table); )* };
-        }
-        append!(sacks window rtt round_trips retransmissions recoveries flights senders);
+        tables.append_of_connections(&mut analyses.tables);
         timelines.append(&mut analyses.timelines);
     }
 }

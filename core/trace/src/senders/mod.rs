@@ -52,7 +52,6 @@ pub mod pauses;
 pub mod recovery;
 mod reductions;
 pub mod retransmission;
-mod rows;
 pub mod rtt;
 pub mod scoreboard;
 pub mod segment_size;
@@ -72,6 +71,7 @@ pub mod window_time;
 #[cfg(test)]
 mod tests;
 
+pub use crate::tables::SenderRows as Rows;
 use crate::tables::{SenderRow, Tables, Wanted};
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +81,6 @@ use deliveries::Deliveries;
 use flights::Flights;
 use load::{At, Load};
 use observation::Observation;
-pub use rows::Rows;
 use rtt::{ROUND_TRIP_MAX_NS, RttSamples, Sample};
 use sender::Sender;
 use sender_state::{BESIDE_PARTS, Delays};
@@ -250,18 +249,7 @@ impl SenderPair {
         }
         let deliveries = std::mem::take(&mut self.deliveries).map(Deliveries::end);
         let timeline = self.timeline(is_client_initiator, deliveries);
-        let rows = &mut self.rows;
-        macro_rules! hand_over {
-            ($($table:ident)*) => { $(
-                if let Some(made) = rows.$table.made().filter(|_| self.wanted.$table) {
-                    if !is_client_initiator {
-                        made.to_target.iter_mut().for_each(|to_target| *to_target = !*to_target);
-                    }
-                    tables.$table.append(made);
-                }
-            )* };
-        }
-        hand_over!(sacks window rtt round_trips retransmissions recoveries flights);
+        self.rows.hand_over(self.wanted, is_client_initiator, tables);
         timeline
     }
 

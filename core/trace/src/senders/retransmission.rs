@@ -5,9 +5,9 @@
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
+use super::Rows;
 use super::flight::Original;
 use super::observation::Observation;
-use super::rows::Rows;
 use crate::tables::{Empty, NULL_U8, Retransmission};
 
 /// The cause of a retransmission; codes as in `CATEGORIES["retransmission_cause"]`.

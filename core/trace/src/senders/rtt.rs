@@ -4,12 +4,12 @@
 //! packets gives one sample: that of the latest packet. A retransmission makes the packets in flight ambiguous (Karn's
 //! rule). Timestamps are not used: they echo the earliest packet that an ACK covers.
 
+use super::Rows;
 use super::delayed_acks::Prompt;
 use super::flight::Flight;
 use super::histogram::Histogram;
 use super::load::is_prompt;
 use super::observation::Observation;
-use super::rows::Rows;
 use crate::stream::class::SegmentClass;
 use crate::tables::{NULL_NS, RoundTrip, SenderRow};
 use serde::{Deserialize, Serialize};

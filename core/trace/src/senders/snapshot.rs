@@ -2,7 +2,7 @@
 
 use super::SenderPair;
 use super::timeline::Timeline;
-use crate::tables::{Columns, Tables};
+use crate::tables::{Columns, Tables, Wanted};
 
 /// A sender at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,21 +32,14 @@ impl SenderPair {
         })
     }
 
-    /// Copies the results so far, with iSCSI directions: the rows of `senders` and `recoveries`, and the timeline.
+    /// Copies the results so far, with iSCSI directions: the rows, and the timeline.
     pub fn copy_to(&self, is_client_initiator: bool, tables: &mut Tables) -> Timeline {
         for direction in [0, 1] {
             let mut row = self.sender_row(direction);
             row.to_target ^= !is_client_initiator;
             tables.senders.push(row);
         }
-        macro_rules! copy {
-            ($($table:ident)*) => { $(
-                let mut rows = (*self.rows.$table).clone();
-                rows.to_target.iter_mut().for_each(|to_target| *to_target ^= !is_client_initiator);
-                tables.$table.append(&mut rows);
-            )* };
-        }
-        copy!(recoveries retransmissions);
+        self.rows.clone().hand_over(Wanted::ALL, is_client_initiator, tables);
         self.timeline(is_client_initiator, self.deliveries.clone())
     }
 

@@ -28,6 +28,13 @@ impl<T> Id<T> {
     }
 }
 
+impl<T> Default for Id<T> {
+    /// Of the first row.
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
 impl<T> Clone for Id<T> {
     fn clone(&self) -> Self {
         *self

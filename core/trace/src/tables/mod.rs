@@ -57,8 +57,22 @@ pub use text_column::TextColumn;
 pub use time::*;
 pub use values::Values;
 
+/// All tables of a pass, each with what else is known of it:
+///
+/// ```text
+/// by COLUMN      requests or messages: rows leave a pass under way in the order of this time
+/// on request     filled only if it is wanted: it grows with packets or PDUs, or costs time
+/// of connection  a connection adds its rows when it is over, in the order in which connections were closed
+/// from senders   the connection's senders hold them until then
+/// ```
 macro_rules! tables {
-    ($($field:ident: $table:ident,)*) => {
+    // code of a table that has a mark
+    (@if $mark:ident $($code:tt)*) => { $($code)* };
+
+    ($(
+        $field:ident: $table:ident
+        $(by $time:ident)? $(on $request:ident)? $(of $connection:ident)? $(from $senders:ident)?,
+    )*) => {
         /// All tables of a pass.
         #[derive(Debug, Default, Clone, Serialize, Deserialize)]
         #[allow(missing_docs)]
@@ -110,10 +124,112 @@ macro_rules! tables {
                 })*
             }
 
+            /// Number of requests and messages.
+            pub(crate) fn exchange_count(&self) -> usize {
+                [$($(self.$field.$time.len(),)?)*].iter().sum()
+            }
+
+            /// The requests and messages.
+            pub(crate) fn exchanges(&self) -> Self {
+                Self { $($($field: tables!(@if $time self.$field.clone()),)?)* ..Self::default() }
+            }
+
+            /// Moves the first requests and messages to `left`: those from before that time, and before `stay`.
+            pub(crate) fn take_exchanges(&mut self, before_ns: i64, stay: Option<&Starts>, left: &mut Self) {
+                $($({
+                    let count = old_rows(&self.$field.$time, before_ns);
+                    let count = stay.map_or(count, |stay| count.min(self.$field.row(stay.$field)));
+                    left.$field.copy_rows(&self.$field, &(0..count).collect::<Vec<_>>());
+                    self.$field.drop_first(count);
+                })?)*
+            }
+
+            /// The requests and messages from before these rows leave.
+            pub(crate) fn drop_exchanges(&mut self, before: &Starts) {
+                $($(tables!(@if $time self.$field.drop_first(self.$field.row(before.$field)));)?)*
+            }
+
+            /// Appends what connections added to other tables.
+            pub(crate) fn append_of_connections(&mut self, other: &mut Self) {
+                $($(tables!(@if $connection self.$field.append(&mut other.$field));)?)*
+            }
+
+            /// Removes what the senders of connections added.
+            pub(crate) fn clear_senders(&mut self) {
+                self.senders = Senders::default();
+                $($(tables!(@if $senders self.$field = $table::default());)?)*
+            }
+
+            /// Brings what connections added into their order; `place` is that of a connection.
+            pub(crate) fn order_connections(&mut self, place: impl Fn(u32) -> usize) {
+                $($({
+                    let $connection = &self.$field.connection;
+                    if !$connection.is_sorted_by_key(|&number| place(number)) {
+                        let mut order: Vec<usize> = (0..$connection.len()).collect();
+                        order.sort_by_key(|&row| place($connection[row]));
+                        self.$field.reorder(&order);
+                    }
+                })?)*
+            }
+
             /// A default row in every table.
             #[cfg(test)]
             fn of_default_rows() -> Self {
                 Self { $($field: $table::of_default_row(),)* wanted: Wanted::ALL }
+            }
+        }
+
+        /// A place in every table: the row that is added next.
+        #[derive(Debug, Default, Clone, Serialize, Deserialize)]
+        pub(crate) struct Starts { $(pub(crate) $field: Id<$table>,)* }
+
+        impl Starts {
+            pub(crate) fn of(tables: &Tables) -> Self {
+                Self { $($field: tables.$field.next_id(),)* }
+            }
+        }
+
+        /// The tables that a pass fills only on request: they grow with packets or PDUs, or cost time.
+        #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+        #[allow(missing_docs)]
+        pub struct Wanted { $($(#[doc = concat!("Filled on ", stringify!($request))] pub $field: bool,)?)* }
+
+        impl Wanted {
+            /// All of them.
+            pub const ALL: Self = Self { $($($field: tables!(@if $request true),)?)* };
+            /// None of them.
+            pub const NONE: Self = Self { $($($field: tables!(@if $request false),)?)* };
+            /// Their names.
+            pub const NAMES: &[&str] = &[$($(tables!(@if $request stringify!($field)),)?)*];
+
+            /// Adds the table of this name, if it is one of these.
+            pub fn add(&mut self, name: &str) {
+                $($(tables!(@if $request self.$field |= name == stringify!($field));)?)*
+            }
+
+            /// Whether any table about the senders' behaviour is wanted.
+            pub fn has_dynamics(self) -> bool {
+                self.senders || self.budget $($(|| tables!(@if $senders self.$field))?)*
+            }
+        }
+
+        /// Rows about the senders of one connection, in time order, until it is over. `to_target` means "from the client".
+        #[derive(Debug, Default, Clone, Serialize, Deserialize)]
+        #[allow(missing_docs)]
+        pub struct SenderRows {
+            $($(#[doc = concat!("From ", stringify!($senders))] pub $field: Rare<$table>,)?)*
+            pub wanted: Wanted,
+        }
+
+        impl SenderRows {
+            /// Moves the rows of the wanted tables, with iSCSI directions.
+            pub fn hand_over(&mut self, wanted: Wanted, is_client_initiator: bool, tables: &mut Tables) {
+                $($(if let Some($senders) = self.$field.made().filter(|_| wanted.$field) {
+                    if !is_client_initiator {
+                        $senders.to_target.iter_mut().for_each(|to_target| *to_target = !*to_target);
+                    }
+                    tables.$field.append($senders);
+                })?)*
             }
         }
     };
@@ -121,82 +237,44 @@ macro_rules! tables {
 tables! {
     connections: Connections,
     sessions: Sessions,
-    parameters: Parameters,
+    parameters: Parameters of connection,
     icmp_errors: IcmpErrors,
     logical_units: LogicalUnits,
     alua_states: AluaStates,
-    pdus: Pdus,
+    pdus: Pdus on request,
     cycles: Cycles,
     rounds: Rounds,
-    write_starts: WriteStarts,
-    logins: Logins,
-    task_management: TaskManagements,
-    nops: Nops,
-    texts: Texts,
-    logouts: Logouts,
-    rejects: Rejects,
-    asyncs: Asyncs,
-    snacks: Snacks,
-    segments: Segments,
-    sacks: Sacks,
-    window: Windows,
-    rtt: RttWindows,
-    round_trips: RoundTrips,
-    retransmissions: Retransmissions,
-    recoveries: Recoveries,
-    flights: Flights,
-    senders: Senders,
-    tcp_info: TcpInfos,
-    budget: Budget,
+    write_starts: WriteStarts on request,
+    logins: Logins by request_ns,
+    task_management: TaskManagements by request_ns,
+    nops: Nops by request_ns,
+    texts: Texts by request_ns,
+    logouts: Logouts by request_ns,
+    rejects: Rejects by time_ns,
+    asyncs: Asyncs by time_ns,
+    snacks: Snacks by time_ns,
+    segments: Segments on request,
+    sacks: Sacks on request of connection from senders,
+    window: Windows on request of connection from senders,
+    rtt: RttWindows on request of connection from senders,
+    round_trips: RoundTrips on request of connection from senders,
+    retransmissions: Retransmissions on request of connection from senders,
+    recoveries: Recoveries on request of connection from senders,
+    flights: Flights on request of connection from senders,
+    senders: Senders on request of connection,
+    tcp_info: TcpInfos on request,
+    budget: Budget on request,
     counters: CounterRows,
 }
 
-/// Gives `$do` the tables of requests and messages, whose rows leave a pass under way in the order of their times.
-macro_rules! each_exchange {
-    ($do:ident) => {
-        $do! {
-            task_management by request_ns, nops by request_ns, texts by request_ns, logouts by request_ns,
-            logins by request_ns, rejects by time_ns, asyncs by time_ns, snacks by time_ns
-        }
-    };
-}
-pub(crate) use each_exchange;
-
-macro_rules! wanted {
-    ($($table:ident)*) => {
-        /// The tables that a pass fills only on request: they grow with packets or PDUs, or cost time.
-        #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-        #[allow(missing_docs)]
-        pub struct Wanted { $(pub $table: bool,)* }
-
-        impl Wanted {
-            /// All of them.
-            pub const ALL: Self = Self { $($table: true,)* };
-            /// Their names.
-            pub const NAMES: &[&str] = &[$(stringify!($table)),*];
-
-            /// Adds the table of this name, if it is one of these.
-            pub fn add(&mut self, name: &str) {
-                match name {
-                    $(stringify!($table) => self.$table = true,)*
-                    _ => {}
-                }
-            }
-        }
-    };
-}
-wanted!(pdus write_starts segments sacks window rtt round_trips retransmissions recoveries flights senders tcp_info budget);
-
-impl Wanted {
-    /// Whether any table about the senders' behaviour is wanted.
-    pub fn has_dynamics(self) -> bool {
-        Self { pdus: false, write_starts: false, segments: false, tcp_info: false, ..self } != Self::default()
-    }
+/// The number of first rows that are old or have no time.
+pub(crate) fn old_rows(times_ns: &[i64], before_ns: i64) -> usize {
+    times_ns.iter().take_while(|&&time_ns| time_ns < before_ns || time_ns == NULL_NS).count()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Column, NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64, Sack, Sacks, Tables, Wanted};
+    use super::{Column, NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64, Sack, Sacks, Tables, Wanted, old_rows};
 
     /// Whether the one value of a column is the null of its type, as docs/tables.md has it.
     fn is_null(column: &Column) -> bool {
@@ -300,5 +378,11 @@ mod tests {
         };
         assert_eq!(["pdus", "segments", "write_starts", "tcp_info", "cycles"].map(wanted), [false; 5]);
         assert_eq!(["window", "senders", "budget", "flights"].map(wanted), [true; 4]);
+    }
+
+    #[test]
+    fn the_first_rows_that_are_old_or_have_no_time_leave() {
+        assert_eq!(old_rows(&[5, NULL_NS, 9, 10, 3], 10), 3);
+        assert_eq!(old_rows(&[10, 3], 10), 0);
     }
 }
