@@ -1,8 +1,8 @@
-//! Queue depths, next commands and the totals of sessions; and which cycles were handed over, while rows are added at the
+//! Queue depths, next commands and the totals of sessions; and which commands are final, while rows are added at the
 //! end of the table and leave when complete. At the end of an input all is known at once.
 //!
 //! ```text
-//! open -> ended -> measured: its queue depth is known -> taken: handed over, once -> removed, after a while
+//! open -> ended -> measured: its queue depth is known -> taken: final, told once -> left, after a while
 //! ```
 //!
 //! A queue depth is known when everything up to the command was read: so far a session is *reached*. Bytes behind a
@@ -14,10 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
 use crate::iscsi::session::command_numbers::CommandNumbers;
-use crate::tables::{Columns, CycleId, Cycles, NULL_NS, Rounds, Tables};
+use crate::tables::{Columns, CycleId, Cycles, NULL_NS, Tables};
 
-/// How long an ended command of a live pass waits for the ACK of its last data.
-const ACK_PATIENCE_NS: i64 = 10_000_000_000;
 /// Rows are removed when at least one in this many can be.
 const DROP_PART: usize = 4;
 /// Maximum number of cycles that are kept; beyond it the time is shorter.
@@ -26,83 +24,96 @@ const KEPT_ROWS_MAX: usize = 1 << 17;
 /// Time from a status to the next command of its session, at a queue depth of 1, by operation.
 pub type Turnaround = (u8, i64);
 
-/// The progress of each row.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Ledger {
+/// How far a pass was read, and which rows may still change. The default is the end of the input.
+#[derive(Debug)]
+pub struct Reach {
+    /// Everything before was read, as far as each session was.
+    until_ns: i64,
     /// How long an ended command waits for what may still change its row.
     patience_ns: i64,
-    /// Whether removed rows are wanted.
-    keeps_removed: bool,
+    /// How far sessions were read that were not read up to then.
+    by_session: FxHashMap<u32, i64>,
+    /// The rows that may still change.
+    pub awaited: FxHashSet<CycleId>,
+}
+
+impl Default for Reach {
+    fn default() -> Self {
+        Self::until(i64::MAX, 0)
+    }
+}
+
+impl Reach {
+    /// All sessions were read up to then.
+    pub fn until(until_ns: i64, patience_ns: i64) -> Self {
+        Self { until_ns, patience_ns, by_session: FxHashMap::default(), awaited: FxHashSet::default() }
+    }
+
+    /// A session was read no further than that.
+    pub fn hold_back(&mut self, session: u32, so_far_ns: i64) {
+        let least_ns = self.by_session.entry(session).or_insert(self.until_ns);
+        *least_ns = so_far_ns.min(*least_ns);
+    }
+
+    fn of(&self, session: u32) -> i64 {
+        self.by_session.get(&session).copied().unwrap_or(self.until_ns)
+    }
+
+    fn is_awaited(&self, cycle: u32, end_ns: i64) -> bool {
+        end_ns >= self.until_ns.saturating_sub(self.patience_ns) && self.awaited.contains(&CycleId::new(cycle))
+    }
+}
+
+/// What became final.
+#[derive(Debug, Default)]
+pub struct News {
+    /// The rows of commands.
+    pub rows: Vec<usize>,
+    /// Times to the next command, of commands that are or were final.
+    pub turnarounds: Vec<Turnaround>,
+    /// Commands that become final later begin after this.
+    pub settled_ns: i64,
+}
+
+/// The progress of each row.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct Ledger {
     is_measured: Vec<bool>,
     /// Whether the next command is known.
     is_paired: Vec<bool>,
     is_taken: Vec<bool>,
     /// The last measured command, by session.
     measured_ns: FxHashMap<u32, i64>,
-    /// Connections with a command so far, and their sessions.
+    /// Connections with a command in the news so far, and their sessions.
     pub begun: FxHashMap<u32, u32>,
     /// Commands that were read after later ones had been measured.
     pub late_count: u64,
-    /// All cycles that are handed over later begin after this.
-    pub settled_ns: i64,
-}
-
-impl Default for Ledger {
-    fn default() -> Self {
-        Self {
-            patience_ns: ACK_PATIENCE_NS,
-            keeps_removed: false,
-            is_measured: Vec::new(),
-            is_paired: Vec::new(),
-            is_taken: Vec::new(),
-            measured_ns: FxHashMap::default(),
-            begun: FxHashMap::default(),
-            late_count: 0,
-            settled_ns: 0,
-        }
-    }
 }
 
 impl Ledger {
-    /// One that returns the rows that it removes; ended commands wait that long for what may still change their rows.
-    pub fn keeping_removed(patience_ns: i64) -> Self {
-        Self { patience_ns, keeps_removed: true, ..Self::default() }
-    }
-
-    /// Measures and hands over cycles. `reached_ns` is the time up to which a session was read; `awaited` are the rows
-    /// that may still change. Rows that are wanted when they are removed are only noted.
-    pub fn take(
-        &mut self,
-        context: &mut Context,
-        until_ns: i64,
-        reached_ns: impl Fn(u32) -> i64,
-        awaited: &FxHashSet<CycleId>,
-    ) -> (Cycles, Vec<Turnaround>) {
+    /// Measures commands, and takes those that are final; each is told once, if the news are wanted.
+    pub fn take(&mut self, context: &mut Context, reach: &Reach, mut news: Option<&mut News>) {
         let count = context.tables.cycles.row_count();
         self.is_measured.resize(count, false);
         self.is_paired.resize(count, false);
         self.is_taken.resize(count, false);
-        let turnarounds = self.measure(context, &reached_ns);
+        self.measure(context, reach, news.as_deref_mut());
         let Context { tables, sessions, .. } = context;
         let cycles = &tables.cycles;
-        let mut taken = Cycles::default();
-        let mut rows = Vec::new();
-        self.settled_ns = until_ns;
+        let mut settled_ns = reach.by_session.values().copied().min().unwrap_or(i64::MAX).min(reach.until_ns);
         for row in 0..count {
             if self.is_taken[row] {
                 continue;
             }
             let end_ns = cycles.in_flight_until_ns(row);
-            let is_whole = end_ns <= reached_ns(cycles.session[row])
-                && (!awaited.contains(&CycleId::new(cycles.cycle[row]))
-                    || end_ns < until_ns.saturating_sub(self.patience_ns));
+            let is_whole = end_ns <= reach.of(cycles.session[row]) && !reach.is_awaited(cycles.cycle[row], end_ns);
             if !self.is_measured[row] || !is_whole {
-                self.settled_ns = self.settled_ns.min(cycles.command_first_ns[row]);
+                settled_ns = settled_ns.min(cycles.command_first_ns[row]);
                 continue;
             }
             self.is_taken[row] = true;
-            if !self.keeps_removed {
-                rows.push(row);
+            if let Some(news) = &mut news {
+                news.rows.push(row);
                 self.begun.entry(cycles.connection[row]).or_insert(cycles.session[row]);
             }
             let session = sessions.row(cycles.session[row]);
@@ -112,17 +123,18 @@ impl Ledger {
             sessions.rows.write_bytes[session] += u64::from(written);
             sessions.rows.read_bytes[session] += u64::from(cycles.data_bytes[row] - written);
         }
-        taken.copy_rows(cycles, &rows);
-        (taken, turnarounds)
+        if let Some(news) = news {
+            news.settled_ns = settled_ns;
+        }
     }
 
-    /// Measures all cycles at the end of the input.
+    /// Measures all commands at the end of the input.
     pub fn take_all(&mut self, context: &mut Context) {
-        self.take(context, i64::MAX, |_| i64::MAX, &FxHashSet::default());
+        self.take(context, &Reach::default(), None);
     }
 
     /// Queue depths and next commands of the sessions, as far as they were read.
-    fn measure(&mut self, context: &mut Context, reached_ns: impl Fn(u32) -> i64) -> Vec<Turnaround> {
+    fn measure(&mut self, context: &mut Context, reach: &Reach, mut news: Option<&mut News>) {
         let Context { tables, sessions, .. } = context;
         let cycles = &mut tables.cycles;
         let mut by_session: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
@@ -139,9 +151,8 @@ impl Ledger {
                 by_session.entry(session).or_default().push(row);
             }
         }
-        let mut turnarounds = Vec::new();
         for (session, mut order) in by_session {
-            let reached_ns = reached_ns(session);
+            let reached_ns = reach.of(session);
             order.sort_by_key(|&row| cycles.command_first_ns[row as usize]);
             let mut ends: Vec<i64> = order.iter().map(|&row| cycles.in_flight_until_ns(row as usize)).collect();
             ends.sort_unstable();
@@ -175,57 +186,53 @@ impl Ledger {
                 let commands = sessions.state(session).map(|state| &state.commands);
                 if let Some(next_ns) = next_command_ns(cycles, row, next, commands) {
                     cycles.next_command_ns[row] = next_ns;
-                    if !self.keeps_removed {
-                        turnarounds.push((cycles.operation[row], next_ns.saturating_sub(cycles.status_ns[row])));
+                    if let Some(news) = &mut news {
+                        news.turnarounds.push((cycles.operation[row], next_ns.saturating_sub(cycles.status_ns[row])));
                     }
                 }
             }
         }
-        turnarounds
     }
 
-    /// Removes old rows that were taken, with their rounds, if there are enough of them; returns them, if they are wanted.
-    pub fn drop_before(
+    /// Commands that were taken and ended before that time leave with their rounds, if there are enough of them. They go to
+    /// `left`, if that is there.
+    pub fn let_go(
         &mut self,
         context: &mut Context,
         before_ns: i64,
-        until_ns: i64,
-        awaited: &FxHashSet<CycleId>,
+        reach: &Reach,
         open_sessions: &FxHashSet<u32>,
-    ) -> Option<(Cycles, Rounds)> {
+        left: Option<&mut Tables>,
+    ) {
         let Tables { cycles, rounds, .. } = &context.tables;
         let count = self.is_taken.len();
         let is_crowded = count > KEPT_ROWS_MAX;
-        let is_awaited = |row: usize, end_ns: i64| {
-            end_ns >= until_ns.saturating_sub(self.patience_ns) && awaited.contains(&CycleId::new(cycles.cycle[row]))
-        };
         let is_kept: Vec<bool> = (0..cycles.row_count())
             .map(|row| {
                 let end_ns = cycles.in_flight_until_ns(row);
                 let is_old = end_ns < before_ns || is_crowded;
                 // the last of a session waits for the next command, if there can be one
                 let is_done = || self.is_paired[row] || !open_sessions.contains(&cycles.session[row]);
-                row >= count || !(self.is_taken[row] && is_old && is_done()) || is_awaited(row, end_ns)
+                row >= count
+                    || !(self.is_taken[row] && is_old && is_done())
+                    || reach.is_awaited(cycles.cycle[row], end_ns)
             })
             .collect();
         let dropped = is_kept.iter().filter(|is_kept| !**is_kept).count();
         if dropped * DROP_PART < is_kept.len() || dropped == 0 {
-            return None;
+            return;
         }
-        let removed = self.keeps_removed.then(|| {
+        if let Some(left) = left {
             let is_left = |row: &usize| !is_kept[*row];
-            let (mut left, mut left_rounds) = (Cycles::default(), Rounds::default());
-            left.copy_rows(cycles, &(0..is_kept.len()).filter(is_left).collect::<Vec<_>>());
+            left.cycles.copy_rows(cycles, &(0..is_kept.len()).filter(is_left).collect::<Vec<_>>());
             let is_of_left = |&round: &usize| !is_kept[cycles.row(CycleId::new(rounds.cycle[round]))];
-            left_rounds.copy_rows(rounds, &(0..rounds.row_count()).filter(is_of_left).collect::<Vec<_>>());
-            (left, left_rounds)
-        });
+            left.rounds.copy_rows(rounds, &(0..rounds.row_count()).filter(is_of_left).collect::<Vec<_>>());
+        }
         context.let_go(&is_kept);
         for flags in [&mut self.is_measured, &mut self.is_paired, &mut self.is_taken] {
             let mut is_kept = is_kept.iter();
             flags.retain(|_| is_kept.next().copied().unwrap_or(true));
         }
-        Some(removed.unwrap_or_default())
     }
 
     /// Restarts after the capture clock was set back.
@@ -233,14 +240,12 @@ impl Ledger {
         self.measured_ns.clear();
     }
 
-    /// Sessions left: `is_kept` says of each whether it is there.
-    pub fn forget_sessions(&mut self, is_kept: impl Fn(u32) -> bool) {
+    /// Connections left, and sessions: `is_kept` says of each whether it is there.
+    pub fn forget(&mut self, connections: &[u32], is_kept: impl Fn(u32) -> bool) {
+        connections.iter().for_each(|connection| {
+            self.begun.remove(connection);
+        });
         self.measured_ns.retain(|&session, _| is_kept(session));
-    }
-
-    /// Removes a closed connection.
-    pub fn forget_connection(&mut self, connection: u32) {
-        self.begun.remove(&connection);
     }
 }
 
@@ -297,22 +302,25 @@ mod tests {
         }
     }
 
-    fn take(ledger: &mut Ledger, context: &mut Context, until_ns: i64) -> (Cycles, Vec<Turnaround>) {
-        ledger.take(context, until_ns, |_| until_ns, &FxHashSet::default())
+    fn take(ledger: &mut Ledger, context: &mut Context, until_ns: i64) -> News {
+        let mut news = News::default();
+        ledger.take(context, &Reach::until(until_ns, 0), Some(&mut news));
+        news
     }
 
     #[test]
     fn a_turnaround_is_from_a_status_to_the_next_command_at_queue_depth_1() {
         let mut context = context(&[(0, 100), (150, 180), (190, 300), (250, 310)]);
         let mut ledger = Ledger::default();
-        let (cycles, turnarounds) = take(&mut ledger, &mut context, 1000);
+        let news = take(&mut ledger, &mut context, 1000);
         // the third overlaps the fourth
-        assert_eq!(turnarounds, [(3, 50), (3, 10)]);
-        assert_eq!(cycles.queue_depth, [1, 1, 1, 2]);
+        assert_eq!(news.turnarounds, [(3, 50), (3, 10)]);
+        assert_eq!(news.rows, [0, 1, 2, 3]);
+        assert_eq!(context.tables.cycles.queue_depth, [1, 1, 1, 2]);
         assert_eq!(context.sessions.rows.cycle_count, [4]);
         assert_eq!((context.sessions.rows.read_bytes[0], context.sessions.rows.write_bytes[0]), (400, 0));
-        // each is handed over once
-        assert_eq!(take(&mut ledger, &mut context, 1000).0.row_count(), 0);
+        // each is told once
+        assert!(take(&mut ledger, &mut context, 1000).rows.is_empty());
     }
 
     #[test]
@@ -322,7 +330,7 @@ mod tests {
         take(&mut ledger, &mut context, 1000);
         assert_eq!(ledger.late_count, 0, "commands of one instant are in order");
         add(&mut context, &[(20, 90)]);
-        assert_eq!(take(&mut ledger, &mut context, 2000).0.row_count(), 1);
+        assert_eq!(take(&mut ledger, &mut context, 2000).rows, [2]);
         assert_eq!(ledger.late_count, 1);
     }
 
@@ -344,28 +352,28 @@ mod tests {
         take(&mut ledger, &mut context, 1000);
         let connection = context.tables.cycles.connection[0];
         assert_eq!(ledger.begun.get(&connection), Some(&0));
-        ledger.forget_sessions(|session| session == 0);
+        ledger.forget(&[], |session| session == 0);
         add(&mut context, &[(20, 90)]);
         take(&mut ledger, &mut context, 2000);
         assert_eq!(ledger.late_count, 1);
-        ledger.forget_sessions(|_| false);
+        ledger.forget(&[], |_| false);
         add(&mut context, &[(10, 90)]);
         take(&mut ledger, &mut context, 2000);
         assert_eq!(ledger.late_count, 1);
-        ledger.forget_connection(connection);
+        ledger.forget(&[connection], |_| false);
         assert!(ledger.begun.is_empty());
     }
 
     #[test]
-    fn a_command_in_flight_is_handed_over_later() {
+    fn a_command_in_flight_becomes_final_later() {
         let mut context = context(&[(100, NULL_NS)]);
         let mut ledger = Ledger::default();
-        assert_eq!(take(&mut ledger, &mut context, 1000).0.row_count(), 0);
-        assert_eq!(ledger.settled_ns, 100);
+        let news = take(&mut ledger, &mut context, 1000);
+        assert_eq!((news.rows.len(), news.settled_ns), (0, 100));
         context.tables.cycles.end(0, 1500, ended_by::STATUS);
         context.tables.cycles.status_ns[0] = 1500;
-        assert_eq!(take(&mut ledger, &mut context, 2000).0.row_count(), 1);
-        assert_eq!(ledger.settled_ns, 2000);
+        let news = take(&mut ledger, &mut context, 2000);
+        assert_eq!((&news.rows[..], news.settled_ns), (&[0][..], 2000));
     }
 
     #[test]
@@ -381,14 +389,15 @@ mod tests {
         let mut ledger = Ledger::default();
         take(&mut ledger, &mut context, 1000);
         let open: FxHashSet<u32> = [0].into_iter().collect();
-        let none = FxHashSet::default();
-        assert!(
-            ledger.drop_before(&mut context, 100, 1000, &none, &open).is_none(),
-            "the first ends at 100, not before"
-        );
+        let mut reach = Reach::until(1000, 1000);
+        let mut left = Tables::default();
+        // the first ends at 100, not before
+        ledger.let_go(&mut context, 100, &reach, &open, Some(&mut left));
+        assert_eq!((left.cycles.row_count(), context.tables.cycles.row_count()), (0, 4));
         // the second is awaited and the last has no next command: both stay
-        let awaited = [CycleId::new(1)].into_iter().collect();
-        ledger.drop_before(&mut context, 1000, 1000, &awaited, &open).expect("two old rows");
+        reach.awaited = [CycleId::new(1)].into_iter().collect();
+        ledger.let_go(&mut context, 1000, &reach, &open, Some(&mut left));
+        assert_eq!((&left.cycles.cycle[..], &left.rounds.cycle[..]), (&[0, 2][..], &[0, 2, 2][..]));
         let tables = &mut context.tables;
         let rows = [0, 1, 2, 3, 4].map(|number| tables.cycles.has(CycleId::new(number)));
         assert_eq!(rows, [false, true, false, true, false]);
@@ -418,7 +427,7 @@ mod tests {
             solicited_bytes: 30,
             ..row
         });
-        Ledger::keeping_removed(0).take_all(&mut context);
+        Ledger::default().take_all(&mut context);
         let sessions = &context.sessions.rows;
         assert_eq!((sessions.read_bytes[0], sessions.write_bytes[0]), (5000 + 30, 700 + 60));
     }
@@ -438,7 +447,7 @@ mod tests {
                     ..CycleRow::default()
                 });
             }
-            Ledger::keeping_removed(0).take_all(&mut context);
+            Ledger::default().take_all(&mut context);
             let cycles = &context.tables.cycles;
             for (own, &(start_ns, duration_ns, has_status)) in tasks.iter().enumerate() {
                 // commands issued before it, or at the same instant and earlier in the table, that have not ended

@@ -3,9 +3,8 @@
 //! Holds the open connections and passes each packet down: frame, TCP half, reassembly, content. Memory use grows with
 //! connections and commands, and with PDUs and segments if their tables are wanted; never with packets alone.
 
+pub mod drain;
 mod prefetch;
-mod reach;
-pub(crate) mod retention;
 
 use iscsitrace_wire::frame::{self as wire, NotTcp, Segment, segment};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -76,6 +75,7 @@ pub struct Pipeline {
     /// The iSCSI connections with rows of `segments`, and whether their client is the target.
     with_segments: FxHashMap<u32, bool>,
     settling: Settling,
+    pub(crate) ledger: Ledger,
     /// The connection of the frame after the next.
     #[serde(skip)]
     coming: Option<u32>,
@@ -409,6 +409,7 @@ impl Pipeline {
         let mut ended = Self {
             context: self.context.clone(),
             settling: self.settling.clone(),
+            ledger: self.ledger.clone(),
             portals: self.portals.clone(),
             with_segments: self.with_segments.clone(),
             other_rows: self.other_rows,
@@ -440,13 +441,13 @@ impl Pipeline {
 
     /// Closes all connections at the end of the input, and completes the tables.
     pub fn finish(self) -> Tables {
-        self.finish_after(|context| Ledger::keeping_removed(0).take_all(context), |_| ())
+        self.finish_after(|_| (), |_| ())
     }
 
-    /// The same, with the queue depths by `fill_queue`, and changed by `change` before the time breakdown is made.
+    /// The same, with rows that leave by `let_go`, and changed by `change` before the time breakdown is made.
     pub(crate) fn finish_after(
         mut self,
-        fill_queue: impl FnOnce(&mut Context),
+        let_go: impl FnOnce(&mut Context),
         change: impl FnOnce(&mut Tables),
     ) -> Tables {
         self.close_all();
@@ -459,7 +460,8 @@ impl Pipeline {
         if is_large {
             iscsitrace_sys::give_back();
         }
-        fill_queue(&mut self.context);
+        std::mem::take(&mut self.ledger).take_all(&mut self.context);
+        let_go(&mut self.context);
         let Context { mut tables, counters, sessions, mut timelines, .. } = self.context;
         settle(&mut tables.segments, &self.with_segments);
         (tables.logical_units, tables.alua_states) = sessions.logical_units();

@@ -17,18 +17,16 @@ mod totals;
 
 use std::io::{self, Write};
 
-use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
-use crate::connection::content::Content;
-use crate::ledger::Ledger;
 use crate::pass::{Interrupted, REPORT_EVERY_PACKETS};
 use crate::pipeline::Pipeline;
+use crate::pipeline::drain::Horizon;
 use crate::reader::CaptureInfo;
 use crate::reader::sequence::{Input, Progress, Sequence};
-use crate::tables::{CycleId, Tables, Wanted};
+use crate::tables::{Tables, Wanted};
 pub use period::Period;
-use period::{Periods, Source};
+use period::Periods;
 pub use state::StateError;
 
 /// A row waits that long after the end of its command or request for what may still change it: an ACK, bytes behind a hole, a
@@ -41,7 +39,6 @@ const SETTLE_NS: i64 = 1_000_000_000;
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Ring {
     pipeline: Pipeline,
-    ledger: Ledger,
     /// Whether rows leave before the end: those of commands and other exchanges. The tables of TCP and of time are made of all of
     /// a connection, so with one of them they stay.
     is_bounded: bool,
@@ -61,7 +58,6 @@ impl Ring {
         pipeline.settle_early();
         Self {
             pipeline,
-            ledger: Ledger::keeping_removed(PATIENCE_NS),
             is_bounded: wanted == Wanted { pdus: wanted.pdus, ..Wanted::NONE },
             periods: None,
             frame: 0,
@@ -118,7 +114,7 @@ impl Ring {
             if let Some(periods) = &mut self.periods
                 && periods.is_over(packet.time_ns, self.pipeline.cycles().next_id())
             {
-                self.end_period(packet.time_ns);
+                periods.end(packet.time_ns, &mut self.pipeline);
             }
             if let Some(periods) = &mut self.periods {
                 periods.note_packet(packet.time_ns);
@@ -134,74 +130,19 @@ impl Ring {
 
     /// Moves the rows out that can no longer change.
     pub fn take(&mut self) -> Tables {
-        let mut taken = Tables::default();
         if !self.is_bounded {
-            return taken;
+            return Tables::default();
         }
-        taken.pdus = std::mem::take(&mut self.pipeline.context.tables.pdus);
-        let mut until_ns = self.latest_ns.saturating_sub(SETTLE_NS);
-        if let Some(periods) = &self.periods {
-            // rows of a period stay to its end
-            let Some(before_ns) = periods.before_ns() else { return taken };
-            until_ns = until_ns.min(before_ns);
-        }
-        // these name cycles
-        let starts = self.periods.as_ref().map(|periods| periods.starts());
-        let tables = &mut self.pipeline.context.tables;
-        tables.take_exchanges(until_ns.saturating_sub(PATIENCE_NS), starts, &mut taken);
-        self.take_cycles(until_ns, &mut taken);
-        self.pipeline.forget_left();
-        taken
-    }
-
-    fn take_cycles(&mut self, until_ns: i64, taken: &mut Tables) {
-        let reached = self.reached(until_ns);
-        let reached_ns = |session: u32| reached.get(&session).copied().unwrap_or(until_ns);
-        let referenced = &self.pipeline.context.tables.task_management.referenced_cycle;
-        let mut awaited: FxHashSet<CycleId> = referenced.iter().copied().map(CycleId::new).collect();
-        for connection in self.pipeline.connections() {
-            if let Content::Iscsi(iscsi) = &connection.content {
-                awaited.extend(iscsi.connection.named_cycles());
-            }
-        }
-        let open_sessions: FxHashSet<u32> = self.pipeline.connected_sessions().collect();
-        let context = &mut self.pipeline.context;
-        self.ledger.take(context, until_ns, reached_ns, &awaited);
-        let Some((cycles, rounds)) = self.ledger.drop_before(context, i64::MAX, until_ns, &awaited, &open_sessions)
-        else {
-            return;
+        // rows of a period stay to its end
+        let before_ns = self.periods.as_ref().map_or(i64::MAX, |periods| periods.before_ns());
+        let horizon = Horizon {
+            until_ns: self.latest_ns.saturating_sub(SETTLE_NS).min(before_ns),
+            patience_ns: PATIENCE_NS,
+            keep_ns: 0,
+            is_endless: false,
+            stay: self.periods.as_ref().map(|periods| periods.starts()),
         };
-        (taken.cycles, taken.rounds) = (cycles, rounds);
-    }
-
-    /// The time up to which each session was read, if before `until_ns`. Commands that a connection leaves open end with it, and
-    /// with its last packet at the latest, so they hold back what comes after it.
-    fn reached(&mut self, until_ns: i64) -> FxHashMap<u32, i64> {
-        let mut reached = self.pipeline.reached(until_ns, PATIENCE_NS);
-        let quiet_ns = until_ns.saturating_sub(PATIENCE_NS);
-        let Pipeline { slots, context, .. } = &mut self.pipeline;
-        for connection in slots.iter().flatten() {
-            let Content::Iscsi(iscsi) = &connection.content else { continue };
-            let (Some(session), true) = (iscsi.connection.session, iscsi.connection.has_open_tasks()) else { continue };
-            let closing = connection.closing();
-            if closing.last_ns < quiet_ns {
-                iscsi.connection.end_in_flight(&closing, true, context);
-                continue;
-            }
-            let end_ns = iscsi.connection.may_have_ended_ns(&closing, context);
-            if end_ns <= until_ns {
-                let reached_ns = reached.entry(session).or_insert(until_ns);
-                *reached_ns = end_ns.saturating_sub(1).min(*reached_ns);
-            }
-        }
-        reached
-    }
-
-    fn end_period(&mut self, time_ns: i64) {
-        let (periods, source) = self.periods_and_source();
-        if let Some(periods) = periods {
-            periods.end(time_ns, source);
-        }
+        self.pipeline.drain_final(&horizon).left
     }
 
     /// The periods that ended since the last call, each once.
@@ -211,13 +152,7 @@ impl Ring {
 
     /// The period that has not ended yet, as if it ended now; none without packets.
     pub fn open_period(&mut self) -> Option<Period> {
-        let (periods, source) = self.periods_and_source();
-        periods.and_then(|periods| periods.current(source))
-    }
-
-    fn periods_and_source(&mut self) -> (Option<&mut Periods>, Source<'_>) {
-        let Self { pipeline, ledger, periods, .. } = self;
-        (periods.as_deref_mut(), Source { pipeline, ledger })
+        self.periods.as_ref().and_then(|periods| periods.current(&mut self.pipeline))
     }
 
     /// All other rows.
@@ -225,11 +160,6 @@ impl Ring {
         if let Some(periods) = self.periods.take() {
             periods.leave(&mut self.pipeline);
         }
-        let ledger = &mut self.ledger;
-        if self.is_bounded {
-            self.pipeline.finish_after(|context| ledger.take_all(context), |_| ())
-        } else {
-            self.pipeline.finish()
-        }
+        self.pipeline.finish()
     }
 }

@@ -4,6 +4,7 @@
 //! memory grows with what is under way.
 
 use iscsitrace_trace::pipeline::Pipeline;
+use iscsitrace_trace::pipeline::drain::Horizon;
 use iscsitrace_trace::reader::Packet;
 use iscsitrace_trace::tables::{Columns, CycleId, Cycles, NULL_U8, NULL_U32, NULL_U64, Wanted, in_flight};
 use iscsitrace_wire::cdb::Operation;
@@ -11,8 +12,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Rows after which those of commands that ended leave: about 8 MB.
 const ROWS_MAX: usize = 1 << 15;
-/// How long other exchanges are kept.
-const KEPT_NS: i64 = 10_000_000_000;
+/// How long other exchanges are kept, and commands that something may still change.
+const PATIENCE_NS: i64 = 10_000_000_000;
 /// Time between two searches for the oldest command in flight.
 const LOOK_EVERY_NS: u64 = 100_000_000;
 
@@ -245,9 +246,8 @@ impl Observer {
 
     /// Commands that ended leave, and old exchanges and connections.
     fn forget(&mut self, now_ns: i64) {
-        self.pipeline.close_silent(now_ns);
-        self.pipeline.forget_ended();
-        self.pipeline.forget(now_ns.saturating_sub(KEPT_NS));
+        let horizon = Horizon { until_ns: now_ns, patience_ns: PATIENCE_NS, keep_ns: 0, is_endless: true, stay: None };
+        self.pipeline.drain_final(&horizon);
         let Self { pipeline, told, .. } = self;
         told.retain(|&cycle| pipeline.cycles().has(cycle));
         // as many as are in flight may stay

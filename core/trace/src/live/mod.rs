@@ -1,8 +1,9 @@
 //! A live pass: packets of a source without an end so far, and what was read since the last look, in bounded memory.
 //!
 //! ```text
-//! follow      a growing file, and the next one of its ring     read_ahead  bytes read ahead, and the lag
-//! view        the result of a look                             retention   which rows are removed after a while
+//! follow      a growing file, and the next one of its ring
+//! read_ahead  bytes read ahead, and the lag
+//! view        the result of a look
 //! ```
 //!
 //! Time is the capture's, cut into intervals from the first packet on. An interval is looked at a little after its end,
@@ -11,7 +12,6 @@
 
 pub mod follow;
 pub mod read_ahead;
-mod retention;
 #[cfg(test)]
 mod tests;
 pub mod view;
@@ -21,7 +21,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::counters::Counter;
-use crate::ledger::Ledger;
 use crate::pipeline::Pipeline;
 use crate::reader::filter::Filter;
 use crate::reader::sequence::{Input, Sequence};
@@ -129,7 +128,6 @@ pub struct Live {
     name: String,
     sequence: Option<Sequence>,
     pipeline: Pipeline,
-    ledger: Ledger,
     packet_count: u64,
     left_out_packets: u64,
     /// The current interval, after the first packet.
@@ -191,7 +189,6 @@ impl Live {
             name,
             sequence: None,
             pipeline,
-            ledger: Ledger::default(),
             packet_count: 0,
             left_out_packets: 0,
             interval: None,
@@ -360,7 +357,7 @@ impl Live {
         if let Some(time_ns) = self.set_back_to.take() {
             (self.now_ns, self.last_ns) = (time_ns, time_ns);
             self.interval = Some((time_ns, time_ns.saturating_add(self.settings.interval_ns)));
-            self.ledger.begin_anew();
+            self.pipeline.ledger.begin_anew();
         }
     }
 
@@ -440,6 +437,11 @@ impl Live {
     /// Metadata of the captures.
     pub fn infos(&self) -> Vec<CaptureInfo> {
         self.sequence.iter().flat_map(Sequence::infos).cloned().collect()
+    }
+
+    /// Number of rows held.
+    pub fn row_count(&self) -> usize {
+        self.pipeline.row_count()
     }
 
     /// Packets that passed the filter.

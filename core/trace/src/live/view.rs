@@ -11,6 +11,7 @@ use crate::iscsi::connection::in_flight::InFlight;
 use crate::iscsi::session::succession::{self, Succession};
 use crate::ledger::Turnaround;
 use crate::pass::Outcome;
+use crate::pipeline::drain::Horizon;
 use crate::pipeline::{counter_rows, turn};
 use crate::reader::CaptureInfo;
 use crate::senders::snapshot::SenderSnapshot;
@@ -18,8 +19,10 @@ use crate::senders::timeline::Timeline;
 use crate::senders::{held, line};
 use crate::tables::{Columns, Connections, CycleId, NULL_NS, NULL_U32, Sessions, Tables, session_type};
 
-/// Bytes behind a hole, or an incomplete PDU, hold a session back no longer than this.
-const HORIZON_NS: i64 = 10_000_000_000;
+/// Bytes behind a hole hold a session back no longer than this, and a command waits no longer for the ACK of its last data.
+const PATIENCE_NS: i64 = 10_000_000_000;
+/// Maximum inputs whose metadata is kept: a ring has new files for months.
+const INPUTS_MAX: usize = 64;
 /// Maximum rows of connections whose SYN has no answer.
 const UNOPENED_ROWS_MAX: usize = 1024;
 
@@ -74,29 +77,38 @@ impl Live {
         let mut tables = Tables::default();
         self.add_standing(&mut tables);
         self.add_interval(from_ns, to_ns, &mut tables);
-        let reached = self.pipeline.reached(to_ns, HORIZON_NS);
-        let awaited = self.pipeline.awaited();
-        let reached_ns = |session: u32| reached.get(&session).copied().unwrap_or(to_ns);
-        let (cycles, turnarounds) = self.ledger.take(&mut self.pipeline.context, to_ns, reached_ns, &awaited);
-        let settled_ns = reached.values().copied().min().unwrap_or(i64::MAX).min(self.ledger.settled_ns);
-        tables.cycles = cycles;
-        self.refresh_sessions(&mut tables.sessions);
         let now = self.connections_now(&tables.sessions);
+        let horizon = Horizon {
+            until_ns: to_ns,
+            patience_ns: PATIENCE_NS,
+            keep_ns: self.settings.keep_ns,
+            is_endless: true,
+            stay: None,
+        };
+        let drained = self.pipeline.drain_final(&horizon);
+        tables.cycles = drained.cycles;
+        // with what they count of these
+        let replaces = std::mem::replace(&mut tables.sessions, drained.sessions).replaces;
+        tables.sessions.replaces = replaces;
         let outcome = self.outcome(tables);
-        let (forgotten, forgotten_inputs) = (self.forget(to_ns), self.forget_inputs());
         self.turn_clock();
         self.recover();
         View {
             from_ns,
             to_ns,
             outcome,
-            forgotten,
-            forgotten_inputs,
-            turnarounds,
+            forgotten: drained.left.connections,
+            forgotten_inputs: self.forget_inputs(),
+            turnarounds: drained.turnarounds,
             now,
-            late_count: self.ledger.late_count,
-            settled_ns,
+            late_count: self.pipeline.ledger.late_count,
+            settled_ns: drained.settled_ns,
         }
+    }
+
+    /// The metadata of inputs that is no longer kept.
+    fn forget_inputs(&mut self) -> Vec<CaptureInfo> {
+        self.sequence.as_mut().map(|sequence| sequence.forget_infos(INPUTS_MAX)).unwrap_or_default()
     }
 
     /// At the end of the input: everything not handed over yet, and the final tables.
@@ -108,11 +120,8 @@ impl Live {
         self.add_standing(&mut tables);
         self.add_interval(from_ns, to_ns, &mut tables);
         let now = self.connections_now(&tables.sessions);
-        self.pipeline.close_all();
-        self.pipeline.add_missing_commands();
-        let (cycles, turnarounds) =
-            self.ledger.take(&mut self.pipeline.context, i64::MAX, |_| i64::MAX, &Default::default());
-        tables.cycles = cycles;
+        let drained = self.pipeline.drain_end();
+        tables.cycles = drained.cycles;
         self.add_standing(&mut tables);
         tables.parameters = std::mem::take(&mut self.pipeline.context.tables.parameters);
         View {
@@ -121,10 +130,10 @@ impl Live {
             outcome: self.outcome(tables),
             forgotten: Connections::default(),
             forgotten_inputs: Vec::new(),
-            turnarounds,
+            turnarounds: drained.turnarounds,
             now,
-            late_count: self.ledger.late_count,
-            settled_ns: i64::MAX,
+            late_count: self.pipeline.ledger.late_count,
+            settled_ns: drained.settled_ns,
         }
     }
 
@@ -184,13 +193,6 @@ impl Live {
         if self.pipeline.context.tables.wanted.budget {
             tables.budget = self.budget_between(from_ns, to_ns, false, tables);
         }
-    }
-
-    /// Sets what sessions count, after commands of them were handed over.
-    fn refresh_sessions(&self, sessions: &mut Sessions) {
-        let replaces = std::mem::take(&mut sessions.replaces);
-        *sessions = self.pipeline.context.sessions.rows.clone();
-        sessions.replaces = replaces;
     }
 
     /// Sets the current connections, sessions and counters. Of other connections than iSCSI: those that ended or never
@@ -265,7 +267,7 @@ impl Live {
         part.number_cycles_anew();
         part.sessions = context.sessions.rows.clone();
         let goes_on = |session: u32| succession.data_ns(session).is_none_or(|time_ns| time_ns > from_ns);
-        let mut begun = Cow::Borrowed(&self.ledger.begun);
+        let mut begun = Cow::Borrowed(&self.pipeline.ledger.begun);
         if !begun.values().all(|&session| goes_on(session)) {
             begun.to_mut().retain(|_, session| goes_on(*session));
         }

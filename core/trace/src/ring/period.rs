@@ -13,7 +13,6 @@ use super::rows;
 use super::totals::Totals;
 use crate::context::Context;
 use crate::counters::Counters;
-use crate::ledger::Ledger;
 use crate::pipeline::Pipeline;
 use crate::tables::{CycleId, NULL_U32, Pdus, Starts, Tables, Wanted};
 
@@ -80,9 +79,9 @@ impl Periods {
         ..Wanted::NONE
     };
 
-    /// The last instant before the current period; none before the first.
-    pub(super) fn before_ns(&self) -> Option<i64> {
-        self.from_ns.checked_sub(1)
+    /// The last instant before the current period.
+    pub(super) fn before_ns(&self) -> i64 {
+        self.from_ns.saturating_sub(1)
     }
 
     /// Rows from there on are of the current period.
@@ -101,15 +100,8 @@ impl Periods {
 
     /// The next period begins with what ends from then on.
     fn begin(&mut self, from_ns: i64, totals: Totals, pipeline: &mut Pipeline) {
-        let Context { tables, timelines, counters, .. } = &mut pipeline.context;
-        self.counters.append(std::mem::take(counters));
-        timelines.clear();
-        tables.clear_senders();
-        for connection in pipeline.slots.iter_mut().flatten() {
-            if let Some(senders) = connection.analysis.here_mut() {
-                senders.forget(from_ns);
-            }
-        }
+        self.counters.append(std::mem::take(&mut pipeline.context.counters));
+        pipeline.forget_senders(from_ns);
         let tables = &pipeline.context.tables;
         *self = Self {
             closed: std::mem::take(&mut self.closed),
@@ -120,13 +112,6 @@ impl Periods {
             ..Self::default()
         };
     }
-}
-
-/// What a ring knows of its commands, which the tables of a period are made of.
-#[derive(Debug)]
-pub(super) struct Source<'a> {
-    pub(super) pipeline: &'a mut Pipeline,
-    pub(super) ledger: &'a Ledger,
 }
 
 impl Periods {
@@ -151,10 +136,8 @@ impl Periods {
 
     /// Ends the current period before a packet of that time.
     #[cold]
-    pub(super) fn end(&mut self, time_ns: i64, source: Source<'_>) {
-        let Source { pipeline, ledger } = source;
-        let own = Source { pipeline: &mut *pipeline, ledger };
-        if let Some((period, totals)) = self.made(own, false) {
+    pub(super) fn end(&mut self, time_ns: i64, pipeline: &mut Pipeline) {
+        if let Some((period, totals)) = self.made(pipeline, false) {
             self.closed.push(period);
             let from_ns = if time_ns >= self.to_ns { self.to_ns } else { self.last_ns.saturating_add(1) };
             self.begin(from_ns, totals, pipeline);
@@ -167,27 +150,24 @@ impl Periods {
     }
 
     /// The current period, as if it ended now; none without packets.
-    pub(super) fn current(&self, source: Source<'_>) -> Option<Period> {
-        self.made(source, true).map(|(period, _)| period)
+    pub(super) fn current(&self, pipeline: &mut Pipeline) -> Option<Period> {
+        self.made(pipeline, true).map(|(period, _)| period)
     }
 
     /// The period so far, and the totals at its end. If it is the last, the commands that only an end makes known are numbered
     /// as the end of the ring numbers them.
-    fn made(&self, source: Source<'_>, is_last: bool) -> Option<(Period, Totals)> {
+    fn made(&self, pipeline: &mut Pipeline, is_last: bool) -> Option<(Period, Totals)> {
         if self.packet_count == 0 {
             return None;
         }
-        let (mut ended, mut ledger) = (source.pipeline.ended(self.starts.connections), source.ledger.clone());
+        let mut ended = pipeline.ended(self.starts.connections);
         let parameters = &mut ended.context.tables.parameters;
         parameters.drop_first(parameters.row(self.starts.parameters));
-        let next = source.pipeline.context.tables.cycles.next_id();
+        let next = pipeline.cycles().next_id();
         let mut cycle_numbers = Vec::new();
-        let fill_queue = |context: &mut Context| {
-            ledger.take_all(context);
-            cycle_numbers = rows::keep_since(context, self.from_ns, &self.starts);
-        };
+        let let_go = |context: &mut Context| cycle_numbers = rows::keep_since(context, self.from_ns, &self.starts);
         let mut totals = Totals::default();
-        let mut tables = ended.finish_after(fill_queue, |tables| totals = self.totals.take_from(tables));
+        let mut tables = ended.finish_after(let_go, |tables| totals = self.totals.take_from(tables));
         self.totals.take_missing(&mut totals, &mut tables.counters);
         rows::keep_active(&mut tables, self.from_ns);
         // those that the end of the copy made known; all others leave beside the periods

@@ -181,7 +181,7 @@ macro_rules! tables {
 
         /// A place in every table: the row that is added next.
         #[derive(Debug, Default, Clone, Serialize, Deserialize)]
-        pub(crate) struct Starts { $(pub(crate) $field: Id<$table>,)* }
+        pub struct Starts { $(pub(crate) $field: Id<$table>,)* }
 
         impl Starts {
             pub(crate) fn of(tables: &Tables) -> Self {
