@@ -5,13 +5,14 @@
 
 pub mod drain;
 mod prefetch;
+pub mod snapshot;
 
 use iscsitrace_wire::frame::{self as wire, NotTcp, Segment, segment};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
 use crate::budget;
-use crate::connection::content::Content;
+use crate::connection::content::{Content, IscsiContent};
 use crate::connection::{AWAITED_NS, TcpConnection};
 use crate::context::Context;
 use crate::counters::{Counter, Counters};
@@ -170,8 +171,7 @@ impl Pipeline {
     /// What is in flight in each session; rows of `cycles` name the same sessions.
     pub fn in_flight(&self) -> FxHashMap<u32, InFlight> {
         let mut found: FxHashMap<u32, InFlight> = FxHashMap::default();
-        for connection in self.connections() {
-            let Content::Iscsi(iscsi) = &connection.content else { continue };
+        for (_, iscsi) in self.iscsi() {
             let Some(session) = iscsi.connection.session else { continue };
             let in_flight = found.entry(session).or_default();
             *in_flight = in_flight.with(iscsi.connection.in_flight(&self.context));
@@ -340,16 +340,35 @@ impl Pipeline {
         }
     }
 
-    /// Reads the packets that waited long enough for others.
+    /// Reads the packets that waited long enough for others. Sessions last as long as their connections, as far as these
+    /// were read.
     pub(crate) fn read_waiting(&mut self, until_ns: i64) {
-        for connection in self.slots.iter_mut().flatten() {
-            connection.read_waiting_before(until_ns.saturating_sub(AWAITED_NS), &mut self.context, &mut self.budget);
+        let Self { slots, context, budget, .. } = self;
+        for connection in slots.iter_mut().flatten() {
+            connection.read_waiting_before(until_ns.saturating_sub(AWAITED_NS), context, budget);
+            if let Some(session) = connection.session() {
+                context.sessions.note_time(session, connection.time_first_ns, connection.time_last_ns);
+            }
         }
+    }
+
+    /// Starts or stops the analysis of the senders under way.
+    pub(crate) fn set_wanted(&mut self, wanted: Wanted) {
+        self.context.tables.wanted = wanted;
+        self.slots.iter_mut().flatten().for_each(|connection| connection.set_dynamics(wanted));
     }
 
     /// The open connections.
     pub(crate) fn connections(&self) -> impl Iterator<Item = &TcpConnection> {
         self.slots.iter().flatten().map(|connection| &**connection)
+    }
+
+    /// Those that are iSCSI.
+    fn iscsi(&self) -> impl Iterator<Item = (&TcpConnection, &IscsiContent)> {
+        self.connections().filter_map(|connection| match &connection.content {
+            Content::Iscsi(iscsi) => Some((connection, &**iscsi)),
+            _ => None,
+        })
     }
 
     /// Closes a connection and adds its row.
@@ -421,8 +440,7 @@ impl Pipeline {
         ended.rows.copy_rows(&self.rows, &(self.rows.row(closed)..self.rows.row_count()).collect::<Vec<_>>());
         let mut open: Vec<&TcpConnection> = self.connections().collect();
         open.sort_unstable_by_key(|connection| connection.number);
-        let iscsi = open.iter().filter(|connection| matches!(connection.content, Content::Iscsi(_)));
-        iscsi.for_each(|connection| note_portal(&mut ended.portals, connection.target()));
+        self.iscsi().for_each(|(connection, _)| note_portal(&mut ended.portals, connection.target()));
         open.into_iter().for_each(|connection| ended.end(&mut connection.clone()));
         ended
     }
@@ -510,7 +528,7 @@ fn settle(segments: &mut Segments, is_flipped: &FxHashMap<u32, bool>) {
 }
 
 /// Turns the errors about a connection whose client is the target.
-pub(crate) fn turn(errors: &mut IcmpErrors, connection: u32) {
+fn turn(errors: &mut IcmpErrors, connection: u32) {
     for (to_target, &number) in errors.to_target.iter_mut().zip(&errors.connection) {
         *to_target ^= number == connection;
     }

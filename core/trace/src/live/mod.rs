@@ -45,6 +45,10 @@ const STEP_BACK_NS: i64 = 10_000_000_000;
 /// A lag below this does not count.
 const LAG_NONE: Duration = Duration::from_millis(200);
 
+/// The senders' behaviour and the time breakdown.
+const DYNAMICS: Wanted =
+    Wanted { senders: true, budget: true, recoveries: true, retransmissions: true, ..Wanted::NONE };
+
 /// What to read, and how.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -171,14 +175,7 @@ impl Live {
             }
             Origin::Reader(name, reader) => (name, reader),
         };
-        let wanted = Wanted {
-            senders: settings.has_dynamics,
-            budget: settings.has_dynamics,
-            recoveries: settings.has_dynamics,
-            retransmissions: settings.has_dynamics,
-            ..Wanted::default()
-        };
-        let mut pipeline = Pipeline::new(wanted);
+        let mut pipeline = Pipeline::new(if settings.has_dynamics { DYNAMICS } else { Wanted::NONE });
         pipeline.limits.connections = CONNECTIONS_MAX;
         pipeline.limits.iscsi_connections = CONNECTIONS_MAX;
         Ok(Self {
@@ -395,13 +392,7 @@ impl Live {
     }
 
     fn set_dynamics(&mut self, is_wanted: bool) {
-        let wanted = &mut self.pipeline.context.tables.wanted;
-        (wanted.senders, wanted.budget) = (is_wanted, is_wanted);
-        (wanted.recoveries, wanted.retransmissions) = (is_wanted, is_wanted);
-        let wanted = *wanted;
-        for connection in self.pipeline.slots.iter_mut().flatten() {
-            connection.set_dynamics(wanted);
-        }
+        self.pipeline.set_wanted(if is_wanted { DYNAMICS } else { Wanted::NONE });
     }
 
     /// Makes the current end the end of the input: a file is read as far as it is written now, another source as far as

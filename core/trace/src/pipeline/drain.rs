@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 
 use super::Pipeline;
 use crate::connection::TcpConnection;
-use crate::connection::content::{Content, IscsiContent};
+use crate::connection::content::Content;
 use crate::counters::Counter;
 use crate::ledger::{News, Reach, Turnaround};
 use crate::tables::{Columns, Connections, CycleId, Cycles, Id, Sessions, Starts, Tables, old_rows};
@@ -76,14 +76,12 @@ impl Pipeline {
         let open_sessions: FxHashSet<u32> = self.connected_sessions().collect();
         let left_commands = (!is_endless).then_some(&mut left);
         self.ledger.let_go(&mut self.context, before_ns, &reach, &open_sessions, left_commands);
+        self.forget_left();
         if is_endless {
             self.forget_senders(before_ns);
             let Self { context, .. } = self;
             context.tables.icmp_errors.drop_first(old_rows(&context.tables.icmp_errors.time_ns, before_ns));
             context.sessions.states.iter_mut().for_each(|state| state.commands.forget(RUNS_MAX));
-        }
-        self.forget_left();
-        if is_endless {
             left.connections = self.forget_closed();
         }
         Drained { left, ..drained }
@@ -114,13 +112,6 @@ impl Pipeline {
             sessions: context.sessions.rows.clone(),
             left: Tables::default(),
         }
-    }
-
-    fn iscsi(&self) -> impl Iterator<Item = (&TcpConnection, &IscsiContent)> {
-        self.connections().filter_map(|connection| match &connection.content {
-            Content::Iscsi(iscsi) => Some((connection, &**iscsi)),
-            _ => None,
-        })
     }
 
     /// How far each session was read. Bytes behind a hole, or an incomplete PDU, hold a session back no longer than the

@@ -9,7 +9,7 @@ use crate::tables::{Columns, Tables, Wanted};
 pub struct SenderSnapshot {
     /// Bytes in flight.
     pub owin_bytes: i64,
-    /// Maximum bytes in flight since the last snapshot.
+    /// Maximum bytes in flight since rows were removed.
     pub owin_peak_bytes: i64,
     /// The receiver's window, if known.
     pub rwnd_bytes: Option<i64>,
@@ -19,13 +19,13 @@ pub struct SenderSnapshot {
 
 impl SenderPair {
     /// Both senders now, to the target first.
-    pub fn snapshots(&mut self, is_client_initiator: bool) -> [SenderSnapshot; 2] {
+    pub fn snapshots(&self, is_client_initiator: bool) -> [SenderSnapshot; 2] {
         let order = if is_client_initiator { [0, 1] } else { [1, 0] };
         order.map(|direction| {
-            let sender = &mut self.senders[direction];
+            let sender = &self.senders[direction];
             SenderSnapshot {
                 owin_bytes: sender.state().owin,
-                owin_peak_bytes: sender.take_owin_peak(),
+                owin_peak_bytes: sender.owin_peak(),
                 rwnd_bytes: sender.state().rwnd,
                 rtt_smoothed_ns: self.rtts[direction].smoothed_ns(),
             }

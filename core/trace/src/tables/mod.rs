@@ -129,9 +129,9 @@ macro_rules! tables {
                 [$($(self.$field.$time.len(),)?)*].iter().sum()
             }
 
-            /// The requests and messages.
-            pub(crate) fn exchanges(&self) -> Self {
-                Self { $($($field: tables!(@if $time self.$field.clone()),)?)* ..Self::default() }
+            /// Copies the requests and messages.
+            pub(crate) fn copy_exchanges(&self, to: &mut Self) {
+                $($(tables!(@if $time to.$field = self.$field.clone());)?)*
             }
 
             /// Moves the first requests and messages to `left`: those from before that time, and before `stay`.

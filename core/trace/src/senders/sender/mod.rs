@@ -379,9 +379,9 @@ impl Sender {
         self.hold.limited(self.scale.is_proven())
     }
 
-    /// Maximum bytes in flight since the last call.
-    pub fn take_owin_peak(&mut self) -> i64 {
-        std::mem::replace(&mut self.owin_peak, self.state.owin)
+    /// Maximum bytes in flight since rows were removed.
+    pub fn owin_peak(&self) -> i64 {
+        self.owin_peak
     }
 
     /// The first rows of the connection's tables were removed.
@@ -396,6 +396,7 @@ impl Sender {
     /// Removes spans from before; `held` are all of them.
     pub fn forget(&mut self, before_ns: i64, held: &[Limited]) {
         self.held_before.add_before(before_ns, held);
+        self.owin_peak = self.state.owin;
         self.pauses.forget(before_ns);
         self.hold.forget(before_ns);
         self.spans.forget(before_ns);

@@ -134,18 +134,20 @@ fn the_minimum_rtt_to_the_sender_shifts_instants_unless_the_tap_is_beside_it() {
 }
 
 #[test]
-fn snapshots_are_ordered_by_role_and_keep_the_peak_since_the_last_one() {
+fn snapshots_are_ordered_by_role_and_keep_the_peak_since_rows_were_removed() {
     let mut talk = Conversation::begin();
     talk.data(100 * MS, 5);
     let [client, server] = talk.senders.snapshots(true);
     assert_eq!((client.owin_bytes, client.owin_peak_bytes), (5 * SEGMENT, 5 * SEGMENT));
     assert_eq!((server.owin_bytes, server.owin_peak_bytes), (0, 0));
+    talk.senders.forget(0);
     talk.ack(120 * MS, 5, &[]);
     talk.data(130 * MS, 1);
-    // five segments were in flight at the last snapshot; the client is the target now
+    // five segments were in flight then; the client is the target now
     let [server, client] = talk.senders.snapshots(false);
     assert_eq!((client.owin_bytes, client.owin_peak_bytes), (SEGMENT, 5 * SEGMENT));
     assert_eq!((server.owin_bytes, server.owin_peak_bytes), (0, 0));
+    talk.senders.forget(0);
     let [client, _] = talk.senders.snapshots(true);
     assert_eq!((client.owin_bytes, client.owin_peak_bytes), (SEGMENT, SEGMENT));
 }
