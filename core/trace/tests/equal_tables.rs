@@ -1,12 +1,13 @@
-//! The tables are the same if connections that are over hand over what is known of them before they are closed, and if their
-//! senders are analysed in a thread of its own.
+//! The tables are the same if connections that are over hand over what is known of them before they are closed, if their
+//! senders are analysed in a thread of its own, and if commands are handed out as they become final.
 
 mod conversation;
 
 use conversation::{Conversation, Script, Settings};
 use iscsitrace_trace::pipeline::Pipeline;
+use iscsitrace_trace::pipeline::drain::Horizon;
 use iscsitrace_trace::reader::Packet;
-use iscsitrace_trace::tables::{Column, Tables, Wanted};
+use iscsitrace_trace::tables::{Column, Columns, Cycles, Tables, Wanted};
 use iscsitrace_wire::frame::LinkType;
 use proptest::prelude::*;
 
@@ -48,14 +49,37 @@ fn sessions(pause_ns: i64, resets: &[bool], repeats: &[usize]) -> Vec<(i64, Vec<
     timed
 }
 
+fn packet((frame, (time_ns, data)): (u64, &(i64, Vec<u8>))) -> Packet<'_> {
+    let (time_ns, original_length) = (*time_ns, data.len() as u32);
+    Packet { frame, time_ns, link_type: LinkType::ETHERNET, interface: 0, original_length, data }
+}
+
 fn tables(packets: &[(i64, Vec<u8>)], prepare: impl Fn(&mut Pipeline)) -> Tables {
     let mut pipeline = Pipeline::new(Wanted::ALL);
     prepare(&mut pipeline);
-    for (frame, (time_ns, data)) in (1..).zip(packets) {
-        let (time_ns, original_length) = (*time_ns, data.len() as u32);
-        pipeline.packet(&Packet { frame, time_ns, link_type: LinkType::ETHERNET, interface: 0, original_length, data });
-    }
+    (1..).zip(packets).for_each(|each| pipeline.packet(&packet(each)));
     pipeline.finish()
+}
+
+/// The commands that a pass without an end hands out, drained after each `every` packets, in the order of their numbers; and
+/// the numbers of those that are left at its end.
+fn drained(packets: &[(i64, Vec<u8>)], every: usize, keep_ns: i64) -> (Cycles, Vec<u32>) {
+    let mut pipeline = Pipeline::new(Wanted::default());
+    let mut found = Cycles::default();
+    for (place, each) in (1..).zip(packets).enumerate() {
+        let packet = packet(each);
+        pipeline.packet(&packet);
+        if place % every == 0 {
+            let patience_ns = 10 * SECOND_NS;
+            let horizon = Horizon { until_ns: packet.time_ns, patience_ns, keep_ns, is_endless: true, stay: None };
+            let cycles = pipeline.drain_final(&horizon).cycles;
+            found.copy_rows(&cycles, &(0..cycles.row_count()).collect::<Vec<_>>());
+        }
+    }
+    let mut order: Vec<usize> = (0..found.row_count()).collect();
+    order.sort_by_key(|&row| found.cycle[row]);
+    found.reorder(&order);
+    (found, pipeline.cycles().cycle.clone())
 }
 
 /// Every column of these tables, as text.
@@ -153,5 +177,31 @@ proptest! {
         for (apart, within) in apart.iter().zip(&within) {
             prop_assert_eq!(apart, within);
         }
+    }
+    #[test]
+    fn commands_are_handed_out_once_wherever_a_pass_is_drained(
+        pause_ms in 0_i64..20_000,
+        resets in proptest::collection::vec(any::<bool>(), 1..6),
+        every in 1_usize..200,
+        keep_ns in prop_oneof![Just(0), Just(SECOND_NS), Just(100 * SECOND_NS)],
+    ) {
+        let packets = sessions(pause_ms * MS, &resets, &[]);
+        let whole = tables(&packets, |_| ()).cycles;
+        let (found, left) = drained(&packets, every, keep_ns);
+        prop_assert!(found.cycle.windows(2).all(|pair| pair[0] < pair[1]), "one of them twice");
+        let is_known = |cycle: &u32| found.cycle.binary_search(cycle).is_ok() || left.contains(cycle);
+        prop_assert!(whole.cycle.iter().all(is_known), "one of them never");
+        // as the whole has them, but for the next command, which may not have been there
+        let mut expected = Cycles::default();
+        expected.copy_rows(&whole, &found.cycle.iter().map(|&cycle| cycle as usize).collect::<Vec<_>>());
+        let of = |cycles: Cycles| {
+            columns(&mut Tables { cycles, ..Tables::default() }, |name| name != "cycles")
+                .into_iter()
+                .filter(|column| !column.starts_with("cycles.next_command_ns"))
+                .collect::<Vec<_>>()
+        };
+        prop_assert_eq!(of(found), of(expected));
+        // rows that are not kept leave, once they are a part of all
+        prop_assert!(keep_ns > 0 || every > 20 || pause_ms < 10_000 || left.len() * 3 < whole.row_count());
     }
 }
