@@ -20,6 +20,7 @@ from pathlib import Path
 from iscsitrace.errors import IscsitraceError
 from iscsitrace.lab.guests.scenarios import Scenario, scenarios
 from iscsitrace.lab.run_files import INITIATOR, TRUTH, capture_name
+from iscsitrace.wording import scsi_names
 
 TABLE = "scenarios.md"
 _FIELDS = (
@@ -55,13 +56,6 @@ _PDUS = {
     0x32: "async message",
     0x3F: "reject",
 }
-_STATUSES = {
-    0x02: "CHECK CONDITION",
-    0x08: "BUSY",
-    0x18: "RESERVATION CONFLICT",
-    0x28: "TASK SET FULL",
-    0x40: "TASK ABORTED",
-}
 _FROM_TARGET = 0x20
 
 
@@ -82,11 +76,15 @@ class Wire:
     def text(self) -> str:
         """In a cell of the table."""
         parts = [f"{count} {_PDUS[opcode]}" for opcode, count in _ordered(self.pdus, _PDUS)]
-        parts += [f"{count} status {_STATUSES.get(code, hex(code))}" for code, count in self.statuses.items() if code]
+        parts += [f"{count} status {_status(code)}" for code, count in self.statuses.items() if code]
         parts += [f"{count} sense {sense}" for sense, count in self.senses.items()]
         parts += [f"{count} login status 0x{code:04x}" for code, count in self.login_statuses.items() if code]
         parts += [f"{count} {name}" for name, count in self.counts.items() if count]
         return f"{', '.join(parts)}; longest silence {self.silence_s:.1f} s"
+
+
+def _status(code: int) -> str:
+    return scsi_names.name(scsi_names.statuses(), code)
 
 
 def _ordered(counts: Counter[int], names: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -9,6 +9,7 @@ __all__ = [
     "OPERATIONS",
     "SECRET_KEYS",
     "SENSE_KEYS",
+    "STATUSES",
     "VERSION",
     "CaptureError",
     "LabError",
@@ -49,6 +50,9 @@ OPERATIONS: tuple[str, ...]
 SENSE_KEYS: tuple[str, ...]
 """The name of each sense key (SPC-5)."""
 
+STATUSES: dict[int, str]
+"""The name of each SCSI status, by its code (SAM-5)."""
+
 SECRET_KEYS: tuple[str, ...]
 """Login keys whose values are secrets, or help to find them: never kept, never shown."""
 
@@ -56,7 +60,7 @@ VERSION: str
 """Version of the package."""
 
 class _ScsiCommand(TypedDict):
-    """A row of the table of SCSI commands (core/wire/src/cdb.rs)."""
+    """A row of the table of SCSI commands (core/wire/src/cdb/commands.rs)."""
 
     operation_code: int
     """First byte of the CDB."""

@@ -191,8 +191,8 @@ end)()
 local operations = (function()
 -- The SCSI operations by operation code, device type and service action.
 --
--- Generated from core/wire/src/cdb.rs by `python -m tools.plugin`: do not edit. Never decides which of them a CDB is:
--- `cdb` does.
+-- Generated from core/wire/src/cdb/commands.rs by `python -m tools.plugin`: do not edit. Never decides which of them a
+-- CDB is: `cdb` does.
 --
 -- Provides `by_code` (the most common device type), `by_device_type` (where another device type, 1 tape, 5 CD drive or
 -- 8 changer, gives the code another meaning), `by_service_action`, and `moves_blocks` (the operations that transfer
@@ -282,6 +282,7 @@ local by_code = {
     [0x94] = "zbc_out",
     [0x95] = "zbc_in",
     [0x9c] = "write_atomic",
+    [0x9d] = "other",
     [0x9e] = "service_action_in",
     [0x9f] = "service_action_out",
     [0xa0] = "report_luns",
@@ -293,7 +294,9 @@ local by_code = {
     [0xa6] = "exchange_medium",
     [0xa7] = "set_read_ahead",
     [0xa8] = "read",
+    [0xa9] = "other",
     [0xaa] = "write",
+    [0xab] = "other",
     [0xac] = "get_performance",
     [0xad] = "read_disc_structure",
     [0xae] = "write_verify",
@@ -357,7 +360,7 @@ local cdb = (function()
 -- The command descriptor block in a SCSI Command PDU.
 --
 -- Never keeps a table of operations: the generated part `operations` has it. Names an operation as the reader does
--- (core/wire/src/cdb.rs).
+-- (core/wire/src/cdb/commands.rs).
 --
 -- Provides `operation_of(header, device_type)`, `is_standard_inquiry(header)` and `moves_blocks` (by operation).
 

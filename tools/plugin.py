@@ -62,8 +62,8 @@ _HEAD = """\
 _OPERATIONS = """\
 -- The SCSI operations by operation code, device type and service action.
 --
--- Generated from core/wire/src/cdb.rs by `python -m tools.plugin`: do not edit. Never decides which of them a CDB is:
--- `cdb` does.
+-- Generated from core/wire/src/cdb/commands.rs by `python -m tools.plugin`: do not edit. Never decides which of them a
+-- CDB is: `cdb` does.
 --
 -- Provides `by_code` (the most common device type), `by_device_type` (where another device type, 1 tape, 5 CD drive or
 -- 8 changer, gives the code another meaning), `by_service_action`, and `moves_blocks` (the operations that transfer
@@ -95,6 +95,10 @@ def operations() -> str:
             by_service_action[code][action] = operation
         elif is_first_type:
             by_code[code] = operation
+            actions = by_service_action.pop(code, {})
+            # only those that the code's own operation does not say already
+            if others := {action: own for action, own in actions.items() if own != operation}:
+                by_service_action[code] = others
         elif operation != by_code.get(code):
             by_device_type[code][device_type] = operation
     parts = [

@@ -118,4 +118,4 @@ def _line(row: dict[str, Any], latency: str, start_ns: int) -> tuple[object, ...
 
 def _status(status: int | None) -> str | None:
     """The name of a SCSI status in lower case, as all cells of the table."""
-    return None if status is None else scsi_names.name(scsi_names.STATUSES, status).lower().replace("aca", "ACA")
+    return None if status is None else scsi_names.name(scsi_names.statuses(), status).lower().replace("aca", "ACA")

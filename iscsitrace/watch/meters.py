@@ -255,7 +255,7 @@ def _label(text: str) -> str:
 
 def _status(code: int) -> str:
     names = {_NO_STATUS_CODE: NO_STATUS, _NOT_CAPTURED_CODE: NOT_CAPTURED}
-    return names.get(code) or scsi_names.name(scsi_names.STATUSES, code).lower().replace(" ", "_")
+    return names.get(code) or scsi_names.name(scsi_names.statuses(), code).lower().replace(" ", "_")
 
 
 def _most(one: int | None, other: int | None) -> int | None:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.wording import status_classes as classes
-from iscsitrace.wording.scsi_names import CHECK_CONDITION, GOOD, SERVICE_RESPONSES, STATUSES, name
+from iscsitrace.wording.scsi_names import CHECK_CONDITION, GOOD, SERVICE_RESPONSES, name, statuses
 from iscsitrace.wording.sense import sense_keys, sense_text
 from iscsitrace.wording.status_classes import INFO, WARNING, StatusClass
 
@@ -122,7 +122,7 @@ def command_status(
         return None
     if status != CHECK_CONDITION:
         status_class = _BY_STATUS.get(status, classes.OTHER)
-        text = STATUSES.get(status, f"status {status:02X}h")
+        text = statuses().get(status, f"status {status:02X}h")
         return CommandStatus(status_class, _severity(status_class, None, is_read_or_write), text)
     if sense_key is None:
         text = "CHECK CONDITION, no sense data in the capture"

@@ -6,25 +6,20 @@ Sense keys and additional sense codes are in sense.py; which status is a problem
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 GOOD: Final = 0x00
 CHECK_CONDITION: Final = 0x02
 
-STATUSES: Final = {
-    GOOD: "GOOD",
-    CHECK_CONDITION: "CHECK CONDITION",
-    0x04: "CONDITION MET",
-    0x08: "BUSY",
-    0x10: "INTERMEDIATE",
-    0x14: "INTERMEDIATE-CONDITION MET",
-    0x18: "RESERVATION CONFLICT",
-    0x22: "COMMAND TERMINATED",
-    0x28: "TASK SET FULL",
-    0x30: "ACA ACTIVE",
-    0x40: "TASK ABORTED",
-}
-"""SCSI status (SAM-5 table of status codes); 10h, 14h and 22h are obsolete."""
+
+@cache
+def statuses() -> Mapping[int, str]:
+    """Name of each SCSI status (SAM-5 table of status codes), from core/wire; 10h, 14h and 22h are obsolete."""
+    from iscsitrace import _core
+
+    return _core.STATUSES
+
 
 SERVICE_RESPONSES: Final = {0x00: "command completed at target", 0x01: "target failure"}
 """iSCSI service response of a SCSI Response (RFC 7143 section 11.4.3); 80h to FFh are vendor specific. The status is

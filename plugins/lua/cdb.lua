@@ -1,7 +1,7 @@
 -- The command descriptor block in a SCSI Command PDU.
 --
 -- Never keeps a table of operations: the generated part `operations` has it. Names an operation as the reader does
--- (core/wire/src/cdb.rs).
+-- (core/wire/src/cdb/commands.rs).
 --
 -- Provides `operation_of(header, device_type)`, `is_standard_inquiry(header)` and `moves_blocks` (by operation).
 

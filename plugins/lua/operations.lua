@@ -1,7 +1,7 @@
 -- The SCSI operations by operation code, device type and service action.
 --
--- Generated from core/wire/src/cdb.rs by `python -m tools.plugin`: do not edit. Never decides which of them a CDB is:
--- `cdb` does.
+-- Generated from core/wire/src/cdb/commands.rs by `python -m tools.plugin`: do not edit. Never decides which of them a
+-- CDB is: `cdb` does.
 --
 -- Provides `by_code` (the most common device type), `by_device_type` (where another device type, 1 tape, 5 CD drive or
 -- 8 changer, gives the code another meaning), `by_service_action`, and `moves_blocks` (the operations that transfer
@@ -91,6 +91,7 @@ local by_code = {
     [0x94] = "zbc_out",
     [0x95] = "zbc_in",
     [0x9c] = "write_atomic",
+    [0x9d] = "other",
     [0x9e] = "service_action_in",
     [0x9f] = "service_action_out",
     [0xa0] = "report_luns",
@@ -102,7 +103,9 @@ local by_code = {
     [0xa6] = "exchange_medium",
     [0xa7] = "set_read_ahead",
     [0xa8] = "read",
+    [0xa9] = "other",
     [0xaa] = "write",
+    [0xab] = "other",
     [0xac] = "get_performance",
     [0xad] = "read_disc_structure",
     [0xae] = "write_verify",

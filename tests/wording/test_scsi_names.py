@@ -31,13 +31,13 @@ OF_ACTIONS = {
         # SAM-5: INTERMEDIATE-CONDITION MET; COMMAND TERMINATED is obsolete, and tshark does not have it
         (
             "scsi.status",
-            scsi_names.STATUSES,
+            scsi_names.statuses(),
             {0x14: ("Intermediate Condition Met", "INTERMEDIATE-CONDITION MET")},
             {0x22: "COMMAND TERMINATED"},
         ),
         (
             "iscsi.scsiresponse.status",
-            scsi_names.STATUSES,
+            scsi_names.statuses(),
             {0x14: ("Intermediate Condition Met", "INTERMEDIATE-CONDITION MET")},
             {0x22: "COMMAND TERMINATED"},
         ),

@@ -218,18 +218,13 @@ fn header(key: &Key, original: &[u8]) -> Vec<u8> {
     replaced
 }
 
-/// The CDB of a command that is known, as long as its group of operation codes says (SPC-4 section 4.2.5); of others the
-/// operation code, and the service action, where it has one.
+/// The CDB of a command that is known, without what follows it; of others the operation code, and the service action,
+/// where it has one.
 fn command(original: &[u8]) -> [u8; 16] {
-    let decoded = cdb::decode(original, None);
-    let kept = match original[0] {
-        _ if decoded.operation == cdb::Operation::Other && decoded.service_action.is_some() => 2,
-        _ if decoded.operation == cdb::Operation::Other => 1,
-        0x00..=0x1f => 6,
-        0x20..=0x5f => 10,
-        0x80..=0x9f => 16,
-        0xa0..=0xbf => 12,
-        _ => 16,
+    let kept = match cdb::command(original, None).filter(|command| command.operation != cdb::Operation::Other) {
+        Some(command) => command.length().unwrap_or(16),
+        None if cdb::decode(original, None).service_action.is_some() => 2,
+        None => 1,
     };
     let mut replaced = [0; 16];
     replaced[..kept].copy_from_slice(&original[..kept]);

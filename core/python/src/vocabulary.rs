@@ -1,8 +1,9 @@
-//! The tables of core/wire for Python: SCSI commands, sense codes and login keys as plain data.
+//! The tables of core/wire for Python: SCSI commands, statuses, sense codes and login keys as plain data.
 
 use iscsitrace_wire::cdb::{COMMANDS, Operation, Purpose};
 use iscsitrace_wire::key::{KEYS, OperationalKey, Scope, Use, Value};
 use iscsitrace_wire::sense::{SenseKey, additional_sense_codes};
+use iscsitrace_wire::status::Status;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
@@ -72,6 +73,11 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("OPERATIONS", PyTuple::new(py, Operation::ALL.iter().map(|operation| operation.as_str()))?)?;
     module.add("SECRET_KEYS", PyTuple::new(py, secrets.collect::<Vec<_>>())?)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    let statuses = PyDict::new(py);
+    for status in Status::ALL {
+        statuses.set_item(*status as u8, status.name())?;
+    }
+    module.add("STATUSES", statuses)?;
     module.add("SENSE_KEYS", PyTuple::new(py, SenseKey::ALL.map(SenseKey::words))?)?;
     module.add_function(wrap_pyfunction!(scsi_commands, module)?)?;
     module.add_function(wrap_pyfunction!(sense_codes, module)?)?;

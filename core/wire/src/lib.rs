@@ -8,9 +8,9 @@
 //! reject  the reasons of a Reject
 //! lun     the 8 bytes of a LUN <-> its number
 //! text    key=value pairs of Login and Text PDUs; key: how their values are negotiated
-//! cdb     SCSI command descriptor blocks
+//! cdb     SCSI command descriptor blocks; cdb::commands  what every operation code means
 //! parameter_data  what a logical unit says of itself: INQUIRY, READ CAPACITY, REPORT TARGET PORT GROUPS
-//! sense   sense data of a CHECK CONDITION, and T10's words
+//! status  the status of a SCSI command, and T10's names; sense  sense data of a CHECK CONDITION, and T10's words
 //! digest  CRC32C of headers and data
 //! capture_writer  packets -> a pcapng or pcap file
 //! tcp_info  a sample of the kernel's TCP_INFO <-> a line of ss
@@ -31,5 +31,6 @@ pub mod parameter_data;
 pub mod reject;
 pub mod sense;
 pub mod serial;
+pub mod status;
 pub mod tcp_info;
 pub mod text;

@@ -89,7 +89,7 @@ CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
     "event_kind": tuple(kind.name for kind in EVENT_KINDS),
     "finding_rank": ("failure", "slowness", "note"),
     "stream_cause": ("slow_start_exit", "timeout", "low_equilibrium", "window"),
-    # filled from the core's table of SCSI operations (core/wire/src/cdb.rs), see trace.py
+    # filled from the core's table of SCSI operations (core/wire/src/cdb/commands.rs), see trace.py
     "operation": (),
 }
 

@@ -9,27 +9,23 @@
 //! ```
 
 use iscsitrace_wire::cdb::Operation;
+use iscsitrace_wire::status::Status;
 
 use super::observer::EndedCommand;
 
-/// SCSI status codes (SAM-5, table 43).
-const STATUSES: [(&str, u8); 9] = [
-    ("good", 0x00),
-    ("check_condition", 0x02),
-    ("condition_met", 0x04),
-    ("busy", 0x08),
-    ("reservation_conflict", 0x18),
-    ("task_set_full", 0x28),
-    ("aca_active", 0x30),
-    ("task_aborted", 0x40),
-    ("none", 0xff),
-];
+/// A command without a status.
+const NO_STATUS: u8 = u8::MAX;
 const TIMES_NS: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+
+/// The names of statuses, as `task_set_full`, and their codes.
+fn statuses() -> impl Iterator<Item = (String, u8)> {
+    let named = Status::ALL.iter().map(|status| (status.name().to_lowercase().replace([' ', '-'], "_"), *status as u8));
+    named.chain([("none".to_owned(), NO_STATUS)])
+}
 
 /// The name of a status, or its number.
 pub fn status_in_words(status: u8) -> String {
-    let name = STATUSES.iter().find(|&&(_, code)| code == status).map(|&(name, _)| name);
-    name.map_or_else(|| status.to_string(), str::to_owned)
+    statuses().find(|(_, code)| *code == status).map_or_else(|| status.to_string(), |(name, _)| name)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,7 +46,7 @@ impl Comparison {
                 is_over(command.end_ns.saturating_sub(command.command_ns), limit_ns, is_limit_met)
             }
             Self::NoProgressOver { limit_ns, is_limit_met } => is_over(command.no_progress_ns, limit_ns, is_limit_met),
-            Self::Status { code, is_equal } => (command.status.unwrap_or(u8::MAX) == code) == is_equal,
+            Self::Status { code, is_equal } => (command.status.unwrap_or(NO_STATUS) == code) == is_equal,
             Self::Operation { operation, is_equal } => (command.operation == operation.as_str()) == is_equal,
         }
     }
@@ -177,10 +173,10 @@ fn comparison(rest: &mut &[Token<'_>], end: usize) -> Result<Comparison, (usize,
         "status" => {
             let is_equal = equality(rest, end)?;
             let status = next(rest, end, "a SCSI status")?;
-            let named = STATUSES.iter().find(|&&(name, _)| name == status.text).map(|&(_, code)| code);
+            let named = statuses().find(|(name, _)| name == status.text).map(|(_, code)| code);
             let hexadecimal = status.text.strip_prefix("0x").map(|digits| u8::from_str_radix(digits, 16).ok());
             let code = named.or_else(|| hexadecimal.unwrap_or_else(|| status.text.parse().ok()));
-            let names: Vec<_> = STATUSES.iter().map(|&(name, _)| name).collect();
+            let names: Vec<String> = statuses().map(|(name, _)| name).collect();
             let code =
                 code.ok_or_else(|| (status.at, format!("unknown SCSI status; use {} or a number", names.join(", "))))?;
             Ok(Comparison::Status { code, is_equal })

@@ -1,12 +1,13 @@
 //! Commands on ranges of blocks: read, write, verify, compare and write, OR, synchronize, pre-fetch (SBC-3). Checks
 //! ranges and flags; the device transfers the data.
 
-use iscsitrace_wire::cdb::{self, Operation};
+use iscsitrace_wire::cdb::{self, DISK, Operation};
+use iscsitrace_wire::status::Status;
 
 use super::logical_unit::LogicalUnit;
 use super::medium::NoSpace;
 use super::sense::Sense;
-use super::task::{Status, Work};
+use super::task::Work;
 
 impl From<NoSpace> for Sense {
     fn from(_: NoSpace) -> Sense {
@@ -32,7 +33,7 @@ impl LogicalUnit {
 
     /// First byte and length of the blocks of a CDB, all of them on the medium.
     pub(super) fn extent(&self, cdb: &[u8; 16]) -> Result<(u64, u64), Sense> {
-        let decoded = cdb::decode(cdb, Some(0));
+        let decoded = cdb::decode(cdb, Some(DISK));
         let (Some(lba), Some(count)) = (decoded.lba, decoded.block_count) else { return Err(Sense::OPERATION_CODE) };
         self.range(lba, u64::from(count))
     }

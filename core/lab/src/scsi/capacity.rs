@@ -1,6 +1,6 @@
 //! Capacity, mapped blocks, and an empty defect list. Changes nothing.
 
-use super::command::number;
+use super::field::number;
 use super::logical_unit::LogicalUnit;
 use super::sense::Sense;
 use super::task::Work;

@@ -1,9 +1,11 @@
 //! A SCSI target device: its logical units and nexuses, and the task router before them (SAM-5). The logical unit
 //! executes commands.
 
+use iscsitrace_wire::cdb::{self, DISK, Operation};
 use iscsitrace_wire::lun;
+use iscsitrace_wire::status::Status;
 
-use super::command::{self, number};
+use super::field::number;
 use super::identity::{self, Identity};
 use super::inquiry;
 use super::logical_unit::{COMMANDS_CLEARED, LOGICAL_UNIT_RESET, LogicalUnit, POWER_ON, TARGET_RESET};
@@ -11,7 +13,7 @@ use super::medium::{Medium, NoSpace};
 use super::nexus::{InitiatorPort, Nexus, Nexuses};
 use super::sense::Sense;
 use super::settings::{DeviceSettings, SettingsError};
-use super::task::{Completion, Refused, Status, Task, Work};
+use super::task::{Completion, Refused, Task, Work};
 
 /// Tasks that the target aborts without a response: those of a nexus at a logical unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +107,7 @@ impl Device {
         let mut fixed = [0; 16];
         fixed.iter_mut().zip(cdb).for_each(|(fixed, byte)| *fixed = *byte);
         let place = self.place(lun);
-        let is_report_luns = fixed[0] == 0xa0;
+        let is_report_luns = cdb::decode(&fixed, Some(DISK)).operation == Operation::ReportLuns;
         let result = match place.and_then(|place| self.units.get_mut(place)) {
             _ if is_report_luns => self.report_luns(&fixed).map_err(Refused::from),
             Some(unit) => unit.execute(nexus, &self.nexuses, &fixed),
@@ -272,10 +274,12 @@ const MOST_LUNS: u16 = 1 << 14;
 
 /// A LUN without a logical unit supports two commands (SPC-4).
 fn execute_without_unit(cdb: &[u8; 16]) -> Result<Work, Sense> {
-    match cdb[0] {
-        0x12 if cdb[1] & 0x01 != 0 => Err(Sense::cdb_bit(1, 0)),
-        0x12 => Ok(Work::data_in(inquiry::no_device(), command::number(cdb, 3, 2))),
-        0x03 => Ok(Work::data_in(Sense::NO_LOGICAL_UNIT.encode(cdb[1] & 0x01 != 0), u64::from(cdb[4]))),
+    match cdb::decode(cdb, Some(DISK)).operation {
+        Operation::Inquiry if cdb[1] & 0x01 != 0 => Err(Sense::cdb_bit(1, 0)),
+        Operation::Inquiry => Ok(Work::data_in(inquiry::no_device(), number(cdb, 3, 2))),
+        Operation::RequestSense => {
+            Ok(Work::data_in(Sense::NO_LOGICAL_UNIT.encode(cdb[1] & 0x01 != 0), u64::from(cdb[4])))
+        }
         _ => Err(Sense::NO_LOGICAL_UNIT),
     }
 }

@@ -1,8 +1,8 @@
 //! The execution of a command by its logical unit: checks, and dispatch to the file of the command.
 
-use iscsitrace_wire::cdb::{self, Operation};
+use iscsitrace_wire::cdb::{self, Access, COMMANDS, Command, DISK, Needs, Operation, Support};
 
-use super::command::{self, Access, Command, Needs};
+use super::field::number;
 use super::logical_unit::{LogicalUnit, MEDIUM_CHANGED, MODE_PARAMETERS_CHANGED};
 use super::nexus::{Nexus, Nexuses};
 use super::sense::Sense;
@@ -11,17 +11,17 @@ use super::task::{Refused, Work};
 impl LogicalUnit {
     /// Executes a command, or returns the data that it needs.
     pub(super) fn execute(&mut self, nexus: Nexus, nexuses: &Nexuses, cdb: &[u8; 16]) -> Result<Work, Refused> {
-        let operation = cdb::decode(cdb, Some(0)).operation;
+        let operation = cdb::decode(cdb, Some(DISK)).operation;
         // SAM-5: INQUIRY, REPORT LUNS and REQUEST SENSE do not report a unit attention by their status.
         if !matches!(operation, Operation::Inquiry | Operation::RequestSense)
             && let Some(attention) = self.take_attention(nexus)
         {
             return Err(attention.into());
         }
-        let command = self.supported(cdb)?;
+        let (command, support) = self.supported(cdb)?;
         self.check_control(command, cdb)?;
-        self.check_reservations(nexus, operation, command, cdb)?;
-        self.check_medium(command)?;
+        self.check_reservations(nexus, operation, support.access, cdb)?;
+        self.check_medium(support.needs)?;
         match operation {
             Operation::TestUnitReady => Ok(Work::GOOD),
             Operation::RequestSense => Ok(self.request_sense(nexus, cdb)),
@@ -52,7 +52,7 @@ impl LogicalUnit {
         cdb: &[u8; 16],
         bytes: &[u8],
     ) -> Result<(), Refused> {
-        match cdb::decode(cdb, Some(0)).operation {
+        match cdb::decode(cdb, Some(DISK)).operation {
             Operation::ModeSelect => {
                 if self.mode_select(cdb, bytes)? {
                     self.raise(nexuses, Some(nexus), MODE_PARAMETERS_CHANGED);
@@ -67,28 +67,29 @@ impl LogicalUnit {
         }
     }
 
-    fn supported(&self, cdb: &[u8; 16]) -> Result<&'static Command, Sense> {
-        let command = command::find(cdb[0], cdb[1] & 0x1f).filter(|command| self.is_supported(command));
+    fn supported(&self, cdb: &[u8; 16]) -> Result<(&'static Command, Support), Sense> {
+        let command = cdb::command(cdb, Some(DISK)).filter(|command| self.is_supported(command));
         // SPC-4: an unknown service action of a supported operation code is an invalid field.
-        let is_code_known = || command::COMMANDS.iter().any(|row| row.code == cdb[0] && self.is_supported(row));
-        command.ok_or_else(|| if is_code_known() { Sense::cdb_bit(1, 4) } else { Sense::OPERATION_CODE })
+        let is_code_known = || COMMANDS.iter().any(|row| row.code == cdb[0] && self.is_supported(row));
+        let refused = || if is_code_known() { Sense::cdb_bit(1, 4) } else { Sense::OPERATION_CODE };
+        command.and_then(|command| Some((command, command.support?))).ok_or_else(refused)
     }
 
     /// The CONTROL byte ends the CDB; auto contingent allegiance is not supported (SAM-5).
     fn check_control(&self, command: &Command, cdb: &[u8; 16]) -> Result<(), Sense> {
-        let last = command.usage.len() - 1;
+        let Some(last) = command.length().map(|length| length - 1) else { return Ok(()) };
         let has_naca = cdb.get(last).is_some_and(|control| control & 0x04 != 0);
         if has_naca { Err(Sense::cdb_bit(last as u16, 2)) } else { Ok(()) }
     }
 
-    fn check_medium(&self, command: &Command) -> Result<(), Sense> {
-        if command.needs == Needs::Nothing {
+    fn check_medium(&self, needs: Needs) -> Result<(), Sense> {
+        if needs == Needs::Nothing {
             return Ok(());
         }
         if self.is_ejected {
             return Err(Sense::EJECTED);
         }
-        if command.needs == Needs::Writable {
+        if needs == Needs::Writable {
             if self.settings.is_write_protected {
                 return Err(Sense::WRITE_PROTECTED);
             }
@@ -103,7 +104,7 @@ impl LogicalUnit {
         &self,
         nexus: Nexus,
         operation: Operation,
-        command: &Command,
+        access: Access,
         cdb: &[u8; 16],
     ) -> Result<(), Refused> {
         let is_persistent = matches!(operation, Operation::PersistentReserveIn | Operation::PersistentReserveOut);
@@ -125,7 +126,7 @@ impl LogicalUnit {
             // SBC-3: every nexus may start the unit, and allow removal.
             Operation::StartStopUnit if cdb[4] & 0xf1 == 0x01 => Access::Free,
             Operation::PreventAllowMediumRemoval if cdb[4] & 0x03 == 0 => Access::Free,
-            _ => command.access,
+            _ => access,
         };
         if self.persistent.is_conflict(nexus, access) { Err(Refused::Conflict) } else { Ok(()) }
     }
@@ -173,7 +174,7 @@ fn send_diagnostic(cdb: &[u8; 16]) -> Result<Work, Sense> {
     if cdb[1] >> 5 != 0 {
         return Err(Sense::cdb_bit(1, 7));
     }
-    if command::number(cdb, 3, 2) != 0 { Err(Sense::cdb_field(3)) } else { Ok(Work::GOOD) }
+    if number(cdb, 3, 2) != 0 { Err(Sense::cdb_field(3)) } else { Ok(Work::GOOD) }
 }
 
 /// A parameter list of the length in the CDB.
@@ -181,9 +182,9 @@ fn collect_parameters(cdb: &[u8; 16]) -> Result<Work, Sense> {
     let length = match cdb[0] {
         0x15 => u64::from(cdb[4]),
         // PERSISTENT RESERVE OUT: its list has a fixed length, because SPEC_I_PT is not supported (SPC-4).
-        0x5f if command::number(cdb, 5, 4) != 24 => return Err(Sense::PARAMETER_LIST_LENGTH),
+        0x5f if number(cdb, 5, 4) != 24 => return Err(Sense::PARAMETER_LIST_LENGTH),
         0x5f => 24,
-        _ => command::number(cdb, 7, 2),
+        _ => number(cdb, 7, 2),
     };
     Ok(Work::Collect { cdb: *cdb, bytes: vec![0; length as usize] })
 }

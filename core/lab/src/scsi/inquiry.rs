@@ -1,6 +1,6 @@
 //! INQUIRY, vital product data, and the target port group. Changes nothing.
 
-use super::command::number;
+use super::field::number;
 use super::logical_unit::LogicalUnit;
 use super::provisioning::MOST_DESCRIPTORS;
 use super::sense::Sense;

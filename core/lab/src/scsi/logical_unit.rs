@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::command::{self, Command};
 use super::identity::Identity;
 use super::medium::Medium;
 use super::mode_pages::ModePages;
@@ -10,6 +9,7 @@ use super::nexus::{Nexus, Nexuses};
 use super::persistent_reservation::PersistentReservation;
 use super::sense::Sense;
 use super::settings::LogicalUnitSettings;
+use iscsitrace_wire::cdb::{Command, Operation};
 
 /// Unit attentions (SPC-4).
 pub(super) const POWER_ON: Sense = Sense::unit_attention(0x29, 0x01);
@@ -63,10 +63,12 @@ impl LogicalUnit {
 
     /// Whether this logical unit supports a command.
     pub(super) fn is_supported(&self, command: &Command) -> bool {
-        if command.code == command::UNMAP {
-            return self.medium.is_thin();
-        }
-        (command.code, command.action.unwrap_or(0)) != command::REPORT_TARGET_PORT_GROUPS || self.has_target_port_groups
+        command.support.is_some()
+            && match command.operation {
+                Operation::Unmap => self.medium.is_thin(),
+                Operation::ReportTargetPortGroups => self.has_target_port_groups,
+                _ => true,
+            }
     }
 
     /// Establishes a unit attention for all nexuses, except the one that caused it.

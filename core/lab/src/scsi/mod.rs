@@ -22,9 +22,9 @@
 
 mod block;
 mod capacity;
-mod command;
 mod device;
 mod execution;
+mod field;
 mod identity;
 mod inquiry;
 mod logical_unit;
@@ -47,7 +47,8 @@ mod tests;
 
 pub use device::{Abort, Device, Reset};
 pub use iscsitrace_wire::sense::SenseKey;
+pub use iscsitrace_wire::status::Status;
 pub use nexus::{InitiatorPort, Nexus};
 pub use sense::Sense;
 pub use settings::{DeviceSettings, LogicalUnitSettings, MediumKind, SettingsError};
-pub use task::{Completion, Status, Task};
+pub use task::{Completion, Task};

@@ -1,6 +1,6 @@
 //! MODE SENSE and MODE SELECT (SPC-4).
 
-use super::command::number;
+use super::field::number;
 use super::logical_unit::LogicalUnit;
 use super::sense::Sense;
 use super::task::Work;

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::command::Access;
 use super::nexus::{Nexus, Nexuses};
 use super::sense::Sense;
+use iscsitrace_wire::cdb::Access;
 
 /// Types of persistent reservations (SPC-4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

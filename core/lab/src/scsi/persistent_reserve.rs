@@ -1,6 +1,6 @@
 //! PERSISTENT RESERVE IN and PERSISTENT RESERVE OUT (SPC-4).
 
-use super::command::number;
+use super::field::number;
 use super::logical_unit::{LogicalUnit, REGISTRATIONS_PREEMPTED, RESERVATIONS_PREEMPTED, RESERVATIONS_RELEASED};
 use super::nexus::{Nexus, Nexuses};
 use super::persistent_reservation::{Reservation, Type};

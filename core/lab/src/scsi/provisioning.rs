@@ -1,7 +1,7 @@
 //! UNMAP and WRITE SAME (SBC-3). Only a thin medium unmaps blocks.
 
 use super::block::check_protection;
-use super::command::number;
+use super::field::number;
 use super::logical_unit::LogicalUnit;
 use super::sense::Sense;
 use super::task::Work;

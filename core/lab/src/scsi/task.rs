@@ -1,21 +1,10 @@
 //! A SCSI command in progress: its data, and its completion. Never accesses the medium.
 
+use iscsitrace_wire::cdb::{self, DISK, Operation};
+use iscsitrace_wire::status::Status;
+
 use super::nexus::Nexus;
 use super::sense::Sense;
-
-/// Status codes (SAM-5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-#[allow(missing_docs, reason = "the names are T10's")]
-pub enum Status {
-    Good = 0x00,
-    CheckCondition = 0x02,
-    ConditionMet = 0x04,
-    Busy = 0x08,
-    ReservationConflict = 0x18,
-    TaskSetFull = 0x28,
-    TaskAborted = 0x40,
-}
 
 /// The completion of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,14 +104,15 @@ impl Task {
     /// Sets the Expected Data Transfer Length of a write, right after `execute`. COMPARE AND WRITE and WRITE SAME are
     /// refused when it differs from their data length.
     pub fn expect_data_out(&mut self, length: u64) {
-        let Work::Collect { cdb: [code, ..], bytes } = &self.work else { return };
-        if matches!(*code, COMPARE_AND_WRITE | WRITE_SAME_10 | WRITE_SAME_16) && length != bytes.len() as u64 {
-            self.refused = Some(Sense::cdb_field(if *code == COMPARE_AND_WRITE { 13 } else { 0 }).into());
+        let Work::Collect { cdb, bytes } = &self.work else { return };
+        let field = match cdb::decode(cdb, Some(DISK)).operation {
+            Operation::CompareAndWrite => 13,
+            Operation::WriteSame => 0,
+            _ => return,
+        };
+        if length != bytes.len() as u64 {
+            self.refused = Some(Sense::cdb_field(field).into());
             self.work = Work::GOOD;
         }
     }
 }
-
-const COMPARE_AND_WRITE: u8 = 0x89;
-const WRITE_SAME_10: u8 = 0x41;
-const WRITE_SAME_16: u8 = 0x93;

@@ -3,6 +3,7 @@
 //! It never decides what follows.
 
 use iscsitrace_wire::sense::{SenseCodes, SenseKey, additional_sense};
+use iscsitrace_wire::status::Status;
 
 use crate::protocol::initiator::{Completion, Outcome};
 
@@ -10,25 +11,14 @@ use crate::protocol::initiator::{Completion, Outcome};
 #[must_use]
 pub fn is_for_now(completion: &Completion) -> bool {
     match completion.outcome {
-        Outcome::Status(0x08 | 0x28) => true,
-        Outcome::Status(0x02) => {
-            SenseCodes::read(&completion.sense).is_some_and(|sense| sense.key == SenseKey::UnitAttention)
-        }
+        Outcome::Status(status) => match Status::from_u8(status) {
+            Some(Status::Busy | Status::TaskSetFull) => true,
+            Some(Status::CheckCondition) => {
+                SenseCodes::read(&completion.sense).is_some_and(|sense| sense.key == SenseKey::UnitAttention)
+            }
+            _ => false,
+        },
         _ => false,
-    }
-}
-
-fn status_name(status: u8) -> &'static str {
-    match status {
-        0x00 => "GOOD",
-        0x02 => "CHECK CONDITION",
-        0x04 => "CONDITION MET",
-        0x08 => "BUSY",
-        0x18 => "RESERVATION CONFLICT",
-        0x28 => "TASK SET FULL",
-        0x30 => "ACA ACTIVE",
-        0x40 => "TASK ABORTED",
-        _ => "an unknown status",
     }
 }
 
@@ -37,7 +27,7 @@ fn status_name(status: u8) -> &'static str {
 pub fn describe(completion: &Completion) -> String {
     match completion.outcome {
         Outcome::Status(status) => {
-            let name = status_name(status);
+            let name = Status::from_u8(status).map_or("an unknown status", Status::name);
             let Some(sense) = SenseCodes::read(&completion.sense) else { return format!("{name} (0x{status:02x})") };
             let (code, qualifier) = (sense.code.unwrap_or(0), sense.qualifier.unwrap_or(0));
             let words = additional_sense(code, qualifier).map(|words| format!(", {words}")).unwrap_or_default();

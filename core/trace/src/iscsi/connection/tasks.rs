@@ -4,6 +4,7 @@ use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::cdb;
 use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::status::Status;
 
 use super::unclaimed::{UNCLAIMED_MAX, Unclaimed};
 use super::{Begun, IscsiConnection};
@@ -17,8 +18,6 @@ use crate::tables::{CycleId, Cycles, ended_by, in_flight};
 
 /// Maximum open tasks of one connection that are tracked; no command window is larger in practice.
 const TASKS_MAX: usize = 1 << 16;
-/// SCSI status CHECK CONDITION.
-const CHECK_CONDITION: u8 = 0x02;
 
 impl IscsiConnection {
     /// Processes a header from the initiator: a command starts a task, a Data-Out counts for its task.
@@ -199,7 +198,7 @@ impl IscsiConnection {
         }
         if has_status {
             context.end_cycle(cycle, pdu.completion().time_ns, ended_by::STATUS);
-            if bhs.status() == Some(CHECK_CONDITION) {
+            if bhs.status() == Some(Status::CheckCondition as u8) {
                 context.counters.add(Counter::CheckCondition, Some(self.number), frame);
             }
             if let Some(mut task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.remove(&tag)) {
