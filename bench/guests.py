@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iscsitrace.errors import IscsitraceError
-from iscsitrace.lab.guests.scenarios import Scenario, scenarios
 from iscsitrace.lab.run_files import INITIATOR, TRUTH, capture_name
+from iscsitrace.lab.scenarios import Scenario, scenarios
 from iscsitrace.wording import scsi_names
 
 TABLE = "scenarios.md"

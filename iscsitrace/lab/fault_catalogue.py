@@ -1,6 +1,7 @@
-"""All kinds of faults by name, the worlds that can make each, and how one is typed.
+"""The faults of a run, a row for each: what happens, when, where, and how each world makes it.
 
-The kinds of guests are those of `lab.guests`; here are those that only our own programs and links make.
+A row has a column for our own programs (`Ours`: simulated, in namespaces, some at a target alone) and one for guests
+(`InGuests`); None where a world cannot make it.
 """
 
 from __future__ import annotations
@@ -8,67 +9,296 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from iscsitrace.errors import InputInvalid
+from iscsitrace.lab.faults import fault
+from iscsitrace.lab.faults import settings as ours
 from iscsitrace.lab.faults.addresses import NAMESPACES, SIMULATED
-from iscsitrace.lab.faults.fault import Detail, Fault, FaultKind
-from iscsitrace.lab.faults.settings import EFFECTS, TARGET
-from iscsitrace.lab.guests import faults as of_guests
-from iscsitrace.lab.settings.kinds import COUNT, SHARE, TEXT, TIME, one_of
+from iscsitrace.lab.faults.fault import TARGET, Detail, Fault, FaultKind, InGuests, Ours
+from iscsitrace.lab.guests import access_faults, network_faults, program_faults, storage_faults
+from iscsitrace.lab.guests.initiator import NAME
+from iscsitrace.lab.settings.kinds import COUNT, SHARE, SIZE, TEXT, TIME, one_of
 
 GUESTS = "guests"
 WORLDS = (SIMULATED, NAMESPACES, GUESTS, TARGET)
 """The last is ``iscsitrace target``, which has neither an initiator nor a link."""
 
+_WITH_TARGET = (SIMULATED, NAMESPACES, TARGET)
 _DISK = {"disk": Detail(COUNT, "0")}
 _DIRECTION = one_of("to-target", "to-initiator")
-_OWN = (
+
+_ROWS = (
+    # the path
+    FaultKind(
+        "black-out",
+        "The path to a target drops every packet, in both directions or in one.",
+        "target",
+        {"direction": Detail(one_of("both", "to-target", "to-initiator"), "both")},
+        lasts="12s",
+        ours=Ours(ours.black_out),
+        guests=InGuests(network_faults.black_out),
+    ),
+    FaultKind(
+        "mtu-hole",
+        "The path to a target drops packets larger than so many bytes, without an ICMP message.",
+        "target",
+        {"bytes": Detail(SIZE, "1400")},
+        lasts="5s",
+        ours=Ours(ours.mtu_hole),
+        guests=InGuests(network_faults.mtu_hole),
+    ),
     FaultKind(
         "ack-loss",
         "The path to a target drops a share of the TCP segments without data, in one direction.",
         "target",
-        own={"direction": Detail(_DIRECTION, "to-target"), "share": Detail(SHARE, "100%")},
+        {"direction": Detail(_DIRECTION, "to-target"), "share": Detail(SHARE, "100%")},
         lasts="2s",
+        ours=Ours(ours.ack_loss),
     ),
     FaultKind(
         "reordering",
         "The path to a target holds a share of the packets back, so that later ones overtake them.",
         "target",
-        own={
-            "direction": Detail(_DIRECTION, "to-initiator"),
-            "share": Detail(SHARE, "5%"),
-            "by": Detail(TIME, "3ms"),
-        },
+        {"direction": Detail(_DIRECTION, "to-initiator"), "share": Detail(SHARE, "5%"), "by": Detail(TIME, "3ms")},
         lasts="5s",
+        ours=Ours(ours.reordering),
+    ),
+    # a host and its programs
+    FaultKind(
+        "flap",
+        "A host's network card goes down and comes up again.",
+        "initiator",
+        lasts="3s",
+        ours=Ours(ours.flap),
+        guests=InGuests(network_faults.flap),
+    ),
+    FaultKind(
+        "rst",
+        "A host resets its iSCSI connections.",
+        "initiator",
+        lasts="0s",
+        ours=Ours(ours.host_fault("reset")),
+        guests=InGuests(network_faults.reset),
+    ),
+    FaultKind(
+        "small-buffers",
+        "The socket buffers of a host are limited to so many bytes.",
+        "initiator",
+        {"bytes": Detail(SIZE, "32K")},
+        ours=Ours(ours.small_buffers),
+        guests=InGuests(network_faults.small_buffers),
+    ),
+    FaultKind(
+        "target-restart",
+        "A target ends its sessions, and accepts logins again after a while.",
+        "target",
+        lasts="4s",
+        ours=Ours(ours.target_restart, _WITH_TARGET),
+        guests=InGuests(program_faults.target_restart),
+    ),
+    FaultKind(
+        "program-paused",
+        "A program of a host stops, and goes on later: fio, iscsid or tgtd.",
+        "initiator",
+        {"program": Detail(TEXT, "fio")},
+        lasts="4s",
+        ours=Ours(ours.program_paused, require=ours.require_workload),
+        guests=InGuests(program_faults.paused),
+    ),
+    # the capture
+    FaultKind(
+        "snaplen",
+        "A host's capture keeps so many bytes of each packet only.",
+        "initiator",
+        {"bytes": Detail(SIZE, "128")},
+        guests=InGuests(),
+    ),
+    FaultKind(
+        "capture-drops",
+        "A host's capture misses packets: its program pauses, with a small buffer.",
+        "initiator",
+        {"buffer": Detail(SIZE, "256K")},
+        lasts="1s",
+        guests=InGuests(program_faults.capture_drops),
+    ),
+    # the storage
+    FaultKind(
+        "storage-errors",
+        "A disk of a target fails every I/O, or that to some sectors.",
+        "target",
+        {**_DISK, "sectors": Detail(TEXT, "all")},
+        lasts="2s",
+        ours=Ours(ours.storage_errors, _WITH_TARGET),
+        guests=InGuests(storage_faults.errors),
+    ),
+    FaultKind(
+        "storage-flaky",
+        "A disk of a target works and fails by turns, some seconds each.",
+        "target",
+        {**_DISK, "up": Detail(TIME, "1s"), "down": Detail(TIME, "1s")},
+        lasts="6s",
+        ours=Ours(ours.storage_flaky, _WITH_TARGET),
+        guests=InGuests(storage_faults.flaky),
+    ),
+    FaultKind(
+        "storage-slow",
+        "A disk of a target takes longer for every I/O, or for reads or writes only.",
+        "target",
+        {**_DISK, "by": Detail(TIME, "50ms"), "operation": Detail(one_of("all", "read", "write"), "all")},
+        lasts="5s",
+        ours=Ours(ours.storage_slow, _WITH_TARGET),
+        guests=InGuests(storage_faults.slow),
+    ),
+    FaultKind(
+        "storage-full",
+        "A thin-provisioned disk of a target has room for so many bytes only.",
+        "target",
+        {**_DISK, "bytes": Detail(SIZE, "512K")},
+        lasts="30s",
+        ours=Ours(ours.storage_full, _WITH_TARGET),
+        guests=InGuests(storage_faults.full),
+    ),
+    FaultKind(
+        "stuck-command",
+        "A disk of a target answers no I/O, and the initiator's commands time out: it aborts them and resets.",
+        "target",
+        {**_DISK, "timeout": Detail(TIME, "5s")},
+        lasts="15s",
+        ours=Ours(ours.stuck_command),
+        guests=InGuests(
+            storage_faults.stuck,
+            {
+                "node.session.err_timeo.abort_timeout": "3",
+                "node.session.err_timeo.lu_reset_timeout": "3",
+                "node.session.err_timeo.tgt_reset_timeout": "3",
+            },
+        ),
+    ),
+    FaultKind(
+        "lun-reset",
+        "The initiator resets the LUN during its I/O.",
+        "initiator",
+        lasts="0s",
+        ours=Ours(ours.lun_reset, require=ours.require_on_initiator),
+        guests=InGuests(storage_faults.reset),
+    ),
+    FaultKind(
+        "lun-removed",
+        "A target no longer has a LUN, while the session goes on.",
+        "target",
+        _DISK,
+        lasts="0s",
+        ours=Ours(ours.lun_removed, _WITH_TARGET),
+        guests=InGuests(storage_faults.removed),
+    ),
+    FaultKind(
+        "slow-unmap",
+        "The initiator sends UNMAP commands, for each of which the disk takes long.",
+        "target",
+        {**_DISK, "by": Detail(TIME, "500ms"), "blocks": Detail(COUNT, "2048"), "count": Detail(COUNT, "3")},
+        lasts="0s",
+        ours=Ours(ours.slow_unmap),
+        guests=InGuests(storage_faults.slow_unmap),
+    ),
+    FaultKind(
+        "busy",
+        "A disk of a target answers commands with BUSY.",
+        "target",
+        _DISK,
+        lasts="2s",
+        ours=Ours(ours.on_disk("busy"), _WITH_TARGET),
+    ),
+    FaultKind(
+        "task-set-full",
+        "A disk of a target answers commands with TASK SET FULL.",
+        "target",
+        _DISK,
+        lasts="2s",
+        ours=Ours(ours.on_disk("task_set_full"), _WITH_TARGET),
+    ),
+    # access
+    FaultKind(
+        "wrong-chap",
+        "The target asks for CHAP, and the initiator has the wrong secret.",
+        "target",
+        {"secret": Detail(TEXT, "NotTheSecret")},
+        ours=Ours(ours.wrong_chap),
+        guests=InGuests(access_faults.wrong_chap),
+    ),
+    FaultKind(
+        "no-acl",
+        "The target admits another initiator only.",
+        "target",
+        ours=Ours(ours.no_acl, _WITH_TARGET),
+        guests=InGuests(access_faults.no_acl),
+    ),
+    FaultKind(
+        "unknown-target",
+        "The initiator logs in to a target name that the portal does not have.",
+        "target",
+        {"name": Detail(TEXT, "iqn.2025-01.org.iscsitrace:gone")},
+        ours=Ours(ours.unknown_target, _WITH_TARGET),
+        # LIO answers that it is not available: open-iscsi tries again
+        guests=InGuests(access_faults.unknown_target, {"node.session.initial_login_retry_max": "3"}),
     ),
     FaultKind(
         "login-refused",
         "A target refuses logins with this status class and detail, the first COUNT of them; 0 for all.",
         "target",
-        own={"status": Detail(TEXT, "3/1"), "count": Detail(COUNT, "0")},
+        {"status": Detail(TEXT, "3/1"), "count": Detail(COUNT, "0")},
+        ours=Ours(ours.login_refused, _WITH_TARGET, require=ours.require_status),
     ),
     FaultKind(
         "login-redirected",
         "A target redirects the first login to its own address, where the next succeeds.",
         "target",
+        ours=Ours(ours.login_redirected),
     ),
     FaultKind(
         "key-mismatch",
         "The target requires a digest that the initiator does not offer.",
         "target",
-        own={"key": Detail(one_of("HeaderDigest", "DataDigest"), "HeaderDigest")},
+        {"key": Detail(one_of("HeaderDigest", "DataDigest"), "HeaderDigest")},
+        ours=Ours(ours.key_mismatch),
     ),
-    FaultKind("busy", "A disk of a target answers commands with BUSY.", "target", own=_DISK, lasts="2s"),
     FaultKind(
-        "task-set-full", "A disk of a target answers commands with TASK SET FULL.", "target", own=_DISK, lasts="2s"
+        "unreachable-portal",
+        "SendTargets lists one more portal of the target, which never answers a SYN; with LIO only.",
+        "target",
+        {"port": Detail(COUNT, "3261")},
+        ours=Ours(ours.unreachable_portal, require=ours.require_on_target),
+        guests=InGuests(
+            access_faults.unreachable_portal,
+            {"node.conn[0].timeo.login_timeout": "6", "node.session.initial_login_retry_max": "1"},
+            programs=("lio",),
+        ),
+    ),
+    FaultKind(
+        "reservation-held",
+        "Another initiator holds a persistent reservation of the disk.",
+        "target",
+        {"type": Detail(one_of("write-exclusive", "exclusive-access"), "exclusive-access")},
+        lasts="4s",
+        ours=Ours(ours.reservation_held, _WITH_TARGET),
+        guests=InGuests(access_faults.reservation),
+    ),
+    FaultKind(
+        "duplicate-initiator",
+        "A second machine logs in with the same initiator name and ISID, again and again.",
+        "target",
+        {"name": Detail(TEXT, NAME), "every": Detail(TIME, "2s")},
+        lasts="10s",
+        ours=Ours(ours.duplicate_initiator, require=ours.require_own_name),
+        guests=InGuests(access_faults.duplicate),
     ),
 )
-KINDS = of_guests.KINDS | {kind.name: kind for kind in _OWN}
+KINDS = {kind.name: kind for kind in _ROWS}
 """All kinds by name."""
 
 
 def worlds_of(name: str) -> tuple[str, ...]:
     """The worlds that can make a fault."""
-    own = EFFECTS[name].worlds if name in EFFECTS else ()
-    return tuple(world for world in WORLDS if world in own or (world == GUESTS and name in of_guests.KINDS))
+    kind = KINDS[name]
+    found = (*(kind.ours.worlds if kind.ours else ()), *((GUESTS,) if kind.guests else ()))
+    return tuple(world for world in WORLDS if world in found)
 
 
 def names_in(world: str) -> list[str]:
@@ -78,7 +308,16 @@ def names_in(world: str) -> list[str]:
 
 def parse(text: str) -> Fault:
     """A fault as it is typed: ``black-out,at=2s,for=12s``. InputInvalid lists what there is."""
-    return of_guests.parse(text, KINDS)
+    name, *rest = text.split(",")
+    if name not in KINDS:
+        raise InputInvalid(f"no fault is named {name!r}; there are {', '.join(sorted(KINDS))}")
+    typed = {}
+    for each in rest:
+        detail, separator, value = each.partition("=")
+        if not separator:
+            raise InputInvalid(f"{name}: {each!r} is not like NAME=VALUE; it has {', '.join(KINDS[name].details)}")
+        typed[detail] = value
+    return fault.fault(KINDS[name], typed)
 
 
 def require_in(world: str, faults: Sequence[Fault], hosts: Sequence[str]) -> None:
@@ -89,5 +328,5 @@ def require_in(world: str, faults: Sequence[Fault], hosts: Sequence[str]) -> Non
             raise InputInvalid(f"{name}: not in {world}; it can be made in {', '.join(worlds_of(name))}")
         if each.host not in hosts:
             raise InputInvalid(f"{name}: there is no host {each.host!r}; there are {', '.join(hosts)}")
-        if world != GUESTS:
-            EFFECTS[name].require(each)
+        if world != GUESTS and each.kind.ours:
+            each.kind.ours.require(each)

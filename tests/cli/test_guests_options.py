@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 
 from iscsitrace.cli import main
 from iscsitrace.errors import TrafficImpossible
-from iscsitrace.lab.guests import faults, world
+from iscsitrace.lab import fault_catalogue as catalogue
+from iscsitrace.lab.guests import world
 from iscsitrace.lab.guests.world import Programs
 
 Asked = list[tuple[dict[str, Any], Programs]]
@@ -56,7 +57,7 @@ def test_options_reach_the_guests(asked: Asked) -> None:
         multipath_settings={"no_path_retry": "queue"},
         sysctls={"net.ipv4.tcp_sack": "0"},
         is_offloading=True,
-        faults=(faults.parse("black-out,for=3s,at=1s"), faults.parse("rst")),
+        faults=(catalogue.parse("black-out,for=3s,at=1s"), catalogue.parse("rst")),
     )
     assert settings["client"]["workload"]["sessions"] == 2
     assert settings["client"]["login"]["offers"] == {"immediate_data": False}

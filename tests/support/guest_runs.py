@@ -12,8 +12,8 @@ from bench.guests import first_io_s, wire
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.cli import main
-from iscsitrace.lab.guests.scenarios import HEALTHY, Scenario
 from iscsitrace.lab.run_files import TRUTH, capture_name
+from iscsitrace.lab.scenarios import HEALTHY, Scenario
 from tests.support import tshark
 
 ASKED_FOR = {

@@ -101,7 +101,7 @@ def command(
     portal = portal_of(TARGET.take(values), DEVICE.take(values), 0, seed)
     if faults:
         from iscsitrace.lab import fault_catalogue as catalogue
-        from iscsitrace.lab.faults.settings import TARGET as TARGET_ALONE
+        from iscsitrace.lab.faults.fault import TARGET as TARGET_ALONE
         from iscsitrace.lab.faults.settings import with_faults
 
         catalogue.require_in(TARGET_ALONE, faults, ["target"])

@@ -24,7 +24,7 @@ _MEDIA = {"ram": "ram", "sparse": "sparse", "null": "null_zeros", "address": "nu
 _LUN_SIZES = SIZES | {"T": 1 << 40, "TB": 10**12}
 _FAULTS = (
     *("bad-header-digest", "bad-data-digest", "swallowed-pdu", "late-r2t", "busy", "task-set-full"),
-    *("check-condition", "reject", "closed-connection", "delayed-status"),
+    *("reservation-conflict", "check-condition", "reject", "closed-connection", "delayed-status"),
 )
 FAULTS_OF_A_RUN = (
     *("black-out", "mtu-hole", "ack-loss", "reordering", "flap", "rst", "small-buffers", "target-restart"),

@@ -1,4 +1,4 @@
-"""A fault of a run: its kind, its details, and what begins and ends it in guests."""
+"""A fault of a run: its kind, how each world makes it, and its details. `lab.fault_catalogue` has all kinds."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from iscsitrace.errors import InputInvalid, ToolMissing
+from iscsitrace.lab.faults.addresses import NAMESPACES, SIMULATED
 from iscsitrace.lab.settings.kinds import TEXT, TIME, Kind, Value
 
+TARGET = "target"
+"""The world of ``iscsitrace target``: a target alone. `addresses` has the others of our own programs."""
 Details = Mapping[str, Any]
 """Values by name: times in ns, sizes in bytes."""
-Effect = Callable[[Any, Details], AbstractContextManager[object]]
-"""Begins a fault at the `Hosts` of a run in guests when it is entered, and ends it when it is left."""
+Settings = dict[str, Any]
+"""``client``, ``portals`` and ``world`` of a run of our own programs; of a target alone, its ``portals``."""
 
 
 class FaultImpossible(ToolMissing):
@@ -34,25 +37,45 @@ def _no_effect(_: Any, __: Details) -> AbstractContextManager[object]:
 
 
 @dataclass(frozen=True)
+class Ours:
+    """How our own programs and links make a kind of fault: by settings of the core."""
+
+    apply: Callable[[Settings, Placed], None]
+    worlds: tuple[str, ...] = (SIMULATED, NAMESPACES)
+    require: Callable[[Fault], None] = lambda _: None
+    """Raises InputInvalid for details that these worlds do not have."""
+
+
+@dataclass(frozen=True)
+class InGuests:
+    """How guests make a kind of fault."""
+
+    effect: Callable[[Any, Details], AbstractContextManager[object]] = _no_effect
+    """Begins it at the `Hosts` of a run when it is entered, and ends it when it is left; none in a fault of the capture
+    alone.
+    """
+    node_settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of iscsid.conf that it needs, unless the run has others."""
+    programs: tuple[str, ...] = ("lio", "tgt")
+    """The targets that it can be made with."""
+
+
+@dataclass(frozen=True)
 class FaultKind:
-    """A kind of fault."""
+    """A kind of fault: a row of the catalogue."""
 
     name: str
     meaning: str
     """In one sentence."""
     on: str
     """The host that it acts on, unless it says otherwise: ``initiator`` or ``target``."""
-    effect: Effect = _no_effect
-    """In guests; none in a fault of the capture alone, and in one that guests do not have."""
     own: Mapping[str, Detail] = field(default_factory=dict)
     lasts: str | None = None
     """How long it lasts, in one that is timed during the I/O, as it is typed. None: it begins before the login, and
     lasts for the whole run.
     """
-    node_settings: Mapping[str, str] = field(default_factory=dict)
-    """Settings of iscsid.conf that it needs, unless the run has others."""
-    programs: tuple[str, ...] = ("lio", "tgt")
-    """The targets that it can be made with."""
+    ours: Ours | None = None
+    guests: InGuests | None = None
 
     @property
     def is_timed(self) -> bool:
@@ -99,3 +122,24 @@ def _value(kind: FaultKind, name: str, detail: Detail, typed: Mapping[str, str])
     if value is None:
         raise InputInvalid(f"{kind.name}: {name}={typed[name]} is not {detail.kind.needed}")
     return value
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A fault in a run of our own programs: its number there, its details, and the target that it is about."""
+
+    number: int
+    fault: Fault
+    target: int
+    """0 for one of the initiator."""
+    world: str
+
+    def __getitem__(self, name: str) -> Any:
+        return self.fault.details[name]
+
+    @property
+    def when(self) -> dict[str, Any]:
+        """When it is there, for the core."""
+        if not self.fault.kind.is_timed:
+            return {"fault": self.number}
+        return {"fault": self.number, "at_ns": self["at"], "for_ns": self["for"]}

@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.lab import places
 from iscsitrace.lab.faults import addresses
-from iscsitrace.lab.faults.addresses import NAMESPACES, SIMULATED
-from iscsitrace.lab.faults.fault import Fault
+from iscsitrace.lab.faults.addresses import SIMULATED
+from iscsitrace.lab.faults.fault import Fault, Placed, Settings
 from iscsitrace.lab.run_files import INITIATOR, targets
-
-TARGET = "target"
-_RUNS = (SIMULATED, NAMESPACES)
-_ALL = (SIMULATED, NAMESPACES, TARGET)
 
 _S = 1_000_000_000
 _SECTOR_BYTES = 512
@@ -38,40 +33,6 @@ _PORT = 3260
 _LOGIN_NS = 6 * _S
 _STATUS_PARTS, _CLASSES, _MOST_DETAIL = 2, (2, 3), 255
 
-Settings = dict[str, Any]
-"""``client``, ``portals`` and ``world`` of a run; of a target alone, its ``portals``."""
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A fault in a run: its number there, its details, and the target that it is about."""
-
-    number: int
-    fault: Fault
-    target: int
-    """0 for one of the initiator."""
-    world: str
-
-    def __getitem__(self, name: str) -> Any:
-        return self.fault.details[name]
-
-    @property
-    def when(self) -> dict[str, Any]:
-        """When it is there, for the core."""
-        if not self.fault.kind.is_timed:
-            return {"fault": self.number}
-        return {"fault": self.number, "at_ns": self["at"], "for_ns": self["for"]}
-
-
-@dataclass(frozen=True)
-class Effect:
-    """What a kind of fault changes in the settings, and the worlds where it does."""
-
-    apply: Callable[[Settings, Placed], None]
-    worlds: tuple[str, ...] = _RUNS
-    require: Callable[[Fault], None] = lambda _: None
-    """Raises InputInvalid for details that these worlds do not have."""
-
 
 def with_faults(settings: Mapping[str, Any], faults: Sequence[Fault], world: str) -> Settings:
     """The settings of a run with faults: the initiator then recovers lost sessions, and goes on after errors."""
@@ -85,7 +46,9 @@ def with_faults(settings: Mapping[str, Any], faults: Sequence[Fault], world: str
     hosts = targets(len(changed["portals"]))
     for number, fault in enumerate(faults):
         target = 0 if fault.host == INITIATOR else hosts.index(fault.host)
-        EFFECTS[fault.kind.name].apply(changed, Placed(number, fault, target, world))
+        if fault.kind.ours is None:
+            raise InputInvalid(f"{fault.kind.name}: only guests can make it")
+        fault.kind.ours.apply(changed, Placed(number, fault, target, world))
     return changed
 
 
@@ -106,26 +69,26 @@ def _interrupt(settings: Settings, placed: Placed, direction: str = "both", **wh
         way["interruptions"] = [*way.get("interruptions", ()), {"when": placed.when, **what}]
 
 
-def _black_out(settings: Settings, placed: Placed) -> None:
+def black_out(settings: Settings, placed: Placed) -> None:
     _interrupt(settings, placed, placed["direction"])
 
 
-def _mtu_hole(settings: Settings, placed: Placed) -> None:
+def mtu_hole(settings: Settings, placed: Placed) -> None:
     _interrupt(settings, placed, more_than_bytes=placed["bytes"] + _ETHERNET_BYTES)
 
 
-def _ack_loss(settings: Settings, placed: Placed) -> None:
+def ack_loss(settings: Settings, placed: Placed) -> None:
     most = _MOST_ACK_BYTES[bool(settings["world"].get("is_ipv6"))]
     _interrupt(settings, placed, placed["direction"], at_most_bytes=most, probability=placed["share"])
 
 
-def _reordering(settings: Settings, placed: Placed) -> None:
+def reordering(settings: Settings, placed: Placed) -> None:
     held = {"when": placed.when, "probability": placed["share"], "by_ns": placed["by"]}
     for way in _directions(settings, placed, placed["direction"]):
         way["reorderings"] = [*way.get("reorderings", ()), held]
 
 
-def _host_fault(kind: str) -> Callable[[Settings, Placed], None]:
+def host_fault(kind: str) -> Callable[[Settings, Placed], None]:
     def apply_it(settings: Settings, placed: Placed) -> None:
         target = None if placed.fault.host == INITIATOR else placed.target
         settings["world"].setdefault("faults", []).append({"kind": kind, "target": target, "when": placed.when})
@@ -133,9 +96,9 @@ def _host_fault(kind: str) -> Callable[[Settings, Placed], None]:
     return apply_it
 
 
-def _flap(settings: Settings, placed: Placed) -> None:
+def flap(settings: Settings, placed: Placed) -> None:
     if placed.world == SIMULATED:
-        _host_fault("card_down")(settings, placed)
+        host_fault("card_down")(settings, placed)
         return
     # nothing leaves the card: lab.faults.hosts
     is_initiator = placed.fault.host == INITIATOR
@@ -145,22 +108,22 @@ def _flap(settings: Settings, placed: Placed) -> None:
         way["interruptions"] = [*way.get("interruptions", ()), {"when": placed.when}]
 
 
-def _small_buffers(settings: Settings, placed: Placed) -> None:
+def small_buffers(settings: Settings, placed: Placed) -> None:
     host = "initiator" if placed.fault.host == INITIATOR else "target"
     sizes = dict.fromkeys(("receive_buffer_bytes", "send_buffer_bytes"), placed["bytes"])
     settings["world"][f"{host}_tcp"] = {**settings["world"].get(f"{host}_tcp", {}), **sizes}
 
 
-def _condition(settings: Settings, placed: Placed, kind: Any, **more: Any) -> None:
+def _at_target(settings: Settings, placed: Placed, fault: str, **details: Any) -> None:
+    """A fault of the core's target (core/lab/src/protocol/target/fault.rs), with details as they are named there."""
     portal = settings["portals"][placed.target]
-    condition = {"kind": kind, "when": placed.when, **more}
-    portal["conditions"] = [*portal.get("conditions", ()), condition]
+    portal["faults"] = [*portal.get("faults", ()), {"fault": fault, "when": placed.when, **details}]
 
 
-def _on_disk(kind: str) -> Callable[[Settings, Placed], None]:
+def on_disk(fault: str) -> Callable[[Settings, Placed], None]:
     def apply_it(settings: Settings, placed: Placed) -> None:
         for operation in ("read", "write"):
-            _condition(settings, placed, kind, lun=_lun(settings, placed), operation=operation)
+            _at_target(settings, placed, fault, lun=_lun(settings, placed), operation=operation)
 
     return apply_it
 
@@ -177,15 +140,14 @@ def _lun(settings: Settings, placed: Placed) -> int:
     return int(placed["disk"])
 
 
-def _storage_errors(settings: Settings, placed: Placed) -> None:
+def storage_errors(settings: Settings, placed: Placed) -> None:
     _fail(settings, placed, placed.when, _blocks(placed["sectors"], _unit(settings, placed)))
 
 
 def _fail(settings: Settings, placed: Placed, when: Settings, blocks: list[int] | None = None) -> None:
     for operation, sense in (("read", _READ_ERROR), ("write", _WRITE_ERROR)):
-        lun, kind = _lun(settings, placed), {"check_condition": list(sense)}
-        _condition(settings, placed, kind, lun=lun, operation=operation, blocks=blocks)
-        settings["portals"][placed.target]["conditions"][-1]["when"] = when
+        where = {"lun": _lun(settings, placed), "operation": operation, "blocks": blocks}
+        _at_target(settings, placed, "check_condition", sense=list(sense), when=when, **where)
 
 
 def _blocks(sectors: str, unit: Settings) -> list[int] | None:
@@ -199,7 +161,7 @@ def _blocks(sectors: str, unit: Settings) -> list[int] | None:
     return [int(word) // each for word in words]
 
 
-def _storage_flaky(settings: Settings, placed: Placed) -> None:
+def storage_flaky(settings: Settings, placed: Placed) -> None:
     at_ns, end_ns = placed["at"] + placed["up"], placed["at"] + placed["for"]
     period_ns = placed["up"] + placed["down"]
     if not placed["down"] or period_ns <= 0:
@@ -210,35 +172,33 @@ def _storage_flaky(settings: Settings, placed: Placed) -> None:
         at_ns += period_ns
 
 
-def _storage_slow(settings: Settings, placed: Placed) -> None:
+def storage_slow(settings: Settings, placed: Placed) -> None:
     for operation in ("read", "write"):
         if placed["operation"] in {operation, "all"}:
-            _condition(settings, placed, {"slow": placed["by"]}, lun=_lun(settings, placed), operation=operation)
+            _at_target(settings, placed, "slow", by_ns=placed["by"], lun=_lun(settings, placed), operation=operation)
 
 
-def _storage_full(settings: Settings, placed: Placed) -> None:
-    kind = {"check_condition": list(_NO_SPACE)}
-    lun = _lun(settings, placed)
-    _condition(settings, placed, kind, lun=lun, operation="write", after_bytes=placed["bytes"])
+def storage_full(settings: Settings, placed: Placed) -> None:
+    where = {"lun": _lun(settings, placed), "operation": "write"}
+    _at_target(settings, placed, "check_condition", sense=list(_NO_SPACE), after_bytes=placed["bytes"], **where)
 
 
-def _stuck(settings: Settings, placed: Placed) -> None:
+def stuck_command(settings: Settings, placed: Placed) -> None:
     settings["client"]["timeouts"] |= {"task_ns": placed["timeout"], "management_ns": _STUCK_MANAGEMENT_NS}
-    _condition(settings, placed, "stuck", lun=_lun(settings, placed))
+    _at_target(settings, placed, "stuck", lun=_lun(settings, placed))
 
 
-def _removed(settings: Settings, placed: Placed) -> None:
-    _condition(settings, placed, {"check_condition": list(_NO_UNIT)}, lun=_lun(settings, placed))
+def lun_removed(settings: Settings, placed: Placed) -> None:
     # for good, unless it says how long
-    if not placed["for"]:
-        settings["portals"][placed.target]["conditions"][-1]["when"]["for_ns"] = None
+    when = placed.when | {"for_ns": placed["for"] or None}
+    _at_target(settings, placed, "check_condition", sense=list(_NO_UNIT), lun=_lun(settings, placed), when=when)
 
 
 def _incident(settings: Settings, placed: Placed, kind: Any) -> None:
     settings["client"].setdefault("incidents", []).append({"kind": kind, "when": placed.when})
 
 
-def _unreachable_portal(settings: Settings, placed: Placed) -> None:
+def unreachable_portal(settings: Settings, placed: Placed) -> None:
     is_ipv6 = bool(settings["world"].get("is_ipv6"))
     own = addresses.of_target(placed.world, placed.target, is_ipv6=is_ipv6)
     nobody = addresses.of_nobody(placed.world, is_ipv6=is_ipv6)
@@ -249,40 +209,41 @@ def _unreachable_portal(settings: Settings, placed: Placed) -> None:
     settings["client"]["incidents"][-1]["when"]["at_ns"] = 0
 
 
-def _require_own_name(fault: Fault) -> None:
-    _on_target(fault)
+def require_own_name(fault: Fault) -> None:
+    require_on_target(fault)
     if fault.details["name"] != fault.kind.details["name"].default:
         raise InputInvalid("duplicate-initiator: here the second initiator takes the name of ours, and no other")
 
 
-def _on_target(fault: Fault) -> None:
+def require_on_target(fault: Fault) -> None:
     if fault.host != "target":
         raise InputInvalid(f"{fault.kind.name}: only on=target")
 
 
-def _slow_unmap(settings: Settings, placed: Placed) -> None:
+def slow_unmap(settings: Settings, placed: Placed) -> None:
     unit = _unit(settings, placed)
     block_count = unit.get("size_bytes", 1 << 30) // unit.get("block_bytes", _SECTOR_BYTES)
     lba = block_count // _UNMAP_AT_SHARE
     if lba + placed["blocks"] * placed["count"] > block_count:
         raise InputInvalid(f"slow-unmap: the disk has no room for {placed['count']} times {placed['blocks']} blocks")
     _incident(settings, placed, {"unmap": {"lba": lba, "blocks": placed["blocks"], "count": placed["count"]}})
-    _condition(settings, placed, {"slow": placed["by"]}, lun=_lun(settings, placed), operation="unmap")
-    settings["portals"][placed.target]["conditions"][-1]["when"]["for_ns"] = None
+    where = {"lun": _lun(settings, placed), "operation": "unmap"}
+    _at_target(settings, placed, "slow", by_ns=placed["by"], when=placed.when | {"for_ns": None}, **where)
 
 
-def _wrong_chap(settings: Settings, placed: Placed) -> None:
+def wrong_chap(settings: Settings, placed: Placed) -> None:
     portal, login = settings["portals"][placed.target], settings["client"].setdefault("login", {})
     account = ((portal.get("chap") or {}).get("initiators") or [{"name": "backup", "secret": "SecretOfTarget"}])[0]
     portal["chap"] = portal.get("chap") or {"initiators": [account]}
     login["chap"] = {"name": account["name"], "secret": placed["secret"]}
 
 
-def _refused(status: tuple[int, int]) -> Callable[[Settings, Placed], None]:
-    def apply_it(settings: Settings, placed: Placed) -> None:
-        _condition(settings, placed, {"login_refused": {"status": list(status)}})
+def no_acl(settings: Settings, placed: Placed) -> None:
+    _at_target(settings, placed, "login_refused", status=list(_AUTHORIZATION_FAILURE))
 
-    return apply_it
+
+def unknown_target(settings: Settings, placed: Placed) -> None:
+    _at_target(settings, placed, "login_refused", status=list(_NOT_FOUND))
 
 
 def _status(text: str) -> list[int]:
@@ -293,78 +254,55 @@ def _status(text: str) -> list[int]:
     return parts
 
 
-def _require_status(fault: Fault) -> None:
+def require_status(fault: Fault) -> None:
     _status(fault.details["status"])
 
 
-def _login_refused(settings: Settings, placed: Placed) -> None:
-    kind = {"login_refused": {"status": _status(placed["status"])}}
-    _condition(settings, placed, kind, most=placed["count"] or None)
+def login_refused(settings: Settings, placed: Placed) -> None:
+    _at_target(settings, placed, "login_refused", status=_status(placed["status"]), most=placed["count"] or None)
 
 
-def _login_redirected(settings: Settings, placed: Placed) -> None:
+def login_redirected(settings: Settings, placed: Placed) -> None:
     own = addresses.of_target(placed.world, placed.target, is_ipv6=bool(settings["world"].get("is_ipv6")))
-    kind = {"login_refused": {"status": list(_MOVED), "addresses": [f"{places.portal(str(own), _PORT)},1"]}}
-    _condition(settings, placed, kind, most=1)
+    elsewhere = [f"{places.portal(str(own), _PORT)},1"]
+    _at_target(settings, placed, "login_refused", status=list(_MOVED), addresses=elsewhere, most=1)
 
 
-def _key_mismatch(settings: Settings, placed: Placed) -> None:
+def key_mismatch(settings: Settings, placed: Placed) -> None:
     key = {"HeaderDigest": "header_digest", "DataDigest": "data_digest"}[placed["key"]]
     settings["portals"][placed.target]["keys"] |= {key: ["CRC32C"]}
     settings["client"].setdefault("login", {}).setdefault("offers", {})[key] = ["None"]
 
 
-def _reservation(settings: Settings, placed: Placed) -> None:
+def reservation_held(settings: Settings, placed: Placed) -> None:
     for operation in ("write",) if placed["type"] == "write_exclusive" else ("read", "write"):
-        _condition(settings, placed, "reservation_conflict", operation=operation)
+        _at_target(settings, placed, "reservation_conflict", operation=operation)
 
 
-def _on_initiator(fault: Fault) -> None:
+def require_on_initiator(fault: Fault) -> None:
     if fault.host != INITIATOR:
         raise InputInvalid(f"{fault.kind.name}: only with on=initiator")
 
 
-def _require_workload(fault: Fault) -> None:
-    _on_initiator(fault)
+def require_workload(fault: Fault) -> None:
+    require_on_initiator(fault)
     if fault.details["program"] != "fio":
         raise InputInvalid(
             "program-paused: our initiator has no iscsid, and our target no tgtd; it pauses the workload"
         )
 
 
-EFFECTS = {
-    "black-out": Effect(_black_out),
-    "mtu-hole": Effect(_mtu_hole),
-    "ack-loss": Effect(_ack_loss),
-    "reordering": Effect(_reordering),
-    "flap": Effect(_flap),
-    "rst": Effect(_host_fault("reset")),
-    "small-buffers": Effect(_small_buffers),
-    "target-restart": Effect(lambda settings, placed: _condition(settings, placed, "restart"), _ALL),
-    "program-paused": Effect(lambda settings, placed: _incident(settings, placed, "pause"), require=_require_workload),
-    "storage-errors": Effect(_storage_errors, _ALL),
-    "storage-flaky": Effect(_storage_flaky, _ALL),
-    "storage-slow": Effect(_storage_slow, _ALL),
-    "storage-full": Effect(_storage_full, _ALL),
-    "stuck-command": Effect(_stuck),
-    "lun-reset": Effect(
-        lambda settings, placed: _incident(settings, placed, "logical_unit_reset"), require=_on_initiator
-    ),
-    "lun-removed": Effect(_removed, _ALL),
-    "slow-unmap": Effect(_slow_unmap),
-    "wrong-chap": Effect(_wrong_chap),
-    "no-acl": Effect(_refused(_AUTHORIZATION_FAILURE), _ALL),
-    "unknown-target": Effect(_refused(_NOT_FOUND), _ALL),
-    "login-refused": Effect(_login_refused, _ALL, require=_require_status),
-    "login-redirected": Effect(_login_redirected),
-    "unreachable-portal": Effect(_unreachable_portal, require=_on_target),
-    "duplicate-initiator": Effect(
-        lambda settings, placed: _incident(settings, placed, {"duplicate_login": {"every_ns": placed["every"]}}),
-        require=_require_own_name,
-    ),
-    "key-mismatch": Effect(_key_mismatch),
-    "reservation-held": Effect(_reservation, _ALL),
-    "busy": Effect(_on_disk("busy"), _ALL),
-    "task-set-full": Effect(_on_disk("task_set_full"), _ALL),
-}
-"""What each fault that our own programs make changes."""
+def target_restart(settings: Settings, placed: Placed) -> None:
+    _at_target(settings, placed, "restart")
+
+
+def program_paused(settings: Settings, placed: Placed) -> None:
+    _incident(settings, placed, "pause")
+
+
+def lun_reset(settings: Settings, placed: Placed) -> None:
+    _incident(settings, placed, "logical_unit_reset")
+
+
+def duplicate_initiator(settings: Settings, placed: Placed) -> None:
+    _incident(settings, placed, {"duplicate_login": {"every_ns": placed["every"]}})

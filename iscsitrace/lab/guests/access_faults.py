@@ -8,11 +8,10 @@ from dataclasses import replace
 
 from iscsitrace.errors import ToolMissing
 from iscsitrace.lab import peers, places
-from iscsitrace.lab.faults.fault import Detail, Details, FaultImpossible, FaultKind
+from iscsitrace.lab.faults.fault import Details, FaultImpossible
 from iscsitrace.lab.guests import initiator, second_machine, targets
 from iscsitrace.lab.guests.hosts import Hosts
 from iscsitrace.lab.run_files import INITIATOR
-from iscsitrace.lab.settings.kinds import COUNT, TEXT, TIME, one_of
 
 _S = 1_000_000_000
 _ACCOUNT = peers.Account("backup", "SecretOfTarget")
@@ -28,7 +27,7 @@ add rule inet faults input tcp dport {port} drop
 
 
 @contextmanager
-def _wrong_chap(hosts: Hosts, details: Details) -> Iterator[None]:
+def wrong_chap(hosts: Hosts, details: Details) -> Iterator[None]:
     host = details["on"]
     wanted = hosts.wanted[host]
     account = wanted.accounts[0] if wanted.accounts else _ACCOUNT
@@ -41,7 +40,7 @@ def _wrong_chap(hosts: Hosts, details: Details) -> Iterator[None]:
 
 
 @contextmanager
-def _no_acl(hosts: Hosts, details: Details) -> Iterator[None]:
+def no_acl(hosts: Hosts, details: Details) -> Iterator[None]:
     host = details["on"]
     targets.admit_only(hosts.guests[host], hosts.program, hosts.wanted[host].name, _OTHER)
     # such a target is not listed either
@@ -50,7 +49,7 @@ def _no_acl(hosts: Hosts, details: Details) -> Iterator[None]:
 
 
 @contextmanager
-def _unknown_target(hosts: Hosts, details: Details) -> Iterator[None]:
+def unknown_target(hosts: Hosts, details: Details) -> Iterator[None]:
     number = list(hosts.wanted).index(details["on"])
     hosts.portals[number] = replace(hosts.portals[number], name=details["name"])
     hosts.is_discovering = False
@@ -58,7 +57,7 @@ def _unknown_target(hosts: Hosts, details: Details) -> Iterator[None]:
 
 
 @contextmanager
-def _unreachable_portal(hosts: Hosts, details: Details) -> Iterator[None]:
+def unreachable_portal(hosts: Hosts, details: Details) -> Iterator[None]:
     host, port = details["on"], details["port"]
     wanted = hosts.wanted[host]
     targets.add_portal(hosts.guests[host], wanted, port)
@@ -68,7 +67,7 @@ def _unreachable_portal(hosts: Hosts, details: Details) -> Iterator[None]:
 
 
 @contextmanager
-def _reservation(hosts: Hosts, details: Details) -> Iterator[None]:
+def reservation(hosts: Hosts, details: Details) -> Iterator[None]:
     """A session under another name, of the same guest, registers and reserves the disk."""
     guest, portal = hosts.initiator, hosts.portal(details["on"])
     with initiator.logged_in_as(guest, portal, _OTHER) as device:
@@ -87,7 +86,7 @@ def _reservation(hosts: Hosts, details: Details) -> Iterator[None]:
 
 
 @contextmanager
-def _duplicate(hosts: Hosts, details: Details) -> Iterator[None]:
+def duplicate(hosts: Hosts, details: Details) -> Iterator[None]:
     wanted = hosts.wanted[details["on"]]
     initiator_name = details["name"]
     with second_machine.logging_in(
@@ -96,49 +95,3 @@ def _duplicate(hosts: Hosts, details: Details) -> Iterator[None]:
         yield
     if not logins.count:
         raise FaultImpossible(f"the second initiator did not log in: {logins.last_error or 'no answer'}")
-
-
-KINDS = (
-    FaultKind(
-        "wrong-chap",
-        "The target asks for CHAP, and the initiator has the wrong secret.",
-        "target",
-        _wrong_chap,
-        {"secret": Detail(TEXT, "NotTheSecret")},
-    ),
-    FaultKind("no-acl", "The target admits another initiator only.", "target", _no_acl),
-    FaultKind(
-        "unknown-target",
-        "The initiator logs in to a target name that the portal does not have.",
-        "target",
-        _unknown_target,
-        {"name": Detail(TEXT, "iqn.2025-01.org.iscsitrace:gone")},
-        # LIO answers that it is not available: open-iscsi tries again
-        node_settings={"node.session.initial_login_retry_max": "3"},
-    ),
-    FaultKind(
-        "unreachable-portal",
-        "SendTargets lists one more portal of the target, which never answers a SYN; with LIO only.",
-        "target",
-        _unreachable_portal,
-        {"port": Detail(COUNT, "3261")},
-        node_settings={"node.conn[0].timeo.login_timeout": "6", "node.session.initial_login_retry_max": "1"},
-        programs=("lio",),
-    ),
-    FaultKind(
-        "reservation-held",
-        "Another initiator holds a persistent reservation of the disk.",
-        "target",
-        _reservation,
-        {"type": Detail(one_of("write-exclusive", "exclusive-access"), "exclusive-access")},
-        lasts="4s",
-    ),
-    FaultKind(
-        "duplicate-initiator",
-        "A second machine logs in with the same initiator name and ISID, again and again.",
-        "target",
-        _duplicate,
-        {"name": Detail(TEXT, initiator.NAME), "every": Detail(TIME, "2s")},
-        lasts="10s",
-    ),
-)

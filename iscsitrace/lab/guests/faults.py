@@ -1,4 +1,4 @@
-"""The faults of a run in guests: all kinds by name, and how a run begins and ends its own.
+"""The faults of a run in guests: how it begins and ends them. `lab.fault_catalogue` has their kinds.
 
 Some are set up before the login and last for the whole run; the others begin and end during the I/O, one thread beside
 the workload.
@@ -9,42 +9,22 @@ from __future__ import annotations
 import heapq
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from iscsitrace.errors import InputInvalid, ToolMissing
-from iscsitrace.lab.faults import fault
-from iscsitrace.lab.faults.fault import Fault, FaultImpossible, FaultKind
-from iscsitrace.lab.guests import access_faults, network_faults, program_faults, storage_faults
+from iscsitrace.lab.faults.fault import Fault, FaultImpossible, InGuests
 from iscsitrace.lab.guests.hosts import Hosts
 
-KINDS = {
-    kind.name: kind
-    for kind in (*network_faults.KINDS, *program_faults.KINDS, *storage_faults.KINDS, *access_faults.KINDS)
-}
 _SECOND_NS = 1_000_000_000
 _POLL_S = 0.1
 
 
-def parse(text: str, kinds: Mapping[str, FaultKind] = KINDS) -> Fault:
-    """A fault as it is typed: ``black-out,at=2s,for=12s``. InputInvalid lists what there is."""
-    name, *rest = text.split(",")
-    if name not in kinds:
-        raise InputInvalid(f"no fault is named {name!r}; there are {', '.join(sorted(kinds))}")
-    typed = {}
-    for each in rest:
-        detail, separator, value = each.partition("=")
-        if not separator:
-            raise InputInvalid(f"{name}: {each!r} is not like NAME=VALUE; it has {', '.join(kinds[name].details)}")
-        typed[detail] = value
-    return fault.fault(kinds[name], typed)
-
-
 def node_settings(faults: Sequence[Fault]) -> dict[str, str]:
     """The settings of iscsid.conf that faults need."""
-    return {name: value for each in faults for name, value in each.kind.node_settings.items()}
+    return {name: value for each in faults for name, value in _of(each).node_settings.items()}
 
 
 def capture_limits(faults: Sequence[Fault], host: str) -> dict[str, int]:
@@ -65,8 +45,14 @@ def require_possible(faults: Sequence[Fault], names: Sequence[str], program: str
             raise InputInvalid(f"{each.kind.name}: there is no host {each.host!r}; there are {', '.join(names)}")
         if each.details.get("direction", "both") != "both":
             raise InputInvalid(f"{each.kind.name}: a guest's path is interrupted in both directions only")
-        if program not in each.kind.programs:
-            raise InputInvalid(f"{each.kind.name}: only with {', '.join(each.kind.programs)}, not with {program}")
+        if program not in (programs := _of(each).programs):
+            raise InputInvalid(f"{each.kind.name}: only with {', '.join(programs)}, not with {program}")
+
+
+def _of(fault: Fault) -> InGuests:
+    if fault.kind.guests is None:
+        raise InputInvalid(f"{fault.kind.name}: guests cannot make it")
+    return fault.kind.guests
 
 
 @dataclass
@@ -83,7 +69,7 @@ class Occurrence:
     def begin(self, hosts: Hosts) -> AbstractContextManager[object]:
         """Begins it; the result ends it."""
         self.began_ns = time.time_ns()
-        effect = self.fault.kind.effect(hosts, self.fault.details)
+        effect = _of(self.fault).effect(hosts, self.fault.details)
         with self._failing():
             effect.__enter__()
         return effect

@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from iscsitrace.lab.faults.fault import Detail, Details, FaultImpossible, FaultKind
+from iscsitrace.lab.faults.fault import Details, FaultImpossible
 from iscsitrace.lab.guests.hosts import Hosts
-from iscsitrace.lab.settings.kinds import SIZE, one_of
 
 _PACKAGE = "iproute2"
 _CARD = "guest0"
@@ -20,7 +19,7 @@ _SOCKETS = "'( sport = :3260 or dport = :3260 )'"
 
 
 @contextmanager
-def _black_out(hosts: Hosts, details: Details) -> Iterator[None]:
+def black_out(hosts: Hosts, details: Details) -> Iterator[None]:
     namespace = hosts.namespaces[details["on"]]
 
     def put_port(state: str) -> None:
@@ -34,7 +33,7 @@ def _black_out(hosts: Hosts, details: Details) -> Iterator[None]:
 
 
 @contextmanager
-def _mtu_hole(hosts: Hosts, details: Details) -> Iterator[None]:
+def mtu_hole(hosts: Hosts, details: Details) -> Iterator[None]:
     namespace = hosts.namespaces[details["on"]]
     (shown,) = json.loads(namespace.run("ip", "-json", "link", "show", _CARD, package=_PACKAGE).output)
 
@@ -51,7 +50,7 @@ def _mtu_hole(hosts: Hosts, details: Details) -> Iterator[None]:
 
 
 @contextmanager
-def _flap(hosts: Hosts, details: Details) -> Iterator[None]:
+def flap(hosts: Hosts, details: Details) -> Iterator[None]:
     guest = hosts.guests[details["on"]]
     # a card that is taken down loses its routes and neighbours, and its addresses of IPv6
     guest.shell(
@@ -77,7 +76,7 @@ def _flap(hosts: Hosts, details: Details) -> Iterator[None]:
 
 
 @contextmanager
-def _reset(hosts: Hosts, details: Details) -> Iterator[None]:
+def reset(hosts: Hosts, details: Details) -> Iterator[None]:
     guest = hosts.guests[details["on"]]
     # it lists what it has ended
     if not guest.shell(f"ss -K -H -n -t state established {_SOCKETS}").strip():
@@ -86,7 +85,7 @@ def _reset(hosts: Hosts, details: Details) -> Iterator[None]:
 
 
 @contextmanager
-def _small_buffers(hosts: Hosts, details: Details) -> Iterator[None]:
+def small_buffers(hosts: Hosts, details: Details) -> Iterator[None]:
     size_bytes = details["bytes"]
     three = f"'{size_bytes} {size_bytes} {size_bytes}'"
     hosts.guests[details["on"]].shell(
@@ -96,32 +95,3 @@ def _small_buffers(hosts: Hosts, details: Details) -> Iterator[None]:
         """
     )
     yield
-
-
-KINDS = (
-    FaultKind(
-        "black-out",
-        "The path to a target drops every packet, in both directions or in one.",
-        "target",
-        _black_out,
-        {"direction": Detail(one_of("both", "to-target", "to-initiator"), "both")},
-        lasts="12s",
-    ),
-    FaultKind(
-        "mtu-hole",
-        "The path to a target drops packets larger than so many bytes, without an ICMP message.",
-        "target",
-        _mtu_hole,
-        {"bytes": Detail(SIZE, "1400")},
-        lasts="5s",
-    ),
-    FaultKind("flap", "A host's network card goes down and comes up again.", "initiator", _flap, lasts="3s"),
-    FaultKind("rst", "A host resets its iSCSI connections.", "initiator", _reset, lasts="0s"),
-    FaultKind(
-        "small-buffers",
-        "The socket buffers of a host are limited to so many bytes.",
-        "initiator",
-        _small_buffers,
-        {"bytes": Detail(SIZE, "32K")},
-    ),
-)

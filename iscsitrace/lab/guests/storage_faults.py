@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from iscsitrace.lab.faults.fault import Detail, Details, FaultImpossible, FaultKind
+from iscsitrace.lab.faults.fault import Detail, Details, FaultImpossible
 from iscsitrace.lab.guests import storage, targets
 from iscsitrace.lab.guests.hosts import Hosts
-from iscsitrace.lab.settings.kinds import COUNT, SIZE, TEXT, TIME, one_of
+from iscsitrace.lab.settings.kinds import COUNT
 
 _MS = 1_000_000
 _S = 1_000_000_000
@@ -39,7 +39,7 @@ def _sectors(hosts: Hosts, details: Details) -> int:
 
 
 @contextmanager
-def _errors(hosts: Hosts, details: Details) -> Iterator[None]:
+def errors(hosts: Hosts, details: Details) -> Iterator[None]:
     first, last = _range(details["sectors"], _sectors(hosts, details))
     backing, total = storage.backing(details["disk"]), _sectors(hosts, details)
     lines = [f"0 {first} linear {backing} 0"] if first else []
@@ -61,7 +61,7 @@ def _range(text: str, total: int) -> tuple[int, int]:
 
 
 @contextmanager
-def _flaky(hosts: Hosts, details: Details) -> Iterator[None]:
+def flaky(hosts: Hosts, details: Details) -> Iterator[None]:
     up, down = (max(1, details[name] // _S) for name in ("up", "down"))
     hosts.guests[details["on"]].run("modprobe", "dm-flakey")
     table = f"0 {_sectors(hosts, details)} flakey {storage.backing(details['disk'])} 0 {up} {down}"
@@ -70,7 +70,7 @@ def _flaky(hosts: Hosts, details: Details) -> Iterator[None]:
 
 
 @contextmanager
-def _slow(hosts: Hosts, details: Details) -> Iterator[None]:
+def slow(hosts: Hosts, details: Details) -> Iterator[None]:
     delay_ms = details["by"] // _MS
     read, write = (delay_ms if details["operation"] in {name, "all"} else 0 for name in ("read", "write"))
     with _changed(hosts, details, _delay_table(hosts, details, read, write)):
@@ -84,7 +84,7 @@ def _delay_table(hosts: Hosts, details: Details, read_ms: int, write_ms: int) ->
 
 
 @contextmanager
-def _full(hosts: Hosts, details: Details) -> Iterator[None]:
+def full(hosts: Hosts, details: Details) -> Iterator[None]:
     """The disk becomes a thin volume in a pool without enough room: what it held is hidden."""
     guest, sectors = hosts.guests[details["on"]], _sectors(hosts, details)
     pool_sectors = -(-details["bytes"] // storage.SECTOR_BYTES // _THIN_BLOCK_SECTORS) * _THIN_BLOCK_SECTORS
@@ -103,7 +103,7 @@ def _full(hosts: Hosts, details: Details) -> Iterator[None]:
 
 
 @contextmanager
-def _stuck(hosts: Hosts, details: Details) -> Iterator[None]:
+def stuck(hosts: Hosts, details: Details) -> Iterator[None]:
     guest, disk = hosts.guests[details["on"]], f"disk{details['disk']}"
     seconds = max(1, details["timeout"] // _S)
     hosts.initiator.shell(f"for limit in /sys/block/sd*/device/timeout; do echo {seconds} >$limit; done")
@@ -115,13 +115,13 @@ def _stuck(hosts: Hosts, details: Details) -> Iterator[None]:
 
 
 @contextmanager
-def _reset(hosts: Hosts, _: Details) -> Iterator[None]:
+def reset(hosts: Hosts, _: Details) -> Iterator[None]:
     hosts.initiator.run("sg_reset", "--device", hosts.device)
     yield
 
 
 @contextmanager
-def _removed(hosts: Hosts, details: Details) -> Iterator[None]:
+def removed(hosts: Hosts, details: Details) -> Iterator[None]:
     host = details["on"]
     _size_bytes(hosts, details)
     targets.remove_disk(hosts.guests[host], hosts.program, hosts.wanted[host].name, details["disk"])
@@ -130,7 +130,7 @@ def _removed(hosts: Hosts, details: Details) -> Iterator[None]:
 
 
 @contextmanager
-def _slow_unmap(hosts: Hosts, details: Details) -> Iterator[None]:
+def slow_unmap(hosts: Hosts, details: Details) -> Iterator[None]:
     targets.allow_unmap(hosts.guests[details["on"]], hosts.program, details["disk"])
     initiator, device = hosts.initiator, hosts.device
     with _changed(hosts, details, _delay_table(hosts, details, 0, details["by"] // _MS)):
@@ -138,64 +138,3 @@ def _slow_unmap(hosts: Hosts, details: Details) -> Iterator[None]:
             # without --force it waits, for the user to think again
             initiator.run("sg_unmap", "--force", "--lba=0x40000", f"--num={details['blocks']}", device)
         yield
-
-
-KINDS = (
-    FaultKind(
-        "storage-errors",
-        "A disk of a target fails every I/O, or that to some sectors.",
-        "target",
-        _errors,
-        {**_DISK, "sectors": Detail(TEXT, "all")},
-        lasts="2s",
-    ),
-    FaultKind(
-        "storage-flaky",
-        "A disk of a target works and fails by turns, some seconds each.",
-        "target",
-        _flaky,
-        {**_DISK, "up": Detail(TIME, "1s"), "down": Detail(TIME, "1s")},
-        lasts="6s",
-    ),
-    FaultKind(
-        "storage-slow",
-        "A disk of a target takes longer for every I/O, or for reads or writes only.",
-        "target",
-        _slow,
-        {**_DISK, "by": Detail(TIME, "50ms"), "operation": Detail(one_of("all", "read", "write"), "all")},
-        lasts="5s",
-    ),
-    FaultKind(
-        "storage-full",
-        "A thin-provisioned disk of a target has room for so many bytes only.",
-        "target",
-        _full,
-        {**_DISK, "bytes": Detail(SIZE, "512K")},
-        lasts="30s",
-    ),
-    FaultKind(
-        "stuck-command",
-        "A disk of a target answers no I/O, and the initiator's commands time out: it aborts them and resets.",
-        "target",
-        _stuck,
-        {**_DISK, "timeout": Detail(TIME, "5s")},
-        lasts="15s",
-        node_settings={
-            "node.session.err_timeo.abort_timeout": "3",
-            "node.session.err_timeo.lu_reset_timeout": "3",
-            "node.session.err_timeo.tgt_reset_timeout": "3",
-        },
-    ),
-    FaultKind("lun-reset", "The initiator resets the LUN during its I/O.", "initiator", _reset, lasts="0s"),
-    FaultKind(
-        "lun-removed", "A target no longer has a LUN, while the session goes on.", "target", _removed, _DISK, "0s"
-    ),
-    FaultKind(
-        "slow-unmap",
-        "The initiator sends UNMAP commands, for each of which the disk takes long.",
-        "target",
-        _slow_unmap,
-        {**_DISK, "by": Detail(TIME, "500ms"), "blocks": Detail(COUNT, "2048"), "count": Detail(COUNT, "3")},
-        lasts="0s",
-    ),
-)

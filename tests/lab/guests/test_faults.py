@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from iscsitrace.errors import InputInvalid, ToolMissing
-from iscsitrace.lab.faults.fault import Details, Fault, FaultImpossible, FaultKind, fault
+from iscsitrace.lab.fault_catalogue import GUESTS, KINDS, names_in, parse
+from iscsitrace.lab.faults.fault import Details, Fault, FaultImpossible, FaultKind, InGuests, fault
 from iscsitrace.lab.guests import faults
-from iscsitrace.lab.guests.faults import Occurrence, capture_limits, parse
+from iscsitrace.lab.guests.faults import Occurrence, capture_limits
 from iscsitrace.lab.guests.hosts import Hosts
-from iscsitrace.lab.guests.scenarios import scenarios
 from iscsitrace.lab.places import Finished
+from iscsitrace.lab.scenarios import scenarios
 
 _S = 1_000_000_000
 
@@ -51,7 +52,7 @@ def _noting(notes: list[str], name: str, lasts: str | None = "50ms", error: Exce
         yield
         notes.append(f"{name} ends")
 
-    return fault(FaultKind(name, "", "target", effect, lasts=lasts), {"at": "0s"} if lasts else {})
+    return fault(FaultKind(name, "", "target", lasts=lasts, guests=InGuests(effect)), {"at": "0s"} if lasts else {})
 
 
 def test_the_details_that_are_not_typed_have_their_defaults() -> None:
@@ -66,7 +67,7 @@ def test_the_details_that_are_not_typed_have_their_defaults() -> None:
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        ("blackout", "no fault is named 'blackout'; there are black-out, capture-drops"),
+        ("blackout", "no fault is named 'blackout'; there are ack-loss, black-out"),
         ("rst,when=1s", "rst has no detail when; it has on, at, for"),
         ("rst,1s", "rst: '1s' is not like NAME=VALUE; it has on, at, for"),
         ("rst,at=soon", "rst: at=soon is not "),
@@ -151,7 +152,7 @@ def test_the_scenarios_have_every_fault_both_targets_and_six_healthy_workloads()
     found = scenarios().values()
     named = {each.kind.name for scenario in found for each in scenario.programs().faults}
 
-    assert named == set(faults.KINDS)
+    assert named == set(names_in(GUESTS))
     assert len(found) >= 30
     assert {each.target for each in found} == {"lio", "tgt"}
     assert sum(not each.faults for each in found) >= 6
@@ -160,6 +161,7 @@ def test_the_scenarios_have_every_fault_both_targets_and_six_healthy_workloads()
 def test_the_docs_list_every_fault_with_its_details() -> None:
     page = (Path(__file__).parents[3] / "docs" / "guests.md").read_text()
 
-    for kind in faults.KINDS.values():
+    for name in names_in(GUESTS):
+        kind = KINDS[name]
         details = ", ".join(f"`{name}={detail.default}`" for name, detail in kind.details.items())
         assert f"\n| `{kind.name}` | {kind.meaning} | {details} |\n" in page

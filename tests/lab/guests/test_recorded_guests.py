@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from iscsitrace.cli import main
-from iscsitrace.lab.guests.scenarios import scenarios
+from iscsitrace.lab.scenarios import scenarios
 from tests.support.guest_runs import judge
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "vectors" / "guests").iterdir())

@@ -1,12 +1,12 @@
 //! Injected faults, without side effects.
 
-use iscsitrace_lab::protocol::target::{FaultRule, PortalSettings};
+use iscsitrace_lab::protocol::target::{FaultSettings, PortalSettings};
 use iscsitrace_wire::opcode::Opcode;
 
 use crate::conversation::{Conversation, MILLISECOND, opcodes, pattern, sense, settings};
 
 fn talk_with(rule: &str, keys: &[(&str, &str)]) -> Conversation {
-    let rule: FaultRule = serde_json::from_str(rule).unwrap();
+    let rule: FaultSettings = serde_json::from_str(rule).unwrap();
     Conversation::logged_in(PortalSettings { faults: vec![rule], ..settings() }, keys)
 }
 

@@ -1,11 +1,13 @@
 //! A SCSI command at the target, from its arrival to its status; `deliver` processes it.
 
+use std::sync::Arc;
+
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::data_out::DataOut;
-use super::fault::{Fault, FaultRule};
+use super::fault::{Fault, FaultSettings};
 use super::output::{Credit, Damage, Outgoing, Then};
 use crate::application::ConnectionNumber;
 use crate::scsi::{self, Status};
@@ -60,7 +62,7 @@ pub(super) struct Command {
     pub data_sn: u32,
     /// The device's data length, for the residual.
     pub available: u64,
-    pub fault: Option<FaultRule>,
+    pub fault: Option<Arc<FaultSettings>>,
     pub damage: Option<Damage>,
     pub wake_ns: Option<i64>,
     pub record: Option<usize>,
@@ -138,8 +140,8 @@ impl Command {
     }
 
     /// The injected fault, if it is this one.
-    pub fn has_fault(&self, fault: Fault) -> Option<FaultRule> {
-        self.fault.filter(|rule| rule.fault == fault)
+    pub fn has_fault(&self, fault: Fault) -> Option<&FaultSettings> {
+        self.fault.as_deref().filter(|settings| settings.fault == fault)
     }
 
     /// The credit that its end returns.

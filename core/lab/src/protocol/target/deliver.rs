@@ -11,9 +11,9 @@ use iscsitrace_wire::lun;
 use iscsitrace_wire::reject::RejectReason;
 
 use super::command::{Command, Handle, Stage};
-use super::condition::Candidate;
 use super::ending::Ending;
 use super::fault::{Fault, FaultOperation};
+use super::injection::Candidate;
 use super::log::{TaskEnd, TaskRecord};
 use super::output::{Credit, Damage};
 use super::portal::Portal;
@@ -32,7 +32,7 @@ fn operation_of(cdb: &[u8]) -> FaultOperation {
     }
 }
 
-/// A command as the conditions of a portal see it.
+/// A command as the faults of a portal see it.
 fn candidate(command: &Command) -> Candidate {
     let decoded = cdb::decode(command.cdb(), None);
     Candidate {
@@ -160,19 +160,14 @@ impl Portal {
             return;
         }
         let candidate = candidate(command);
-        self.conditions.delivered(now_ns, candidate.operation);
-        command.completion = self.conditions.status(now_ns, &candidate).map(|(status, sense)| match sense {
-            Some(sense) => node.device.check_condition(command.lun(), sense),
-            None => Completion::new(status),
-        });
-        command.fault = self.faults.next(candidate.operation);
-        if let Some(rule) = command.fault {
+        command.fault = self.faults.of_command(now_ns, &candidate);
+        if let Some(settings) = command.fault.clone() {
             self.log.counters.faults += 1;
             if let Some(record) = self.log.task(command.record) {
-                record.fault = Some(rule.fault);
+                record.fault = Some(settings.fault);
             }
             let header = command.header;
-            match rule.fault {
+            match settings.fault {
                 Fault::BadHeaderDigest => command.damage = Some(Damage::Header),
                 Fault::BadDataDigest => command.damage = Some(Damage::Data),
                 Fault::SwallowedPdu => {
@@ -181,16 +176,22 @@ impl Portal {
                 }
                 Fault::Busy => command.completion = Some(Completion::new(Status::Busy)),
                 Fault::TaskSetFull => command.completion = Some(Completion::new(Status::TaskSetFull)),
+                Fault::ReservationConflict => {
+                    command.completion = Some(Completion::new(Status::ReservationConflict));
+                }
                 Fault::CheckCondition => {
-                    command.completion = Some(node.device.check_condition(command.lun(), rule.sense()));
+                    command.completion = Some(node.device.check_condition(command.lun(), settings.sense()));
                 }
                 Fault::Reject => {
                     self.drop_command_keeping_credit(tsih, handle, TaskEnd::Rejected);
-                    self.send_reject(now_ns, number, &header, rule.reason, Self::credit_of(&header));
+                    self.send_reject(now_ns, number, &header, settings.reason, Self::credit_of(&header));
                     return;
                 }
                 Fault::ClosedConnection => return self.end_connection(now_ns, number, Ending::OnDemand),
+                // where it occurs
                 Fault::LateR2t | Fault::DelayedStatus => {}
+                // not of a command that is delivered
+                Fault::Slow | Fault::Stuck | Fault::LoginRefused | Fault::Restart => {}
             }
         }
         let is_write = command.is_write();
@@ -234,12 +235,11 @@ impl Portal {
             self.begin_service(now_ns, tsih, handle);
             return;
         }
-        let late = command.has_fault(Fault::LateR2t).filter(|_| command.data_out.r2t_count() == 0);
-        if let Some(rule) = late
-            && !command.data_out.is_unsolicited_open()
-        {
+        let is_first = command.data_out.r2t_count() == 0 && !command.data_out.is_unsolicited_open();
+        let late_by_ns = command.has_fault(Fault::LateR2t).filter(|_| is_first).map(|settings| settings.by_ns.max(0));
+        if let Some(by_ns) = late_by_ns {
             command.stage = Stage::LateR2t;
-            self.wake_command(tsih, handle, now_ns.saturating_add(rule.by_ns.max(0)));
+            self.wake_command(tsih, handle, now_ns.saturating_add(by_ns));
             return;
         }
         self.ask(now_ns, tsih, handle);
@@ -273,7 +273,7 @@ impl Portal {
             node.service.end_ns(now_ns, command.lun(), delay_ns, self.settings.service_order)
         });
         let end_ns = match command.completion {
-            None => self.conditions.service_end_ns(now_ns, &candidate(command), end_ns),
+            None => self.faults.service_end_ns(now_ns, &candidate(command), end_ns),
             Some(_) => end_ns,
         };
         node.service.prolong(command.lun(), end_ns);
@@ -315,11 +315,12 @@ impl Portal {
     /// Queues a command's SCSI Response, unless it is delayed.
     fn respond(&mut self, now_ns: i64, tsih: u16, handle: Handle) {
         let Some(command) = self.sessions.get_mut(&tsih).and_then(|session| session.command(handle)) else { return };
-        if let Some(rule) = command.has_fault(Fault::DelayedStatus)
+        let late_by_ns = command.has_fault(Fault::DelayedStatus).map(|settings| settings.by_ns.max(0));
+        if let Some(by_ns) = late_by_ns
             && command.stage != Stage::LateStatus
         {
             command.stage = Stage::LateStatus;
-            self.wake_command(tsih, handle, now_ns.saturating_add(rule.by_ns.max(0)));
+            self.wake_command(tsih, handle, now_ns.saturating_add(by_ns));
             return;
         }
         let (number, response) = (command.connection, command.response());

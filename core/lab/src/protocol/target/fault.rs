@@ -1,36 +1,82 @@
-//! Fault injection: which commands have a fault. The faults themselves are implemented where they occur.
+//! The faults of a target: what happens, when, and where. `injection` decides what each one hits; what a fault does is
+//! implemented where they occur.
 
 use serde::{Deserialize, Serialize};
 
+use crate::occurrence::When;
 use crate::scsi::{Sense, SenseKey};
 
-/// A fault of a command.
+/// What happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// The first answering PDU has a wrong header digest; no effect without HeaderDigest.
+    /// The first PDU that answers a command has a wrong header digest; no effect without HeaderDigest.
     BadHeaderDigest,
-    /// The first answering PDU with data has a wrong data digest; no effect without DataDigest.
+    /// The first PDU with data that answers a command has a wrong data digest; no effect without DataDigest.
     BadDataDigest,
-    /// The command is never answered.
+    /// A command is never answered.
     SwallowedPdu,
-    /// The first R2T is delayed by `by_ns`.
+    /// The first R2T of a command is delayed by `by_ns`.
     LateR2t,
-    /// Status BUSY.
+    /// A command ends with status BUSY.
     Busy,
-    /// Status TASK SET FULL.
+    /// A command ends with status TASK SET FULL.
     TaskSetFull,
-    /// Status CHECK CONDITION, with `sense`.
+    /// A command ends with status RESERVATION CONFLICT.
+    ReservationConflict,
+    /// A command ends with status CHECK CONDITION, with `sense`.
     CheckCondition,
-    /// A Reject, with `reason`.
+    /// A command is answered with a Reject, with `reason`.
     Reject,
-    /// The connection is closed.
+    /// A command closes its connection.
     ClosedConnection,
-    /// The status is delayed by `by_ns`, and never in a Data-In.
+    /// The status of a command is delayed by `by_ns`, and never in a Data-In.
     DelayedStatus,
+    /// The service of a command takes `by_ns` longer.
+    Slow,
+    /// A command is not answered before the fault ends, nor are task management functions.
+    Stuck,
+    /// A login is refused with `status`, or redirected to `addresses`.
+    LoginRefused,
+    /// The portal ends all connections when the fault begins, and accepts none before it ends.
+    Restart,
 }
 
-/// Commands that a rule counts.
+/// What a fault is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// A command that is delivered. It has one fault at most: the first that hits it.
+    Command,
+    /// The service of a command.
+    Service,
+    /// A login.
+    Login,
+    /// The whole portal.
+    Portal,
+}
+
+impl Fault {
+    pub(super) const fn subject(self) -> Subject {
+        match self {
+            Self::BadHeaderDigest
+            | Self::BadDataDigest
+            | Self::SwallowedPdu
+            | Self::LateR2t
+            | Self::Busy
+            | Self::TaskSetFull
+            | Self::ReservationConflict
+            | Self::CheckCondition
+            | Self::Reject
+            | Self::ClosedConnection
+            | Self::DelayedStatus => Subject::Command,
+            Self::Slow | Self::Stuck => Subject::Service,
+            Self::LoginRefused => Subject::Login,
+            Self::Restart => Subject::Portal,
+        }
+    }
+}
+
+/// Commands that a fault is about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultOperation {
@@ -47,21 +93,13 @@ pub enum FaultOperation {
     Other,
 }
 
-/// A rule, such as `{"fault": "bad_data_digest", "nth": 5, "operation": "read"}`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// A fault, such as `{"fault": "bad_data_digest", "nth": 5, "operation": "read"}`, or
+/// `{"fault": "slow", "by_ns": 1000000, "lun": 0, "when": {"at_ns": 0, "for_ns": 2000000000}}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FaultRule {
-    /// The fault.
+pub struct FaultSettings {
+    /// What happens.
     pub fault: Fault,
-    /// Number of the command, counted from 1 over all sessions in the order of delivery.
-    #[serde(default = "first")]
-    pub nth: u64,
-    /// Whether it applies to every nth command.
-    #[serde(default)]
-    pub is_repeated: bool,
-    /// Commands that it counts.
-    #[serde(default)]
-    pub operation: FaultOperation,
     /// The delay.
     #[serde(default)]
     pub by_ns: i64,
@@ -71,10 +109,39 @@ pub struct FaultRule {
     /// Reason of a Reject (RFC 7143 section 11.17.1).
     #[serde(default = "protocol_error")]
     pub reason: u8,
-}
+    /// Status-Class and Status-Detail of a login that is refused (RFC 7143 section 11.13.5).
+    #[serde(default = "service_unavailable")]
+    pub status: [u8; 2],
+    /// Values of TargetAddress, for a redirection.
+    #[serde(default)]
+    pub addresses: Vec<String>,
 
-fn first() -> u64 {
-    1
+    /// Number of the command that it hits, counted from 1 over all sessions in the order of delivery. None for every
+    /// one; without `when` the first.
+    #[serde(default)]
+    pub nth: Option<u64>,
+    /// Whether it hits every nth command.
+    #[serde(default)]
+    pub is_repeated: bool,
+    /// When it is there; none for the whole run, and for a fault that is not counted among those of the run.
+    #[serde(default)]
+    pub when: Option<When>,
+    /// It hits commands beyond so many bytes.
+    #[serde(default)]
+    pub after_bytes: u64,
+    /// Most logins that it hits; none for all.
+    #[serde(default)]
+    pub most: Option<u64>,
+
+    /// Commands that it counts and hits.
+    #[serde(default)]
+    pub operation: FaultOperation,
+    /// The logical unit; none for all.
+    #[serde(default)]
+    pub lun: Option<u16>,
+    /// First and last logical block: it counts and hits commands that touch these. None for all commands.
+    #[serde(default)]
+    pub blocks: Option<(u64, u64)>,
 }
 
 /// MEDIUM ERROR, UNRECOVERED READ ERROR.
@@ -86,87 +153,28 @@ fn protocol_error() -> u8 {
     0x04
 }
 
-impl FaultRule {
+fn service_unavailable() -> [u8; 2] {
+    [0x03, 0x01]
+}
+
+impl FaultSettings {
     /// The sense data of a CHECK CONDITION.
     pub(super) fn sense(&self) -> Sense {
         let [key, code, qualifier] = self.sense;
         Sense::new(SenseKey::from_u8(key), code, qualifier)
     }
 
-    /// A rule for the `nth` command of this operation.
-    #[must_use]
-    pub fn new(fault: Fault, operation: FaultOperation, nth: u64) -> Self {
-        Self {
-            fault,
-            nth,
-            is_repeated: false,
-            operation,
-            by_ns: 0,
-            sense: unrecovered_read_error(),
-            reason: protocol_error(),
+    /// What cannot be, in words.
+    pub(super) fn contradiction(&self) -> Option<&'static str> {
+        match self.nth {
+            Some(0) => Some("nth counts from 1 on"),
+            Some(_) if self.fault.subject() != Subject::Command => Some("nth counts commands that are delivered"),
+            _ => None,
         }
     }
-}
 
-/// The rules, with the commands that each has counted.
-#[derive(Debug)]
-pub(super) struct Faults {
-    rules: Vec<(FaultRule, u64)>,
-}
-
-impl Faults {
-    pub(super) fn new(rules: &[FaultRule]) -> Self {
-        Self { rules: rules.iter().map(|rule| (*rule, 0)).collect() }
-    }
-
-    /// Counts a command in every rule; returns the first rule that applies.
-    pub(super) fn next(&mut self, operation: FaultOperation) -> Option<FaultRule> {
-        let mut hit = None;
-        for (rule, count) in &mut self.rules {
-            if rule.operation != FaultOperation::Any && rule.operation != operation {
-                continue;
-            }
-            *count += 1;
-            let is_hit = *count == rule.nth || rule.is_repeated && rule.nth > 0 && count.is_multiple_of(rule.nth);
-            if is_hit && hit.is_none() {
-                hit = Some(*rule);
-            }
-        }
-        hit
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rule(json: &str) -> FaultRule {
-        serde_json::from_str(json).unwrap()
-    }
-
-    #[test]
-    fn a_rule_counts_only_its_operation() {
-        let rules = [
-            rule(r#"{"fault": "bad_data_digest", "nth": 2, "operation": "read"}"#),
-            rule(r#"{"fault": "busy", "nth": 3, "is_repeated": true}"#),
-        ];
-        let mut faults = Faults::new(&rules);
-        let commands = "rwrrwwrro".chars().map(|letter| match letter {
-            'r' => FaultOperation::Read,
-            'w' => FaultOperation::Write,
-            _ => FaultOperation::Other,
-        });
-        let hit: Vec<Option<Fault>> = commands.map(|command| faults.next(command).map(|rule| rule.fault)).collect();
-        let busy = Some(Fault::Busy);
-        // the second read is also the third command: the first rule applies
-        assert_eq!(hit, [None, None, Some(Fault::BadDataDigest), None, None, busy, None, None, busy]);
-    }
-
-    #[test]
-    fn a_rule_without_nth_applies_to_the_first_command() {
-        assert_eq!(rule(r#"{"fault": "late_r2t"}"#), FaultRule::new(Fault::LateR2t, FaultOperation::Any, 1));
-        assert!(serde_json::from_str::<FaultRule>(r#"{"fault": "late_r2t", "by": 1}"#).is_err());
-        let mut never = Faults::new(&[rule(r#"{"fault": "busy", "nth": 0, "is_repeated": true}"#)]);
-        assert_eq!(never.next(FaultOperation::Read), None);
+    /// The number of the command that it hits; none for every one.
+    pub(super) fn nth(&self) -> Option<u64> {
+        self.nth.or(if self.when.is_none() { Some(1) } else { None })
     }
 }

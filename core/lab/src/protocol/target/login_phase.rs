@@ -8,9 +8,9 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 use rustc_hash::FxHashMap;
 
-use super::condition::Conditions;
 use super::connection::Phase;
 use super::ending::Ending;
+use super::injection::Faults;
 use super::output::{Credit, Numbers, Outgoing, Then};
 use super::portal::{Portal, TargetNode};
 use super::session::Session;
@@ -34,7 +34,7 @@ struct Register<'a> {
     /// The target that was found.
     target: RefCell<Option<usize>>,
     /// Faults that refuse logins.
-    conditions: RefCell<&'a mut Conditions>,
+    faults: RefCell<&'a mut Faults>,
     now_ns: i64,
 }
 
@@ -73,7 +73,7 @@ impl Directory for Register<'_> {
             }
         };
         let is_discovery = wanted.session_type == SessionType::Discovery;
-        if !is_discovery && let Some((status, target_addresses)) = self.conditions.borrow_mut().refusal(self.now_ns) {
+        if !is_discovery && let Some((status, target_addresses)) = self.faults.borrow_mut().refusal(self.now_ns) {
             return Err(LoginFailure {
                 target_addresses,
                 ..LoginFailure::new(status, "a fault of the run", "11.13.5")
@@ -114,15 +114,15 @@ impl Portal {
     pub(super) fn take_login(&mut self, now_ns: i64, number: ConnectionNumber) {
         let Some(tsih) = self.reserve_tsih(number) else { return };
         let joining = self.joining(number);
-        let Portal { connections, sessions, targets, settings, conditions, .. } = self;
+        let Portal { connections, sessions, targets, settings, faults, .. } = self;
         let Some(connection) = connections.get_mut(&number) else { return };
         let header = connection.header;
         let bhs = Bhs::new(&header);
         let cmd_sn = bhs.cmd_sn().unwrap_or_default();
         let data = std::mem::take(&mut connection.data);
         let Phase::Login(login) = &mut connection.phase else { return };
-        let (conditions, target) = (RefCell::new(conditions), RefCell::new(None));
-        let register = Register { settings, targets, sessions, tsih, joining, target, conditions, now_ns };
+        let (faults, target) = (RefCell::new(faults), RefCell::new(None));
+        let register = Register { settings, targets, sessions, tsih, joining, target, faults, now_ns };
         let answer = match LoginRequest::read(bhs, data) {
             Some(request) => login.receive(&request, &register),
             None => login.refuse(LoginFailure::new(

@@ -16,13 +16,13 @@
 //! a log. [`crate::scsi`] executes commands.
 
 mod command;
-mod condition;
 mod connection;
 mod data_out;
 mod delay;
 mod deliver;
 mod ending;
 mod fault;
+mod injection;
 mod log;
 mod login_phase;
 mod logout;
@@ -39,10 +39,9 @@ mod transfer;
 mod transmit;
 mod window;
 
-pub use condition::{ConditionKind, ConditionSettings};
 pub use delay::{ServiceDelay, ServiceOrder};
 pub use ending::Ending;
-pub use fault::{Fault, FaultOperation, FaultRule};
+pub use fault::{Fault, FaultOperation, FaultSettings};
 pub use log::{ConnectionRecord, PortalCounters, PortalLog, TaskEnd, TaskRecord};
 pub use portal::{InvalidPortal, Portal};
 pub use settings::{ChapSettings, Limits, PortalSettings, R2tOrder, StatusDelivery};

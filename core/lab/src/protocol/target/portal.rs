@@ -8,11 +8,10 @@ use rustc_hash::FxHashMap;
 use thiserror::Error;
 
 use super::command::Handle;
-use super::condition::Conditions;
 use super::connection::{Connection, Deadline, Phase};
 use super::delay::Service;
 use super::ending::Ending;
-use super::fault::Faults;
+use super::injection::Faults;
 use super::log::{ConnectionRecord, PortalLog, TaskEnd};
 use super::output::{Credit, Numbers, Outgoing};
 use super::session::Session;
@@ -88,7 +87,6 @@ pub struct Portal {
     pub(super) next_tsih: u16,
     pub(super) random: Rng,
     pub(super) faults: Faults,
-    pub(super) conditions: Conditions,
     pub(super) wakes: BTreeSet<(i64, Wake)>,
     pub(super) to_close: VecDeque<ConnectionNumber>,
     pub(super) log: PortalLog,
@@ -110,9 +108,9 @@ impl Portal {
                 return Err(InvalidPortal::Chap);
             }
         }
-        for (place, rule) in settings.faults.iter().enumerate() {
-            if rule.nth == 0 {
-                return Err(InvalidPortal::Fault { place, what: "nth counts from 1 on" });
+        for (place, fault) in settings.faults.iter().enumerate() {
+            if let Some(what) = fault.contradiction() {
+                return Err(InvalidPortal::Fault { place, what });
             }
         }
         // a TSIH for each session, and for each connection that may lead one
@@ -137,7 +135,6 @@ impl Portal {
             next_tsih: 0,
             random: Rng::with_seed(settings.seed),
             faults: Faults::new(&settings.faults),
-            conditions: Conditions::new(&settings.conditions),
             wakes: BTreeSet::new(),
             to_close: VecDeque::new(),
             log: PortalLog::new(&settings.limits, settings.has_pdu_log),
@@ -151,10 +148,10 @@ impl Portal {
         &self.log
     }
 
-    /// What its conditions hit.
+    /// What the faults of the run hit that it has.
     #[must_use]
     pub fn fault_hits(&self) -> Vec<Hits> {
-        self.conditions.hits()
+        self.faults.hits()
     }
 
     /// Connections that are open, in no order.
@@ -333,7 +330,7 @@ impl Application for Portal {
 
     fn accept(&mut self, now_ns: i64, peer: SocketAddr, local: SocketAddr) -> Option<ConnectionNumber> {
         let limits = &self.settings.limits;
-        let is_down = !self.conditions.is_accepting(now_ns);
+        let is_down = !self.faults.is_accepting(now_ns);
         if is_down || self.connections.len() >= limits.connection_count || self.half_open >= limits.half_open_count {
             self.log.counters.refused_connections += 1;
             return None;
@@ -354,7 +351,7 @@ impl Application for Portal {
     }
 
     fn is_accepting(&self, now_ns: i64) -> bool {
-        !self.conditions.is_down(now_ns)
+        !self.faults.is_down(now_ns)
     }
 
     fn connected(&mut self, _now_ns: i64, _connection: ConnectionNumber) {}
@@ -380,11 +377,11 @@ impl Application for Portal {
     }
 
     fn poll_timeout(&self) -> Option<i64> {
-        self.wakes.first().map(|(at_ns, _)| *at_ns).into_iter().chain(self.conditions.next_ns()).min()
+        self.wakes.first().map(|(at_ns, _)| *at_ns).into_iter().chain(self.faults.next_ns()).min()
     }
 
     fn handle_timeout(&mut self, now_ns: i64) {
-        while self.conditions.restarts_now(now_ns) {
+        while self.faults.restarts_now(now_ns) {
             let mut open: Vec<ConnectionNumber> = self.connections.keys().copied().collect();
             open.sort_unstable();
             open.into_iter().for_each(|number| self.end_connection(now_ns, number, Ending::OnDemand));

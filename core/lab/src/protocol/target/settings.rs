@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::condition::ConditionSettings;
 use super::delay::{ServiceDelay, ServiceOrder};
-use super::fault::FaultRule;
+use super::fault::FaultSettings;
 use crate::protocol::chap::{Algorithm, Credentials};
 use crate::protocol::keys::{Digest, Offers};
 use crate::scsi::DeviceSettings;
@@ -132,11 +131,8 @@ pub struct PortalSettings {
     pub write_delay: ServiceDelay,
     /// The order of service.
     pub service_order: ServiceOrder,
-    /// Injected faults of single commands.
-    pub faults: Vec<FaultRule>,
-    /// Faults that last.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<ConditionSettings>,
+    /// Injected faults. A command that is delivered has the first one that hits it.
+    pub faults: Vec<FaultSettings>,
     /// Seed of all random numbers.
     pub seed: u64,
     /// Idle time before a NOP-In ping; 0 for never.
@@ -169,7 +165,6 @@ impl Default for PortalSettings {
             write_delay: ServiceDelay::default(),
             service_order: ServiceOrder::default(),
             faults: Vec::new(),
-            conditions: Vec::new(),
             seed: 0,
             nop_in_interval_ns: 0,
             nop_in_timeout_ns: 5_000_000_000,

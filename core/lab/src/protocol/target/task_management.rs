@@ -54,7 +54,7 @@ impl Portal {
         };
         let Some(tsih) = self.connections.get(&number).and_then(|connection| connection.tsih()) else { return };
         let stuck_lun: [u8; 8] = header.get(8..16).and_then(|lun| lun.try_into().ok()).unwrap_or_default();
-        if self.conditions.is_stuck(now_ns, lun::single_level(stuck_lun)) {
+        if self.faults.is_stuck(now_ns, lun::single_level(stuck_lun)) {
             return;
         }
         let Some(session) = self.sessions.get_mut(&tsih) else { return };

@@ -210,9 +210,9 @@ fn send_data_in(
     let is_last = length == remaining;
     let is_burst_end = is_last || command.burst_sent + length == max_burst_length;
     let status = command.status();
-    let is_late = command.has_fault(Fault::DelayedStatus);
+    let late_by_ns = command.has_fault(Fault::DelayedStatus).map(|settings| settings.by_ns.max(0));
     // RFC 7143 section 11.7.3: a Data-In carries only a status without sense data
-    let has_status = is_last && delivery == StatusDelivery::InData && status == Status::Good && is_late.is_none();
+    let has_status = is_last && delivery == StatusDelivery::InData && status == Status::Good && late_by_ns.is_none();
     let mut header = BhsBuilder::new(Opcode::DataIn)
         .is_final(is_burst_end)
         .initiator_task_tag(command.initiator_task_tag())
@@ -259,9 +259,9 @@ fn send_data_in(
     if !is_last {
         return Left::Data;
     }
-    if let Some(rule) = is_late {
+    if let Some(by_ns) = late_by_ns {
         command.stage = super::command::Stage::LateStatus;
-        return Left::Late(now_ns.saturating_add(rule.by_ns.max(0)));
+        return Left::Late(now_ns.saturating_add(by_ns));
     }
     let left = if has_status { Left::Nothing } else { Left::Response(command.response()) };
     session.close(handle);

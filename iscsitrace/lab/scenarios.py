@@ -2,7 +2,7 @@
 
 ``scenarios.toml`` has a table of each, by its name:
 
-- ``target``: lio or tgt; ``faults``: as `faults.parse` reads them; ``node``: settings of iscsid.conf.
+- ``target``: lio or tgt; ``faults``: as `lab.fault_catalogue.parse` reads them; ``node``: settings of iscsid.conf.
 - ``settings``: of the run, by the names of definitions of experiments; they replace those of ``defaults``.
 - ``fails``: whether the login or the I/O fails.
 - ``seen.HOST``: display filters of tshark, each with the least number of frames that match; ``unseen.HOST``: filters
@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.lab.guests import faults, world
+from iscsitrace.lab import fault_catalogue as catalogue
+from iscsitrace.lab.guests import world
 from iscsitrace.lab.settings import structs
 from iscsitrace.lab.settings.table import SETTINGS
 
@@ -52,7 +53,7 @@ class Scenario:
 
     def programs(self) -> world.Programs:
         """The programs and faults of its run."""
-        parsed = tuple(faults.parse(each) for each in self.faults)
+        parsed = tuple(catalogue.parse(each) for each in self.faults)
         return world.Programs(target=self.target, node_settings=self.node, faults=parsed)
 
     def run(self, directory: Path, say: Callable[[str], None]) -> dict[str, Any]:
