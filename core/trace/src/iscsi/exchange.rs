@@ -41,7 +41,7 @@ pub enum Kind {
 }
 
 /// An open request: its kind and tag.
-pub type Key = (Kind, u32);
+type Key = (Kind, u32);
 
 /// A task management function that has its response.
 #[derive(Debug, Clone, Copy)]
@@ -61,14 +61,19 @@ pub struct Managed {
 /// The open requests of one connection.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Exchanges {
-    /// The number of its row: the table follows from its kind.
-    open: FxHashMap<Key, u32>,
+    /// The number of its row: the table follows from its kind; and how many were opened before it.
+    open: FxHashMap<Key, (u32, u64)>,
     /// CmdSN of the open task management requests, by tag.
     cmd_sns: FxHashMap<u32, SerialNumber>,
     /// Number of requests that were noted as open.
     opened: u64,
     requested: ContinuedText,
     answered: ContinuedText,
+}
+
+/// Whether the response of a request takes a StatSN: an echo of the initiator has none.
+fn has_stat_sn((kind, _): Key) -> bool {
+    kind != Kind::TargetPing
 }
 
 fn tag(bhs: Bhs<'_>) -> u32 {
@@ -84,14 +89,24 @@ impl Exchanges {
 
     fn remember<T>(&mut self, kind: Kind, tag: u32, id: Id<T>) {
         if self.open.len() < OPEN_MAX {
-            self.open.insert((kind, tag), id.number());
+            self.open.insert((kind, tag), (id.number(), self.opened));
             self.opened += 1;
         }
     }
 
-    /// The requests whose response takes a StatSN.
-    pub fn open(&self) -> impl Iterator<Item = Key> + '_ {
-        self.open.keys().copied().filter(|&(kind, _)| kind != Kind::TargetPing)
+    /// Number of requests that were noted as open.
+    pub fn opened(&self) -> u64 {
+        self.opened
+    }
+
+    /// How many of the first requests are open whose response takes a StatSN.
+    pub fn open_until(&self, count: u64) -> usize {
+        self.open.iter().filter(|&(&key, &(_, place))| has_stat_sn(key) && place < count).count()
+    }
+
+    /// The responses of these are missing from the capture.
+    pub fn close_until(&mut self, count: u64) {
+        self.open.retain(|&key, &mut (_, place)| !has_stat_sn(key) || place >= count);
     }
 
     /// Number of requests that are open no longer.
@@ -99,19 +114,9 @@ impl Exchanges {
         self.opened - self.open.len() as u64
     }
 
-    /// Whether a request waits for its response.
-    pub fn is_open(&self, key: &Key) -> bool {
-        self.open.contains_key(key)
-    }
-
-    /// The response of a request is missing from the capture.
-    pub fn close(&mut self, key: &Key) {
-        self.open.remove(key);
-    }
-
     /// Rows left the tables: drops requests among them.
     pub fn forget(&mut self, tables: &Tables) {
-        self.open.retain(|(kind, _), number| match kind {
+        self.open.retain(|(kind, _), (number, _)| match kind {
             Kind::TaskManagement => tables.task_management.has(Id::new(*number)),
             Kind::InitiatorPing | Kind::TargetPing => tables.nops.has(Id::new(*number)),
             Kind::Text => tables.texts.has(Id::new(*number)),
@@ -152,7 +157,7 @@ impl Exchanges {
     pub fn task_management_response(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<Managed> {
         let bhs = pdu.bhs();
         let cmd_sn = self.cmd_sns.remove(&tag(bhs));
-        let number = self.open.remove(&(Kind::TaskManagement, tag(bhs)))?;
+        let (number, _) = self.open.remove(&(Kind::TaskManagement, tag(bhs)))?;
         let table = &mut context.tables.task_management;
         let row = table.row(Id::new(number));
         table.response_ns[row] = pdu.completion().time_ns;
@@ -179,7 +184,7 @@ impl Exchanges {
             (initiator_task_tag != RESERVED_TAG).then_some((Kind::InitiatorPing, initiator_task_tag))
         };
         if let Some(key) = echo_of {
-            if let Some(number) = self.open.remove(&key) {
+            if let Some((number, _)) = self.open.remove(&key) {
                 let row = context.tables.nops.row(Id::new(number));
                 context.tables.nops.response_ns[row] = pdu.completion().time_ns;
                 context.tables.nops.response_frame[row] = pdu.completion().frame;
@@ -246,7 +251,7 @@ impl Exchanges {
                 ..TextRow::default()
             });
             self.remember(Kind::Text, tag(bhs), id);
-        } else if let Some(number) = self.open.remove(&(Kind::Text, tag(bhs))) {
+        } else if let Some((number, _)) = self.open.remove(&(Kind::Text, tag(bhs))) {
             let row = context.tables.texts.row(Id::new(number));
             context.tables.texts.response_ns[row] = pdu.completion().time_ns;
             context.tables.texts.response_frame[row] = pdu.completion().frame;
@@ -272,7 +277,7 @@ impl Exchanges {
     /// Its response; returns reason code and CID of the request if the logout succeeded.
     pub fn logout_response(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<(u8, u16)> {
         let bhs = pdu.bhs();
-        let number = self.open.remove(&(Kind::Logout, tag(bhs)))?;
+        let (number, _) = self.open.remove(&(Kind::Logout, tag(bhs)))?;
         let table = &mut context.tables.logouts;
         let row = table.row(Id::new(number));
         table.response_ns[row] = pdu.completion().time_ns;

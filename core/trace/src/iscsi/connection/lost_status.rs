@@ -7,11 +7,11 @@ use iscsitrace_wire::serial::SerialNumber;
 
 use super::{Begun, IscsiConnection};
 use crate::context::Context;
-use crate::iscsi::lost_statuses::Lost;
+use crate::iscsi::lost_statuses::Until;
 use crate::iscsi::task::Task;
-use crate::tables::{CycleId, NULL_NS, ended_by};
+use crate::tables::{CycleId, ended_by};
 
-/// More open tasks are not listed.
+/// Among more open tasks none is looked for.
 const OPEN_MAX: usize = 256;
 
 impl IscsiConnection {
@@ -27,47 +27,43 @@ impl IscsiConnection {
         // the first status seen may be any
         let Some(next) = self.stat_sn else { return };
         if let Some(count) = self.lost_statuses.note(next, until) {
-            self.lose_statuses(count, time_ns, context);
+            // the command that acknowledges them is none of them
+            let own = if let Begun::Command { cycle } = self.begun { Some(cycle) } else { None };
+            let cycle = own.unwrap_or_else(|| context.tables.cycles.next_id());
+            let until = Until { cycle, exchanges: self.exchanges.opened() };
+            self.lost_statuses.push(count, time_ns, until);
+            self.end_lost_tasks(context);
         }
-    }
-
-    #[cold]
-    fn lose_statuses(&mut self, count: usize, time_ns: i64, context: &mut Context) {
-        if self.tasks.len() > OPEN_MAX {
-            self.lost_statuses.push_unlisted(time_ns);
-            return;
-        }
-        // the command that acknowledges them is none of them
-        let own = if let Begun::Command { cycle } = self.begun { Some(cycle) } else { None };
-        let tasks = self.tasks.iter().map(|(&tag, task)| (tag, task.cycle)).filter(|&(_, cycle)| Some(cycle) != own);
-        let (tasks, exchanges) = (tasks.collect(), self.exchanges.open().collect());
-        self.lost_statuses.push(Lost::new(count, time_ns, tasks, exchanges));
-        self.end_lost_tasks(context);
     }
 
     /// Ends the tasks whose statuses must be the missing ones.
     #[inline]
     pub(super) fn end_lost_tasks(&mut self, context: &mut Context) {
-        if !self.lost_statuses.is_empty() {
+        if !self.lost_statuses.is_empty() && self.tasks.len() <= OPEN_MAX {
             self.look_for_lost_tasks(context);
         }
     }
 
     #[cold]
     fn look_for_lost_tasks(&mut self, context: &mut Context) {
-        let is_task_open = |tag: u32, cycle: CycleId| {
-            self.tasks.get(&tag).is_some_and(|task| task.cycle == cycle)
-                && context.tables.cycles.is_in_flight(context.tables.cycles.row(cycle))
-        };
         let ended = self.tasks_opened - self.tasks.len() as u64 + self.exchanges.ended();
-        for lost in self.lost_statuses.take_known(ended, is_task_open, |key| self.exchanges.is_open(key)) {
-            for &(_, cycle) in &lost.tasks {
-                // a status that comes after all sets it again
-                let row = context.tables.cycles.row(cycle);
-                context.tables.cycles.end(row, lost.time_ns, ended_by::STATUS);
-            }
-            lost.exchanges.iter().for_each(|key| self.exchanges.close(key));
+        let mut statuses = std::mem::take(&mut self.lost_statuses);
+        while let Some((time_ns, until)) = statuses.take_known(ended, |until| {
+            self.rows_open_until(until, context).count() + self.exchanges.open_until(until.exchanges)
+        }) {
+            let rows: Vec<usize> = self.rows_open_until(until, context).collect();
+            // a status that comes after all sets it again
+            rows.into_iter().for_each(|row| context.tables.cycles.end(row, time_ns, ended_by::STATUS));
+            self.exchanges.close_until(until.exchanges);
         }
+        self.lost_statuses = statuses;
+    }
+
+    /// The rows of the tasks in flight among these requests.
+    fn rows_open_until(&self, until: Until, context: &Context) -> impl Iterator<Item = usize> {
+        let cycles = self.tasks.values().map(|task| task.cycle).filter(move |&cycle| cycle < until.cycle);
+        let rows = cycles.map(|cycle| context.tables.cycles.row(cycle));
+        rows.filter(|&row| context.tables.cycles.is_in_flight(row))
     }
 
     /// Whether a status may be that of a later task whose command was not captured: its own may be missing, and so is a
@@ -88,9 +84,8 @@ impl IscsiConnection {
     /// Whether the status of an open task may have been sent without being captured.
     pub(super) fn may_lack_status(&self, cycle: CycleId, context: &Context) -> bool {
         let row = context.tables.cycles.row(cycle);
-        let begun_ns = context.tables.cycles.command_first_ns.get(row).copied().unwrap_or(NULL_NS);
         self.lost_statuses.is_next_unknown
-            || self.lost_statuses.may_be_of(cycle, begun_ns)
+            || self.lost_statuses.may_be_of(cycle)
             || context.tables.cycles.ended_by.get(row) == Some(&ended_by::STATUS)
     }
 }
