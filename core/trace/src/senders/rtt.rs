@@ -251,6 +251,7 @@ impl RttSamples {
         row.rtt_min_ns = least_ns;
         row.rtt_path_ns = self.path_ns(has_reordered_acks).unwrap_or(least_ns);
         row.rtt_median_ns = self.sizes.percentile(50).unwrap_or(NULL_NS).max(least_ns);
+        row.rtt_p95_ns = self.sizes.percentile(95).unwrap_or(NULL_NS).max(least_ns);
         row.rtt_count = self.sizes.count();
         if let Some(held_ns) = self.held_max_ns {
             row.delayed_ack_max_ns = held_ns.saturating_sub(least_ns);

@@ -226,6 +226,8 @@ table! {
         rtt_path_ns: i64 [ns] = null, "method 5" => kept;
         /// median RTT
         rtt_median_ns: i64 [ns] = null => kept;
+        /// 95th percentile of the RTT
+        rtt_p95_ns: i64 [ns] = null => kept;
         /// RTT samples
         rtt_count: u64 => kept;
         /// least RTT between both ends while data were in flight, queues included; null where the tap shows none

@@ -210,6 +210,7 @@ fn senders(is_client_initiator: bool) -> [SenderRow; 2] {
         rtt_path_ns: 20 * MS,
         // of 20, 20, 21, 22 and 23 ms the third and the fifth: the middle of their classes of 2^19 ns
         rtt_median_ns: (40 << 19) + (1 << 18),
+        rtt_p95_ns: (43 << 19) + (1 << 18),
         rtt_count: 5,
         rtt_load_least_ns: NULL_NS,
         rtt_load_median_ns: NULL_NS,
@@ -271,6 +272,7 @@ fn senders(is_client_initiator: bool) -> [SenderRow; 2] {
         rtt_min_ns: 0,
         rtt_path_ns: 0,
         rtt_median_ns: 0,
+        rtt_p95_ns: 0,
         rtt_count: 1,
         window_scale: 0,
         rwnd_min_bytes: 60_000,

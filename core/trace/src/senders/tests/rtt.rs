@@ -51,7 +51,7 @@ fn percentiles_of_rtts_are_by_nearest_rank() {
     let senders = talk.finish().senders;
     assert_eq!((senders.rtt_count[0], senders.rtt_min_ns[0]), (40, 1));
     // ranks 20 (50 % of 40) and 38 (95 % of 40)
-    assert_eq!(senders.rtt_median_ns[0], 20);
+    assert_eq!((senders.rtt_median_ns[0], senders.rtt_p95_ns[0]), (20, 38));
 }
 
 /// A conversation without handshake with these RTTs, and its RTT of the path.
