@@ -15,6 +15,10 @@ RECORDINGS ?=
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(HOME)/.cargo/bin
 # build the Rust extension for the same Python environment that runs the tests
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+# the pinned toolchain may be installed as stable: no second copy of it
+ifeq ($(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml),$(word 2,$(shell RUSTUP_TOOLCHAIN=stable rustc --version 2>/dev/null)))
+export RUSTUP_TOOLCHAIN := stable
+endif
 # random tests use this seed; to use another one: make test SEED=1
 SEED ?= 7143
 QUICK := tests/wording tests/tools tests/tables tests/analysis tests/outputs tests/plots tests/report tests/watch tests/cli
