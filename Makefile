@@ -38,7 +38,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name '*.tsv' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build plugin demo quick test test-rust test-python test-guests wireshark-versions lint lint-rust lint-python check bench bench-many bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-score bench-faults bench-model bench-watch bench-soak bench-capture guests fuzz fuzz-commands audit mutants docs reproduction screenshots samples wheel userlands clean
+.PHONY: help setup build plugin demo quick quick-rust test test-rust test-python test-guests wireshark-versions lint lint-rust lint-python check bench bench-many bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-score bench-faults bench-model bench-watch bench-soak bench-capture guests fuzz fuzz-commands audit mutants docs reproduction screenshots samples wheel userlands clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,8 +59,8 @@ test: build/build.stamp
 	$(PYTEST) --numprocesses=$(WORKERS) --dist=worksteal $(T)
 endif
 
-# the checks that a change of Python breaks most often, in less than a minute
-quick: build/build.stamp ## Python lint and the quick tests, in less than a minute
+# the checks that a change breaks most often, in less than a minute
+quick: build/build.stamp quick-rust ## lint and the quick tests, in less than a minute when all is compiled
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -68,6 +68,12 @@ quick: build/build.stamp ## Python lint and the quick tests, in less than a minu
 	$(BIN)/python -m tools.circles
 	$(BIN)/python -m tools.words
 	$(PYTEST) -m "not needs_root" -x -q --numprocesses=$(WORKERS) --dist=worksteal $(QUICK) $(SLOW:%=--ignore=tests/%.py)
+
+# without the release build that the tests of Python need; random tests try few cases
+quick-rust: build/setup.stamp ## lint and the quick tests of the crates that read captures
+	$(CARGO) fmt --manifest-path core/Cargo.toml --all -- --check
+	$(CARGO) clippy $(WORKSPACE) -q -p iscsitrace-wire -p iscsitrace-trace -- -D warnings
+	PROPTEST_CASES=8 $(CARGO) test $(WORKSPACE) -q -p iscsitrace-wire -p iscsitrace-trace --lib
 
 test-rust: build/setup.stamp
 	$(CARGO) test $(WORKSPACE) --workspace --exclude iscsitrace-python --exclude iscsitrace-fuzz
