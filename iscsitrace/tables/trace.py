@@ -66,6 +66,7 @@ class Trace:
         segments: Table
         sacks: Table
         window: Table
+        rtt: Table
         round_trips: Table
         retransmissions: Table
         recoveries: Table
