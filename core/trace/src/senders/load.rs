@@ -40,6 +40,13 @@ pub struct Load {
 }
 
 impl Load {
+    /// No samples yet. Medians of windows take memory, and only the table has them.
+    pub fn new(are_medians_wanted: bool) -> Self {
+        let mut load = Self::default();
+        load.senders.iter_mut().for_each(|sender| sender.open = are_medians_wanted.then(Histogram::default));
+        load
+    }
+
     /// A host answered: the RTT from the tap to it. `paths_ns` are those of the path to each host, none beside it.
     #[inline]
     pub fn answer(&mut self, host: usize, rtt_ns: i64, paths_ns: [Option<i64>; 2], at: At) {
@@ -146,8 +153,8 @@ struct UnderLoad {
     samples: Histogram,
     /// Windows with samples; the last is open.
     windows: Vec<Window>,
-    /// The samples of the open window.
-    open: Histogram,
+    /// The samples of the open window, if medians are wanted.
+    open: Option<Histogram>,
     /// When it last sent with nothing in flight.
     resumed_ns: i64,
 }
@@ -176,7 +183,9 @@ impl UnderLoad {
         if self.windows.last().is_none_or(|window| window.time_ns < begun_ns) {
             self.begin(begun_ns, rtt_ns);
         }
-        self.open.add(rtt_ns);
+        if let Some(open) = &mut self.open {
+            open.add(rtt_ns);
+        }
         if let Some(window) = self.windows.last_mut() {
             window.least_ns = window.least_ns.min(rtt_ns);
             window.count += 1;
@@ -187,11 +196,15 @@ impl UnderLoad {
     /// Begins a window. It is busy if it follows another, until nothing is in flight.
     fn begin(&mut self, time_ns: i64, rtt_ns: i64) {
         let is_next = self.windows.last().is_some_and(|window| window.time_ns.saturating_add(WINDOW_NS) == time_ns);
-        if let Some(window) = self.windows.last_mut() {
-            window.median_ns = median_of(&self.open, window.least_ns);
+        if let (Some(window), Some(open)) = (self.windows.last_mut(), &mut self.open) {
+            window.median_ns = median_of(open, window.least_ns);
+            open.clear();
         }
-        self.open.clear();
         let is_busy = is_next && self.resumed_ns < time_ns;
+        if self.windows.is_empty() {
+            // most connections are short
+            self.windows.reserve_exact(1);
+        }
         self.windows.push(Window { time_ns, least_ns: rtt_ns, is_busy, ..Window::default() });
     }
 
@@ -216,7 +229,8 @@ impl UnderLoad {
         let last = self.windows.len().wrapping_sub(1);
         self.windows.iter().enumerate().map(move |(place, window)| {
             if place == last {
-                Window { median_ns: median_of(&self.open, window.least_ns), is_busy: false, ..*window }
+                let median_ns = self.open.as_ref().map_or(0, |open| median_of(open, window.least_ns));
+                Window { median_ns, is_busy: false, ..*window }
             } else {
                 *window
             }

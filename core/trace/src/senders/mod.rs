@@ -123,7 +123,7 @@ impl SenderPair {
             flights: [0, 1].map(|direction| Flights::new(connection, direction == 0, wanted.flights)),
             black_holes: Default::default(),
             deliveries: Default::default(),
-            load: Load::default(),
+            load: Load::new(wanted.rtt),
             progress: Progress::default(),
         }
     }
