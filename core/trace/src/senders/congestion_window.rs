@@ -22,6 +22,10 @@ const BEYOND_ROUNDS_MIN: u32 = 3;
 const GROWTH_PARTS: i64 = 8;
 /// The initial window (RFC 6928): before any loss none is smaller.
 const INITIAL_SEGMENTS: i64 = 10;
+/// A stop below this part of an earlier flight is none of a congestion window.
+const FALL_PARTS: i64 = 2;
+/// So many stops of a congestion window come for each of those.
+const STEADY_MIN: u32 = 3;
 /// Weight of a sample in the usual answer time: one part in this many.
 const SMOOTHING: i64 = 8;
 
@@ -53,6 +57,11 @@ pub struct CongestionWindow {
     shown: i64,
     estimate: Option<i64>,
     is_growing: bool,
+    /// The most in flight since the last possible reduction; and of the stops that a window can have caused, how many came
+    /// below half of it, and how many did not.
+    most: i64,
+    fallen: u32,
+    steady: u32,
 }
 
 impl CongestionWindow {
@@ -85,8 +94,13 @@ impl CongestionWindow {
             && !stop.is_window_limited
             && !self.is_window_full()
             && stop.flight.pipe > 0;
+        self.most = self.most.max(stop.flight.pipe);
         if !is_held || self.buffer.holds(stop.flight.pipe, segment) {
             return None;
+        }
+        if !stop.state.is_in_recovery {
+            let count = if stop.flight.pipe * FALL_PARTS < self.most { &mut self.fallen } else { &mut self.steady };
+            *count += 1;
         }
         if stop.state.is_in_recovery {
             self.estimate = Some(stop.flight.pipe);
@@ -115,6 +129,12 @@ impl CongestionWindow {
             self.buffer.note_far(stop, segment, slack);
             self.buffer.holds(stop.flight.pipe, segment);
         }
+    }
+
+    /// Whether the stops can be those of a congestion window, which never falls without a loss and without a pause. A sender
+    /// that paces itself (BBR), or is held by its buffer or its host, stops anywhere.
+    pub fn is_steady(&self) -> bool {
+        self.fallen * STEADY_MIN <= self.steady
     }
 
     /// Whether the receiver's window was full in this round or the one before.
@@ -155,6 +175,7 @@ impl CongestionWindow {
     pub fn reduce(&mut self) {
         self.peaks = [0; 3];
         self.shown = 0;
+        self.most = 0;
         self.buffer.reduce();
         self.full_rounds = 0;
     }
@@ -226,6 +247,29 @@ mod tests {
         // within a PDU there was more to send in any case
         let within = Stop { is_within_pdu: true, ..stop(20) };
         assert_eq!(judged(within, Between { is_new: false, has_request: true, ..HELD }), Some(20));
+    }
+
+    #[test]
+    fn a_sender_that_often_stops_below_half_of_an_earlier_flight_has_no_window_to_show() {
+        // of four stops, this many come far below the flight before
+        for (fallen, is_steady) in [(1, true), (2, false)] {
+            let mut cwnd = CongestionWindow::default();
+            judge(&mut cwnd, stop(40), HELD);
+            let stops = [20; 3].into_iter().take(3 - fallen).chain([19; 3].into_iter().take(fallen));
+            stops.for_each(|segments| {
+                judge(&mut cwnd, stop(segments), HELD);
+            });
+            assert_eq!(cwnd.is_steady(), is_steady, "{fallen}");
+        }
+        // a loss halves it, and a recovery more
+        let mut cwnd = CongestionWindow::default();
+        judge(&mut cwnd, stop(40), HELD);
+        cwnd.lose();
+        let mut recovering = stop(5);
+        recovering.state.is_in_recovery = true;
+        judge(&mut cwnd, recovering, HELD);
+        judge(&mut cwnd, stop(10), HELD);
+        assert!(cwnd.is_steady());
     }
 
     #[test]

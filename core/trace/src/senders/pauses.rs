@@ -189,6 +189,9 @@ impl Pauses {
     /// Ends the direction: moves the rows to the table.
     pub fn finish(&mut self, remembered: &Remembered, table: &mut Rare<Windows>) {
         self.lapse();
+        if !self.cwnd.is_steady() {
+            self.windows.show(None, 0..self.windows.count());
+        }
         self.windows.finish(self.buffer.spans(), |recovery| remembered.is_any_spurious(recovery), table);
     }
 }
