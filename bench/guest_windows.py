@@ -23,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 import iscsitrace
-from bench.senders import TABLES, Errors, Known, errors, estimates
+from bench.senders import TABLES, Errors, Known, errors, estimates, of_probe
 from iscsitrace.lab.run_files import TRUTH, capture_name
 
 SIDES: Final = ("initiator", "target")
@@ -88,21 +88,17 @@ def rows_of(folder: Path) -> Iterator[Row]:
 
 
 def known_of(truth: Mapping[str, Any], side: str, tap: str, initiator_port: int) -> Known | None:
-    """The window of a sender by tcp_probe, on the clock of a tap; None without two segments.
-
-    A row has the window before a segment was processed, which is the window since the row before.
-    """
+    """The window of a sender by tcp_probe, on the clock of a tap; None without two segments."""
     probe = truth["guests"][side]["events"]["tcp_probe"]
     own = "src" if side == "initiator" else "dest"
     rows = [row for row, end in enumerate(probe.get(own, ())) if end.rpartition(":")[2] == str(initiator_port)]
     ends = truth["initiator_ends"] if side == "initiator" else [end for ends in truth["target_ends"] for end in ends]
     segment_bytes = max((end["snd_mss"] for end in ends if end["initiator_port"] == initiator_port), default=0)
-    if len(rows) < 2 or not segment_bytes:
+    if not segment_bytes:
         return None
     ahead_ns = _offset_ns(truth, side) - _offset_ns(truth, tap)
-    time_ns = np.array([probe["time_ns"][row] for row in rows]) - ahead_ns
-    cwnd = np.array([probe["snd_cwnd"][row] for row in rows]) * segment_bytes
-    return Known(time_ns[:-1], cwnd[1:])
+    time_ns = [probe["time_ns"][row] - ahead_ns for row in rows]
+    return of_probe(time_ns, [probe["snd_cwnd"][row] * segment_bytes for row in rows])
 
 
 def _offset_ns(truth: Mapping[str, Any], host: str) -> int:

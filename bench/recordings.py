@@ -16,9 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
-
-from bench.senders import Known
+from bench.senders import Known, of_probe
 
 SIDES = ("initiator", "target")
 _WAYS = {"to_target": "initiator_to_target", "to_initiator": "target_to_initiator"}
@@ -104,15 +102,9 @@ class Sender:
         ]
 
     def windows(self, ahead_ns: int = 0) -> Known | None:
-        """Its congestion window by tcp_probe, on a clock that its own is ahead of; None without two rows.
-
-        A row has the window before a segment was processed, which is the window since the row before.
-        """
-        if len(self.rows) < 2:
-            return None
+        """Its congestion window by tcp_probe, on a clock that its own is ahead of; None without two rows."""
         time_ns = [_time_ns(row) - ahead_ns for row in self.rows]
-        cwnd = [int(row["snd_cwnd_segs"]) * self.segment_bytes for row in self.rows]
-        return Known(np.asarray(time_ns[:-1]), np.asarray(cwnd[1:]))
+        return of_probe(time_ns, [int(row["snd_cwnd_segs"]) * self.segment_bytes for row in self.rows])
 
     @property
     def segment_bytes(self) -> int:

@@ -124,6 +124,14 @@ def of_truth(end: Mapping[str, Any]) -> Known:
     return Known(np.asarray(windows["time_ns"]), np.asarray(windows["cwnd"]) * end["snd_mss"])
 
 
+def of_probe(time_ns: npt.ArrayLike, cwnd_bytes: npt.ArrayLike) -> Known | None:
+    """The window by tcp_probe, which tells of each segment the window before it was processed: that is the window since
+    the row before. None without two rows.
+    """
+    times, windows = np.asarray(time_ns), np.asarray(cwnd_bytes)
+    return Known(times[:-1], windows[1:]) if len(times) > 1 else None
+
+
 def resent_count(trace: Trace, *, to_target: bool) -> int:
     """What one side sent again, as hosts count it: with repeated SYNs. Needs the table ``segments``."""
     segments = trace.segments

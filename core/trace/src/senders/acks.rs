@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 
 use iscsitrace_wire::serial::SerialNumber;
 
+use super::gap::TIMER_MIN_NS;
 use super::observation::{Observation, SACK_BLOCKS_MAX};
 use crate::stream::class::SegmentClass;
 
@@ -27,8 +28,6 @@ const KEPT_MAX: usize = 2 * WAITING_MAX;
 /// A sender without a longer pause answers ACKs at once.
 const PAUSE_NS: i64 = 2_000_000;
 
-/// After a silence of this length a timer let the sender go on (`gap`).
-const TIMER_MIN_NS: i64 = 190_000_000;
 /// So long an ACK can wait in a queue; a sender that lacks what was sent before it for longer lost that.
 const LOST_REQUEST_NS: i64 = 200_000_000;
 

@@ -20,7 +20,7 @@ const ANSWER_WITHIN_NS: i64 = 100_000;
 const ANSWER_WITHIN_RTT_PART: i64 = 8;
 /// A pause of this length within a PDU that no ACK ended was ended by a retransmission timer, which Linux never sets
 /// below 200 ms. The retransmission may be the first copy at the tap.
-const TIMER_MIN_NS: i64 = 190_000_000;
+pub const TIMER_MIN_NS: i64 = 190_000_000;
 /// After an earlier loss, a pause of two RTTs and at least this time is enough: Linux's tail loss probe (RFC 8985,
 /// section 7.2).
 const PROBE_MIN_NS: i64 = 8_000_000;

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use super::deliveries::{Deliveries, Delivery};
 use super::load::quartiles;
 use super::packed::Packed;
-use super::sender_state::BESIDE_PARTS;
+use super::sender_state::is_beside;
 use super::timeline::{Hosts, Timeline, join};
 use crate::tables::Senders;
 
@@ -115,7 +115,7 @@ impl<'a> Flow<'a> {
         let (to_target_ns, to_initiator_ns) = (self.timeline.rtt_to_target_ns?, self.timeline.rtt_to_initiator_ns?);
         let is_to_target = is_from_acks == (self.direction == 0);
         let path_ns = if is_to_target { to_target_ns } else { to_initiator_ns };
-        let is_beside = path_ns < to_target_ns.saturating_add(to_initiator_ns) / BESIDE_PARTS;
+        let is_beside = is_beside(path_ns, to_target_ns.saturating_add(to_initiator_ns));
         let deliveries = self.deliveries();
         let deliveries = if is_from_acks { &deliveries.acknowledged } else { &deliveries.arrived };
         (!is_beside).then_some((deliveries, path_ns))

@@ -83,7 +83,7 @@ use load::{At, Load};
 use observation::Observation;
 use rtt::{ROUND_TRIP_MAX_NS, RttSamples, Sample};
 use sender::Sender;
-use sender_state::{BESIDE_PARTS, Delays};
+use sender_state::{Delays, is_beside};
 use timeline::{Hosts, Limited, Timeline};
 
 /// Both directions of a connection.
@@ -168,8 +168,10 @@ impl SenderPair {
         let rtt_to_receiver_ns = self.path_ns(opposite).unwrap_or(0);
         let flight = self.senders[opposite].flight();
         let delivered_bytes = self.flights[opposite].acknowledge(seen, flight, rtt_to_receiver_ns);
-        self.note_load(seen, sample, released_ns);
-        self.load.deliver(opposite, seen.time_ns, delivered_bytes);
+        if self.wanted.senders || self.wanted.budget || self.wanted.rtt {
+            self.note_load(seen, sample, released_ns);
+            self.load.deliver(opposite, seen.time_ns, delivered_bytes);
+        }
         if self.wanted.senders || self.wanted.budget {
             let answered_ns = rtt_ns.map(|rtt_ns| seen.time_ns.saturating_sub(rtt_ns));
             self.deliveries[opposite].acknowledge(seen, delivered_bytes, answered_ns, rtt_to_receiver_ns);
@@ -201,7 +203,7 @@ impl SenderPair {
         // the receiver of a direction is the host of the other
         let paths_ns = [1, 0].map(|direction| self.path_ns(direction));
         let sum_ns = paths_ns.iter().fold(0_i64, |sum_ns, path_ns| sum_ns.saturating_add(path_ns.unwrap_or(0)));
-        paths_ns.map(|path_ns| path_ns.map(|path_ns| if path_ns < sum_ns / BESIDE_PARTS { 0 } else { path_ns }))
+        paths_ns.map(|path_ns| path_ns.map(|path_ns| if is_beside(path_ns, sum_ns) { 0 } else { path_ns }))
     }
 
     /// The RTT of the path between both hosts.
@@ -222,8 +224,8 @@ impl SenderPair {
         let round_trip_ns = there.smoothed_ns().unwrap_or(0).saturating_add(to_sender_ns).min(ROUND_TRIP_MAX_NS);
         // beside a host, the tap measures the host's ACK delay, which is longer than its send delay
         let to_receiver_ns = self.path_ns(direction).unwrap_or(0);
-        let is_beside = to_sender_ns < to_receiver_ns.saturating_add(to_sender_ns) / BESIDE_PARTS;
-        let to_sender_ns = if is_beside { 0 } else { to_sender_ns };
+        let whole_ns = to_receiver_ns.saturating_add(to_sender_ns);
+        let to_sender_ns = if is_beside(to_sender_ns, whole_ns) { 0 } else { to_sender_ns };
         let least_ns = to_receiver_ns.saturating_add(to_sender_ns);
         Delays { to_sender_ns, least_ns, round_trip_ns, prompt: there.prompt() }
     }

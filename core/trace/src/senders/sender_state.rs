@@ -3,8 +3,14 @@
 use super::delayed_acks::Prompt;
 use serde::{Deserialize, Serialize};
 
-/// A tap stands beside the sender if its RTT to the sender is less than this part of the whole RTT.
-pub const BESIDE_PARTS: i64 = 8;
+/// A tap stands beside a host if its RTT to the host is less than this part of the whole RTT.
+const BESIDE_PARTS: i64 = 8;
+
+/// Whether the tap stands beside a host: by its RTT to that, and to both.
+#[inline]
+pub fn is_beside(to_host_ns: i64, whole_ns: i64) -> bool {
+    to_host_ns < whole_ns / BESIDE_PARTS
+}
 
 /// The sender after its last packet at the tap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
