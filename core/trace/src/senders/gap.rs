@@ -91,10 +91,11 @@ impl Gap<'_> {
         self.seen.class == SegmentClass::Retransmission
     }
 
-    /// The ACK that reached the sender in the gap.
+    /// The ACK that reached the sender in the gap: one that it had at its stop did not let it go on.
     fn ack(&self) -> Option<LastAck> {
         let since_ns = self.stop.time_ns.saturating_sub(within_ns(self.rtt_ns));
-        self.ack.filter(|ack| ack.answer_ns > since_ns)
+        let is_new = self.stop.state.last_ack != self.ack || self.known > self.stop.flight.una;
+        self.ack.filter(|ack| is_new && ack.answer_ns > since_ns)
     }
 
     /// Whether the packet came at once with it.

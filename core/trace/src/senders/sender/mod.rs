@@ -246,7 +246,7 @@ impl Sender {
         let stop = Stop {
             time_ns: last.map_or(seen.time_ns, |last| last.time_ns),
             length: last.map_or(seen.length, |last| last.length),
-            state: self.state,
+            state: SenderState { last_ack: last.map_or(self.state.last_ack, |last| last.state.last_ack), ..self.state },
             small_end: self.pauses.burst.stop.small_end.max(if is_small { seen.end() } else { 0 }),
             flight: InFlight {
                 pipe: self.state.pipe + self.flight.short_from(self.board.una()),

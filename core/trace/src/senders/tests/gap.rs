@@ -144,6 +144,21 @@ fn an_ack_from_before_the_previous_packet_released_nothing() {
 }
 
 #[test]
+fn an_ack_that_the_sender_had_before_released_nothing() {
+    let had = |ack_ns: i64| {
+        with(|pause| {
+            pause.next.time_ns = MS;
+            pause.ack().answer_ns = 0;
+            // what it knew at its last packet, and whether that was all
+            pause.after.owin = if ack_ns == 0 { 1000 + pause.before.owin } else { 1000 };
+            pause.before.last_ack = pause.after.last_ack.map(|ack| LastAck { answer_ns: ack_ns, ..ack });
+        })
+    };
+    assert_eq!(had(-MS), (ACKNOWLEDGMENT, Some(part::CONGESTION_WINDOW)));
+    assert_eq!(had(0), (OWN_TIME, None));
+}
+
+#[test]
 fn an_ack_that_opens_the_window_without_progress_is_a_window_update() {
     assert_eq!(with(|pause| pause.ack().has_opened_window = true).0, ACKNOWLEDGMENT);
     let update = |pause: &mut Pause| {
