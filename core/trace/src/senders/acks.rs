@@ -10,7 +10,8 @@
 //! An ACK counts for packets that pass the tap one RTT (tap to sender) later. TCP timestamps show more: a packet echoes
 //! the newest timestamp that its sender had received (RFC 7323, section 4.3), so every older ACK had arrived, and no
 //! newer one. An ACK behind bytes whose timestamp cannot be echoed yet had not arrived either, while the packet does not
-//! acknowledge those bytes. What an ACK acknowledges is not used.
+//! acknowledge those bytes; of ACKs with one timestamp, all before the bytes that it does acknowledge had. What an ACK
+//! acknowledges is not used.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -296,6 +297,8 @@ impl Acks {
         let is_arrived = match (next.timestamps, self.echo) {
             (Some((value, _)), Some(echo)) if SerialNumber(echo).is_after(SerialNumber(value)) => true,
             (Some((value, _)), Some(echo)) if value == echo && self.taken != Some(value) => true,
+            // the packet acknowledges what came after it
+            (Some((value, _)), Some(echo)) if value == echo && self.is_behind(next) => true,
             (Some((value, _)), Some(echo)) if SerialNumber(value).is_after(SerialNumber(echo)) => {
                 let is_held_back =
                     next.offset > self.packet_acknowledged && time_ns.saturating_sub(answer_ns) < LOST_REQUEST_NS;
@@ -308,6 +311,10 @@ impl Acks {
         }
         self.taken = next.timestamps.map(|(value, _)| value);
         self.take_oldest().map(|(ack, blocks)| (ack, answer_ns.min(time_ns), blocks))
+    }
+
+    fn is_behind(&self, ack: &Ack) -> bool {
+        ack.offset < self.packet_acknowledged && self.packet_acknowledged < i64::MAX
     }
 
     /// What the last ACK that passed the tap by then acknowledges, and its window, not scaled; if it is still on its way.

@@ -20,6 +20,8 @@ const IDLE_MIN_NS: i64 = 175_000_000;
 const PATIENCE_MIN_NS: i64 = 1_000_000;
 /// Timestamps rarely tick faster (RFC 7323, section 5.4): within a shorter RTT, which ACKs a far sender had is not known.
 const TICK_NS: i64 = 1_000_000;
+/// Within so many of them what is in flight changes too much to show the level of a send buffer.
+const LEVEL_TICKS_MIN: i64 = 2;
 /// A window that is smaller after a pause by this factor was restarted.
 const RESTART_NUMERATOR: i64 = 3;
 const RESTART_DENOMINATOR: i64 = 4;
@@ -80,9 +82,10 @@ impl Pauses {
     /// The burst goes on, to this stop so far.
     #[inline]
     pub fn stop(&mut self, stop: Stop, delays: Delays, segment: i64) {
-        if delays.to_sender_ns >= TICK_NS {
+        let ticks = delays.to_sender_ns / TICK_NS;
+        if ticks >= LEVEL_TICKS_MIN {
             // which ACKs the sender had is known by a tick
-            let slack = stop.flight.pipe / (delays.round_trip_ns / TICK_NS).max(1);
+            let slack = stop.flight.pipe / ticks;
             self.cwnd.pass_far(&stop, segment, slack);
         }
         self.burst.stop = stop;

@@ -71,12 +71,28 @@ fn a_sender_that_lacks_what_was_sent_before_an_ack_has_not_got_it() {
 fn a_second_ack_with_the_same_timestamp_counts_one_rtt_later() {
     let mut acks = Acks::default();
     for time_ns in [1000, 1040] {
-        acks.push(&packet(time_ns, 0, Some((7, 0))), 5000, DELAY_NS);
+        acks.push(&packet(time_ns, 49, Some((7, 0))), 5000, DELAY_NS);
     }
     acks.note_packet(&packet(1050, 0, Some((1, 7))), DELAY_NS);
     assert_eq!(acks.next_due(1050).map(|due| due.1), Some(1050));
     assert!(acks.next_due(1139).is_none());
     assert_eq!(acks.next_due(1140).map(|due| due.1), Some(1140));
+}
+
+#[test]
+fn an_ack_before_bytes_that_the_packet_acknowledges_had_arrived() {
+    // both carry the timestamp that the packet echoes; the first of them is what it echoes
+    let second_counts = |offset| {
+        let mut acks = Acks::default();
+        for (time_ns, offset) in [(1000, 0), (1040, offset)] {
+            acks.push(&packet(time_ns, offset, Some((7, 0))), 5000, DELAY_NS);
+        }
+        acks.note_packet(&packet(1105, 0, Some((1, 7))), DELAY_NS);
+        assert_eq!(acks.next_due(1105).map(|due| due.1), Some(1105));
+        acks.next_due(1105).is_some()
+    };
+    assert!(second_counts(48));
+    assert!(!second_counts(49));
 }
 
 #[test]
