@@ -22,7 +22,12 @@ from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 
 PARTS = CATEGORIES["budget_part"]
+
 """The parts, in the order of the method; ``budget.part`` holds places in it."""
+
+_WINDOWS = ("receive_window", "congestion_window", "send_buffer")
+_NEARLY = 4 / 5
+"""A window is named rather than the path where its time is at least this part of the path's."""
 
 EXCLUDED = ("idle", "scan", "flush")
 """Uses of the time that is no busy time, by their codes in ``busy``: no command in flight; commands that inspect or set
@@ -72,13 +77,17 @@ class Budget:
     def limiter(self) -> str | None:
         """What limits the workload: transfer where it takes more than all waits together, else the largest wait.
 
-        None where there is no busy time.
+        If that is the path's and a window held the sender for nearly as long, it is the window: it makes the sender
+        pay the path's delay again and again. None where there is no busy time.
         """
         if not self.jobs_ns:
             return None
         if 2 * self.parts_ns["transfer"] > self.jobs_ns:
             return "transfer"
-        return max((part for part in PARTS if part != "transfer"), key=self.parts_ns.__getitem__)
+        longest = max((part for part in PARTS if part != "transfer"), key=self.parts_ns.__getitem__)
+        window = max(_WINDOWS, key=self.parts_ns.__getitem__)
+        is_window = longest == "propagation" and self.parts_ns[window] >= _NEARLY * self.parts_ns[longest]
+        return window if is_window else longest
 
 
 def added(budgets: Iterable[Budget]) -> Budget | None:

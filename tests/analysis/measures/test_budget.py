@@ -69,6 +69,12 @@ def test_shares_and_idle_fraction_are_of_the_busy_time() -> None:
         ({"transfer": 51, "propagation": 49}, "transfer"),
         ({"transfer": 40, "propagation": 29, "ack_wait": 31}, "ack_wait"),
         ({"transfer": 51, "propagation": 25, "ack_wait": 24}, "transfer"),
+        # a window makes the sender pay the path's delay
+        ({"propagation": 50, "receive_window": 40}, "receive_window"),
+        ({"propagation": 50, "congestion_window": 39, "send_buffer": 11}, "propagation"),
+        ({"propagation": 50, "send_buffer": 45, "target_service": 49}, "send_buffer"),
+        ({"propagation": 50, "target_service": 49}, "propagation"),
+        ({"propagation": 45, "send_buffer": 44, "target_service": 46}, "target_service"),
         ({"transfer": 1}, "transfer"),
         ({}, None),
     ],
