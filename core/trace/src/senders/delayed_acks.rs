@@ -3,18 +3,14 @@
 //!
 //! Nagle's algorithm holds back less than a segment: what it delays is not counted here (`flights`, `ack_wait`).
 
-use super::observation::Observation;
+use super::gap::Gap;
 use super::recovery;
-use crate::stream::class::SegmentClass;
 use serde::{Deserialize, Serialize};
 
 /// An ACK that was held back came by this later than others: the shortest time in use is 40 ms (Linux).
 const HELD_MIN_NS: i64 = 30_000_000;
 /// No ACK may be delayed for half a second (RFC 9293, section 3.8.6.3); a tenth for late timers.
 const HELD_MAX_NS: i64 = 550_000_000;
-/// A sender that waited answers within this time, or within a part of the RTT.
-const ANSWER_WITHIN_NS: i64 = 1_000_000;
-const ANSWER_WITHIN_RTT_PART: i64 = 8;
 
 /// How long an ACK takes that is not held back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,9 +21,9 @@ pub struct Prompt {
     pub latest_ns: i64,
 }
 
-/// An ACK to the sender.
+/// An ACK to the sender that was held back.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct Held {
+pub struct HeldBack {
     /// Its frame.
     pub frame: u64,
     /// Its capture time.
@@ -44,7 +40,7 @@ pub struct Held {
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct DelayedAcks {
     /// The last ACK, if it was held back; for how long.
-    held: Option<(Held, i64)>,
+    held: Option<(HeldBack, i64)>,
     has_request: bool,
     /// How many.
     pub count: u32,
@@ -62,30 +58,18 @@ impl DelayedAcks {
 
     /// An ACK of less than two full segments reaches the sender, which had no more in its pipe. The last of them passed the
     /// tap at `sent_ns`.
-    pub fn acknowledge(&mut self, ack: Held, sent_ns: i64, prompt: Prompt) {
+    pub fn acknowledge(&mut self, ack: HeldBack, sent_ns: i64, prompt: Prompt) {
         let rtt_ns = ack.time_ns.saturating_sub(sent_ns);
         let held_ns = rtt_ns.saturating_sub(prompt.usual_ns);
         let is_held = rtt_ns > prompt.latest_ns && (HELD_MIN_NS..=HELD_MAX_NS).contains(&held_ns);
         self.held = Some((ack, held_ns)).filter(|_| is_held && !self.has_request);
     }
 
-    /// The sender sends a packet; `has_more` is whether it had more to send before, `segment` a full one.
-    pub fn send(
-        &mut self,
-        seen: &Observation,
-        has_more: bool,
-        segment: i64,
-        round_trip_ns: i64,
-        rows: &mut recovery::Rows<'_>,
-    ) {
+    /// The sender sends a packet; `gap` is what came before it.
+    pub fn send(&mut self, gap: Option<&Gap<'_>>, rows: &mut recovery::Rows<'_>) {
         self.has_request = false;
         let Some((ack, held_ns)) = self.held.take() else { return };
-        let within_ns = ANSWER_WITHIN_NS.max(round_trip_ns / ANSWER_WITHIN_RTT_PART);
-        let is_answer = seen.time_ns.saturating_sub(ack.answer_ns).saturating_abs() <= within_ns;
-        let is_again = seen.class == SegmentClass::Retransmission && ack.is_in_recovery;
-        // less than a segment may have waited for Nagle's algorithm
-        let is_full = has_more && i64::from(seen.length) >= segment;
-        if !is_answer || !(is_again || is_full) {
+        if !gap.is_some_and(|gap| gap.waited_for(&ack)) {
             return;
         }
         self.count += 1;

@@ -8,6 +8,7 @@
 //! Everything that is said about what held a sender is a sum over these gaps. The judge looks at one gap at a time, and
 //! keeps nothing.
 
+use super::delayed_acks::HeldBack;
 use super::observation::Observation;
 use super::sender_state::LastAck;
 use super::stop::Stop;
@@ -100,13 +101,25 @@ impl Gap<'_> {
 
     /// Whether the packet came at once with it.
     fn is_answer(&self) -> bool {
-        let is_soon = |ack: LastAck| self.since_ns(ack).saturating_abs() <= within_ns(self.rtt_ns);
-        self.ack().is_some_and(is_soon)
+        self.ack().is_some_and(|ack| self.comes_with(ack.answer_ns))
+    }
+
+    /// Whether it came when the answer to an ACK can pass the tap at the earliest.
+    fn comes_with(&self, answer_ns: i64) -> bool {
+        self.seen.time_ns.saturating_sub(answer_ns).saturating_abs() <= within_ns(self.rtt_ns)
     }
 
     /// Since the sender could have gone on with it.
     fn since_ns(&self, ack: LastAck) -> i64 {
         self.seen.time_ns.saturating_sub(ack.answer_ns)
+    }
+
+    /// Whether the sender waited for an ACK that its receiver held back: in a recovery it retransmits with it, else it had more
+    /// to send. Less than a segment may have waited for Nagle's algorithm.
+    pub fn waited_for(&self, held: &HeldBack) -> bool {
+        let is_again = self.is_retransmission() && held.is_in_recovery;
+        let is_full = (self.stop.is_within_pdu || !self.has_request) && i64::from(self.seen.length) >= self.segment;
+        self.comes_with(held.answer_ns) && (is_again || is_full)
     }
 
     /// Whether the sender certainly had more to send: it stopped within a PDU, or went on with new data that nothing asked for

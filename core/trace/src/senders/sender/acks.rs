@@ -3,7 +3,7 @@
 use super::{Sender, recovery_rows};
 use crate::senders::Rows;
 use crate::senders::acks::Ack;
-use crate::senders::delayed_acks::Held;
+use crate::senders::delayed_acks::HeldBack;
 use crate::senders::observation::{Observation, is_duplicate};
 use crate::senders::retransmission::Place;
 use crate::senders::sender_state::{Delays, LastAck};
@@ -128,7 +128,7 @@ impl Sender {
             && let (Some(sent_ns), Some(prompt)) = (self.pauses.burst.last_ns(), delays.prompt)
         {
             let (is_in_recovery, row) = (self.recovery.cause().is_some(), self.recovery.row());
-            let held = Held { frame: ack.frame, time_ns: ack.time_ns, answer_ns, is_in_recovery, row };
+            let held = HeldBack { frame: ack.frame, time_ns: ack.time_ns, answer_ns, is_in_recovery, row };
             self.delayed.acknowledge(held, sent_ns, prompt);
         }
     }

@@ -162,15 +162,12 @@ impl Sender {
         self.begin(seen.offset);
         let has_request = self.pauses.burst.has_request();
         let has_more = self.pauses.burst.stop.is_within_pdu || !has_request;
-        let segment = self.segment_bytes();
-        let mut where_to = recovery_rows(self.connection, self.is_from_client, rows);
-        self.delayed.send(seen, has_more, segment, delays.round_trip_ns, &mut where_to);
         let last_ns = self.pauses.burst.last_ns();
         // near the tap the window that held it is known without its timestamps
         if seen.class == SegmentClass::New && delays.to_sender_ns >= TICK_NS {
             let sent = Sent {
                 had_more: has_more,
-                segment,
+                segment: self.segment_bytes(),
                 shift: self.scale.found().map(|(shift, _)| shift),
                 delays,
                 patience_ns: Pauses::patience_ns(delays),
@@ -230,6 +227,7 @@ impl Sender {
                 self.note_full_window(gap, held);
             }
         }
+        self.delayed.send(gap.as_ref(), &mut recovery_rows(self.connection, self.is_from_client, rows));
         flights.add(seen, is_pause, gap.as_ref());
         let room = self.state.rwnd.map(|window| (window - self.state.owin, window));
         let has_room = |bytes: i64| room.is_none_or(|(room, _)| room >= bytes);
