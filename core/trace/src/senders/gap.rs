@@ -67,6 +67,9 @@ pub struct Gap<'a> {
     pub is_done: bool,
     /// Whether the tap stands beside the sender.
     pub is_near: bool,
+    /// How late the answer to an ACK may come on a path whose delay varies, if the packet is the first to echo its timestamp.
+    /// None beside the sender, where an answer comes at once.
+    pub echo_within_ns: Option<i64>,
     /// The payload of a full segment.
     pub segment: i64,
     /// The least RTT between both ends.
@@ -99,9 +102,11 @@ impl Gap<'_> {
         self.ack.filter(|ack| is_new && ack.answer_ns > since_ns)
     }
 
-    /// Whether the packet came at once with it.
+    /// Whether the packet answers it.
     fn is_answer(&self) -> bool {
-        self.ack().is_some_and(|ack| self.comes_with(ack.answer_ns))
+        let is_soon =
+            |ack: LastAck| self.echo_within_ns.is_some_and(|most_ns| (0..=most_ns).contains(&self.since_ns(ack)));
+        self.ack().is_some_and(|ack| self.comes_with(ack.answer_ns) || is_soon(ack))
     }
 
     /// Whether it came when the answer to an ACK can pass the tap at the earliest.

@@ -152,6 +152,7 @@ impl Sender {
         if matches!(seen.class, SegmentClass::Probe | SegmentClass::Copy | SegmentClass::Outside) {
             return;
         }
+        let is_echo = self.acks.released_ns(seen).is_some();
         self.acks.note_packet(seen, delays.to_sender_ns);
         if let Some((count, heard)) = self.lost_acks.send(seen) {
             self.lose_acks(count, heard, rows);
@@ -207,6 +208,7 @@ impl Sender {
         let segment = self.segment_bytes();
         let stop = last_ns.map(|_| self.pauses.burst.stop);
         let is_pause = flights.pass(seen, has_request, stop.as_ref(), segment);
+        let is_near = delays.to_sender_ns < TICK_NS;
         let gap = stop.as_ref().filter(|_| is_pause || begins_burst).map(|stop| Gap {
             stop,
             seen,
@@ -216,7 +218,8 @@ impl Sender {
             is_in_recovery: self.recovery.cause().is_some(),
             has_lost: self.recovery.count() > 0,
             is_done: flights.is_done(stop),
-            is_near: delays.to_sender_ns < TICK_NS,
+            is_near,
+            echo_within_ns: (is_echo && !is_near).then(|| Pauses::patience_ns(delays)),
             segment,
             rtt_ns: delays.least_ns,
         });

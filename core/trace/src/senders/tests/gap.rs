@@ -26,6 +26,7 @@ struct Pause {
     has_lost: bool,
     is_done: bool,
     is_near: bool,
+    echo_within_ns: Option<i64>,
 }
 
 impl Pause {
@@ -44,6 +45,7 @@ impl Pause {
             has_lost: false,
             is_done: false,
             is_near: true,
+            echo_within_ns: None,
         }
     }
 
@@ -78,6 +80,7 @@ impl Pause {
             has_lost: self.has_lost,
             is_done: self.is_done,
             is_near: self.is_near,
+            echo_within_ns: self.echo_within_ns,
             segment: SEGMENT,
             rtt_ns: AWAY_NS,
         };
@@ -129,6 +132,20 @@ fn an_answer_follows_within_an_eighth_of_the_rtt_and_the_cause_within_one() {
     assert_eq!(late(-WITHIN_NS - 1), (OWN_TIME, cwnd));
     assert_eq!(late(AWAY_NS), (OWN_TIME, cwnd));
     assert_eq!(late(AWAY_NS + 1), (OWN_TIME, None));
+}
+
+#[test]
+fn far_away_the_first_echo_of_an_ack_may_answer_it_later() {
+    let late = |late_ns: i64, echo_within_ns| {
+        with(|pause| {
+            pause.next.time_ns = 20 * MS + late_ns;
+            pause.echo_within_ns = echo_within_ns;
+        })
+    };
+    let within_ns = 2 * WITHIN_NS;
+    assert_eq!(late(within_ns, Some(within_ns)).0, ACKNOWLEDGMENT);
+    assert_eq!(late(within_ns + 1, Some(within_ns)).0, OWN_TIME);
+    assert_eq!(late(within_ns, None).0, OWN_TIME);
 }
 
 #[test]
@@ -240,6 +257,7 @@ fn beside_its_sender_a_super_segment_waits_until_the_window_has_room_for_all_of_
             has_lost: false,
             is_done: false,
             is_near,
+            echo_within_ns: None,
             segment: SEGMENT,
             rtt_ns: AWAY_NS,
         };
@@ -373,6 +391,7 @@ fn a_gap_that_the_line_explains_ends_no_span() {
             has_lost: false,
             is_done: false,
             is_near: true,
+            echo_within_ns: None,
             segment: SEGMENT,
             rtt_ns: AWAY_NS,
         };
