@@ -19,6 +19,8 @@ use crate::tables::budget_part as part;
 const ANSWER_WITHIN_NS: i64 = 100_000;
 /// That part of the RTT.
 const ANSWER_WITHIN_RTT_PART: i64 = 8;
+/// On a path whose delay varies, within this part of the gap.
+const ANSWER_WITHIN_GAP_PART: i64 = 8;
 /// A pause of this length within a PDU that no ACK ended was ended by a retransmission timer, which Linux never sets
 /// below 200 ms. The retransmission may be the first copy at the tap.
 pub const TIMER_MIN_NS: i64 = 190_000_000;
@@ -104,8 +106,8 @@ impl Gap<'_> {
 
     /// Whether the packet answers it.
     fn is_answer(&self) -> bool {
-        let is_soon =
-            |ack: LastAck| self.echo_within_ns.is_some_and(|most_ns| (0..=most_ns).contains(&self.since_ns(ack)));
+        let most_ns = self.echo_within_ns.unwrap_or(0).min(self.length_ns() / ANSWER_WITHIN_GAP_PART);
+        let is_soon = |ack: LastAck| (1..=most_ns).contains(&self.since_ns(ack));
         self.ack().is_some_and(|ack| self.comes_with(ack.answer_ns) || is_soon(ack))
     }
 

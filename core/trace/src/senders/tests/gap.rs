@@ -142,7 +142,10 @@ fn far_away_the_first_echo_of_an_ack_may_answer_it_later() {
             pause.echo_within_ns = echo_within_ns;
         })
     };
-    let within_ns = 2 * WITHIN_NS;
+    // and within an eighth of the gap of 22.8 ms
+    let most_ns = 20 * MS / 7;
+    assert_eq!([late(most_ns, Some(MS * 3)).0, late(most_ns + 1, Some(MS * 3)).0], [ACKNOWLEDGMENT, OWN_TIME]);
+    let within_ns = WITHIN_NS + MS / 4;
     assert_eq!(late(within_ns, Some(within_ns)).0, ACKNOWLEDGMENT);
     assert_eq!(late(within_ns + 1, Some(within_ns)).0, OWN_TIME);
     assert_eq!(late(within_ns, None).0, OWN_TIME);
