@@ -11,7 +11,6 @@
 //! budget/    the time breakdown, after the pass (on request)
 //! tables/    the columns that come out, each declared once
 //! counters   every oddity of the input, by name
-//! growth   room for more in small steps
 //! settling   which connections are over, so that they hold little
 //! pipeline   packets in, tables out
 //! live/      a pass over input that has no end yet, in bounded memory
@@ -26,7 +25,6 @@ pub mod budget;
 pub mod connection;
 pub mod context;
 pub mod counters;
-mod growth;
 pub mod iscsi;
 mod ledger;
 pub mod live;

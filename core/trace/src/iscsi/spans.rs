@@ -6,7 +6,6 @@
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-use crate::growth::push_back;
 use crate::stream::near::{Near, lower};
 use crate::tables::{CycleId, Cycles, NULL_NS};
 
@@ -150,7 +149,7 @@ impl Spans {
             self.acknowledged.retain_mut(|span| lower(&mut span.start, moved) && lower(&mut span.end, moved));
         }
         let [start, end] = [span.start, span.end].map(|offset| self.near.of(offset));
-        push_back(&mut self.acknowledged, Acknowledged { start, end, cycle: span.cycle });
+        self.acknowledged.push_back(Acknowledged { start, end, cycle: span.cycle });
     }
 
     /// The cycles of bytes in [start, end).

@@ -13,7 +13,6 @@ use std::collections::VecDeque;
 
 use super::observation::Observation;
 use super::segment_size::SegmentSize;
-use crate::growth::push_back;
 use crate::stream::class::SegmentClass;
 use crate::stream::near::{Near, lower};
 
@@ -92,7 +91,7 @@ impl Flight {
         if self.packets.back().is_none_or(|last| last.end <= start) {
             self.short += i64::from(lacks);
             packet.short = self.short as u32;
-            push_back(&mut self.packets, packet);
+            self.packets.push_back(packet);
         } else {
             let place = self.packets.partition_point(|packet| packet.end <= start);
             if self.packets.get(place).is_some_and(|next| start < next.start) {

@@ -10,8 +10,6 @@
 use integer_encoding::VarInt;
 use serde::{Deserialize, Serialize};
 
-use crate::growth;
-
 /// Bytes of the longest integer of 64 bits.
 const VARINT_BYTES_MAX: usize = 10;
 /// Integers of a row.
@@ -120,7 +118,7 @@ impl<R: Row> Packed<R> {
         let Some(row) = self.last.replace(next) else { return };
         let mut packer = Packer { bytes: [0; FIELDS_MAX * VARINT_BYTES_MAX], length: 0 };
         row.pack(self.packed_ns, &mut packer);
-        growth::extend(&mut self.bytes, &packer.bytes[..packer.length]);
+        self.bytes.extend_from_slice(&packer.bytes[..packer.length]);
         self.packed_ns = row.time_ns();
     }
 

@@ -12,7 +12,6 @@ use iscsitrace_wire::frame::{Segment, tcp_options};
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::near::{Near, lower};
-use crate::growth::push_back;
 
 /// Packets that are kept: more than overtake a packet. Of what was sent before all of them, the oldest is the opener.
 const KEPT_MAX: usize = 64;
@@ -94,7 +93,7 @@ impl SendOrder {
             identification,
             has_timestamp: timestamp.is_some(),
         };
-        push_back(&mut self.packets, packet);
+        self.packets.push_back(packet);
     }
 
     /// Gives memory back that a stream under way needs.
