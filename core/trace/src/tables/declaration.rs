@@ -170,7 +170,6 @@ macro_rules! table {
         #[cfg_attr(test, derive(PartialEq))]
         pub struct $table { $(
             $(#[doc = $meaning])+
-            #[serde(with = "crate::tables::packed")]
             pub $column: table!(@values $type $($category)?),
         )*
             ids: $crate::tables::Ids,

@@ -13,7 +13,6 @@
 //! declaration  the macro `table!`, its syntax and the null rule
 //! id           ids of rows, which are never used again
 //! narrow       a column of numbers in 32 bits, while they fit
-//! packed       columns in a state
 //! rare         a table that most connections have no rows of
 //! sparse       a column in which nearly all rows have one value
 //! text_column  a column of text: each distinct text once
@@ -30,7 +29,6 @@ mod exchanges;
 mod id;
 mod logical_units;
 mod narrow;
-mod packed;
 mod rare;
 mod sparse;
 pub mod taps;

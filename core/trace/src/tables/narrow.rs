@@ -1,10 +1,12 @@
 //! A column of numbers in 32 bits each, until one does not fit: frames, logical units and blocks rarely have more.
 
+use serde::{Deserialize, Serialize};
+
 use super::column::{Column, NULL_U32, NULL_U64};
 use super::values::Values;
 
 /// The numbers of a column.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Narrow {
     /// All, while they fit; null is that of a `u32`.
     fit: Vec<u32>,
@@ -52,15 +54,6 @@ impl Narrow {
 impl From<Narrow> for Column {
     fn from(mut column: Narrow) -> Self {
         std::mem::take(column.widen()).into()
-    }
-}
-
-impl From<Vec<u64>> for Narrow {
-    fn from(rows: Vec<u64>) -> Self {
-        match rows.iter().copied().map(fit).collect() {
-            Some(fit) => Self { fit, wide: None },
-            None => Self { fit: Vec::new(), wide: Some(rows) },
-        }
     }
 }
 
@@ -163,7 +156,7 @@ mod tests {
             let pushed = column(rows);
             let mut set = column([0; 3]);
             rows.into_iter().enumerate().for_each(|(row, number)| set.set(row, number));
-            for column in [pushed, set, rows.to_vec().into()] {
+            for column in [pushed, set] {
                 assert_eq!(column.wide.is_none(), is_narrow);
                 assert_eq!(column, rows);
                 let Column::U64(numbers) = column.into() else { panic!("another type") };

@@ -1,8 +1,10 @@
 //! A column in which nearly all rows have one value: only the others are stored, until they are many.
 
+use std::fmt::{self, Debug, Formatter};
 use std::ops::{Index, IndexMut};
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
+use serde::{Deserialize, Serialize};
 
 use super::column::Column;
 use super::values::Values;
@@ -11,7 +13,7 @@ use super::values::Values;
 const OTHERS_MIN: usize = 32;
 
 /// The values of a column.
-#[derive(Debug, Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Sparse<T> {
     /// The value of the first row.
     usual: Option<T>,
@@ -51,15 +53,16 @@ impl<T: Copy + PartialEq> Sparse<T> {
     }
 }
 
-impl<T> Default for Sparse<T> {
-    fn default() -> Self {
-        Self { usual: None, row_count: 0, others: FxHashMap::with_hasher(FxBuildHasher), every: None }
+/// Its values, however they are stored.
+impl<T: Copy + Debug + PartialEq> Debug for Sparse<T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 
-impl<T> From<Vec<T>> for Sparse<T> {
-    fn from(rows: Vec<T>) -> Self {
-        Self { every: Some(rows), ..Self::default() }
+impl<T> Default for Sparse<T> {
+    fn default() -> Self {
+        Self { usual: None, row_count: 0, others: FxHashMap::with_hasher(FxBuildHasher), every: None }
     }
 }
 
