@@ -59,6 +59,8 @@ const LOOKED_AT_PARTS: usize = 4;
 
 /// After more connections, freed memory goes back to the system: below, it is not worth a millisecond.
 const LARGE_FROM_CONNECTIONS: u32 = 1000;
+/// It goes back after one part in so many of the connections is closed.
+const GIVEN_BACK_IN: usize = 4;
 
 /// The state of a pass.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -411,10 +413,10 @@ impl Pipeline {
             .collect();
         open.sort_unstable();
         self.note_portals();
-        let half = open.len() / 2;
+        let part = open.len().div_ceil(GIVEN_BACK_IN);
         for (closed, (_, slot)) in open.into_iter().enumerate() {
             // rows come in the place of what the first ones held
-            if closed == half && self.connection_count > LARGE_FROM_CONNECTIONS {
+            if closed > 0 && closed.is_multiple_of(part) && self.connection_count > LARGE_FROM_CONNECTIONS {
                 iscsitrace_sys::give_back();
             }
             self.close(slot);
@@ -472,12 +474,8 @@ impl Pipeline {
         std::mem::take(&mut self.context.apart).join(&mut self.context.tables, &mut self.context.timelines);
         self.settling.sort(&self.rows.connection, &mut self.context);
         self.add_missing_commands();
-        // what connections held is free now; the tables of many follow
         let is_large = self.connection_count > LARGE_FROM_CONNECTIONS;
         (self.slots, self.free, self.table) = Default::default();
-        if is_large {
-            iscsitrace_sys::give_back();
-        }
         std::mem::take(&mut self.ledger).take_all(&mut self.context);
         let_go(&mut self.context);
         let Context { mut tables, counters, sessions, mut timelines, .. } = self.context;
@@ -486,6 +484,10 @@ impl Pipeline {
         tables.sessions = sessions.rows;
         line::fill(&mut tables.senders, &mut timelines);
         held::settle(&mut timelines, &tables.cycles, &mut tables.senders);
+        // what connections and deliveries held is free now; the time breakdown of many follows
+        if is_large {
+            iscsitrace_sys::give_back();
+        }
         tables.connections = self.rows;
         succession::fill(&mut tables.sessions, &tables.connections);
         change(&mut tables);

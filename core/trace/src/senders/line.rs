@@ -123,6 +123,7 @@ impl<'a> Flow<'a> {
 }
 
 /// Fills the line columns of `senders`, and adds the time in the queue of a line to the time when it was busy.
+/// The timelines have no deliveries afterwards.
 pub fn fill(senders: &mut Senders, timelines: &mut [Timeline]) {
     let mut found: Vec<[Option<usize>; 2]> = vec![[None; 2]; timelines.len()];
     let mut lines = Vec::new();
@@ -172,6 +173,8 @@ pub fn fill(senders: &mut Senders, timelines: &mut [Timeline]) {
         }
     }
     describe(senders, timelines, &found, &lines);
+    // nothing after this reads them
+    timelines.iter_mut().for_each(|timeline| timeline.deliveries = Default::default());
 }
 
 /// Fills the line columns.
