@@ -167,16 +167,8 @@ impl MappedFile {
 /// The position of the next header is known before the current packet is processed: it is loaded by then.
 #[inline(always)]
 pub fn prefetch(bytes: &[u8], at: usize) {
-    for line in [0, 64, 128] {
-        prefetch_line(bytes, at + line);
-    }
-}
-
-/// Prefetches the cache line of the byte at `at`.
-#[inline(always)]
-pub fn prefetch_line(bytes: &[u8], at: usize) {
     #[cfg(target_arch = "x86_64")]
-    if let Some(byte) = bytes.get(at) {
+    for byte in [0, 64, 128].into_iter().filter_map(|line| bytes.get(at + line)) {
         // SAFETY: a prefetch of any address affects only the time; this one is within the slice.
         unsafe {
             std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(std::ptr::from_ref(byte).cast());

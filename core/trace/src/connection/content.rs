@@ -142,14 +142,6 @@ impl Content {
         }
     }
 
-    /// Prefetches the header in a payload that is probably the next of its direction.
-    #[inline]
-    pub fn prefetch(&self, tcp_direction: usize, payload: &[u8]) {
-        if let Self::Iscsi(iscsi) = self {
-            iscsi.framers[iscsi.direction(tcp_direction)].prefetch(payload);
-        }
-    }
-
     /// Switches to iSCSI and reads the kept bytes from the start.
     fn decide(&mut self, number: u32, is_client_initiator: bool, context: &mut Context) {
         let Self::Undecided(detector) = self else { return };

@@ -147,7 +147,6 @@ impl TcpConnection {
         budget: &mut HoldBudget,
     ) {
         let (frame, time_ns) = (packet.frame, packet.time_ns);
-        self.content.prefetch(direction, segment.payload);
         let flags = segment.flags;
         if flags.is_syn() {
             self.synchronize(direction, segment, Stamp { time_ns, frame });

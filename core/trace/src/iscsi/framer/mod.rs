@@ -127,12 +127,6 @@ impl Framer {
         if skipped == 0 { Some(left) } else { left.checked_sub(skipped).filter(|left| *left > 0) }
     }
 
-    /// Prefetches the next header in the payload of the next chunk.
-    #[inline]
-    pub fn prefetch(&self, payload: &[u8]) {
-        prefetch_header(payload, self.pdu.end.saturating_sub(self.pdu.position) as usize);
-    }
-
     /// Processes the next bytes of the stream.
     #[inline]
     pub fn chunk(&mut self, chunk: &Chunk<'_>, listener: &mut impl Listener) {
@@ -211,13 +205,5 @@ impl Framer {
         if self.search.is_none() && self.pdu.position > 0 && start < self.offset && end > self.pdu.start {
             self.pdu.is_late = true;
         }
-    }
-}
-
-/// Prefetches the header at `at`, if it is in these bytes.
-#[inline]
-fn prefetch_header(bytes: &[u8], at: usize) {
-    for end in [at, at + LENGTH_BYTES - 1] {
-        iscsitrace_sys::prefetch_line(bytes, end);
     }
 }

@@ -3,9 +3,9 @@
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::digest;
 
+use super::Framer;
 use super::listener::Listener;
 use super::progress::HEADER_WALK_BYTES;
-use super::{Framer, prefetch_header};
 use crate::counters::Counter;
 use crate::iscsi::digest_use::DigestUse;
 use crate::iscsi::pdu::{KEPT_DATA_MAX, Pdu};
@@ -193,7 +193,6 @@ impl Framer {
                 self.start_data_crc();
             }
         }
-        prefetch_header(chunk.captured, used as usize + (self.pdu.end - self.pdu.position) as usize);
         if self.pdu.position == self.pdu.end {
             self.complete(listener);
         }
