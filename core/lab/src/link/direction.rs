@@ -1,14 +1,12 @@
 //! One direction of a link: the chain of its settings, and the log of every packet's fate.
 
-use std::fmt::Debug;
-
 use fastrand::Rng;
 
 use super::chain::Chain;
 use super::delay::Delay;
 use super::impairment::{Impairment, Packet};
-use super::jitter::{Jitter, OrderedJitter};
-use super::log::{Counters, DirectionLog, Fate, LineLog, PacketLog};
+use super::jitter::Jitter;
+use super::log::{Counters, DirectionLog, Fate, PacketLog};
 use super::loss::{BurstLoss, Loss};
 use super::queue::DropTail;
 use super::rate::Rate;
@@ -39,13 +37,13 @@ pub struct Direction<P> {
     highest_delivered: Option<u64>,
 }
 
-impl<P: Packet + Send + Debug + 'static> Direction<P> {
+impl<P: Packet> Direction<P> {
     /// A direction with these settings, which `Link::new` has checked.
     pub(super) fn new(settings: &DirectionSettings, seed: u64, is_logging_packets: bool) -> Self {
         // every part has a seed, used or not: the random numbers of one part do not depend on the others
         let mut seeds = Rng::with_seed(seed);
         let (loss, burst_loss, jitter, reorder) = (seeds.u64(..), seeds.u64(..), seeds.u64(..), seeds.u64(..));
-        let mut parts: Vec<Box<dyn Impairment<Numbered<P>>>> = Vec::new();
+        let mut parts: Vec<Box<dyn Impairment>> = Vec::new();
         for interruption in &settings.interruptions {
             parts.push(Box::new(Loss::for_a_while(*interruption, seeds.u64(..))));
         }
@@ -62,10 +60,8 @@ impl<P: Packet + Send + Debug + 'static> Direction<P> {
         if settings.delay_ns > 0 || parts.is_empty() {
             parts.push(Box::new(Delay::new(settings.delay_ns)));
         }
-        if settings.jitter_ns > 0 && settings.is_jitter_reordering {
-            parts.push(Box::new(Jitter::new(settings.jitter_ns, jitter)));
-        } else if settings.jitter_ns > 0 {
-            parts.push(Box::new(OrderedJitter::new(settings.jitter_ns, jitter)));
+        if settings.jitter_ns > 0 {
+            parts.push(Box::new(Jitter::new(settings.jitter_ns, settings.is_jitter_reordering, jitter)));
         }
         if settings.reorder_probability > 0.0 {
             parts.push(Box::new(Reorder::new(settings.reorder_probability, settings.reorder_by_ns, reorder)));
@@ -120,21 +116,6 @@ impl<P: Packet + Send + Debug + 'static> Direction<P> {
         self.chain.workload_begins(now_ns);
     }
 
-    /// Counters so far.
-    pub fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    /// Records of packets so far, if they are logged.
-    pub fn packets(&self) -> Option<&PacketLog> {
-        self.packets.as_ref()
-    }
-
-    /// Busy times of the line, including those of queued packets. None without a rate.
-    pub fn line(&self) -> Option<&LineLog> {
-        self.chain.line()
-    }
-
     /// The log, at the end.
     pub fn into_log(self) -> DirectionLog {
         let (line, faults) = (self.chain.line().cloned(), self.chain.hits());
@@ -142,9 +123,7 @@ impl<P: Packet + Send + Debug + 'static> Direction<P> {
     }
 
     fn log_dropped(&mut self) {
-        while let Some((dropped_ns, dropped)) = self.chain.next_dropped() {
-            let Numbered { number, packet } = dropped.packet;
-            let fate = Fate::from(dropped.cause);
+        while let Some((dropped_ns, Numbered { number, packet }, fate)) = self.chain.next_dropped() {
             self.counters.dropped(fate, packet.frame_bytes());
             if let Some(packets) = &mut self.packets {
                 packets.departed(number, dropped_ns, fate);

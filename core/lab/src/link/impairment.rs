@@ -1,8 +1,8 @@
-//! A part of a link: it delays or drops packets.
+//! A part of a link: it delays or drops packets. The chain keeps them until they leave.
 
 use std::fmt::Debug;
 
-use super::log::{Cause, LineLog};
+use super::log::{Fate, LineLog};
 use crate::occurrence::Hits;
 
 /// A packet of a link.
@@ -18,34 +18,13 @@ impl Packet for Vec<u8> {
     }
 }
 
-impl Packet for Box<[u8]> {
-    fn frame_bytes(&self) -> usize {
-        self.len()
-    }
-}
-
-/// A packet that an impairment dropped.
-#[derive(Debug)]
-pub struct Dropped<P> {
-    /// The packet.
-    pub packet: P,
-    /// The cause.
-    pub cause: Cause,
-}
-
-/// An impairment. Times of [`Impairment::enqueue`] never decrease.
-pub trait Impairment<P>: Debug + Send {
-    /// Takes a packet that arrives at `now_ns`.
+/// An impairment. Times of [`Impairment::departure_ns`] never decrease.
+pub trait Impairment: Debug + Send {
+    /// When a packet of this length that arrives at `now_ns` leaves.
     ///
     /// # Errors
-    /// The packet and the cause, when it is dropped.
-    fn enqueue(&mut self, now_ns: i64, packet: P) -> Result<(), Dropped<P>>;
-
-    /// The next packet that has left by `now_ns`, with the time at which it left.
-    fn dequeue_ready(&mut self, now_ns: i64) -> Option<(i64, P)>;
-
-    /// When the next packet leaves; none without packets.
-    fn next_ready(&self) -> Option<i64>;
+    /// Its fate, when it is dropped.
+    fn departure_ns(&mut self, now_ns: i64, frame_bytes: usize) -> Result<i64, Fate>;
 
     /// Whether packets leave in the order of arrival. Then no later packet changes a departure time, and a packet may
     /// be passed on ahead of time.

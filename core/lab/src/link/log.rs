@@ -107,30 +107,6 @@ pub enum Fate {
     Interrupted,
 }
 
-/// Why a packet was dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// The queue was full.
-    QueueFull,
-    /// Lost at random, independently.
-    Loss,
-    /// It was lost in a burst.
-    BurstLoss,
-    /// An interruption dropped it.
-    Interruption,
-}
-
-impl From<Cause> for Fate {
-    fn from(cause: Cause) -> Self {
-        match cause {
-            Cause::QueueFull => Self::QueueFull,
-            Cause::Loss => Self::Lost,
-            Cause::BurstLoss => Self::LostInBurst,
-            Cause::Interruption => Self::Interrupted,
-        }
-    }
-}
-
 /// One packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct PacketRecord {

@@ -4,9 +4,8 @@
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use super::impairment::{Dropped, Impairment, Packet};
-use super::in_order::InOrder;
-use super::log::Cause;
+use super::impairment::Impairment;
+use super::log::Fate;
 use super::probability::Probability;
 use crate::occurrence::{Hits, Occurrence, When};
 
@@ -66,23 +65,17 @@ impl InterruptionSettings {
 
 /// Independent loss.
 #[derive(Debug)]
-pub struct Loss<P> {
+pub struct Loss {
     probability: Probability,
     random: Rng,
     /// When it is there, and for which packets; none for always, and all.
     fault: Option<(InterruptionSettings, Occurrence)>,
-    passed: InOrder<P>,
 }
 
-impl<P> Loss<P> {
+impl Loss {
     /// Loss with this probability.
     pub fn new(probability: f64, seed: u64) -> Self {
-        Self {
-            probability: Probability::new(probability),
-            random: Rng::with_seed(seed),
-            fault: None,
-            passed: InOrder::new(),
-        }
+        Self { probability: Probability::new(probability), random: Rng::with_seed(seed), fault: None }
     }
 
     /// Loss for a while, of packets of some lengths.
@@ -92,28 +85,19 @@ impl<P> Loss<P> {
     }
 }
 
-impl<P: Packet + std::fmt::Debug + Send> Impairment<P> for Loss<P> {
-    fn enqueue(&mut self, now_ns: i64, packet: P) -> Result<(), Dropped<P>> {
+impl Impairment for Loss {
+    fn departure_ns(&mut self, now_ns: i64, frame_bytes: usize) -> Result<i64, Fate> {
         let is_meant = self
             .fault
             .as_ref()
-            .is_none_or(|(settings, occurrence)| occurrence.covers(now_ns) && settings.covers(packet.frame_bytes()));
+            .is_none_or(|(settings, occurrence)| occurrence.covers(now_ns) && settings.covers(frame_bytes));
         // no draw for a packet that is not meant: the fates of the others do not depend on it
         if !is_meant || !self.probability.draw(&mut self.random) {
-            self.passed.push(now_ns, packet);
-            return Ok(());
+            return Ok(now_ns);
         }
-        let Some((_, occurrence)) = &mut self.fault else { return Err(Dropped { packet, cause: Cause::Loss }) };
+        let Some((_, occurrence)) = &mut self.fault else { return Err(Fate::Lost) };
         occurrence.hit(now_ns);
-        Err(Dropped { packet, cause: Cause::Interruption })
-    }
-
-    fn dequeue_ready(&mut self, now_ns: i64) -> Option<(i64, P)> {
-        self.passed.pop_ready(now_ns)
-    }
-
-    fn next_ready(&self) -> Option<i64> {
-        self.passed.next_ready()
+        Err(Fate::Interrupted)
     }
 
     fn workload_begins(&mut self, now_ns: i64) {
@@ -129,17 +113,16 @@ impl<P: Packet + std::fmt::Debug + Send> Impairment<P> for Loss<P> {
 
 /// Burst loss: the Gilbert-Elliott model.
 #[derive(Debug)]
-pub struct BurstLoss<P> {
+pub struct BurstLoss {
     enter: Probability,
     leave: Probability,
     loss_in_good: Probability,
     loss_in_bad: Probability,
     is_bad: bool,
     random: Rng,
-    passed: InOrder<P>,
 }
 
-impl<P> BurstLoss<P> {
+impl BurstLoss {
     /// Starts in the good state.
     pub fn new(settings: BurstLossSettings, seed: u64) -> Self {
         Self {
@@ -149,30 +132,17 @@ impl<P> BurstLoss<P> {
             loss_in_bad: Probability::new(settings.loss_in_bad_probability),
             is_bad: false,
             random: Rng::with_seed(seed),
-            passed: InOrder::new(),
         }
     }
 }
 
-impl<P: std::fmt::Debug + Send> Impairment<P> for BurstLoss<P> {
-    fn enqueue(&mut self, now_ns: i64, packet: P) -> Result<(), Dropped<P>> {
+impl Impairment for BurstLoss {
+    fn departure_ns(&mut self, now_ns: i64, _frame_bytes: usize) -> Result<i64, Fate> {
         // the present state decides about the packet, then the state may change
         let (loss, change) = if self.is_bad { (self.loss_in_bad, self.leave) } else { (self.loss_in_good, self.enter) };
         let is_lost = loss.draw(&mut self.random);
         self.is_bad ^= change.draw(&mut self.random);
-        if is_lost {
-            return Err(Dropped { packet, cause: Cause::BurstLoss });
-        }
-        self.passed.push(now_ns, packet);
-        Ok(())
-    }
-
-    fn dequeue_ready(&mut self, now_ns: i64) -> Option<(i64, P)> {
-        self.passed.pop_ready(now_ns)
-    }
-
-    fn next_ready(&self) -> Option<i64> {
-        self.passed.next_ready()
+        if is_lost { Err(Fate::LostInBurst) } else { Ok(now_ns) }
     }
 }
 
@@ -183,7 +153,7 @@ mod tests {
     fn dropped(settings: InterruptionSettings, frames: &[(i64, usize)]) -> Vec<i64> {
         let mut part = Loss::for_a_while(settings, 1);
         part.workload_begins(1_000);
-        let is_dropped = |&(now_ns, bytes): &(i64, usize)| part.enqueue(now_ns, vec![0; bytes]).is_err();
+        let is_dropped = |&(now_ns, bytes): &(i64, usize)| part.departure_ns(now_ns, bytes).is_err();
         frames.iter().copied().filter(is_dropped).map(|frame| frame.0).collect()
     }
 

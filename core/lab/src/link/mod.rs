@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! settings  settings per direction
-//! chain     impairments in series
+//! chain     impairments in series, and the packets in them
 //! rate      a line with a bit rate, and the queue before it (`queue`)
 //! loss      random loss, independent or in bursts; for a while, of packets of some lengths
 //! delay     a fixed delay
@@ -11,7 +11,6 @@
 //! log       counters, packet records, busy times of the line
 //! direction one direction: a chain by its settings, and its log
 //! impairment  the interface of the parts
-//! in_order  a FIFO of packets with departure times
 //! ```
 //!
 //! Time is an argument. Departure times are computed from arrival times, and never depend on when the link is polled.
@@ -21,7 +20,6 @@ pub mod chain;
 pub mod delay;
 pub mod direction;
 pub mod impairment;
-mod in_order;
 pub mod jitter;
 pub mod log;
 pub mod loss;
@@ -34,11 +32,9 @@ pub mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Debug;
-
 pub use direction::Direction;
-pub use impairment::{Dropped, Impairment, Packet};
-pub use log::{Cause, Fate, LineLog, LinkLog};
+pub use impairment::{Impairment, Packet};
+pub use log::{Fate, LineLog, LinkLog};
 pub use settings::{DirectionSettings, LinkSettings, SettingsError};
 
 /// A link of two independent directions.
@@ -50,7 +46,7 @@ pub struct Link<P> {
     pub to_initiator: Direction<P>,
 }
 
-impl<P: Packet + Send + Debug + 'static> Link<P> {
+impl<P: Packet> Link<P> {
     /// A link with these settings.
     ///
     /// # Errors

@@ -1,25 +1,23 @@
 //! A line with a bit rate and a queue: packets are sent one after another. Fractions of a nanosecond are carried over,
 //! so the times of a million packets add up exactly. Only the queue drops packets.
 
-use super::impairment::{Dropped, Impairment, Packet};
-use super::in_order::InOrder;
-use super::log::{Cause, LineLog};
+use super::impairment::Impairment;
+use super::log::{Fate, LineLog};
 use super::queue::DropTail;
 
 /// A line and its queue.
 #[derive(Debug)]
-pub struct Rate<P> {
+pub struct Rate {
     rate_bps: u64,
     overhead_bytes: u64,
     queue: DropTail,
     /// The line becomes idle at `free_ns` and `free_fraction / rate_bps` of a nanosecond.
     free_ns: i64,
     free_fraction: u64,
-    sending: InOrder<P>,
     line: LineLog,
 }
 
-impl<P> Rate<P> {
+impl Rate {
     /// An idle line. `rate_bps` is at least 1; `overhead_bytes` are added to each frame.
     pub fn new(rate_bps: u64, overhead_bytes: u32, queue: DropTail) -> Self {
         Self {
@@ -28,7 +26,6 @@ impl<P> Rate<P> {
             queue,
             free_ns: i64::MIN,
             free_fraction: 0,
-            sending: InOrder::new(),
             line: LineLog::default(),
         }
     }
@@ -46,30 +43,21 @@ impl<P> Rate<P> {
     }
 }
 
-impl<P: Packet + std::fmt::Debug + Send> Impairment<P> for Rate<P> {
-    fn enqueue(&mut self, now_ns: i64, packet: P) -> Result<(), Dropped<P>> {
-        let bytes = packet.frame_bytes() as u64;
+impl Impairment for Rate {
+    fn departure_ns(&mut self, now_ns: i64, frame_bytes: usize) -> Result<i64, Fate> {
+        let bytes = frame_bytes as u64;
         // a packet that arrives within the last, unfinished nanosecond waits for its rest
         let is_free = now_ns > self.free_ns || (now_ns == self.free_ns && self.free_fraction == 0);
         let (begin_ns, fraction) = if is_free { (now_ns, 0) } else { (self.free_ns, self.free_fraction) };
         if !self.queue.admit(now_ns, begin_ns, bytes) {
-            return Err(Dropped { packet, cause: Cause::QueueFull });
+            return Err(Fate::QueueFull);
         }
         let (packets, waiting_bytes) = self.queue.waiting(now_ns);
         self.line.waiting(packets, waiting_bytes);
         let (duration_ns, fraction) = self.duration(bytes + self.overhead_bytes, fraction);
         (self.free_ns, self.free_fraction) = (begin_ns.saturating_add(duration_ns), fraction);
         self.line.busy(begin_ns, self.free_ns);
-        self.sending.push(self.free_ns, packet);
-        Ok(())
-    }
-
-    fn dequeue_ready(&mut self, now_ns: i64) -> Option<(i64, P)> {
-        self.sending.pop_ready(now_ns)
-    }
-
-    fn next_ready(&self) -> Option<i64> {
-        self.sending.next_ready()
+        Ok(self.free_ns)
     }
 
     fn line(&self) -> Option<&LineLog> {
