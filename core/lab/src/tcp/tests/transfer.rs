@@ -124,7 +124,7 @@ fn the_same_seed_gives_the_same_frames() {
         let mut frames = Vec::new();
         for record in pipe.records.unwrap() {
             frames.extend_from_slice(&record.time_ns.to_be_bytes());
-            record.segment.emit_frame(([2; 6], [4; 6]), &mut frames);
+            record.segment.emit_frame(([2; 6], [4; 6]), &mut frames).unwrap();
         }
         frames
     };

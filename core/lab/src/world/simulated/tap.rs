@@ -29,6 +29,7 @@ impl Progress {
 }
 
 /// A tap and its capture.
+#[derive(Default)]
 pub struct TapPoint<'a> {
     capture: Option<PcapngWriter<Box<dyn Write + 'a>>>,
     snaplen_bytes: u32,
@@ -56,22 +57,13 @@ impl<'a> TapPoint<'a> {
             }
             None => None,
         };
-        let (truth, progress, frame) = (Tap::default(), Vec::new(), Vec::new());
-        Ok(Self { capture, snaplen_bytes, is_blind: false, truth, packet_count: 0, progress, frame })
+        Ok(Self { capture, snaplen_bytes, ..Self::default() })
     }
 
     /// A tap that only counts packets.
     #[must_use]
     pub fn blind() -> Self {
-        Self {
-            capture: None,
-            snaplen_bytes: 0,
-            is_blind: true,
-            truth: Tap::default(),
-            packet_count: 0,
-            progress: Vec::new(),
-            frame: Vec::new(),
-        }
+        Self { is_blind: true, ..Self::default() }
     }
 
     /// A packet of a connection with target number `target` passes.
@@ -96,7 +88,7 @@ impl<'a> TapPoint<'a> {
         target_mac[4..].copy_from_slice(&(target as u16 + 2).to_be_bytes());
         let macs = if to_target { (INITIATOR_MAC, target_mac) } else { (target_mac, INITIATOR_MAC) };
         self.frame.clear();
-        segment.emit_frame(macs, &mut self.frame);
+        segment.emit_frame(macs, &mut self.frame)?;
         let kept = match self.snaplen_bytes {
             0 => self.frame.len(),
             snaplen_bytes => self.frame.len().min(snaplen_bytes as usize),
