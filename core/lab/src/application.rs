@@ -38,10 +38,14 @@ pub enum Closed {
 /// A program over stream connections, without I/O or a clock. Times are nanoseconds of the world's clock.
 pub trait Application {
     /// The next connection to open.
-    fn poll_connect(&mut self, now_ns: i64) -> Option<Dial>;
+    fn poll_connect(&mut self, _now_ns: i64) -> Option<Dial> {
+        None
+    }
 
     /// A peer connected, to the address `local` of this side: the number of the connection, or none to refuse it.
-    fn accept(&mut self, now_ns: i64, peer: SocketAddr, local: SocketAddr) -> Option<ConnectionNumber>;
+    fn accept(&mut self, _now_ns: i64, _peer: SocketAddr, _local: SocketAddr) -> Option<ConnectionNumber> {
+        None
+    }
 
     /// Whether it accepts connections now. A world that listens for it stops meanwhile, so that others are refused.
     fn is_accepting(&self, _now_ns: i64) -> bool {
@@ -49,7 +53,7 @@ pub trait Application {
     }
 
     /// A connection from `poll_connect` is open.
-    fn connected(&mut self, now_ns: i64, connection: ConnectionNumber);
+    fn connected(&mut self, _now_ns: i64, _connection: ConnectionNumber) {}
 
     /// Bytes arrived.
     fn receive(&mut self, now_ns: i64, connection: ConnectionNumber, bytes: &[u8]);
@@ -74,10 +78,12 @@ pub trait Application {
     fn poll_close(&mut self) -> Option<ConnectionNumber>;
 
     /// When to call [`Application::handle_timeout`]; none without a timer.
-    fn poll_timeout(&self) -> Option<i64>;
+    fn poll_timeout(&self) -> Option<i64> {
+        None
+    }
 
     /// The time of [`Application::poll_timeout`] has come.
-    fn handle_timeout(&mut self, now_ns: i64);
+    fn handle_timeout(&mut self, _now_ns: i64) {}
 
     /// Whether its workload has begun, from which the times of faults count.
     fn has_begun(&self) -> bool {
@@ -85,5 +91,7 @@ pub trait Application {
     }
 
     /// Whether its work is done; a server's never is.
-    fn is_finished(&self) -> bool;
+    fn is_finished(&self) -> bool {
+        false
+    }
 }

@@ -2,7 +2,6 @@
 //! it is complete. A connection that ends early is an error of the run.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 
 use super::blocks::{Receiving, Sending};
 use super::message::{REPORT_BYTES, Report, Request, steady_bytes_per_s};
@@ -181,10 +180,6 @@ impl Application for BulkInitiator {
         Some(Dial { connection, to: self.settings.targets[transfer.target].address })
     }
 
-    fn accept(&mut self, _now_ns: i64, _peer: SocketAddr, _local: SocketAddr) -> Option<ConnectionNumber> {
-        None
-    }
-
     fn connected(&mut self, _now_ns: i64, connection: ConnectionNumber) {
         if let Some(transfer) = self.transfers.get_mut(connection)
             && matches!(transfer.stage, Stage::Dialed)
@@ -267,12 +262,6 @@ impl Application for BulkInitiator {
     fn poll_close(&mut self) -> Option<ConnectionNumber> {
         self.closing.pop_front()
     }
-
-    fn poll_timeout(&self) -> Option<i64> {
-        None
-    }
-
-    fn handle_timeout(&mut self, _now_ns: i64) {}
 
     fn is_finished(&self) -> bool {
         self.closing.is_empty() && self.transfers.iter().all(|transfer| matches!(transfer.stage, Stage::Over))

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::blocks::{Receiving, Sending};
 use super::message::{REQUEST_BYTES, Request};
-use crate::application::{Application, Closed, ConnectionNumber, Dial};
+use crate::application::{Application, Closed, ConnectionNumber};
 
 /// The state of a connection.
 #[derive(Debug)]
@@ -64,18 +64,12 @@ impl Stage {
 }
 
 impl Application for BulkTarget {
-    fn poll_connect(&mut self, _now_ns: i64) -> Option<Dial> {
-        None
-    }
-
     fn accept(&mut self, _now_ns: i64, _peer: SocketAddr, _local: SocketAddr) -> Option<ConnectionNumber> {
         let number = self.accepted_count;
         self.accepted_count += 1;
         self.stages.insert(number, Stage::Asked(Vec::new()));
         Some(number)
     }
-
-    fn connected(&mut self, _now_ns: i64, _connection: ConnectionNumber) {}
 
     fn receive(&mut self, now_ns: i64, connection: ConnectionNumber, bytes: &[u8]) {
         let Some(stage) = self.stages.remove(&connection) else { return };
@@ -105,15 +99,5 @@ impl Application for BulkTarget {
 
     fn poll_close(&mut self) -> Option<ConnectionNumber> {
         self.closing.pop_front()
-    }
-
-    fn poll_timeout(&self) -> Option<i64> {
-        None
-    }
-
-    fn handle_timeout(&mut self, _now_ns: i64) {}
-
-    fn is_finished(&self) -> bool {
-        false
     }
 }

@@ -16,7 +16,7 @@ use super::log::{ConnectionRecord, PortalLog, TaskEnd};
 use super::output::{Credit, Numbers, Outgoing};
 use super::session::Session;
 use super::settings::PortalSettings;
-use crate::application::{Application, Closed, ConnectionNumber, Dial};
+use crate::application::{Application, Closed, ConnectionNumber};
 use crate::occurrence::Hits;
 use crate::protocol::chap::Challenge;
 use crate::protocol::keys::InvalidOffers;
@@ -324,10 +324,6 @@ impl Portal {
 }
 
 impl Application for Portal {
-    fn poll_connect(&mut self, _now_ns: i64) -> Option<Dial> {
-        None
-    }
-
     fn accept(&mut self, now_ns: i64, peer: SocketAddr, local: SocketAddr) -> Option<ConnectionNumber> {
         let limits = &self.settings.limits;
         let is_down = !self.faults.is_accepting(now_ns);
@@ -353,8 +349,6 @@ impl Application for Portal {
     fn is_accepting(&self, now_ns: i64) -> bool {
         !self.faults.is_down(now_ns)
     }
-
-    fn connected(&mut self, _now_ns: i64, _connection: ConnectionNumber) {}
 
     fn receive(&mut self, now_ns: i64, connection: ConnectionNumber, bytes: &[u8]) {
         self.read(now_ns, connection, bytes);
@@ -397,9 +391,5 @@ impl Application for Portal {
                 Wake::Management(tsih) => self.go_on_with_management(now_ns, tsih),
             }
         }
-    }
-
-    fn is_finished(&self) -> bool {
-        false
     }
 }

@@ -1,7 +1,6 @@
 //! The reference initiator as an application: the connections of all its sessions, by their numbers in the world.
 
 use std::cmp::Reverse;
-use std::net::SocketAddr;
 
 use super::client_session::Stage;
 use super::{Client, Wake};
@@ -21,10 +20,6 @@ impl Application for Client {
                 return Some(Dial { connection: number, to: client_session.address });
             }
         }
-        None
-    }
-
-    fn accept(&mut self, _now_ns: i64, _peer: SocketAddr, _local: SocketAddr) -> Option<ConnectionNumber> {
         None
     }
 
