@@ -9,6 +9,7 @@
 //! tcp        TCP as a state machine, for the simulated world
 //! world      transport of the bytes: virtual time, or sockets and TAP devices
 //! occurrence  when a fault is there, and what it hit
+//! latency    quantiles of durations
 //! application  the interface between worlds and programs
 //! simulation  a whole run in virtual time
 //! truth      what really happened: the reference for the analyzer
@@ -19,6 +20,7 @@
 
 pub mod application;
 pub mod bulk;
+pub mod latency;
 pub mod link;
 pub mod occurrence;
 pub mod protocol;

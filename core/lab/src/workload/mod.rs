@@ -5,7 +5,7 @@
 //! sequence   the addresses of system calls      split   a system call -> commands
 //! dealing    which connection carries the next command
 //! tuning     the number of connections
-//! latency, slices   measurements
+//! slices     throughput over time
 //! client     the reference initiator: sessions, logical units, the run, its results
 //! url        libiscsi's URLs -> settings
 //! ```
@@ -14,7 +14,6 @@
 
 pub mod client;
 pub mod dealing;
-pub mod latency;
 pub mod pattern;
 pub mod sequence;
 pub mod settings;

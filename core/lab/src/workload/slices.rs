@@ -23,6 +23,12 @@ pub struct Slices {
     pub slices: Vec<Slice>,
 }
 
+impl Default for Slices {
+    fn default() -> Self {
+        Self::new(100_000_000)
+    }
+}
+
 impl Slices {
     /// Starts with slices of this length.
     #[must_use]

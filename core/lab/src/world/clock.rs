@@ -7,7 +7,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     start: Instant,
-    start_ns: i64,
+    /// When it was started.
+    pub(super) start_ns: i64,
 }
 
 impl Clock {

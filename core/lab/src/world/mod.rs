@@ -6,13 +6,11 @@
 //! tap        the link between two network namespaces, on this machine's clock
 //! simulated  our TCP and link, in virtual time
 //!
-//! clock, socket_settings, receiving, cpu   shared by sockets and threads
-//! lateness   lateness of events in real time
+//! clock, socket_settings, receiving, cpu   shared by those in real time
 //! ```
 
 mod clock;
 pub mod cpu;
-pub mod lateness;
 pub mod receiving;
 pub mod simulated;
 pub mod socket_settings;

@@ -17,7 +17,6 @@ use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::thread::{LinkNameSpaceType, current_timer_slack, move_into_link_name_space, set_current_timer_slack};
@@ -26,7 +25,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
-use super::lateness::{Lateness, LatenessSummary};
+use super::clock::Clock;
+use crate::latency::{Latencies, LatencySummary};
 use crate::link::log::Tally;
 use crate::link::{Direction, Link, LinkLog, LinkSettings, SettingsError};
 
@@ -88,11 +88,30 @@ pub struct TapLog {
     /// Frames carried and dropped.
     pub link: LinkLog,
     /// Lateness of frames: when they were passed to the kernel, after their times.
-    pub lateness: LatenessSummary,
+    pub lateness: Lateness,
     /// Frames that the kernel did not accept, because the device was down.
     pub refused: Tally,
     /// Why it ended without `stop`: a device was removed.
     pub failure: Option<String>,
+}
+
+/// How late events were, within 0.1 %; zeros when there were none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Lateness {
+    /// Number of events.
+    pub count: u64,
+    /// Median.
+    pub median_ns: u64,
+    /// 99 %.
+    pub p99_ns: u64,
+    /// Largest, exact.
+    pub max_ns: u64,
+}
+
+impl From<LatencySummary> for Lateness {
+    fn from(late: LatencySummary) -> Self {
+        Self { count: late.count, median_ns: late.p50, p99_ns: late.p99, max_ns: late.max }
+    }
 }
 
 /// Two open TAP devices. They exist as long as this does, unless they are persistent.
@@ -148,27 +167,6 @@ fn open(settings: &TapSettings) -> Result<SyncDevice, TapError> {
     opened.map_err(|source| TapError::Open { name: settings.name.clone(), source })
 }
 
-/// The clock of a run.
-struct Clock {
-    started: Instant,
-    started_ns: i64,
-}
-
-impl Clock {
-    fn start() -> Self {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        Self { started: Instant::now(), started_ns: nanoseconds(since_epoch) }
-    }
-
-    fn now_ns(&self) -> i64 {
-        self.started_ns + nanoseconds(self.started.elapsed())
-    }
-}
-
-fn nanoseconds(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
-}
-
 /// A run of a link.
 struct Mover<'taps> {
     taps: &'taps TapLink,
@@ -181,7 +179,7 @@ struct Mover<'taps> {
     sleep_credit_ns: i64,
     /// Since when it has been polling the clock, with nothing else to do.
     awake_since_ns: Option<i64>,
-    lateness: Lateness,
+    lateness: Latencies,
     refused: Tally,
 }
 
@@ -190,13 +188,13 @@ impl<'taps> Mover<'taps> {
         Self {
             taps,
             link,
-            clock: Clock::start(),
+            clock: Clock::new(),
             frame: vec![0; FRAME_BYTES].into_boxed_slice(),
             buffers: Vec::new(),
             margin_ns: MARGIN_NS.1,
             sleep_credit_ns: 0,
             awake_since_ns: None,
-            lateness: Lateness::default(),
+            lateness: Latencies::in_histogram(),
             refused: Tally::default(),
         }
     }
@@ -216,10 +214,10 @@ impl<'taps> Mover<'taps> {
             }
         }
         Ok(TapLog {
-            started_ns: self.clock.started_ns,
+            started_ns: self.clock.start_ns,
             ended_ns: self.clock.now_ns(),
             link: self.link.into_log(),
-            lateness: self.lateness.summary(),
+            lateness: self.lateness.summary().into(),
             refused: self.refused,
             failure,
         })
@@ -234,7 +232,7 @@ impl<'taps> Mover<'taps> {
             }
             let Some((ready_ns, frame)) = direction.dequeue_ready(clock.now_ns()) else { return false };
             // reads the clock again: writing the last frame may have taken long
-            lateness.add(clock.now_ns() - ready_ns);
+            lateness.record(clock.now_ns() - ready_ns);
             if device.send(&frame).is_err() {
                 refused.count += 1;
                 refused.bytes += frame.len() as u64;

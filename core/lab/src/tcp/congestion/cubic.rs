@@ -16,7 +16,7 @@ const RENO_SCALE: u64 = 8 * (BETA_SCALE + BETA) / 3 / (BETA_SCALE - BETA);
 const MILLISECOND_NS: i64 = 1_000_000;
 
 /// The state between two losses.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Cubic {
     /// Acknowledged segments per increase by one.
     count: u64,
@@ -36,19 +36,7 @@ pub struct Cubic {
 impl Cubic {
     /// Before the first loss.
     pub fn new(has_hystart: bool) -> Self {
-        Self {
-            count: 0,
-            last_maximum: 0,
-            last_cwnd: 0,
-            last_time_ms: 0,
-            origin: 0,
-            k: 0,
-            epoch_ms: None,
-            delay_min_us: 0,
-            acknowledged: 0,
-            reno_cwnd: 0,
-            hystart: has_hystart.then(HyStart::default),
-        }
+        Self { hystart: has_hystart.then(HyStart::default), ..Self::default() }
     }
 
     /// Resets the state after a timeout.
@@ -58,7 +46,7 @@ impl Cubic {
             *hystart = HyStart::default();
             hystart.begin_round(now_ns, snd_nxt);
         }
-        *self = Self { hystart, ..Self::new(false) };
+        *self = Self { hystart, ..Self::default() };
     }
 
     /// The window before the last loss, or less when losses come early.

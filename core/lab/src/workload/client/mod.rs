@@ -41,10 +41,10 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::application::ConnectionNumber;
+use crate::latency::Latencies;
 use crate::protocol::initiator::{DiscoveredTarget, Session, SessionSettings};
 use crate::protocol::pdu_log::PduRecord;
 use crate::workload::dealing::Dealer;
-use crate::workload::latency::Latencies;
 use crate::workload::pattern::Mismatch;
 use client_session::{ClientSession, Stage};
 use incident_state::Incidents;

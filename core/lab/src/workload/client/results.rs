@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::probe::LogicalUnit;
 use super::settings::Mode;
+use crate::latency::LatencySummary;
 use crate::protocol::initiator::DiscoveredTarget;
 use crate::protocol::keys::Parameters;
-use crate::workload::latency::LatencySummary;
 use crate::workload::pattern::Mismatch;
 use crate::workload::slices::Slices;
 use crate::workload::tuning::{Decision, TuningRule};

@@ -3,7 +3,7 @@
 use super::client_session::Pending;
 use super::results::{Progress, TaskRecord};
 use super::settings::ClientSettings;
-use crate::workload::latency::Latencies;
+use crate::latency::Latencies;
 use crate::workload::pattern::Mismatch;
 use crate::workload::sequence::Sequence;
 use crate::workload::slices::Slices;
@@ -39,7 +39,7 @@ pub(super) struct OpenCall {
 }
 
 /// The state of the workload.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Run {
     pub started_ns: Option<i64>,
     pub ended_ns: i64,
@@ -69,28 +69,11 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn new(settings: &ClientSettings) -> Self {
         Self {
-            started_ns: None,
-            ended_ns: 0,
-            is_stopping: false,
-            sequences: Vec::new(),
-            lanes: Vec::new(),
-            calls: Vec::new(),
-            free_calls: Vec::new(),
-            open_count: 0,
-            retries: Vec::new(),
             random: fastrand::Rng::with_seed(settings.workload.seed),
             total_bytes: settings.workload.total_bytes,
             duration_ns: settings.workload.duration_ns,
-            bytes: 0,
-            calls_done: 0,
-            call_latencies: Latencies::default(),
-            read: Count::default(),
-            write: Count::default(),
             slices: Slices::new(settings.slice_ns),
-            retry_count: 0,
-            verify_error_count: 0,
-            first_mismatch: None,
-            task_log: Vec::new(),
+            ..Self::default()
         }
     }
 

@@ -9,6 +9,7 @@ use super::incident_state::IncidentSettings;
 use crate::protocol::initiator::Timeouts;
 use crate::protocol::login::{InitiatorLoginSettings, InvalidSettings, SessionType};
 use crate::workload::settings::{InvalidWorkload, WorkloadSettings};
+use crate::workload::slices::Slices;
 
 /// The mode of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,7 +104,7 @@ impl Default for ClientSettings {
             timeouts: Timeouts::default(),
             workload: WorkloadSettings::default(),
             ping: PingSettings::default(),
-            slice_ns: 100_000_000,
+            slice_ns: Slices::default().slice_ns,
             task_log: false,
             recovery: None,
             incidents: Vec::new(),

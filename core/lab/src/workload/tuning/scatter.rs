@@ -10,17 +10,11 @@ const LEAST: f64 = 0.005;
 const MOST: f64 = 0.25;
 
 /// Relative differences between measurements of the same number.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Scatter {
     /// Sum of their squares, and how many.
     squares: f64,
     count: u32,
-}
-
-impl Default for Scatter {
-    fn default() -> Self {
-        Self { squares: 0.0, count: 0 }
-    }
 }
 
 impl Scatter {

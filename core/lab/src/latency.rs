@@ -1,4 +1,4 @@
-//! Latency statistics: exact up to a number of samples, beyond it a histogram within 0.1 %.
+//! Statistics of durations: exact up to a number of samples, beyond it a histogram within 0.1 %.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ const MOST_SAMPLES: usize = 1 << 18;
 /// Longest latency of the histogram: an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
-/// Latencies of one kind of command.
+/// Latencies of one kind of command, or of other events.
 #[derive(Debug, Default)]
 pub struct Latencies {
     samples_ns: Vec<u64>,
@@ -45,6 +45,12 @@ pub struct LatencySummary {
 }
 
 impl Latencies {
+    /// Latencies in a histogram from the first one on, so that recording never takes long.
+    #[must_use]
+    pub fn in_histogram() -> Self {
+        Self { histogram: histogram(), ..Self::default() }
+    }
+
     /// Adds a sample.
     pub fn record(&mut self, latency_ns: i64) {
         let latency_ns = u64::try_from(latency_ns).unwrap_or(0);
@@ -62,8 +68,7 @@ impl Latencies {
     }
 
     fn begin_histogram(&mut self, latency_ns: u64) {
-        // 3 digits are 0.1 %; these bounds are always valid
-        if let Ok(mut histogram) = Histogram::new_with_bounds(1, LONGEST_NS, 3) {
+        if let Some(mut histogram) = histogram() {
             for sample_ns in self.samples_ns.drain(..) {
                 histogram.saturating_record(sample_ns);
             }
@@ -102,6 +107,11 @@ impl Latencies {
             is_exact: self.histogram.is_none(),
         }
     }
+}
+
+/// An empty one. 3 digits are 0.1 %; these bounds are always valid.
+fn histogram() -> Option<Histogram<u64>> {
+    Histogram::new_with_bounds(1, LONGEST_NS, 3).ok()
 }
 
 #[cfg(test)]
