@@ -59,62 +59,6 @@ pub enum Failure {
     World(#[from] SimulationError),
 }
 
-/// The windows of an end over time: a row per logged change.
-#[derive(Debug, Default, Serialize)]
-pub struct Windows {
-    /// Time.
-    pub time_ns: Vec<i64>,
-    /// Congestion window, in segments.
-    pub cwnd: Vec<u32>,
-    /// Slow start threshold, in segments.
-    pub ssthresh: Vec<u32>,
-    /// Window that the peer offers, in bytes.
-    pub snd_wnd_bytes: Vec<u32>,
-    /// Pipe: estimate of segments in flight (RFC 6675, section 4).
-    pub pipe: Vec<u32>,
-    /// Smoothed RTT, in microseconds.
-    pub srtt_us: Vec<i64>,
-    /// Segments sent and not acknowledged.
-    pub unacked: Vec<u32>,
-}
-
-/// One end of a connection.
-#[derive(Debug, Serialize)]
-pub struct End {
-    /// Port of the initiator, which identifies the connection in the captures.
-    pub initiator_port: u16,
-    /// Payload bytes of a full segment.
-    pub snd_mss: u32,
-    /// Retransmissions.
-    pub retransmitted_segment_count: u64,
-    /// Retransmission timeouts.
-    pub timeout_count: u64,
-    /// Its windows over time.
-    pub windows: Windows,
-}
-
-impl From<EndLog> for End {
-    fn from(log: EndLog) -> Self {
-        let mut windows = Windows::default();
-        for sample in &log.samples {
-            windows.time_ns.push(sample.time_ns);
-            windows.cwnd.push(sample.cwnd);
-            windows.ssthresh.push(sample.ssthresh);
-            windows.snd_wnd_bytes.push(sample.snd_wnd);
-            windows.pipe.push(sample.pipe);
-            windows.srtt_us.push(sample.srtt_us);
-            windows.unacked.push(sample.unacked);
-        }
-        Self {
-            initiator_port: log.initiator_port,
-            snd_mss: log.info.snd_mss,
-            retransmitted_segment_count: log.info.total_retransmissions,
-            timeout_count: log.info.total_timeouts,
-            windows,
-        }
-    }
-}
-
 /// What really happened; `R` is what the initiator measured.
 #[derive(Debug, Serialize)]
 pub struct Truth<R = Results> {
@@ -136,9 +80,9 @@ pub struct Truth<R = Results> {
     /// The path to each target.
     pub paths: Vec<LinkLog>,
     /// The initiator's ends of the connections.
-    pub initiator_ends: Vec<End>,
+    pub initiator_ends: Vec<EndLog>,
     /// Each target's ends.
-    pub target_ends: Vec<Vec<End>>,
+    pub target_ends: Vec<Vec<EndLog>>,
     /// Packets in the captures: the initiator's, and each target's.
     pub packet_counts: Vec<u64>,
     /// What the faults of hosts, targets and the initiator hit; links list their own.
@@ -165,8 +109,8 @@ impl Played {
             cycles,
             access,
             paths,
-            initiator_ends: initiator_ends.into_iter().map(End::from).collect(),
-            target_ends: target_ends.into_iter().map(|ends| ends.into_iter().map(End::from).collect()).collect(),
+            initiator_ends,
+            target_ends,
             packet_counts: self.packet_counts,
             fault_hits,
             settings,

@@ -42,25 +42,6 @@ pub enum State {
     TimeWait,
 }
 
-impl State {
-    /// RFC 9293's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Closed => "CLOSED",
-            Self::Listen => "LISTEN",
-            Self::SynSent => "SYN-SENT",
-            Self::SynReceived => "SYN-RECEIVED",
-            Self::Established => "ESTABLISHED",
-            Self::FinWait1 => "FIN-WAIT-1",
-            Self::FinWait2 => "FIN-WAIT-2",
-            Self::CloseWait => "CLOSE-WAIT",
-            Self::Closing => "CLOSING",
-            Self::LastAck => "LAST-ACK",
-            Self::TimeWait => "TIME-WAIT",
-        }
-    }
-}
-
 /// Why a connection failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionError {

@@ -1,16 +1,13 @@
 //! The fields of Linux's TCP_INFO, for the truth of a run.
 
-use serde::Serialize;
-
 use super::endpoint::Endpoint;
+use super::sender::recovery;
 
 /// A snapshot.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// State of the connection (RFC 9293).
-    pub state: &'static str,
-    /// State of loss recovery, by Linux's name.
-    pub recovery: &'static str,
+    /// State of loss recovery.
+    pub recovery: recovery::State,
     /// Congestion window, in segments.
     pub cwnd: u32,
     /// Slow start threshold, in segments; 2147483647 before any loss.
@@ -19,10 +16,6 @@ pub struct TcpInfo {
     pub snd_mss: u32,
     /// Smoothed RTT, in microseconds; 0 before the first sample.
     pub srtt_us: i64,
-    /// Its mean deviation, in microseconds.
-    pub rttvar_us: i64,
-    /// Minimum RTT, in microseconds; 0 before the first sample.
-    pub min_rtt_us: i64,
     /// Retransmission timeout, in microseconds.
     pub rto_us: i64,
     /// Segments sent and not acknowledged.
@@ -41,8 +34,6 @@ pub struct TcpInfo {
     pub total_timeouts: u64,
     /// Window that the peer offers, in bytes.
     pub snd_wnd: u32,
-    /// Window that is offered to the peer, in bytes.
-    pub rcv_wnd: u32,
     /// Bytes acknowledged by the peer.
     pub bytes_acked: i64,
     /// Bytes received in order.
@@ -53,16 +44,12 @@ impl Endpoint {
     /// The fields, now.
     pub fn tcp_info(&self) -> TcpInfo {
         let (sender, receiver) = (&self.sender, &self.receiver);
-        let least_us = sender.round_trip.least_us;
         TcpInfo {
-            state: self.state.name(),
-            recovery: sender.recovery.state.name(),
+            recovery: sender.recovery.state,
             cwnd: sender.window.cwnd,
             ssthresh: sender.window.ssthresh,
             snd_mss: sender.mss,
             srtt_us: sender.round_trip.srtt_us(),
-            rttvar_us: sender.round_trip.rttvar_us(),
-            min_rtt_us: if least_us == i64::MAX { 0 } else { least_us },
             rto_us: sender.round_trip.rto_us(),
             unacked: sender.board.packets_out(),
             sacked: sender.board.sacked_count,
@@ -72,7 +59,6 @@ impl Endpoint {
             total_retransmissions: sender.retransmission_count,
             total_timeouts: sender.timeout_count,
             snd_wnd: sender.snd_wnd,
-            rcv_wnd: receiver.window_bytes(),
             bytes_acked: (sender.snd_una.min(sender.buffer.end()) - 1).max(0),
             bytes_received: receiver.bytes.next() - 1,
         }

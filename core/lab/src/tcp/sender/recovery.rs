@@ -16,19 +16,6 @@ pub enum State {
     Loss,
 }
 
-impl State {
-    /// Linux's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Disorder => "disorder",
-            Self::Cwr => "cwr",
-            Self::Recovery => "recovery",
-            Self::Loss => "loss",
-        }
-    }
-}
-
 /// State, reduction and undo.
 #[derive(Debug, Default)]
 pub struct Recovery {

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::pipe::{Fate, MS, Pipe};
+use crate::tcp::sender::recovery::State;
 use crate::tcp::{CongestionControl, Settings};
 
 const RENO: CongestionControl = CongestionControl::Reno;
@@ -55,7 +56,7 @@ fn after_one_loss(control: CongestionControl, sack: bool) -> ((u32, u32), u32) {
     });
     pipe.bulk(700 * MS);
     let info = pipe.ends[0].tcp_info();
-    assert_eq!((info.recovery, info.total_retransmissions), ("open", 1));
+    assert_eq!((info.recovery, info.total_retransmissions), (State::Open, 1));
     let first = (info.cwnd, info.ssthresh);
     pipe.bulk(2000 * MS);
     (first, pipe.ends[0].tcp_info().cwnd)
@@ -139,7 +140,7 @@ fn during_recovery_one_segment_is_sent_per_two_delivered() {
     pipe.bulk(490 * MS);
     assert_eq!(segments_per_round(&pipe, 100 * MS), [10, 20, 40, 80, 40]);
     let info = pipe.ends[0].tcp_info();
-    assert_eq!((info.recovery, info.cwnd, info.ssthresh), ("recovery", 40, 40));
+    assert_eq!((info.recovery, info.cwnd, info.ssthresh), (State::Recovery, 40, 40));
 }
 
 #[test]
@@ -155,20 +156,20 @@ fn a_timeout_within_a_recovery_resets_cubics_maximum() {
         count += u32::from(is_data);
         if is_data && (count == 71 || (count > 150 && is_dead_too.get())) { Fate::Lost } else { Fate::Arrives }
     });
-    let until = |pipe: &mut Pipe, state: &str| {
+    let until = |pipe: &mut Pipe, state: State| {
         for _ in 0..500 {
             if pipe.ends[0].tcp_info().recovery == state {
                 return;
             }
             pipe.bulk(10 * MS);
         }
-        panic!("never in state {state}");
+        panic!("never in state {state:?}");
     };
-    until(&mut pipe, "recovery");
+    until(&mut pipe, State::Recovery);
     assert_eq!(pipe.ends[0].tcp_info().ssthresh, 56);
-    until(&mut pipe, "loss");
+    until(&mut pipe, State::Loss);
     is_dead.set(false);
-    until(&mut pipe, "open");
+    until(&mut pipe, State::Open);
     assert_eq!(pipe.ends[0].tcp_info().ssthresh, 56);
     while pipe.ends[0].tcp_info().cwnd < 56 {
         pipe.bulk(10 * MS);

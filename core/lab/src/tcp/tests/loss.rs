@@ -1,6 +1,7 @@
 //! Which segments are retransmitted, and when.
 
 use super::pipe::{Fate, MS, Pipe};
+use crate::tcp::sender::recovery::State;
 use crate::tcp::{CongestionControl, Settings};
 
 const MSS: u32 = 1448;
@@ -153,7 +154,7 @@ fn undone(held: i32, timestamps: bool) {
     pipe.run_until(pipe.now_ns + 3000 * MS);
     let info = pipe.ends[0].tcp_info();
     assert!(info.total_retransmissions > 0);
-    assert_eq!((info.recovery, info.unacked), ("open", 0));
+    assert_eq!((info.recovery, info.unacked), (State::Open, 0));
     assert!(info.cwnd >= 20 && info.ssthresh >= 15, "{held} {timestamps}: {info:?}");
     assert_eq!(pipe.read(1).len(), 30 * MSS as usize);
 }

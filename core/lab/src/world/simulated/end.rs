@@ -19,34 +19,49 @@ pub enum TcpLog {
     Pipe,
 }
 
-/// The state of the sending half after a change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TcpSample {
-    /// Time.
-    pub time_ns: i64,
-    /// Congestion window, in segments.
-    pub cwnd: u32,
-    /// Slow start threshold, in segments.
-    pub ssthresh: u32,
-    /// Window that the peer offers, in bytes.
-    pub snd_wnd: u32,
-    /// Pipe: estimate of segments in flight (RFC 6675, section 4).
-    pub pipe: u32,
-    /// Smoothed RTT, in microseconds.
-    pub srtt_us: i64,
-    /// Segments sent and not acknowledged.
-    pub unacked: u32,
+/// The state of the sending half after a change: a row of [`Windows`].
+struct Sample {
+    time_ns: i64,
+    cwnd: u32,
+    ssthresh: u32,
+    snd_wnd: u32,
+    pipe: u32,
+    srtt_us: i64,
+    unacked: u32,
 }
 
-/// The final state of one end of a connection.
-#[derive(Debug, Clone)]
+/// The windows of an end over time: a row per logged change.
+#[derive(Debug, Default, Serialize)]
+pub struct Windows {
+    /// Time.
+    pub time_ns: Vec<i64>,
+    /// Congestion window, in segments.
+    pub cwnd: Vec<u32>,
+    /// Slow start threshold, in segments.
+    pub ssthresh: Vec<u32>,
+    /// Window that the peer offers, in bytes.
+    pub snd_wnd_bytes: Vec<u32>,
+    /// Pipe: estimate of segments in flight (RFC 6675, section 4).
+    pub pipe: Vec<u32>,
+    /// Smoothed RTT, in microseconds.
+    pub srtt_us: Vec<i64>,
+    /// Segments sent and not acknowledged.
+    pub unacked: Vec<u32>,
+}
+
+/// The log of one end of a connection.
+#[derive(Debug, Serialize)]
 pub struct EndLog {
-    /// Port of the initiator, which identifies the connection on both hosts.
+    /// Port of the initiator, which identifies the connection on both hosts and in the captures.
     pub initiator_port: u16,
-    /// TCP_INFO.
-    pub info: TcpInfo,
+    /// Payload bytes of a full segment.
+    pub snd_mss: u32,
+    /// Retransmissions.
+    pub retransmitted_segment_count: u64,
+    /// Retransmission timeouts.
+    pub timeout_count: u64,
     /// Its windows over time: the state after each instant with a change.
-    pub samples: Vec<TcpSample>,
+    pub windows: Windows,
 }
 
 pub(super) struct End {
@@ -62,7 +77,7 @@ pub(super) struct End {
     is_blocked: bool,
     out: Vec<u8>,
     written: usize,
-    samples: Vec<TcpSample>,
+    samples: Vec<Sample>,
 }
 
 impl End {
@@ -126,7 +141,7 @@ impl End {
     /// Logs its windows, if they changed.
     pub fn sample(&mut self, now_ns: i64, log: TcpLog) {
         let TcpInfo { cwnd, ssthresh, snd_wnd, pipe, srtt_us, unacked, .. } = self.endpoint.tcp_info();
-        let sample = TcpSample { time_ns: now_ns, cwnd, ssthresh, snd_wnd, pipe, srtt_us, unacked };
+        let sample = Sample { time_ns: now_ns, cwnd, ssthresh, snd_wnd, pipe, srtt_us, unacked };
         let is_news = match (log, self.samples.last()) {
             (TcpLog::None, _) => false,
             (_, None) => true,
@@ -143,6 +158,23 @@ impl End {
 
     /// Its final state.
     pub fn log(self) -> EndLog {
-        EndLog { initiator_port: self.initiator_port, info: self.endpoint.tcp_info(), samples: self.samples }
+        let mut windows = Windows::default();
+        for sample in &self.samples {
+            windows.time_ns.push(sample.time_ns);
+            windows.cwnd.push(sample.cwnd);
+            windows.ssthresh.push(sample.ssthresh);
+            windows.snd_wnd_bytes.push(sample.snd_wnd);
+            windows.pipe.push(sample.pipe);
+            windows.srtt_us.push(sample.srtt_us);
+            windows.unacked.push(sample.unacked);
+        }
+        let info = self.endpoint.tcp_info();
+        EndLog {
+            initiator_port: self.initiator_port,
+            snd_mss: info.snd_mss,
+            retransmitted_segment_count: info.total_retransmissions,
+            timeout_count: info.total_timeouts,
+            windows,
+        }
     }
 }

@@ -27,7 +27,7 @@ use crate::link::{Link, LinkLog, LinkSettings, Packet, SettingsError};
 use crate::occurrence::Hits;
 use crate::tcp::{self, Segment};
 
-pub use end::{EndLog, TcpLog, TcpSample};
+pub use end::{EndLog, TcpLog, Windows};
 use host::Host;
 pub use host::{FIRST_PORT, TARGET_PORT};
 use host_fault::HostFaults;
