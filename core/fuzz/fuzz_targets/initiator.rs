@@ -36,7 +36,7 @@ impl Peer {
             first_burst_length: Some(1024),
             max_burst_length: Some(4096),
             max_outstanding_r2t: Some(2),
-            ..Offers::silent()
+            ..Offers::default()
         };
         let login = InitiatorLoginSettings {
             target_name: Some("iqn.2025-01.org.iscsitrace:memory".to_owned()),
@@ -123,7 +123,7 @@ impl Peer {
         header[28..32].copy_from_slice(&self.cmd_sn.to_be_bytes());
         header[32..36].copy_from_slice(&self.cmd_sn.wrapping_add(8).to_be_bytes());
         let mut bytes = Vec::new();
-        encode(&mut bytes, &header, &[], Digests::default(), |out| out.copy_from_slice(data));
+        encode(&mut bytes, &header, &[], Digests::default(), |out| out.extend_from_slice(data));
         self.session.receive(self.now_ns, connection, &bytes, &mut NoData);
     }
 

@@ -46,7 +46,7 @@ impl Peer {
             .cmd_sn(SerialNumber(1))
             .data_segment_length(KEYS.len() as u32);
         let mut bytes = Vec::new();
-        encode(&mut bytes, &header.build(), &[], Digests::default(), |place| place.copy_from_slice(KEYS.as_bytes()));
+        encode(&mut bytes, &header.build(), &[], Digests::default(), |out| out.extend_from_slice(KEYS.as_bytes()));
         self.ends.push(End { number, decoder: Decoder::new(1 << 24), tsih, exp_cmd_sn: 1 });
         self.portal.receive(self.now_ns, number, &bytes);
         self.take(self.ends.len() - 1);

@@ -5,7 +5,7 @@
 //! serial  RFC 1982 numbers: TCP sequence numbers, CmdSN, StatSN, DataSN
 //! opcode  the 18 PDU types of RFC 7143
 //! bhs     the 48-byte basic header segment, view and builder
-//! reject  the reasons of a Reject
+//! reject  the reasons of a Reject; login_status  the status of a Login Response
 //! lun     the 8 bytes of a LUN <-> its number
 //! text    key=value pairs of Login and Text PDUs; key: how their values are negotiated
 //! cdb     SCSI command descriptor blocks; cdb::commands  what every operation code means
@@ -25,6 +25,7 @@ pub mod cdb;
 pub mod digest;
 pub mod frame;
 pub mod key;
+pub mod login_status;
 pub mod lun;
 pub mod opcode;
 pub mod parameter_data;

@@ -13,6 +13,8 @@ use iscsitrace_wire::digest;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::text::LOGIN_DATA_SEGMENT_MAX_BYTES;
+
 /// The digests in use, from the first PDU after the login on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digests {
@@ -79,6 +81,13 @@ pub struct Decoder {
     /// Stream offset of the next byte, and of the first byte of the PDU.
     offset: u64,
     start: u64,
+}
+
+/// Of a connection before its login: the default MaxRecvDataSegmentLength (RFC 7143 section 13.12), and no digests.
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new(LOGIN_DATA_SEGMENT_MAX_BYTES as u32)
+    }
 }
 
 impl Decoder {
@@ -237,13 +246,13 @@ impl Decoder {
     }
 }
 
-/// Appends a PDU to `out`: `header` with its lengths set, and that much data, written by `fill`.
+/// Appends a PDU to `out`: `header` with its lengths set, and its data, which `append` writes, padded with zeros.
 pub fn encode(
     out: &mut Vec<u8>,
     header: &[u8; LENGTH_BYTES],
     ahs: &[u8],
     digests: Digests,
-    fill: impl FnOnce(&mut [u8]),
+    append: impl FnOnce(&mut Vec<u8>),
 ) {
     let start = out.len();
     out.extend_from_slice(header);
@@ -256,8 +265,8 @@ pub fn encode(
         return;
     }
     let data = out.len();
+    append(out);
     out.resize(data + length.next_multiple_of(4), 0);
-    fill(&mut out[data..data + length]);
     if digests.data {
         out.extend_from_slice(&digest::to_wire(digest::crc32c(&out[data..])));
     }
@@ -289,7 +298,7 @@ mod tests {
                 .data_segment_length(length as u32)
                 .total_ahs_length_words((ahs.len() / 4) as u8)
                 .build();
-            encode(&mut out, &header, &ahs, digests, |place| place.copy_from_slice(&data));
+            encode(&mut out, &header, &ahs, digests, |out| out.extend_from_slice(&data));
             expected.push((header.to_vec(), ahs, data, true));
         }
         (out, expected)

@@ -90,7 +90,7 @@ impl Url {
                 "target_user" => target_user = Some(value),
                 "target_password" => target_password = Some(value),
                 _ => {
-                    set_key(&mut Offers::silent(), key, value)?;
+                    set_key(&mut Offers::default(), key, value)?;
                     self.keys.push((key.to_owned(), value.to_owned()));
                 }
             }
@@ -164,58 +164,39 @@ fn decode(text: &str) -> Result<String, InvalidUrl> {
 
 /// Sets a key by its name: RFC 7143's spelling, or that of the settings.
 fn set_key(offers: &mut Offers, key: &str, value: &str) -> Result<(), InvalidUrl> {
-    let wrong = |wanted: &str| invalid(format!("{key}={value}, where {wanted} is needed"));
-    let plain = key.replace('_', "").to_ascii_lowercase();
-    let digests = match plain.as_str() {
-        "headerdigest" => Some(&mut offers.header_digest),
-        "datadigest" => Some(&mut offers.data_digest),
-        _ => None,
-    };
-    if let Some(place) = digests {
-        let list: Option<Vec<Digest>> = value
-            .split(',')
-            .map(|name| match name.to_ascii_lowercase().as_str() {
-                "crc32c" => Some(Digest::Crc32c),
-                "none" => Some(Digest::None),
-                _ => None,
-            })
-            .collect();
-        let Some(list) = list else { return wrong("crc32c, none or a list of both") };
-        *place = Some(list);
-        return Ok(());
-    }
-    let truth = match plain.as_str() {
-        "initialr2t" => Some(&mut offers.initial_r2t),
-        "immediatedata" => Some(&mut offers.immediate_data),
-        "datapduinorder" => Some(&mut offers.data_pdu_in_order),
-        "datasequenceinorder" => Some(&mut offers.data_sequence_in_order),
-        _ => None,
-    };
-    if let Some(place) = truth {
-        let Some(truth) = (match value.to_ascii_lowercase().as_str() {
-            "yes" => Some(true),
-            "no" => Some(false),
+    let wrong = |wanted: &str| InvalidUrl { what: format!("{key}={value}, where {wanted} is needed") };
+    let lower = value.to_ascii_lowercase();
+    let digests = || {
+        let digest = |name: &str| match name {
+            "crc32c" => Some(Digest::Crc32c),
+            "none" => Some(Digest::None),
             _ => None,
-        }) else {
-            return wrong("yes or no");
         };
-        *place = Some(truth);
-        return Ok(());
-    }
-    let number = match plain.as_str() {
-        "maxconnections" => &mut offers.max_connections,
-        "maxrecvdatasegmentlength" => &mut offers.max_recv_data_segment_length,
-        "maxburstlength" => &mut offers.max_burst_length,
-        "firstburstlength" => &mut offers.first_burst_length,
-        "defaulttime2wait" => &mut offers.default_time2wait,
-        "defaulttime2retain" => &mut offers.default_time2retain,
-        "maxoutstandingr2t" => &mut offers.max_outstanding_r2t,
-        "errorrecoverylevel" => &mut offers.error_recovery_level,
-        _ => return invalid(format!("unknown key '{key}'")),
+        let list: Option<Vec<Digest>> = lower.split(',').map(digest).collect();
+        list.ok_or_else(|| wrong("crc32c, none or a list of both"))
     };
-    match value.parse() {
-        Ok(value) => *number = Some(value),
-        Err(_) => return wrong("a number"),
+    let truth = || match lower.as_str() {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(wrong("yes or no")),
+    };
+    let number = || value.parse().map_err(|_| wrong("a number"));
+    match key.replace('_', "").to_ascii_lowercase().as_str() {
+        "headerdigest" => offers.header_digest = Some(digests()?),
+        "datadigest" => offers.data_digest = Some(digests()?),
+        "initialr2t" => offers.initial_r2t = Some(truth()?),
+        "immediatedata" => offers.immediate_data = Some(truth()?),
+        "datapduinorder" => offers.data_pdu_in_order = Some(truth()?),
+        "datasequenceinorder" => offers.data_sequence_in_order = Some(truth()?),
+        "maxconnections" => offers.max_connections = Some(number()?),
+        "maxrecvdatasegmentlength" => offers.max_recv_data_segment_length = Some(number()?),
+        "maxburstlength" => offers.max_burst_length = Some(number()?),
+        "firstburstlength" => offers.first_burst_length = Some(number()?),
+        "defaulttime2wait" => offers.default_time2wait = Some(number()?),
+        "defaulttime2retain" => offers.default_time2retain = Some(number()?),
+        "maxoutstandingr2t" => offers.max_outstanding_r2t = Some(number()?),
+        "errorrecoverylevel" => offers.error_recovery_level = Some(number()?),
+        _ => return invalid(format!("unknown key '{key}'")),
     }
     Ok(())
 }

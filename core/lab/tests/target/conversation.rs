@@ -130,7 +130,7 @@ impl Conversation {
         let header = if is_set { header } else { header.exp_stat_sn(self.ends[place].exp_stat_sn) };
         let mut out = Vec::new();
         let header = header.data_segment_length(data.len() as u32).build();
-        encode(&mut out, &header, &[], self.ends[place].digests, |space| space.copy_from_slice(data));
+        encode(&mut out, &header, &[], self.ends[place].digests, |out| out.extend_from_slice(data));
         out
     }
 

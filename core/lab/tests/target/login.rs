@@ -2,7 +2,8 @@
 
 use iscsitrace_lab::application::{Application, Closed};
 use iscsitrace_lab::protocol::chap::{Algorithm, Challenge, Secret, decode_binary, encode_binary};
-use iscsitrace_lab::protocol::target::{ChapSettings, Limits, Portal, PortalSettings};
+use iscsitrace_lab::protocol::login::Authentication;
+use iscsitrace_lab::protocol::target::{Limits, Portal, PortalSettings};
 use iscsitrace_wire::bhs::BhsBuilder;
 use iscsitrace_wire::opcode::Opcode;
 
@@ -174,7 +175,7 @@ fn a_session_ends_with_its_last_connection() {
 
 /// One-way and mutual CHAP, as settings come from a user.
 fn chap() -> PortalSettings {
-    let chap: ChapSettings = serde_json::from_str(
+    let chap: Authentication = serde_json::from_str(
         r#"{"initiators": [{"name": "joe", "secret": "initiator-secret"}],
             "target": {"name": "disk", "secret": "the-target-secret"}}"#,
     )

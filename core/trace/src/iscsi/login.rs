@@ -3,6 +3,7 @@
 //! It opens or joins the session with the first request, and returns the digests in use when the target enters the full
 //! feature phase. Values of secrets never leave `keys`.
 
+use iscsitrace_wire::login_status::LoginStatus;
 use iscsitrace_wire::opcode::Opcode;
 use serde::{Deserialize, Serialize};
 
@@ -147,7 +148,7 @@ impl Login {
             logins.is_transit[row] = is_transit;
             logins.status_class[row] = class;
             logins.status_detail[row] = detail;
-            logins.status_text.set(row, status_text(class, detail));
+            logins.status_text.set(row, &status_text(class, detail));
         }
         let number = *session.get_or_insert_with(|| context.sessions.open_unknown(connection));
         let row = context.sessions.row(number);
@@ -238,28 +239,10 @@ fn hexadecimal(bytes: [u8; 6]) -> String {
 }
 
 /// The meaning of a login status (RFC 7143 section 11.13.5).
-fn status_text(class: u8, detail: u8) -> &'static str {
-    match (class, detail) {
-        (0, _) => "success",
-        (1, 1) => "target moved temporarily",
-        (1, 2) => "target moved permanently",
-        (1, _) => "redirection",
-        (2, 1) => "authentication failure",
-        (2, 2) => "authorization failure",
-        (2, 3) => "not found",
-        (2, 4) => "target removed",
-        (2, 5) => "unsupported version",
-        (2, 6) => "too many connections",
-        (2, 7) => "missing parameter",
-        (2, 8) => "can't include in session",
-        (2, 9) => "session type not supported",
-        (2, 10) => "session does not exist",
-        (2, 11) => "invalid during login",
-        (2, _) => "initiator error",
-        (3, 1) => "service unavailable",
-        (3, 2) => "out of resources",
-        (3, _) => "target error",
-        (NULL_U8, _) => "",
-        _ => "unknown",
+fn status_text(class: u8, detail: u8) -> String {
+    match class {
+        NULL_U8 => String::new(),
+        0..=3 => LoginStatus::from_codes(class, detail).words().to_lowercase(),
+        _ => "unknown".to_owned(),
     }
 }

@@ -6,15 +6,15 @@ use std::collections::VecDeque;
 
 use iscsitrace_wire::serial::SerialNumber;
 
-use crate::protocol::keys::{Digest, Parameters};
+use crate::protocol::keys::Parameters;
 use crate::protocol::login::{InitiatorLogin, LoginRequest};
 use crate::protocol::pdu::{Decoder, Digests};
-use crate::protocol::text::LOGIN_DATA_SEGMENT_MAX_BYTES;
 
 /// The state of a connection (RFC 7143 section 8.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum State {
     /// Waits for the leading connection.
+    #[default]
     Waiting,
     /// To be opened.
     Wanted,
@@ -32,9 +32,10 @@ pub(super) enum State {
 }
 
 /// The destination of the current PDU's data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Incoming {
     /// Its data is ignored.
+    #[default]
     Skip,
     /// Its data is kept until the PDU is complete.
     Collect,
@@ -66,6 +67,7 @@ pub(super) enum Urgent {
     MoreText { tag: u32, target_transfer_tag: u32, lun: [u8; 8] },
 }
 
+#[derive(Default)]
 pub(super) struct Connection {
     pub state: State,
     pub cid: u16,
@@ -106,32 +108,7 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(cid: u16, state: State) -> Self {
-        Self {
-            state,
-            cid,
-            login_tag: u32::from(cid),
-            is_optional: false,
-            has_logged_in: false,
-            is_removed: false,
-            decoder: Decoder::new(LOGIN_DATA_SEGMENT_MAX_BYTES as u32),
-            parameters: Parameters::default(),
-            digests: Digests::default(),
-            login: None,
-            login_request: None,
-            exp_stat_sn: None,
-            incoming: Incoming::Skip,
-            segment: Vec::new(),
-            text: Vec::new(),
-            urgent: VecDeque::new(),
-            commands: VecDeque::new(),
-            unsolicited: None,
-            bursts: VecDeque::new(),
-            task_count: 0,
-            sent_bytes: 0,
-            opened_ns: 0,
-            received_ns: 0,
-            is_probed: false,
-        }
+        Self { state, cid, login_tag: u32::from(cid), ..Self::default() }
     }
 
     /// ExpStatSN to be sent.
@@ -141,10 +118,7 @@ impl Connection {
 
     /// Negotiated parameters, from the next PDU on.
     pub(super) fn agree(&mut self, parameters: Parameters) {
-        self.digests = Digests {
-            header: parameters.header_digest == Digest::Crc32c,
-            data: parameters.data_digest == Digest::Crc32c,
-        };
+        self.digests = parameters.digests();
         self.decoder.agree(self.digests, parameters.initiator_max_recv_data_segment_length);
         self.parameters = parameters;
     }

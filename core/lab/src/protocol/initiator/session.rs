@@ -261,7 +261,7 @@ impl Session {
         lun: [u8; 8],
         timeout_ns: i64,
     ) -> Option<u32> {
-        let command = Command { lun, cdb: [0; 16], direction: Direction::None, length_bytes: 0 };
+        let command = Command { lun, ..Command::default() };
         let tag = self.add(now_ns, connection, kind, command, timeout_ns)?;
         self.connections[connection].urgent.push_back(Urgent::Request(tag));
         Some(tag)

@@ -12,9 +12,10 @@ use super::ranges::Ranges;
 const MOST_GHOSTS: usize = 1024;
 
 /// The data direction of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Direction {
     /// No data.
+    #[default]
     None,
     /// Data-In.
     Read,
@@ -23,7 +24,7 @@ pub enum Direction {
 }
 
 /// A SCSI command to be sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Command {
     /// Logical Unit Number as on the wire.
     pub lun: [u8; 8],
@@ -36,9 +37,10 @@ pub struct Command {
 }
 
 /// The state of a tag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Free.
+    #[default]
     Free,
     /// A task that ended, but whose completion was not returned to the caller yet.
     Ended,
@@ -70,7 +72,7 @@ impl Kind {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Task {
     pub kind: Kind,
     pub connection: u16,
@@ -96,29 +98,6 @@ pub(super) struct Task {
     pub ranges: Ranges,
 }
 
-impl Task {
-    fn new() -> Self {
-        Self {
-            kind: Kind::Free,
-            connection: 0,
-            is_sent: false,
-            is_aborting: false,
-            is_timed_out: false,
-            command: Command { lun: [0; 8], cdb: [0; 16], direction: Direction::None, length_bytes: 0 },
-            cmd_sn: SerialNumber(0),
-            submitted_ns: 0,
-            sent_ns: 0,
-            first_data_ns: None,
-            transferred: 0,
-            next_sn: SerialNumber(0),
-            sequence_bytes: 0,
-            granted: 0,
-            outstanding_r2t_count: 0,
-            ranges: Ranges::default(),
-        }
-    }
-}
-
 /// All tasks of a session.
 #[derive(Debug, Default)]
 pub(super) struct TaskTable {
@@ -133,13 +112,13 @@ impl TaskTable {
     /// A new task under a free tag.
     pub(super) fn insert(&mut self, now_ns: i64, kind: Kind, connection: usize, command: Command) -> u32 {
         let tag = self.free.pop().unwrap_or_else(|| {
-            self.tasks.push(Task::new());
+            self.tasks.push(Task::default());
             (self.tasks.len() - 1) as u32
         });
         let task = &mut self.tasks[tag as usize];
         let mut ranges = std::mem::take(&mut task.ranges);
         ranges.clear();
-        *task = Task { kind, connection: connection as u16, command, submitted_ns: now_ns, ranges, ..Task::new() };
+        *task = Task { kind, connection: connection as u16, command, submitted_ns: now_ns, ranges, ..Task::default() };
         self.active_count += 1;
         tag
     }

@@ -10,7 +10,7 @@
 //! CmdSN is assigned when a command is sent, not before. So a blocked connection never delays the others, and CmdSN
 //! increases on each connection (RFC 7143 section 4.2.2.1).
 
-use iscsitrace_wire::bhs::{BhsBuilder, LENGTH_BYTES, RESERVED_TAG};
+use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
@@ -237,7 +237,12 @@ fn emit(
     fill: impl FnOnce(&mut [u8]),
 ) {
     let start = out.len();
-    pdu::encode(out, header, &[], connection.digests, fill);
+    let data_length = Bhs::new(header).data_segment_length().unwrap_or(0) as usize;
+    pdu::encode(out, header, &[], connection.digests, |out| {
+        let data = out.len();
+        out.resize(data + data_length, 0);
+        fill(&mut out[data..]);
+    });
     let length = (out.len() - start) as u64;
     if let Some(log) = log {
         log.push(PduRecord::new(index, true, connection.sent_bytes, length, header));

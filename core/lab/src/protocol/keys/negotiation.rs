@@ -191,7 +191,7 @@ impl Negotiation {
         };
         // an offer that is not admissible, or a list without a supported value (sections 6.2.1 and 6.2.2)
         let Some(agreed) = agreed else { return Ok("Reject".to_owned()) };
-        self.set(key, &agreed);
+        self.parameters.set(key, &agreed);
         Ok(agreed.text())
     }
 
@@ -260,20 +260,8 @@ impl Negotiation {
             let what = format!("{}={} is no legal answer to {}", key.name(), shown(value), offered_value.text());
             return Err(Violation::new(what, section));
         };
-        self.set(key, &answer);
+        self.parameters.set(key, &answer);
         Ok(())
-    }
-
-    fn set(&mut self, key: OperationalKey, value: &KeyValue) {
-        match value {
-            KeyValue::Number(number) => self.parameters.set_number(key, *number),
-            KeyValue::Boolean(truth) => self.parameters.set_boolean(key, *truth),
-            KeyValue::List(names) => {
-                if let Some(name) = names.first() {
-                    self.parameters.set_choice(key, name);
-                }
-            }
-        }
     }
 
     /// Whether this side accepts the current value.
@@ -302,7 +290,7 @@ impl Negotiation {
                 // an answer is optional if only one result is possible (section 6.2.2)
                 (ResultFunction::And, Some(KeyValue::Boolean(false)))
                 | (ResultFunction::Or, Some(KeyValue::Boolean(true))) => {
-                    self.set(key, &KeyValue::Boolean(key.result_function() == ResultFunction::Or));
+                    self.parameters.set(key, &KeyValue::Boolean(key.result_function() == ResultFunction::Or));
                 }
                 _ => remarks
                     .push(Violation::new(format!("{} was offered and not answered", key.name()), "6.2.2").to_string()),

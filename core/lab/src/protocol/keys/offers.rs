@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::choice::{Digest, TaskReporting};
 
 /// The offers of a side. `None`: the key is not named, for the default of RFC 7143 section 13.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default = "Offers::usual")]
 pub struct Offers {
     /// HeaderDigest, best first.
     pub header_digest: Option<Vec<Digest>>,
@@ -43,30 +43,6 @@ pub struct Offers {
     pub task_reporting: Option<Vec<TaskReporting>>,
     /// iSCSIProtocolLevel.
     pub iscsi_protocol_level: Option<u32>,
-}
-
-impl Default for Offers {
-    /// Offers of current initiators: large bursts, no digests, unsolicited data.
-    fn default() -> Offers {
-        Offers {
-            header_digest: Some(vec![Digest::None]),
-            data_digest: Some(vec![Digest::None]),
-            max_connections: Some(1),
-            initial_r2t: Some(false),
-            immediate_data: Some(true),
-            max_recv_data_segment_length: Some(262_144),
-            max_burst_length: Some(16_776_192),
-            first_burst_length: Some(262_144),
-            default_time2wait: Some(2),
-            default_time2retain: Some(0),
-            max_outstanding_r2t: Some(1),
-            data_pdu_in_order: Some(true),
-            data_sequence_in_order: Some(true),
-            error_recovery_level: Some(0),
-            task_reporting: None,
-            iscsi_protocol_level: None,
-        }
-    }
 }
 
 /// Offers that are not allowed.
@@ -122,24 +98,24 @@ pub(super) fn names_of<T: Copy + PartialEq>(names: &[(&'static str, T)], values:
 }
 
 impl Offers {
-    /// Offers that name no key at all.
+    /// Offers of current initiators: large bursts, no digests, unsolicited data.
     #[must_use]
-    pub fn silent() -> Offers {
+    pub fn usual() -> Offers {
         Offers {
-            header_digest: None,
-            data_digest: None,
-            max_connections: None,
-            initial_r2t: None,
-            immediate_data: None,
-            max_recv_data_segment_length: None,
-            max_burst_length: None,
-            first_burst_length: None,
-            default_time2wait: None,
-            default_time2retain: None,
-            max_outstanding_r2t: None,
-            data_pdu_in_order: None,
-            data_sequence_in_order: None,
-            error_recovery_level: None,
+            header_digest: Some(vec![Digest::None]),
+            data_digest: Some(vec![Digest::None]),
+            max_connections: Some(1),
+            initial_r2t: Some(false),
+            immediate_data: Some(true),
+            max_recv_data_segment_length: Some(262_144),
+            max_burst_length: Some(16_776_192),
+            first_burst_length: Some(262_144),
+            default_time2wait: Some(2),
+            default_time2retain: Some(0),
+            max_outstanding_r2t: Some(1),
+            data_pdu_in_order: Some(true),
+            data_sequence_in_order: Some(true),
+            error_recovery_level: Some(0),
             task_reporting: None,
             iscsi_protocol_level: None,
         }
@@ -214,12 +190,12 @@ mod tests {
         assert_eq!((offers.max_burst_length, offers.first_burst_length), (Some(65_536), None));
         assert_eq!(offers.max_connections, Some(1));
         assert!(serde_json::from_str::<Offers>(r#"{"max_burst": 1}"#).is_err());
-        assert_eq!(Offers::default().validate(), Ok(()));
+        assert_eq!(Offers::usual().validate(), Ok(()));
     }
 
     #[test]
     fn settings_have_the_names_of_the_table() {
-        let serde_json::Value::Object(settings) = serde_json::to_value(Offers::default()).unwrap() else { panic!() };
+        let serde_json::Value::Object(settings) = serde_json::to_value(Offers::usual()).unwrap() else { panic!() };
         let mut names: Vec<_> = OperationalKey::ALL.iter().map(|key| key.setting()).collect();
         names.sort_unstable();
         assert_eq!(settings.keys().map(String::as_str).collect::<Vec<_>>(), names);
@@ -229,19 +205,19 @@ mod tests {
     fn invalid_offers_are_reported() {
         let message = |offers: Offers| offers.validate().unwrap_err().to_string();
         assert_eq!(
-            message(Offers { max_burst_length: Some(511), ..Offers::silent() }),
+            message(Offers { max_burst_length: Some(511), ..Offers::default() }),
             "MaxBurstLength=511 is outside 512 to 16777215 (RFC 7143 section 13.13)"
         );
         assert_eq!(
-            message(Offers { header_digest: Some(vec![]), ..Offers::silent() }),
+            message(Offers { header_digest: Some(vec![]), ..Offers::default() }),
             "HeaderDigest needs a list of different values (RFC 7143 section 6.2.1)"
         );
         assert_eq!(
-            message(Offers { data_digest: Some(vec![Digest::None, Digest::None]), ..Offers::silent() }),
+            message(Offers { data_digest: Some(vec![Digest::None, Digest::None]), ..Offers::default() }),
             "DataDigest needs a list of different values (RFC 7143 section 6.2.1)"
         );
         assert_eq!(
-            message(Offers { max_burst_length: Some(512), first_burst_length: Some(1024), ..Offers::silent() }),
+            message(Offers { max_burst_length: Some(512), first_burst_length: Some(1024), ..Offers::default() }),
             "FirstBurstLength=1024 is more than MaxBurstLength=512 (RFC 7143 section 13.14)"
         );
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::choice::{Digest, TaskReporting};
 use super::offers::{KeyValue, names_of};
+use crate::protocol::pdu::Digests;
 
 /// Negotiated parameters; by default those of RFC 7143 section 13.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +97,12 @@ impl Parameters {
         }
     }
 
+    /// The digests in force once the login is done.
+    #[must_use]
+    pub fn digests(&self) -> Digests {
+        Digests { header: self.header_digest == Digest::Crc32c, data: self.data_digest == Digest::Crc32c }
+    }
+
     /// Whether FirstBurstLength is irrelevant, because there is no unsolicited data (RFC 7143 section 13.14).
     #[must_use]
     pub fn is_first_burst_irrelevant(&self) -> bool {
@@ -124,45 +131,37 @@ impl Parameters {
         })
     }
 
-    pub(super) fn set_number(&mut self, key: OperationalKey, number: u32) {
-        let place = match key {
-            OperationalKey::MaxConnections => &mut self.max_connections,
-            OperationalKey::MaxBurstLength => &mut self.max_burst_length,
-            OperationalKey::FirstBurstLength => &mut self.first_burst_length,
-            OperationalKey::DefaultTime2Wait => &mut self.default_time2wait,
-            OperationalKey::DefaultTime2Retain => &mut self.default_time2retain,
-            OperationalKey::MaxOutstandingR2T => &mut self.max_outstanding_r2t,
-            OperationalKey::ErrorRecoveryLevel => &mut self.error_recovery_level,
-            OperationalKey::IscsiProtocolLevel => &mut self.iscsi_protocol_level,
-            _ => return,
-        };
-        *place = number;
-    }
-
-    pub(super) fn set_boolean(&mut self, key: OperationalKey, truth: bool) {
-        let place = match key {
-            OperationalKey::InitialR2T => &mut self.initial_r2t,
-            OperationalKey::ImmediateData => &mut self.immediate_data,
-            OperationalKey::DataPduInOrder => &mut self.data_pdu_in_order,
-            OperationalKey::DataSequenceInOrder => &mut self.data_sequence_in_order,
-            _ => return,
-        };
-        *place = truth;
-    }
-
-    pub(super) fn set_choice(&mut self, key: OperationalKey, name: &str) {
-        let digest = Digest::NAMES.iter().find(|(named, _)| *named == name).map(|(_, digest)| *digest);
-        match (key, digest) {
-            (OperationalKey::HeaderDigest, Some(digest)) => self.header_digest = digest,
-            (OperationalKey::DataDigest, Some(digest)) => self.data_digest = digest,
-            (OperationalKey::TaskReporting, _) => {
-                if let Some((_, reporting)) = TaskReporting::NAMES.iter().find(|(named, _)| *named == name) {
-                    self.task_reporting = *reporting;
-                }
+    /// Sets the negotiated value of a key.
+    pub(super) fn set(&mut self, key: OperationalKey, value: &KeyValue) {
+        match (key, value) {
+            (OperationalKey::HeaderDigest, KeyValue::List(names)) => {
+                choose(&mut self.header_digest, Digest::NAMES, names)
             }
+            (OperationalKey::DataDigest, KeyValue::List(names)) => choose(&mut self.data_digest, Digest::NAMES, names),
+            (OperationalKey::MaxConnections, KeyValue::Number(number)) => self.max_connections = *number,
+            (OperationalKey::InitialR2T, KeyValue::Boolean(truth)) => self.initial_r2t = *truth,
+            (OperationalKey::ImmediateData, KeyValue::Boolean(truth)) => self.immediate_data = *truth,
+            (OperationalKey::MaxBurstLength, KeyValue::Number(number)) => self.max_burst_length = *number,
+            (OperationalKey::FirstBurstLength, KeyValue::Number(number)) => self.first_burst_length = *number,
+            (OperationalKey::DefaultTime2Wait, KeyValue::Number(number)) => self.default_time2wait = *number,
+            (OperationalKey::DefaultTime2Retain, KeyValue::Number(number)) => self.default_time2retain = *number,
+            (OperationalKey::MaxOutstandingR2T, KeyValue::Number(number)) => self.max_outstanding_r2t = *number,
+            (OperationalKey::DataPduInOrder, KeyValue::Boolean(truth)) => self.data_pdu_in_order = *truth,
+            (OperationalKey::DataSequenceInOrder, KeyValue::Boolean(truth)) => self.data_sequence_in_order = *truth,
+            (OperationalKey::ErrorRecoveryLevel, KeyValue::Number(number)) => self.error_recovery_level = *number,
+            (OperationalKey::TaskReporting, KeyValue::List(names)) => {
+                choose(&mut self.task_reporting, TaskReporting::NAMES, names);
+            }
+            (OperationalKey::IscsiProtocolLevel, KeyValue::Number(number)) => self.iscsi_protocol_level = *number,
             _ => {}
         }
     }
+}
+
+/// Sets `place` to the value of the first name, if it is known.
+fn choose<T: Copy>(place: &mut T, known: &[(&'static str, T)], names: &[&'static str]) {
+    let chosen = known.iter().find(|(name, _)| Some(name) == names.first());
+    *place = chosen.map_or(*place, |(_, value)| *value);
 }
 
 #[cfg(test)]

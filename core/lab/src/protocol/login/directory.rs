@@ -52,8 +52,6 @@ pub struct Admission {
     pub authentication: Option<Authentication>,
     /// TargetPortalGroupTag.
     pub target_portal_group_tag: u16,
-    /// TargetAlias.
-    pub target_alias: Option<String>,
     /// TSIH of the session, new or old; never 0.
     pub tsih: u16,
     /// The session that it belongs to.

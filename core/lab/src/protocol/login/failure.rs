@@ -1,6 +1,7 @@
 //! Why a target refuses a login: the status for the initiator, and the reason for a person.
 
-use super::status::LoginStatus;
+use iscsitrace_wire::login_status::LoginStatus;
+
 use crate::protocol::keys::Violation;
 
 /// Why a login is refused.

@@ -9,10 +9,10 @@ use super::pdu::{LoginRequest, LoginResponse, ROUNDS_MAX, Stage, VERSION};
 use super::received_keys::{Purpose, ReceivedKeys, Used};
 use super::security::{AuthenticationFailed, InitiatorSecurity};
 use super::settings::{InitiatorLoginSettings, InvalidSettings, SessionIdentity};
-use super::status::LoginStatus;
 use crate::protocol::chap::Challenge;
 use crate::protocol::keys::{Negotiation, Scope, Violation};
 use crate::protocol::text::{Joiner, LOGIN_DATA_SEGMENT_MAX_BYTES, Splitter, TextWriter};
+use iscsitrace_wire::login_status::LoginStatus;
 use iscsitrace_wire::text;
 
 /// The step after a response.
@@ -80,7 +80,6 @@ pub struct InitiatorLogin {
     splitter: Splitter,
     rounds: usize,
     target_portal_group_tag: Option<u16>,
-    target_alias: Option<String>,
     remarks: Vec<String>,
 }
 
@@ -125,7 +124,6 @@ impl InitiatorLogin {
             joiner: Joiner::default(),
             rounds: 0,
             target_portal_group_tag: None,
-            target_alias: None,
             remarks: Vec::new(),
         };
         let mut text = TextWriter::default();
@@ -142,9 +140,6 @@ impl InitiatorLogin {
     /// The keys of the first request (RFC 7143 section 6.3.1).
     fn introduce(&self, text: &mut TextWriter) {
         text.pair("InitiatorName", &self.settings.initiator_name);
-        if let Some(alias) = &self.settings.initiator_alias {
-            text.pair("InitiatorAlias", alias);
-        }
         if let Some(name) = &self.settings.target_name {
             text.pair("TargetName", name);
         }
@@ -269,9 +264,6 @@ impl InitiatorLogin {
                 None => return violation("TargetPortalGroupTag is no number of 16 bits", "13.9"),
             }
         }
-        if let Some(alias) = received.value("TargetAlias") {
-            self.target_alias = Some(alias.to_owned());
-        }
         let mut unknown = TextWriter::default();
         received.answer_unknown(&mut unknown)?;
         let misplaced = match self.stage {
@@ -323,7 +315,6 @@ impl InitiatorLogin {
             is_initiator_authenticated: self.security.is_initiator_authenticated,
             is_target_authenticated: self.security.is_target_authenticated,
             target_portal_group_tag: self.target_portal_group_tag,
-            peer_alias: self.target_alias.take(),
             remarks: std::mem::take(&mut self.remarks),
         })
     }

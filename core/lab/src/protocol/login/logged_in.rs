@@ -26,8 +26,6 @@ pub struct LoggedIn {
     pub is_target_authenticated: bool,
     /// TargetPortalGroupTag, if the target sent it.
     pub target_portal_group_tag: Option<u16>,
-    /// Alias of the peer: InitiatorAlias at a target, TargetAlias at an initiator.
-    pub peer_alias: Option<String>,
     /// Harmless violations of the RFC by the peer.
     pub remarks: Vec<String>,
 }

@@ -2,11 +2,12 @@
 //!
 //! The target's directory knows which names exist.
 
+use iscsitrace_wire::login_status::LoginStatus;
+
 use serde::{Deserialize, Serialize};
 
 use super::failure::LoginFailure;
 use super::received_keys::ReceivedKeys;
-use super::status::LoginStatus;
 
 /// Longest iSCSI name (RFC 7143 section 4.2.7.2), in bytes.
 const NAME_LENGTH_MAX_BYTES: usize = 223;
@@ -36,7 +37,6 @@ impl SessionType {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Names {
     pub initiator_name: String,
-    pub initiator_alias: Option<String>,
     pub target_name: Option<String>,
     pub session_type: SessionType,
 }
@@ -76,7 +76,6 @@ impl Names {
         if target_name.is_none() && session_type == SessionType::Normal {
             return missing("no TargetName in the first Login Request of a normal session", "13.4");
         }
-        let initiator_alias = received.value("InitiatorAlias").map(str::to_owned);
-        Ok(Names { initiator_name, initiator_alias, target_name, session_type })
+        Ok(Names { initiator_name, target_name, session_type })
     }
 }

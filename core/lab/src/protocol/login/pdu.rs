@@ -3,9 +3,8 @@
 //! Fields hold the values on the wire, legal or not: the state machines check them.
 
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder};
+use iscsitrace_wire::login_status::LoginStatus;
 use iscsitrace_wire::opcode::Opcode;
-
-use super::status::LoginStatus;
 
 /// Most requests or responses of one login.
 pub(super) const ROUNDS_MAX: usize = 128;

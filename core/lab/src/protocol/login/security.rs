@@ -13,6 +13,7 @@
 //! It never changes the stage of a connection: it tells when the next stage may begin.
 
 use iscsitrace_wire::text;
+use serde::{Deserialize, Serialize};
 
 use super::received_keys::ReceivedKeys;
 use crate::protocol::chap::{Algorithm, Challenge, Credentials, decode_binary, encode_binary};
@@ -67,14 +68,21 @@ fn proof_of(received: &ReceivedKeys) -> Result<Option<(&str, Vec<u8>)>, Authenti
 }
 
 /// The authentication that a target requires.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Authentication {
     /// Credentials of initiators.
     pub initiators: Vec<Credentials>,
     /// Credentials of the target, for initiators that request target authentication.
+    #[serde(default)]
     pub target: Option<Credentials>,
     /// The algorithms that it supports.
+    #[serde(default = "md5")]
     pub algorithms: Vec<Algorithm>,
+}
+
+fn md5() -> Vec<Algorithm> {
+    vec![Algorithm::Md5]
 }
 
 /// A target in the security stage.

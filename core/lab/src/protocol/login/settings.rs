@@ -15,8 +15,6 @@ use crate::protocol::text::LOGIN_DATA_SEGMENT_MAX_BYTES;
 pub struct InitiatorLoginSettings {
     /// InitiatorName.
     pub initiator_name: String,
-    /// InitiatorAlias.
-    pub initiator_alias: Option<String>,
     /// TargetName; a normal session needs one.
     pub target_name: Option<String>,
     /// SessionType.
@@ -41,10 +39,9 @@ impl Default for InitiatorLoginSettings {
     fn default() -> InitiatorLoginSettings {
         InitiatorLoginSettings {
             initiator_name: "iqn.2026-01.io.github.iscsitrace:initiator".to_owned(),
-            initiator_alias: None,
             target_name: None,
             session_type: SessionType::Normal,
-            offers: Offers::default(),
+            offers: Offers::usual(),
             chap: None,
             chap_of_target: None,
             chap_algorithms: vec![Algorithm::Md5],
@@ -64,7 +61,7 @@ pub enum InvalidSettings {
     /// No TargetName.
     #[error("a normal session needs a TargetName (RFC 7143 section 13.4)")]
     NoTargetName,
-    /// An alias or CHAP name that is no valid text value.
+    /// A CHAP name that is no valid text value.
     #[error("{0} is empty, longer than 255 bytes or has control characters (RFC 7143 section 6.1)")]
     BadText(&'static str),
     /// The offers.
@@ -112,9 +109,6 @@ impl InitiatorLoginSettings {
             _ => {}
         }
         let is_text = |text: &str| !text.is_empty() && text.len() <= 255 && !text.chars().any(char::is_control);
-        if self.initiator_alias.as_ref().is_some_and(|alias| !is_text(alias)) {
-            return Err(InvalidSettings::BadText("InitiatorAlias"));
-        }
         if self.chap.iter().chain(&self.chap_of_target).any(|credentials| !is_text(&credentials.name)) {
             return Err(InvalidSettings::BadText("CHAP_N"));
         }

@@ -4,6 +4,8 @@
 //! It asks a [`Directory`] once for admission and the session of the connection. It keeps no sessions, and never echoes
 //! text of the initiator.
 
+use iscsitrace_wire::login_status::LoginStatus;
+
 use super::directory::{Admission, Directory, SessionPlace, Wanted};
 use super::failure::LoginFailure;
 use super::logged_in::LoggedIn;
@@ -11,7 +13,6 @@ use super::names::{Names, SessionType};
 use super::pdu::{LoginRequest, LoginResponse, ROUNDS_MAX, Stage, VERSION};
 use super::received_keys::{Purpose, ReceivedKeys, Used};
 use super::security::TargetSecurity;
-use super::status::LoginStatus;
 use crate::protocol::chap::Challenge;
 use crate::protocol::keys::{Negotiation, Scope};
 use crate::protocol::text::{Joiner, LOGIN_DATA_SEGMENT_MAX_BYTES, Splitter, TextWriter};
@@ -240,7 +241,7 @@ impl TargetLogin {
             tsih: request.tsih,
             cid: request.cid,
         })?;
-        let Admission { offers, authentication, target_portal_group_tag, target_alias, tsih, place } = admission;
+        let Admission { offers, authentication, target_portal_group_tag, tsih, place } = admission;
         if self.stage != Stage::SecurityNegotiation && authentication.is_some() {
             return Err(LoginFailure::new(
                 LoginStatus::AuthenticationFailure,
@@ -256,9 +257,6 @@ impl TargetLogin {
         // in the answer to the first complete request, if it names a target (RFC 7143 section 13.9)
         if names.target_name.is_some() {
             out.pair("TargetPortalGroupTag", &target_portal_group_tag.to_string());
-            if let Some(alias) = &target_alias {
-                out.pair("TargetAlias", alias);
-            }
         }
         let challenge = std::mem::replace(&mut self.challenge, Challenge { identifier: 0, bytes: Vec::new() });
         Ok(Admitted {
@@ -280,9 +278,6 @@ impl TargetLogin {
         wants: Option<Stage>,
         out: &mut TextWriter,
     ) -> Result<bool, LoginFailure> {
-        if admitted.names.initiator_alias.is_none() {
-            admitted.names.initiator_alias = received.value("InitiatorAlias").map(str::to_owned);
-        }
         // "Other keys MUST NOT be used" in the security stage, and security keys only there (section 12)
         let is_misplaced = |purpose| match self.stage {
             Stage::SecurityNegotiation => matches!(purpose, Purpose::Operational(_)),
@@ -344,7 +339,6 @@ impl TargetLogin {
             cid: request.cid,
             is_initiator_authenticated: security.is_initiator_authenticated(),
             is_target_authenticated: security.is_target_authenticated,
-            peer_alias: names.initiator_alias,
             remarks,
         };
         Ok(Answer { response, outcome: Outcome::Done(Box::new(logged_in), place) })

@@ -10,10 +10,10 @@ use super::command::Handle;
 use super::ending::Ending;
 use super::output::{Numbers, Outgoing, StatSn, Stream};
 use crate::application::ConnectionNumber;
-use crate::protocol::keys::{Digest, Parameters};
+use crate::protocol::keys::Parameters;
 use crate::protocol::login::TargetLogin;
 use crate::protocol::pdu::{Decoder, Digests};
-use crate::protocol::text::{Joiner, LOGIN_DATA_SEGMENT_MAX_BYTES, Splitter};
+use crate::protocol::text::{Joiner, Splitter};
 
 /// StatSN of the first Login Response.
 const FIRST_STAT_SN: SerialNumber = SerialNumber(1);
@@ -124,8 +124,7 @@ impl Connection {
             initiator_name: None,
             session: None,
             target: None,
-            // RFC 7143 section 13.12: the default length, before a declaration
-            decoder: Decoder::new(LOGIN_DATA_SEGMENT_MAX_BYTES as u32),
+            decoder: Decoder::default(),
             header: [0; LENGTH_BYTES],
             sink: Sink::Collect,
             data: Vec::new(),
@@ -154,14 +153,6 @@ impl Connection {
         match self.phase {
             Phase::FullFeature { tsih } => Some(tsih),
             _ => None,
-        }
-    }
-
-    /// The digests in force, once the login is done.
-    pub fn digests(&self) -> Digests {
-        Digests {
-            header: self.parameters.header_digest == Digest::Crc32c,
-            data: self.parameters.data_digest == Digest::Crc32c,
         }
     }
 

@@ -17,8 +17,7 @@ use super::session::Session;
 use super::settings::PortalSettings;
 use crate::application::ConnectionNumber;
 use crate::protocol::login::{
-    Admission, Authentication, Directory, LoggedIn, LoginFailure, LoginRequest, LoginStatus, Outcome, SessionPlace,
-    SessionType, Wanted,
+    Admission, Directory, LoggedIn, LoginFailure, LoginRequest, LoginStatus, Outcome, SessionPlace, SessionType, Wanted,
 };
 use crate::scsi::InitiatorPort;
 
@@ -44,17 +43,11 @@ impl Register<'_> {
     }
 
     fn admission(&self, target: Option<usize>, tsih: u16, place: SessionPlace) -> Admission {
-        let chap = self.settings.chap.as_ref();
         let node = target.and_then(|target| self.targets.get(target)).or_else(|| self.targets.first());
         Admission {
             offers: self.settings.keys.clone(),
-            authentication: chap.map(|chap| Authentication {
-                initiators: chap.initiators.clone(),
-                target: chap.target.clone(),
-                algorithms: chap.algorithms.clone(),
-            }),
+            authentication: self.settings.chap.clone(),
             target_portal_group_tag: node.map_or(1, |node| node.portal_group_tag),
-            target_alias: None,
             tsih,
             place,
         }
@@ -253,7 +246,7 @@ impl Portal {
         connection.initiator_name = Some(initiator_name);
         connection.session = Some((tsih, cid));
         connection.parameters = parameters;
-        let digests = connection.digests();
+        let digests = connection.parameters.digests();
         connection.decoder.agree(digests, connection.parameters.target_max_recv_data_segment_length);
         self.log.counters.logins += 1;
         self.watch(now_ns, number);

@@ -44,4 +44,4 @@ pub use ending::Ending;
 pub use fault::{Fault, FaultOperation, FaultSettings};
 pub use log::{ConnectionRecord, PortalCounters, PortalLog, TaskEnd, TaskRecord};
 pub use portal::{InvalidPortal, Portal};
-pub use settings::{ChapSettings, Limits, PortalSettings, R2tOrder, StatusDelivery};
+pub use settings::{Limits, PortalSettings, R2tOrder, StatusDelivery};

@@ -1,13 +1,12 @@
 //! Pending PDUs, and their encoding into the stream. Sequence numbers are assigned when a PDU is sent.
 
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES};
-use iscsitrace_wire::digest;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::ending::Ending;
 use super::log::PortalLog;
 use crate::application::ConnectionNumber;
-use crate::protocol::pdu::Digests;
+use crate::protocol::pdu::{self, Digests};
 use crate::protocol::pdu_log::PduRecord;
 
 /// The StatSN of a PDU.
@@ -128,27 +127,16 @@ impl Stream {
         header[28..32].copy_from_slice(&numbers.exp_cmd_sn.0.to_be_bytes());
         header[32..36].copy_from_slice(&numbers.max_cmd_sn.0.to_be_bytes());
         let start = out.len();
-        out.extend_from_slice(&header);
-        if self.digests.header {
-            out.extend_from_slice(&digest::to_wire(digest::crc32c(&header)));
-            if *damage == Some(Damage::Header) {
-                flip_last(out);
-                *damage = None;
-            }
-        }
-        let bhs = Bhs::new(&header);
-        let length = bhs.data_segment_length().unwrap_or(0);
-        if length > 0 {
-            let data = out.len();
-            append(out);
-            out.resize(data + (length as usize).next_multiple_of(4), 0);
-            if self.digests.data {
-                out.extend_from_slice(&digest::to_wire(digest::crc32c(out.get(data..).unwrap_or_default())));
-                if *damage == Some(Damage::Data) {
-                    flip_last(out);
-                    *damage = None;
-                }
-            }
+        pdu::encode(out, &header, &[], self.digests, append);
+        // the last byte of a digest
+        let damaged = match damage {
+            Some(Damage::Header) if self.digests.header => Some(start + LENGTH_BYTES + 3),
+            Some(Damage::Data) if self.digests.data && has_data(&header) => out.len().checked_sub(1),
+            _ => None,
+        };
+        if let Some(byte) = damaged.and_then(|place| out.get_mut(place)) {
+            *byte ^= 0xff;
+            *damage = None;
         }
         let pdu_length = (out.len() - start) as u64;
         log.counters.pdus_sent += 1;
@@ -157,9 +145,6 @@ impl Stream {
     }
 }
 
-/// Corrupts a digest.
-fn flip_last(out: &mut [u8]) {
-    if let Some(byte) = out.last_mut() {
-        *byte ^= 0xff;
-    }
+fn has_data(header: &[u8; LENGTH_BYTES]) -> bool {
+    Bhs::new(header).data_segment_length() != Some(0)
 }

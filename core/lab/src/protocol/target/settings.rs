@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::delay::{ServiceDelay, ServiceOrder};
 use super::fault::FaultSettings;
-use crate::protocol::chap::{Algorithm, Credentials};
 use crate::protocol::keys::{Digest, Offers};
+use crate::protocol::login::Authentication;
 use crate::scsi::DeviceSettings;
 
 /// How the status of a read is sent.
@@ -89,24 +89,6 @@ impl Default for Limits {
     }
 }
 
-/// CHAP settings.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ChapSettings {
-    /// Name and secret of each initiator.
-    pub initiators: Vec<Credentials>,
-    /// Name and secret of the target, for target authentication.
-    #[serde(default)]
-    pub target: Option<Credentials>,
-    /// Accepted algorithms.
-    #[serde(default = "md5")]
-    pub algorithms: Vec<Algorithm>,
-}
-
-fn md5() -> Vec<Algorithm> {
-    vec![Algorithm::Md5]
-}
-
 /// A target portal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -118,7 +100,7 @@ pub struct PortalSettings {
     /// Its offers of operational keys.
     pub keys: Offers,
     /// CHAP; without it, every initiator may log in.
-    pub chap: Option<ChapSettings>,
+    pub chap: Option<Authentication>,
     /// Command window: the most commands of a session at a time.
     pub command_window_count: u32,
     /// How the status of reads is sent.
@@ -155,7 +137,7 @@ impl Default for PortalSettings {
                 header_digest: Some(vec![Digest::None, Digest::Crc32c]),
                 data_digest: Some(vec![Digest::None, Digest::Crc32c]),
                 max_connections: Some(64),
-                ..Offers::default()
+                ..Offers::usual()
             },
             chap: None,
             command_window_count: 128,

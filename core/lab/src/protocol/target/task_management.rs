@@ -53,13 +53,12 @@ impl Portal {
             _ => return self.answer(now_ns, number, header, Response::NotSupported, Then::Nothing),
         };
         let Some(tsih) = self.connections.get(&number).and_then(|connection| connection.tsih()) else { return };
-        let stuck_lun: [u8; 8] = header.get(8..16).and_then(|lun| lun.try_into().ok()).unwrap_or_default();
-        if self.faults.is_stuck(now_ns, lun::single_level(stuck_lun)) {
+        // LUN of the task or the logical unit (RFC 7143 section 11.5.3)
+        let lun: [u8; 8] = header.get(8..16).and_then(|lun| lun.try_into().ok()).unwrap_or_default();
+        if self.faults.is_stuck(now_ns, lun::single_level(lun)) {
             return;
         }
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
-        // LUN of the task or the logical unit (RFC 7143 section 11.5.3)
-        let lun: [u8; 8] = header.get(8..16).and_then(|lun| lun.try_into().ok()).unwrap_or_default();
         let node = session.target.and_then(|target| self.targets.get(target));
         let has_unit = node.is_some_and(|node| node.device.has_logical_unit(lun));
         if !has_unit && !matches!(function, Function::TargetReset(_)) {

@@ -167,7 +167,7 @@ fn hand_out(
         .write(out, header, stat_sn, numbers, &mut outgoing.damage, log, |out| out.extend_from_slice(&data));
     match outgoing.then {
         Then::LoggedIn => {
-            connection.stream.digests = connection.digests();
+            connection.stream.digests = connection.parameters.digests();
             Then::Nothing
         }
         Then::Completed { record, status } => {

@@ -282,7 +282,7 @@ fn lost_connections_and_digest_errors_end_the_session() {
     play.sent(0);
     let header = play.build(0, with_status(data_in(tag, 0, 0)), b"good");
     let mut stream = Vec::new();
-    encode(&mut stream, &header, &[], play.session.connections[0].digests, |place| place.copy_from_slice(b"good"));
+    encode(&mut stream, &header, &[], play.session.connections[0].digests, |out| out.extend_from_slice(b"good"));
     stream[48] ^= 1;
     play.session.receive(1, 0, &stream, &mut play.memory);
     assert_eq!(play.session.data_digest_error_count(), 1);

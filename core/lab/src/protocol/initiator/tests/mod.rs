@@ -71,7 +71,7 @@ impl Play {
     fn with(connections: u16, parameters: Parameters) -> Play {
         let login = InitiatorLoginSettings {
             target_name: Some("iqn.2026-01.test:disk".to_owned()),
-            offers: Offers { max_connections: Some(u32::from(connections)), ..Offers::silent() },
+            offers: Offers { max_connections: Some(u32::from(connections)), ..Offers::default() },
             is_security_skipped: true,
             ..InitiatorLoginSettings::default()
         };
@@ -154,7 +154,7 @@ impl Play {
     fn receive(&mut self, connection: usize, header: &[u8; 48], data: &[u8]) {
         let mut stream = Vec::new();
         let digests = self.session.connections[connection].digests;
-        encode(&mut stream, header, &[], digests, |place| place.copy_from_slice(data));
+        encode(&mut stream, header, &[], digests, |out| out.extend_from_slice(data));
         self.session.receive(1, connection, &stream, &mut self.memory);
     }
 

@@ -14,16 +14,15 @@ fn without_security() {
         initial_r2t: Some(false),
         max_recv_data_segment_length: Some(65_536),
         max_burst_length: Some(1_048_576),
-        ..Offers::silent()
+        ..Offers::default()
     };
     let mut portal = Portal::default();
-    portal.admission.target_alias = Some("disk".to_owned());
     portal.admission.offers = Offers {
         header_digest: Some(vec![Digest::None, Digest::Crc32c]),
         initial_r2t: Some(false),
         max_recv_data_segment_length: Some(131_072),
         max_burst_length: Some(524_288),
-        ..Offers::silent()
+        ..Offers::default()
     };
     let ending = converse(initiator_settings(offers), leading(), &portal, 8192);
     assert_eq!(
@@ -31,7 +30,7 @@ fn without_security() {
         "\
 > 0->1 InitiatorName=iqn.2026-01.example:initiator TargetName=iqn.2026-01.example:target \
   SessionType=Normal AuthMethod=None
-< 0->1 TargetPortalGroupTag=1 TargetAlias=disk AuthMethod=None
+< 0->1 TargetPortalGroupTag=1 AuthMethod=None
 > 1->3 HeaderDigest=CRC32C,None InitialR2T=No MaxRecvDataSegmentLength=65536 MaxBurstLength=1048576
 < 1->3 HeaderDigest=CRC32C InitialR2T=No MaxBurstLength=524288 MaxRecvDataSegmentLength=131072"
     );
@@ -39,7 +38,6 @@ fn without_security() {
     assert_eq!(place, SessionPlace::Leading);
     assert_eq!((initiator.tsih, target.tsih), (77, 77));
     assert_eq!(initiator.target_portal_group_tag, Some(1));
-    assert_eq!(initiator.peer_alias.as_deref(), Some("disk"));
     assert_eq!(target.initiator_name, INITIATOR);
     assert_eq!(target.target_name.as_deref(), Some(TARGET));
     assert!(!target.is_initiator_authenticated);
@@ -56,7 +54,7 @@ fn without_security() {
 
 #[test]
 fn from_the_operational_stage_on() {
-    let settings = InitiatorLoginSettings { is_security_skipped: true, ..initiator_settings(Offers::silent()) };
+    let settings = InitiatorLoginSettings { is_security_skipped: true, ..initiator_settings(Offers::default()) };
     let ending = converse(settings, leading(), &Portal::default(), 8192);
     assert_eq!(
         transcript(&ending),
@@ -73,7 +71,7 @@ fn chap_one_way() {
         let settings = InitiatorLoginSettings {
             chap: Some(credentials("joe", "secret of the initiator")),
             chap_algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
-            ..initiator_settings(Offers::silent())
+            ..initiator_settings(Offers::default())
         };
         let ending = converse(settings, leading(), &chap_portal(algorithm), 8192);
         let expected = "\
@@ -97,7 +95,7 @@ fn chap_both_ways() {
     let settings = InitiatorLoginSettings {
         chap: Some(credentials("joe", "secret of the initiator")),
         chap_of_target: Some(credentials("disk", "secret of the target")),
-        ..initiator_settings(Offers::silent())
+        ..initiator_settings(Offers::default())
     };
     let ending = converse(settings, leading(), &chap_portal(Algorithm::Md5), 8192);
     assert_eq!(
@@ -111,7 +109,7 @@ fn chap_both_ways() {
 #[test]
 fn a_wrong_secret_is_refused_by_the_target() {
     for chap in [credentials("joe", "guess"), credentials("jim", "secret of the initiator")] {
-        let settings = InitiatorLoginSettings { chap: Some(chap), ..initiator_settings(Offers::silent()) };
+        let settings = InitiatorLoginSettings { chap: Some(chap), ..initiator_settings(Offers::default()) };
         let ending = converse(settings, leading(), &chap_portal(Algorithm::Md5), 8192);
         assert_eq!(ending.initiator, Err(LoginError::Refused(LoginStatus::AuthenticationFailure)));
         assert!(matches!(ending.target, Outcome::Failed(_)));
@@ -124,7 +122,7 @@ fn a_target_with_a_wrong_secret_is_refused_by_the_initiator() {
         let settings = InitiatorLoginSettings {
             chap: Some(credentials("joe", "secret of the initiator")),
             chap_of_target: Some(chap_of_target),
-            ..initiator_settings(Offers::silent())
+            ..initiator_settings(Offers::default())
         };
         let ending = converse(settings, leading(), &chap_portal(Algorithm::Md5), 8192);
         assert_eq!(
@@ -138,7 +136,7 @@ fn a_target_with_a_wrong_secret_is_refused_by_the_initiator() {
 #[test]
 fn a_required_chap_is_done_or_the_login_fails() {
     let with = |chap: Option<Credentials>, portal: &Portal| {
-        let settings = InitiatorLoginSettings { chap, ..initiator_settings(Offers::silent()) };
+        let settings = InitiatorLoginSettings { chap, ..initiator_settings(Offers::default()) };
         converse(settings, leading(), portal, 8192).initiator
     };
     let refused = Err(LoginError::Refused(LoginStatus::AuthenticationFailure));
@@ -148,7 +146,7 @@ fn a_required_chap_is_done_or_the_login_fails() {
     let settings = InitiatorLoginSettings {
         chap: Some(credentials("joe", "secret of the initiator")),
         is_chap_optional: true,
-        ..initiator_settings(Offers::silent())
+        ..initiator_settings(Offers::default())
     };
     let ending = converse(settings, leading(), &Portal::default(), 8192);
     assert!(ending.transcript[0].ends_with("AuthMethod=CHAP,None"));
@@ -161,7 +159,7 @@ fn an_initiator_that_requires_target_authentication_stops_without_it() {
         chap: Some(credentials("joe", "secret of the initiator")),
         chap_of_target: Some(credentials("disk", "secret of the target")),
         is_chap_optional: true,
-        ..initiator_settings(Offers::silent())
+        ..initiator_settings(Offers::default())
     };
     let ending = converse(settings, leading(), &Portal::default(), 8192);
     assert!(matches!(ending.initiator, Err(LoginError::Authentication { .. })));
@@ -174,9 +172,9 @@ fn a_target_offers_keys_that_the_initiator_omitted() {
         immediate_data: Some(false),
         max_burst_length: Some(65_536),
         default_time2retain: Some(3600),
-        ..Offers::silent()
+        ..Offers::default()
     };
-    let ending = converse(initiator_settings(Offers::silent()), leading(), &portal, 8192);
+    let ending = converse(initiator_settings(Offers::default()), leading(), &portal, 8192);
     assert_eq!(
         ending.transcript[2..],
         [
@@ -198,7 +196,7 @@ fn first_burst_length_is_answered_within_max_burst_length() {
         initial_r2t: Some(false),
         max_burst_length: Some(max),
         first_burst_length: Some(first),
-        ..Offers::silent()
+        ..Offers::default()
     };
     let mut portal = Portal::default();
     portal.admission.offers = offers(131_072, 131_072);
@@ -215,7 +213,7 @@ fn first_burst_length_is_answered_within_max_burst_length() {
 fn text_over_several_pdus() {
     let settings = InitiatorLoginSettings {
         login_data_segment_bytes: 60,
-        ..initiator_settings(Offers { max_burst_length: Some(65_536), ..Offers::silent() })
+        ..initiator_settings(Offers { max_burst_length: Some(65_536), ..Offers::default() })
     };
     let ending = converse(settings, leading(), &Portal::default(), 30);
     assert_eq!(
@@ -241,7 +239,7 @@ fn a_further_connection_negotiates_only_keys_of_a_connection() {
     let mut portal = Portal::default();
     portal.admission.place = SessionPlace::Further { parameters: Box::new(session.clone()) };
     let identity = SessionIdentity { tsih: 77, cid: 3, session: Some(Box::new(session.clone())), ..leading() };
-    let ending = converse(initiator_settings(Offers::default()), identity, &portal, 8192);
+    let ending = converse(initiator_settings(Offers::usual()), identity, &portal, 8192);
     assert_eq!(
         ending.transcript[2..],
         [
@@ -261,7 +259,7 @@ fn discovery_names_no_target() {
     let settings = InitiatorLoginSettings {
         session_type: SessionType::Discovery,
         target_name: None,
-        ..initiator_settings(Offers::default())
+        ..initiator_settings(Offers::usual())
     };
     let ending = converse(settings, leading(), &Portal::default(), 8192);
     assert_eq!(
@@ -285,7 +283,7 @@ fn a_redirection_returns_the_addresses() {
         let mut refusal = LoginFailure::new(status, "moved", "11.13.5");
         refusal.target_addresses = vec!["10.0.0.2:3260,1".to_owned(), "[2001:db8::2]:3260".to_owned()];
         let portal = Portal { refusal: Some(refusal), ..Portal::default() };
-        let ending = converse(initiator_settings(Offers::silent()), leading(), &portal, 8192);
+        let ending = converse(initiator_settings(Offers::default()), leading(), &portal, 8192);
         let target_addresses = vec!["10.0.0.2:3260,1".to_owned(), "[2001:db8::2]:3260".to_owned()];
         assert_eq!(ending.initiator, Ok(Step::Redirected(Redirection { is_permanent, target_addresses })));
     }
@@ -295,7 +293,7 @@ fn a_redirection_returns_the_addresses() {
 fn a_refusal_has_the_words_of_the_rfc() {
     let settings = InitiatorLoginSettings {
         target_name: Some("iqn.2026-01.example:another".to_owned()),
-        ..initiator_settings(Offers::silent())
+        ..initiator_settings(Offers::default())
     };
     let ending = converse(settings, leading(), &Portal::default(), 8192);
     assert_eq!(ending.initiator.unwrap_err().to_string(), "the target refused the login: Not Found (0x0203)");
@@ -304,7 +302,7 @@ fn a_refusal_has_the_words_of_the_rfc() {
 #[test]
 fn invalid_login_settings_are_refused() {
     let message = |settings: InitiatorLoginSettings| settings.validate().unwrap_err().to_string();
-    let good = initiator_settings(Offers::default());
+    let good = initiator_settings(Offers::usual());
     assert_eq!(good.validate(), Ok(()));
     assert_eq!(
         message(InitiatorLoginSettings { target_name: None, ..good.clone() }),

@@ -40,7 +40,7 @@ fn offering() -> InitiatorLoginSettings {
         immediate_data: Some(false),
         max_burst_length: Some(1024),
         default_time2wait: Some(5),
-        ..Offers::silent()
+        ..Offers::default()
     })
 }
 
@@ -98,7 +98,7 @@ fn each_breach_is_reported_with_its_section() {
 #[test]
 fn a_choice_is_one_of_those_offered() {
     use crate::protocol::keys::Digest;
-    let settings = initiator_settings(Offers { header_digest: Some(vec![Digest::None]), ..Offers::silent() });
+    let settings = initiator_settings(Offers { header_digest: Some(vec![Digest::None]), ..Offers::default() });
     assert_eq!(
         error_of(settings, &[IN_OPERATIONAL, ("T", 1, 3, "HeaderDigest=CRC32C|")]),
         "the target violated the protocol: HeaderDigest=CRC32C is no legal answer to None (RFC 7143 section 6.2.1)"
@@ -110,7 +110,7 @@ fn breaches_of_chap_are_failed_authentication() {
     let settings = InitiatorLoginSettings {
         chap: Some(credentials("joe", "secret of the initiator")),
         chap_of_target: Some(credentials("disk", "secret of the target")),
-        ..initiator_settings(Offers::silent())
+        ..initiator_settings(Offers::default())
     };
     let method: Message<'_> = ("", 0, 0, "AuthMethod=CHAP|");
     let asked: Message<'_> = ("", 0, 0, "CHAP_A=5|CHAP_I=1|CHAP_C=0x0102|");
@@ -140,7 +140,7 @@ fn harmless_violations_are_recorded_as_remarks() {
         max_burst_length: Some(1_048_576),
         immediate_data: Some(false),
         initial_r2t: Some(false),
-        ..Offers::silent()
+        ..Offers::default()
     });
     let messages: &[Message<'_>] =
         &[("T", 0, 1, "AuthMethod=None|"), ("T", 1, 3, "X-com.example=1|MaxBurstLength=65536|")];
@@ -172,7 +172,7 @@ fn the_last_response_has_the_sessions_tsih() {
     let last = |tsih: u16, own: u16| {
         let identity = SessionIdentity { tsih: own, session: (own != 0).then(Box::default), ..leading() };
         let (mut initiator, _) =
-            InitiatorLogin::start(initiator_settings(Offers::silent()), identity, challenge(2)).unwrap();
+            InitiatorLogin::start(initiator_settings(Offers::default()), identity, challenge(2)).unwrap();
         initiator.receive(&response(IN_OPERATIONAL)).unwrap();
         initiator.receive(&LoginResponse { tsih, ..response(("T", 1, 3, "")) })
     };

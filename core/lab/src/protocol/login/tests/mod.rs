@@ -23,10 +23,9 @@ impl Default for Portal {
     fn default() -> Portal {
         Portal {
             admission: Admission {
-                offers: Offers::silent(),
+                offers: Offers::default(),
                 authentication: None,
                 target_portal_group_tag: 1,
-                target_alias: None,
                 tsih: 77,
                 place: SessionPlace::Leading,
             },

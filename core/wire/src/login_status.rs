@@ -1,6 +1,6 @@
 //! Status-Class and Status-Detail of a Login Response (RFC 7143 section 11.13.5).
 //!
-//! The target's login decides on it.
+//! When a status applies is for the target to decide.
 
 macro_rules! statuses {
     ($($(#[$doc:meta])* $name:ident = $class:literal $detail:literal $text:literal;)*) => {
