@@ -178,6 +178,7 @@ impl Exchanges {
         let bhs = pdu.bhs();
         let initiator_task_tag = tag(bhs);
         let target_transfer_tag = bhs.target_transfer_tag().unwrap_or(RESERVED_TAG);
+        let nop = Nop { connection, initiator_task_tag, target_transfer_tag, ..Nop::default() };
         let echo_of = if is_from_initiator {
             (target_transfer_tag != RESERVED_TAG).then_some((Kind::TargetPing, target_transfer_tag))
         } else {
@@ -192,28 +193,22 @@ impl Exchanges {
             }
             // the request was not captured
             context.tables.nops.push(Nop {
-                connection,
                 response_ns: pdu.completion().time_ns,
                 response_frame: pdu.completion().frame,
                 is_from_initiator: !is_from_initiator,
                 is_ping: true,
-                initiator_task_tag,
-                target_transfer_tag,
-                ..Nop::default()
+                ..nop
             });
             return;
         }
         let asks = if is_from_initiator { initiator_task_tag } else { target_transfer_tag };
         let id = context.tables.nops.next_id();
         context.tables.nops.push(Nop {
-            connection,
             request_ns: pdu.completion().time_ns,
             request_frame: pdu.completion().frame,
             is_from_initiator,
             is_ping: asks != RESERVED_TAG,
-            initiator_task_tag,
-            target_transfer_tag,
-            ..Nop::default()
+            ..nop
         });
         if asks != RESERVED_TAG {
             self.remember(if is_from_initiator { Kind::InitiatorPing } else { Kind::TargetPing }, asks, id);

@@ -39,7 +39,7 @@ struct OpenRound {
 }
 
 /// A task without a status so far.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Task {
     /// Its row in `cycles`.
     pub cycle: CycleId,
@@ -70,7 +70,7 @@ pub struct Task {
     unannounced: Vec<Unannounced>,
     /// Target Transfer Tag of the last Data-Out.
     current_burst: Option<u32>,
-    is_last_data_known: bool,
+    is_last_data_unknown: bool,
 }
 
 /// What a PDU shows to be missing.
@@ -112,13 +112,7 @@ impl Task {
             operation,
             numbers: DataNumbers::new(is_bidirectional),
             parts,
-            open_rounds: Vec::new(),
-            has_missing_pdus: false,
-            missing_data: 0,
-            missing_r2t: 0,
-            unannounced: Vec::new(),
-            current_burst: None,
-            is_last_data_known: true,
+            ..Task::default()
         }
     }
 
@@ -138,18 +132,10 @@ impl Task {
             is_write,
             expected_data_transfer_length: Some(cycles.bytes[row]).filter(|&bytes| bytes != NULL_U32),
             cmd_sn: Some(SerialNumber(cycles.cmd_sn[row])),
-            describes: None,
-            is_data_in_any_order: false,
             operation: Operation::ALL.get(usize::from(cycles.operation[row])).copied(),
             numbers,
             parts,
-            open_rounds: Vec::new(),
-            has_missing_pdus: false,
-            missing_data: 0,
-            missing_r2t: 0,
-            unannounced: Vec::new(),
-            current_burst: None,
-            is_last_data_known: true,
+            ..Task::default()
         }
     }
 
@@ -261,7 +247,7 @@ impl Task {
         }
         self.note_data(bhs, pdu.first, 0, cycles);
         if bhs.data_segment_length().unwrap_or(0) > 0 {
-            self.is_last_data_known = pdu.last.is_some();
+            self.is_last_data_unknown = pdu.last.is_none();
         }
         let row = cycles.row(self.cycle);
         note_flags(pdu, row, cycles);
@@ -432,7 +418,7 @@ impl Task {
         self.missing_data += at_end.data_in + at_end.data_out;
         if at_end.data_in + at_end.data_out > 0
             || further.unwrap_or(0).min(numbers.data_in) > 0
-            || !self.is_last_data_known
+            || self.is_last_data_unknown
         {
             cycles.data_last_ns[row] = NULL_NS;
             cycles.data_last_frame.set(row, NULL_U64);
@@ -537,7 +523,7 @@ impl Task {
         cycles.data_last_ns[row] = last.time_ns;
         cycles.data_last_frame.set(row, last.frame);
         cycles.has_capture_gap[row] = true;
-        self.is_last_data_known = true;
+        self.is_last_data_unknown = false;
         self.has_missing_pdus = true;
         !self.has_room_for(false, cycles.data_bytes[row], 1)
     }
@@ -556,7 +542,7 @@ impl Task {
         let row = cycles.row(self.cycle);
         cycles.is_complete[row] = false;
         self.forget_uncertain_first(cycles);
-        if !self.is_last_data_known {
+        if self.is_last_data_unknown {
             cycles.data_last_ns[row] = NULL_NS;
             cycles.data_last_frame.set(row, NULL_U64);
         }
