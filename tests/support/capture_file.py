@@ -36,9 +36,11 @@ def write_pcap(
     out = bytearray(
         struct.pack("<IHHiIII", 0xA1B23C4D if is_nanoseconds else 0xA1B2C3D4, 2, 4, 0, 0, 262_144, link_type)
     )
+    head = struct.Struct("<IIII").pack
     for packet in packets:
         seconds, rest_ns = divmod(packet.time_ns, 1_000_000_000)
-        out += struct.pack("<IIII", seconds, rest_ns // unit_ns, len(packet.data), packet.original_length) + packet.data
+        out += head(seconds, rest_ns // unit_ns, len(packet.data), packet.original_length)
+        out += packet.data
     file.write_bytes(out)
     return file
 
@@ -48,11 +50,15 @@ def write_pcapng(file: FilePath, packets: Sequence[Packet | Record], link_type: 
     out = bytearray(block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)))
     # if_tsresol (option 9) 10^-9, end of options
     out += block(1, struct.pack("<HHIHHB3xHH", link_type, 0, 262_144, 9, 1, 9, 0, 0))
+    # as block() makes it, in a third of the time
+    head = struct.Struct("<IIIIIII").pack
     for packet in packets:
-        head = struct.pack(
-            "<IIIII", 0, packet.time_ns >> 32, packet.time_ns & 0xFFFFFFFF, len(packet.data), packet.original_length
-        )
-        out += block(6, head + packet.data)
+        data, time_ns = packet.data, packet.time_ns
+        length = 32 + (len(data) + 3 & ~3)
+        out += head(6, length, 0, time_ns >> 32, time_ns & 0xFFFFFFFF, len(data), packet.original_length)
+        out += data
+        out += bytes(-len(data) % 4)
+        out += length.to_bytes(4, "little")
     file.write_bytes(out)
     return file
 

@@ -10,11 +10,12 @@ import json
 import random
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tests.support.capture_file import read_records, write_pcapng
+from tests.support.capture_file import Record, read_records, write_pcapng
 from tests.support.tap_rewrites import COOKED_LINK_TYPE, IPV4_AT, doubled, merged, through_proxy
 
 SECOND_NS = 1_000_000_000
@@ -49,9 +50,15 @@ class Fault:
     seed: int = 1
 
 
+@lru_cache(maxsize=4)
+def _records_of(source: Path) -> tuple[list[Record], int]:
+    """Read once for the many faults of a run."""
+    return read_records(source)
+
+
 def with_fault(source: Path, file: Path, fault: Fault) -> Path:
     """The capture with that fault."""
-    records, link_type = read_records(source)
+    records, link_type = _records_of(source)
     if fault.is_recut:
         records = through_proxy(records)
     if fault.is_merged:
@@ -66,7 +73,7 @@ def with_fault(source: Path, file: Path, fault: Fault) -> Path:
         time_ns = clock_of(fault, record.time_ns, begin, has_step=share >= fault.step_after)
         data = translated(record.data) if fault.is_translated else record.data
         data = renumbered(data, fault.sequence_shift) if fault.sequence_shift else data
-        kept.append(replace(record, time_ns=time_ns, data=data[: fault.snaplen] if fault.snaplen else data))
+        kept.append(Record(time_ns, data[: fault.snaplen] if fault.snaplen else data, record.original_length))
     if fault.is_doubled:
         kept, link_type = doubled(kept), COOKED_LINK_TYPE
     return write_pcapng(file, kept, link_type)

@@ -82,15 +82,18 @@ def tapped(runs: Runs, folder: Path, run: str, fault: str, *, are_synchronised: 
     )
 
 
+KEY = ("cmd_sn", "initiator_task_tag")
+
+
 def key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ("cmd_sn", "initiator_task_tag"))
+    return tuple(row[name] for name in KEY)
 
 
 def with_truth(trace: TappedTrace, folder: Path) -> list[tuple[int, TrueLegs]]:
     """Place in the legs, and truth, of each command that has both."""
     whole = iscsitrace.read(folder / "initiator.pcapng", tables=())
-    truth = dict(zip(map(key, whole.cycles.rows()), true_legs(folder), strict=True))
-    rows = [trace.cycles.row(row) for row in trace.command_legs.rows.tolist()]
+    truth = dict(zip(map(key, whole.cycles.rows(KEY)), true_legs(folder), strict=True))
+    rows = trace.cycles.select(trace.command_legs.rows).rows(KEY)
     found = [(place, truth[key(row)]) for place, row in enumerate(rows)]
     return [(place, legs) for place, legs in found if legs is not None]
 
@@ -155,13 +158,14 @@ def check(trace: TappedTrace, folder: Path, least: float = 0.5) -> None:
     assert (legs.latency_ns == trace.cycles["latency_ns"][legs.rows]).all()
     # the two ways apart: what the least delays differ by is the clock's
     unknowable = asymmetry_ns([truth for _, truth in pairs])
+    least_ns = min(each.to_target_ns for _, each in pairs)
     for place, truth in pairs:
         ways = legs.to_target_ns[place], legs.to_initiator_ns[place]
         assert abs(legs.initiator_ns[place] - truth.initiator_ns) <= allowed(truth.initiator_ns)
         assert abs(legs.target_ns[place] - truth.target_ns) <= allowed(truth.target_ns)
         network = truth.to_target_ns + truth.to_initiator_ns
         assert abs(ways[0] + ways[1] - network) <= allowed(network)
-        rounds = 1 + (truth.to_target_ns > 1.5 * min(each.to_target_ns for _, each in pairs))
+        rounds = 1 + (truth.to_target_ns > 1.5 * least_ns)
         for way, true_way in zip(ways, (truth.to_target_ns, truth.to_initiator_ns), strict=True):
             assert abs(way - true_way) <= allowed(true_way) + rounds * unknowable
 
