@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,12 @@ _NOTHING = dict.fromkeys(
 )
 
 
+@cache
+def _has_landlock() -> bool:
+    asked = "from iscsitrace.recording.capture import confine; print(confine([]))"
+    return subprocess.check_output([sys.executable, "-c", asked], text=True) == "[]\n"
+
+
 @pytest.mark.parametrize(
     ("words", "possible"),
     [
@@ -190,8 +197,7 @@ _NOTHING = dict.fromkeys(
 def test_a_reader_writes_to_its_output_alone(
     words: list[str], possible: set[str], capture: Path, tmp_path: Path
 ) -> None:
-    asked = "from iscsitrace.recording.capture import confine; print(confine([]))"
-    if subprocess.check_output([sys.executable, "-c", asked], text=True) != "[]\n":
+    if not _has_landlock():
         pytest.skip("the kernel has no Landlock")
     assert tried(words, tmp_path) == _NOTHING | dict.fromkeys(possible, True)
 

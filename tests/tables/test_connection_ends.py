@@ -23,6 +23,11 @@ START_NS = 1_700_000_000_000_000_000
 SECOND_NS = 1_000_000_000
 CLIENT, SERVER = ("192.0.2.1", 50_000), ("192.0.2.2", 3260)
 
+FIELDS = (
+    *("frame.number", "frame.time_epoch", "tcp.stream", "ip.src", "ipv6.src", "tcp.srcport", "tcp.flags"),
+    *("tcp.seq_raw", "tcp.len", "ip.flags.df"),
+)
+
 End = tuple[str, int]
 
 
@@ -56,15 +61,12 @@ class Sender:
     known: set[int] = field(default_factory=set)
 
 
-def by_tshark(file: FilePath) -> dict[int, tuple[int | None, dict[End, Sender]]]:
+def by_tshark(packets: list[dict[str, str]]) -> dict[int, tuple[int | None, dict[End, Sender]]]:
     """By tcp.stream: the frame of the first SYN, and both senders; bytes are counted one by one."""
-    fields = ["frame.number", "frame.time_epoch", "tcp.stream", "ip.src", "ipv6.src", "tcp.srcport", "tcp.flags"]
-    fields += ["tcp.seq_raw", "tcp.len", "ip.flags.df"]
-    options = [word for name in fields for word in ("-e", name)]
     syns: dict[int, int] = {}
     senders: dict[int, dict[End, Sender]] = defaultdict(lambda: defaultdict(Sender))
-    for line in tshark.run(file, "-Y", "tcp and not icmp and not icmpv6", "-T", "fields", *options).splitlines():
-        frame, time, stream, v4, v6, port, flags_text, sequence, length, df = line.split("\t")
+    for row in packets:
+        frame, time, stream, v4, v6, port, flags_text, sequence, length, df = (row[name] for name in FIELDS)
         flags, payload, time_ns = int(flags_text, 16), int(length), int(Decimal(time) * SECOND_NS)
         one = senders[int(stream)][v4 or v6, int(port)]
         one.last_ns = max(time_ns, one.last_ns or 0)
@@ -85,8 +87,10 @@ def by_tshark(file: FilePath) -> dict[int, tuple[int | None, dict[End, Sender]]]
 
 
 @pytest.mark.parametrize("file", [*VECTORS, *recorded_captures()], ids=lambda file: f"{file.parent.name}/{file.name}")
-def test_the_ends_of_recorded_connections_are_those_that_tshark_shows(file: FilePath) -> None:
-    expected = by_tshark(file)
+def test_the_ends_of_recorded_connections_are_those_that_tshark_shows(
+    file: FilePath, tshark_packets: tshark.Packets
+) -> None:
+    expected = by_tshark(tshark_packets(file))
     found = rows(file)
     assert [row["connection"] for row in found] == sorted(expected)
     for row in found:

@@ -123,7 +123,10 @@ def moved(packets: Sequence[Packet], place: int, places: int) -> list[Packet]:
     """One packet comes that many places later; the times stay where they are."""
     order = list(packets)
     order.insert(place + places, order.pop(place))
-    return [replace(packet, time_ns=then.time_ns) for packet, then in zip(order, packets, strict=True)]
+    last = place + places + 1
+    moved_ones = zip(order[place:last], packets[place:last], strict=True)
+    order[place:last] = [replace(packet, time_ns=then.time_ns) for packet, then in moved_ones]
+    return order
 
 
 @pytest.mark.parametrize("file", WHOLE, ids=capture_id)

@@ -15,16 +15,7 @@ from tests.support import tshark
 from tests.support.recordings import captures_folder, description_of, recorded_captures
 
 VECTORS = sorted((Path(__file__).parents[1] / "vectors" / "guests").glob("*/*.pcapng.gz"))
-FIELDS = (
-    "tcp.stream",
-    "scsi.inquiry.vendor_id",
-    "scsi.inquiry.product_id",
-    "scsi.inquiry.product_rev",
-    "scsi.inquiry.evpd.product_serial_number",
-    # of an NAA 6 designator: tshark 4.0 misreads the bits between the two
-    "scsi.naa.ieee_company_id",
-    "scsi.naa.vendor_specific.extension",
-)
+FIELDS = tuple(name for name in tshark.PACKET_FIELDS if name.startswith("scsi."))
 
 
 def variety() -> Path:
@@ -93,22 +84,20 @@ def test_only_operation_codes_with_a_service_action_have_one() -> None:
         assert (row["service_action"] is not None) == (row["cdb_opcode"] in {0x5E, 0x5F, 0x9E, 0xA3}), row
 
 
-def by_tshark(file: Path) -> dict[int, dict[str, set[str]]]:
+def by_tshark(packets: list[dict[str, str]]) -> dict[int, dict[str, set[str]]]:
     """By tcp.stream: every value of each field."""
-    options = [word for name in FIELDS for word in ("-e", name)]
     found: dict[int, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    output = tshark.run(file, "-Y", "scsi", "-T", "fields", "-E", "aggregator=|", *options, *tshark.REASSEMBLE)
-    for line in output.splitlines():
-        stream, *values = line.split("\t")
-        for name, several in zip(FIELDS[1:], values, strict=True):
-            found[int(stream)][name] |= {value.strip("\0 ").replace(":", "") for value in several.split("|") if value}
+    for packet in packets:
+        for name in FIELDS:
+            values = [value for value in packet[name].split("|") if value]
+            found[int(packet["tcp.stream"])][name] |= {value.strip("\0 ").replace(":", "") for value in values}
     return found
 
 
 @pytest.mark.parametrize("file", [*VECTORS, *recorded_captures()], ids=lambda file: f"{file.parent.name}/{file.name}")
-def test_identities_are_among_those_that_tshark_shows(file: Path) -> None:
+def test_identities_are_among_those_that_tshark_shows(file: Path, tshark_packets: tshark.Packets) -> None:
     trace = iscsitrace.read(file, tables=())
-    expected = by_tshark(file)
+    expected = by_tshark(tshark_packets(file))
     streams = defaultdict(set)
     for row in trace.connections.rows(("connection", "session")):
         streams[row["session"]].add(row["connection"])
@@ -117,17 +106,17 @@ def test_identities_are_among_those_that_tshark_shows(file: Path) -> None:
         for stream in streams[unit["session"]]:
             for name, values in expected[stream].items():
                 shown[name] |= values
-        for column, name in (("vendor", FIELDS[1]), ("product", FIELDS[2]), ("revision", FIELDS[3])):
+        for column, name in (("vendor", FIELDS[0]), ("product", FIELDS[1]), ("revision", FIELDS[2])):
             assert unit[column] is None or not shown[name] or unit[column] in shown[name], column
-        if shown[FIELDS[4]] and unit["unit_serial_number"] is not None:
-            assert unit["unit_serial_number"].replace(":", "") in shown[FIELDS[4]]
-        if unit["designator"] is not None and shown[FIELDS[6]]:
+        if shown[FIELDS[3]] and unit["unit_serial_number"] is not None:
+            assert unit["unit_serial_number"].replace(":", "") in shown[FIELDS[3]]
+        if unit["designator"] is not None and shown[FIELDS[5]]:
             digits = unit["designator"].removeprefix("naa.")
-            assert int(digits[1:7], 16) in {int(number, 0) for number in shown[FIELDS[5]]}
-            assert digits[16:] in shown[FIELDS[6]]
+            assert int(digits[1:7], 16) in {int(number, 0) for number in shown[FIELDS[4]]}
+            assert digits[16:] in shown[FIELDS[5]]
         # what tshark reads of the one logical unit of a session is not missed
         if len([other for other in trace.logical_units.rows() if other["session"] == unit["session"]]) == 1:
-            assert (unit["vendor"] is not None) >= bool(shown[FIELDS[1]])
+            assert (unit["vendor"] is not None) >= bool(shown[FIELDS[0]])
 
 
 def test_most_recorded_captures_name_their_logical_units() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import iscsitrace
 from bench.budget import runs
-from bench.budget.cases import CASES, MS_NS
+from bench.budget.cases import CASES, MS_NS, limiters
 from bench.budget.outcomes import Outcome, outcomes_of
 from bench.budget.runs import Made
 from iscsitrace.analysis.measures import budget
@@ -42,9 +42,20 @@ def _wrong(outcome: Outcome) -> list[str]:
     return found
 
 
+def _assert_arithmetic_and_logs_agree(made: Made) -> None:
+    for tap in runs.TAPS:
+        parts = made.parts.parts(tap)
+        first, last = made.parts.taps.span(tap)
+        assert sum(parts.values()) == last - first
+        # queued tasks with a held status have no arithmetic
+        if made.case.limiters:
+            assert set(made.case.limiters) & set(limiters(parts))
+
+
 @pytest.mark.parametrize("name", LOSSLESS, ids=str)
 def test_simulated_runs(tmp_path: Path, name: str) -> None:
     made = runs.make(CASES[name], "simulated", tmp_path)
+    _assert_arithmetic_and_logs_agree(made)
     assert [each for outcome in outcomes_of(made) for each in _wrong(outcome)] == []
 
 
