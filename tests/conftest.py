@@ -6,6 +6,7 @@ need one: they run at a higher priority.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Generator
@@ -25,6 +26,11 @@ def pytest_configure() -> None:
     # a time limit for each example measures the load of the machine
     hypothesis.settings.register_profile("untimed", deadline=None)
     hypothesis.settings.load_profile("untimed")
+
+
+def pytest_collection_finish() -> None:
+    """Keeps the collector of garbage from visiting all tests often: a sixth of the time of tests with many objects."""
+    gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
