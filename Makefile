@@ -34,6 +34,8 @@ WAITING := $(addprefix tests/lab/,test_initiator_against_servers.py test_target_
 export PROPTEST_RNG_SEED := $(SEED)
 # tests that run beside others: some wait for what they started, so one process more than there are processors
 WORKERS := $(shell expr $$(nproc) + 1)
+# .ci/run has cargo run by another program, which is no concern of maturin
+unexport CARGO
 CARGO := cargo
 PYTEST := $(BIN)/python -m pytest --hypothesis-seed=$(SEED)
 WORKSPACE := --manifest-path core/Cargo.toml --locked
