@@ -115,6 +115,8 @@ def tried(case: int, *, is_process: bool = False) -> tuple[Ran, list[str]]:
 def _as_process(words: list[str], folder: Path) -> Ran:
     command = [sys.executable, "-m", "iscsitrace", *words]
     out, err = folder.with_suffix(".out"), folder.with_suffix(".err")
+    # until it runs its own program, a new process has this one's memory, and its peak
+    _forget_peak()
     with out.open("wb") as output, err.open("wb") as errors:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, cwd=ROOT)
         impatience = threading.Timer(_PATIENCE_S, process.kill)

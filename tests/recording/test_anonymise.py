@@ -96,15 +96,23 @@ def _assert_same_diagnosis(before: Trace, after: Trace) -> None:
     assert told(before) == told(after)
 
 
+_BLOCK_BYTES = 1 << 20
+
+
 def _windows(data: bytes) -> Any:
     """Every run of 8 bytes, as a number, once and in order; runs of zeros are left out.
 
-    numpy.unique and numpy.isin need ten times as long for as many equal numbers.
+    numpy.unique and numpy.isin need ten times as long for as many equal numbers, and all runs at once a gigabyte.
     """
     array = np.frombuffer(data, dtype=np.uint8)
-    if len(array) < 8:
-        return np.empty(0, dtype=np.uint64)
-    runs = np.lib.stride_tricks.sliding_window_view(array, 8).copy().view(np.uint64)[:, 0]
+    found = [np.empty(0, dtype=np.uint64)]
+    for start in range(0, len(array) - 7, _BLOCK_BYTES):
+        block = array[start : start + _BLOCK_BYTES + 7]
+        found.append(_distinct(np.lib.stride_tricks.sliding_window_view(block, 8).copy().view(np.uint64)[:, 0]))
+    return _distinct(np.concatenate(found))
+
+
+def _distinct(runs: Any) -> Any:
     runs = np.sort(runs[runs != 0])
     return runs[np.diff(runs, prepend=np.uint64(0)) != 0]
 
