@@ -5,21 +5,13 @@
 
 use super::gap::Gap;
 use super::recovery;
+use super::sender_state::Prompt;
 use serde::{Deserialize, Serialize};
 
 /// An ACK that was held back came by this later than others: the shortest time in use is 40 ms (Linux).
 const HELD_MIN_NS: i64 = 30_000_000;
 /// No ACK may be delayed for half a second (RFC 9293, section 3.8.6.3); a tenth for late timers.
 const HELD_MAX_NS: i64 = 550_000_000;
-
-/// How long an ACK takes that is not held back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Prompt {
-    /// The smoothed RTT.
-    pub usual_ns: i64,
-    /// The smoothed RTT and four times its variation, as for an RTO (RFC 6298, section 2).
-    pub latest_ns: i64,
-}
 
 /// An ACK to the sender that was held back.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -69,7 +61,7 @@ impl DelayedAcks {
     pub fn send(&mut self, gap: Option<&Gap<'_>>, rows: &mut recovery::Rows<'_>) {
         self.has_request = false;
         let Some((ack, held_ns)) = self.held.take() else { return };
-        if !gap.is_some_and(|gap| gap.waited_for(&ack)) {
+        if !gap.is_some_and(|gap| gap.waited_for(ack.answer_ns, ack.is_in_recovery)) {
             return;
         }
         self.count += 1;

@@ -8,7 +8,6 @@
 //! Everything that is said about what held a sender is a sum over these gaps. The judge looks at one gap at a time, and
 //! keeps nothing.
 
-use super::delayed_acks::HeldBack;
 use super::observation::Observation;
 use super::sender_state::LastAck;
 use super::stop::Stop;
@@ -121,12 +120,12 @@ impl Gap<'_> {
         self.seen.time_ns.saturating_sub(ack.answer_ns)
     }
 
-    /// Whether the sender waited for an ACK that its receiver held back: in a recovery it retransmits with it, else it had more
-    /// to send. Less than a segment may have waited for Nagle's algorithm.
-    pub fn waited_for(&self, held: &HeldBack) -> bool {
-        let is_again = self.is_retransmission() && held.is_in_recovery;
+    /// Whether the sender waited for an ACK that its receiver held back: in a recovery, as it was when the ACK reached the sender,
+    /// it retransmits with it, else it had more to send. Less than a segment may have waited for Nagle's algorithm.
+    pub fn waited_for(&self, answer_ns: i64, is_in_recovery: bool) -> bool {
+        let is_again = self.is_retransmission() && is_in_recovery;
         let is_full = (self.stop.is_within_pdu || !self.has_request) && i64::from(self.seen.length) >= self.segment;
-        self.comes_with(held.answer_ns) && (is_again || is_full)
+        self.comes_with(answer_ns) && (is_again || is_full)
     }
 
     /// Whether the sender certainly had more to send: it stopped within a PDU, or went on with new data that nothing asked for

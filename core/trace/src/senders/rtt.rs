@@ -5,11 +5,11 @@
 //! rule). Timestamps are not used: they echo the earliest packet that an ACK covers.
 
 use super::Rows;
-use super::delayed_acks::Prompt;
 use super::flight::Flight;
 use super::histogram::Histogram;
 use super::load::is_prompt;
 use super::observation::Observation;
+use super::sender_state::Prompt;
 use crate::stream::class::SegmentClass;
 use crate::tables::{NULL_NS, RoundTrip, SenderRow};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,5 @@
 //! The state of a sender after its last packet, and its delays.
 
-use super::delayed_acks::Prompt;
 use serde::{Deserialize, Serialize};
 
 /// A tap stands beside a host if its RTT to the host is less than this part of the whole RTT.
@@ -46,6 +45,15 @@ pub struct LastAck {
     pub has_opened_window: bool,
     /// Bytes in flight after it.
     pub owin: i64,
+}
+
+/// How long an ACK takes that is not held back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prompt {
+    /// The smoothed RTT.
+    pub usual_ns: i64,
+    /// The smoothed RTT and four times its variation, as for an RTO (RFC 6298, section 2).
+    pub latest_ns: i64,
 }
 
 /// Delays of a sender's path.
