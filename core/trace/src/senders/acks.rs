@@ -296,9 +296,9 @@ impl Acks {
         let answer_ns = next.time_ns.saturating_add(self.delay_ns);
         let is_arrived = match (next.timestamps, self.echo) {
             (Some((value, _)), Some(echo)) if SerialNumber(echo).is_after(SerialNumber(value)) => true,
-            (Some((value, _)), Some(echo)) if value == echo && self.taken != Some(value) => true,
-            // the packet acknowledges what came after it
-            (Some((value, _)), Some(echo)) if value == echo && self.is_behind(next) => true,
+            (Some((value, _)), Some(echo)) if value == echo && (self.taken != Some(value) || self.is_passed(next)) => {
+                true
+            }
             (Some((value, _)), Some(echo)) if SerialNumber(value).is_after(SerialNumber(echo)) => {
                 let is_held_back =
                     next.offset > self.packet_acknowledged && time_ns.saturating_sub(answer_ns) < LOST_REQUEST_NS;
@@ -313,7 +313,8 @@ impl Acks {
         self.take_oldest().map(|(ack, blocks)| (ack, answer_ns.min(time_ns), blocks))
     }
 
-    fn is_behind(&self, ack: &Ack) -> bool {
+    /// Whether the current packet acknowledges what came after an ACK.
+    fn is_passed(&self, ack: &Ack) -> bool {
         ack.offset < self.packet_acknowledged && self.packet_acknowledged < i64::MAX
     }
 

@@ -2,8 +2,9 @@
 //!
 //! The connections hand over what happens in batches, in the order of the pass, so the results are those of an analysis
 //! within the pass. A pass that is ahead waits: memory use does not grow.
-//! With 10,000 sessions
-//! of 50 commands it saves a tenth of the CPU time, as each processor needs less at once, and takes 6 % more memory.
+//!
+//! With 10,000 sessions of 50 commands it saves a tenth of the CPU time, as each processor needs less at once, and takes
+//! 6 % more memory.
 
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};

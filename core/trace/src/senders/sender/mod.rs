@@ -152,7 +152,8 @@ impl Sender {
         if matches!(seen.class, SegmentClass::Probe | SegmentClass::Copy | SegmentClass::Outside) {
             return;
         }
-        let is_echo = self.acks.released_ns(seen).is_some();
+        let is_near = delays.to_sender_ns < TICK_NS;
+        let is_echo = !is_near && self.acks.released_ns(seen).is_some();
         self.acks.note_packet(seen, delays.to_sender_ns);
         if let Some((count, heard)) = self.lost_acks.send(seen) {
             self.lose_acks(count, heard, rows);
@@ -165,7 +166,7 @@ impl Sender {
         let has_more = self.pauses.burst.stop.is_within_pdu || !has_request;
         let last_ns = self.pauses.burst.last_ns();
         // near the tap the window that held it is known without its timestamps
-        if seen.class == SegmentClass::New && delays.to_sender_ns >= TICK_NS {
+        if seen.class == SegmentClass::New && !is_near {
             let sent = Sent {
                 had_more: has_more,
                 segment: self.segment_bytes(),
@@ -208,7 +209,6 @@ impl Sender {
         let segment = self.segment_bytes();
         let stop = last_ns.map(|_| self.pauses.burst.stop);
         let is_pause = flights.pass(seen, has_request, stop.as_ref(), segment);
-        let is_near = delays.to_sender_ns < TICK_NS;
         let gap = stop.as_ref().filter(|_| is_pause || begins_burst).map(|stop| Gap {
             stop,
             seen,
@@ -219,7 +219,7 @@ impl Sender {
             has_lost: self.recovery.count() > 0,
             is_done: flights.is_done(stop),
             is_near,
-            echo_within_ns: (is_echo && !is_near).then(|| Pauses::patience_ns(delays)),
+            echo_within_ns: is_echo.then(|| Pauses::patience_ns(delays)),
             segment,
             rtt_ns: delays.least_ns,
         });
