@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 /// After so many rounds without growth before any loss, a level is not the congestion window, which would have grown: by
 /// at least half a segment a round (CUBIC's Reno-friendly region, RFC 9438 section 4.3). It is the send buffer's.
 const ROUNDS_MAX: u32 = 12;
-/// A round counts if its peak was a stop with so many segments left of the PDU: all of a command or burst that is in
-/// flight is a level, too.
-pub const LEFT_MIN: i64 = 3;
+/// Far from the sender, a round counts if its peak had so many segments left of the PDU: all of a command or burst that is
+/// in flight is a level, too. Beside the sender, any byte left shows that it stopped before.
+const LEFT_MIN: i64 = 3;
 /// How much fits into a send buffer varies by this part.
 const PARTS: i64 = 8;
 /// A congestion window grows by a segment in so many rounds at least.
@@ -60,7 +60,7 @@ impl BufferLevel {
     pub fn note(&mut self, stop: &Stop, peak: i64, segment: i64) {
         self.is_judged = true;
         self.has_stop &= stop.flight.pipe <= peak + segment;
-        self.has_stop |= stop.flight.pipe >= peak - segment && stop.left.is_some_and(|left| left >= LEFT_MIN * segment);
+        self.has_stop |= stop.flight.pipe >= peak - segment && stop.left.is_some_and(|left| left > 0);
     }
 
     /// A packet of a sender far from the tap, with more to send: what is in flight is off by up to `slack` bytes.

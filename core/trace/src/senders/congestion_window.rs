@@ -11,6 +11,7 @@
 //! There is no estimate where the congestion window did not limit the sender.
 
 use super::buffer_level::BufferLevel;
+use super::steadiness::Steadiness;
 use super::stop::{Between, Stop};
 use serde::{Deserialize, Serialize};
 
@@ -22,10 +23,6 @@ const BEYOND_ROUNDS_MIN: u32 = 3;
 const GROWTH_PARTS: i64 = 8;
 /// The initial window (RFC 6928): before any loss none is smaller.
 const INITIAL_SEGMENTS: i64 = 10;
-/// A stop below this part of an earlier flight is none of a congestion window.
-const FALL_PARTS: i64 = 2;
-/// So many stops of a congestion window come for each of those.
-const STEADY_MIN: u32 = 3;
 /// Weight of a sample in the usual answer time: one part in this many.
 const SMOOTHING: i64 = 8;
 
@@ -53,15 +50,9 @@ pub struct CongestionWindow {
     has_reduced: bool,
     has_lost: bool,
     buffer: BufferLevel,
-    /// The largest estimate since the last possible reduction: the window does not shrink without a reason.
-    shown: i64,
     estimate: Option<i64>,
     is_growing: bool,
-    /// The most in flight since the last possible reduction; and of the stops that a window can have caused, how many came
-    /// below half of it, and how many did not.
-    most: i64,
-    fallen: u32,
-    steady: u32,
+    steadiness: Steadiness,
 }
 
 impl CongestionWindow {
@@ -94,26 +85,23 @@ impl CongestionWindow {
             && !stop.is_window_limited
             && !self.is_window_full()
             && stop.flight.pipe > 0;
-        self.most = self.most.max(stop.flight.pipe);
+        self.steadiness.stop(stop.flight.pipe, stop.state.is_in_recovery);
         if !is_held || self.buffer.holds(stop.flight.pipe, segment) {
             return None;
-        }
-        if !stop.state.is_in_recovery {
-            let count = if stop.flight.pipe * FALL_PARTS < self.most { &mut self.fallen } else { &mut self.steady };
-            *count += 1;
         }
         if stop.state.is_in_recovery {
             self.estimate = Some(stop.flight.pipe);
             return self.estimate;
         }
+        self.steadiness.hold(stop.flight.pipe);
         self.buffer.note(&stop, self.peaks[0], segment);
         self.peaks[0] = self.peaks[0].max(stop.flight.pipe);
         let estimate = self.peaks[0].max(self.peaks[1]);
         let least = if self.has_reduced { 0 } else { INITIAL_SEGMENTS * segment };
-        if estimate < least || estimate < self.shown - self.shown / GROWTH_PARTS {
+        let most = self.steadiness.most();
+        if estimate < least || estimate < most - most / GROWTH_PARTS {
             return None;
         }
-        self.shown = self.shown.max(estimate);
         let is_growing = estimate - self.peaks[2] > self.peaks[2] / GROWTH_PARTS;
         self.is_growing = is_growing;
         if is_growing && (between.calm_ns < 2 * self.answer_ns || !between.is_long_pause) {
@@ -131,10 +119,9 @@ impl CongestionWindow {
         }
     }
 
-    /// Whether the stops can be those of a congestion window, which never falls without a loss and without a pause. A sender
-    /// that paces itself (BBR), or is held by its buffer or its host, stops anywhere.
+    /// Whether the stops can be those of a congestion window.
     pub fn is_steady(&self) -> bool {
-        self.fallen * STEADY_MIN <= self.steady
+        self.steadiness.is_steady()
     }
 
     /// Whether the receiver's window was full in this round or the one before.
@@ -163,6 +150,7 @@ impl CongestionWindow {
             return None;
         }
         self.round_end = sent;
+        self.steadiness.end_round(segment);
         // after a loss a level can be CUBIC's plateau
         let begins_level = self.buffer.end_round(self.peaks[0], segment, !self.has_lost);
         self.peaks = [0, self.peaks[0], self.peaks[1]];
@@ -174,14 +162,14 @@ impl CongestionWindow {
     /// The window was reduced, or may have been: earlier observations no longer apply.
     pub fn reduce(&mut self) {
         self.peaks = [0; 3];
-        self.shown = 0;
-        self.most = 0;
+        self.steadiness.reduce();
         self.buffer.reduce();
         self.full_rounds = 0;
     }
 
     /// A loss: from now on a level can be CUBIC's plateau.
     pub fn lose(&mut self) {
+        self.steadiness.lose();
         self.reduce();
         (self.has_reduced, self.has_lost) = (true, true);
     }
@@ -190,6 +178,7 @@ impl CongestionWindow {
     /// plateau.
     pub fn undo(&mut self) {
         self.has_reduced = false;
+        self.steadiness.undo();
     }
 }
 
@@ -197,7 +186,6 @@ impl CongestionWindow {
 mod tests {
     use super::*;
     use crate::senders::ack_clock::InFlight;
-    use crate::senders::buffer_level::LEFT_MIN;
 
     const SEGMENT: i64 = 1000;
     const PATIENCE_NS: i64 = 500;
@@ -218,7 +206,7 @@ mod tests {
 
     /// The same, with more of a PDU to send.
     fn deep(segments: i64) -> Stop {
-        Stop { is_within_pdu: true, left: Some(LEFT_MIN * SEGMENT), ..stop(segments) }
+        Stop { is_within_pdu: true, left: Some(2 * SEGMENT), ..stop(segments) }
     }
 
     /// Judges a stop at so many segments; the estimate in segments.
@@ -247,29 +235,6 @@ mod tests {
         // within a PDU there was more to send in any case
         let within = Stop { is_within_pdu: true, ..stop(20) };
         assert_eq!(judged(within, Between { is_new: false, has_request: true, ..HELD }), Some(20));
-    }
-
-    #[test]
-    fn a_sender_that_often_stops_below_half_of_an_earlier_flight_has_no_window_to_show() {
-        // of four stops, this many come far below the flight before
-        for (fallen, is_steady) in [(1, true), (2, false)] {
-            let mut cwnd = CongestionWindow::default();
-            judge(&mut cwnd, stop(40), HELD);
-            let stops = [20; 3].into_iter().take(3 - fallen).chain([19; 3].into_iter().take(fallen));
-            stops.for_each(|segments| {
-                judge(&mut cwnd, stop(segments), HELD);
-            });
-            assert_eq!(cwnd.is_steady(), is_steady, "{fallen}");
-        }
-        // a loss halves it, and a recovery more
-        let mut cwnd = CongestionWindow::default();
-        judge(&mut cwnd, stop(40), HELD);
-        cwnd.lose();
-        let mut recovering = stop(5);
-        recovering.state.is_in_recovery = true;
-        judge(&mut cwnd, recovering, HELD);
-        judge(&mut cwnd, stop(10), HELD);
-        assert!(cwnd.is_steady());
     }
 
     #[test]
@@ -405,9 +370,8 @@ mod tests {
 
     #[test]
     fn all_data_of_a_burst_in_flight_is_no_send_buffer() {
-        // two segments of the PDU are left: the most that can be in flight is near
-        let left = Some(LEFT_MIN * SEGMENT - 1);
-        assert!(!level(13, Stop { left, ..deep(20) }).is_at_ceiling());
+        let all = Stop { left: Some(0), ..deep(20) };
+        assert!(!level(13, all).is_at_ceiling());
         assert!(!level(13, stop(20)).is_at_ceiling());
         // after a loss a level can be CUBIC's plateau, also where only some senders undo the reduction
         for is_undone in [false, true] {

@@ -60,6 +60,7 @@ pub mod sender;
 pub mod sender_state;
 pub mod sent_clock;
 pub mod snapshot;
+pub mod steadiness;
 pub mod stop;
 pub mod timeline;
 mod waits;

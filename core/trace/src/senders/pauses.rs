@@ -28,6 +28,9 @@ const RESTART_DENOMINATOR: i64 = 4;
 /// An estimate is doubtful if more than this part of it was deemed lost, in a recovery that lost nothing.
 const LOST_PARTS: i64 = 8;
 
+/// A segment is more than 15 % of a smaller window, which an ACK may enlarge by that.
+const SMALL_SEGMENTS: i64 = 7;
+
 /// The sender when a burst begins.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
@@ -99,7 +102,7 @@ impl Pauses {
         {
             self.restart_count += 1;
         }
-        if (1..TICK_NS).contains(&delays.to_sender_ns) {
+        if (1..TICK_NS).contains(&delays.to_sender_ns) || bytes < SMALL_SEGMENTS * now.segment {
             return;
         }
         let rows = self.windows.of_burst(match self.cwnd.is_growing() {
@@ -140,9 +143,9 @@ impl Pauses {
 
     /// A loss.
     pub fn lose(&mut self, is_timeout: bool) {
+        self.cwnd.lose();
         self.reduce();
         self.reductions.lose(is_timeout);
-        self.cwnd.lose();
     }
 
     /// After a pause a sender may restart with a small window (RFC 5681, section 4.1): nothing was in flight since

@@ -23,7 +23,7 @@ pub struct Stop {
     pub left: Option<i64>,
     /// Bytes that the receiver's window had room for; none if the window is unknown.
     pub room: Option<i64>,
-    /// Whether that can have been too little.
+    /// Whether that can have been too little: a sender may wait for room for a burst.
     pub is_window_limited: bool,
     /// The end of the last segment that was not full.
     pub small_end: i64,

@@ -25,8 +25,8 @@ use super::sent_clock::SentClock;
 use super::timeline::Limited;
 use crate::tables::budget_part;
 
-/// A sender that the window holds goes on when one part in so many of it is free.
-const FREE_PARTS: i64 = 3;
+/// A sender that the window holds may go on only when one part in so many of it is free.
+pub const FREE_PARTS: i64 = 3;
 /// Maximum number of waits that later bytes have to confirm.
 const WAITS_MAX: usize = 1024;
 

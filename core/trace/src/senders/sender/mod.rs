@@ -43,7 +43,7 @@ use crate::senders::sender_state::{Delays, SenderState};
 use crate::senders::sent_clock::TICK_NS;
 use crate::senders::stop::Stop;
 use crate::senders::timeline::Limited;
-use crate::senders::window_hold::{Sent, WindowHold};
+use crate::senders::window_hold::{FREE_PARTS, Sent, WindowHold};
 use crate::senders::window_scale::{WINDOW_PARTS, WindowScale};
 use crate::senders::window_time::WindowTime;
 use crate::stream::class::SegmentClass;
@@ -259,11 +259,7 @@ impl Sender {
             lost: self.board.owin() - self.board.sacked_bytes() - self.state.pipe,
             is_within_pdu,
             left: seen.left_of_pdu.map(i64::from),
-            is_window_limited: is_beyond
-                || room.is_some_and(|(room, window)| {
-                    let unsure = if delays.to_sender_ns > 0 { window / WINDOW_PARTS } else { 0 };
-                    room < 2 * segment + unsure
-                }),
+            is_window_limited: is_beyond || room.is_some_and(|(room, window)| room * FREE_PARTS < window),
         };
         self.pauses.stop(stop, delays, segment);
     }

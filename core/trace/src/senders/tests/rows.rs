@@ -140,9 +140,8 @@ fn the_window_table_has_a_row_for_each_change() {
         rows.extend((1..=10).map(|sent| row(3 + sent as u64, 100, sent, sent)));
         // two acknowledged; one and two SACKed; with the third the hole is lost
         rows.extend([row(14, 120, 8, 8), row(15, 121, 8, 7), row(16, 122, 8, 6), row(17, 123, 8, 4)]);
-        // stopped within the recovery and continued with the next ACK: the window is the pipe
-        rows.push(Window { cwnd_estimate_bytes: 5 * SEGMENT, is_valid: true, ..row(18, 123, 8, 5) });
-        rows.extend([row(19, 143, 0, 0), row(20, 144, 1, 1)]);
+        // the window is the pipe during the recovery, but a segment is too much of it
+        rows.extend([row(18, 123, 8, 5), row(19, 143, 0, 0), row(20, 144, 1, 1)]);
         // the server is 20 ms away: the window of frame 3 reaches it 10 ms later
         rows.push(Window { to_target: !is_client_initiator, ..row(3, 10, 0, 0) });
         assert_rows!(finished(one_loss(), is_client_initiator).0.window, rows);

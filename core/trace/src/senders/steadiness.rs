@@ -1,0 +1,156 @@
+//! Whether the stops of a sender can be those of a congestion window.
+//!
+//! That never falls without a loss and without a pause, and falls with each loss: to a half (RFC 5681), or to 0.7 (RFC 9438).
+//! A sender that paces itself (BBR), or is held by its buffer or its host, stops anywhere, and goes on after a loss as before.
+
+use serde::{Deserialize, Serialize};
+
+/// A stop below this part of an earlier flight is none of a congestion window.
+const FALL_PARTS: i64 = 2;
+/// With fewer segments in flight, the growth in two rounds hides a reduction.
+const SEGMENTS_MIN: i64 = 10;
+/// What is in flight in so many rounds after a recovery
+const ROUNDS: u32 = 2;
+/// is less than 9 parts in 10 of what was before the loss, if that reduced the window.
+const KEPT_PARTS: (i64, i64) = (9, 10);
+/// So many observations that fit a congestion window come for each that does not.
+const STEADY_MIN: u32 = 3;
+
+/// What was in flight at the stops of one sender.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct Steadiness {
+    /// The most in flight since the last possible reduction.
+    most: i64,
+    /// Of the stops that a window can have caused, how many came far below that, and how many did not.
+    fallen: u32,
+    steady: u32,
+    /// The most in flight before the last loss, until it is known what that changed; the most since its recovery, and the
+    /// rounds since then.
+    before_loss: Option<i64>,
+    after_loss: i64,
+    rounds: u32,
+    /// Of the losses, how many reduced it, and how many did not.
+    reduced: u32,
+    kept: u32,
+}
+
+impl Steadiness {
+    /// The most in flight since the last possible reduction.
+    pub fn most(&self) -> i64 {
+        self.most
+    }
+
+    /// A stop, whatever caused it.
+    pub fn stop(&mut self, pipe: i64, is_in_recovery: bool) {
+        self.most = self.most.max(pipe);
+        if !is_in_recovery {
+            self.after_loss = self.after_loss.max(pipe);
+        }
+    }
+
+    /// The congestion window can have caused the stop, outside of a recovery.
+    pub fn hold(&mut self, pipe: i64) {
+        let count = if pipe * FALL_PARTS < self.most { &mut self.fallen } else { &mut self.steady };
+        *count += 1;
+    }
+
+    /// A round ended.
+    pub fn end_round(&mut self, segment: i64) {
+        let Some(before) = self.before_loss.filter(|_| self.after_loss > 0) else { return };
+        self.rounds += 1;
+        if self.rounds == ROUNDS {
+            self.before_loss = None;
+            if before >= SEGMENTS_MIN * segment {
+                let is_kept = self.after_loss * KEPT_PARTS.1 > before * KEPT_PARTS.0;
+                *(if is_kept { &mut self.kept } else { &mut self.reduced }) += 1;
+            }
+        }
+    }
+
+    /// A loss: the window is reduced.
+    pub fn lose(&mut self) {
+        (self.before_loss, self.after_loss, self.rounds) = (Some(self.most), 0, 0);
+    }
+
+    /// There was no loss: the sender may undo what it had reduced.
+    pub fn undo(&mut self) {
+        self.before_loss = None;
+    }
+
+    /// The window may have been reduced.
+    pub fn reduce(&mut self) {
+        self.most = 0;
+    }
+
+    /// Whether the stops can be those of a congestion window.
+    pub fn is_steady(&self) -> bool {
+        self.fallen * STEADY_MIN <= self.steady && self.kept * STEADY_MIN <= self.reduced
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEGMENT: i64 = 1000;
+
+    /// A window of so many segments, then a loss, and the most in flight in each round after its recovery.
+    fn after_loss(before: i64, rounds: &[i64], is_undone: bool) -> Steadiness {
+        let mut found = Steadiness::default();
+        found.stop(before * SEGMENT, false);
+        found.lose();
+        found.reduce();
+        // the recovery: the pipe is what it was
+        found.stop(before * SEGMENT, true);
+        found.end_round(SEGMENT);
+        if is_undone {
+            found.undo();
+        }
+        for segments in rounds {
+            found.stop(segments * SEGMENT, false);
+            found.end_round(SEGMENT);
+        }
+        found
+    }
+
+    #[test]
+    fn a_loss_reduces_a_congestion_window() {
+        let is_steady = |before, rounds: &[i64]| after_loss(before, rounds, false).is_steady();
+        assert!(is_steady(20, &[14, 15]));
+        // CUBIC's least window, with the growth of two rounds
+        assert!(is_steady(10, &[7, 9]));
+        assert!(!is_steady(20, &[14, 19]));
+        assert!(!is_steady(20, &[20, 20]));
+        // one round does not tell, nor does a small window
+        assert!(is_steady(20, &[20]));
+        assert!(is_steady(9, &[9, 9]));
+        assert!(after_loss(20, &[20, 20], true).is_steady());
+    }
+
+    #[test]
+    fn one_loss_in_four_may_be_none_of_the_senders() {
+        for (reduced, is_steady) in [(3, true), (2, false)] {
+            let mut found = after_loss(20, &[20, 20], false);
+            for _ in 0..reduced {
+                found.reduce();
+                found.stop(20 * SEGMENT, false);
+                found.lose();
+                found.stop(10 * SEGMENT, false);
+                found.end_round(SEGMENT);
+                found.end_round(SEGMENT);
+            }
+            assert_eq!(found.is_steady(), is_steady, "{reduced}");
+        }
+    }
+
+    #[test]
+    fn a_sender_that_often_stops_below_half_of_an_earlier_flight_has_no_window_to_show() {
+        for (fallen, is_steady) in [(1, true), (2, false)] {
+            let mut found = Steadiness::default();
+            found.stop(40 * SEGMENT, false);
+            (0..3).for_each(|_| found.hold(20 * SEGMENT));
+            (0..fallen).for_each(|_| found.hold(19 * SEGMENT));
+            assert_eq!(found.is_steady(), is_steady, "{fallen} of {}", 3 + fallen);
+        }
+    }
+}
