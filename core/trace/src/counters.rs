@@ -224,7 +224,7 @@ counters! {
         "commands beyond the limit of commands in flight that are tracked",
         "A hostile or faulty peer: no session has so many commands in flight.";
     DataPartsNotTracked, "data_parts_not_tracked", Warning,
-        "commands with more separate parts of data than are tracked: bytes that came again may count twice",
+        "commands with more holes in their data than are tracked: bytes that came late may not count",
         "A hostile or faulty peer: no command has so many holes.";
     TaskAborted, "task_aborted", Warning,
         "commands aborted by task management",

@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
-use crate::iscsi::session::command_numbers::CommandNumbers;
+use crate::iscsi::ranges::{COMMANDS, Ranges};
 use crate::tables::{Columns, CycleId, Cycles, NULL_NS, Tables};
 
 /// Rows are removed when at least one in this many can be.
@@ -183,7 +183,7 @@ impl Ledger {
                 if std::mem::replace(&mut self.is_paired[row], true) {
                     continue;
                 }
-                let commands = sessions.state(session).map(|state| &state.commands);
+                let commands = sessions.state(session).and_then(|state| state.commands.as_ref());
                 if let Some(next_ns) = next_command_ns(cycles, row, next, commands) {
                     cycles.next_command_ns[row] = next_ns;
                     if let Some(news) = &mut news {
@@ -251,11 +251,11 @@ impl Ledger {
 
 /// The time of the next command, after a command that was alone in flight: none if it began before the status, or if
 /// commands between both were not captured.
-fn next_command_ns(cycles: &Cycles, cycle: usize, next: usize, commands: Option<&CommandNumbers>) -> Option<i64> {
+fn next_command_ns(cycles: &Cycles, cycle: usize, next: usize, commands: Option<&Ranges>) -> Option<i64> {
     let (status_ns, next_ns) = (cycles.status_ns[cycle], cycles.command_first_ns[next]);
     let is_next = cycles.queue_depth[cycle] == 1 && status_ns != NULL_NS && next_ns >= status_ns;
     let (from, to) = (SerialNumber(cycles.cmd_sn[cycle]), SerialNumber(cycles.cmd_sn[next]));
-    (is_next && commands.is_none_or(|commands| commands.has_all(from, to))).then_some(next_ns)
+    (is_next && commands.is_none_or(|commands| commands.has_all(from, to, &COMMANDS))).then_some(next_ns)
 }
 
 /// The bytes of a cycle that went to the target. For a bidirectional command: Data-Out and immediate data.

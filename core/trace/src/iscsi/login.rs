@@ -76,7 +76,7 @@ impl Login {
         if let Some(session) = *session
             && let (Some(state), Some(cmd_sn)) = (context.sessions.state_mut(session), bhs.cmd_sn())
         {
-            state.commands.start(cmd_sn);
+            state.expect_cmd_sn(cmd_sn);
         }
         let completion = pdu.completion();
         self.open_row = Some(context.tables.logins.next_id());

@@ -6,8 +6,8 @@
 //! framer      stream bytes of one direction -> PDUs
 //! login keys session    who talks to whom, with which parameters
 //! task        commands, data and statuses -> cycles (rows: cycle_row, pdu_row)
+//! ranges      which numbers and bytes came, and which are missing between them
 //! data_numbers     which DataSN and R2TSN a task skipped
-//! buffer_parts     which parts of its buffer were transferred
 //! exchange    everything that is not a SCSI command
 //! lost_statuses    whose statuses are missing from the capture
 //! missing_pdus     how many PDUs are missing, by numbers and by bytes
@@ -17,7 +17,6 @@
 //! pdu digest_use continued_text    what these modules share
 //! ```
 
-mod buffer_parts;
 pub mod connection;
 pub mod continued_text;
 mod cycle_row;
@@ -33,6 +32,7 @@ pub mod missing_pdus;
 pub mod noted;
 pub mod pdu;
 mod pdu_row;
+pub mod ranges;
 pub mod session;
 pub mod spans;
 pub mod synchroniser;

@@ -11,13 +11,15 @@ use iscsitrace_wire::parameter_data::ParameterData;
 use iscsitrace_wire::serial::SerialNumber;
 use serde::{Deserialize, Serialize};
 
-use super::buffer_parts::BufferParts;
 use super::cycle_row::{DataOutBurst, note_data_last, note_flags, sense, set_some};
 use super::data_numbers::{Counted, DataNumbers, skipped};
 use super::pdu::Pdu;
+use super::ranges::{self, Ranges};
 use crate::stream::stamp::Stamp;
 use crate::tables::{CycleId, Cycles, NULL_NS, NULL_U32, NULL_U64, Round, RoundId, Rounds};
 
+/// The write buffer of a bidirectional command lies behind every offset of its read buffer.
+const WRITE_BUFFER_AT: i64 = 1 << 40;
 /// Maximum open R2Ts of one task; MaxOutstandingR2T is at most 65535, and in practice at most 8.
 const OPEN_ROUNDS_MAX: usize = 256;
 
@@ -59,7 +61,8 @@ pub struct Task {
     pub is_data_in_any_order: bool,
     operation: Option<Operation>,
     numbers: DataNumbers,
-    parts: BufferParts,
+    /// The bytes of its buffer that were transferred: one that comes again does not count again.
+    buffer: Ranges,
     open_rounds: Vec<OpenRound>,
     /// Whether PDUs or bytes of it are known to be missing.
     pub has_missing_pdus: bool,
@@ -97,9 +100,9 @@ impl Task {
             }
             _ => None,
         };
-        let mut parts = BufferParts::default();
         let is_bidirectional = bhs.is_read() == Some(true) && bhs.is_write() == Some(true);
-        parts.add(is_bidirectional, 0, bhs.data_segment_length().unwrap_or(0));
+        let mut buffer = Ranges::default();
+        add_bytes(&mut buffer, is_bidirectional, 0, bhs.data_segment_length().unwrap_or(0));
         Task {
             cycle,
             lun: bhs.lun().map(lun::number),
@@ -111,7 +114,7 @@ impl Task {
             is_data_in_any_order,
             operation,
             numbers: DataNumbers::new(is_bidirectional),
-            parts,
+            buffer,
             ..Task::default()
         }
     }
@@ -123,8 +126,8 @@ impl Task {
         if is_read {
             (0..cycles.data_pdu_count[row]).for_each(|_| numbers.pass_data_in());
         }
-        let mut parts = BufferParts::default();
-        parts.add_next(cycles.data_bytes[row]);
+        let mut buffer = Ranges::default();
+        buffer.pass(cycles.data_bytes[row]);
         Task {
             cycle: CycleId::new(cycles.cycle[row]),
             lun: Some(cycles.lun.get(row)).filter(|&lun| lun != NULL_U64),
@@ -134,7 +137,7 @@ impl Task {
             cmd_sn: Some(SerialNumber(cycles.cmd_sn[row])),
             operation: Operation::ALL.get(usize::from(cycles.operation[row])).copied(),
             numbers,
-            parts,
+            buffer,
             ..Task::default()
         }
     }
@@ -356,13 +359,13 @@ impl Task {
         }
         cycles.data_pdu_count[row] += 1;
         let is_second = self.is_bidirectional() && bhs.opcode() == Some(Opcode::DataOut);
-        let new = bhs.buffer_offset().map_or(length, |offset| self.parts.add(is_second, offset, length));
+        let new = bhs.buffer_offset().map_or(length, |offset| add_bytes(&mut self.buffer, is_second, offset, length));
         cycles.data_bytes[row] = cycles.data_bytes[row].saturating_add(new);
     }
 
     /// Whether its data came in too many parts to know which bytes came again.
     pub fn has_unknown_parts(&self) -> bool {
-        self.parts.is_incomplete
+        self.buffer.has_given_up()
     }
 
     /// Notes a number; returns how many PDUs of its kind were skipped. Which kind a bidirectional command skipped is
@@ -518,7 +521,7 @@ impl Task {
             }
         }
         cycles.data_pdu_count[row] += 1;
-        self.parts.add_next(bytes);
+        self.buffer.pass(bytes);
         cycles.data_bytes[row] = cycles.data_bytes[row].saturating_add(bytes);
         cycles.data_last_ns[row] = last.time_ns;
         cycles.data_last_frame.set(row, last.frame);
@@ -575,6 +578,14 @@ impl Task {
         let expected = u64::from(self.expected_data_transfer_length.unwrap_or(0)).saturating_sub(residual);
         expected.saturating_sub(u64::from(cycles.data_bytes[row]))
     }
+}
+
+/// Adds the bytes at an offset of the buffer, of the write buffer of a bidirectional command if `is_second`; returns how many
+/// of them are new.
+#[inline]
+fn add_bytes(buffer: &mut Ranges, is_second: bool, offset: u32, length: u32) -> u32 {
+    let start = i64::from(offset) + if is_second { WRITE_BUFFER_AT } else { 0 };
+    buffer.add(start, start + i64::from(length), &ranges::DATA) as u32
 }
 
 /// The bytes that a bidirectional command wrote so far.

@@ -21,8 +21,8 @@ const QUIET_NS: i64 = 600_000_000_000;
 const QUIET_ISCSI_NS: i64 = 86_400_000_000_000;
 /// Maximum rows of closed connections.
 const CLOSED_ROWS_MAX: usize = 1024;
-/// Maximum runs of command numbers per session.
-const RUNS_MAX: usize = 1 << 12;
+/// Ranges of command numbers that are kept of each session.
+const RANGES_MAX: usize = 1 << 12;
 
 /// Which rows are final, and which of them leave.
 #[derive(Debug, Clone, Copy)]
@@ -81,7 +81,8 @@ impl Pipeline {
             self.forget_senders(before_ns);
             let Self { context, .. } = self;
             context.tables.icmp_errors.drop_first(old_rows(&context.tables.icmp_errors.time_ns, before_ns));
-            context.sessions.states.iter_mut().for_each(|state| state.commands.forget(RUNS_MAX));
+            let commands = context.sessions.states.iter_mut().filter_map(|state| state.commands.as_mut());
+            commands.for_each(|commands| commands.forget(RANGES_MAX));
             left.connections = self.forget_closed();
         }
         Drained { left, ..drained }
@@ -264,7 +265,7 @@ impl Pipeline {
         }
         let context = &mut self.context;
         for (state, _) in context.sessions.states.iter().zip(&is_kept).filter(|(_, is_kept)| !**is_kept) {
-            let commands = state.commands.missing();
+            let commands = state.missing_commands();
             let pdus = state.totals.missing_with_commands(commands);
             context.counters.add_many(Counter::CommandMissing, None, 0, commands);
             if let Some(row) = forgotten.connection.iter().position(|&number| number == state.first_connection) {

@@ -8,6 +8,7 @@ use iscsitrace_wire::serial::SerialNumber;
 use super::{Begun, IscsiConnection};
 use crate::context::Context;
 use crate::iscsi::lost_statuses::Until;
+use crate::iscsi::ranges::COMMANDS;
 use crate::iscsi::task::Task;
 use crate::tables::{CycleId, ended_by};
 
@@ -78,7 +79,8 @@ impl IscsiConnection {
         let commands = self.session.and_then(|session| context.sessions.state(session));
         let until = bhs.exp_cmd_sn().or(self.exp_cmd_sn);
         let (Some(state), Some(cmd_sn), Some(until)) = (commands, task.cmd_sn, until) else { return true };
-        !state.commands.has_all(cmd_sn + state.recent_tags.least_distance(), until)
+        let from = cmd_sn + state.recent_tags.least_distance();
+        state.commands.as_ref().is_some_and(|commands| !commands.has_all(from, until, &COMMANDS))
     }
 
     /// Whether the status of an open task may have been sent without being captured.

@@ -38,6 +38,7 @@ use super::lost_statuses::LostStatuses;
 use super::missing_pdus::{MissingPdus, UnreadBytes};
 use super::pdu::Pdu;
 use super::pdu_row;
+use super::ranges::COMMANDS;
 use super::session::missing_commands::PduTotals;
 use super::spans::Spans;
 use super::task::Task;
@@ -267,8 +268,8 @@ impl IscsiConnection {
             if let Some(state) = context.sessions.state_mut(session) {
                 state.totals = state.totals.with(&self.totals);
                 // the last commands may be missing, too
-                if let Some(exp_cmd_sn) = self.exp_cmd_sn {
-                    state.commands.reach(exp_cmd_sn);
+                if let Some((commands, exp_cmd_sn)) = state.commands.as_mut().zip(self.exp_cmd_sn) {
+                    commands.reach(exp_cmd_sn, &COMMANDS);
                 }
             }
         }

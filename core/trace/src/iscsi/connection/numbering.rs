@@ -8,7 +8,7 @@ use super::IscsiConnection;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::iscsi::lost_statuses::NEAR;
-use crate::iscsi::session::command_numbers::Order;
+use crate::iscsi::ranges::Order;
 use crate::stream::stamp::Stamp;
 
 impl IscsiConnection {
@@ -30,7 +30,7 @@ impl IscsiConnection {
                 if let Some(session) = self.session
                     && let Some(state) = context.sessions.state_mut(session)
                 {
-                    state.commands.start(cmd_sn);
+                    state.expect_cmd_sn(cmd_sn);
                 }
                 return;
             }
@@ -41,8 +41,8 @@ impl IscsiConnection {
             }
             if bhs.is_immediate() == Some(true) {
                 // it carries the next number, and does not use it
-                state.commands.start(cmd_sn);
-            } else if state.commands.take(cmd_sn) == Order::Behind {
+                state.expect_cmd_sn(cmd_sn);
+            } else if matches!(state.note_cmd_sn(cmd_sn), Order::Again | Order::Other) {
                 context.counters.add(Counter::CmdSnOutOfOrder, Some(self.number), frame);
             }
             return;

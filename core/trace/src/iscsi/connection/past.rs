@@ -42,7 +42,8 @@ impl IscsiConnection {
         let said = self.exp_stat_sn.filter(|&said| self.stat_sn.is_some_and(|sent| !said.is_after(sent)));
         is_before(header.exp_stat_sn(), said)
             || cmd_sn.is_some_and(|cmd_sn| {
-                session.is_some_and(|state| state.commands.has(cmd_sn)) || self.acknowledged[0].has(cmd_sn, time_ns)
+                session.is_some_and(|state| state.commands.as_ref().is_some_and(|commands| commands.has(cmd_sn)))
+                    || self.acknowledged[0].has(cmd_sn, time_ns)
             })
     }
 

@@ -3,7 +3,7 @@
 //! Sequence numbers reveal the PDUs of commands that were read, and all statuses. What else is missing shows in the bytes
 //! of the streams that are of no decoded PDU: less those of the PDUs that are known to be missing, they are data.
 
-use super::command_numbers::CommandNumbers;
+use crate::iscsi::ranges::{COMMANDS, Ranges};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a PDU beside its data, digests left out.
@@ -105,7 +105,7 @@ const PARTNERS_MAX: usize = 256;
 
 /// Sessions that are really one: several connections whose logins were not captured.
 pub(super) struct Group {
-    commands: CommandNumbers,
+    commands: Option<Ranges>,
     totals: PduTotals,
     is_login_captured: bool,
     /// The first connection of the first member that lacks commands.
@@ -115,13 +115,13 @@ pub(super) struct Group {
 
 impl Group {
     pub(super) fn new(
-        commands: &CommandNumbers,
+        commands: Option<&Ranges>,
         totals: PduTotals,
         first_connection: u32,
         is_login_captured: bool,
     ) -> Self {
-        let lacking_connection = (commands.missing() > 0).then_some(first_connection);
-        Self { commands: commands.clone(), totals, is_login_captured, lacking_connection, first_connection }
+        let lacking_connection = commands.filter(|commands| commands.missing() > 0).map(|_| first_connection);
+        Self { commands: commands.cloned(), totals, is_login_captured, lacking_connection, first_connection }
     }
 
     /// Both as one, if possible.
@@ -130,7 +130,7 @@ impl Group {
             return None;
         }
         Some(Group {
-            commands: self.commands.joined(&other.commands)?,
+            commands: Some(self.commands.as_ref()?.joined(other.commands.as_ref()?, &COMMANDS)?),
             totals: self.totals.with(&other.totals),
             is_login_captured: self.is_login_captured || other.is_login_captured,
             lacking_connection: self.lacking_connection.or(other.lacking_connection),
@@ -152,7 +152,7 @@ pub(super) fn of_groups(sessions: impl Iterator<Item = Group>) -> Vec<(u32, Miss
         groups.push(group);
     }
     let missing = groups.iter().filter_map(|group| {
-        let commands = group.commands.missing();
+        let commands = group.commands.as_ref().map_or(0, Ranges::missing);
         let pdus = group.totals.missing_with_commands(commands);
         let connection = group.lacking_connection.unwrap_or(group.first_connection);
         (commands > 0 || pdus != [0, 0]).then_some((connection, MissingCommands { commands, pdus }))

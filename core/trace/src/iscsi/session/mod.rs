@@ -2,20 +2,20 @@
 //!
 //! The state of a whole session: its row, its command numbers, its logical units. PDUs are not seen here.
 
-pub mod command_numbers;
 pub mod endings;
 pub mod logical_units;
 pub mod missing_commands;
 pub mod recent_tags;
 pub mod succession;
 
+use iscsitrace_wire::serial::SerialNumber;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use crate::iscsi::ranges::{self, Order, Ranges};
 use crate::tables::{
     AluaState, AluaStates, Cycles, Id, LogicalUnit, LogicalUnits, NULL_NS, NULL_U16, Session, Sessions, in_flight,
 };
-use command_numbers::CommandNumbers;
 use endings::Endings;
 use logical_units::Units;
 use missing_commands::{Group, MissingCommands, PduTotals};
@@ -42,8 +42,8 @@ pub enum SessionEnd {
 /// The state of a session beside its row.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct SessionState {
-    /// CmdSN of its commands, over all connections.
-    pub commands: CommandNumbers,
+    /// CmdSN of its commands, over all connections; none before the first.
+    pub commands: Option<Ranges>,
     /// Their Initiator Task Tags, over all connections.
     pub recent_tags: RecentTags,
     /// Its logical units.
@@ -65,6 +65,23 @@ pub struct SessionState {
 }
 
 impl SessionState {
+    /// Expects this CmdSN next, if none is expected yet.
+    #[inline]
+    pub fn expect_cmd_sn(&mut self, cmd_sn: SerialNumber) -> &mut Ranges {
+        self.commands.get_or_insert_with(|| cmd_sn.into())
+    }
+
+    /// Notes the CmdSN of a command.
+    #[inline]
+    pub fn note_cmd_sn(&mut self, cmd_sn: SerialNumber) -> Order {
+        self.expect_cmd_sn(cmd_sn).note(cmd_sn, &ranges::COMMANDS)
+    }
+
+    /// How many of its commands are missing.
+    pub fn missing_commands(&self) -> u64 {
+        self.commands.as_ref().map_or(0, Ranges::missing)
+    }
+
     /// Notes a command of the session, by its row.
     pub fn note_command(&mut self, row: usize, cycles: &Cycles) {
         let begun_ns = cycles.command_first_ns[row];
@@ -197,7 +214,7 @@ impl SessionTable {
     pub fn missing_commands(&self) -> Vec<(u32, MissingCommands)> {
         let sessions = self.states.iter().zip(&self.rows.is_login_captured);
         missing_commands::of_groups(sessions.map(|(state, &is_login_captured)| {
-            Group::new(&state.commands, state.totals, state.first_connection, is_login_captured)
+            Group::new(state.commands.as_ref(), state.totals, state.first_connection, is_login_captured)
         }))
     }
 
@@ -214,7 +231,6 @@ impl SessionTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iscsitrace_wire::serial::SerialNumber;
 
     fn named(isid: &str) -> Session {
         Session { initiator_name: "iqn.i".into(), target_name: "iqn.t".into(), isid: isid.into(), ..Session::default() }
@@ -261,7 +277,7 @@ mod tests {
         for (connection, values) in (0..).zip(sessions) {
             let session = table.open_unknown(connection);
             for &value in *values {
-                table.states[session as usize].commands.take(SerialNumber(value));
+                table.states[session as usize].note_cmd_sn(SerialNumber(value));
             }
         }
         table
