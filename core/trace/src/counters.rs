@@ -5,6 +5,7 @@
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
+use std::collections::hash_map::Entry;
 
 /// What a counter above zero means for the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -274,6 +275,20 @@ impl Counters {
             .entry((counter, connection))
             .and_modify(|tally| tally.count = tally.count.saturating_add(count))
             .or_insert(Tally { count, first_frame: frame });
+    }
+
+    /// The same with a count below 0 for what turns out not to be one: it was counted before.
+    pub fn change(&mut self, counter: Counter, connection: Option<u32>, frame: u64, by: i64) {
+        if by > 0 {
+            self.add_many(counter, connection, frame, by.unsigned_abs());
+        } else if by < 0
+            && let Entry::Occupied(mut tally) = self.tallies.entry((counter, connection))
+        {
+            tally.get_mut().count = tally.get().count.saturating_sub(by.unsigned_abs());
+            if tally.get().count == 0 {
+                tally.remove();
+            }
+        }
     }
 
     /// Adds what was counted later.

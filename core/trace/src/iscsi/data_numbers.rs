@@ -1,13 +1,15 @@
-//! The DataSN and R2TSN of one task, in order: which numbers were skipped (RFC 7143 section 4.2.2.4).
+//! The DataSN and R2TSN of one task (RFC 7143 section 4.2.2.4).
 //!
-//! R2Ts and Data-In of a bidirectional command share one numbering (section 11.8): which of the two a skipped number
+//! R2Ts and Data-In of a bidirectional command share one numbering (section 11.8): which of the two a missing number
 //! was, only the task can tell.
 
 use iscsitrace_wire::serial::SerialNumber;
 use serde::{Deserialize, Serialize};
 
+use super::ranges::{DATA, Order, Ranges};
+
 /// Maximum missing PDUs for one jump of a number: a longer jump is another fault.
-const MISSING_AT_ONCE_MAX: u64 = 1 << 16;
+const MISSING_AT_ONCE_MAX: i64 = 1 << 16;
 
 /// What is numbered from 0 in a task; the Data-Out of an R2T are numbered in its burst.
 #[derive(Debug, Clone, Copy)]
@@ -20,146 +22,104 @@ pub enum Counted {
     Unsolicited,
 }
 
-/// The numbers that come next.
+/// The numbers that came.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct DataNumbers {
-    is_bidirectional: bool,
-    data_in: SerialNumber,
-    r2t: SerialNumber,
-    unsolicited: SerialNumber,
-    /// Skipped numbers of R2Ts or Data-In of a bidirectional command.
-    either: u64,
+    /// By [`Counted`].
+    came: [Ranges; 3],
 }
 
 impl DataNumbers {
-    /// Before the first PDU.
-    pub fn new(is_bidirectional: bool) -> Self {
-        Self { is_bidirectional, ..Self::default() }
-    }
-
-    fn next(&mut self, counted: Counted) -> &mut SerialNumber {
-        match counted {
-            Counted::DataIn => &mut self.data_in,
-            Counted::R2t => &mut self.r2t,
-            Counted::Unsolicited => &mut self.unsolicited,
-        }
-    }
-
-    /// What follows all R2Ts and Data-In so far.
-    fn after_either(&self) -> SerialNumber {
-        if self.r2t.is_after(self.data_in) { self.r2t } else { self.data_in }
-    }
-
     /// Whether a number was there before.
     pub fn is_again(&self, counted: Counted, number: SerialNumber) -> bool {
-        number.is_before(match counted {
-            Counted::DataIn => self.data_in,
-            Counted::R2t => self.r2t,
-            Counted::Unsolicited => self.unsolicited,
-        })
+        self.came[counted as usize].is_again(number)
     }
 
-    /// Notes a number that is not there again; returns how many of its kind were skipped before it.
-    pub fn advance(&mut self, counted: Counted, number: SerialNumber) -> u64 {
-        let is_shared = self.is_bidirectional && !matches!(counted, Counted::Unsolicited);
-        let expected = if is_shared { self.after_either() } else { *self.next(counted) };
-        *self.next(counted) = number.next();
-        let skipped = skipped(number, expected);
-        if is_shared {
-            self.either += skipped;
+    /// Whether a number is missing so far, although later ones came.
+    pub fn lacks(&self, counted: Counted, number: SerialNumber) -> bool {
+        number.is_before(self.came[counted as usize].next()) && !self.is_again(counted, number)
+    }
+
+    /// Notes a number.
+    #[inline]
+    pub fn note(&mut self, counted: Counted, number: SerialNumber) -> Order {
+        self.came[counted as usize].note(number, &DATA)
+    }
+
+    /// PDUs whose headers were not captured had the next numbers.
+    pub fn pass(&mut self, counted: Counted, count: u32) {
+        self.came[counted as usize].pass(count);
+    }
+
+    /// How many numbers are missing that R2Ts and Data-In share.
+    pub fn missing_of_either(&self) -> i64 {
+        let [data_in, r2ts, _] = &self.came;
+        let mut either = data_in.clone();
+        r2ts.ranges().for_each(|(start, end)| {
+            either.add(start, end, &DATA);
+        });
+        at_once(either.missing() as i64)
+    }
+
+    /// The numbers after the last one, by ExpDataSN (section 11.4.8), which targets may leave 0; those that R2Ts and Data-In
+    /// share are missing from now on.
+    pub fn end_at(&mut self, exp_data_sn: SerialNumber, is_shared: bool) -> i64 {
+        let [data_in, r2ts, _] = &mut self.came;
+        let next = if is_shared && r2ts.next().is_after(data_in.next()) { r2ts.next() } else { data_in.next() };
+        let further = i64::from(exp_data_sn.distance(next)).max(0);
+        if exp_data_sn.0 == 0 || further == 0 {
             return 0;
         }
-        skipped
-    }
-
-    /// A Data-In whose header was not captured.
-    pub fn pass_data_in(&mut self) {
-        self.data_in = self.data_in.next();
-    }
-
-    /// An unsolicited Data-Out whose header was not captured.
-    pub fn pass_unsolicited(&mut self) {
-        self.unsolicited = self.unsolicited.next();
-    }
-
-    /// Whether a bidirectional command skipped numbers.
-    pub fn has_skipped_either(&self) -> bool {
-        self.either > 0
-    }
-
-    /// The skipped numbers of a bidirectional command since the last call.
-    pub fn take_skipped_either(&mut self) -> u64 {
-        std::mem::take(&mut self.either)
-    }
-
-    /// The numbers after the last one seen, by ExpDataSN (section 11.4.8), which targets may leave 0. Those of a
-    /// bidirectional command count as skipped.
-    pub fn end_at(&mut self, exp_data_sn: SerialNumber) -> u64 {
-        if self.is_bidirectional {
-            let further = skipped(exp_data_sn, self.after_either());
-            self.either += further;
-            return further;
+        if is_shared {
+            data_in.reach(exp_data_sn, &DATA);
         }
-        if exp_data_sn.0 == 0 { 0 } else { skipped(exp_data_sn, self.data_in) }
+        at_once(further)
     }
 }
 
-/// How many numbers were skipped before this one.
-pub fn skipped(number: SerialNumber, expected: SerialNumber) -> u64 {
-    u64::try_from(number.distance(expected)).unwrap_or(0).min(MISSING_AT_ONCE_MAX)
+/// So many missing PDUs, as far as one jump can show them.
+pub fn at_once(missing: i64) -> i64 {
+    missing.min(MISSING_AT_ONCE_MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn advance(numbers: &mut DataNumbers, counted: Counted, number: u32) -> u64 {
-        numbers.advance(counted, SerialNumber(number))
+    fn noted(numbers: &[(Counted, u32)]) -> DataNumbers {
+        let mut noted = DataNumbers::default();
+        numbers.iter().for_each(|&(counted, number)| assert!(!noted.note(counted, SerialNumber(number)).is_behind()));
+        noted
     }
 
     #[test]
     fn each_kind_counts_alone() {
-        let mut numbers = DataNumbers::new(false);
-        assert_eq!(advance(&mut numbers, Counted::DataIn, 0), 0);
-        assert_eq!(advance(&mut numbers, Counted::R2t, 2), 2);
-        assert_eq!(advance(&mut numbers, Counted::DataIn, 2), 1);
-        assert_eq!(advance(&mut numbers, Counted::Unsolicited, 0), 0);
-        assert!(
-            numbers.is_again(Counted::DataIn, SerialNumber(2)) && !numbers.is_again(Counted::DataIn, SerialNumber(3))
-        );
-        assert_eq!((numbers.end_at(SerialNumber(5)), numbers.end_at(SerialNumber(0))), (2, 0));
-        assert!(!numbers.has_skipped_either());
+        let mut numbers = noted(&[(Counted::DataIn, 0), (Counted::R2t, 2), (Counted::Unsolicited, 0)]);
+        assert_eq!(numbers.note(Counted::DataIn, SerialNumber(2)), Order::Ahead(1));
+        let (again, lacks): (Vec<_>, Vec<_>) = [0, 1, 2, 3]
+            .map(SerialNumber)
+            .map(|number| (numbers.is_again(Counted::DataIn, number), numbers.lacks(Counted::DataIn, number)))
+            .into_iter()
+            .unzip();
+        assert_eq!((again, lacks), (vec![true, false, true, false], vec![false, true, false, false]));
+        assert_eq!([5, 3, 0, 0xffff].map(|number| numbers.end_at(SerialNumber(number), false)), [2, 0, 0, 0xfffc]);
+        assert_eq!(numbers.end_at(SerialNumber(1 << 20), false), MISSING_AT_ONCE_MAX);
     }
 
     #[test]
     fn r2ts_and_data_in_of_a_bidirectional_command_count_together() {
-        let mut numbers = DataNumbers::new(true);
-        for (counted, number) in [(Counted::DataIn, 0), (Counted::R2t, 1), (Counted::DataIn, 3), (Counted::R2t, 4)] {
-            assert!(!numbers.is_again(counted, SerialNumber(number)));
-            assert_eq!(advance(&mut numbers, counted, number), 0);
-        }
+        let mut numbers = noted(&[(Counted::DataIn, 0), (Counted::R2t, 1), (Counted::DataIn, 3), (Counted::R2t, 4)]);
         // unsolicited data have a numbering of their own
-        assert_eq!(advance(&mut numbers, Counted::Unsolicited, 1), 1);
-        assert_eq!((numbers.take_skipped_either(), numbers.take_skipped_either()), (1, 0));
-        assert_eq!((numbers.end_at(SerialNumber(5)), numbers.end_at(SerialNumber(0))), (0, 0));
-        assert_eq!((numbers.end_at(SerialNumber(7)), numbers.take_skipped_either()), (2, 2));
+        assert_eq!(numbers.note(Counted::Unsolicited, SerialNumber(1)), Order::Ahead(1));
+        assert_eq!(numbers.missing_of_either(), 1);
+        assert_eq!([5, 0, 7].map(|number| numbers.end_at(SerialNumber(number), true)), [0, 0, 2]);
+        assert_eq!(numbers.missing_of_either(), 3);
+        assert_eq!((numbers.note(Counted::R2t, SerialNumber(2)), numbers.missing_of_either()), (Order::Late, 2));
     }
 
     #[test]
     fn a_target_that_numbers_them_apart_skips_nothing() {
-        let mut numbers = DataNumbers::new(true);
-        for (counted, number) in [(Counted::R2t, 0), (Counted::DataIn, 0), (Counted::DataIn, 1), (Counted::R2t, 1)] {
-            assert!(!numbers.is_again(counted, SerialNumber(number)));
-            assert_eq!(advance(&mut numbers, counted, number), 0);
-        }
-        assert!(!numbers.has_skipped_either());
-    }
-
-    #[test]
-    fn numbers_wrap_and_a_jump_is_limited() {
-        let mut numbers = DataNumbers::new(false);
-        assert_eq!(advance(&mut numbers, Counted::DataIn, 0x7fff_ffff), MISSING_AT_ONCE_MAX);
-        assert_eq!(advance(&mut numbers, Counted::DataIn, 0xffff_ffff), MISSING_AT_ONCE_MAX);
-        assert_eq!(advance(&mut numbers, Counted::DataIn, 1), 1);
+        let each = [(Counted::R2t, 0), (Counted::DataIn, 0), (Counted::DataIn, 1), (Counted::R2t, 1)];
+        assert_eq!(noted(&each).missing_of_either(), 0);
     }
 }

@@ -31,27 +31,28 @@ pub struct MissingPdus {
 }
 
 impl MissingPdus {
-    /// Adds PDUs of which no number tells whether they have data: statuses.
-    pub fn add_bare(&mut self, direction: usize, count: u64) {
-        self.count[direction] += count;
-        self.unread[direction] += count;
+    /// Adds PDUs of which no number tells whether they have data: statuses. Here and below, what came late after all is less
+    /// than 0.
+    pub fn add_bare(&mut self, direction: usize, count: i64) {
+        add(&mut self.count[direction], count);
+        add(&mut self.unread[direction], count);
     }
 
     /// Adds R2Ts, which have no data.
-    pub fn add_r2ts(&mut self, count: u64) {
+    pub fn add_r2ts(&mut self, count: i64) {
         self.add_bare(1, count);
-        self.r2ts += count;
+        add(&mut self.r2ts, count);
     }
 
     /// Adds PDUs with data; [`MissingPdus::add_data_bytes`] follows at the end of their task.
-    pub fn add_data(&mut self, direction: usize, count: u64) {
+    pub fn add_data(&mut self, direction: usize, count: i64) {
         self.add_bare(direction, count);
-        self.data[direction] += count;
+        add(&mut self.data[direction], count);
     }
 
     /// Adds the data bytes that an ended task lacks.
-    pub fn add_data_bytes(&mut self, direction: usize, bytes: u64) {
-        self.data_bytes[direction] += bytes;
+    pub fn add_data_bytes(&mut self, direction: usize, bytes: i64) {
+        add(&mut self.data_bytes[direction], bytes);
     }
 
     /// Adds a PDU whose header is missing, while its bytes count as decoded.
@@ -65,10 +66,9 @@ impl MissingPdus {
             self.add_explained(direction);
             return;
         }
-        let less = |value: &mut u64, by: u64| *value = value.saturating_sub(by);
-        less(&mut self.unread[direction], 1);
-        less(&mut self.data[direction], u64::from(data_bytes.is_some()));
-        less(&mut self.data_bytes[direction], data_bytes.unwrap_or(0).into());
+        add(&mut self.unread[direction], -1);
+        add(&mut self.data[direction], -i64::from(data_bytes.is_some()));
+        add(&mut self.data_bytes[direction], -i64::from(data_bytes.unwrap_or(0)));
     }
 
     /// At the end: adds what is missing at the start and at the end of the stream, and removes data PDUs that do not fit
@@ -87,7 +87,7 @@ impl MissingPdus {
         if let Some(at_end) = unread.at_end {
             self.add_bare(direction, 1);
             let usual = carriers.bytes.checked_div(carriers.count).unwrap_or(0);
-            self.add_data_bytes(direction, at_end.saturating_sub(HEADER_BYTES).min(usual));
+            self.data_bytes[direction] += at_end.saturating_sub(HEADER_BYTES).min(usual);
         }
         let known = self.unread[direction] * HEADER_BYTES + self.data_bytes[direction];
         self.count[direction] -= missing.uncounted_in(known.saturating_sub(bytes)).min(data);
@@ -98,6 +98,10 @@ impl MissingPdus {
         let least = if is_bound { explained + r2ts + others } else { 0 };
         (bytes.saturating_sub(known), least.saturating_sub(self.count[direction]))
     }
+}
+
+fn add(value: &mut u64, by: i64) {
+    *value = value.saturating_add_signed(by);
 }
 
 #[cfg(test)]

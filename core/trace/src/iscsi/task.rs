@@ -12,7 +12,7 @@ use iscsitrace_wire::serial::SerialNumber;
 use serde::{Deserialize, Serialize};
 
 use super::cycle_row::{DataOutBurst, note_data_last, note_flags, sense, set_some};
-use super::data_numbers::{Counted, DataNumbers, skipped};
+use super::data_numbers::{Counted, DataNumbers, at_once};
 use super::pdu::Pdu;
 use super::ranges::{self, Ranges};
 use crate::stream::stamp::Stamp;
@@ -36,7 +36,7 @@ struct Unannounced {
 struct OpenRound {
     target_transfer_tag: u32,
     round: RoundId,
-    next_data_sn: SerialNumber,
+    data_out: Ranges,
     remaining: u32,
 }
 
@@ -64,11 +64,11 @@ pub struct Task {
     /// The bytes of its buffer that were transferred: one that comes again does not count again.
     buffer: Ranges,
     open_rounds: Vec<OpenRound>,
-    /// Whether PDUs or bytes of it are known to be missing.
+    /// Whether PDUs or bytes of it are known to be missing, beside those counted so far.
     pub has_missing_pdus: bool,
     /// Missing data PDUs and R2Ts counted so far.
-    missing_data: u64,
-    missing_r2t: u64,
+    missing_data: i64,
+    missing_r2t: i64,
     /// Bursts without an R2T so far.
     unannounced: Vec<Unannounced>,
     /// Target Transfer Tag of the last Data-Out.
@@ -76,15 +76,15 @@ pub struct Task {
     is_last_data_unknown: bool,
 }
 
-/// What a PDU shows to be missing.
+/// What a PDU shows to be missing; less than 0 if it was missing so far.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Missing {
     /// Data-Out.
-    pub data_out: u64,
+    pub data_out: i64,
     /// Data-In.
-    pub data_in: u64,
+    pub data_in: i64,
     /// R2Ts.
-    pub r2t: u64,
+    pub r2t: i64,
     /// Whether a number was repeated or late.
     pub is_out_of_order: bool,
 }
@@ -113,7 +113,6 @@ impl Task {
             describes,
             is_data_in_any_order,
             operation,
-            numbers: DataNumbers::new(is_bidirectional),
             buffer,
             ..Task::default()
         }
@@ -122,9 +121,9 @@ impl Task {
     /// The task of a command that was sent on another connection, from its row: its data and its status come here.
     pub fn moved(row: usize, cycles: &Cycles) -> Task {
         let (is_read, is_write) = (cycles.is_read[row], cycles.is_write[row]);
-        let mut numbers = DataNumbers::new(is_read && is_write);
+        let mut numbers = DataNumbers::default();
         if is_read {
-            (0..cycles.data_pdu_count[row]).for_each(|_| numbers.pass_data_in());
+            numbers.pass(Counted::DataIn, cycles.data_pdu_count[row]);
         }
         let mut buffer = Ranges::default();
         buffer.pass(cycles.data_bytes[row]);
@@ -167,22 +166,17 @@ impl Task {
     /// Whether a PDU with its tag must belong to a later task whose command was not captured: a number is repeated, or
     /// there would be more data than expected.
     pub fn is_outlived_by(&self, bhs: Bhs<'_>, cycles: &Cycles) -> bool {
-        let is_again = |counted: Counted, number: Option<SerialNumber>| {
-            number.is_some_and(|number| self.numbers.is_again(counted, number))
-        };
         let row = cycles.row(self.cycle);
         let data_bytes = if self.is_bidirectional() { written_bytes(row, cycles) } else { cycles.data_bytes[row] };
         let is_data_in = bhs.opcode() == Some(Opcode::DataIn);
-        let is_too_much = !self.has_room_for(is_data_in, data_bytes, bhs.data_segment_length().unwrap_or(0));
-        match bhs.opcode() {
-            Some(Opcode::DataIn) => is_too_much || is_again(Counted::DataIn, bhs.data_sn()),
-            Some(Opcode::ReadyToTransfer) => is_again(Counted::R2t, bhs.r2t_sn()),
-            Some(Opcode::DataOut) => {
-                let is_unsolicited = bhs.target_transfer_tag() == Some(RESERVED_TAG);
-                is_too_much || (is_unsolicited && is_again(Counted::Unsolicited, bhs.data_sn()))
-            }
-            _ => false,
-        }
+        let is_data = is_data_in || bhs.opcode() == Some(Opcode::DataOut);
+        (is_data && !self.has_room_for(is_data_in, data_bytes, bhs.data_segment_length().unwrap_or(0)))
+            || counted(bhs).is_some_and(|(counted, number)| self.numbers.is_again(counted, number))
+    }
+
+    /// Whether a PDU with its tag has a number that is missing so far: it is late, or of a later task.
+    pub fn lacks(&self, bhs: Bhs<'_>) -> bool {
+        counted(bhs).is_some_and(|(counted, number)| self.numbers.lacks(counted, number))
     }
 
     /// Whether an R2T has a number that was there before.
@@ -202,7 +196,7 @@ impl Task {
             self.missing_r2t += missing.r2t;
         }
         let is_first = if self.is_bidirectional() {
-            !self.numbers.has_skipped_either()
+            self.numbers.missing_of_either() == 0
         } else {
             r2t_sn.is_none_or(|number| number == 0)
         };
@@ -229,11 +223,11 @@ impl Task {
             // an R2T that was captured after its data; not the next one with the same tag
             let before =
                 self.unannounced.iter().position(|burst| burst.target_transfer_tag == Some(target_transfer_tag));
-            let before = before.filter(|_| missing.r2t == 0).map(|place| self.unannounced.remove(place));
+            let before = before.filter(|_| missing.r2t <= 0).map(|place| self.unannounced.remove(place));
             self.open_rounds.push(OpenRound {
                 target_transfer_tag,
                 round,
-                next_data_sn: before.as_ref().map_or(SerialNumber(0), |burst| burst.next_data_sn),
+                data_out: before.as_ref().map_or_else(Ranges::default, |burst| burst.next_data_sn.into()),
                 remaining: desired.saturating_sub(before.map_or(0, |burst| burst.bytes)),
             });
         }
@@ -289,10 +283,9 @@ impl Task {
                     burst_of = DataOutBurst::Round(round);
                     let round = rounds.row(round);
                     if let Some(number) = number {
-                        missing.is_out_of_order = number.is_before(burst.next_data_sn);
-                        missing.data_out = skipped(number, burst.next_data_sn);
-                        self.has_missing_pdus |= missing.data_out > 0;
-                        burst.next_data_sn = number.next();
+                        let order = burst.data_out.note(number, &ranges::DATA);
+                        missing.is_out_of_order = order.is_behind();
+                        missing.data_out = at_once(order.missing());
                         if number.0 == 0 {
                             rounds.data_first_ns[round] = first.time_ns;
                             rounds.data_first_frame[round] = first.frame;
@@ -343,7 +336,7 @@ impl Task {
             cycles.data_pdu_bytes_max[row] = length;
             let is_in_place = bhs.buffer_offset().is_none_or(|offset| offset == first_offset);
             let is_first = if self.is_bidirectional() {
-                !self.numbers.has_skipped_either() && (is_in_place || self.is_data_in_any_order)
+                self.numbers.missing_of_either() == 0 && (is_in_place || self.is_data_in_any_order)
             } else {
                 is_in_place || (self.is_data_in_any_order && bhs.data_sn() == Some(SerialNumber(0)))
             };
@@ -368,22 +361,24 @@ impl Task {
         self.buffer.has_given_up()
     }
 
-    /// Notes a number; returns how many PDUs of its kind were skipped. Which kind a bidirectional command skipped is
+    /// Notes a number; returns how many more PDUs of its kind are missing. Which kind a bidirectional command lacks is
     /// known at its end.
-    fn advance(&mut self, counted: Counted, number: SerialNumber, is_out_of_order: &mut bool) -> u64 {
-        if self.numbers.is_again(counted, number) {
-            *is_out_of_order = true;
-            return 0;
-        }
-        let skipped = self.numbers.advance(counted, number);
-        self.has_missing_pdus |= skipped > 0 || self.numbers.has_skipped_either();
-        skipped
+    fn advance(&mut self, counted: Counted, number: SerialNumber, is_out_of_order: &mut bool) -> i64 {
+        let order = self.numbers.note(counted, number);
+        *is_out_of_order = order.is_behind();
+        let is_either = self.is_bidirectional() && !matches!(counted, Counted::Unsolicited);
+        if is_either { 0 } else { at_once(order.missing()) }
     }
 
-    /// The numbers that a bidirectional command skipped: as many R2Ts as Data-Out show, the others Data-In.
+    /// Whether missing PDUs are counted.
+    fn lacks_counted(&self) -> bool {
+        self.missing_data > 0 || self.missing_r2t > 0
+    }
+
+    /// At its end, the numbers that a bidirectional command lacks: as many R2Ts as Data-Out show, the others Data-In.
     pub fn missing_numbers(&mut self) -> Missing {
-        let count = self.numbers.take_skipped_either();
-        let r2t = (self.unannounced.len() as u64).saturating_sub(self.missing_r2t).min(count);
+        let count = if self.is_bidirectional() { self.numbers.missing_of_either() } else { 0 };
+        let r2t = (self.unannounced.len() as i64 - self.missing_r2t).clamp(0, count);
         self.missing_r2t += r2t;
         self.missing_data += count - r2t;
         Missing { data_in: count - r2t, r2t, ..Missing::default() }
@@ -415,7 +410,7 @@ impl Task {
         let is_good = bhs.status() == Some(0) && (is_in_data || bhs.response() == Some(0));
         // numbers after the last one seen, in a SCSI Response
         let counted = bhs.exp_data_sn().unwrap_or_default();
-        let further = (is_good && !is_in_data).then(|| self.numbers.end_at(counted));
+        let further = (is_good && !is_in_data).then(|| self.numbers.end_at(counted, self.is_bidirectional()));
         let numbers = self.missing_numbers();
         let at_end = self.missing_at_end(row, is_good, further, cycles);
         self.missing_data += at_end.data_in + at_end.data_out;
@@ -428,7 +423,7 @@ impl Task {
             cycles.data_acked_ns[row] = NULL_NS;
         }
         let missing = Missing { data_in: numbers.data_in + at_end.data_in, r2t: numbers.r2t + at_end.r2t, ..at_end };
-        self.has_missing_pdus |= missing.data_in + missing.data_out + missing.r2t > 0;
+        self.has_missing_pdus |= at_end.r2t > 0 || self.lacks_counted();
         cycles.has_capture_gap[row] |= self.has_missing_pdus;
         cycles.is_complete[row] = !self.has_missing_pdus && pdu.last.is_some();
         self.forget_uncertain_first(cycles);
@@ -437,16 +432,16 @@ impl Task {
 
     /// Missing PDUs after the last one seen, according to the status; `further` numbers are those of its ExpDataSN, none
     /// without a SCSI Response of a command that went well.
-    fn missing_at_end(&self, row: usize, is_good: bool, further: Option<u64>, cycles: &Cycles) -> Missing {
-        let unannounced = self.unannounced.len() as u64;
-        let mut missing = Missing { r2t: unannounced.saturating_sub(self.missing_r2t), ..Missing::default() };
+    fn missing_at_end(&self, row: usize, is_good: bool, further: Option<i64>, cycles: &Cycles) -> Missing {
+        let unannounced = self.unannounced.len() as i64;
+        let mut missing = Missing { r2t: (unannounced - self.missing_r2t).max(0), ..Missing::default() };
         if is_good && self.is_bidirectional() {
             missing.data_out = self.missing_of_bursts(row, cycles);
         }
         let (Some(expected), Some(further)) = (self.expected_data_transfer_length, further) else { return missing };
         let underflow = if cycles.residual_bytes[row] < 0 { cycles.residual_bytes[row].unsigned_abs() } else { 0 };
         let lacking = u64::from(expected).saturating_sub(underflow).saturating_sub(u64::from(cycles.data_bytes[row]));
-        let lacking_pdus = || self.data_pdus(lacking, row, cycles).saturating_sub(self.missing_data);
+        let lacking_pdus = || (self.data_pdus(lacking, row, cycles) - self.missing_data).max(0);
         if self.is_read && !self.is_write {
             // ExpDataSN counts the Data-In PDUs (RFC 7143 section 11.4.8); for targets that leave it 0, the bytes count
             if further > 0 && lacking > 0 {
@@ -463,7 +458,8 @@ impl Task {
     /// Where data of a bidirectional command is missing, it may have been the first: no number orders Data-In and
     /// Data-Out.
     fn forget_uncertain_first(&self, cycles: &mut Cycles) {
-        if self.is_bidirectional() && (self.has_missing_pdus || !self.open_rounds.is_empty()) {
+        let is_uncertain = self.has_missing_pdus || self.lacks_counted() || !self.open_rounds.is_empty();
+        if self.is_bidirectional() && is_uncertain {
             let row = cycles.row(self.cycle);
             cycles.data_first_ns[row] = NULL_NS;
             cycles.data_first_frame.set(row, NULL_U64);
@@ -471,7 +467,7 @@ impl Task {
     }
 
     /// Data-Out that the bursts of its R2Ts lack.
-    fn missing_of_bursts(&self, row: usize, cycles: &Cycles) -> u64 {
+    fn missing_of_bursts(&self, row: usize, cycles: &Cycles) -> i64 {
         let lacking = self.open_rounds.iter().map(|round| round.remaining);
         lacking
             .filter(|&bytes| bytes != NULL_U32 && bytes != 0)
@@ -486,10 +482,10 @@ impl Task {
     }
 
     /// The number of data PDUs for that many bytes, by the largest size seen.
-    fn data_pdus(&self, bytes: u64, row: usize, cycles: &Cycles) -> u64 {
+    fn data_pdus(&self, bytes: u64, row: usize, cycles: &Cycles) -> i64 {
         match cycles.data_pdu_bytes_max[row] {
             NULL_U32 | 0 => 1,
-            size => bytes.div_ceil(u64::from(size)),
+            size => bytes.div_ceil(u64::from(size)) as i64,
         }
     }
 
@@ -507,14 +503,14 @@ impl Task {
             cycles.data_first_frame.set(row, first.frame);
         }
         if self.is_read && !self.is_write {
-            self.numbers.pass_data_in();
+            self.numbers.pass(Counted::DataIn, 1);
         } else if self.current_burst == Some(RESERVED_TAG) {
-            self.numbers.pass_unsolicited();
+            self.numbers.pass(Counted::Unsolicited, 1);
         } else if let Some(place) =
             self.open_rounds.iter().rposition(|burst| Some(burst.target_transfer_tag) == self.current_burst)
         {
             let burst = &mut self.open_rounds[place];
-            burst.next_data_sn = burst.next_data_sn.next();
+            burst.data_out.pass(1);
             burst.remaining = burst.remaining.saturating_sub(bytes);
             if burst.remaining == 0 {
                 self.open_rounds.remove(place);
@@ -541,7 +537,7 @@ impl Task {
     }
 
     /// Ends the task without a status; returns about how many of its data PDUs are missing.
-    pub fn abandon(&mut self, cycles: &mut Cycles) -> u64 {
+    pub fn abandon(&mut self, cycles: &mut Cycles) -> i64 {
         let row = cycles.row(self.cycle);
         cycles.is_complete[row] = false;
         self.forget_uncertain_first(cycles);
@@ -554,14 +550,14 @@ impl Task {
         if lacking == 0 || !self.transfers_all() {
             return 0;
         }
-        let missing = self.data_pdus(lacking, row, cycles).saturating_sub(self.missing_data);
+        let missing = (self.data_pdus(lacking, row, cycles) - self.missing_data).max(0);
         self.missing_data += missing;
         missing
     }
 
     /// Data bytes of each of its data PDUs that are missing, by the largest one seen, where they do not follow from its
     /// length: [`Task::lacking_bytes`].
-    pub fn missing_size(&self, cycles: &Cycles) -> u64 {
+    pub fn missing_size(&self, cycles: &Cycles) -> i64 {
         match cycles.data_pdu_bytes_max[cycles.row(self.cycle)] {
             size if size != NULL_U32 && !self.transfers_all() => size.into(),
             _ => 0,
@@ -569,14 +565,26 @@ impl Task {
     }
 
     /// Its data bytes that are missing, after its end; 0 where a good status does not mean that all were transferred.
-    pub fn lacking_bytes(&self, cycles: &Cycles) -> u64 {
+    pub fn lacking_bytes(&self, cycles: &Cycles) -> i64 {
         let row = cycles.row(self.cycle);
         if !self.transfers_all() {
             return 0;
         }
-        let residual = u64::try_from(-cycles.residual_bytes[row]).unwrap_or(0);
-        let expected = u64::from(self.expected_data_transfer_length.unwrap_or(0)).saturating_sub(residual);
-        expected.saturating_sub(u64::from(cycles.data_bytes[row]))
+        let residual = (-cycles.residual_bytes[row]).max(0);
+        let expected = i64::from(self.expected_data_transfer_length.unwrap_or(0));
+        (expected - residual - i64::from(cycles.data_bytes[row])).max(0)
+    }
+}
+
+/// The number of a PDU, unless it is numbered in a burst.
+fn counted(bhs: Bhs<'_>) -> Option<(Counted, SerialNumber)> {
+    match bhs.opcode()? {
+        Opcode::DataIn => Some((Counted::DataIn, bhs.data_sn()?)),
+        Opcode::ReadyToTransfer => Some((Counted::R2t, bhs.r2t_sn()?)),
+        Opcode::DataOut if bhs.target_transfer_tag() == Some(RESERVED_TAG) => {
+            Some((Counted::Unsolicited, bhs.data_sn()?))
+        }
+        _ => None,
     }
 }
 

@@ -139,7 +139,7 @@ impl IscsiConnection {
             // the last Data-In of a read may already count as a missing status
             let is_told = self.is_status_in_data == Some(true) && task.is_read;
             let direction = usize::from(!task.is_write);
-            self.missing.add_data(direction, lacking.saturating_sub(u64::from(is_told)));
+            self.missing.add_data(direction, (lacking - i64::from(is_told)).max(0));
             self.missing.add_data_bytes(direction, task.lacking_bytes(&context.tables.cycles));
         }
         self.note_taken(&task, context);

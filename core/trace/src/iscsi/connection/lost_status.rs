@@ -67,11 +67,13 @@ impl IscsiConnection {
         rows.filter(|&row| context.tables.cycles.is_in_flight(row))
     }
 
-    /// Whether a status may be that of a later task whose command was not captured: its own may be missing, and so is a
-    /// command that came late enough to take its tag.
+    /// Whether a status, or a number that a task lacks, may be that of a later task whose command was not captured: its own
+    /// status may be missing, and so is a command that came late enough to take its tag.
     pub(super) fn may_be_outlived(&self, task: &Task, bhs: Bhs<'_>, context: &Context) -> bool {
         let is_status = bhs.opcode() == Some(Opcode::ScsiResponse) || bhs.has_status() == Some(true);
-        is_status && self.may_lack_status(task.cycle, context) && self.may_lack_command_after(task, bhs, context)
+        (is_status || task.lacks(bhs))
+            && self.may_lack_status(task.cycle, context)
+            && self.may_lack_command_after(task, bhs, context)
     }
 
     /// Whether a command that the target had before it sent a PDU was not captured, and may have the tag of a task.

@@ -79,7 +79,7 @@ impl IscsiConnection {
         if distance > 0 && distance < NEAR {
             self.note_statuses(stat_sn, first.time_ns, context);
             context.counters.add_many(Counter::StatusMissing, Some(self.number), frame, distance as u64);
-            self.missing.add_bare(1, distance as u64);
+            self.missing.add_bare(1, distance.into());
         }
         self.stat_sn = Some(stat_sn.next());
     }

@@ -216,16 +216,16 @@ impl IscsiConnection {
         Some(cycle)
     }
 
-    /// Counts missing PDUs; `size` are the data bytes of each.
-    pub(super) fn note_missing(&mut self, missing: Missing, size: u64, frame: u64, context: &mut Context) {
+    /// Counts missing PDUs, or those that came late after all; `size` are the data bytes of each.
+    pub(super) fn note_missing(&mut self, missing: Missing, size: i64, frame: u64, context: &mut Context) {
         let data = missing.data_out + missing.data_in;
         self.missing.add_data(0, missing.data_out);
         self.missing.add_data(1, missing.data_in);
         self.missing.add_r2ts(missing.r2t);
         self.missing.add_data_bytes(0, missing.data_out * size);
         self.missing.add_data_bytes(1, missing.data_in * size);
-        context.counters.add_many(Counter::DataMissing, Some(self.number), frame, data);
-        context.counters.add_many(Counter::R2tMissing, Some(self.number), frame, missing.r2t);
+        context.counters.change(Counter::DataMissing, Some(self.number), frame, data);
+        context.counters.change(Counter::R2tMissing, Some(self.number), frame, missing.r2t);
         if missing.is_out_of_order {
             context.counters.add(Counter::DataSnOutOfOrder, Some(self.number), frame);
         }

@@ -164,6 +164,70 @@ fn a_skipped_data_sn_in_a_burst_is_a_missing_data_out() {
     assert_eq!(data(&tables), (3, 6144, at(12), NULL_NS, false, true));
 }
 
+/// A read whose Data-In come in this order of their DataSN, and then its status.
+fn read_in_order(talk: &mut Talk, data_sns: &[u32]) {
+    talk.send(true, read(0x30, 100), &[]);
+    for &data_sn in data_sns {
+        talk.send(false, numbered(data_in(0x30, data_sn, data_sn * 1024), None, 101), &[1; 1024]);
+    }
+    talk.send(false, response(0x30, 501, 101, 4), &[]);
+}
+
+#[test]
+fn a_data_in_that_comes_late_is_not_missing() {
+    // the target sends it again, for a SNACK
+    for (data_sns, is_complete, late, count) in
+        [(&[0, 3, 1, 2][..], true, 2, 0), (&[0, 3, 2], false, 1, 1), (&[0, 2, 1, 1, 3], true, 2, 0)]
+    {
+        let mut talk = Talk::login();
+        read_in_order(&mut talk, data_sns);
+        let tables = talk.finish();
+        let (_, bytes, _, _, complete, has_gap) = data(&tables);
+        assert_eq!((bytes, complete, has_gap), (4096 - 1024 * count as u32, is_complete, !is_complete), "{data_sns:?}");
+        let counts = ["data_missing", "data_sn_out_of_order"].map(|name| counted(&tables, name));
+        // the stream has no hole for it
+        assert_eq!((counts, missing(&tables)), ([count, late], [0, 0]), "{data_sns:?}");
+    }
+}
+
+#[test]
+fn a_late_data_in_is_of_its_task_unless_a_command_is_missing() {
+    for (is_command_missing, expected) in [(false, (true, 0)), (true, (false, 1))] {
+        let mut talk = Talk::login();
+        talk.lose(false, numbered(data_in(0x30, 1, 1024), None, 101), &[1; 1024]);
+        if is_command_missing {
+            // it may have the tag: the target has it when it sends the data
+            talk.lose(true, read(0x30, 101), &[]);
+        }
+        talk.send(true, read(0x30, 100), &[]);
+        let exp_cmd_sn = if is_command_missing { 102 } else { 101 };
+        for data_sn in [0, 2, 3, 1] {
+            talk.send(false, numbered(data_in(0x30, data_sn, data_sn * 1024), None, exp_cmd_sn), &[1; 1024]);
+        }
+        talk.send(false, response(0x30, 501, exp_cmd_sn, 4), &[]);
+        talk.packet(true, 0x10, &[]);
+        let tables = talk.finish();
+        assert_eq!((tables.cycles.is_complete[0], counted(&tables, "task_tag_reused")), expected);
+    }
+}
+
+#[test]
+fn an_r2t_that_comes_late_is_not_missing() {
+    let mut talk = Talk::login();
+    talk.send(true, command(0x32, 100, 6144, &[0x2a, 0, 0, 0, 0, 9, 0, 0, 12, 0]).is_write(true), &[]);
+    for round in [0, 2, 1] {
+        let r2t = BhsBuilder::new(Opcode::ReadyToTransfer).initiator_task_tag(0x32).target_transfer_tag(0x70 + round);
+        let r2t = r2t.r2t_sn(SerialNumber(round)).buffer_offset(round * 2048).desired_data_transfer_length(2048);
+        talk.send(false, numbered(r2t, Some(501), 101), &[]);
+        let data_out = BhsBuilder::new(Opcode::DataOut).is_final(true).initiator_task_tag(0x32);
+        let data_out = data_out.target_transfer_tag(0x70 + round).exp_stat_sn(SerialNumber(501));
+        talk.send(true, data_out.buffer_offset(round * 2048), &[1; 2048]);
+    }
+    talk.send(false, response(0x32, 501, 101, 3), &[]);
+    let tables = talk.finish();
+    assert_eq!((data(&tables).4, missing(&tables), counted(&tables, "r2t_missing")), (true, [0, 0], 0));
+}
+
 /// A bidirectional command, in frames of two: command 8, R2T 10, Data-Out 12 and 14, Data-In 16, R2T 18, Data-In 20,
 /// Data-Out 22 and 24, Data-In 26, SCSI Response 28. R2Ts and Data-In are numbered 0 to 4 in one sequence (RFC 7143
 /// section 11.8). It writes 8192 bytes, as its Expected Data Transfer Length says, and reads 12288.
