@@ -4,10 +4,8 @@
 use iscsitrace_wire::serial::SerialNumber;
 use serde::{Deserialize, Serialize};
 
+use super::ranges::NEAR;
 use crate::tables::CycleId;
-
-/// Sequence numbers within this distance of the expected one fit; others are of another sequence.
-pub const NEAR: i32 = 1 << 14;
 
 /// Losses whose requests are unknown, at most; of more the oldest two count as one. Each status looks at all of them.
 const LOST_MAX: usize = 8;
@@ -24,7 +22,9 @@ pub struct Until {
 /// Statuses that are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Lost {
-    /// Number of statuses.
+    /// Their StatSN: the first, and the one after the last.
+    numbers: [SerialNumber; 2],
+    /// Number of statuses: some of these numbers were found, or are of other losses.
     count: usize,
     /// When a PDU showed that they are missing.
     time_ns: i64,
@@ -45,27 +45,39 @@ pub struct LostStatuses {
 }
 
 impl LostStatuses {
-    /// How many statuses are newly known to be missing, if `next` was expected and all below `until` were sent.
+    /// The first number and the one after the last of statuses that are newly known to be missing, if `next` was expected
+    /// and all below `until` were sent.
     #[inline]
-    pub fn note(&mut self, next: SerialNumber, until: SerialNumber) -> Option<usize> {
+    pub fn note(&mut self, next: SerialNumber, until: SerialNumber) -> Option<[SerialNumber; 2]> {
         let known = self.known.filter(|known| known.is_after(next)).unwrap_or(next);
-        let count = until.distance(known);
-        (1..NEAR).contains(&count).then(|| {
+        (1..NEAR).contains(&until.distance(known)).then(|| {
             self.known = Some(until);
-            count.unsigned_abs() as usize
+            [known, until]
         })
     }
 
+    /// A status came: it is missing no longer.
+    #[inline]
+    pub fn found(&mut self, number: SerialNumber) {
+        let is_of = |lost: &&mut Lost| !number.is_before(lost.numbers[0]) && number.is_before(lost.numbers[1]);
+        if let Some(lost) = self.lost.iter_mut().find(is_of) {
+            lost.count -= 1;
+            self.lost.retain(|lost| lost.count > 0);
+        }
+    }
+
     /// Adds missing statuses, of requests until then.
-    pub fn push(&mut self, count: usize, time_ns: i64, until: Until) {
+    pub fn push(&mut self, numbers: [SerialNumber; 2], time_ns: i64, until: Until) {
+        let count = numbers[1].distance(numbers[0]).unsigned_abs() as usize;
         if self.lost.len() >= LOST_MAX {
             let oldest = self.lost.remove(0);
             if let Some(next) = self.lost.first_mut() {
                 next.count += oldest.count;
+                next.numbers[0] = oldest.numbers[0];
                 next.known_from = 0;
             }
         }
-        self.lost.push(Lost { count, time_ns, until, known_from: 0 });
+        self.lost.push(Lost { numbers, count, time_ns, until, known_from: 0 });
     }
 
     /// Whether none is missing whose request is unknown.
@@ -109,16 +121,23 @@ mod tests {
         Until { cycle: CycleId::new(cycle), exchanges: 0 }
     }
 
-    fn lost(losses: &[(usize, u32)]) -> LostStatuses {
+    fn numbers(count: u32) -> [SerialNumber; 2] {
+        [SerialNumber(0), SerialNumber(count)]
+    }
+
+    fn lost(losses: &[(u32, u32)]) -> LostStatuses {
         let mut statuses = LostStatuses::default();
-        losses.iter().for_each(|&(count, cycle)| statuses.push(count, 5, before(cycle)));
+        losses.iter().for_each(|&(count, cycle)| statuses.push(numbers(count), 5, before(cycle)));
         statuses
     }
 
     #[test]
     fn each_missing_status_counts_once() {
         let mut statuses = LostStatuses::default();
-        let mut note = |next, until| statuses.note(SerialNumber(next), SerialNumber(until));
+        let mut note = |next, until| {
+            let numbers = statuses.note(SerialNumber(next), SerialNumber(until));
+            numbers.map(|[first, end]| end.distance(first))
+        };
         assert_eq!(note(10, 10), None);
         // ExpStatSN acknowledges two that were not seen, then StatSN skips them and one more
         assert_eq!(
@@ -127,7 +146,8 @@ mod tests {
         );
         assert_eq!(note(20, 20 + (1 << 14)), None);
         let mut wrapped = LostStatuses::default();
-        assert_eq!(wrapped.note(SerialNumber(u32::MAX), SerialNumber(0)), Some(1));
+        let last = [SerialNumber(u32::MAX), SerialNumber(0)];
+        assert_eq!(wrapped.note(last[0], last[1]), Some(last));
     }
 
     #[test]
@@ -146,6 +166,18 @@ mod tests {
         let statuses = lost(&[(1, 5), (1, 9)]);
         assert_eq!([4, 5, 8, 9].map(|cycle| statuses.may_be_of(CycleId::new(cycle))), [true, true, true, false]);
         assert!(!lost(&[(1, 5)]).may_be_of(CycleId::new(5)));
+    }
+
+    #[test]
+    fn a_status_that_comes_after_all_is_missing_no_longer() {
+        let mut statuses = LostStatuses::default();
+        let [ten, twelve, thirteen] = [10, 12, 13].map(SerialNumber);
+        statuses.push([ten, twelve], 5, before(5));
+        statuses.push([twelve, thirteen], 6, before(9));
+        for (number, expected) in [(9, vec![2, 1]), (13, vec![2, 1]), (11, vec![1, 1]), (12, vec![1]), (10, vec![])] {
+            statuses.found(SerialNumber(number));
+            assert_eq!(statuses.lost.iter().map(|lost| lost.count).collect::<Vec<_>>(), expected, "{number}");
+        }
     }
 
     #[test]
@@ -176,9 +208,8 @@ mod tests {
                         ended += were_open - open.len() as u64;
                     }
                     _ => {
-                        let count = 1 + tag as usize % 3;
-                        statuses.push(count, 5, before(cycle));
-                        naive.push(count, 5, before(cycle));
+                        statuses.push(numbers(1 + tag % 3), 5, before(cycle));
+                        naive.push(numbers(1 + tag % 3), 5, before(cycle));
                     }
                 }
                 loop {

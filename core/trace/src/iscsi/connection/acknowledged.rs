@@ -5,7 +5,7 @@
 use iscsitrace_wire::serial::SerialNumber;
 use serde::{Deserialize, Serialize};
 
-use crate::iscsi::lost_statuses::NEAR;
+use crate::iscsi::ranges::NEAR;
 
 /// The latest numbers that are kept. Behind a hole packets are read later than they passed.
 const KEPT: usize = 8;

@@ -13,7 +13,6 @@ use std::ops::Range;
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::opcode::Opcode;
-use iscsitrace_wire::serial::SerialNumber;
 
 use super::IscsiConnection;
 use super::expected::{Expected, Tail};
@@ -169,7 +168,7 @@ impl IscsiConnection {
             }
             if self.assume(to_target, next, stamps, !is_followed, context) {
                 // it counts as an unread PDU, and not again as a missing number
-                self.stat_sn = self.stat_sn.map(SerialNumber::next);
+                self.pass_status();
             }
             self.expected[direction].tail = tail;
             offset = next.end;

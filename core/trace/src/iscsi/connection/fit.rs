@@ -5,7 +5,7 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::IscsiConnection;
-use crate::iscsi::lost_statuses::NEAR;
+use crate::iscsi::ranges::NEAR;
 use crate::iscsi::synchroniser::Fit;
 use crate::iscsi::task::Task;
 
@@ -32,12 +32,12 @@ impl IscsiConnection {
         let numbers: [(Option<SerialNumber>, Option<SerialNumber>, Option<SerialNumber>); 3] = if to_target {
             [
                 (header.cmd_sn(), self.cmd_sn, self.exp_cmd_sn),
-                (header.exp_stat_sn(), self.exp_stat_sn, self.stat_sn),
+                (header.exp_stat_sn(), self.exp_stat_sn, self.stat_sn()),
                 (None, None, None),
             ]
         } else {
             [
-                (header.stat_sn(), self.stat_sn, self.exp_stat_sn),
+                (header.stat_sn(), self.stat_sn(), self.exp_stat_sn),
                 (header.exp_cmd_sn(), self.exp_cmd_sn, self.cmd_sn),
                 (header.max_cmd_sn(), self.max_cmd_sn, self.cmd_sn),
             ]

@@ -26,13 +26,13 @@ impl IscsiConnection {
     #[inline]
     pub(super) fn note_statuses(&mut self, until: SerialNumber, time_ns: i64, context: &mut Context) {
         // the first status seen may be any
-        let Some(next) = self.stat_sn else { return };
-        if let Some(count) = self.lost_statuses.note(next, until) {
+        let Some(next) = self.stat_sn() else { return };
+        if let Some(numbers) = self.lost_statuses.note(next, until) {
             // the command that acknowledges them is none of them
             let own = if let Begun::Command { cycle } = self.begun { Some(cycle) } else { None };
             let cycle = own.unwrap_or_else(|| context.tables.cycles.next_id());
             let until = Until { cycle, exchanges: self.exchanges.opened() };
-            self.lost_statuses.push(count, time_ns, until);
+            self.lost_statuses.push(numbers, time_ns, until);
             self.end_lost_tasks(context);
         }
     }

@@ -38,7 +38,7 @@ use super::lost_statuses::LostStatuses;
 use super::missing_pdus::{MissingPdus, UnreadBytes};
 use super::pdu::Pdu;
 use super::pdu_row;
-use super::ranges::COMMANDS;
+use super::ranges::{COMMANDS, Ranges};
 use super::session::missing_commands::PduTotals;
 use super::spans::Spans;
 use super::task::Task;
@@ -97,7 +97,8 @@ pub struct IscsiConnection {
     lost_statuses: LostStatuses,
     /// What must come next, by direction.
     expected: [Expected; 2],
-    stat_sn: Option<SerialNumber>,
+    /// StatSN that came; none before the first.
+    statuses: Option<Ranges>,
     exp_cmd_sn: Option<SerialNumber>,
     max_cmd_sn: Option<SerialNumber>,
     cmd_sn: Option<SerialNumber>,
@@ -129,7 +130,7 @@ impl IscsiConnection {
             descriptions: Descriptions::default(),
             lost_statuses: LostStatuses::default(),
             expected: Default::default(),
-            stat_sn: None,
+            statuses: None,
             exp_cmd_sn: None,
             max_cmd_sn: None,
             cmd_sn: None,

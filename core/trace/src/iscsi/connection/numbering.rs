@@ -7,11 +7,20 @@ use iscsitrace_wire::serial::SerialNumber;
 use super::IscsiConnection;
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::iscsi::lost_statuses::NEAR;
-use crate::iscsi::ranges::Order;
+use crate::iscsi::ranges::{Order, Ranges, STATUSES};
 use crate::stream::stamp::Stamp;
 
 impl IscsiConnection {
+    /// The next StatSN, if one is known.
+    pub(super) fn stat_sn(&self) -> Option<SerialNumber> {
+        self.statuses.as_ref().map(Ranges::next)
+    }
+
+    /// A status came whose number was not captured.
+    pub(super) fn pass_status(&mut self) {
+        self.statuses.as_mut().into_iter().for_each(|statuses| statuses.pass(1));
+    }
+
     /// Notes the sequence numbers of a PDU.
     pub(super) fn note_numbers(&mut self, bhs: Bhs<'_>, opcode: Opcode, first: Stamp, context: &mut Context) {
         let frame = first.frame;
@@ -60,27 +69,28 @@ impl IscsiConnection {
         };
         let Some(stat_sn) = bhs.stat_sn() else {
             // the PDU counts already, and not again as a missing number
-            self.stat_sn = if advances { self.stat_sn.map(SerialNumber::next) } else { self.stat_sn };
+            if advances {
+                self.pass_status();
+            }
             return;
         };
         // a Data-In without status has no StatSN; R2T and unsolicited NOP-In carry the next one without using it
         if !advances {
-            self.stat_sn.get_or_insert(stat_sn);
+            self.statuses.get_or_insert_with(|| stat_sn.into());
             return;
         }
         self.acknowledged[1].take(stat_sn, first.time_ns);
         // nor is the one before the first known
-        self.lost_statuses.is_next_unknown &= self.stat_sn.is_none();
-        let distance = self.stat_sn.map_or(0, |expected| stat_sn.distance(expected));
-        if distance < 0 {
+        self.lost_statuses.is_next_unknown &= self.statuses.is_none();
+        self.note_statuses(stat_sn, first.time_ns, context);
+        let order = self.statuses.get_or_insert_with(|| stat_sn.into()).note(stat_sn, &STATUSES);
+        if order != Order::Again {
+            self.lost_statuses.found(stat_sn);
+        }
+        if order.is_behind() {
             context.counters.add(Counter::StatSnOutOfOrder, Some(self.number), frame);
-            return;
         }
-        if distance > 0 && distance < NEAR {
-            self.note_statuses(stat_sn, first.time_ns, context);
-            context.counters.add_many(Counter::StatusMissing, Some(self.number), frame, distance as u64);
-            self.missing.add_bare(1, distance.into());
-        }
-        self.stat_sn = Some(stat_sn.next());
+        self.missing.add_bare(1, order.missing());
+        context.counters.change(Counter::StatusMissing, Some(self.number), frame, order.missing());
     }
 }

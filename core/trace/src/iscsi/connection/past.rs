@@ -39,7 +39,7 @@ impl IscsiConnection {
         let cmd_sn = header.cmd_sn().filter(|_| header.is_immediate() == Some(false));
         let session = self.session.and_then(|session| context.sessions.state(session));
         // a login may say any
-        let said = self.exp_stat_sn.filter(|&said| self.stat_sn.is_some_and(|sent| !said.is_after(sent)));
+        let said = self.exp_stat_sn.filter(|&said| self.stat_sn().is_some_and(|sent| !said.is_after(sent)));
         is_before(header.exp_stat_sn(), said)
             || cmd_sn.is_some_and(|cmd_sn| {
                 session.is_some_and(|state| state.commands.as_ref().is_some_and(|commands| commands.has(cmd_sn)))
@@ -53,7 +53,7 @@ impl IscsiConnection {
         let is_r2t = header.opcode() == Some(Opcode::ReadyToTransfer);
         let has_stat_sn = header.opcode() != Some(Opcode::DataIn) || header.has_status() == Some(true);
         let stat_sn = header.stat_sn().filter(|_| has_stat_sn);
-        is_before(stat_sn, self.stat_sn)
+        is_before(stat_sn, self.stat_sn())
             || is_before(header.exp_cmd_sn(), self.exp_cmd_sn)
             || stat_sn.is_some_and(|stat_sn| !is_r2t && self.acknowledged[1].has(stat_sn, time_ns))
             || is_r2t && self.had_ready_to_transfer(header)
@@ -63,7 +63,7 @@ impl IscsiConnection {
     /// Whether the task with its tag had an R2T of this number, and sent no status since: no other task can have the tag.
     fn had_ready_to_transfer(&self, header: Bhs<'_>) -> bool {
         let task = header.initiator_task_tag().and_then(|tag| self.tasks.get(&tag));
-        header.stat_sn().is_some_and(|stat_sn| self.stat_sn == Some(stat_sn))
+        header.stat_sn().is_some_and(|stat_sn| self.stat_sn() == Some(stat_sn))
             && task.is_some_and(|task| task.had_ready_to_transfer(header))
     }
 

@@ -115,8 +115,8 @@ fn a_pdu_of_an_open_task_fits_certainly_within_its_length() {
 fn numbered(of_initiator: [Option<u32>; 2], of_target: [Option<u32>; 3]) -> IscsiConnection {
     let mut connection = IscsiConnection::new(1);
     [connection.cmd_sn, connection.exp_stat_sn] = of_initiator.map(|number| number.map(SerialNumber));
-    [connection.stat_sn, connection.exp_cmd_sn, connection.max_cmd_sn] =
-        of_target.map(|number| number.map(SerialNumber));
+    connection.statuses = of_target[0].map(|number| SerialNumber(number).into());
+    [_, connection.exp_cmd_sn, connection.max_cmd_sn] = of_target.map(|number| number.map(SerialNumber));
     connection
 }
 
@@ -418,14 +418,14 @@ fn an_r2t_that_was_captured_after_its_data_is_not_missing() {
 fn an_r2t_does_not_use_its_stat_sn() {
     let (mut connection, mut context) = opened(&[(WRITE, 0x2a)]);
     take(&mut connection, &mut context, 2, r2t(WRITE, 0, 512).stat_sn(SerialNumber(500)));
-    assert_eq!(connection.stat_sn, Some(SerialNumber(500)));
+    assert_eq!(connection.stat_sn(), Some(SerialNumber(500)));
     take(&mut connection, &mut context, 3, response(WRITE).stat_sn(SerialNumber(500)));
-    assert_eq!(connection.stat_sn, Some(SerialNumber(501)));
+    assert_eq!(connection.stat_sn(), Some(SerialNumber(501)));
     // nor does a NOP-In that the target sends by itself
     for (tag, next) in [(RESERVED_TAG, 501), (UNKNOWN, 502)] {
         let nop = BhsBuilder::new(Opcode::NopIn).initiator_task_tag(tag).target_transfer_tag(0x55);
         take(&mut connection, &mut context, 4, nop.stat_sn(SerialNumber(501)));
-        assert_eq!(connection.stat_sn, Some(SerialNumber(next)));
+        assert_eq!(connection.stat_sn(), Some(SerialNumber(next)));
     }
     assert_eq!(connection.missing.count[1], 0, "no status is missing");
 }

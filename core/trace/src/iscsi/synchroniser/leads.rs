@@ -11,7 +11,7 @@ use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use iscsitrace_wire::serial::SerialNumber;
 
 use crate::iscsi::digest_use::{DigestUse, lengths};
-use crate::iscsi::lost_statuses::NEAR;
+use crate::iscsi::ranges::NEAR;
 
 /// Sequence numbers that two headers need to have in common.
 pub const NUMBERS_MIN: u32 = 2;

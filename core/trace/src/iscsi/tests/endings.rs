@@ -250,6 +250,28 @@ fn a_command_whose_status_may_be_missing_from_the_capture_is_not_lost() {
 }
 
 #[test]
+fn a_status_that_comes_late_is_not_missing_and_ends_no_other_command() {
+    let ping = |number| BhsBuilder::new(Opcode::NopIn).initiator_task_tag(number).target_transfer_tag(RESERVED_TAG);
+    // the target sends it again, for a SNACK; or the tap has the PDU that acknowledges it first
+    for (is_acknowledged, out_of_order) in [(false, 1), (true, 0)] {
+        let mut talk = two_in_flight();
+        if is_acknowledged {
+            let query =
+                BhsBuilder::new(Opcode::NopOut).initiator_task_tag(RESERVED_TAG).target_transfer_tag(RESERVED_TAG);
+            talk.send(true, query.cmd_sn(SerialNumber(102)).exp_stat_sn(SerialNumber(502)), &[]);
+        } else {
+            talk.send(false, numbered(ping(7), Some(502), 102), &[]);
+        }
+        talk.send(false, response(TAG, 501, 102, 0), &[]);
+        talk.send(false, numbered(ping(8), Some(if is_acknowledged { 502 } else { 503 }), 102), &[]);
+        let tables = talk.finish();
+        assert_eq!(ends(&tables.cycles), [(15, STATUS, false), (17, CAPTURE_END, false)], "{is_acknowledged}");
+        let counts = ["status_missing", "stat_sn_out_of_order"].map(|name| counted(&tables, name));
+        assert_eq!((counts, tables.connections.missing_pdu_count_to_initiator[1]), ([0, out_of_order], 0));
+    }
+}
+
+#[test]
 fn a_tag_that_is_taken_again_shows_that_the_status_came() {
     let mut talk = one_in_flight();
     talk.send(true, read(TAG, 101), &[]);
