@@ -74,7 +74,7 @@ struct Header {
 }
 
 /// A connection with unknown content.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Detector {
     events: VecDeque<Event>,
     kept_bytes: usize,
@@ -91,16 +91,7 @@ pub struct Detector {
 impl Detector {
     /// A detector for a new connection.
     pub fn new(ports: [u16; 2]) -> Self {
-        Self {
-            events: VecDeque::new(),
-            kept_bytes: 0,
-            headers: VecDeque::new(),
-            leads: Default::default(),
-            in_a_row: [0; 2],
-            has_start: [false; 2],
-            is_iscsi_port: ports.iter().any(|port| PORTS.contains(port)),
-            first: Default::default(),
-        }
+        Self { is_iscsi_port: ports.iter().any(|port| PORTS.contains(port)), ..Self::default() }
     }
 
     /// Notes the SYN of a stream: its first byte is offset 0.

@@ -13,7 +13,7 @@ pub struct Digests {
 }
 
 /// Whether a digest is in use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DigestUse {
     /// The login shows whether it is.
     Known(bool),
@@ -22,6 +22,7 @@ pub enum DigestUse {
     /// It seems to be, by the lengths of PDUs: none has matched so far.
     ByLength,
     /// Not known yet.
+    #[default]
     Unknown,
 }
 

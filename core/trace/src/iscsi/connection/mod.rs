@@ -53,15 +53,21 @@ use kept_data::{WRITE_START_BYTES_MAX, begins_write};
 use unclaimed::Unclaimed;
 
 /// What the last header from the initiator started.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 enum Begun {
+    #[default]
     Nothing,
-    Command { cycle: CycleId },
-    DataOut { cycle: CycleId, burst: DataOutBurst },
+    Command {
+        cycle: CycleId,
+    },
+    DataOut {
+        cycle: CycleId,
+        burst: DataOutBurst,
+    },
 }
 
 /// One iSCSI connection.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct IscsiConnection {
     /// Connection number.
     pub number: u32,
@@ -110,33 +116,7 @@ pub struct IscsiConnection {
 impl IscsiConnection {
     /// A new iSCSI connection.
     pub fn new(number: u32) -> Self {
-        Self {
-            number,
-            session: None,
-            login: Login::default(),
-            spans: Default::default(),
-            pdu_count: [0; 2],
-            missing: MissingPdus::default(),
-            has_gap: false,
-            progress_ns: NULL_NS,
-            longest_data: [None; 2],
-            is_status_in_data: None,
-            totals: PduTotals::default(),
-            tasks: FxHashMap::default(),
-            tasks_opened: 0,
-            begun: Begun::Nothing,
-            exchanges: Exchanges::default(),
-            unclaimed: VecDeque::new(),
-            descriptions: Descriptions::default(),
-            lost_statuses: LostStatuses::default(),
-            expected: Default::default(),
-            statuses: None,
-            exp_cmd_sn: None,
-            max_cmd_sn: None,
-            cmd_sn: None,
-            exp_stat_sn: None,
-            acknowledged: Default::default(),
-        }
+        Self { number, progress_ns: NULL_NS, ..Self::default() }
     }
 
     /// The keys of its login.

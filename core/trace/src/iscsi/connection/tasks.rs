@@ -112,7 +112,7 @@ impl IscsiConnection {
 
     /// Completes the command or Data-Out, and returns its cycle.
     pub(super) fn complete(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<CycleId> {
-        match std::mem::replace(&mut self.begun, Begun::Nothing) {
+        match std::mem::take(&mut self.begun) {
             Begun::Nothing => None,
             Begun::Command { cycle } => {
                 cycle_row::complete_command(pdu, cycle, &mut context.tables.cycles);

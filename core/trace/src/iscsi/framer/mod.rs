@@ -28,7 +28,7 @@ use progress::InProgress;
 use search::Search;
 
 /// The framer of one direction.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Framer {
     /// Header digests in use.
     pub header_digest: DigestUse,
@@ -80,19 +80,11 @@ impl Framer {
     /// A framer that expects a header at `offset` (if the start of the stream was captured), or searches for one.
     pub fn new(offset: i64, is_stream_start: bool) -> Self {
         let mut framer = Self {
-            header_digest: DigestUse::Unknown,
-            data_digest: DigestUse::Unknown,
-            explained_bytes: 0,
-            digest_errors: 0,
             offset,
             first_offset: offset,
             alignment: is_stream_start.then_some(offset.rem_euclid(4)),
-            had_data: false,
-            has_cut: false,
-            lost_start_bytes: None,
             search: (!is_stream_start).then(|| Search::at_start(offset)),
-            possible_digest: None,
-            pdu: InProgress::new(),
+            ..Self::default()
         };
         framer.pdu.begin(offset);
         framer

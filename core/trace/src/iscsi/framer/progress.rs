@@ -43,8 +43,8 @@ pub(super) struct InProgress {
     pub(super) keep: usize,
 }
 
-impl InProgress {
-    pub(super) fn new() -> Self {
+impl Default for InProgress {
+    fn default() -> Self {
         Self {
             start: 0,
             position: 0,
@@ -70,7 +70,9 @@ impl InProgress {
             keep: 0,
         }
     }
+}
 
+impl InProgress {
     #[inline]
     pub(super) fn begin(&mut self, start: i64) {
         self.start = start;
