@@ -87,6 +87,9 @@ impl IscsiConnection {
         if order != Order::Again {
             self.lost_statuses.found(stat_sn);
         }
+        if order == Order::Next {
+            return;
+        }
         if order.is_behind() {
             context.counters.add(Counter::StatSnOutOfOrder, Some(self.number), frame);
         }

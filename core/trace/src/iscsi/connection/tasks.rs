@@ -217,7 +217,15 @@ impl IscsiConnection {
     }
 
     /// Counts missing PDUs, or those that came late after all; `size` are the data bytes of each.
+    #[inline]
     pub(super) fn note_missing(&mut self, missing: Missing, size: i64, frame: u64, context: &mut Context) {
+        if missing != Missing::default() {
+            self.note_some_missing(missing, size, frame, context);
+        }
+    }
+
+    #[cold]
+    fn note_some_missing(&mut self, missing: Missing, size: i64, frame: u64, context: &mut Context) {
         let data = missing.data_out + missing.data_in;
         self.missing.add_data(0, missing.data_out);
         self.missing.add_data(1, missing.data_in);
