@@ -143,6 +143,7 @@ impl Pauses {
 
     /// A loss.
     pub fn lose(&mut self, is_timeout: bool) {
+        // before it forgets what was in flight
         self.cwnd.lose();
         self.reduce();
         self.reductions.lose(is_timeout);

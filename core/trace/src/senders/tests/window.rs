@@ -301,16 +301,29 @@ fn an_answer_within_half_an_rtt_and_a_millisecond_shows_the_window() {
     }
 }
 
-/// What a sender shows that stops seven segments deep, after `before`; five rounds.
-fn seven_in_flight(before: impl Fn(&mut Conversation)) -> Option<i64> {
+/// What a sender shows that stops so many segments deep, after `before`; five rounds.
+fn in_flight(segments: i64, before: impl Fn(&mut Conversation)) -> Option<i64> {
     let mut talk = Conversation::begin();
     before(&mut talk);
     for round in 0..6 {
         let now_ns = (600 + 20 * round) * MS;
         talk.ack(now_ns, talk.highest / SEGMENT, &[]);
-        talk.data(now_ns, 7);
+        talk.data(now_ns, segments);
     }
     estimates(&talk.finish()).last_chunk().map(|last: &[i64; 10]| last[0])
+}
+
+fn seven_in_flight(before: impl Fn(&mut Conversation)) -> Option<i64> {
+    in_flight(7, before)
+}
+
+#[test]
+fn below_seven_segments_there_is_no_estimate() {
+    let lost = |talk: &mut Conversation| {
+        lose_first(talk, 1);
+        talk.ack(141 * MS, 6, &[]);
+    };
+    assert_eq!([6, 7].map(|segments| in_flight(segments, lost)), [Some(0), Some(7)]);
 }
 
 /// Six segments, of which the ACKs at 120 ms report four to have arrived, and retransmissions of the first ones.
