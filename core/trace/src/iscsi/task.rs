@@ -195,13 +195,15 @@ impl Task {
             missing.r2t = self.advance(Counted::R2t, number, &mut missing.is_out_of_order);
             self.missing_r2t += missing.r2t;
         }
-        let is_first = if self.is_bidirectional() {
-            self.numbers.missing_of_either() == 0
-        } else {
-            r2t_sn.is_none_or(|number| number == 0)
-        };
-        if cycles.r2t_count[row] == 0 && is_first {
-            cycles.r2t_first_ns[row] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
+        if cycles.r2t_count[row] == 0 {
+            let is_first = if self.is_bidirectional() {
+                self.numbers.missing_of_either() == 0
+            } else {
+                r2t_sn.is_none_or(|number| number == 0)
+            };
+            if is_first {
+                cycles.r2t_first_ns[row] = pdu.last.map_or(NULL_NS, |last| last.time_ns);
+            }
         }
         cycles.r2t_count[row] += 1;
         let desired = bhs.desired_data_transfer_length().unwrap_or(NULL_U32);

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 /// After so many rounds without growth before any loss, a level is not the congestion window, which would have grown: by
 /// at least half a segment a round (CUBIC's Reno-friendly region, RFC 9438 section 4.3). It is the send buffer's.
 const ROUNDS_MAX: u32 = 12;
-/// Far from the sender, a round counts if its peak had so many segments left of the PDU: all of a command or burst that is
-/// in flight is a level, too. Beside the sender, any byte left shows that it stopped before.
+/// Far from the sender, where every packet can be a stop, a round counts if its peak had so many segments left of the PDU: all
+/// of a command or burst that is in flight is a level, too. At a stop that was seen, any byte left shows that it is not all.
 const LEFT_MIN: i64 = 3;
 /// How much fits into a send buffer varies by this part.
 const PARTS: i64 = 8;

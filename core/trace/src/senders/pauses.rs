@@ -136,17 +136,21 @@ impl Pauses {
 
     /// The congestion window was reduced, or may have been.
     pub fn reduce(&mut self) {
-        let (windows, reductions) = (&mut self.windows, &mut self.reductions);
-        self.clock.reduce(|estimate| show(estimate, windows, reductions));
+        self.end_epoch();
         self.cwnd.reduce();
     }
 
     /// A loss.
     pub fn lose(&mut self, is_timeout: bool) {
-        // before it forgets what was in flight
+        self.end_epoch();
         self.cwnd.lose();
-        self.reduce();
         self.reductions.lose(is_timeout);
+    }
+
+    /// Later stops say nothing of the estimates so far.
+    fn end_epoch(&mut self) {
+        let (windows, reductions) = (&mut self.windows, &mut self.reductions);
+        self.clock.reduce(|estimate| show(estimate, windows, reductions));
     }
 
     /// After a pause a sender may restart with a small window (RFC 5681, section 4.1): nothing was in flight since

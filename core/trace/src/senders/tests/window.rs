@@ -319,10 +319,6 @@ fn seven_in_flight(before: impl Fn(&mut Conversation)) -> Option<i64> {
 
 #[test]
 fn below_seven_segments_there_is_no_estimate() {
-    let lost = |talk: &mut Conversation| {
-        lose_first(talk, 1);
-        talk.ack(141 * MS, 6, &[]);
-    };
     assert_eq!([6, 7].map(|segments| in_flight(segments, lost)), [Some(0), Some(7)]);
 }
 
@@ -333,14 +329,16 @@ fn lose_first(talk: &mut Conversation, count: i64) {
     (0..count).for_each(|segment| talk.again(121 * MS, segment));
 }
 
+/// The first of six segments is lost, and sent again.
+fn lost(talk: &mut Conversation) {
+    lose_first(talk, 1);
+    talk.ack(141 * MS, 6, &[]);
+}
+
 #[test]
 fn a_spurious_retransmission_reduces_no_window() {
     // a window below ten segments takes a loss
     assert_eq!(seven_in_flight(|_| ()), Some(0));
-    let lost = |talk: &mut Conversation| {
-        lose_first(talk, 1);
-        talk.ack(141 * MS, 6, &[]);
-    };
     assert_eq!(seven_in_flight(lost), Some(7));
     let is_known_late = |talk: &mut Conversation| {
         lost(talk);
@@ -371,8 +369,7 @@ fn a_loss_beside_a_spurious_retransmission_reduces_the_window() {
     };
     assert_eq!(seven_in_flight(of_one_recovery), Some(7));
     let before = |talk: &mut Conversation| {
-        lose_first(talk, 1);
-        talk.ack(141 * MS, 6, &[]);
+        lost(talk);
         talk.data(200 * MS, 1);
         talk.again(250 * MS, 6);
         talk.ack(260 * MS, 7, &[]);
