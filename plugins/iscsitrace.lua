@@ -195,8 +195,8 @@ local operations = (function()
 -- CDB is: `cdb` does.
 --
 -- Provides `by_code` (the most common device type), `by_device_type` (where another device type, 1 tape, 5 CD drive or
--- 8 changer, gives the code another meaning), `by_service_action`, and `moves_blocks` (the operations that transfer
--- blocks).
+-- 8 changer, gives the code another meaning), `by_service_action`, `moves_blocks` (the operations that transfer
+-- blocks) and `is_io` (those that read, write or erase data).
 
 local by_code = {
     [0x00] = "test_unit_ready",
@@ -348,9 +348,35 @@ local by_service_action = {
 
 local moves_blocks = { read = true, write = true }
 
+local is_io = {
+    blank = true,
+    compare_and_write = true,
+    erase = true,
+    extended_copy = true,
+    format_unit = true,
+    orwrite = true,
+    populate_token = true,
+    pre_fetch = true,
+    read = true,
+    read_cd = true,
+    read_long = true,
+    read_reverse = true,
+    recover_buffered_data = true,
+    sanitize = true,
+    unmap = true,
+    verify = true,
+    write = true,
+    write_atomic = true,
+    write_long = true,
+    write_same = true,
+    write_using_token = true,
+    write_verify = true,
+    xdwriteread = true,
+}
+
 return {
     by_code = by_code, by_device_type = by_device_type, by_service_action = by_service_action,
-    moves_blocks = moves_blocks,
+    moves_blocks = moves_blocks, is_io = is_io,
 }
 end)()
 
@@ -362,7 +388,8 @@ local cdb = (function()
 -- Never keeps a table of operations: the generated part `operations` has it. Names an operation as the reader does
 -- (core/wire/src/cdb/commands.rs).
 --
--- Provides `operation_of(header, device_type)`, `is_standard_inquiry(header)` and `moves_blocks` (by operation).
+-- Provides `operation_of(header, device_type)` and `is_standard_inquiry(header)`, and by operation `moves_blocks` and
+-- `is_io`.
 
 local byte = string.byte
 local by_code, by_device_type, by_service_action =
@@ -398,6 +425,7 @@ end
 
 return {
     operation_of = operation_of, is_standard_inquiry = is_standard_inquiry, moves_blocks = operations.moves_blocks,
+    is_io = operations.is_io,
 }
 end)()
 
@@ -2238,21 +2266,33 @@ local function size_text(bytes)
     return format("%d", bytes)
 end
 
+-- The commands that read, write or erase data. An unknown operation that transfers data is one of them.
+local function data_commands(cycles)
+    local own = {}
+    for _, cycle in ipairs(cycles) do
+        local operation = state.column.operation[cycle + 1]
+        if not operation or cdb.is_io[operation] or operation == "other" and state.column.block_size[cycle + 1] > 0 then
+            own[#own + 1] = cycle
+        end
+    end
+    return own
+end
+
 -- The time with at least one of the commands in flight, in ns.
 local function active_time(cycles)
     local first_ns, status_ns = state.column.first_ns, state.column.status_ns
     local sorted = {}
-    for _, cycle in ipairs(cycles) do
-        if status_ns[cycle + 1] then
-            sorted[#sorted + 1] = cycle + 1
-        end
+    for index, cycle in ipairs(cycles) do
+        sorted[index] = cycle
     end
     table.sort(sorted, function(one, other)
-        return first_ns[one] < first_ns[other]
+        return first_ns[one + 1] < first_ns[other + 1]
     end)
     local active_ns, until_ns = 0, -math.huge
-    for _, index in ipairs(sorted) do
-        local begin_ns, end_ns = math.max(first_ns[index], until_ns), status_ns[index]
+    for _, cycle in ipairs(sorted) do
+        local index = cycle + 1
+        local begin_ns = math.max(first_ns[index], until_ns)
+        local end_ns = status_ns[index] or first_ns[index] + (wait_of(cycle) or 0)
         if end_ns > begin_ns then
             active_ns = active_ns + end_ns - begin_ns
             until_ns = end_ns
@@ -2417,7 +2457,8 @@ local function statistics_text(cycles, filter)
         end)
         add_tables(lines, by_operation, names)
         local read_bytes, written_bytes = 0, 0
-        for _, cycle in ipairs(members) do
+        local own = data_commands(members)
+        for _, cycle in ipairs(own) do
             local bytes = column.data_bytes[cycle + 1] or 0
             if column.is_write[cycle + 1] then
                 written_bytes = written_bytes + bytes
@@ -2425,7 +2466,7 @@ local function statistics_text(cycles, filter)
                 read_bytes = read_bytes + bytes
             end
         end
-        local active_ns = active_time(members)
+        local active_ns = active_time(own)
         lines[#lines + 1] = format("\nall: %d commands, active %.6f s, read %s MB/s, written %s MB/s",
             #members, active_ns / 1000000000, rate_text(read_bytes, active_ns), rate_text(written_bytes, active_ns))
     end

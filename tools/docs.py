@@ -18,14 +18,14 @@ from types import ModuleType
 
 import click
 
-from iscsitrace.analysis.findings import concurrency, gains
+from iscsitrace.analysis.findings import concurrency
 from iscsitrace.analysis.findings import thresholds as shared_thresholds
 from iscsitrace.analysis.findings.examples import EXAMPLES
-from iscsitrace.analysis.findings.finding import GAIN_MAX, Problem
+from iscsitrace.analysis.findings.finding import Problem
 from iscsitrace.analysis.findings.registry import FAMILIES, PROBLEMS
 from iscsitrace.analysis.groups.jobs import streams, together
 from iscsitrace.analysis.measures import nops
-from iscsitrace.analysis.session import system_calls, workload
+from iscsitrace.analysis.session import gain, system_calls, workload
 from iscsitrace.cli import COMMANDS, main
 from iscsitrace.tables.schema import (
     CATEGORIES,
@@ -47,7 +47,7 @@ _COUNTERS_SOURCE = ROOT / "core" / "trace" / "src" / "counters.rs"
 _HAVE_THRESHOLDS: tuple[ModuleType, ...] = (
     *(shared_thresholds, workload),
     *FAMILIES,
-    *(gains, concurrency, system_calls, together, streams, nops),
+    *(gain, concurrency, system_calls, together, streams, nops),
 )
 _COUNTER = re.compile(r'^\s*\w+, "(\w+)", (\w+),\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)";', re.MULTILINE)
 
@@ -221,7 +221,7 @@ def _kinds_of_events() -> list[str]:
     return [*lines, ""]
 
 
-_WARNING, _MODEL = amounts.percent(shared_thresholds.WARNING), amounts.percent(gains.MODEL)
+_WARNING, _MODEL = amounts.percent(shared_thresholds.WARNING), amounts.percent(gain.MODEL)
 _DIAGNOSIS = f"""
 `iscsitrace diagnose` reports four things for each session and connection.
 
@@ -244,11 +244,13 @@ that show it, a display filter, and advice. Advice names the settings of open-is
 each share is the most that a fix can save.
 
 **Gains.** The throughput factor that the model ([method.md](method.md), sections 6 and 8) predicts for an advice, with
-one change to the measured session. Each gain has a low and a high, shown where they differ much: the packets do not
-show, for example, whether a target serves commands in parallel or one after another. `--json` has all of them as
-`gains` and the first as `gain`. There are none where the model is more than {_MODEL} away from the measured throughput,
-where reads and writes are mixed, and for fixes that the model does not cover. Gains over {GAIN_MAX:.0f} are "more than
-{GAIN_MAX:.0f}x": in `--json` {GAIN_MAX:.0f} with `is_more`.
+one change to the measured session. Each gain has a low and a high, shown where they differ by more than a tenth: the
+packets do not show, for example, whether a target serves commands in parallel or one after another. `--json` has all of
+them as `gains` and the first as `gain`. There are none where the model is more than {_MODEL} away from the measured
+pace, where reads and writes are mixed, and for fixes that the model does not cover. No gain is smaller than the error
+of the model, larger than the parts that the change can take away allow, or above {gain.GAIN_MAX:.0f}. A program with
+one command in flight gains by a higher queue depth only if it has others to issue: the gain says so. The report's table
+of gains has the same numbers.
 
 A remedy that several findings share is printed once; the others refer to it ("See loss."). In `--json` each has all.
 

@@ -66,8 +66,8 @@ _OPERATIONS = """\
 -- CDB is: `cdb` does.
 --
 -- Provides `by_code` (the most common device type), `by_device_type` (where another device type, 1 tape, 5 CD drive or
--- 8 changer, gives the code another meaning), `by_service_action`, and `moves_blocks` (the operations that transfer
--- blocks).
+-- 8 changer, gives the code another meaning), `by_service_action`, `moves_blocks` (the operations that transfer
+-- blocks) and `is_io` (those that read, write or erase data).
 """
 
 
@@ -81,12 +81,14 @@ def operations() -> str:
     by_device_type: dict[int, dict[int, str]] = defaultdict(dict)
     by_service_action: dict[int, dict[int, str]] = defaultdict(dict)
     first_type: dict[int, int] = {}
-    moves_blocks = set()
+    moves_blocks, is_io = set(), set()
     for row in scsi_commands():
         code, action = row["operation_code"], row["service_action"]
         device_type, operation = row["device_type"], row["operation"]
         if row["kind"] != "other":
             moves_blocks.add(operation)
+        if row["purpose"] == "data":
+            is_io.add(operation)
         is_first_type = device_type == first_type.setdefault(code, device_type)
         if not is_first_type and (action is not None or (code in by_service_action and operation == by_code.get(code))):
             # `operation_of` in plugins/lua/cdb.lua looks for the device type first, then for the service action
@@ -108,13 +110,20 @@ def operations() -> str:
         "}\n",
         *_nested("by_device_type", by_device_type, "d"),
         *_nested("by_service_action", by_service_action, "#04x"),
-        f"local moves_blocks = {{ {', '.join(f'{operation} = true' for operation in sorted(moves_blocks))} }}\n",
+        *_set("moves_blocks", moves_blocks),
+        *_set("is_io", is_io),
         "return {",
         "    by_code = by_code, by_device_type = by_device_type, by_service_action = by_service_action,",
-        "    moves_blocks = moves_blocks,",
+        "    moves_blocks = moves_blocks, is_io = is_io,",
         "}\n",
     ]
     return "\n".join(parts)
+
+
+def _set(name: str, words: set[str]) -> list[str]:
+    pairs = [f"{word} = true" for word in sorted(words)]
+    row = f"local {name} = {{ {', '.join(pairs)} }}\n"
+    return [row] if len(row) <= _WIDTH else [f"local {name} = {{", *(f"    {pair}," for pair in pairs), "}\n"]
 
 
 def _nested(name: str, table: dict[int, dict[int, str]], key: str) -> list[str]:

@@ -100,13 +100,13 @@ def sections(
 
 
 def _answer(a: Side, b: Side, explanation: Explanation | None, why_not: str | None) -> str:
-    if not a.throughput_bytes_per_s or not b.throughput_bytes_per_s:
-        return "There is no throughput to compare: no command has a status."
-    one, other = amounts.rate(a.throughput_bytes_per_s), amounts.rate(b.throughput_bytes_per_s)
+    if not a.pace_bytes_per_s or not b.pace_bytes_per_s:
+        return "There is nothing to compare: no command has a status."
+    one, other = amounts.rate(a.pace_bytes_per_s), amounts.rate(b.pace_bytes_per_s)
     if why_not:
-        return f"Throughput of A is {one}, of B {other}. Cause unknown: {why_not}."
+        return f"The pace of A is {one}, of B {other}. Cause unknown: {why_not}."
     if explanation is None or explanation.unexplained_share is None:
-        return f"A and B have the same throughput: {one} and {other}."
+        return f"A and B have the same pace: {one} and {other}."
     if explanation.factor > 1:
         return f"B is {explanation.factor:.2g} times as fast as A: {other} against {one}. {_causes(explanation)}"
     return f"A is {1 / explanation.factor:.2g} times as fast as B: {one} against {other}. {_causes(explanation)}"
@@ -163,7 +163,7 @@ def _differences(explanation: Explanation) -> Section:
             for label, one, other, factor, share in rows
         ),
     )
-    return Section("Causes of the gap: factor of each on the throughput, B / A, by the model", grids=(grid,))
+    return Section("Causes of the gap: factor of each on the pace, B / A, by the model", grids=(grid,))
 
 
 def _value(difference: Difference, value: Any) -> str:
@@ -180,7 +180,7 @@ def _figures(a: Side, b: Side) -> Section:
     figures: list[tuple[str, Callable[[Side], object]]] = [
         ("operation", lambda side: {"block": "read and write"}.get(side.operation, side.operation)),
         ("commands", lambda side: side.task_count),
-        ("throughput", lambda side: text(side.throughput_bytes_per_s, amounts.rate)),
+        ("pace (bytes / busy time)", lambda side: text(side.pace_bytes_per_s, amounts.rate)),
         (
             "I/O sizes",
             lambda side: ", ".join(f"{count} of {cells.size(size)}" for size, count in side.block_sizes.items()),

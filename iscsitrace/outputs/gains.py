@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from iscsitrace.analysis.findings.finding import GAIN_MAX
-
 if TYPE_CHECKING:
-    from iscsitrace.analysis.findings.finding import Gain
+    from iscsitrace.analysis.session.gain import Gain
 
-_OPEN: Final = 1.2
+_OPEN: Final = 1.1
 """Ratio of a gain's high to its low from which both are shown."""
 
 
@@ -18,14 +16,12 @@ def words(gains: Sequence[Gain]) -> str:
     """Such as ``model: up to 8.0x with queue depth 8``; empty if the model predicts none."""
     if not gains:
         return ""
-    return f"model: {', '.join(f'{_times(gain)} with {gain.change}' for gain in gains)}"
+    conditions = dict.fromkeys(f", {gain.condition}" for gain in gains if gain.condition)
+    return f"model: {', '.join(f'{_times(gain)} with {gain.change}' for gain in gains)}{''.join(conditions)}"
 
 
 def _times(gain: Gain) -> str:
-    """``up to 5.1x``, ``about 5.1x (2.2x to 7.8x)`` where the packets leave much open, ``more than 20x``."""
-    if gain.is_more:
-        return f"more than {GAIN_MAX:.0f}x"
+    """``up to 5.1x``; ``about 5.1x (2.2x to 7.8x)`` where the packets leave much open."""
     times = f"{gain.throughput_factor:.1f}x"
-    high = f"{gain.high:.1f}x" if gain.high <= GAIN_MAX else f"more than {GAIN_MAX:.0f}x"
     is_open = gain.high > _OPEN * gain.low
-    return f"about {times} ({gain.low:.1f}x to {high})" if is_open else f"up to {times}"
+    return f"about {times} ({gain.low:.1f}x to {gain.high:.1f}x)" if is_open else f"up to {times}"

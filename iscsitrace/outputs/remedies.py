@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from iscsitrace.outputs import gains as by_model
 
 if TYPE_CHECKING:
-    from iscsitrace.analysis.findings.finding import Finding, Gain
+    from iscsitrace.analysis.findings.finding import AdviceGain, Finding
 
 
 class Remedies:
@@ -22,7 +22,7 @@ class Remedies:
 
         A gain that was shown for the same session or connection is not shown again.
         """
-        new, again = [], dict[str, list["Gain"]]()
+        new, again = [], dict[str, list["AdviceGain"]]()
         for advice, gains in finding.gains_by_advice():
             name, where = self._said.setdefault(advice.text, (finding.name, label))
             if (name, where) == (finding.name, label):

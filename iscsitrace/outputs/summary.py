@@ -213,7 +213,8 @@ def _volumes(rows: Sequence[Mapping[str, Any]], count: int) -> Section:
         )
         for place, row in enumerate(rows)
     ]
-    return Section("Throughput (rates over the active time)", grids=(_of_many(table(columns, found), count),))
+    title = "Throughput (rates over the time with reads or writes in flight)"
+    return Section(title, grids=(_of_many(table(columns, found), count),))
 
 
 def _sizes(rows: Iterable[Mapping[str, Any]]) -> Section:

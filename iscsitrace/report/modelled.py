@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
+from iscsitrace.analysis.findings.acknowledgments import STATUS_IN_DATA
+from iscsitrace.analysis.findings.concurrency import PARALLEL
+from iscsitrace.analysis.findings.transport import NO_LOSSES
+from iscsitrace.analysis.findings.writes import MAX_BURST_BYTES
 from iscsitrace.analysis.fit.points import REASONS, Fit, Point, of_operation
 from iscsitrace.analysis.fit.regression import fit
 from iscsitrace.analysis.fit.steady import NEEDED, survey
 from iscsitrace.analysis.model.estimate import Estimate
-from iscsitrace.analysis.model.prediction import changed
-from iscsitrace.analysis.model.setting import Setting
-from iscsitrace.analysis.model.uncertainty import Interval, predict_with
-from iscsitrace.errors import InputInvalid
+from iscsitrace.analysis.session import gain
+from iscsitrace.analysis.session.gain import OF_A_COMMAND, OF_A_CONNECTION, OF_A_WINDOW, OF_R2TS, Change, WhatIf
+from iscsitrace.analysis.session.grouping import Grouping
+from iscsitrace.analysis.session.situation import Situation
 from iscsitrace.outputs.document import Grid
 from iscsitrace.report.document import Model
 from iscsitrace.tables.trace import Trace
@@ -23,9 +28,8 @@ __all__ = ["NEEDED", "of_session"]
 
 DEPTHS: Final = (8, 32)
 BLOCKS: Final = (256 << 10, 1 << 20, 4 << 20)
-MAX_BURST: Final = 16_776_192
-_WORTH: Final = 0.01
-"""Smallest change of throughput that is shown."""
+_WORTH: Final = 1.05
+"""Smallest gain that is shown."""
 _SOURCES: Final = {
     "fit": "fit over points",
     "packets": "packets of the commands",
@@ -42,10 +46,10 @@ def of_session(trace: Trace, session: int) -> tuple[Model | None, str]:
     if not own:
         why = "; ".join(each.why for each in found.missing if each.session == session) or "no steady commands"
         return None, f"No model of session {session}: {cells.short(why)}."
-    return _model(fit(own)), ""
+    return _model(fit(own), gain.of_session(Grouping(trace.table).sessions[session])), ""
 
 
-def _model(found: Fit) -> Model:
+def _model(found: Fit, asked: WhatIf | None) -> Model:
     left_out = sum(found.cycles_left_out.values())
     why = "; ".join(f"{count} {REASONS[reason]}" for reason, count in found.cycles_left_out.items() if count)
     return Model(
@@ -76,7 +80,7 @@ def _model(found: Fit) -> Model:
             ),
             (f"From {found.cycles_used:,} commands; {left_out:,} not used: {why}.",) if left_out else (),
         ),
-        what_if=_what_if(found),
+        what_if=_gains(asked),
         undetermined=found.undetermined,
     )
 
@@ -110,63 +114,50 @@ def _point(point: Point) -> str:
     return f"{point.cycle_count:,} {setting.operation}s of {wording.size(setting.block_bytes)}, queue depth {depth}"
 
 
-def _what_if(found: Fit) -> Grid | None:
-    """Predicted throughputs after one change each; None if the model does not cover the setting."""
-    try:
-        now = predict_with(found.setting, found)
-    except InputInvalid:
+def _gains(asked: WhatIf | None) -> Grid | None:
+    """Predicted gains of one change each, as findings have them; None if the model does not describe the session."""
+    if asked is None:
         return None
-    before = now.prediction.throughput_bytes_per_s
-    rows = [("as captured", *_predicted(now), "1.0", _bound(now.prediction.bound))]
-    for name, values in _changes(found.setting):
-        try:
-            then = predict_with(changed(found.setting, values), found, values)
-        except InputInvalid:
-            continue
-        prediction = then.prediction
-        factor = prediction.throughput_bytes_per_s / before
-        if abs(factor - 1) >= _WORTH and prediction.is_in_range:
-            rows.append((name, *_predicted(then), f"{factor:.1f}", _bound(prediction.bound)))
-    if len(rows) == 1:
-        return None
-    columns = ("change", "MB/s", "low", "high", "factor", "then limited by")
-    return Grid("Predicted throughput after one change", columns, tuple(rows))
-
-
-def _predicted(found: Interval) -> tuple[str, str, str]:
-    ends = (found.prediction.throughput_bytes_per_s, found.low_bytes_per_s, found.high_bytes_per_s)
-    value, low, high = map(cells.megabytes, ends)
-    return value, low, high
-
-
-def _bound(word: str) -> str:
-    return {"cycle": "time per command", "line": "line rate", "window": "TCP window", "loss": "packet loss"}.get(
-        word, word.replace("_", " ")
+    found = [own for change in _changes(asked.measured.situation) if (own := asked.gain(change))]
+    rows = tuple(
+        (own.change, f"{own.throughput_factor:.1f}", f"{own.low:.1f}", f"{own.high:.1f}", own.condition)
+        for own in found
+        if own.throughput_factor >= _WORTH
     )
+    columns = ("change", "times as fast", "low", "high", "condition")
+    return Grid("Predicted gains of one change", columns, rows) if rows else None
 
 
-def _changes(setting: Setting) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The changes, in words and as settings."""
+def _changes(situation: Situation) -> Iterator[Change]:
+    setting = situation.setting
+    in_parallel = PARALLEL if setting.queue_depth == 1 else ""
     for depth in DEPTHS:
         if depth > setting.queue_depth:
-            yield f"queue depth {depth}", {"queue_depth": depth}
+            change = partial(Situation.with_setting, queue_depth=depth)
+            yield Change(f"queue depth {depth}", change, OF_A_COMMAND, in_parallel)
     for block in BLOCKS:
         if block > setting.block_bytes:
-            yield f"I/O size {wording.size(block)}", {"block_bytes": block}
+            change = partial(Situation.with_setting, block_bytes=block)
+            yield Change(f"I/O size {wording.size(block)}", change, (*OF_A_COMMAND, *OF_A_WINDOW))
     if setting.is_status_held:
-        yield "status in the last Data-In", {"is_status_held": False, "ack_delay_ns": 0.0}
+        yield STATUS_IN_DATA
     if setting.operation == "write":
-        yield "InitialR2T=No", {"is_initial_r2t": False}
-        yield (
-            "InitialR2T=No, bursts as long as the I/O",
-            {"is_initial_r2t": False, "first_burst_bytes": MAX_BURST, "max_burst_bytes": MAX_BURST},
+        yield Change("InitialR2T=No", partial(Situation.with_keys, is_initial_r2t=False), OF_R2TS)
+        long = partial(
+            Situation.with_keys,
+            is_initial_r2t=False,
+            first_burst_bytes=MAX_BURST_BYTES,
+            max_burst_bytes=MAX_BURST_BYTES,
         )
+        yield Change("InitialR2T=No, bursts as long as the I/O", long, OF_R2TS)
     if setting.window_bytes is not None:
-        yield "TCP windows 4 times as large", {"window_bytes": 4 * setting.window_bytes}
-    if setting.loss:
-        yield "no packet loss", {"loss": 0.0}
-    if setting.service_ns:
-        yield "half the service time", {"service_ns": setting.service_ns / 2}
-    yield "half the RTT", {"delay_ns": setting.delay_ns / 2}
+        wide = partial(Situation.with_setting, window_bytes=4 * setting.window_bytes)
+        yield Change("receive window 4 times as large", wide, ("receive_window",))
+    yield NO_LOSSES
+    half = partial(Situation.without, name="target_service", share=0.5)
+    yield Change("half the service time", half, ("target_service",))
+    near = partial(Situation.with_setting, delay_ns=setting.delay_ns / 2)
+    yield Change("half the RTT", near, OF_A_CONNECTION)
     if setting.c_bytes_per_s:
-        yield "line twice as fast", {"c_bytes_per_s": 2 * setting.c_bytes_per_s}
+        fast = partial(Situation.with_setting, c_bytes_per_s=2 * setting.c_bytes_per_s)
+        yield Change("line twice as fast", fast, ("transfer",))

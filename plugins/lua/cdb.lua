@@ -3,7 +3,8 @@
 -- Never keeps a table of operations: the generated part `operations` has it. Names an operation as the reader does
 -- (core/wire/src/cdb/commands.rs).
 --
--- Provides `operation_of(header, device_type)`, `is_standard_inquiry(header)` and `moves_blocks` (by operation).
+-- Provides `operation_of(header, device_type)` and `is_standard_inquiry(header)`, and by operation `moves_blocks` and
+-- `is_io`.
 
 local operations = require("operations")
 
@@ -41,4 +42,5 @@ end
 
 return {
     operation_of = operation_of, is_standard_inquiry = is_standard_inquiry, moves_blocks = operations.moves_blocks,
+    is_io = operations.is_io,
 }

@@ -4,8 +4,8 @@
 -- CDB is: `cdb` does.
 --
 -- Provides `by_code` (the most common device type), `by_device_type` (where another device type, 1 tape, 5 CD drive or
--- 8 changer, gives the code another meaning), `by_service_action`, and `moves_blocks` (the operations that transfer
--- blocks).
+-- 8 changer, gives the code another meaning), `by_service_action`, `moves_blocks` (the operations that transfer
+-- blocks) and `is_io` (those that read, write or erase data).
 
 local by_code = {
     [0x00] = "test_unit_ready",
@@ -157,7 +157,33 @@ local by_service_action = {
 
 local moves_blocks = { read = true, write = true }
 
+local is_io = {
+    blank = true,
+    compare_and_write = true,
+    erase = true,
+    extended_copy = true,
+    format_unit = true,
+    orwrite = true,
+    populate_token = true,
+    pre_fetch = true,
+    read = true,
+    read_cd = true,
+    read_long = true,
+    read_reverse = true,
+    recover_buffered_data = true,
+    sanitize = true,
+    unmap = true,
+    verify = true,
+    write = true,
+    write_atomic = true,
+    write_long = true,
+    write_same = true,
+    write_using_token = true,
+    write_verify = true,
+    xdwriteread = true,
+}
+
 return {
     by_code = by_code, by_device_type = by_device_type, by_service_action = by_service_action,
-    moves_blocks = moves_blocks,
+    moves_blocks = moves_blocks, is_io = is_io,
 }

@@ -5,6 +5,7 @@
 --
 -- Provides `open_statistics()` for Wireshark and `print_statistics(filter)` for tshark.
 
+local cdb = require("cdb")
 local state = require("state")
 local waits = require("waits")
 
@@ -55,21 +56,33 @@ local function size_text(bytes)
     return format("%d", bytes)
 end
 
+-- The commands that read, write or erase data. An unknown operation that transfers data is one of them.
+local function data_commands(cycles)
+    local own = {}
+    for _, cycle in ipairs(cycles) do
+        local operation = state.column.operation[cycle + 1]
+        if not operation or cdb.is_io[operation] or operation == "other" and state.column.block_size[cycle + 1] > 0 then
+            own[#own + 1] = cycle
+        end
+    end
+    return own
+end
+
 -- The time with at least one of the commands in flight, in ns.
 local function active_time(cycles)
     local first_ns, status_ns = state.column.first_ns, state.column.status_ns
     local sorted = {}
-    for _, cycle in ipairs(cycles) do
-        if status_ns[cycle + 1] then
-            sorted[#sorted + 1] = cycle + 1
-        end
+    for index, cycle in ipairs(cycles) do
+        sorted[index] = cycle
     end
     table.sort(sorted, function(one, other)
-        return first_ns[one] < first_ns[other]
+        return first_ns[one + 1] < first_ns[other + 1]
     end)
     local active_ns, until_ns = 0, -math.huge
-    for _, index in ipairs(sorted) do
-        local begin_ns, end_ns = math.max(first_ns[index], until_ns), status_ns[index]
+    for _, cycle in ipairs(sorted) do
+        local index = cycle + 1
+        local begin_ns = math.max(first_ns[index], until_ns)
+        local end_ns = status_ns[index] or first_ns[index] + (wait_of(cycle) or 0)
         if end_ns > begin_ns then
             active_ns = active_ns + end_ns - begin_ns
             until_ns = end_ns
@@ -234,7 +247,8 @@ local function statistics_text(cycles, filter)
         end)
         add_tables(lines, by_operation, names)
         local read_bytes, written_bytes = 0, 0
-        for _, cycle in ipairs(members) do
+        local own = data_commands(members)
+        for _, cycle in ipairs(own) do
             local bytes = column.data_bytes[cycle + 1] or 0
             if column.is_write[cycle + 1] then
                 written_bytes = written_bytes + bytes
@@ -242,7 +256,7 @@ local function statistics_text(cycles, filter)
                 read_bytes = read_bytes + bytes
             end
         end
-        local active_ns = active_time(members)
+        local active_ns = active_time(own)
         lines[#lines + 1] = format("\nall: %d commands, active %.6f s, read %s MB/s, written %s MB/s",
             #members, active_ns / 1000000000, rate_text(read_bytes, active_ns), rate_text(written_bytes, active_ns))
     end

@@ -430,8 +430,8 @@ def test_diff(runs: Runs) -> None:
     one, other = runs(SLOW).capture(), runs(FAST).capture()
     shown, document = printed("diff", one, other), json_of("diff", one, other)
     a, b, gap = document["a"], document["b"], document["gap"]
-    rates = [f"{side['throughput_bytes_per_s'] / 1e6:.1f}" for side in (a, b)]
-    ratio = f"{b['throughput_bytes_per_s'] / a['throughput_bytes_per_s']:.2g}"
+    rates = [f"{side['pace_bytes_per_s'] / 1e6:.1f}" for side in (a, b)]
+    ratio = f"{b['pace_bytes_per_s'] / a['pace_bytes_per_s']:.2g}"
     assert f"\nB is {ratio} times as fast as A: {rates[1]} MB/s against {rates[0]} MB/s. Causes: " in shown
     # one was lost twice
     assert a["retransmitted_packet_count"] > a["loss_count"] > 0
@@ -486,7 +486,7 @@ def test_diff(runs: Runs) -> None:
 def check_sides(shown: str, a: dict[str, Any], b: dict[str, Any]) -> None:
     rows = {row[0]: row[1:] for row in table(shown, "", "A", "B")}
     units = {
-        "commands": "task_count", "throughput": "throughput_bytes_per_s", "queue depth": "queue_depth",
+        "commands": "task_count", "pace (bytes / busy time)": "pace_bytes_per_s", "queue depth": "queue_depth",
         "connections": "connection_count", "RTT": "round_trip_ns", "line rate": "line_bytes_per_s",
         "largest receive window": "window_bytes", "losses": "loss_count",
         **{f"latency {name}": f"latency_ns.{name}" for name in ("p50", "p95", "p99", "max")},

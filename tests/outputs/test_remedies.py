@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from iscsitrace.analysis.findings.finding import Advice, Finding, Gain
+from iscsitrace.analysis.findings.finding import Advice, AdviceGain, Finding
 from iscsitrace.outputs import gains
 from iscsitrace.outputs.remedies import Remedies
 
 SHARED, OWN, OTHER = Advice("Use more connections."), Advice("Raise the window."), Advice("Find the loss.")
 
 
-def finding(name: str, *advice: Advice, found: tuple[Gain, ...] = ()) -> Finding:
+def finding(name: str, *advice: Advice, found: tuple[AdviceGain, ...] = ()) -> Finding:
     problem: Any = SimpleNamespace(name=name, advice=advice)
     return Finding(problem, "warning", 0.5, "text", (), predict=lambda _: found)
 
 
-def gain(factor: float, low: float | None = None, high: float | None = None, advice: Advice = SHARED) -> Gain:
-    return Gain(advice, "4 connections", factor, low or factor, high or factor)
+def gain(factor: float, low: float | None = None, high: float | None = None, advice: Advice = SHARED) -> AdviceGain:
+    return AdviceGain("4 connections", factor, low or factor, high or factor, "", advice)
 
 
 def test_a_remedy_is_said_once_and_then_referred_to() -> None:
@@ -53,11 +54,20 @@ def test_another_output_says_all_again() -> None:
     assert Remedies().steps(one, "session 0") == Remedies().steps(one, "session 0") == [(SHARED.text, "")]
 
 
-def test_no_gain_is_larger_than_is_believed() -> None:
+def test_a_range_is_shown_where_its_ends_differ_by_more_than_a_tenth() -> None:
     assert gains.words([gain(20.0)]) == "model: up to 20.0x with 4 connections"
-    assert gains.words([gain(20.1)]) == "model: more than 20x with 4 connections"
-    assert gains.words([gain(74.0, 10.0, 80.0)]) == "model: more than 20x with 4 connections"
-    assert gains.words([gain(15.0, 8.0, 30.0)]) == "model: about 15.0x (8.0x to more than 20x) with 4 connections"
-    document = finding("loss", SHARED, found=(gain(74.0, 10.0, 80.0), gain(15.0, 8.0, 30.0))).as_dict()["gains"]
-    keys = ("throughput_factor", "low", "high", "is_more")
-    assert [tuple(each[key] for key in keys) for each in document] == [(20, 10, 20, True), (15, 8, 20, False)]
+    assert gains.words([gain(15.0, 15.0, 16.4)]) == "model: up to 15.0x with 4 connections"
+    assert gains.words([gain(15.0, 15.0, 16.6)]) == "model: about 15.0x (15.0x to 16.6x) with 4 connections"
+
+
+def test_a_condition_is_said_once() -> None:
+    one, other = (replace(gain(factor), condition="if it can") for factor in (2.0, 3.0))
+    expected = "model: up to 2.0x with 4 connections, up to 3.0x with 4 connections, if it can"
+    assert gains.words([one, other]) == expected
+    document = finding("loss", SHARED, found=(one,)).as_dict()["gains"]
+    assert document == [
+        {
+            "change": "4 connections", "throughput_factor": 2.0, "low": 2.0, "high": 2.0, "condition": "if it can",
+            "advice": 0,
+        }
+    ]  # fmt: skip

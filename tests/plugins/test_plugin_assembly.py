@@ -107,6 +107,7 @@ def row(code: int, operation: str, *, action: int | None = None, device_type: in
         "device_type": device_type,
         "operation": operation,
         "kind": kind,
+        "purpose": "other" if operation == "seek" else "data",
     }
 
 
@@ -131,9 +132,12 @@ def test_the_generated_part_has_the_rows_of_the_core(monkeypatch: pytest.MonkeyP
         "local by_service_action = {",
         *('[0x7f] = { [0x0b] = "write" },', "}"),
         "local moves_blocks = { read = true, write = true }",
+        "local is_io = {",
+        *("format_unit = true,", "locate = true,", "other = true,", "position_to_element = true,", "read = true,"),
+        *("write = true,", "}"),
         "return {",
         "by_code = by_code, by_device_type = by_device_type, by_service_action = by_service_action,",
-        "moves_blocks = moves_blocks,",
+        "moves_blocks = moves_blocks, is_io = is_io,",
         "}",
     ]
 

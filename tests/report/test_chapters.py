@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.findings.finding import Advice, Finding, Gain
+from iscsitrace.analysis.findings.finding import Advice, AdviceGain, Finding
 from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.analysis.findings.opinions import Opinion
 from iscsitrace.analysis.measures.budget import PARTS, Budget
@@ -27,7 +27,10 @@ def _subject(number: int) -> Subject:
 def test_a_finding_has_a_step_for_each_advice_with_its_gains() -> None:
     first, second = Advice("Do this."), Advice("Do that.")
     problem: Any = SimpleNamespace(name="odd", rank="failure", advice=(first, second))
-    gains = (Gain(second, "queue depth 8", 2.0, 2.0, 2.4), Gain(second, "queue depth 9", 5.0, 2.0, 2.41))
+    gains = (
+        AdviceGain("queue depth 8", 2.0, 2.0, 2.2, "", second),
+        AdviceGain("queue depth 9", 5.0, 2.0, 2.21, "", second),
+    )
     said = Remedies()
     cause = "Bytes are missing."
     lost = Finding(problem, "data_loss", 0.25, "bytes are missing", (4, 9), cause=cause, predict=lambda _: gains)
@@ -35,7 +38,7 @@ def test_a_finding_has_a_step_for_each_advice_with_its_gains() -> None:
     assert (found.name, found.severity, found.share, found.text) == ("odd", "data loss", "25 %", "Bytes are missing.")
     assert [(step.advice, step.gain) for step in found.steps] == [
         ("Do this.", ""),
-        ("Do that.", "model: up to 2.0x with queue depth 8, about 5.0x (2.0x to 2.4x) with queue depth 9"),
+        ("Do that.", "model: up to 2.0x with queue depth 8, about 5.0x (2.0x to 2.2x) with queue depth 9"),
     ]
     assert (found.display_filter, found.is_failure) == ("frame.number in {4, 9}", True)
     bare = _finding(Finding(problem, "info", None, "text", (), cause="Text."), _subject(3), said)

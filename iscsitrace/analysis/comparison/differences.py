@@ -162,7 +162,7 @@ def explain(a: Measured, b: Measured) -> Explanation:
     told, rest = changes[:count], changes[count:]
     groups = [[change] for change in told] + ([rest] if rest else [])
     factors = _shapley(start, [[change.apply for change in group] for group in groups])
-    whole = b.throughput_bytes_per_s / a.throughput_bytes_per_s
+    whole = b.pace_bytes_per_s / a.pace_bytes_per_s
     found = [
         Difference(change.name, change.unit, change.a, change.b, factor, _share(factor, whole))
         for change, factor in zip(told, factors, strict=False)

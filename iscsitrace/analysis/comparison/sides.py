@@ -63,7 +63,8 @@ class Side:
     without_status_count: int
     """Commands of that operation without a status (waits.py): the slowest, and not among the latencies."""
     bytes: int
-    throughput_bytes_per_s: float | None
+    pace_bytes_per_s: float | None
+    """Bytes per busy time: pauses of the program between two commands count."""
     block_sizes: Mapping[int, int]
     """Commands by I/O size: the sizes that moved most."""
     block_bytes: int
@@ -111,8 +112,8 @@ class Side:
             "incomplete_count": self.incomplete_count,
             "without_status_count": self.without_status_count,
             "bytes": self.bytes,
-            "throughput_bytes_per_s": self.throughput_bytes_per_s,
-            "model_throughput_bytes_per_s": situation.throughput() if situation else None,
+            "pace_bytes_per_s": self.pace_bytes_per_s,
+            "model_pace_bytes_per_s": situation.throughput() if situation else None,
             "block_sizes": [{"bytes": size, "task_count": count} for size, count in self.block_sizes.items()],
             "block_bytes": self.block_bytes,
             "queue_depth": self.queue_depth,
@@ -170,9 +171,9 @@ def _side(number: int, session: Session, names: Mapping[str, Any]) -> Side:
         raise AssertionError(f"{session.label} moved nothing")
     moved = int(tasks.raw("data_bytes").astype(np.int64).sum())
     if measured:
-        throughput: float | None = measured.throughput_bytes_per_s
+        pace: float | None = measured.pace_bytes_per_s
     else:
-        throughput = moved * 1e9 / jobs_ns if jobs_ns else None
+        pace = moved * 1e9 / jobs_ns if jobs_ns else None
     is_read = bool(2 * tasks.raw("data_bytes")[tasks.raw("is_read")].astype(np.int64).sum() > moved)
     direction = "to_initiator" if is_read else "to_target"
     senders = [row for row in session.senders if row["to_target"] != is_read]
@@ -188,7 +189,7 @@ def _side(number: int, session: Session, names: Mapping[str, Any]) -> Side:
         incomplete_count=len(every) - len(tasks),
         without_status_count=int(without_status(asked_for).sum()),
         bytes=moved,
-        throughput_bytes_per_s=throughput,
+        pace_bytes_per_s=pace,
         block_sizes={size: sizes[size] for size in weightiest},
         block_bytes=asked.block_bytes,
         queue_depth=measured.situation.setting.queue_depth if measured else asked.queue_depth,

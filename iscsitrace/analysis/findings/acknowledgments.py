@@ -10,8 +10,9 @@ from typing import Final
 import numpy as np
 
 from iscsitrace.analysis.findings.case import Case, is_worth
-from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
+from iscsitrace.analysis.findings.finding import Advice, Basis, Explains, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import LOSS_SHARE, WORTH, WORTH_A_CHANGE
+from iscsitrace.analysis.session.gain import Change
 from iscsitrace.analysis.session.session import frames_in
 from iscsitrace.analysis.session.workload import MIN_TASKS
 from iscsitrace.tables.table import Table
@@ -38,17 +39,21 @@ def _held(case: Case) -> Observation | None:
     return Observation(text, frames, waits.total_ns)
 
 
+STATUS_IN_DATA: Final = Change(
+    "status in the last Data-In",
+    lambda situation: situation.without("ack_wait").with_setting(is_status_held=False),
+    ("ack_wait", "propagation"),
+)
+
+
 def _status_in_data(basis: Basis) -> Iterator[Change]:
     if basis.measured.situation.setting.is_status_held:
-        yield Change(
-            "status in the last Data-In",
-            lambda situation: situation.without("ack_wait").with_setting(is_status_held=False),
-        )
+        yield STATUS_IN_DATA
 
 
 def _nothing_held(basis: Basis) -> Iterator[Change]:
     if not basis.measured.situation.setting.is_status_held:
-        yield Change("no data held back for ACKs", lambda situation: situation.without("ack_wait"))
+        yield Change("no data held back for ACKs", lambda situation: situation.without("ack_wait"), ("ack_wait",))
 
 
 HELD_FOR_ACK: Final = Problem(

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from iscsitrace.analysis.findings.finding import Basis, Change
+from iscsitrace.analysis.findings.finding import Basis
+from iscsitrace.analysis.session.gain import OF_A_COMMAND, OF_A_CONNECTION, Change
 from iscsitrace.analysis.session.situation import Situation
-from iscsitrace.wording import amounts as wording
 
 DEPTHS: Final = (8, 32, 128)
 """Queue depths to try, as programs and drivers offer them: the next one or two above the measured one."""
@@ -28,6 +28,9 @@ RAISE_QUEUE_DEPTH: Final = (
 )
 
 
+PARALLEL: Final = "if the program issues I/O in parallel"
+
+
 def next_queue_depth(basis: Basis) -> Iterator[Change]:
     """The next higher queue depth. A target that serves one command at a time gains less."""
     yield from _queue_depths(basis, 1)
@@ -40,20 +43,27 @@ def next_queue_depths(basis: Basis) -> Iterator[Change]:
 
 def _queue_depths(basis: Basis, count: int) -> Iterator[Change]:
     for depth in [depth for depth in DEPTHS if depth > basis.measured.situation.setting.queue_depth][:count]:
-        yield Change(f"queue depth {depth}", partial(Situation.with_setting, queue_depth=depth))
+        yield Change(
+            f"queue depth {depth}", partial(Situation.with_setting, queue_depth=depth), OF_A_COMMAND, _condition(basis)
+        )
 
 
 def more_connections(basis: Basis) -> Iterator[Change]:
     """Twice the connections, and the most that still gain: each with at least one command in flight."""
     situation = basis.measured.situation
     now, before = situation.setting.connections, situation.throughput()
-    numbers = []
+    numbers: list[int] = []
     for times in CONNECTIONS:
         reached = situation.with_connections(times * now).throughput()
         if reached < ENOUGH * before:
             break
-        numbers.append((times * now, reached))
+        numbers.append(times * now)
         before = reached
-    for number, reached in dict.fromkeys(numbers[:1] + numbers[-1:]):
-        rate = wording.rate(basis.measured.throughput_bytes_per_s * reached / situation.throughput())
-        yield Change(f"{number} connections ({rate})", partial(Situation.with_connections, count=number))
+    for number in dict.fromkeys(numbers[:1] + numbers[-1:]):
+        change = partial(Situation.with_connections, count=number)
+        yield Change(f"{number} connections", change, OF_A_CONNECTION, _condition(basis))
+
+
+def _condition(basis: Basis) -> str:
+    """One command in flight shows no program that has others to issue."""
+    return PARALLEL if basis.measured.situation.setting.queue_depth == 1 else ""

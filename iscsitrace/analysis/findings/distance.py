@@ -11,7 +11,7 @@ import numpy as np
 
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, next_queue_depths
-from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem, Weighed
+from iscsitrace.analysis.findings.finding import Advice, Basis, Explains, Observation, Problem, Weighed
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.analysis.measures import by_subject
 from iscsitrace.analysis.measures.data_commands import is_transfer
@@ -19,6 +19,7 @@ from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import busy_columns, line, system_calls
 from iscsitrace.analysis.session.columns import Array, Columns, path_ns, transfers, workloads
+from iscsitrace.analysis.session.gain import OF_A_COMMAND, OF_A_WINDOW, Change
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.situation import Situation
 from iscsitrace.analysis.session.stretches import Stretches
@@ -34,15 +35,17 @@ def _waits(subject: Session) -> Stretches:
 
 
 def _waited(columns: Columns) -> Weighed:
-    """The same of all sessions: where they are worth a change, with enough commands and a known RTT."""
+    """The time in which commands wait for the RTT, of all sessions: where reads and writes wait for it long enough to
+    be worth a change, with enough commands and a known RTT.
+    """
     found = busy_columns.with_next(columns, busy_columns.of_parts(columns, "propagation"))
     found = found.where(columns.table("cycles").each(is_transfer)[found.row])
-    asked, cost_ns = columns.once(workloads), found.sums_ns(columns)
+    asked, waited_ns = columns.once(workloads), found.sums_ns(columns)
     has_pattern = np.zeros(len(columns), dtype=bool)
     has_pattern[asked.numbers] = asked.task_counts >= MIN_TASKS
     rtt_ns = columns.once(path_ns)
-    is_found = has_pattern & (rtt_ns >= 0) & (columns.share(cost_ns) >= WORTH_A_CHANGE)
-    return Weighed(is_found, cost_ns)
+    is_found = has_pattern & (rtt_ns >= 0) & (columns.share(waited_ns) >= WORTH_A_CHANGE)
+    return Weighed(is_found, columns.part_ns("propagation"))
 
 
 # --- queue_depth_low
@@ -195,7 +198,8 @@ def _of_call(call: system_calls.SystemCall) -> str:
 
 
 def _blocks(size: int) -> Change:
-    return Change(f"{wording.size(size)} I/O", partial(Situation.with_setting, block_bytes=size))
+    change = partial(Situation.with_setting, block_bytes=size)
+    return Change(f"{wording.size(size)} I/O", change, (*OF_A_COMMAND, *OF_A_WINDOW))
 
 
 def _larger_blocks(basis: Basis) -> Iterator[Change]:

@@ -97,8 +97,8 @@ EXAMPLES: Final = {
         "ms)."
     ),
     "loss": (
-        "46 losses (48 retransmissions, 0.56 % of all packets), 437.5 ms in recovery, the longest 25.0 ms; 0 "
-        "retransmission timeouts."
+        "46 losses to the initiator (48 retransmissions, 0.83 % of the packets) cost 725.6 ms; the longest recovery "
+        "took 25.0 ms, with 0 retransmission timeouts."
     ),
     "ack_loss": (
         "Session 0: ACKs of the initiator were lost, and no data; the target retransmitted 2 packets that had arrived, "

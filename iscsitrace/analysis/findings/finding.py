@@ -18,6 +18,7 @@ from iscsitrace.analysis.findings.thresholds import SHOWN_FRAMES, WARNING
 from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.selection import frames_filter
 from iscsitrace.analysis.session import busy_columns
+from iscsitrace.analysis.session.gain import Change, Gain
 from iscsitrace.analysis.session.workload import MOST
 from iscsitrace.wording.sentences import sentence
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from iscsitrace.analysis.findings.case import Case, Groups
     from iscsitrace.analysis.session.columns import Columns
     from iscsitrace.analysis.session.measurement import Measured
-    from iscsitrace.analysis.session.situation import Situation
 
 Rank = Literal["failure", "slowness", "note"]
 
@@ -70,16 +70,6 @@ class Examined(Protocol):
 
     def share(self, amount_ns: float) -> float:
         """Share of the busy time."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """One change of a what-if."""
-
-    words: str
-    """Such as ``queue depth 8``."""
-    apply: Callable[[Situation], Situation]
-    """The situation with this change."""
 
 
 @dataclass(frozen=True)
@@ -285,27 +275,11 @@ def _severity(share: float | None) -> str:
     return "warning" if (share or 0) >= WARNING else "info"
 
 
-GAIN_MAX: Final = 20.0
-"""Larger gains are not believed: so far from what was measured, something else limits first."""
-
-
 @dataclass(frozen=True)
-class Gain:
-    """The throughput that the model predicts for a change."""
+class AdviceGain(Gain):
+    """The gain of an advice."""
 
     advice: Advice
-    change: str
-    """Such as ``queue depth 8``."""
-    throughput_factor: float
-    """Throughput after / before."""
-    low: float
-    high: float
-    """The range that the packets leave open."""
-
-    @property
-    def is_more(self) -> bool:
-        """Whether it is beyond what is believed: there is only that bound to show."""
-        return self.throughput_factor > GAIN_MAX
 
 
 @dataclass(frozen=True)
@@ -324,7 +298,7 @@ class Finding:
     """The time that it costs; None where this is unknown."""
     cause: str = ""
     """The sentence for the headline."""
-    predict: Callable[[Finding], tuple[Gain, ...]] | None = field(default=None, compare=False, repr=False)
+    predict: Callable[[Finding], tuple[AdviceGain, ...]] | None = field(default=None, compare=False, repr=False)
     """Computes the gains; None where there are none."""
     spans: tuple[Span, ...] = ()
     """When, in order."""
@@ -371,7 +345,7 @@ class Finding:
         return self.rank == "slowness"
 
     @cached_property
-    def gains(self) -> tuple[Gain, ...]:
+    def gains(self) -> tuple[AdviceGain, ...]:
         """Gains of the advice; empty where the model predicts none."""
         return self.predict(self) if self.predict else ()
 
@@ -380,7 +354,7 @@ class Finding:
         is_untold = self.rank == "failure" and self.cause not in (headline, sentence(self.text))
         return self.cause if is_untold else self.text
 
-    def gains_by_advice(self) -> list[tuple[Advice, list[Gain]]]:
+    def gains_by_advice(self) -> list[tuple[Advice, list[AdviceGain]]]:
         """Each advice with its gains."""
         return [(advice, [gain for gain in self.gains if gain.advice is advice]) for advice in self.steps]
 
@@ -398,14 +372,14 @@ class Finding:
         return frames_filter(self.frames) if self.frames else None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; ``gain`` is the first of ``gains``, null where there is none. No factor is above GAIN_MAX."""
+        """For JSON; ``gain`` is the first of ``gains``, null where there is none."""
         gains = [
             {
                 "change": gain.change,
-                "throughput_factor": min(gain.throughput_factor, GAIN_MAX),
-                "low": min(gain.low, GAIN_MAX),
-                "high": min(gain.high, GAIN_MAX),
-                "is_more": gain.is_more,
+                "throughput_factor": gain.throughput_factor,
+                "low": gain.low,
+                "high": gain.high,
+                "condition": gain.condition,
                 "advice": self.steps.index(gain.advice),
             }
             for gain in self.gains

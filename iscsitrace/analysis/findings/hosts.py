@@ -15,7 +15,6 @@ from iscsitrace.analysis.findings.finding import (
     LEAST_COST_NS,
     Advice,
     Basis,
-    Change,
     Explains,
     Observation,
     Problem,
@@ -27,6 +26,7 @@ from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import busy_columns
 from iscsitrace.analysis.session.busy_columns import Waits
 from iscsitrace.analysis.session.columns import Columns, rtt_ns, transfers
+from iscsitrace.analysis.session.gain import Change
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.situation import Situation
 from iscsitrace.analysis.session.workload import MIN_TASKS
@@ -151,7 +151,7 @@ def _contrast(served: Mapping[str, Array]) -> str:
 
 
 def _no_service(basis: Basis) -> Iterator[Change]:
-    yield Change("zero target service time", partial(Situation.without, name="target_service"))
+    yield Change("zero target service time", partial(Situation.without, name="target_service"), ("target_service",))
 
 
 SLOW_TARGET: Final = Problem(
@@ -196,7 +196,7 @@ def _think_time(case: Case) -> Observation | None:
 
 
 def _no_think_time(basis: Basis) -> Iterator[Change]:
-    yield Change("zero initiator think time", partial(Situation.without, name="initiator_think"))
+    yield Change("zero initiator think time", partial(Situation.without, name="initiator_think"), ("initiator_think",))
 
 
 INITIATOR_THINK_TIME: Final = Problem(
@@ -254,7 +254,9 @@ def _initiator(case: Case) -> Observation | None:
 
 
 def _no_initiator_service(basis: Basis) -> Iterator[Change]:
-    yield Change("zero initiator service time", partial(Situation.without, name="initiator_service"))
+    yield Change(
+        "zero initiator service time", partial(Situation.without, name="initiator_service"), ("initiator_service",)
+    )
 
 
 SLOW_INITIATOR: Final = Problem(

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from iscsitrace.analysis.findings.case import Case
-from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
+from iscsitrace.analysis.findings.finding import Advice, Basis, Explains, Observation, Problem
 from iscsitrace.analysis.session import line
 from iscsitrace.analysis.session.columns import Array, Columns
+from iscsitrace.analysis.session.gain import Change
 from iscsitrace.analysis.session.line import Line
 from iscsitrace.wording import amounts as wording
 
@@ -56,6 +57,7 @@ def _faster(basis: Basis) -> Iterator[Change]:
         yield Change(
             "line twice as fast",
             lambda situation: situation.with_setting(c_bytes_per_s=2 * (situation.setting.c_bytes_per_s or 0.0)),
+            ("transfer",),
         )
 
 

@@ -11,12 +11,13 @@ import numpy as np
 from iscsitrace.analysis.findings import ack_loss
 from iscsitrace.analysis.findings.case import Case, is_worth
 from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, SHARE_PATH, more_connections
-from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem
+from iscsitrace.analysis.findings.finding import Advice, Basis, Explains, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import LOSS_SHARE, WORTH, WORTH_A_CHANGE
 from iscsitrace.analysis.measures.losses import losses
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.model.setting import Setting
 from iscsitrace.analysis.session import line
+from iscsitrace.analysis.session.gain import Change
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.wording import amounts as wording
@@ -74,11 +75,9 @@ def _window_small(case: Case) -> Observation | None:
             "but the sender stopped at that size again and again"
         )
     else:
-        held = wording.time(row["rwnd_limited_ns"] or 0)
-        source = "" if row["kernel_busy_ns"] is None else " (TCP_INFO)"
         text = (
-            f"the {_receiver(row)}'s receive window held the {_sender(row)} for {held}{source}; it is at most {size}"
-            f"{_capacity(subject, row)}"
+            f"the {_receiver(row)}'s receive window held the {_sender(row)} for {wording.time(waits.total_ns)}; "
+            f"it is at most {size}{_capacity(subject, row)}"
         )
     return Observation(text, subject.evidence(waits), waits.total_ns)
 
@@ -95,6 +94,7 @@ def _larger_window(basis: Basis) -> Iterator[Change]:
         yield Change(
             f"receive window {wording.about(needed)}",
             lambda situation: situation.with_setting(window_bytes=ceil(_window_needed(situation.setting))),
+            ("receive_window",),
         )
 
 
@@ -184,6 +184,7 @@ def _no_slow_start(basis: Basis) -> Iterator[Change]:
     yield Change(
         "no slow start after idle",
         lambda situation: situation.without("slow_start").with_setting(start_window_bytes=None),
+        ("congestion_window",),
     )
 
 
@@ -231,9 +232,16 @@ def _has_loss(basis: Basis) -> bool:
     return bool(basis.measured.situation.stalls_ns_per_byte.get("loss"))
 
 
+NO_LOSSES: Final = Change(
+    "no losses",
+    lambda situation: situation.without("loss").with_setting(loss=0.0),
+    ("loss_recovery", "congestion_window"),
+)
+
+
 def _no_losses(basis: Basis) -> Iterator[Change]:
     if _has_loss(basis):
-        yield Change("no losses", lambda situation: situation.without("loss").with_setting(loss=0.0))
+        yield NO_LOSSES
 
 
 def _losses_of_more_connections(basis: Basis) -> Iterator[Change]:
@@ -311,11 +319,13 @@ def _loss(case: Case) -> Observation | None:
     longest = np.argsort(-lengths, kind="stable")[:3]
     timeouts = recoveries["cause"].tolist().count("timeout")
     resent = int(recoveries.raw("retransmitted_packets").sum())
-    packets = sum(row["packets_to_target"] + row["packets_to_initiator"] for row in subject.connections)
+    sides = ["target" if each else "initiator" for each in np.unique(recoveries.raw("to_target")).tolist()]
+    packets = sum(row[f"packets_to_{side}"] for row in subject.connections for side in sides)
+    share = wording.percent(resent / packets if packets else 0)
     text = (
-        f"{wording.count(len(recoveries), 'loss', 'losses')} ({wording.count(resent, 'retransmission')}, "
-        f"{wording.percent(resent / packets if packets else 0)} of all packets), {wording.time(float(lengths.sum()))} "
-        f"in recovery, the longest {wording.time(float(lengths.max(initial=0)))}; "
+        f"{wording.count(len(recoveries), 'loss', 'losses')} to the {' and the '.join(sides)} "
+        f"({wording.count(resent, 'retransmission')}, {share} of the packets) cost {wording.time(lost_ns)}; "
+        f"the longest recovery took {wording.time(float(lengths.max(initial=0)))}, with "
         f"{wording.count(timeouts, 'retransmission timeout')}"
     )
     return Observation(text, frames_in(recoveries, longest, "frame_first", "frame_last"), lost_ns)
@@ -326,7 +336,7 @@ LOSS: Final = Problem(
     meaning="The network loses packets, and transfers stall until TCP has retransmitted them.",
     condition=f"`loss_recovery` takes at least {wording.percent(LOSS_SHARE)} of the busy time, without recoveries of "
     "finding `ack_loss`.",
-    evidence="First and last frame of the longest recoveries. The share is the time in recovery.",
+    evidence="First and last frame of the longest recoveries. The share is the time that the losses cost.",
     explains=Explains("loss_recovery", least=LOSS_SHARE),
     advice=(
         Advice(

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, next_queue_depth
-from iscsitrace.analysis.findings.finding import Advice, Basis, Change, Explains, Observation, Problem, Weighed
+from iscsitrace.analysis.findings.finding import Advice, Basis, Explains, Observation, Problem, Weighed
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.analysis.measures import by_subject
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import busy_columns
 from iscsitrace.analysis.session.columns import Columns, rtt_ns
+from iscsitrace.analysis.session.gain import OF_R2TS, Change
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.situation import Situation
 from iscsitrace.analysis.session.workload import MIN_TASKS, MOST
@@ -126,12 +127,14 @@ def _rounds(case: Case) -> Observation | None:
 
 def _larger_bursts(basis: Basis) -> Iterator[Change]:
     change = partial(Situation.with_keys, max_burst_bytes=MAX_BURST_BYTES)
-    yield Change(f"MaxBurstLength={MAX_BURST_BYTES}", change)
+    yield Change(f"MaxBurstLength={MAX_BURST_BYTES}", change, OF_R2TS)
 
 
 def _more_r2ts(basis: Basis) -> Iterator[Change]:
     outstanding = max(OUTSTANDING_R2TS, basis.measured.situation.setting.solicitation.max_outstanding_r2t)
-    yield Change(f"MaxOutstandingR2T={outstanding}", partial(Situation.with_keys, max_outstanding_r2t=outstanding))
+    yield Change(
+        f"MaxOutstandingR2T={outstanding}", partial(Situation.with_keys, max_outstanding_r2t=outstanding), OF_R2TS
+    )
 
 
 R2T_ROUNDS: Final = Problem(
@@ -196,7 +199,9 @@ def _late(case: Case) -> Observation | None:
 
 def _in_time(basis: Basis) -> Iterator[Change]:
     late = (basis.finding.cost_ns or 0) / max(1, basis.measured.parts_ns["target_service"])
-    yield Change("no late R2Ts", partial(Situation.without, name="target_service", share=min(1.0, late)))
+    yield Change(
+        "no late R2Ts", partial(Situation.without, name="target_service", share=min(1.0, late)), ("target_service",)
+    )
 
 
 R2T_LATE: Final = Problem(
@@ -268,7 +273,7 @@ def _unused(case: Case) -> Observation | None:
 
 
 def _unsolicited(basis: Basis) -> Iterator[Change]:
-    yield Change("ImmediateData=Yes and InitialR2T=No", _with_unsolicited)
+    yield Change("ImmediateData=Yes and InitialR2T=No", _with_unsolicited, OF_R2TS)
 
 
 def _larger_first_burst(basis: Basis) -> Iterator[Change]:
@@ -280,6 +285,7 @@ def _larger_first_burst(basis: Basis) -> Iterator[Change]:
         yield Change(
             f"ImmediateData=Yes, InitialR2T=No and FirstBurstLength={block}",
             lambda situation: _with_unsolicited(situation).with_keys(first_burst_bytes=block, max_burst_bytes=burst),
+            OF_R2TS,
         )
 
 

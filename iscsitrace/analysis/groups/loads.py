@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.groups import volume_outages
 from iscsitrace.analysis.groups.attributes import Attributes
-from iscsitrace.analysis.groups.service import Service
 from iscsitrace.analysis.groups.volumes import Volume, Volumes
 from iscsitrace.analysis.measures import waits
 from iscsitrace.analysis.measures.data_commands import is_operation
@@ -90,7 +89,6 @@ class Loads:
     def __init__(self, source: Source) -> None:
         self._cycles = source("cycles")
         self._source = source
-        self._service = Service(source)
         self._waits = waits.of_trace(source)
         self._is_error = _is_error(self._cycles)
         self._attributes = Attributes(source)
@@ -118,10 +116,8 @@ class Loads:
 
     def _load(self, label: str, rows: Array, more: dict[str, Any]) -> Load:
         own = self._cycles.select(rows)
-        begun_ns, ended_ns = own.raw("command_first_ns"), self._service.ends_ns[rows]
-        has_status = known(own, "status_ns")
-        waited = self._waits.select(rows)
-        busy_ns = union_length(begun_ns, ended_ns)
+        waited, has_status = self._waits.select(rows), known(own, "status_ns")
+        busy_ns = union_length(own.raw("command_first_ns"), waited.ends_ns(own))
         moved = int(own.raw("data_bytes").sum(dtype=np.int64))
         return Load(
             label=label,

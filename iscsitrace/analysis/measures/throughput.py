@@ -1,7 +1,8 @@
 """Throughput: bytes, commands and rates of reads and writes, per session and in total.
 
-Rates are over the *active time*, in which at least one command was in flight: the union of command to status over the
-commands that have both. So idle gaps do not reduce them. Task management and NOPs are no commands.
+Rates are those of the data commands, over the *active time* in which at least one of them was in flight: the union of
+command to end. So neither idle gaps nor the scan of the device reduce them, but a command without a status does. Task
+management and NOPs are no commands.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.analysis.measures import waits
+from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.analysis.measures.distribution import counts, percentiles
 from iscsitrace.analysis.measures.intervals import union_lengths
 from iscsitrace.analysis.measures.nulls import known, numbers_of
@@ -24,7 +27,7 @@ NANOSECONDS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Throughput:
-    """Payload, commands and rates of one session; ``session`` None: of the whole trace."""
+    """Payload and number of all commands of one session, and rates; ``session`` None: of the whole trace."""
 
     session: int | None = None
     cycle_count: int = 0
@@ -72,22 +75,20 @@ def _of_each(cycles: Table, session: NDArray[Any], payloads: Sequence[NDArray[An
     if not len(cycles):
         return []
     rows = _in_order(session, cycles.raw("command_first_ns"))
-    session, begins, ends = session[rows], cycles.raw("command_first_ns")[rows], cycles.raw("status_ns")[rows]
+    session, begins, ends = session[rows], cycles.raw("command_first_ns")[rows], waits.ends_ns(cycles)[rows]
     firsts = first_rows(session)
     numbers = session[firsts]
 
     def sums(values: NDArray[Any]) -> NDArray[Any]:
         return np.add.reduceat(values[rows], firsts, dtype=np.int64)
 
-    has_status, has_data = known(cycles, "status_ns"), cycles.raw("data_bytes") > 0
+    has_data, is_io = cycles.raw("data_bytes") > 0, cycles.each(is_data_command)
     read, written = map(sums, payloads)
     active_ns = np.zeros(len(numbers), dtype=np.int64)
-    is_answered = has_status[rows]
-    if is_answered.any():
-        answered = session[is_answered]
-        active_ns[np.isin(numbers, answered)] = union_lengths(
-            begins[is_answered], ends[is_answered], first_rows(answered)
-        )
+    is_active = is_io[rows]
+    if is_active.any():
+        active = session[is_active]
+        active_ns[np.isin(numbers, active)] = union_lengths(begins[is_active], ends[is_active], first_rows(active))
     counts_of = {
         "session": numbers,
         "cycle_count": sums(np.ones(len(cycles), dtype=bool)),
@@ -99,7 +100,12 @@ def _of_each(cycles: Table, session: NDArray[Any], payloads: Sequence[NDArray[An
         "active_ns": active_ns,
         "queue_depth_max": np.maximum.reduceat(cycles.raw("queue_depth")[rows], firsts),
     }
-    per_s = {"iops": sums(has_status), "read_bytes_per_s": read, "write_bytes_per_s": written}
+    own_read, own_written = (sums(np.where(is_io, each, 0)) for each in payloads)
+    per_s = {
+        "iops": sums(is_io & known(cycles, "status_ns")),
+        "read_bytes_per_s": own_read,
+        "write_bytes_per_s": own_written,
+    }
     columns = {name: values.tolist() for name, values in counts_of.items()}
     columns |= {name: _rates(values.tolist(), active_ns.tolist()) for name, values in per_s.items()}
     return [Throughput(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]

@@ -29,11 +29,11 @@ _SIZES: Final = 8
 
 @dataclass(frozen=True)
 class Measured:
-    """A situation with the throughput that was measured."""
+    """A situation with the pace that was measured."""
 
     situation: Situation
-    throughput_bytes_per_s: float
-    """Data of all reads, or all writes, over the busy time from the first one's command to the last one's status."""
+    pace_bytes_per_s: float
+    """Data of all reads, or all writes, over their busy time: pauses of the program between two commands count."""
     busy_ns: int
     """The busy time."""
     parts_ns: Mapping[str, int]
@@ -43,8 +43,8 @@ class Measured:
 
     @property
     def remainder(self) -> float:
-        """Throughput measured / throughput of the model."""
-        return self.throughput_bytes_per_s / self.situation.throughput()
+        """Pace measured / pace of the model."""
+        return self.pace_bytes_per_s / self.situation.throughput()
 
 
 def measure(session: Session) -> Measured | None:
@@ -104,14 +104,14 @@ def measure(session: Session) -> Measured | None:
     deviation_ns = float(np.std(service_ns)) if depth == 1 else 0.0
     sizes = _sizes_of(cycles.raw("data_bytes"))
     situation = Situation(setting, waits_ns, stalls_ns_per_byte, frozenset(open_names), deviation_ns, sizes)
-    throughput = moved * 1e9 / busy_ns
+    pace = moved * 1e9 / busy_ns
     if depth > 1 and (session.rtt_ns("initiator") or 0) > path.round_trip_ns * _AWAY:
         # commands queued before the line, beyond the tap, are in flight too: the line is too busy without them
         alone = situation.with_setting(queue_depth=1).throughput()
-        situation = situation.with_setting(queue_depth=max(depth, round(throughput / alone)))
+        situation = situation.with_setting(queue_depth=max(depth, round(pace / alone)))
     if is_window_known:
         situation = _with_slow_receiver(situation, busy_ns / moved, parts_ns["receive_window"] / moved)
-    return Measured(situation, throughput, busy_ns, parts_ns, count, moved)
+    return Measured(situation, pace, busy_ns, parts_ns, count, moved)
 
 
 def _sizes_of(moved: Array) -> tuple[tuple[int, float], ...]:
@@ -164,7 +164,9 @@ def _span(cycles: Table) -> tuple[int, int]:
 
 
 def _budget_of(session: Session, cycles: Table) -> tuple[dict[str, int], int]:
-    """The time breakdown of the busy time of these commands, and its sum."""
+    """The time breakdown of the busy time of these commands, and its sum: that of the session, unless it did others."""
+    if session.budget is not None and len(cycles) == len(session.transfers):
+        return dict(session.budget.parts_ns), session.jobs_ns
     table = session.busy
     first, last = _span(cycles)
     lengths = np.minimum(table.raw("time_last_ns"), last) - np.maximum(table.raw("time_first_ns"), first)

@@ -31,8 +31,8 @@ TOP = 20
 def command(capture_input: CaptureInput, is_json: bool, is_verbose: bool, names: tuple[str, ...], top: int) -> None:
     """Show sessions, connections, negotiated parameters, throughput, I/O sizes, latencies, coverage and capture health.
 
-    Rates are over the active time: the time with at least one command in flight. Percentiles are measured values, not
-    averages of two.
+    Rates are those of the commands that read, write or erase data, over the active time: the time with at least one of
+    them in flight. Percentiles are measured values, not averages of two.
 
     Of many sessions the busiest are shown. The JSON document has them all.
     """

@@ -90,7 +90,7 @@ def notes(window: Window) -> list[str]:
     if window.is_decimated:
         found.append(f"{window.change_count:,} changes; each pixel column keeps its extremes; zoom to see every change")
     if not window.cwnd:
-        found.append("cwnd never limited the sender here, so there is no estimate of it")
+        found.append("the packets show no estimate of cwnd here")
     else:
         found.append(f"cwnd can be estimated for {percent(window.valid_share)} of the time shown")
     above = _above(window, _greatest(window))

@@ -220,7 +220,7 @@ def side(number: int, operation: str = "read", target: str | None = "disk", move
         incomplete_count=0,
         without_status_count=0,
         bytes=moved,
-        throughput_bytes_per_s=1.0,
+        pace_bytes_per_s=1.0,
         block_sizes={},
         block_bytes=512,
         queue_depth=1,
@@ -322,7 +322,7 @@ def test_the_command_as_json(runs: Runs) -> None:
         assert each["without_status_count"] == 0
     gap = document["gap"]
     assert gap["differences"][0]["name"] == "queue_depth"
-    assert gap["throughput_factor"] == pytest.approx(b["throughput_bytes_per_s"] / a["throughput_bytes_per_s"])
+    assert gap["throughput_factor"] == pytest.approx(b["pace_bytes_per_s"] / a["pace_bytes_per_s"])
 
 
 def test_what_broke_in_a_capture_comes_before_the_gap() -> None:
@@ -395,7 +395,7 @@ def test_a_capture_without_commands_is_a_one_line_error(runs: Runs, poor: Path) 
 
 def test_the_same_file_twice_by_session(runs: Runs) -> None:
     capture = runs(READ).capture()
-    assert "A and B have the same throughput: " in diff(capture, capture, "--session-a", "0", "--session-b", "0").stdout
+    assert "A and B have the same pace: " in diff(capture, capture, "--session-a", "0", "--session-b", "0").stdout
     result = diff(capture, capture, "--session-b", "7")
     assert result.exit_code == 2
     assert result.stderr == "iscsitrace: the second capture has no session 7 that read or wrote data; it has 0\n"

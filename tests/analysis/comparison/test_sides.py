@@ -27,7 +27,7 @@ def test_the_four_sizes_that_moved_most_are_shown_the_heaviest_first() -> None:
 def test_time_is_shared_out_by_busy_time_and_by_megabyte() -> None:
     side = side_of(Story().tasks(8, ("propagation", 3 * MS), ("transfer", MS), bytes=500_000, data_bytes=500_000))
     assert (side.share("propagation"), side.ns_per_megabyte("propagation")) == (0.75, 6 * MS)
-    assert side.throughput_bytes_per_s == 500_000 / 0.004
+    assert side.pace_bytes_per_s == 500_000 / 0.004
 
 
 def test_losses_and_windows_are_those_of_the_data_s_sender() -> None:
@@ -57,16 +57,16 @@ def test_without_a_model_the_throughput_is_that_of_the_busy_time() -> None:
     """Five commands are too few for the model."""
     side = side_of(Story().tasks(5, ("propagation", 3 * MS), ("transfer", MS), bytes=500_000, data_bytes=500_000))
     assert side.measured is None
-    assert side.throughput_bytes_per_s == 5 * 500_000 / 0.020
-    assert side.as_dict()["model_throughput_bytes_per_s"] is None
+    assert side.pace_bytes_per_s == 5 * 500_000 / 0.020
+    assert side.as_dict()["model_pace_bytes_per_s"] is None
     assert (side.share("transfer"), side.jobs_ns, side.queue_depth) == (0.25, 20 * MS, 1)
 
 
 def test_the_throughput_of_the_model_stands_beside_the_measured_one() -> None:
     side = side_of(Story().tasks(8, ("propagation", 16 * MS), ("target_service", 4 * MS)))
     # 128 KiB in an RTT of 16 ms and 4 ms of service
-    assert side.as_dict()["model_throughput_bytes_per_s"] == pytest.approx(131_072 / 0.020)
-    assert side.as_dict()["throughput_bytes_per_s"] == pytest.approx(131_072 / 0.020)
+    assert side.as_dict()["model_pace_bytes_per_s"] == pytest.approx(131_072 / 0.020)
+    assert side.as_dict()["pace_bytes_per_s"] == pytest.approx(131_072 / 0.020)
     assert (side.as_dict()["round_trip_ns"], side.as_dict()["one_way_delay_ns"]) == (16 * MS, 8 * MS)
     unknown = side_of(Story(rtt_to_target_ns=None).tasks(8, ("propagation", 16 * MS))).as_dict()
     assert (unknown["round_trip_ns"], unknown["one_way_delay_ns"]) == (None, None)

@@ -135,7 +135,7 @@ def test_losses_of_both_kinds_are_told_apart() -> None:
     assert own
     assert loss
     assert (own.cost_ns, loss.cost_ns) == (0.4 * SECOND, 0.1 * SECOND)
-    assert loss.text.startswith("1 loss (1 retransmission")
+    assert loss.text.startswith("1 loss to the initiator (1 retransmission")
 
 
 # --- a simulated path, whose link drops packets without data, or with data

@@ -276,5 +276,5 @@ def test_figures_of_a_session_compared_with_another() -> None:
     assert (propagation["ns"], propagation["share"]) == (320 * MS, 0.8)
     # a megabyte is 10^6 bytes: 7.63 blocks
     assert propagation["ns_per_megabyte"] == pytest.approx(16 * MS / 0.131072)
-    assert document["throughput_bytes_per_s"] == pytest.approx(BLOCK / 0.020)
+    assert document["pace_bytes_per_s"] == pytest.approx(BLOCK / 0.020)
     assert document["one_way_delay_ns"] == 8 * MS

@@ -306,7 +306,9 @@ def test_the_line_rate_is_known_within_two_percent() -> None:
     assert found
     gain = found.gains[0]
     assert gain.throughput_factor == pytest.approx(1 + 16 / 4, rel=1e-6)
-    assert (gain.low, gain.high) == (pytest.approx(1 + 16 / 4 * 0.98), pytest.approx(1 + 16 / 4 * 1.02))
+    assert gain.low == pytest.approx(1 + 16 / 4 * 0.98)
+    # a faster line takes nothing away but the 16 ms in which nothing was on it
+    assert gain.high == pytest.approx(20 / 4)
 
 
 def test_a_session_that_reads_and_writes_has_no_gains() -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 import iscsitrace
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import examine
-from iscsitrace.analysis.findings.finding import Finding, Gain
+from iscsitrace.analysis.findings.finding import AdviceGain, Finding
 from iscsitrace.cli import main
 from tests.support.runs import Runs
 from tests.support.story import Story
@@ -56,7 +56,7 @@ def finding_of(capture: Path, name: str) -> Finding:
     return found
 
 
-def gain_of(capture: Path, name: str, change: str) -> Gain:
+def gain_of(capture: Path, name: str, change: str) -> AdviceGain:
     gains = {gain.change: gain for gain in finding_of(capture, name).gains}
     return gains[change]
 
@@ -123,7 +123,7 @@ def test_no_gain_if_the_model_does_not_fit_the_session() -> None:
         "throughput_factor": 8,
         "low": 8,
         "high": 8,
-        "is_more": False,
+        "condition": "if the program issues I/O in parallel",
         "advice": 0,
     }
 
@@ -137,6 +137,6 @@ def test_gains_follow_their_advice(runs: Runs) -> None:
         if name in ("queue_depth_low", "block_size_small")
     )
     assert said == [
-        f"up to {depth:.1f}x with queue depth 8)",
+        f"up to {depth:.1f}x with queue depth 8, if the program issues I/O in parallel)",
         f"up to {small:.1f}x with 256 KiB I/O, up to {large:.1f}x with 1 MiB I/O)",
     ]

@@ -10,8 +10,11 @@ import pytest
 
 from iscsitrace.analysis.findings import gains
 from iscsitrace.analysis.findings.distance import _larger_blocks, _of_call, _whole_system_calls
-from iscsitrace.analysis.findings.finding import Advice, Change, Finding
+from iscsitrace.analysis.findings.finding import Advice, Finding
+from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.model.setting import Setting
+from iscsitrace.analysis.session import gain
+from iscsitrace.analysis.session.gain import Change, WhatIf
 from iscsitrace.analysis.session.measurement import Measured
 from iscsitrace.analysis.session.situation import Situation
 from iscsitrace.analysis.session.system_calls import SystemCall
@@ -21,9 +24,10 @@ PLAIN = Situation(Setting("read", 65_536, 4.0 * MS))
 RATE = 65_536 / 0.008
 
 
-def measured(situation: Situation, factor: float) -> Measured:
-    """The throughput of the model times this factor."""
-    return Measured(situation, factor * situation.throughput(), 1, {}, 1, 1)
+def measured(situation: Situation, factor: float, **parts_ns: int) -> Measured:
+    """The throughput of the model times this factor, in 100 ns of busy time."""
+    parts = dict.fromkeys(PARTS, 0) | parts_ns
+    return Measured(situation, factor * situation.throughput(), 100, parts, 1, 1)
 
 
 # --- which
@@ -34,30 +38,43 @@ def fake(throughput: float, rough: float | None = None) -> Any:
     return SimpleNamespace(throughput=lambda is_rough=False: throughput if not is_rough or rough is None else rough)
 
 
-def gains_of(*changes: dict[int, Any]) -> list[tuple[str, float, float, float]]:
-    """Of an advice whose changes lead from a reading, 0 or 1, to situations."""
+def gains_of(
+    *changes: dict[int, Any], error: float = 1.0, removes: tuple[str, ...] = ("propagation",)
+) -> list[tuple[str, float, float, float]]:
+    """Of changes that lead from a reading, 0 or 1, to situations; 96 % of the time are `propagation`."""
     readings: Any = [fake(100), fake(100, 50)]
 
     def changed(change: dict[int, Any], reading: Situation) -> Situation:
         found: Situation = change[readings.index(reading)]
         return found
 
-    def what_if(basis: Any) -> Any:
-        for number, change in enumerate(changes):
-            yield Change(str(number), partial(changed, change))
+    asked = WhatIf(measured(readings[0], error, propagation=96, transfer=4), readings)
+    steps = [Change(str(number), partial(changed, change), removes) for number, change in enumerate(changes)]
+    return [(gain.change, gain.throughput_factor, gain.low, gain.high) for gain in asked.gains(steps)]
 
-    basis: Any = None
-    found = gains._gains_of(Advice("text", what_if), basis, readings)
-    return [(gain.change, gain.throughput_factor, gain.low, gain.high) for gain in found]
+
+def steps_to(*rates: float) -> list[dict[int, Any]]:
+    return [{0: fake(rate), 1: fake(rate, rate / 2)} for rate in rates]
 
 
 def test_a_change_is_shown_if_it_gains_more_than_the_one_before() -> None:
-    rates = (90, 91.7, 92.3, 92, 200)
-    shown = gains_of(*({0: fake(rate), 1: fake(rate, rate / 2)} for rate in rates))
-    # from 90 on 91.8 is the least that is shown
+    shown = gains_of(*steps_to(110, 112.1, 112.3, 112, 200))
+    # from 110 on 112.2 is the least that is shown
     assert [change for change, *_ in shown] == ["0", "2", "4"]
-    assert [factor for _, factor, *_ in shown] == pytest.approx([0.9, 0.923, 2.0])
-    assert list(gains._gains_of(Advice("text"), None, [])) == []  # type: ignore[arg-type]
+    assert [factor for _, factor, *_ in shown] == pytest.approx([1.1, 1.123, 2.0])
+    assert gains_of() == []
+
+
+def test_no_gain_is_smaller_than_the_error_of_the_model_or_larger_than_twenty() -> None:
+    factors = [factor for _, factor, *_ in gains_of(*steps_to(109, 111, 2_000, 2_010), error=1.1)]
+    assert factors == pytest.approx([1.11, 20.0])
+    assert [change for change, *_ in gains_of(*steps_to(109, 111), error=1 / 1.1)] == ["1"]
+    assert gains_of(*steps_to(100, 90)) == []
+
+
+def test_no_gain_is_larger_than_the_time_that_the_change_can_take_away() -> None:
+    assert gains_of(*steps_to(150), removes=("transfer",)) == [("0", *[pytest.approx(100 / 96)] * 3)]
+    assert gains_of(*steps_to(150), removes=("loss_recovery",)) == []
 
 
 def test_the_range_of_a_gain_is_that_of_the_readings() -> None:
@@ -74,20 +91,21 @@ def test_the_range_of_a_gain_is_that_of_the_readings() -> None:
 def test_gains_need_a_model_that_is_right_within_a_quarter(
     factor: float, is_shown: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[Measured] = []
+    seen = []
 
-    def readings(found: Measured) -> list[Situation]:
-        seen.append(found)
-        return []
+    def measure(subject: Any) -> Measured:
+        seen.append(subject)
+        return measured(PLAIN, factor, propagation=100)
 
-    monkeypatch.setattr(gains, "measure", lambda subject: measured(PLAIN, factor))
-    monkeypatch.setattr(gains, "_readings", readings)
-    case: Any = SimpleNamespace(subject=SimpleNamespace(workload=SimpleNamespace(word="read")))
-    problem: Any = SimpleNamespace(name="odd", advice=(Advice("text", lambda basis: iter(())),))
+    monkeypatch.setattr(gain, "measure", measure)
+    subject: Any = SimpleNamespace(workload=SimpleNamespace(word="read"))
+    case: Any = SimpleNamespace(subject=subject)
+    deeper = Change("deeper", lambda situation: situation.with_setting(queue_depth=8), ("propagation",))
+    problem: Any = SimpleNamespace(name="odd", advice=(Advice("text", lambda basis: iter((deeper,))),))
     (found,) = gains.with_gains(lambda: case, [Finding(problem, "info", None, "text", ())])
     assert not seen, "nothing is computed before it is used"
-    assert found.gains == ()
-    assert bool(seen) == is_shown
+    assert bool(found.gains) == is_shown
+    assert seen == [subject]
 
 
 # --- readings
@@ -95,7 +113,7 @@ def test_gains_need_a_model_that_is_right_within_a_quarter(
 
 def test_time_that_the_model_misses_is_a_wait_or_a_stall() -> None:
     """At 8/10 of the model's rate 2 ms of 10 are missed."""
-    plain, wait, stall = gains._readings(measured(PLAIN, 0.8))
+    plain, wait, stall = gain.readings(measured(PLAIN, 0.8))
     assert plain == PLAIN
     assert wait.waits_ns == pytest.approx({"missed": 2.0 * MS})
     assert stall.stalls_ns_per_byte == pytest.approx({"missed": 2.0 * MS / 65_536})
@@ -105,19 +123,19 @@ def test_time_that_the_model_misses_is_a_wait_or_a_stall() -> None:
 
 def test_of_several_in_flight_the_missed_time_is_that_of_all() -> None:
     deep = PLAIN.with_setting(queue_depth=4)
-    _, wait, _ = gains._readings(measured(deep, 0.8))
+    _, wait, _ = gain.readings(measured(deep, 0.8))
     assert wait.waits_ns == pytest.approx({"missed": 2.0 * MS})
 
 
 def test_where_the_model_has_too_much_the_path_is_shorter() -> None:
-    _, shorter = gains._readings(measured(PLAIN, 1.25))
+    _, shorter = gain.readings(measured(PLAIN, 1.25))
     assert shorter.setting.delay_ns == pytest.approx(3.2 * MS)
-    assert gains._readings(measured(PLAIN, 1.0)) == [PLAIN]
+    assert gain.readings(measured(PLAIN, 1.0)) == [PLAIN]
 
 
 def test_a_target_serves_side_by_side_or_one_after_another_and_the_line_is_uncertain() -> None:
     own = Situation(PLAIN.setting, {"target_service": 2.0 * MS}).with_setting(queue_depth=2, c_bytes_per_s=1e9)
-    plain, *others = gains._readings(measured(own, 1.0))
+    plain, *others = gain.readings(measured(own, 1.0))
     # what the time is by the model is not exactly what was measured
     serial, slower, faster = others[-3:]
     assert plain == own

@@ -63,8 +63,6 @@ def test_the_advice_shows_the_gain_of_more_connections(runs: Runs, case: str, na
     for gain in said:
         assert "connections" in gain.advice.text
         number = int(gain.change.split()[0])
-        throughput = float(gain.change.partition("(")[2].split()[0])
-        assert throughput == pytest.approx(run.throughput * gain.throughput_factor / 1e6, rel=0.06)
         assert 1.1 < gain.throughput_factor <= number * 1.01
 
 

@@ -91,7 +91,7 @@ SITUATION = Situation(Setting("read", 65_536, 4.0 * MS, is_status_held=True), {"
 
 
 def basis(situation: Situation) -> Any:
-    return SimpleNamespace(measured=SimpleNamespace(situation=situation, throughput_bytes_per_s=1e6))
+    return SimpleNamespace(measured=SimpleNamespace(situation=situation, pace_bytes_per_s=1e6))
 
 
 def test_without_held_statuses_other_data_is_no_longer_held() -> None:
@@ -178,8 +178,8 @@ def test_losses_and_their_recovery_time() -> None:
 
     found = story(0.012).found("loss")
     assert found
-    assert "3 losses (6 retransmissions, 0.6 % of all packets)" in found.text
-    assert "60.0 ms in recovery, the longest 30.0 ms; 1 retransmission timeout" in found.text
+    assert "3 losses to the initiator (6 retransmissions, 0.6 % of the packets) cost 12.0 ms; " in found.text
+    assert "the longest recovery took 30.0 ms, with 1 retransmission timeout" in found.text
     assert found.frames == (100, 101, 102, 200, 201, 202)
     assert names(story(0.009)) == set()
 
@@ -197,8 +197,8 @@ def test_a_loss_without_an_end_lasts_until_the_end_of_its_connection() -> None:
     found = story.found("loss")
     assert found
     assert found.text == (
-        "1 loss (1 retransmission, 0 % of all packets), 7.0 ms in recovery, the longest 7.0 ms; "
-        "1 retransmission timeout"
+        "1 loss to the initiator (1 retransmission, 0 % of the packets) cost 300.0 ms; "
+        "the longest recovery took 7.0 ms, with 1 retransmission timeout"
     )
 
 
@@ -210,7 +210,7 @@ def test_a_recovery_whose_retransmissions_were_all_unnecessary_is_no_loss() -> N
         story.add("recoveries", time_first_ns=start, time_last_ns=start + 5 * MS, **packets)
     found = story.found("loss")
     assert found
-    assert "1 loss (2 retransmissions, " in found.text
+    assert "1 loss to the initiator (2 retransmissions, " in found.text
 
 
 def test_where_nothing_was_lost_there_is_no_loss() -> None:
@@ -234,13 +234,23 @@ def test_the_three_longest_recoveries_are_shown() -> None:
     assert found.frames == (101, 102, 103, 201, 202, 203)
 
 
-def test_packets_of_both_directions_are_counted() -> None:
-    story = held("loss_recovery").add("recoveries", time_first_ns=0, retransmitted_packets=30)
+@pytest.mark.parametrize(
+    ("ways", "words"),
+    [
+        ([False], "to the initiator (30 retransmissions, 3 % of the packets)"),
+        ([True], "to the target (30 retransmissions, 6 % of the packets)"),
+        ([True, False], "to the initiator and the target (60 retransmissions, 4 % of the packets)"),
+    ],
+)
+def test_retransmissions_are_a_share_of_the_packets_that_went_the_same_way(ways: list[bool], words: str) -> None:
+    story = held("loss_recovery")
+    for way in ways:
+        story.add("recoveries", time_first_ns=0, retransmitted_packets=30, to_target=way)
+    # 1000 went to the initiator
     story.connection["packets_to_target"] = 500
     found = story.found("loss")
     assert found
-    # 30 of 1500
-    assert "(30 retransmissions, 2 % of all packets)" in found.text
+    assert words in found.text
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,14 @@ GIB = 1 << 30
 COMMANDS = st.fixed_dictionaries(
     {
         "session": st.sampled_from([0, 3, 7, None]),
+        "operation": st.sampled_from(["read", "write", "inquiry", None]),
         "command_first_ns": st.integers(0, 50),
         "status_ns": st.one_of(st.none(), st.integers(0, 80)),
         "is_read": st.booleans(),
         "is_write": st.booleans(),
         "is_complete": st.booleans(),
+        "end_ns": st.one_of(st.none(), st.integers(0, 80)),
+        "has_capture_gap": st.booleans(),
         "data_bytes": st.sampled_from([0, 512, 4096, 3 * GIB]),
         "immediate_bytes": st.sampled_from([0, 512]),
         "unsolicited_bytes": st.sampled_from([0, 1024]),
@@ -30,18 +33,13 @@ COMMANDS = st.fixed_dictionaries(
 
 
 def naive(session: int | None, rows: list[dict[str, Any]]) -> throughput.Throughput:
-    spans = [(row["command_first_ns"], row["status_ns"]) for row in rows if row["status_ns"] is not None]
+    own = [row for row in rows if row["operation"] in ("read", "write", None)]
+    spans = [(row["command_first_ns"], end_of(row)) for row in own]
     active_ns = len({instant for first, last in spans for instant in range(first, last)})
-    read = written = 0
-    for row in rows:
-        sent = row["immediate_bytes"] + row["unsolicited_bytes"] + row["solicited_bytes"]
-        own = 0
-        if row["is_write"]:
-            own = min(sent, row["data_bytes"]) if row["is_read"] else row["data_bytes"]
-        written += own
-        read += row["data_bytes"] - own if row["is_read"] else 0
+    answered = sum(row["status_ns"] is not None for row in own)
+    (read, written), (own_read, own_written) = payload_of(rows), payload_of(own)
     iops, read_rate, write_rate = (
-        amount * 10**9 / active_ns if active_ns else None for amount in (len(spans), read, written)
+        amount * 10**9 / active_ns if active_ns else None for amount in (answered, own_read, own_written)
     )
     return throughput.Throughput(
         session,
@@ -57,6 +55,27 @@ def naive(session: int | None, rows: list[dict[str, Any]]) -> throughput.Through
         write_rate,
         max((row["queue_depth"] for row in rows), default=None),
     )
+
+
+def end_of(row: dict[str, Any]) -> int:
+    """With its status; without one at its end, unless packets of it are missing."""
+    if row["status_ns"] is not None:
+        return int(row["status_ns"])
+    is_known = row["end_ns"] is not None and not row["is_complete"] and not row["has_capture_gap"]
+    return int(row["end_ns"] if is_known else row["command_first_ns"])
+
+
+def payload_of(rows: list[dict[str, Any]]) -> tuple[int, int]:
+    """Bytes read and written."""
+    read = written = 0
+    for row in rows:
+        sent = row["immediate_bytes"] + row["unsolicited_bytes"] + row["solicited_bytes"]
+        own = 0
+        if row["is_write"]:
+            own = min(sent, row["data_bytes"]) if row["is_read"] else row["data_bytes"]
+        written += own
+        read += row["data_bytes"] - own if row["is_read"] else 0
+    return read, written
 
 
 @given(st.lists(COMMANDS, max_size=12))

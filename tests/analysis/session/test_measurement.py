@@ -32,7 +32,7 @@ def test_losses_are_recoveries_and_the_waits_for_the_congestion_window_after_the
     stalls = found.situation.stalls_ns_per_byte
     assert stalls["loss"] * found.bytes == 4 * (5 + 5) * MS
     assert stalls["slow_start"] * found.bytes == 4 * 3 * MS
-    assert found.throughput_bytes_per_s == found.bytes * 1e9 / found.busy_ns
+    assert found.pace_bytes_per_s == found.bytes * 1e9 / found.busy_ns
 
 
 def test_without_time_or_data_nothing_is_measured() -> None:

@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures import throughput
+from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.analysis.measures.distribution import NO_VALUES, PERCENTILES, named, rank
+from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.measures.running.active_time import ActiveTime
 from iscsitrace.analysis.measures.running.distribution import EXACT, Distribution
 from iscsitrace.analysis.measures.throughput import NANOSECONDS, Throughput
-from iscsitrace.analysis.measures.waits import Waits
+from iscsitrace.analysis.measures.waits import Waits, ends_ns
 from iscsitrace.tables import coverage
 from iscsitrace.tables.coverage import Coverage
 from iscsitrace.tables.phases import LATENCY_PHASES
@@ -60,8 +62,8 @@ class _Operation:
         # at the end of the capture, or before it where commands are incomplete for another reason
         self.cut_off_ns = np.sort(np.concatenate([self.cut_off_ns, waited.cut_off_ns]))[-EXACT:]
         size, mask = cycles.raw("bytes"), cycles.mask("bytes")
-        known = size if mask is None else size[~mask]
-        for each, count in zip(*np.unique(known[known > 0], return_counts=True), strict=True):
+        sizes = size if mask is None else size[~mask]
+        for each, count in zip(*np.unique(sizes[sizes > 0], return_counts=True), strict=True):
             if int(each) in self.sizes or len(self.sizes) < SIZES_MAX:
                 self.sizes[int(each)] += int(count)
             else:
@@ -82,17 +84,18 @@ class _Session:
 
     def __init__(self) -> None:
         self.sums: Counter[str] = Counter()
-        self.status_count = 0
+        self.io: Counter[str] = Counter()
         self.queue_depth_max = 0
         self.active = ActiveTime()
 
     def add(self, volume: Throughput, cycles: Table, settled_ns: int) -> None:
         self.sums.update({name: getattr(volume, name) for name in _SUMS})
         self.queue_depth_max = max(self.queue_depth_max, volume.queue_depth_max or 0)
-        has_status = ~np.ma.getmaskarray(cycles["status_ns"])
-        self.status_count += int(has_status.sum())
-        starts, ends = cycles.raw("command_first_ns")[has_status], cycles.raw("status_ns")[has_status]
-        self.active.add(starts, ends, settled_ns)
+        own = cycles.select(is_data_command(cycles))
+        read, written = throughput.payload(own)
+        count = int(known(own, "status_ns").sum())
+        self.io.update({"count": count, "read": int(read.sum()), "written": int(written.sum())})
+        self.active.add(own.raw("command_first_ns"), ends_ns(own), settled_ns)
 
     def volume(self, number: int | None) -> Throughput:
         active_ns = self.active.total_ns
@@ -105,9 +108,9 @@ class _Session:
             session=number,
             **sums,
             active_ns=active_ns,
-            iops=per_s(self.status_count),
-            read_bytes_per_s=per_s(sums["read_bytes"]),
-            write_bytes_per_s=per_s(sums["write_bytes"]),
+            iops=per_s(self.io["count"]),
+            read_bytes_per_s=per_s(self.io["read"]),
+            write_bytes_per_s=per_s(self.io["written"]),
             queue_depth_max=self.queue_depth_max if sums["cycle_count"] else None,
         )
 
