@@ -13,7 +13,7 @@ from iscsitrace.analysis.measures import waits
 from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.distribution import PERCENTILES, is_bound
 from iscsitrace.analysis.measures.throughput import measure
-from iscsitrace.analysis.session import line, workload
+from iscsitrace.analysis.session import line, path, workload
 from iscsitrace.outputs.document import Grid
 from iscsitrace.outputs.remedies import Remedies
 from iscsitrace.report import failure, places
@@ -134,7 +134,7 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, time:
     if time and time.idle_fraction is not None:
         busy = f"of {wording.time(time.jobs_ns)} of busy time; no data on the line"
         found.append(Fact("Idle", wording.percent(time.idle_fraction), busy))
-    found += _path(connections)
+    found += _path(trace, connections)
     operations = cycles.words_by_code("operation")
     codes = [place for place, word in enumerate(operations) if word in ("read", "write")]
     moved_data = cycles.select(np.isin(cycles.raw("operation"), codes))
@@ -165,18 +165,19 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, time:
     return found
 
 
-def _path(connections: list[dict[str, Any]]) -> list[Fact]:
-    """The minimum RTT of the busiest connection."""
-    measured = [
-        row
+def _path(trace: Trace, connections: list[dict[str, Any]]) -> list[Fact]:
+    """The RTT of the path, by the busiest connection."""
+    numbers = trace.connections.raw("connection").tolist()
+    rtts = dict(zip(numbers, path.least_rtts(trace.connections, trace.senders).T.tolist(), strict=True))
+    names = [f"rtt_to_{side}_min_ns" for side in path.SIDES]
+    rows = [
+        row | {name: None if each < 0 else each for name, each in zip(names, rtts[row["connection"]], strict=True)}
         for row in connections
-        if row["rtt_to_target_min_ns"] is not None and row["rtt_to_initiator_min_ns"] is not None
     ]
-    if not measured:
+    row = path.busiest(rows)
+    found_ns = path.round_trip_ns(row)
+    if row is None or found_ns is None:
         return []
-    row = max(measured, key=lambda each: int(each["stream_bytes_to_target"] + each["stream_bytes_to_initiator"]))
-    sides = row["rtt_to_initiator_min_ns"], row["rtt_to_target_min_ns"]
-    where = {"initiator": "tap near the initiator", "target": "tap near the target"}.get(
-        tap.position(*sides) or "", "tap between the hosts"
-    )
-    return [Fact("RTT", wording.time(sum(sides)), f"minimum; {where}")]
+    near = tap.position(row["rtt_to_initiator_min_ns"], row["rtt_to_target_min_ns"]) or ""
+    where = {"initiator": "tap near the initiator", "target": "tap near the target"}.get(near, "tap between the hosts")
+    return [Fact("RTT", wording.time(found_ns), f"minimum; {where}")]

@@ -8,6 +8,7 @@ from typing import Final
 
 from iscsitrace.analysis.findings.acknowledgments import STATUS_IN_DATA
 from iscsitrace.analysis.findings.concurrency import PARALLEL
+from iscsitrace.analysis.findings.line import TWICE_AS_FAST
 from iscsitrace.analysis.findings.transport import NO_LOSSES
 from iscsitrace.analysis.findings.writes import MAX_BURST_BYTES
 from iscsitrace.analysis.fit.points import REASONS, Fit, Point, of_operation
@@ -128,6 +129,13 @@ def _gains(asked: WhatIf | None) -> Grid | None:
     return Grid("Predicted gains of one change", columns, rows) if rows else None
 
 
+HALF_THE_RTT: Final = Change(
+    "half the RTT",
+    lambda situation: situation.with_setting(delay_ns=situation.setting.delay_ns / 2),
+    OF_A_CONNECTION,
+)
+
+
 def _changes(situation: Situation) -> Iterator[Change]:
     setting = situation.setting
     in_parallel = PARALLEL if setting.queue_depth == 1 else ""
@@ -156,8 +164,6 @@ def _changes(situation: Situation) -> Iterator[Change]:
     yield NO_LOSSES
     half = partial(Situation.without, name="target_service", share=0.5)
     yield Change("half the service time", half, ("target_service",))
-    near = partial(Situation.with_setting, delay_ns=setting.delay_ns / 2)
-    yield Change("half the RTT", near, OF_A_CONNECTION)
+    yield HALF_THE_RTT
     if setting.c_bytes_per_s:
-        fast = partial(Situation.with_setting, c_bytes_per_s=2 * setting.c_bytes_per_s)
-        yield Change("line twice as fast", fast, ("transfer",))
+        yield TWICE_AS_FAST

@@ -51,14 +51,16 @@ def _observe(case: Case, *, is_shared: bool) -> Observation | None:
     return Observation(text, subject.evidence(transfers), subject.part_ns("transfer"))
 
 
+TWICE_AS_FAST: Final = Change(
+    "line twice as fast",
+    lambda situation: situation.with_setting(c_bytes_per_s=2 * (situation.setting.c_bytes_per_s or 0.0)),
+    ("transfer",),
+)
+
+
 def _faster(basis: Basis) -> Iterator[Change]:
-    c_bytes_per_s = basis.measured.situation.setting.c_bytes_per_s
-    if c_bytes_per_s:
-        yield Change(
-            "line twice as fast",
-            lambda situation: situation.with_setting(c_bytes_per_s=2 * (situation.setting.c_bytes_per_s or 0.0)),
-            ("transfer",),
-        )
+    if basis.measured.situation.setting.c_bytes_per_s:
+        yield TWICE_AS_FAST
 
 
 _QUEUE: Final = Advice(

@@ -1,0 +1,233 @@
+"""What each output says of one capture, number by number."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from iscsitrace import Trace
+from iscsitrace.analysis.comparison import differences, matching, sides
+from iscsitrace.analysis.curves import budget
+from iscsitrace.analysis.curves.view import View
+from iscsitrace.analysis.findings.examination import examine
+from iscsitrace.analysis.findings.registry import PROBLEMS
+from iscsitrace.analysis.fit.points import of_operation
+from iscsitrace.analysis.fit.regression import fit
+from iscsitrace.analysis.fit.steady import survey
+from iscsitrace.analysis.measures.budget import PARTS
+from iscsitrace.errors import InputInvalid
+from iscsitrace.outputs import diagnose, diff, summary
+from iscsitrace.outputs.document import Grid, Section
+from iscsitrace.outputs.shown import Choice
+from iscsitrace.report import captures
+from iscsitrace.report.document import Chapter
+from tests.consistency.said import Said, exact, in_words, printed
+from tests.consistency.sentences import numbers
+from tests.support.printed import label
+
+Documents = Mapping[str, Any]
+PART_OF = {label(part): part for part in PARTS}
+"""Parts of the time breakdown by the words that outputs have for them."""
+OF_A_PART = frozenset({"ack_loss", "r2t_rounds", "r2t_late", "unsolicited_data_unused", "reordering", "slow_operation"})
+"""Findings that explain only a piece of their part, and say which: no more than it."""
+
+
+def everything(trace: Trace) -> Iterator[Said]:
+    """All numbers of all outputs."""
+    diagnosis = examine(trace.table, tap_of=trace.tap_of)
+    document = diagnose.as_dict(trace, diagnosis)
+    yield from of_json(document)
+    yield from of_terminal(diagnose.sections(trace, diagnosis, Choice(len(diagnosis.sessions) or 1)))
+    yield from of_summary(summary.as_dict(trace))
+    yield from of_report(trace, document)
+    yield from of_diff(trace)
+    yield from of_fit(trace, document)
+    yield from of_plot(trace)
+
+
+# --- diagnose
+
+
+def of_json(document: Documents) -> Iterator[Said]:
+    """``diagnose --json``."""
+    for row in document["sessions"]:
+        subject, place = f"session {row['session']}", "diagnose --json"
+        if row.get("jobs_ns"):
+            yield from exact("busy time", subject, row["jobs_ns"], place, "ns")
+            for part in PARTS:
+                yield from exact(f"time: {part}", subject, row["busy_budget"][part], place, "ns")
+                yield from exact(f"share: {part}", subject, row["shares"][part], place)
+                yield from exact(f"share: {part}", subject, row["busy_budget"][part] / row["jobs_ns"], f"{place}, ns")
+            for use, amount in row["excluded_ns"].items():
+                yield from exact(f"excluded: {use}", subject, amount, place, "ns")
+            yield from exact("idle fraction", subject, row["idle_fraction"], place)
+        explained = Counter(_part_of(finding) for finding in row["findings"])
+        for finding in row["findings"]:
+            yield from _of_finding(finding, subject, explained)
+        if row.get("headline"):
+            yield from numbers("", row["headline"]["text"], subject, "headline in JSON")
+            yield from numbers(row["headline"]["name"], row["headline"]["text"], subject, "headline in JSON")
+
+
+def _part_of(finding: Documents) -> str | None:
+    problem = PROBLEMS[finding["name"]]
+    return problem.explains.part if problem.explains else None
+
+
+def _of_finding(finding: Documents, subject: str, explained: Mapping[str | None, int]) -> Iterator[Said]:
+    name, place = finding["name"], f"finding {finding['name']} in JSON"
+    part = _part_of(finding)
+    # with ack_loss, loss_recovery has two causes
+    is_whole = name not in OF_A_PART and not (part == "loss_recovery" and explained[part] > 1)
+    if part and is_whole and finding["cost_ns"] is not None:
+        yield from exact(f"time: {part}", subject, finding["cost_ns"], place, "ns")
+        yield from exact(f"share: {part}", subject, finding["share"], place)
+    yield from numbers(name, finding["text"], subject, place)
+    for gain in finding["gains"]:
+        for end in ("throughput_factor", "low", "high"):
+            yield from exact(f"gain, {end}: {gain['change']}", subject, gain[end], place)
+
+
+def of_terminal(sections: Iterable[Section]) -> Iterator[Said]:
+    """``diagnose``."""
+    for section in sections:
+        if found := re.match(r"Time breakdown of (session \d+): ([\d.]+) s of busy time", section.title):
+            subject, digits = found.groups()
+            yield printed("busy time", subject, digits, "s", "diagnose")
+            for part, amount, share in section.grids[0].rows:
+                yield printed(f"time: {PART_OF[part]}", subject, amount, "ms", "diagnose")
+                yield printed(f"share: {PART_OF[part]}", subject, share, "%", "diagnose")
+            words = {"no command in flight": "idle", "device scan": "scan", "SYNCHRONIZE CACHE": "flush"}
+            for use, amount in re.findall(r"([A-Za-z ]+) ([\d.]+) s", "".join(section.lines).removeprefix("excluded:")):
+                yield printed(f"excluded: {words[use.strip()]}", subject, amount, "s", "diagnose")
+        elif found := re.match(r"Findings of (session \d+)", section.title):
+            for line in section.lines:
+                if told := re.match(r"(\w+) \([a-z ]+(?:, ([\d.]+) %)?\): (.*)", line):
+                    yield from numbers(told.group(1), told.group(3), found.group(1), "diagnose")
+
+
+# --- summary
+
+
+def of_summary(document: Documents, place: str = "summary --json") -> Iterator[Said]:
+    """``summary --json``, and the totals of ``watch --json``."""
+    for row in document["volumes"][:-1]:
+        for way in ("read", "write"):
+            yield from exact(f"throughput, {way}", f"session {row['session']}", row[f"{way}_bytes_per_s"], place)
+
+
+# --- report
+
+
+def of_report(trace: Trace, document: Documents) -> Iterator[Said]:
+    """``report``, without its pictures."""
+    told = captures.describe(trace, session=None, has_pictures=False)
+    for chapter in dict.fromkeys((*([told.lead] if told.lead else []), *told.chapters)):
+        yield from _of_chapter(chapter)
+    if told.model and told.model.what_if and told.lead:
+        subject = re.search(r"session \d+", told.model.sentence.lower()) or re.search(r"session \d+", told.lead.label)
+        if subject:
+            yield from _of_gains(told.model.what_if, subject.group())
+
+
+def _of_chapter(chapter: Chapter) -> Iterator[Said]:
+    subject, place = chapter.label, "report"
+    if not re.fullmatch(r"session \d+", subject):
+        return
+    for part in chapter.parts:
+        yield in_words(f"share: {PART_OF[part.name]}", subject, part.percent, place)
+        yield printed(f"time: {PART_OF[part.name]}", subject, part.time, "ms", place)
+    for fact in chapter.facts:
+        match fact.name:
+            case "Throughput":
+                for amount in fact.value.split(", "):
+                    digits, unit, way = amount.split()
+                    way = {"read": "read", "written": "write"}[way]
+                    yield printed(f"throughput, {way}", subject, digits, unit, place)
+                if fact.meaning.startswith("line rate "):
+                    yield in_words("rate of the line", subject, fact.meaning.removeprefix("line rate "), place)
+            case "Idle":
+                yield in_words("idle fraction", subject, fact.value, place)
+                yield in_words("busy time", subject, " ".join(fact.meaning.split()[1:3]), place)
+            case "RTT":
+                yield in_words("RTT of the path", subject, fact.value, place)
+            case "Workload":
+                yield printed("queue depth", subject, fact.meaning.split()[2].rstrip(","), "", place)
+                yield in_words("I/O size", subject, " ".join(fact.value.split()[:2]), place)
+    for finding in chapter.findings:
+        text = finding.text[:1].lower() + finding.text[1:].removesuffix(".")
+        yield from numbers(finding.name, text, subject, place)
+    yield from numbers("", chapter.verdict, subject, place)
+
+
+def _of_gains(grid: Grid, subject: str) -> Iterator[Said]:
+    for change, *ends, _ in grid.rows:
+        words = change.replace("I/O size ", "") + " I/O" if change.startswith("I/O size ") else change
+        for end, digits in zip(("throughput_factor", "low", "high"), ends, strict=True):
+            yield printed(f"gain, {end}: {words}", subject, digits, "", "report, gains")
+
+
+# --- diff, model fit, plots
+
+
+def of_diff(trace: Trace) -> Iterator[Said]:
+    """``diff`` of a capture with itself."""
+    for number, side in sides.sides_of(trace.table).items():
+        a, b = matching.match({number: side}, {number: side}, None, None)
+        explanation = differences.explain(a.measured, b.measured) if a.measured and b.measured else None
+        shown = {
+            row[0]: row[1]
+            for section in diff.sections((trace, trace), (None, None), a, b, explanation, None)
+            for grid in section.grids
+            if grid.columns == ("", "A", "B")
+            for row in grid.rows
+        }
+        subject = f"session {number}"
+        if side.pace_bytes_per_s:
+            yield in_words("pace", subject, shown["pace (bytes / busy time)"], "diff")
+        yield from exact("pace", subject, side.pace_bytes_per_s, "diff --json")
+        if shown["RTT"] != "-":
+            yield in_words("RTT of the path", subject, shown["RTT"], "diff")
+        if shown["line rate"] != "-":
+            yield in_words("rate of the line", subject, shown["line rate"], "diff")
+        if side.operation == "block" or side.jobs_ns == 0:
+            continue
+        is_all = _is_of_one_kind(trace, number)
+        own = subject if is_all else f"{subject}, its {side.operation}s"
+        yield from exact("busy time", own, side.jobs_ns, "diff --json", "ns")
+        for part in PARTS:
+            yield from exact(f"time: {part}", own, side.parts_ns[part], "diff --json", "ns")
+
+
+def _is_of_one_kind(trace: Trace, session: int) -> bool:
+    cycles = trace.cycles
+    own = cycles.select((cycles.raw("session") == session) & (cycles.raw("data_bytes") > 0))
+    return not {"read", "write"} <= set(own["operation"].tolist())
+
+
+def of_fit(trace: Trace, document: Documents) -> Iterator[Said]:
+    """``model fit``: the delay is half the RTT."""
+    for row in document["sessions"]:
+        if own := of_operation(survey(trace.table, "", row["session"]).points):
+            rtt_ns = round(2 * fit(own).d_ns.value)
+            yield from exact("RTT of the path", f"session {row['session']}", rtt_ns, "model fit", "ns")
+
+
+def of_plot(trace: Trace) -> Iterator[Said]:
+    """``plot budget`` of all time."""
+    shown = tuple(row["connection"] for row in trace.connections.rows() if row["is_iscsi"])
+    rows = trace.budget
+    if not len(rows):
+        return
+    first, last = int(rows.raw("time_first_ns").min()), int(rows.raw("time_last_ns").max())
+    with suppress(InputInvalid):
+        view = View(first, first, last, shown)
+        curves = budget.prepare(rows, trace.cycles, np.array([first, last]), view, top=len(shown) + 1)
+        for name, totals in curves.totals_ns.items():
+            for part, amount in zip(PARTS, totals.tolist(), strict=True):
+                yield from exact(f"time: {part}", name, amount, "plot budget", "ns")

@@ -1,0 +1,156 @@
+"""The comparison sees contradictions: each of these is made in one place alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from iscsitrace.analysis.comparison import sides
+from iscsitrace.analysis.findings.finding import Finding
+from iscsitrace.outputs import diagnose, summary
+from iscsitrace.report import chapters, modelled
+from iscsitrace.report.document import Fact
+from tests.consistency import places
+from tests.consistency.said import Said, contradictions, exact, printed
+from tests.consistency.test_consistency import read, sample
+
+
+@pytest.fixture
+def contradicted() -> Any:
+    """The definitions that contradict each other in the outputs of a sample."""
+
+    def found(name: str = "sequential-read-4ms") -> set[str]:
+        said = contradictions(places.everything(read(sample(name))))
+        return {each.partition(" of session")[0] for each in said}
+
+    assert found() == set()
+    return found
+
+
+def test_another_throughput_in_the_report(contradicted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = chapters._facts
+
+    def slower(*arguments: Any) -> Any:
+        return [replace(fact, value=fact.value.replace("8.2 MB/s", "4.9 MB/s")) for fact in facts(*arguments)]
+
+    monkeypatch.setattr(chapters, "_facts", slower)
+    assert contradicted() == {"throughput, read"}
+
+
+def test_another_throughput_in_the_summary(contradicted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    totals = summary.totals
+
+    def faster(trace: Any) -> Any:
+        found = totals(trace)
+        rates = [row | {"read_bytes_per_s": row["read_bytes_per_s"] * 1.02} for row in found["volumes"]]
+        return found | {"volumes": rates}
+
+    monkeypatch.setattr(summary, "totals", faster)
+    assert contradicted() == {"throughput, read"}
+
+
+def test_another_rtt_in_the_report(contradicted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chapters, "_path", lambda trace, connections: [Fact("RTT", "8.8 ms")])
+    assert contradicted() == {"RTT of the path"}
+
+
+def test_a_finding_with_a_cost_of_its_own(contradicted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_dict = Finding.as_dict
+
+    def dearer(self: Finding) -> dict[str, Any]:
+        found = as_dict(self)
+        return found | {"cost_ns": found["cost_ns"] + 1_000} if self.name == "queue_depth_low" else found
+
+    monkeypatch.setattr(Finding, "as_dict", dearer)
+    assert contradicted() == {"time: propagation"}
+
+
+def test_a_finding_with_a_share_of_its_own(contradicted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_dict = Finding.as_dict
+
+    def smaller(self: Finding) -> dict[str, Any]:
+        return as_dict(self) | ({"share": 0.18} if self.name == "queue_depth_low" else {})
+
+    monkeypatch.setattr(Finding, "as_dict", smaller)
+    assert contradicted() == {"share: propagation"}
+
+
+def test_a_sentence_with_another_time(contradicted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the receive window's once had: 232 ms in its sentence, 219 ms in the time breakdown."""
+    as_dict = Finding.as_dict
+
+    def other(self: Finding) -> dict[str, Any]:
+        found = as_dict(self)
+        return found | {"text": found["text"].replace("for 219.3 ms", "for 232.0 ms")}
+
+    monkeypatch.setattr(Finding, "as_dict", other)
+    assert contradicted() == {"time: receive_window"}
+
+
+def test_other_gains_in_the_report(contradicted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    gains = modelled._gains
+
+    def larger(asked: Any) -> Any:
+        grid: Any = gains(asked)
+        return replace(grid, rows=tuple((row[0], "2.7", *row[2:]) for row in grid.rows if row[0] == "queue depth 8"))
+
+    monkeypatch.setattr(modelled, "_gains", larger)
+    assert contradicted() == {"gain, throughput_factor: queue depth 8"}
+
+
+def test_another_busy_time_in_the_terminal(contradicted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sections = diagnose.sections
+
+    def later(*arguments: Any) -> Any:
+        for section in sections(*arguments):
+            yield replace(section, title=section.title.replace("0.537332 s", "0.537288 s"))
+
+    monkeypatch.setattr(diagnose, "sections", later)
+    assert contradicted() == {"busy time"}
+
+
+def test_another_breakdown_in_a_comparison(contradicted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where it began with the first read, and the time breakdown with the first command."""
+    sides_of = sides.sides_of
+
+    def shorter(source: Any) -> Any:
+        return {number: replace(side, jobs_ns=side.jobs_ns - 44_000) for number, side in sides_of(source).items()}
+
+    monkeypatch.setattr(sides, "sides_of", shorter)
+    assert contradicted() == {"busy time"}
+
+
+def test_other_losses_in_another_finding(contradicted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """32 and 33 losses of one capture."""
+    as_dict = Finding.as_dict
+
+    def other(self: Finding) -> dict[str, Any]:
+        found = as_dict(self)
+        return found | {"text": found["text"].replace("with 32 losses", "with 33 losses")}
+
+    monkeypatch.setattr(Finding, "as_dict", other)
+    assert contradicted("loss-1-percent") == {"losses"}
+
+
+def test_numbers_are_the_same_but_for_their_rounding() -> None:
+    def is_same(one: Said, other: Said) -> bool:
+        return not contradictions([one, other])
+
+    def text(digits: str, unit: str) -> Said:
+        return printed("x", "session 0", digits, unit, digits)
+
+    def number(value: float, unit: str = "") -> Said:
+        (found,) = exact("x", "session 0", value, "JSON", unit)
+        return found
+
+    assert is_same(text("219.3", "ms"), number(219_319_261, "ns"))
+    assert not is_same(text("219.3", "ms"), number(219_360_000, "ns"))
+    assert is_same(text("0.219", "s"), text("219.3", "ms"))
+    assert is_same(text("1,234", "bytes"), number(1234))
+    assert is_same(text("41", "%"), number(0.405)) and not is_same(text("41", "%"), number(0.404))  # noqa: PT018
+    # rounded towards the middle
+    assert is_same(text("99.97", "%"), number(0.99979)) and not is_same(text("99.97", "%"), number(0.9999))  # noqa: PT018
+    assert not is_same(number(5, "ns"), number(8, "ns"))
+    assert list(exact("x", "y", None, "JSON")) == []
