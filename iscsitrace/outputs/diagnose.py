@@ -123,7 +123,7 @@ def _breakdown(label: str, opinion: Opinion) -> Iterator[Section]:
 def _findings(label: str, findings: Sequence[Finding], headline: Headline, remedies: Remedies) -> Section:
     if not findings:
         return Section(f"No problem found in {label}")
-    has_shares = any(each.share for each in findings)
+    has_shares = any(each.cost_in_words.endswith("%") for each in findings)
     return Section(
         f"Findings of {label}" + (", shares of the busy time" if has_shares else ""),
         tuple(line for each in findings for line in _lines(each, label, headline, remedies)),
@@ -131,9 +131,8 @@ def _findings(label: str, findings: Sequence[Finding], headline: Headline, remed
 
 
 def _lines(finding: Finding, label: str, headline: Headline, remedies: Remedies) -> Iterator[str]:
-    # a failure without I/O has no busy time that it could be a share of
-    share = f", {cells.percent(finding.share)} %" if finding.share else ""
-    yield f"{finding.name} ({finding.severity}{share}): {finding.below(headline.sentence)}"
+    cost = f", {finding.cost_in_words}" if finding.cost_in_words else ""
+    yield f"{finding.name} ({finding.severity}{cost}): {finding.below(headline.sentence)}"
     for text, gains in remedies.steps(finding, label):
         yield f"    - {text}" + (f" ({gains})" if gains else "")
     if finding.display_filter:

@@ -98,22 +98,24 @@ def _budget(label: str, parts: tuple[Part, ...]) -> Grid | None:
     return Grid(f"Time breakdown of {label}", ("part", "meaning", "ms", "% of busy time"), rows)
 
 
-def _base(finding: Finding, subject: Subject) -> str:
-    """What a share is of: the busy time of its one session, where the subject is a story of several."""
-    is_of_one = len(subject.sessions) > 1 and finding.problem.rank != "failure" and len(finding.sessions) == 1
-    return f"the time of session {finding.sessions[0]}" if is_of_one else "the time"
+def _cost(finding: Finding, subject: Subject) -> str:
+    """What it costs; a share is of the busy time of its one session, where the subject is a story of several."""
+    cost = finding.cost_in_words
+    if not cost or finding.rank == "failure":
+        return cost
+    is_of_one = len(subject.sessions) > 1 and len(finding.sessions) == 1
+    return f"{cost} of the time of session {finding.sessions[0]}" if is_of_one else f"{cost} of the time"
 
 
 def _finding(finding: Finding, subject: Subject, remedies: Remedies) -> FoundProblem:
     return FoundProblem(
         name=finding.name,
         severity=finding.severity.replace("_", " "),
-        share="" if finding.share is None else wording.percent(finding.share),
+        cost=_cost(finding, subject),
         text=sentence(finding.below(subject.headline.sentence)),
         steps=tuple(Step(*each) for each in remedies.steps(finding, subject.label)),
         display_filter=finding.display_filter or "",
         is_failure=finding.problem.rank == "failure",
-        base=_base(finding, subject),
     )
 
 

@@ -58,14 +58,13 @@ class FoundProblem:
 
     name: str
     severity: str
-    share: str
+    cost: str
+    """Such as ``41 % of the time``, ``14.1 s lost``; empty where it is unknown."""
     text: str
     steps: tuple[Step, ...]
     display_filter: str = ""
     is_failure: bool = False
     """Whether something broke."""
-    base: str = "the time"
-    """What the share is of."""
 
     @property
     def title(self) -> str:

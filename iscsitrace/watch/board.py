@@ -198,9 +198,9 @@ def _findings(report: Report, chosen: Line | None, width: int) -> list[Text]:
     if story and story != report.headline:
         lines += _folded(Text(printable(story.text), style=_style_of(story)), width)
     for found in report.findings:
-        share = "" if found.share is None else f", {percent(found.share)} %"
+        cost = f", {found.cost}" if found.cost else ""
         line = Text()
-        line.append(f"session {found.session}: {found.name} ({found.severity}{share}): ", style="bold")
+        line.append(f"session {found.session}: {found.name} ({found.severity}{cost}): ", style="bold")
         line.append(printable(found.text))
         lines += _folded(line, width)
     return [Text("recent findings", style="bold underline"), *lines] if lines else []

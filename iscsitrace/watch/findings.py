@@ -62,13 +62,15 @@ class Found:
     name: str
     severity: str
     share: float | None
+    cost: str
+    """In words, of which JSON has the share."""
     text: str
     since_ns: int
     """Capture time of the first of the consecutive diagnoses that found it."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return dict(vars(self))
+        return {name: value for name, value in vars(self).items() if name != "cost"}
 
 
 class Findings:
@@ -110,6 +112,7 @@ class Findings:
                 finding.name,
                 finding.severity,
                 finding.share,
+                finding.cost_in_words,
                 finding.text,
                 since.get((number, finding.name), now_ns),
             )

@@ -36,8 +36,8 @@ def lines_of(report: Report) -> list[str]:
     lines += [f"  {sentence(line.number, line.hang, line.open_task_count)}" for line in hanging]
     for found in report.findings:
         if found.since_ns == report.to_ns:
-            share = "" if found.share is None else f", {percent(found.share)} %"
-            lines.append(f"  session {found.session}: {found.name} ({found.severity}{share}): {found.text}")
+            cost = f", {found.cost}" if found.cost else ""
+            lines.append(f"  session {found.session}: {found.name} ({found.severity}{cost}): {found.text}")
     for row in report.counters:
         if row["new"] and row["severity"] != "info":
             lines.append(f"  {row['severity']}: {row['name']} +{row['new']}: {row['meaning']}")

@@ -12,7 +12,7 @@ from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.analysis.findings.opinions import Opinion
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.outputs.remedies import Remedies
-from iscsitrace.report.chapters import _base, _finding, of_session
+from iscsitrace.report.chapters import _cost, _finding, of_session
 from iscsitrace.report.document import Chapter
 from iscsitrace.report.subject import Subject
 from tests.support.tables_by_hand import MS, table
@@ -33,27 +33,33 @@ def test_a_finding_has_a_step_for_each_advice_with_its_gains() -> None:
     )
     said = Remedies()
     cause = "Bytes are missing."
-    lost = Finding(problem, "data_loss", 0.25, "bytes are missing", (4, 9), cause=cause, predict=lambda _: gains)
+    lost = Finding(problem, "data_loss", 0.25, "bytes are missing", (4, 9), 2.5e9, cause=cause, predict=lambda _: gains)
     found = _finding(lost, _subject(2), said)
-    assert (found.name, found.severity, found.share, found.text) == ("odd", "data loss", "25 %", "Bytes are missing.")
+    assert (found.name, found.severity, found.cost, found.text) == (
+        "odd",
+        "data loss",
+        "2.5 s lost",
+        "Bytes are missing.",
+    )
     assert [(step.advice, step.gain) for step in found.steps] == [
         ("Do this.", ""),
         ("Do that.", "model: up to 2.0x with queue depth 8, about 5.0x (2.0x to 2.2x) with queue depth 9"),
     ]
     assert (found.display_filter, found.is_failure) == ("frame.number in {4, 9}", True)
     bare = _finding(Finding(problem, "info", None, "text", (), cause="Text."), _subject(3), said)
-    assert (bare.share, bare.display_filter) == ("", "")
+    assert (bare.cost, bare.display_filter) == ("", "")
     assert [step.advice for step in bare.steps] == ["See odd of session 2."]
 
 
 def test_a_share_in_a_story_is_that_of_its_session() -> None:
-    def base(*sessions: int, rank: str = "slowness", whole: tuple[int, ...] = (0, 1)) -> str:
+    def cost(*sessions: int, rank: str = "slowness", whole: tuple[int, ...] = (0, 1)) -> str:
         problem: Any = SimpleNamespace(name="odd", rank=rank, advice=())
-        finding = Finding(problem, "info", 0.5, "text", (), sessions=sessions)
-        return _base(finding, Subject("it", whole, Headline(""), (finding,), None))
+        finding = Finding(problem, "info", 0.5, "text", (), 2e9, sessions=sessions)
+        return _cost(finding, Subject("it", whole, Headline(""), (finding,), None))
 
-    assert base(1) == "the time of session 1"
-    assert {base(0, 1), base(1, rank="failure"), base(1, whole=(1,))} == {"the time"}
+    assert cost(1) == "50 % of the time of session 1"
+    assert cost(0, 1) == cost(1, whole=(1,)) == "50 % of the time"
+    assert cost(1, rank="failure") == "2.0 s lost"
 
 
 def chapter(

@@ -264,8 +264,8 @@ def test_counters_that_are_worse_than_info() -> None:
 
 def test_findings_stand_below_the_headline_and_that_of_the_selected_sessions_story() -> None:
     first, second = Headline("first", name="io_outage", severity="error"), Headline("second", ("note",))
-    found = Found(1, "small_blocks", "warning", 0.4, "text", int(str(SECOND_NS)))
-    old = replace(found, name="old", share=None, since_ns=SECOND_NS - 1)
+    found = Found(1, "small_blocks", "warning", 0.4, "40 %", "text", int(str(SECOND_NS)))
+    old = replace(found, name="old", share=None, cost="", since_ns=SECOND_NS - 1)
     both = report(
         session(0), session(1), findings=(found, old), headline=first, stories=(((0,), first), ((1, 2), second))
     )

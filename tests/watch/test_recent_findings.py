@@ -15,7 +15,9 @@ from tests.support.tables_by_hand import table
 def diagnosis(*names: str, has_mirrors: bool = False) -> Any:
     # the recent past has too few writes for a mirror
     assert not has_mirrors
-    found = [SimpleNamespace(name=name, severity="warning", share=0.5, text="text") for name in names]
+    found = [
+        SimpleNamespace(name=name, severity="warning", share=0.5, cost_in_words="50 %", text="text") for name in names
+    ]
     story = SimpleNamespace(story=SimpleNamespace(numbers=(0, 1)), headline=Headline("slow"))
     return SimpleNamespace(sessions={0: SimpleNamespace(findings=found)}, stories=[story], headline=Headline("down"))
 

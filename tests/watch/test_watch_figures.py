@@ -532,7 +532,7 @@ def test_findings_are_worded_as_in_diagnose(seen: Seen) -> None:
         board = "\n".join(line.plain for line in render(report, Choice(source="eth0"), 200, 200))
         lines = lines_of(report)
         for row in report.as_dict()["findings"]:
-            share = "" if row["share"] is None else f", {percentage(row['share'])} %"
+            share = f", {percentage(row['share'])} %" if row["share"] else ""
             head = f"session {row['session']}: {row['name']} ({row['severity']}{share}): "
             assert f"\n{head}" in board
             is_new = row["since_ns"] == report.to_ns

@@ -20,6 +20,7 @@ from iscsitrace.analysis.measures.selection import frames_filter
 from iscsitrace.analysis.session import busy_columns
 from iscsitrace.analysis.session.gain import Change, Gain
 from iscsitrace.analysis.session.workload import MOST
+from iscsitrace.wording import amounts
 from iscsitrace.wording.sentences import sentence
 
 if TYPE_CHECKING:
@@ -317,6 +318,13 @@ class Finding:
     def rank(self) -> Rank:
         """What broke comes before what is slow; notes never lead."""
         return self.own_rank or self.problem.rank
+
+    @property
+    def cost_in_words(self) -> str:
+        """What it costs: of a failure the time lost, else the share of the busy time; empty where none is known."""
+        if self.rank == "failure":
+            return f"{amounts.time(self.cost_ns)} lost" if self.cost_ns else ""
+        return amounts.percent(self.share) if self.share else ""
 
     @property
     def name(self) -> str:
