@@ -238,10 +238,10 @@ is missing. Notes name the busy time, where other time is not part of it, and th
 written, the headline says so.
 
 **Findings.** The problems listed below. Each finding has a severity (`info`: less than {_WARNING} of the busy time;
-`warning`: more; `error`: a failure; `data_loss`: missing from the capture), its share of the busy time (of a failure the
-time lost), a few frames that show it, a display filter, and advice. Advice names the settings of open-iscsi (`node.`),
-LIO (`targetcli`), sysctl (`net.`) and Linux's block layer. Shares of findings can overlap, since some time can be saved
-in more than one way: each share is the most that a fix can save.
+`warning`: more; `error`: a failure; `data_loss`: missing from the capture), its share of the busy time (of a failure
+the time lost), a few frames that show it, a display filter, and advice. Advice names the settings of open-iscsi
+(`node.`), LIO (`targetcli`), sysctl (`net.`) and Linux's block layer. Shares of findings can overlap, since some time
+can be saved in more than one way: each share is the most that a fix can save.
 
 **Gains.** The throughput factor that the model ([method.md](method.md), sections 6 and 8) predicts for an advice, with
 one change to the measured session. Each gain has a low and a high, shown where they differ by more than a tenth: the
