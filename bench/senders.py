@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from iscsitrace import Trace
+from iscsitrace.tables.trace import Trace
 
 TABLES = ("window", "retransmissions", "senders", "recoveries", "segments")
 BUSY_BYTES = 30_000

@@ -1,30 +1,22 @@
 """iscsitrace: analysis of iSCSI packet captures.
 
 ``iscsitrace.read("capture.pcapng")`` returns a :class:`Trace`; everything else is a function of its tables.
-Names are imported on first use, so ``import iscsitrace`` is cheap.
+Names are imported on first use, so ``import iscsitrace`` is cheap; __init__.pyi has them for type checkers.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from iscsitrace.errors import CaptureUnreadable, IscsitraceError
-    from iscsitrace.tables.table import Table
-    from iscsitrace.tables.trace import Trace, read, read_taps
 
 __all__ = ["CaptureUnreadable", "IscsitraceError", "Table", "Trace", "__version__", "read", "read_taps"]
-
-__version__: str
 
 _HOMES = {
     "CaptureUnreadable": "iscsitrace.errors",
     "IscsitraceError": "iscsitrace.errors",
     "Table": "iscsitrace.tables.table",
-    "Trace": "iscsitrace.tables.trace",
-    "read": "iscsitrace.tables.trace",
-    "read_taps": "iscsitrace.tables.trace",
+    "Trace": "iscsitrace.api",
+    "read": "iscsitrace.api",
+    "read_taps": "iscsitrace.tapped",
 }
 
 

@@ -15,7 +15,8 @@ Python (iscsitrace/**/*.py):
 
 - Imports at the top of a module and inside functions alike: one inside a function usually hides a circle.
 - Imports under ``if TYPE_CHECKING:`` do not count: they never run. An import of ``a.b`` is an arrow to ``a/b.py``
-  alone, although Python runs ``a/__init__.py`` before it.
+  alone, although Python runs ``a/__init__.py`` before it. An import of a compiled module is none.
+- A string that is the name of a module is an arrow to it: somebody may import it by name. A docstring is none.
 """
 
 from __future__ import annotations
@@ -48,29 +49,44 @@ def _imports(nodes: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
             yield from _imports(ast.iter_child_nodes(node))
 
 
+def _texts(tree: ast.Module) -> Iterator[str]:
+    """The strings of a module that are no docstrings."""
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
+            yield node.value
+
+
 def python_arrows(package: Path) -> Arrows:
     """Arrows between the files of a package."""
     files: dict[Names, Path] = {}
     for file in sorted(package.rglob("*.py")):
         parts = file.relative_to(package.parent).with_suffix("").parts
         files[parts[:-1] if parts[-1] == "__init__" else parts] = file
+    stubs = (file.relative_to(package.parent).with_suffix("").parts for file in package.rglob("*.pyi"))
+    compiled = {parts for parts in stubs if parts[-1] != "__init__"}
     arrows: Arrows = {}
     for module, file in files.items():
         own = arrows.setdefault(file, {})
         inside = module if file.name == "__init__.py" else module[:-1]
-        for node in _imports(ast.parse(file.read_text()).body):
+        tree = ast.parse(file.read_text())
+        named = [(tuple(text.split(".")), text) for text in _texts(tree) if "." in text]
+        for node in _imports(tree.body):
             if isinstance(node, ast.Import):
                 found = [(tuple(alias.name.split(".")), alias.name) for alias in node.names]
             else:
                 base = inside[: len(inside) - node.level + 1] if node.level else ()
                 base += tuple(node.module.split(".")) if node.module else ()
                 found = [
-                    ((*base, alias.name) if (*base, alias.name) in files else base, alias.name) for alias in node.names
+                    ((*base, alias.name) if (*base, alias.name) in files else base, alias.name)
+                    for alias in node.names
+                    if (*base, alias.name) not in compiled
                 ]
-            for path, name in found:
-                target = files.get(path)
-                if target is not None and target != file:
-                    own.setdefault(target, set()).add(name)
+            named += found
+        for path, name in named:
+            target = files.get(path)
+            if target is not None and target != file:
+                own.setdefault(target, set()).add(name)
     return arrows
 
 

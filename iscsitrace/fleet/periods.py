@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.findings.examination import Diagnosis, examine
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.registry import OF_CASES
+from iscsitrace.analysis.groups import derived
 from iscsitrace.analysis.measures import busy
 from iscsitrace.analysis.measures.budget import is_of_session
 from iscsitrace.analysis.measures.data_commands import is_data_command
@@ -97,7 +98,7 @@ def _first_connections(trace: Trace) -> dict[int | None, int]:
 
 def events(period: Period) -> Table:
     """The events of the period; commands have the ring's numbers."""
-    found = period.trace.events
+    found = derived.table(period.trace, "events")
     found = found.select(found.raw("time_ns") >= period.from_ns)
     data = {column.name: found.raw(column.name) for column in found.columns}
     is_known = known(found, "cycle")

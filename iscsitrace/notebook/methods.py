@@ -11,6 +11,7 @@ from iscsitrace.notebook import html
 from iscsitrace.notebook.results import Diagnosed, Fitted, Picture
 from iscsitrace.outputs import inputs
 from iscsitrace.outputs.document import Section, table
+from iscsitrace.tables.preview import ROWS
 from iscsitrace.tables.schema import DERIVED_TABLES, TABLES
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import cells
@@ -97,7 +98,7 @@ def _overview(trace: Trace) -> Iterator[Section]:
     shown = [tuple(row.values()) for row in sessions]
     if shown:
         named = tuple(name for name in columns if name in trace.sessions)
-        yield Section("Sessions", grids=(table(named, shown[: html.ROWS]),))
+        yield Section("Sessions", grids=(table(named, shown[:ROWS]),))
     counted = [row for row in trace.counters.rows() if row["count"]]
     if counted:
         rows = [(row["severity"], row["name"], row["count"], row["meaning"]) for row in counted]

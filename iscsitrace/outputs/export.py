@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
+from iscsitrace.analysis.groups import derived
 from iscsitrace.errors import ExtraMissing, InputInvalid
 from iscsitrace.outputs.csv_writer import write_csv
 from iscsitrace.outputs.files import check, written_aside
@@ -39,7 +40,7 @@ def export(
     or a directory that cannot be written, ExtraMissing when Parquet is requested without pyarrow.
     """
     chosen = list(dict.fromkeys(tables))
-    parts = [trace.table(name) for name in chosen]
+    parts = [derived.table(trace, name) for name in chosen]
     paths = prepare(directory, format, chosen, force, [each["name"] for each in trace.inputs])
     for table, path in zip(parts, paths, strict=True):
         with written_aside(path) as partial, partial.open("wb") as stream:

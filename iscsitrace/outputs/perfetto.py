@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.curves.events import ends_ns
 from iscsitrace.analysis.curves.steps import grouped
-from iscsitrace.analysis.groups import events
+from iscsitrace.analysis.groups import derived, events
 from iscsitrace.analysis.measures import waits
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.measures.queue_slots import slots
@@ -208,7 +208,7 @@ class _Export:
 
     def _events(self) -> None:
         """Events on a track of their session: those with a length as slices."""
-        every = self.trace.table("events")
+        every = derived.table(self.trace, "events")
         if not len(every):
             return
         session = np.where(known(every, "session"), every.raw("session").astype(np.int64), -1)

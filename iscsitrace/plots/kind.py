@@ -14,6 +14,7 @@ from iscsitrace.analysis.curves.events import Timeline
 from iscsitrace.analysis.curves.examples import Examples
 from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.curves.view import View, Zoom
+from iscsitrace.analysis.groups import derived
 from iscsitrace.analysis.measures import waits
 from iscsitrace.analysis.taps.reading import TappedTrace
 from iscsitrace.plots import style, timeline
@@ -107,7 +108,7 @@ class Kind(Generic[_Curves]):
     def _timeline(self, trace: Trace, seen: View) -> Timeline | None:
         if not self.has_timeline or not set(events.NEEDED) <= set(self.tables):
             return None
-        return events.of_view(trace.table("events"), trace.connections, seen)
+        return events.of_view(derived.table(trace, "events"), trace.connections, seen)
 
     def _draw(self, figure: Figure, curves: _Curves, below: Timeline | None) -> None:
         self.draw(figure, curves)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib import import_module
 from itertools import repeat
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeGuard, overload
@@ -185,9 +184,9 @@ class Table:
         return np.asarray(values == ("" if column.dtype == "str" else null_value(column.dtype)), dtype=bool)
 
     def _repr_html_(self) -> str:
-        # it is above this package
-        shown: str = import_module("iscsitrace.notebook.html").preview(self)
-        return shown
+        from iscsitrace.tables.preview import preview
+
+        return preview(self.name, self.columns, len(self), lambda part: self.select(part).rows())
 
     @overload
     def __getitem__(self, name: str) -> Array: ...

@@ -1,12 +1,13 @@
 """A trace: the result of one pass over one or more captures, as tables.
 
-``read`` runs the pass in the compiled core. A trace never changes; its tables are made on first use.
+``read`` runs the pass in the compiled core. A trace never changes; its tables are made on first use. What users get is
+``iscsitrace.api.Trace``, which can also be diagnosed, drawn and fitted.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cached_property, partial
 from importlib import import_module
@@ -21,7 +22,6 @@ from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES, ON_REQUEST, SCH
 if TYPE_CHECKING:
     from iscsitrace.tables.coverage import Coverage
     from iscsitrace.tables.kernel.clock import Offset
-    from iscsitrace.tables.results import Diagnosed, Fitted, Picture
     from iscsitrace.tables.table import Table
 
 try:
@@ -44,7 +44,7 @@ class Trace:
     """The tables of one pass: ``trace.cycles``, ``trace.pdus`` ... or ``trace.table("cycles")``."""
 
     if TYPE_CHECKING:
-        # names of schema.TABLES and schema.DERIVED_TABLES, for type checkers; a test compares the two
+        # names of schema.TABLES, for type checkers; a test compares the two
         connections: Table
         sessions: Table
         parameters: Table
@@ -75,10 +75,6 @@ class Trace:
         tcp_info: Table
         budget: Table
         counters: Table
-        events: Table
-        mirrored_writes: Table
-        mirror_legs: Table
-        streams: Table
 
     def __init__(
         self, core_pass: _core.Pass, operations: tuple[str, ...], options: dict[str, Any], tcp_info_file_count: int = 0
@@ -93,20 +89,9 @@ class Trace:
         self.options = options
         """The options of :func:`read`, part of the provenance of results."""
 
-    def __repr__(self) -> str:
-        shown: str = _notebook().text(self)
-        return shown
-
-    def _repr_html_(self) -> str:
-        shown: str = _notebook().page(self)
-        return shown
-
     def lacking(self, names: Iterable[str]) -> list[str]:
-        """Those of these tables, or of what they are computed from, that were not requested."""
-        wanted = dict.fromkeys(names)
-        for name in [each for each in wanted if each in DERIVED_TABLES]:
-            wanted |= dict.fromkeys(_derived().NEEDED[name])
-        return [name for name in wanted if name in ON_REQUEST and name not in self.options["tables"]]
+        """Those of these tables that were not requested."""
+        return [name for name in dict.fromkeys(names) if name in ON_REQUEST and name not in self.options["tables"]]
 
     def with_tables(self, names: Iterable[str]) -> Trace:
         """A trace that has these tables: this one, or one of the same captures, which are read again.
@@ -120,56 +105,23 @@ class Trace:
             raise InputInvalid(f"tables {', '.join(lacking)} are filled only on request: read(..., tables={lacking})")
         return self._read_again([*self.options["tables"], *lacking])
 
-    def diagnose(self, sessions: Sequence[int] = ()) -> Diagnosed:
-        """What limits each session, and the problems found, as `iscsitrace diagnose` shows them; ``sessions`` in full.
-
-        Tables that are lacking are read from the captures again.
-        """
-        shown: Diagnosed = _notebook().diagnose(self, sessions)
-        return shown
-
-    def plot(
-        self,
-        kind: str,
-        *,
-        session: int | None = None,
-        connection: int | None = None,
-        cycles: range | None = None,
-        time_from_ns: int | None = None,
-        time_to_ns: int | None = None,
-        to_target: bool | None = None,
-    ) -> Picture:
-        """A plot, as `iscsitrace plot KIND` draws it; options zoom, with absolute times. docs/plots.md shows the kinds.
-
-        Tables that are lacking are read from the captures again. InputInvalid where there is nothing to draw.
-        """
-        zoom = {"session": session, "connection": connection, "cycles": cycles, "to_target": to_target}
-        times = {"time_from_ns": time_from_ns, "time_to_ns": time_to_ns}
-        drawn: Picture = _notebook().plot(self, kind, **zoom, **times)
-        return drawn
-
-    def fit(self, operation: str | None = None) -> Fitted:
-        """The model fitted to the steady cycles, as `iscsitrace model fit` does for one capture: ``read`` or ``write``.
-
-        Without an operation it is the one that moved more bytes. InputInvalid where there is nothing to fit.
-        """
-        fitted: Fitted = _notebook().fit(self, operation)
-        return fitted
-
     def table(self, name: str) -> Table:
         """The table with this name. InputInvalid for an unknown name, or for a table not requested."""
         if name in self._tables:
             return self._tables[name]
-        if name in DERIVED_TABLES:
-            self._tables[name] = _derived().make(name, self.table)
-            return self._tables[name]
         if name in TAPPED_TABLES:
             raise InputInvalid(_ONE_TAP.format(name))
         if name not in TABLES:
-            raise InputInvalid(f"unknown table {name}; there are {', '.join((*TABLES, *DERIVED_TABLES))}")
+            raise unknown(name)
         if name in ON_REQUEST and name not in self.options["tables"]:
             raise InputInvalid(f"table {name} is filled only on request: read(..., tables=[{name!r}])")
         return self._stored(name)
+
+    def kept(self, name: str, make: Callable[[Callable[[str], Table]], Table]) -> Table:
+        """A table that is computed from others: made when it is first asked for, and then kept."""
+        if name not in self._tables:
+            self._tables[name] = make(self.table)
+        return self._tables[name]
 
     def _stored(self, name: str) -> Table:
         """A table of the pass, also one that was filled for another, with the kernel's counters for estimates."""
@@ -234,8 +186,8 @@ class Trace:
         )
 
     def row_count(self, name: str) -> int:
-        """Number of rows of a table of the pass, which is not made for it, or of a computed one."""
-        if name in DERIVED_TABLES or name in TAPPED_TABLES:
+        """Number of rows of a table, which is not made for it unless it is of several taps."""
+        if name in TAPPED_TABLES:
             return len(self.table(name))
         if name in _WITH_KERNEL and len(self.estimated("tcp_info")):
             return len(self._stored(name))
@@ -281,55 +233,29 @@ class Trace:
     @property
     def provenance(self) -> dict[str, Any]:
         """Provenance of the tables: schema number, tool and version, inputs, options."""
-        import iscsitrace
-
         return {
             "schema": SCHEMA_VERSION,
-            "tool": {"name": "iscsitrace", "version": iscsitrace.__version__},
+            "tool": {"name": "iscsitrace", "version": _core.VERSION},
             "input": self.inputs,
             "options": self.options,
         }
 
 
-def _derived() -> Any:
-    """The module that computes tables from others. It is above this package, and reads a trace as any user does."""
-    return import_module("iscsitrace.analysis.groups.derived")
+def unknown(name: str) -> InputInvalid:
+    """The error for a table that is not declared."""
+    return InputInvalid(f"unknown table {name}; there are {', '.join((*TABLES, *DERIVED_TABLES))}")
 
 
-def _notebook() -> Any:
-    """The module of a trace's methods that need what is above this package."""
-    return import_module("iscsitrace.notebook.methods")
-
-
-def read_taps(
-    taps: Mapping[str, Source | Sequence[Source]],
-    *,
-    are_synchronised: bool = False,
-    tables: Iterable[str] = (),
-    **options: Any,
-) -> Trace:
-    """Reads captures of the same traffic at two to eight taps, into the trace of the tap nearest to the initiator.
-
-    ``taps`` has the captures of each tap by its name, in any order: which is nearer to the initiator is seen from the
-    packets. ``are_synchronised`` trusts the clocks. ``tables`` and other options are those of :func:`read`. The trace
-    also has the tables ``legs`` and ``taps``. Raises what :func:`read` raises, and InputInvalid if the captures do not
-    show the same traffic at different taps.
-    """
-    # it is above this package, as what computes tables from others is
-    reading = import_module("iscsitrace.analysis.taps.reading")
-    trace: Trace = reading.read_taps(taps, are_synchronised=are_synchronised, tables=tables, **options)
-    return trace
-
-
-def _property(name: str) -> property:
+def property_of(name: str) -> property:
     """The table of that name as a property of a trace, documented with the schema's meaning of a row."""
-    asked = f"; only when read with ``tables=[{name!r}]``" if name in ON_REQUEST or name in DERIVED_TABLES else ""
-    return property(lambda trace: trace.table(name), doc=f"A row is {_DECLARED[name].row}{asked}.")
+    is_asked = name in ON_REQUEST or name in DERIVED_TABLES
+    asked = f"; only when read with ``tables=[{name!r}]``" if is_asked else ""
+    row = (TABLES | DERIVED_TABLES)[name].row
+    return property(lambda trace: trace.table(name), doc=f"A row is {row}{asked}.")
 
 
-_DECLARED = TABLES | DERIVED_TABLES
-for _name in _DECLARED:
-    setattr(Trace, _name, _property(_name))
+for _name in TABLES:
+    setattr(Trace, _name, property_of(_name))
 
 
 def hide_secret(text: str) -> str:
@@ -373,36 +299,15 @@ def read(
     tcp_info: Iterable[str | os.PathLike[str]] = (),
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Trace:
-    """Reads one or more captures, as one stream, into a :class:`Trace`.
-
-    A source is a path (``"-"`` is standard input), the bytes of a capture, or a binary file object; several are the
-    parts of a ring buffer in order of time. pcap or pcapng, plain or compressed by gzip, zstd or lz4, is recognized by
-    content.
-
-    ``capture_filter`` is a libpcap filter; it sees the captured length of a packet. ``packet_limit`` stops after that
-    many packets. ``time_from_ns`` and ``time_to_ns`` keep packets captured in that window, both ends included: absolute
-    nanoseconds since 1970, or, with ``time_is_relative``, after the first packet. ``tables`` names the tables that are
-    filled only on request, because they grow with the traffic (schema.ON_REQUEST), and those that are computed from
-    others (schema.DERIVED_TABLES); all others always are filled. ``tcp_info`` names files of samples of the kernel's
-    TCP_INFO, of any of the hosts: lines of ``ss -tinOH`` behind a time in seconds since 1970. Captures may have
-    samples, too. Where there are some, the tables ``senders`` and ``budget`` have the kernel's counters in place of
-    estimates.
-    ``progress(bytes_done, bytes_total)`` is called about ten times a second; the total is None when unknown.
-
-    Raises CaptureUnreadable for a source that is no capture, or that fails before its first packet, and InputInvalid
-    for an unknown table or an impossible limit. Exceptions of a file object or of ``progress`` propagate. Damage within
-    a capture, and a source that fails or is empty beside others, raise nothing: ``counters`` counts them.
-    """
+    """See :func:`iscsitrace.api.read`; ``tables`` names tables of the pass alone (schema.ON_REQUEST)."""
     if _core_missing is not None:
         raise InputInvalid(f"the compiled core is missing, build it with 'maturin develop': {_core_missing}")
     wanted = set(tables)
     for name in sorted(wanted):
         if name in TAPPED_TABLES:
             raise InputInvalid(_ONE_TAP.format(name))
-        if name not in _DECLARED:
-            raise InputInvalid(f"unknown table {name}; there are {', '.join(_DECLARED)}")
-    for name in wanted & DERIVED_TABLES.keys():
-        wanted = wanted | set(_derived().NEEDED[name])
+        if name not in TABLES:
+            raise unknown(name)
     _check_range("packet_limit", packet_limit, 1, _UINT64_MAX)
     _check_range("time_from_ns", time_from_ns, *_INT64)
     _check_range("time_to_ns", time_to_ns, *_INT64)

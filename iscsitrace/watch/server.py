@@ -65,8 +65,11 @@ class MetricsServer:
 
         def serve() -> None:
             asyncio.set_event_loop(self._loop)
-            self._loop.run_until_complete(begin())
+            # one run, so that no request to stop can end another
+            begun = self._loop.create_task(begin())
             self._loop.run_forever()
+            if not begun.done():
+                self._loop.run_until_complete(begun)
             self._server.close_all()
             self._loop.close()
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import iscsitrace
+from iscsitrace import Trace
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.errors import InputInvalid
@@ -19,7 +20,6 @@ from iscsitrace.fleet.losses import losses
 from iscsitrace.fleet.run import TABLES, run
 from iscsitrace.fleet.sql import Database
 from iscsitrace.fleet.taps import Tap
-from iscsitrace.tables.trace import Trace
 from tests.support import rings
 from tests.support.capture_file import read_records, write_pcapng
 

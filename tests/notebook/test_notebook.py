@@ -17,8 +17,6 @@ from PIL import Image
 import iscsitrace
 from iscsitrace.cli import main
 from iscsitrace.errors import InputInvalid, OutputExists
-from iscsitrace.notebook import methods
-from iscsitrace.tables import results
 from iscsitrace.tables.schema import ON_REQUEST
 from tests.support import hand_timed as by_hand
 from tests.support.hand_timed import READ, TEST_UNIT_READY, Wire, command, data_in, response
@@ -170,17 +168,6 @@ def test_a_plot_is_that_of_the_command(tmp_path: Path) -> None:
         drawn.save(tmp_path / "saved.gif")
     with pytest.raises(InputInvalid, match="unknown plot pie"):
         iscsitrace.read(SAMPLE).plot("pie")
-
-
-def test_results_are_of_the_types_that_a_trace_names() -> None:
-    """The annotations are the test: mypy compares them."""
-    trace = iscsitrace.read(SAMPLE)
-    diagnosed: results.Diagnosed = methods.diagnose(trace)
-    fitted: results.Fitted = methods.fit(trace)
-    picture: results.Picture = methods.plot(trace, "budget")
-    assert diagnosed.diagnosis.headline
-    assert fitted.result.as_dict()
-    assert picture.title
 
 
 def test_lacking_tables_are_read_again_with_the_same_options() -> None:

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import iscsitrace
+from iscsitrace import Trace
 from iscsitrace.analysis.curves import events as curves
 from iscsitrace.analysis.curves import lanes
 from iscsitrace.analysis.curves.decimation import Detail
@@ -18,7 +19,6 @@ from iscsitrace.analysis.curves.events import LAYERS, SORTS
 from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import kinds, style, timeline
-from iscsitrace.tables.trace import Trace
 from iscsitrace.wording.event_kinds import EVENT_KINDS
 from tests.support.capture_file import write_pcap
 from tests.support.conversation import Conversation, Session

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+import iscsitrace
 from iscsitrace.analysis.measures import waits
 from iscsitrace.analysis.measures.waits import Waits
 from iscsitrace.tables.phases import DERIVED
@@ -142,7 +143,9 @@ def core(tables: Rows, error: Exception | None = None) -> Any:
             raise error
         return Pass(tables)
 
-    return SimpleNamespace(read=read, CaptureError=CoreError, OPERATIONS=OPERATIONS, calls=calls)
+    return SimpleNamespace(
+        read=read, CaptureError=CoreError, OPERATIONS=OPERATIONS, VERSION=iscsitrace.__version__, calls=calls
+    )
 
 
 MS = 1_000_000

@@ -151,6 +151,10 @@ def test_tokens_are_words_and_signs() -> None:
             True,
         ),
         ("from package.b import bar", "from other.a import foo", False),
+        # a name in a string may be imported; a docstring only tells of it
+        ("from package.b import bar", 'HOMES = {"foo": "package.a"}', True),
+        ("from package.b import bar", '"""package.a"""\nLIMIT = 1', False),
+        ("from package.b import bar", 'TEXT = "see package.a"', False),
     ],
 )
 def test_two_files_of_a_package(tmp_path: Path, a: str, b: str, is_circle: bool) -> None:
@@ -165,6 +169,12 @@ def test_a_module_that_imports_from_its_package(tmp_path: Path) -> None:
     siblings = {**sub, "sub/inner.py": "from . import other", "sub/other.py": "from .. import sub"}
     assert python(tmp_path / "siblings", siblings) == [["sub/__init__.py", "sub/inner.py", "sub/other.py"]]
     assert python(tmp_path / "tree", {**siblings, "sub/other.py": ""}) == []
+
+
+def test_a_compiled_module_is_no_file_of_the_package(tmp_path: Path) -> None:
+    files = {"__init__.py": 'HOMES = {"foo": "package.a"}', "a.py": "from package import _core"}
+    assert python(tmp_path / "compiled", files | {"_core.pyi": ""}) == []
+    assert python(tmp_path / "name", files) == [["__init__.py", "a.py"]]
 
 
 def test_it_fails_when_there_is_a_circle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

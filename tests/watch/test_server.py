@@ -108,6 +108,12 @@ def test_a_server_that_was_stopped_is_gone(serve: Serve) -> None:
         socket.create_connection(("127.0.0.1", running.port))
 
 
+def test_a_server_can_be_stopped_as_it_begins() -> None:
+    """Whatever its thread is doing."""
+    for _ in range(100):
+        MetricsServer(CollectorRegistry(), "127.0.0.1", 0).stop()
+
+
 def test_passwords(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "web.yml").write_text(f"basic_auth_users:\n  alice: {HASH}\n")
     running = serve(web_config.read(tmp_path / "web.yml"))

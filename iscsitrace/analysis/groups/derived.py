@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from iscsitrace.analysis.groups import events, jobs, mirrors
 from iscsitrace.tables.schema import DERIVED_TABLES
 from iscsitrace.tables.table import Source, Table
+
+if TYPE_CHECKING:
+    from iscsitrace.tables.trace import Trace
 
 NEEDED: Final = {
     "events": events.NEEDED,
@@ -15,6 +20,16 @@ NEEDED: Final = {
     "streams": (*mirrors.RECOGNISING, *jobs.NEEDED),
 }
 """Tables filled on request that each of them needs."""
+
+
+def of_pass(names: Iterable[str]) -> list[str]:
+    """The tables of the pass that these tables are, or are computed from."""
+    return list(dict.fromkeys(each for name in names for each in NEEDED.get(name, (name,))))
+
+
+def table(trace: Trace, name: str) -> Table:
+    """A table of the pass, or one that is computed from such tables, once."""
+    return trace.kept(name, partial(make, name)) if name in DERIVED_TABLES else trace.table(name)
 
 
 def make(name: str, source: Source) -> Table:

@@ -45,11 +45,13 @@ def command(
     Equal events of one session and LUN that follow one another are one line, with their number and the time of the
     last. The last line is a Wireshark display filter for the frames shown. --json has every event, each with a filter.
     """
-    trace = capture_input.read(["events"], loading=["iscsitrace.analysis.groups.derived", "iscsitrace.outputs.events"])
+    from iscsitrace.analysis.groups import derived
+
+    trace = capture_input.read(derived.NEEDED["events"], loading=["iscsitrace.outputs.events"])
     from iscsitrace.analysis.groups.events.selection import pick
     from iscsitrace.outputs import events
 
-    picked = pick(trace.events, session=session, lun=lun, kinds=kinds, severity=severity)
+    picked = pick(derived.table(trace, "events"), session=session, lun=lun, kinds=kinds, severity=severity)
     if is_json:
         for line in events.json_lines(trace, picked):
             click.echo(line, nl=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from matplotlib.figure import Figure
 
 from iscsitrace.analysis.curves import lanes as curves
@@ -9,6 +11,7 @@ from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.curves.events import LAYERS, SORTS
 from iscsitrace.analysis.curves.lanes import Lanes
 from iscsitrace.analysis.curves.view import View, Zoom
+from iscsitrace.analysis.groups import derived
 from iscsitrace.plots import style, timeline
 from iscsitrace.plots.kind import Kind, whole_session, with_events
 from iscsitrace.plots.scales import TimeAxis
@@ -83,7 +86,7 @@ def view(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
 
 def prepare(trace: Trace, view: View, detail: Detail) -> Lanes:
     """The lanes of a view; ``detail`` has no effect."""
-    return curves.prepare(trace.table, view)
+    return curves.prepare(partial(derived.table, trace), view)
 
 
 KIND = Kind(

@@ -17,6 +17,7 @@ import pytest
 from bench.budget.cases import Case
 from bench.recordings import SIDES, Recording, Sender, recordings
 from bench.senders import TABLES, Errors, Known, end_of, errors, estimates, of_truth, resent_count
+from iscsitrace.analysis.groups import derived
 from iscsitrace.analysis.measures.budget import of_sessions
 from iscsitrace.analysis.taps.reading import TappedTrace, read_taps
 from iscsitrace.analysis.taps.senders import Senders
@@ -333,10 +334,9 @@ def test_where_the_target_s_capture_ends_the_other_goes_on(folder: Path) -> None
 
 def test_events_are_derived_from_what_the_sender_s_tap_shows(folder: Path) -> None:
     trace = tapped(folder, Fault())
-    shown = [row["text"] for row in trace.table("events").rows() if row["kind"] == "recovery"]
-    alone = [row["text"] for row in trace.tap_list[0].trace.table("events").rows() if row["kind"] == "recovery"]
-    assert shown == [
-        row["text"] for row in trace.tap_list[-1].trace.table("events").rows() if row["kind"] == "recovery"
-    ]
-    assert trace.tap_list[0].trace.table("events") is not trace.table("events")
+    shown = [row["text"] for row in derived.table(trace, "events").rows() if row["kind"] == "recovery"]
+    near, far = (derived.table(trace.tap_list[place].trace, "events") for place in (0, -1))
+    alone = [row["text"] for row in near.rows() if row["kind"] == "recovery"]
+    assert shown == [row["text"] for row in far.rows() if row["kind"] == "recovery"]
+    assert near is not derived.table(trace, "events")
     assert len(alone) <= len(shown)
