@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from iscsitrace.analysis.fit import regression
+from iscsitrace.analysis.fit.points import Point as SteadyPoint
 from iscsitrace.errors import InputInvalid, OutputExists
-from iscsitrace.experiments import catalogue, claims, comparison, figures, fits, making, results, runner
+from iscsitrace.experiments import catalogue, claims, comparison, figures, making, results, runner
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.quantities import PointResult
-from iscsitrace.experiments.results import Results
+from iscsitrace.experiments.results import ArmFit, Results
 from iscsitrace.experiments.runner import Watch
 from iscsitrace.lab.namespaces import require_root
 
@@ -93,9 +96,33 @@ def _results(
         is_complete=len(found) == len(points),
         point_count=len(points),
         points=tuple(found),
-        fits=tuple(fits.of(points, found)),
+        fits=tuple(of(points, found)),
         beside=tuple(comparison.beside(definition, rows)),
         figures=tuple(figures.draw(definition, points, found, directory)),
         claims=tuple(claims.judge(definition.claims, rows, points[0].world)),
         tables=definition.tables,
     )
+
+
+DELAY: Final = "link.one-way-delay"
+_LEAST_DELAYS: Final = 2
+
+
+def of(points: Sequence[Point], results: Sequence[PointResult]) -> Iterator[ArmFit]:
+    """A fit for each arm, and for each place of the rest of its grid, where at least two delays were measured."""
+    by_name = {result.name: result for result in results}
+    groups: dict[tuple[str, ...], tuple[dict[str, str], list[SteadyPoint]]] = {}
+    for point in points:
+        where = {name: each.text for name, each in point.grid.items() if name != DELAY}
+        _, found = groups.setdefault((point.arm, *where.values()), (where, []))
+        result = by_name.get(point.name)
+        # without a delay, k cannot be determined
+        found += result.steady if result and point.values.get(DELAY) else ()
+    for (arm, *_), (where, found) in groups.items():
+        if len({each.setting.delay_ns for each in found}) < _LEAST_DELAYS:
+            continue
+        try:
+            # through JSON, so that it equals what is read back
+            yield ArmFit(arm, where, json.loads(json.dumps(regression.fit(found).as_dict())))
+        except InputInvalid:
+            continue

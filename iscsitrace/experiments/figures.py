@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from iscsitrace.experiments import capture_figures, charts, comparison, course_figures, figure_data
+import iscsitrace
+from iscsitrace.analysis.curves import ladder as ladder_curves
+from iscsitrace.analysis.curves import subject, view
+from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.experiments import charts, comparison, course, figure_data
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.definition_figures import (
@@ -25,7 +29,9 @@ from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.quantities import PointResult
 from iscsitrace.experiments.results import POINTS, FigureFile, write_text
 from iscsitrace.outputs.files import written_aside
-from iscsitrace.plots import budget_bars, courses, experiment, footer, style
+from iscsitrace.plots import budget_bars, courses, experiment, footer, kinds, style
+from iscsitrace.plots.courses import CourseLine
+from iscsitrace.plots.kinds import ladder
 
 FORMATS: Final = ("svg", "pdf")
 """The first is the one that results name."""
@@ -118,8 +124,8 @@ def _drawing(
             drawn_bars = (_READ_BUDGET, lambda drawn: budget_bars.draw(drawn, bars), bars.notes)
             return (*drawn_bars, figure_data.of_bars(bars)) if bars.panels else None
         case CourseFigure():
-            lines = course_figures.lines_of(figure, points, results, lambda point: _point_name(figure, point))
-            label = course_figures.y_label(figure, results)
+            lines = lines_of(figure, points, results, lambda point: _point_name(figure, point))
+            label = y_label(figure, results)
             below = charts.source_lines(definition)
             drawn_courses = (_READ_COURSES, lambda drawn: courses.draw(drawn, lines, label), below)
             return (*drawn_courses, figure_data.of_courses(lines, label)) if lines else None
@@ -128,8 +134,8 @@ def _drawing(
             if capture is None:
                 return None
             if isinstance(figure, StreamFigure):
-                return _READ_STREAMS, *capture_figures.streams(capture), ()
-            made = capture_figures.packets(capture, figure.cycles)
+                return _READ_STREAMS, *streams(capture), ()
+            made = packets(capture, figure.cycles)
             return (_READ_PACKETS, *made, ()) if made else None
 
 
@@ -164,3 +170,60 @@ def _capture(
 def _save(path: Path, drawn: Any) -> None:
     with written_aside(path, has_hosts=False) as partial, partial.open("wb") as stream:
         style.write(drawn, stream, path.suffix.removeprefix("."))
+
+
+def lines_of(
+    figure: CourseFigure, points: Sequence[Point], results: Sequence[PointResult], name_of: Callable[[Point], str]
+) -> tuple[CourseLine, ...]:
+    """The courses of the first run at each place of the figure, in the order of the points."""
+    by_name = {result.name: result for result in results if result.error is None}
+    found: dict[str, CourseLine] = {}
+    for point in points:
+        result = by_name.get(point.name)
+        if result is None or not point.is_at(figure.where.settings) or (figure.arms and point.arm not in figure.arms):
+            continue
+        for each in result.courses:
+            if each.name not in figure.courses:
+                continue
+            name = name_of(point) if len(figure.courses) == 1 else f"{name_of(point)}: {each.name}"
+            is_stepped = each.name == course.CONNECTIONS
+            found.setdefault(name, CourseLine(name, each.times_s, each.values, is_stepped))
+    return tuple(found.values())
+
+
+def y_label(figure: CourseFigure, results: Sequence[PointResult]) -> str:
+    """The name and unit of the course; for several courses, what their names share."""
+    units = {each.unit for result in results for each in result.courses if each.name in figure.courses}
+    first = figure.courses[0].partition(" of ")[0]
+    unit = ", ".join(sorted(filter(None, units)))
+    return f"{first}, {unit}" if unit else first
+
+
+Drawing = tuple[Callable[[Any], None], tuple[str, ...]]
+"""How to draw the figure, and the text below it."""
+_LADDER_TABLES: Final = ("segments", "pdus", "budget")
+
+
+def packets(capture: Path, count: int) -> Drawing | None:
+    """The packets of the last commands but one, which are in steady state; None when there are too few."""
+    trace = iscsitrace.read(capture, tables=_LADDER_TABLES)
+    commands = [row["cycle"] for row in trace.cycles.rows() if row["operation"] in {"read", "write"}]
+    if len(commands) <= count:
+        return None
+    last = commands[-1]
+    zoom = view.Zoom(cycles=range(last - count, last))
+    origin_ns = trace.inputs[0]["time_first_ns"]
+    seen = view.of_connection(trace.connections, trace.cycles, zoom, origin_ns)
+    found = ladder_curves.prepare(trace.connections, trace.cycles, trace.segments, trace.pdus, trace.budget, seen)
+    about = subject.describe([str(capture)], trace.connections, trace.coverage, seen)
+    lines = (*(f"Note: {note}" for note in ladder.notes(found)), *footer.facts(about))
+    return lambda drawn: ladder.draw(drawn, found), lines
+
+
+def streams(capture: Path) -> Drawing:
+    """The streams, as `plot streams` draws them."""
+    kind = kinds.load("streams")
+    trace = iscsitrace.read(capture, tables=kind.tables)
+    drawing = kind.drawing(trace, view.Zoom(), trace.inputs[0]["time_first_ns"], Detail())
+    about = subject.describe([str(capture)], trace.connections, trace.coverage, drawing.view)
+    return drawing.draw, (*(f"Note: {note}" for note in drawing.notes), *footer.facts(about))

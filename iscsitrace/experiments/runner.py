@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from iscsitrace.errors import InputInvalid, IscsitraceError
-from iscsitrace.experiments import costs, expected, measured, results
+from iscsitrace.experiments import expected, measured, results
 from iscsitrace.experiments.definition_claims import GUESTS
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.quantities import PointResult
@@ -28,6 +28,8 @@ from iscsitrace.experiments.results import POINTS, RESULT
 from iscsitrace.lab import real, run_files, simulation
 from iscsitrace.lab.guests import world
 from iscsitrace.lab.settings import structs as settings
+from iscsitrace.lab.settings.kinds import Value
+from iscsitrace.wording import amounts
 
 _LOOK_S: Final = 0.2
 
@@ -123,7 +125,7 @@ def _captures(point: Point, folder: Path) -> list[Path]:
 def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callable[[], bool]) -> PointResult:
     if point.world == GUESTS:
         own = world.target_program(point.programs, point.run_settings)
-        in_guests = world.Programs(own, point.capture_at)
+        in_guests = world.GuestPrograms(own, point.capture_at)
         truth = world.run(point.run_settings, folder, lambda _: has_ended(), lambda _: None, programs=in_guests)
     elif point.world == "real":
         programs = real.Programs(capture_at=point.capture_at, **point.programs)
@@ -146,7 +148,7 @@ def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callabl
     is_modelled = is_known and point.is_modelled
     prediction = expected.of_point(point.values, _parameters(outcome), surroundings) if is_modelled else None
     captured_bytes = found.pop("byte_count", 0)
-    rates = costs.of_run(truth, point.values, found["steady_throughput_bytes_per_s"], captured_bytes)
+    rates = costs_of_run(truth, point.values, found["steady_throughput_bytes_per_s"], captured_bytes)
     return replace(about, **found, **rates, model=None if prediction is None else prediction.as_dict())
 
 
@@ -257,3 +259,28 @@ def _in_processes(
         finally:
             is_over.value = 1
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+_BITS: Final = 8
+
+
+def costs_of_run(
+    truth: dict[str, Any], values: dict[str, Value], throughput_bytes_per_s: float | None, captured_bytes: int
+) -> dict[str, Any]:
+    """The fields of a `PointResult` about cost. A foreign initiator reports no byte count; its capture shows it."""
+    outcome = truth["results"]
+    byte_count = outcome.get("bytes", captured_bytes)
+    of_targets = [log["cpu"] for log in truth.get("target_logs", ()) if log]
+    together = {name: sum(each[name] for each in of_targets) for name in of_targets[0]} if of_targets else None
+    return {
+        "efficiency": efficiency(values, throughput_bytes_per_s),
+        "cpu_s_per_gigabyte": amounts.seconds_per_gigabyte(outcome.get("cpu"), byte_count),
+        "target_cpu_s_per_gigabyte": amounts.seconds_per_gigabyte(together, byte_count),
+    }
+
+
+def efficiency(values: dict[str, Value], throughput_bytes_per_s: float | None) -> float | None:
+    """Application throughput / rate of the line in the direction of the data; None without a rate."""
+    is_read = str(values.get("workload.operation", "read")).endswith("read")
+    rate = settings.link_of(values, "to-initiator" if is_read else "to-target").get("rate_bps")
+    return None if not rate or throughput_bytes_per_s is None else throughput_bytes_per_s * _BITS / float(rate)

@@ -5,6 +5,7 @@ Ours run in the core, each in a thread that has entered the place. Sets up no ne
 
 from __future__ import annotations
 
+import resource
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,9 +14,23 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.lab import cpu, initiators, peers, places, traffic, truth_file
+from iscsitrace.lab import initiators, peers, places, traffic, truth_file
 from iscsitrace.lab.places import Place
 from iscsitrace.lab.tcp_samples import TcpSamples
+
+CpuTime = Mapping[str, int]
+
+
+def of_ended_children() -> dict[str, int]:
+    """Processor time of all ended child processes (getrusage(2), RUSAGE_CHILDREN)."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {"user_ns": round(usage.ru_utime * _SECOND_NS), "system_ns": round(usage.ru_stime * _SECOND_NS)}
+
+
+def since(before: CpuTime) -> dict[str, int]:
+    """Processor time of child processes that ended since ``before``. No other child may end meanwhile."""
+    return {name: ns - before[name] for name, ns in of_ended_children().items()}
+
 
 TARGETS = ("iscsitrace", "tgt", "istgt")
 INITIATORS = ("iscsitrace", "iscsi-perf")
@@ -171,9 +186,9 @@ def run_initiator(
     if program == "iscsitrace":
         return _run_ours(place, targets, client, settings["world"].get("initiator_tcp", {}), watch, design)
     (at,) = targets
-    before = cpu.of_ended_children()
+    before = of_ended_children()
     results = _run_iscsi_perf(place, at, client, watch)
-    return {"results": results | {"cpu": cpu.since(before)}, "cycles": None, "ends": [], "last_samples": []}
+    return {"results": results | {"cpu": since(before)}, "cycles": None, "ends": [], "last_samples": []}
 
 
 def _run_iscsi_perf(place: Place, at: RunningTarget, client: Mapping[str, Any], watch: Watch) -> dict[str, Any]:

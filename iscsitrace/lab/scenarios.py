@@ -51,10 +51,10 @@ class Scenario:
     headline: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     incomplete: tuple[str, ...] = ()
 
-    def programs(self) -> world.Programs:
+    def programs(self) -> world.GuestPrograms:
         """The programs and faults of its run."""
         parsed = tuple(catalogue.parse(each) for each in self.faults)
-        return world.Programs(target=self.target, node_settings=self.node, faults=parsed)
+        return world.GuestPrograms(target=self.target, node_settings=self.node, faults=parsed)
 
     def run(self, directory: Path, say: Callable[[str], None]) -> dict[str, Any]:
         """Runs it, over the files of an earlier run; returns the truth."""

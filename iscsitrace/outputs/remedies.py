@@ -1,13 +1,31 @@
-"""The advice of one output: each remedy is said once, and later findings refer to it."""
+"""The advice of one output with its gains: each remedy is said once, and later findings refer to it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from iscsitrace.outputs import gains as by_model
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.findings.finding import AdviceGain, Finding
+    from iscsitrace.analysis.session.gain import Gain
+
+_OPEN: Final = 1.1
+"""Ratio of a gain's high to its low from which both are shown."""
+
+
+def words(gains: Sequence[Gain]) -> str:
+    """Such as ``model: up to 8.0x with queue depth 8``; empty if the model predicts none."""
+    if not gains:
+        return ""
+    conditions = dict.fromkeys(f", {gain.condition}" for gain in gains if gain.condition)
+    return f"model: {', '.join(f'{_times(gain)} with {gain.change}' for gain in gains)}{''.join(conditions)}"
+
+
+def _times(gain: Gain) -> str:
+    """``up to 5.1x``; ``about 5.1x (2.2x to 7.8x)`` where the packets leave much open."""
+    times = f"{gain.throughput_factor:.1f}x"
+    is_open = gain.high > _OPEN * gain.low
+    return f"about {times} ({gain.low:.1f}x to {gain.high:.1f}x)" if is_open else f"up to {times}"
 
 
 class Remedies:
@@ -26,10 +44,10 @@ class Remedies:
         for advice, gains in finding.gains_by_advice():
             name, where = self._said.setdefault(advice.text, (finding.name, label))
             if (name, where) == (finding.name, label):
-                new.append((advice.text, by_model.words(gains)))
+                new.append((advice.text, words(gains)))
             else:
                 place = name if where == label else f"{name} of {where}"
                 known = again.setdefault(f"See {place}.", [])
-                known += [gain for gain in gains if (label, by_model.words([gain])) not in self._gains]
-            self._gains.update((label, by_model.words([gain])) for gain in gains)
-        return [*new, *((text, by_model.words(gains)) for text, gains in again.items())]
+                known += [gain for gain in gains if (label, words([gain])) not in self._gains]
+            self._gains.update((label, words([gain])) for gain in gains)
+        return [*new, *((text, words(gains)) for text, gains in again.items())]

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.errors import ExtraMissing
-from iscsitrace.tables.schema import Column
-from iscsitrace.tables.schema import Table as Declaration
+from iscsitrace.tables.schema import Column, Declaration
 
 if TYPE_CHECKING:
     import pandas

@@ -12,16 +12,16 @@ from iscsitrace.cli import main
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import fault_catalogue as catalogue
 from iscsitrace.lab.guests import world
-from iscsitrace.lab.guests.world import Programs
+from iscsitrace.lab.guests.world import GuestPrograms
 
-Asked = list[tuple[dict[str, Any], Programs]]
+Asked = list[tuple[dict[str, Any], GuestPrograms]]
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     found: Asked = []
 
-    def run(settings: dict[str, Any], *_: Any, programs: Programs, **__: Any) -> dict[str, Any]:
+    def run(settings: dict[str, Any], *_: Any, programs: GuestPrograms, **__: Any) -> dict[str, Any]:
         found.append((settings, programs))
         raise TrafficImpossible("enough")
 
@@ -36,7 +36,7 @@ def run(*words: str) -> Result:
 def test_by_default_lio_is_captured_at_both_ends_for_five_seconds(asked: Asked) -> None:
     assert run().output == "iscsitrace: enough\n"
     ((settings, programs),) = asked
-    assert programs == Programs("lio", ("initiator", "target"))
+    assert programs == GuestPrograms("lio", ("initiator", "target"))
     assert settings["client"]["workload"]["duration_ns"] == 5_000_000_000
     assert [each["size_bytes"] for each in settings["portals"][0]["targets"][0]["logical_units"]] == [1 << 30]
 
@@ -50,7 +50,7 @@ def test_options_reach_the_guests(asked: Asked) -> None:
         *("--congestion-control", "bbr", "--target-key", "MaxBurstLength=65536", "--key", "ImmediateData=No"),
     )  # fmt: skip
     ((settings, programs),) = asked
-    assert programs == Programs(
+    assert programs == GuestPrograms(
         "tgt",
         ("target",),
         node_settings={"node.session.cmds_max": "64", "node.conn[0].timeo.noop_out_timeout": "1"},

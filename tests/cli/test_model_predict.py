@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from matplotlib.collections import PolyCollection
 from matplotlib.container import ErrorbarContainer
 
-from iscsitrace.analysis.curves.model import Curve, Marks, ModelCurves, axis_of, of_answers
+from iscsitrace.analysis.curves.model import Curve, MeasuredMarks, ModelCurves, axis_of, of_answers
 from iscsitrace.analysis.fit.fitted import from_document
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import Setting
@@ -249,7 +249,7 @@ def test_a_chart_has_a_line_a_band_and_a_label_for_each_setting() -> None:
 def test_measured_points_are_drawn_with_their_error() -> None:
     axis = axis_of("block_bytes", (65_536, 1 << 20))
     assert (axis.ticks, axis.is_logarithmic) == (("64K", "1M"), True)
-    marks = Marks(
+    marks = MeasuredMarks(
         np.array([65_536, 1 << 20]), np.array([11e6, 24e6]), np.array([10e6, np.nan]), np.array([13e6, np.nan]),
         np.array([10e6, np.nan]),
     )  # fmt: skip

@@ -13,9 +13,9 @@ FAULTS = """
 import resource, sys
 from contextlib import nullcontext
 import numpy as np
-from iscsitrace.fleet import memory
+from iscsitrace.fleet import task
 
-with memory.freed_kept() if sys.argv[1] == "kept" else nullcontext():
+with task.freed_kept() if sys.argv[1] == "kept" else nullcontext():
     np.ones(300_000, np.uint8)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(1000):

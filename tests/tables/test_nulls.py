@@ -9,7 +9,7 @@ import pytest
 
 import iscsitrace
 from iscsitrace.tables.schema import ON_REQUEST, TABLES
-from iscsitrace.tables.schema.phases import DERIVED_CYCLE_COLUMNS
+from iscsitrace.tables.schema.computed import DERIVED_CYCLE_COLUMNS
 from tests.support.recordings import SUFFIXES
 from tests.support.tables_by_hand import null_of
 

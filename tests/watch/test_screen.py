@@ -12,7 +12,7 @@ import pytest
 
 from iscsitrace.errors import InputInvalid, OutputExists
 from iscsitrace.tables.live_pass import SECOND_NS
-from iscsitrace.watch import snapshot
+from iscsitrace.watch import screen
 from iscsitrace.watch.choice import Choice
 from iscsitrace.watch.screen import WatchScreen
 from tests.watch.test_board import report, session
@@ -131,7 +131,7 @@ def test_a_snapshot_is_130_columns_wide_and_has_200_lines_at_most(tmp_path: Path
     counter = {"name": "odd", "severity": "warning", "count": 2, "new": 0, "first_frame": None, "meaning": "odd"}
     sessions = (session(number) for number in range(300))
     of = report(*sessions, counters=[counter] * 300, to_ns=7 * SECOND_NS + 999_999_999)
-    document, text = snapshot.save(of, Choice(source="eth0"), tmp_path)
+    document, text = screen.save(of, Choice(source="eth0"), tmp_path)
     assert (document.name, text.name) == ("watch-7.json", "watch-7.txt")
     lines = text.read_text().split("\n")
     # the file ends with a line's end
@@ -140,8 +140,8 @@ def test_a_snapshot_is_130_columns_wide_and_has_200_lines_at_most(tmp_path: Path
 
 
 def test_snapshots_of_one_second_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot, "_TRIES", 3)
-    names = [snapshot.save(report(), Choice(), tmp_path)[1].name for _ in range(3)]
+    monkeypatch.setattr(screen, "_TRIES", 3)
+    names = [screen.save(report(), Choice(), tmp_path)[1].name for _ in range(3)]
     assert names == ["watch-1.txt", "watch-1-1.txt", "watch-1-2.txt"]
     with pytest.raises(OutputExists, match="watch-1 exists 3 times; nothing was written"):
-        snapshot.save(report(), Choice(), tmp_path)
+        screen.save(report(), Choice(), tmp_path)

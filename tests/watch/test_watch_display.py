@@ -19,8 +19,7 @@ from iscsitrace.tables.live_pass import SECOND_NS, Live
 from iscsitrace.watch.board import bar, legend, render
 from iscsitrace.watch.choice import SORTS, Choice, sorted_lines
 from iscsitrace.watch.exposition import Exposition, serve
-from iscsitrace.watch.screen import WatchScreen
-from iscsitrace.watch.snapshot import save
+from iscsitrace.watch.screen import WatchScreen, save
 from iscsitrace.watch.watcher import Report, Watcher
 from iscsitrace.wording import parts
 from tests.watch.test_watch import PATIENT, SAMPLES

@@ -36,7 +36,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Marks:
+class MeasuredMarks:
     """Measured throughput in bytes/s, each array with one value for each measured point."""
 
     positions: Array
@@ -61,7 +61,7 @@ class Curve:
     """Whether the formulas hold for each value; None: for all."""
     positions: Array | None = None
     """Along the axis, one for each value of the model; None: those of the axis."""
-    marks: Marks | None = None
+    marks: MeasuredMarks | None = None
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def of_answers(
     return ModelCurves(axis_of(along, [lists[along][place] for place in order]), tuple(curves), constants)
 
 
-def _marks(fitted: Sequence[Place], along: str, setting: Setting) -> Marks | None:
+def _marks(fitted: Sequence[Place], along: str, setting: Setting) -> MeasuredMarks | None:
     """The measured places that differ from a setting only along the axis; None where there are none."""
 
     def is_beside(place: Place) -> bool:
@@ -178,7 +178,7 @@ def _marks(fitted: Sequence[Place], along: str, setting: Setting) -> Marks | Non
 
     moved = np.array([1e9 * place.block_bytes * place.queue_depth for place in found])
     measured, low, high = (rates(f"throughput_{end}bytes_per_s") for end in ("", "low_", "high_"))
-    return Marks(np.array([position(place) for place in found]), measured, low, high, moved / rates("model_ns"))
+    return MeasuredMarks(np.array([position(place) for place in found]), measured, low, high, moved / rates("model_ns"))
 
 
 def _sortable(value: Any) -> Any:

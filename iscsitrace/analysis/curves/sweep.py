@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.curves.model import Curve, Marks, ModelCurves, axis_of, label_of, text_of
+from iscsitrace.analysis.curves.model import Curve, MeasuredMarks, ModelCurves, axis_of, label_of, text_of
 from iscsitrace.analysis.fit.paid import Paid
 from iscsitrace.analysis.fit.points import Fit
 from iscsitrace.analysis.fit.sweep import Sweep
@@ -82,7 +82,7 @@ def _curve(sweep: Sweep, label: str, line: Sequence[int], at: dict[int, float], 
     points = [sweep.places[number].point for number in line]
     models = [sweep.fit.models[number] for number in line]
     positions = np.array([at[number] for number in line])
-    marks = Marks(
+    marks = MeasuredMarks(
         positions,
         np.array([point.throughput_bytes_per_s for point in points]),
         _known([point.throughput_low_bytes_per_s for point in points]),

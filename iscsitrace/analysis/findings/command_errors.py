@@ -10,7 +10,7 @@ import numpy as np
 from iscsitrace.analysis.findings import statuses
 from iscsitrace.analysis.findings.finding import LEAST_COST_NS, Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
-from iscsitrace.analysis.findings.statuses import Array, Group, Outcome, Statuses
+from iscsitrace.analysis.findings.statuses import Array, Outcome, Statuses, StatusGroup
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import status_classes as classes
@@ -68,7 +68,7 @@ def _errors(history: History) -> Observation | None:
     )
 
 
-def _side(history: History, group: Group) -> str | None:
+def _side(history: History, group: StatusGroup) -> str | None:
     """Whose side it points to. Blocks out of range are the target's matter where it had reported them."""
     status_class = group.status.status_class
     if status_class is not classes.OUT_OF_RANGE:
@@ -85,7 +85,7 @@ def _side(history: History, group: Group) -> str | None:
     return "the initiator, which asked for blocks beyond the end" if ends.min() > max(counts) else None
 
 
-def _of_others(history: History, groups: Sequence[Group]) -> Observation | None:
+def _of_others(history: History, groups: Sequence[StatusGroup]) -> Observation | None:
     """Errors of commands that move no data: worth a note."""
     if not groups:
         return None
@@ -98,14 +98,14 @@ def _of_others(history: History, groups: Sequence[Group]) -> Observation | None:
     )
 
 
-def _listed(groups: Sequence[Group]) -> str:
+def _listed(groups: Sequence[StatusGroup]) -> str:
     """``3 of 9 WRITE commands to LUN 0 in MEDIUM ERROR, ...; 5 more``."""
     words = [f"{each.words()} in {each.status.text}" for each in groups[:_NAMED]]
     more = sum(len(each.rows) for each in groups[_NAMED:])
     return "; ".join([*words, f"{more} more"] if more else words)
 
 
-def _luns(groups: Sequence[Group]) -> tuple[int, ...]:
+def _luns(groups: Sequence[StatusGroup]) -> tuple[int, ...]:
     return tuple(sorted({each.lun for each in groups if each.lun is not None}))
 
 
@@ -157,7 +157,7 @@ def _noise(found: Statuses) -> list[str]:
     return [f"{count} other CHECK CONDITIONs, answers to probes or reports of events, are no errors."]
 
 
-def _advice(groups: Sequence[Group]) -> tuple[Advice, ...]:
+def _advice(groups: Sequence[StatusGroup]) -> tuple[Advice, ...]:
     """That of the classes, the most frequent first."""
     named = dict.fromkeys(each.status.status_class for each in groups[:_NAMED])
     return tuple(Advice(text) for each in named for text in each.advice)

@@ -24,7 +24,7 @@ from iscsitrace.analysis.findings.thresholds import CONTRAST, MILLISECOND_NS, WO
 from iscsitrace.analysis.measures.data_commands import is_whole_transfer
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import busy_columns
-from iscsitrace.analysis.session.busy_columns import Waits
+from iscsitrace.analysis.session.busy_columns import WaitsOfAll
 from iscsitrace.analysis.session.columns import Columns, rtt_ns, transfers
 from iscsitrace.analysis.session.gain import Change
 from iscsitrace.analysis.session.session import Session, frames_in
@@ -60,7 +60,7 @@ def _served_slowly(columns: Columns) -> Weighed:
     return Weighed(is_found, cost_ns, ~_is_slow(columns, found, is_found))
 
 
-def _is_slow(columns: Columns, found: Waits, which: Array) -> Array:
+def _is_slow(columns: Columns, found: WaitsOfAll, which: Array) -> Array:
     """Whether half of the time passed in stalls of HEALTHY_NS or more, and not by chance; or no command was faster: of
     these sessions.
 

@@ -10,7 +10,7 @@ import numpy as np
 from iscsitrace.analysis.findings import statuses
 from iscsitrace.analysis.findings.finding import LEAST_SHARE, Advice, Observation, Problem
 from iscsitrace.analysis.findings.history import History
-from iscsitrace.analysis.findings.statuses import RETRY_NS, Group, Statuses, outcome
+from iscsitrace.analysis.findings.statuses import RETRY_NS, Statuses, StatusGroup, outcome
 from iscsitrace.analysis.measures.data_commands import is_operation
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.wording import amounts as wording
@@ -22,7 +22,7 @@ _NAMED: Final = 3
 """Combinations of LUN and operation that a text names."""
 
 
-def _refused(groups: Sequence[Group]) -> str:
+def _refused(groups: Sequence[StatusGroup]) -> str:
     """``40 of 60 WRITE commands to LUN 0, from 5.62 s to 9.25 s, and 3 of 4 ...``."""
     first = groups[0]
     others = [each.words() for each in groups[1:_NAMED]]
@@ -31,11 +31,11 @@ def _refused(groups: Sequence[Group]) -> str:
     return f"{first.words()}, {first.when()}" + (f", and {'; '.join(others)}" if others else "")
 
 
-def _luns(groups: Sequence[Group]) -> tuple[int, ...]:
+def _luns(groups: Sequence[StatusGroup]) -> tuple[int, ...]:
     return tuple(sorted({each.lun for each in groups if each.lun is not None}))
 
 
-def _frames(groups: Sequence[Group]) -> list[int | None]:
+def _frames(groups: Sequence[StatusGroup]) -> list[int | None]:
     return [frame for each in groups[:_NAMED] for frame in each.frames()]
 
 
@@ -75,7 +75,7 @@ def _conflicts(history: History) -> Observation | None:
     )
 
 
-def _served(found: Statuses, groups: Sequence[Group]) -> list[str]:
+def _served(found: Statuses, groups: Sequence[StatusGroup]) -> list[str]:
     """What the target did run on the same LUN in the meantime."""
     first = groups[0]
     times = first.cycles.raw("status_ns")
@@ -88,7 +88,7 @@ def _served(found: Statuses, groups: Sequence[Group]) -> list[str]:
     return [f"In the meantime the target served {statuses.in_words(cycles.select(is_good))} on this LUN."]
 
 
-def _holder(history: History, refused: Group) -> tuple[str, str | None]:
+def _holder(history: History, refused: StatusGroup) -> tuple[str, str | None]:
     """Who reserved the LUN, as far as the capture shows it: as a sentence, and as a side."""
     lun, last_ns = refused.lun, int(refused.cycles.raw("status_ns").max())
     cycles = history.source("cycles")

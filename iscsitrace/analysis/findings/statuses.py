@@ -74,7 +74,7 @@ class Statuses:
         # a capture may lack the end of a status PDU
         return np.flatnonzero(wanted[self.places] & (self.is_work == is_work) & known(self.cycles, "status_ns"))
 
-    def groups(self, rows: Array) -> list[Group]:
+    def groups(self, rows: Array) -> list[StatusGroup]:
         """These commands by status, LUN and operation, the most frequent first."""
         if not len(rows):
             return []
@@ -82,11 +82,11 @@ class Statuses:
         _, numbers = np.unique(keys, axis=1, return_inverse=True)
         order = np.argsort(numbers.ravel(), kind="stable")
         parts = np.split(rows[order], np.flatnonzero(np.diff(numbers.ravel()[order])) + 1)
-        return sorted((Group(self, part) for part in parts), key=lambda group: -len(group.rows))
+        return sorted((StatusGroup(self, part) for part in parts), key=lambda group: -len(group.rows))
 
 
 @dataclass(frozen=True)
-class Group:
+class StatusGroup:
     """Commands of one operation on one LUN that ended in the same status."""
 
     of: Statuses

@@ -13,15 +13,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.fit import connections, losses, rates, robust
+from iscsitrace.analysis.fit import losses, rates, robust
 from iscsitrace.analysis.fit.judgement import Judgement, stalls_ns
-from iscsitrace.analysis.fit.lines import with_lines
 from iscsitrace.analysis.fit.mirror import join
-from iscsitrace.analysis.fit.points import REASONS, Point, Seen
+from iscsitrace.analysis.fit.points import REASONS, OfConnection, Point, Seen
 from iscsitrace.analysis.groups.mirrors import recognition
+from iscsitrace.analysis.groups.mirrors.recognition import Mirror
+from iscsitrace.analysis.measures import budget
+from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import Setting
-from iscsitrace.analysis.session import NEEDED
+from iscsitrace.analysis.session import NEEDED, line
 from iscsitrace.analysis.session import line as lines
 from iscsitrace.analysis.session import path as paths
 from iscsitrace.analysis.session.conditions import Conditions
@@ -152,7 +154,7 @@ def _of_session(
             counted = judgement.spans.where(judgement.counts)
             if found and judgement.has_losses:
                 point = losses.suffering(point, found, counted)
-            carried = tuple(connections.of_spans(commands, counted, members))
+            carried = tuple(of_spans(commands, counted, members))
             yield replace(point, connections=carried, losses=found)
 
 
@@ -244,3 +246,50 @@ def _estimate(values: Array, weights: Array) -> Estimate:
     value = float(np.average(values, weights=weights))
     half = robust.student_975(len(values) - 1) * robust.standard_error(values.astype(float), weights)
     return Estimate(value, max(0.0, value - half), value + half, "packets")
+
+
+def with_lines(
+    points: Sequence[Point],
+    times_by_line: Mapping[int, Mapping[int, Span]],
+    mirrors: Sequence[Mirror],
+) -> list[Point]:
+    """The points with the rate of their line as C. Of a line that another session filled meanwhile, each gets a part:
+    there C stays the rate of the bursts. The copies of a mirror are one workload.
+    """
+    return [_with_line(point, times_by_line, mirrors) if point.seen.line else point for point in points]
+
+
+def _with_line(
+    point: Point,
+    times_by_line: Mapping[int, Mapping[int, Span]],
+    mirrors: Sequence[Mirror],
+) -> Point:
+    own = {point.session}.union(*(mirror.sessions for mirror in mirrors if point.session in mirror.sessions))
+    number = point.seen.line.number if point.seen.line else None
+    times = times_by_line.get(number, {}) if number is not None else {}
+    seen = replace(point.seen, is_line_shared=not own.issuperset(line.sharing(times, point.session)))
+    if seen.own_line is None:
+        return replace(point, seen=seen)
+    c_bytes_per_s = float(seen.own_line.bytes_per_s)
+    setting = replace(point.setting, c_bytes_per_s=c_bytes_per_s, data_pdu_bytes=seen.data_pdu_bytes)
+    return replace(point, seen=seen, setting=setting)
+
+
+_TRANSFER: Final = budget.PARTS.index("transfer")
+
+
+def of_spans(commands: Commands, spans: Spans, members: Mapping[int, Session]) -> Iterator[OfConnection]:
+    """Throughput and idle fraction of each connection that carried commands of these spans, by number.
+
+    ``members`` are the connections of the trace, each with its own time breakdown.
+    """
+    lengths = spans.ends - spans.starts
+    connection = commands.table.raw("connection")
+    for number in np.unique(connection).tolist():
+        sums = np.concatenate([[0], np.cumsum(np.where(connection == number, commands.bytes, 0))])
+        carried = sums[spans.last] - sums[spans.first]
+        if carried.any():
+            own = budget.of_cycles(members[number].tables["budget"], spans.starts, spans.ends)
+            has_own = bool(own.any())
+            idle = 1 - float(own[:, _TRANSFER].sum() / lengths.sum()) if has_own else None
+            yield OfConnection(number, rates.throughput(carried, lengths), idle)

@@ -24,7 +24,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Waits:
+class WaitsOfAll:
     """Stretches of busy time, in the order of the table ``budget``."""
 
     place: Array
@@ -39,16 +39,16 @@ class Waits:
         """Length of each in nanoseconds."""
         return self.ends - self.starts
 
-    def where(self, which: Array) -> Waits:
+    def where(self, which: Array) -> WaitsOfAll:
         """The stretches that a mask or row numbers pick."""
-        return Waits(self.place[which], self.starts[which], self.ends[which], self.row[which])
+        return WaitsOfAll(self.place[which], self.starts[which], self.ends[which], self.row[which])
 
     def sums_ns(self, columns: Columns) -> Array:
         """Nanoseconds of each subject."""
         return columns.sums(self.place, self.lengths)
 
 
-def of_parts(columns: Columns, *parts: str) -> Waits:
+def of_parts(columns: Columns, *parts: str) -> WaitsOfAll:
     """The stretches of busy time in these parts of the time breakdown."""
     stretches, (rows, places) = columns.table("budget"), columns.once(_busy)
     is_wanted = np.zeros(len(PARTS), dtype=bool)
@@ -56,7 +56,7 @@ def of_parts(columns: Columns, *parts: str) -> Waits:
     is_own = is_wanted[stretches.raw("part")[rows]]
     found = stretches.select(rows[is_own])
     firsts, lasts = (found.raw(name) for name in ("time_first_ns", "time_last_ns"))
-    return Waits(places[is_own].astype(np.int64), firsts, lasts, numbers_of(found, "cycle"))
+    return WaitsOfAll(places[is_own].astype(np.int64), firsts, lasts, numbers_of(found, "cycle"))
 
 
 def spans(columns: Columns) -> list[tuple[Span]]:
@@ -78,7 +78,7 @@ def _busy(columns: Columns) -> tuple[Array, Array]:
     return narrow(rows), narrow(places[rows])
 
 
-def with_next(columns: Columns, waits: Waits) -> Waits:
+def with_next(columns: Columns, waits: WaitsOfAll) -> WaitsOfAll:
     """The same; a stretch without a command is assigned to the command that follows, or to the last one."""
     alone = np.flatnonzero(waits.row < 0)
     if not len(alone):
@@ -91,7 +91,7 @@ def with_next(columns: Columns, waits: Waits) -> Waits:
     return replace(waits, row=row)
 
 
-def claimed_ns(columns: Columns, waits: Waits, place: Array, starts: Array, ends: Array) -> Array:
+def claimed_ns(columns: Columns, waits: WaitsOfAll, place: Array, starts: Array, ends: Array) -> Array:
     """The time of the waits of each subject within its intervals [start, end), which may overlap and come in any order.
 
     As ``Stretches.within_ns`` has it for one subject.
@@ -106,7 +106,7 @@ def claimed_ns(columns: Columns, waits: Waits, place: Array, starts: Array, ends
     return found
 
 
-def _within(waits: Waits, place: Array, starts: Array, ends: Array) -> Array:
+def _within(waits: WaitsOfAll, place: Array, starts: Array, ends: Array) -> Array:
     """How much of each wait lies within the intervals of its subject."""
     line = Line.of(waits.starts, waits.ends)
     # what is beyond all waits takes none of them

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from iscsitrace.analysis.taps import legs, network, packets, senders, tables
+from iscsitrace.analysis.taps import legs, network, packets, senders
 from iscsitrace.analysis.taps.at_once import read_each
 from iscsitrace.analysis.taps.network import Network
 from iscsitrace.analysis.taps.projection import OnFirst
@@ -27,6 +27,10 @@ from iscsitrace.tables.trace import Source, Trace
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.taps.legs import Legs
+import numpy as np
+
+from iscsitrace.analysis.taps.legs import Legs
+from iscsitrace.tables.table import null_value
 
 MOST_TAPS: Final = 8
 NEEDED: Final = ("budget", "retransmissions")
@@ -82,9 +86,9 @@ class TappedTrace(Trace):
         if name in senders.TABLES:
             return self.senders_seen.table(name)
         if name == "legs":
-            return tables.legs(len(self.cycles), self.command_legs)
+            return _legs_table(len(self.cycles), self.command_legs)
         names = [tap.name for tap in self.tap_list]
-        return tables.taps(list(zip(names[:-1], names[1:], self.networks, strict=True)))
+        return _taps_table(list(zip(names[:-1], names[1:], self.networks, strict=True)))
 
     def row_count(self, name: str) -> int:
         """See :class:`Trace`."""
@@ -218,3 +222,25 @@ def in_order(taps: Sequence[Tap], pairs: Mapping[tuple[int, int], Recognition]) 
         for (first, second), each in pairs.items()
     }
     return TappedTrace([taps[place] for place in order], ordered)
+
+
+def _legs_table(command_count: int, found: Legs) -> Table:
+    """A row per command of the initiator's tap."""
+    columns: dict[str, Any] = {"cycle": np.arange(command_count, dtype=np.uint32)}
+    for column in TAPPED_TABLES["legs"].columns[1:]:
+        values = np.full(command_count, null_value(column.dtype), dtype=column.dtype)
+        values[found.rows] = getattr(found, column.name)
+        columns[column.name] = values
+    return Table(TAPPED_TABLES["legs"], columns)
+
+
+def _taps_table(pairs: Sequence[tuple[str, str, Network]]) -> Table:
+    """A row per pair of neighbours: their names, and the network between them."""
+    rows = [{"tap_a": name_a, "tap_b": name_b, **network.as_dict()} for name_a, name_b, network in pairs]
+    columns: dict[str, Any] = {}
+    for column in TAPPED_TABLES["taps"].columns:
+        values = [row[column.name] for row in rows]
+        if column.nullable:
+            values = [null_value(column.dtype) if value is None else value for value in values]
+        columns[column.name] = values if column.dtype == "str" else np.array(values, dtype=column.dtype)
+    return Table(TAPPED_TABLES["taps"], columns)

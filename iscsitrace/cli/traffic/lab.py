@@ -265,7 +265,7 @@ def run(
             from iscsitrace.lab.guests import world
 
             own = world.target_program(programs, settings)
-            in_guests = world.Programs(own, capture_at=captures["capture_at"], faults=tuple(faults), **of_guests)
+            in_guests = world.GuestPrograms(own, capture_at=captures["capture_at"], faults=tuple(faults), **of_guests)
             truth = world.run(settings, directory, watch, _say(is_json), programs=in_guests, is_forced=is_forced)
         else:
             from iscsitrace.lab import real

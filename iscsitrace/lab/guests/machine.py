@@ -81,7 +81,7 @@ def acceleration() -> Acceleration:
     return KVM if code == 1 else TCG
 
 
-class Process:
+class GuestProcess:
     """A program that runs in a guest until the block ends that started it."""
 
     def __init__(self, guest: Guest, name: str, number: int, log: str) -> None:
@@ -157,11 +157,11 @@ class Guest:
         return self.run("/bin/sh", "-eu", "-c", script, limit_s=limit_s).output
 
     @contextmanager
-    def started(self, *argv: str, stop_signal: signal.Signals = signal.SIGTERM) -> Iterator[Process]:
+    def started(self, *argv: str, stop_signal: signal.Signals = signal.SIGTERM) -> Iterator[GuestProcess]:
         """A program that runs until the block ends."""
         log = _LOG.format(next(self._logs))
         answer, _ = self.channel.ask("start", argv=argv, environment={}, log=log)
-        process = Process(self, argv[0], answer["process"], log)
+        process = GuestProcess(self, argv[0], answer["process"], log)
         try:
             yield process
         finally:

@@ -44,7 +44,7 @@ _SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class World:
+class GuestWorld:
     """Running guests by the name of their host, and the namespaces and links between them."""
 
     guests: Mapping[str, Guest]
@@ -58,7 +58,7 @@ class World:
 @contextmanager
 def up(
     settings: Mapping[str, Any], say: Say, *, is_offloading: bool = False, sysctls: Mapping[str, str] | None = None
-) -> Iterator[World]:
+) -> Iterator[GuestWorld]:
     """All guests and links while the block runs; ``settings`` as the world of a simulation. Errors as of `real.up`."""
     require_root()
     made = image.made(say)
@@ -86,7 +86,7 @@ def up(
                 host,
                 replace(ends, is_offloading=is_offloading, sysctls={**ends.sysctls, **(sysctls or {})}),
             )
-        yield World(guests, outside)
+        yield GuestWorld(guests, outside)
 
 
 def _set_up(guest: Guest, outside: real.World, host: str, settings: namespaces.EndSettings) -> None:
@@ -104,7 +104,7 @@ def _set_up(guest: Guest, outside: real.World, host: str, settings: namespaces.E
 
 
 @dataclass(frozen=True)
-class Programs:
+class GuestPrograms:
     """The programs of a run, and the hosts to capture at."""
 
     target: str = targets.PROGRAMS[0]
@@ -126,7 +126,7 @@ def target_program(named: Mapping[str, str], settings: Mapping[str, Any]) -> str
     """
     if (wrong := named.get("initiator", INITIATOR_PROGRAM)) != INITIATOR_PROGRAM:
         raise InputInvalid(f"the initiator of a guest is {INITIATOR_PROGRAM}, not {wrong}")
-    target = named.get("target", Programs.target)
+    target = named.get("target", GuestPrograms.target)
     if target not in targets.PROGRAMS:
         raise InputInvalid(f"the target of a guest is {' or '.join(targets.PROGRAMS)}, not {target}")
     if actors.is_bulk(settings):
@@ -140,7 +140,7 @@ def run(
     watch: Watch,
     say: Say,
     *,
-    programs: Programs = Programs(),
+    programs: GuestPrograms = GuestPrograms(),
     is_forced: bool = False,
 ) -> dict[str, Any]:
     """Runs a workload in guests, writes a capture of each and ``truth.json``, and returns the truth.
@@ -165,7 +165,7 @@ def run(
 
 
 def _run(
-    settings: Mapping[str, Any], files: Mapping[str, Path], watch: Watch, say: Say, programs: Programs
+    settings: Mapping[str, Any], files: Mapping[str, Path], watch: Watch, say: Say, programs: GuestPrograms
 ) -> dict[str, Any]:
     with ExitStack() as stack:
         world = stack.enter_context(
@@ -226,7 +226,7 @@ def _names(files: Mapping[str, Path], at_initiator: str, others: list[str]) -> d
     return {"initiator": name_of.get(at_initiator), "targets": [name_of.get(host) for host in others]}
 
 
-def _described(programs: Programs) -> dict[str, Any]:
+def _described(programs: GuestPrograms) -> dict[str, Any]:
     return {
         "programs": {"target": programs.target, "initiator": INITIATOR_PROGRAM},
         "world_kind": "guests",
@@ -235,7 +235,7 @@ def _described(programs: Programs) -> dict[str, Any]:
     }
 
 
-def _wanted(world: World, host: str, portal: Mapping[str, Any]) -> targets.Wanted:
+def _wanted(world: GuestWorld, host: str, portal: Mapping[str, Any]) -> targets.Wanted:
     device = (portal.get("targets") or [{}])[0]
     units = device.get("logical_units") or [{}]
     chap = portal.get("chap") or {}
@@ -260,7 +260,7 @@ def _workload(
     settings: Mapping[str, Any],
     watch: Watch,
     say: Say,
-    programs: Programs,
+    programs: GuestPrograms,
 ) -> dict[str, Any]:
     """Logs in, runs fio, logs out, with the faults of the run: ``results``, ``commands`` and ``faults`` of the truth.
 
@@ -307,7 +307,7 @@ def _workload(
 def _logged_in(
     hosts: Hosts,
     workload: Mapping[str, Any],
-    programs: Programs,
+    programs: GuestPrograms,
     occurrences: list[faults.Occurrence],
     watch: Watch,
     say: Say,

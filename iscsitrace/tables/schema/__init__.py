@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from iscsitrace.tables.schema import dataset, taps, together
-from iscsitrace.tables.schema.declaration import CATEGORIES, Column, Table
-from iscsitrace.tables.schema.events import EVENTS
-from iscsitrace.tables.schema.phases import DERIVED_CYCLE_COLUMNS
+from iscsitrace.tables.schema import computed
+from iscsitrace.tables.schema.computed import DERIVED_CYCLE_COLUMNS
+from iscsitrace.tables.schema.declaration import CATEGORIES, Column, Declaration
 from iscsitrace.tables.schema.stored import DEFAULT_TABLES, ON_REQUEST, PURPOSES, TABLES, TAP_TABLES
 
 __all__ = [
@@ -33,20 +32,20 @@ __all__ = [
     "TAPPED_TABLES",
     "TAP_TABLES",
     "Column",
-    "Table",
+    "Declaration",
 ]
 
 SCHEMA_VERSION: Final = 1
 
-DERIVED_TABLES: Final[dict[str, Table]] = {
-    table.name: table for table in (EVENTS, together.MIRRORED_WRITES, together.MIRROR_LEGS, together.STREAMS)
+DERIVED_TABLES: Final[dict[str, Declaration]] = {
+    table.name: table for table in (computed.EVENTS, computed.MIRRORED_WRITES, computed.MIRROR_LEGS, computed.STREAMS)
 }
 """Tables that are computed from these after the pass (analysis/groups/derived.py), by name."""
 
-TAPPED_TABLES: Final[dict[str, Table]] = {table.name: table for table in (taps.LEGS, taps.TAPS)}
+TAPPED_TABLES: Final[dict[str, Declaration]] = {table.name: table for table in (computed.LEGS, computed.TAPS)}
 """Tables that are computed from captures of the same traffic at several taps (analysis/taps/reading.py), by name."""
 
-DATASET_TABLES: Final[dict[str, Table]] = {
-    table.name: table for table in (dataset.FINDINGS, EVENTS, dataset.TIME_BREAKDOWN)
+DATASET_TABLES: Final[dict[str, Declaration]] = {
+    table.name: table for table in (computed.FINDINGS, computed.EVENTS, computed.TIME_BREAKDOWN)
 }
 """Tables that are computed in each period of a ring, for a dataset (fleet/periods.py), by name."""

@@ -25,7 +25,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class Declaration:
     """One table: the meaning of a row, and its columns in order."""
 
     name: str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from iscsitrace.tables.schema.declaration import Table, column
+from iscsitrace.tables.schema.declaration import Declaration, column
 
-SIDECAR: Final = Table(
+SIDECAR: Final = Declaration(
     "sidecar",
     "one frame with results, in ascending order",
     (

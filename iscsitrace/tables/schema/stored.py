@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from iscsitrace.tables.schema.declaration import Column, Table
+from iscsitrace.tables.schema.declaration import Column, Declaration
 
 
 def _purposes() -> dict[str, str]:
@@ -20,7 +20,7 @@ PURPOSES: Final = _purposes()
 erases it, ``flush`` makes it permanent, ``other`` inspects or sets up the device."""
 
 
-def _declared(of_taps: bool) -> list[tuple[Table, bool]]:
+def _declared(of_taps: bool) -> list[tuple[Declaration, bool]]:
     """Every table of a pass, or about two taps, and whether it is filled only on request."""
     try:
         from iscsitrace import _core
@@ -28,14 +28,14 @@ def _declared(of_taps: bool) -> list[tuple[Table, bool]]:
         return []
     declarations = _core.tap_table_declarations() if of_taps else _core.table_declarations()
     return [
-        (Table(name, row, tuple(Column(*column) for column in columns)), is_on_request)
+        (Declaration(name, row, tuple(Column(*column) for column in columns)), is_on_request)
         for name, row, is_on_request, columns in declarations
     ]
 
 
 _DECLARED: Final = _declared(of_taps=False)
 
-TABLES: Final[dict[str, Table]] = {table.name: table for table, _ in _DECLARED}
+TABLES: Final[dict[str, Declaration]] = {table.name: table for table, _ in _DECLARED}
 """Every table of a pass by name, in the order of the docs."""
 
 ON_REQUEST: Final = frozenset(table.name for table, is_on_request in _DECLARED if is_on_request)
@@ -44,5 +44,5 @@ ON_REQUEST: Final = frozenset(table.name for table, is_on_request in _DECLARED i
 DEFAULT_TABLES: Final = tuple(name for name in TABLES if name == "pdus" or name not in ON_REQUEST)
 """The tables that are written when none are named; those on TCP and time must be named."""
 
-TAP_TABLES: Final[dict[str, Table]] = {table.name: table for table, _ in _declared(of_taps=True)}
+TAP_TABLES: Final[dict[str, Declaration]] = {table.name: table for table, _ in _declared(of_taps=True)}
 """Every table about two captures of the same traffic (tap_join.py) by name, in the order of the docs."""

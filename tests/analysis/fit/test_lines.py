@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from iscsitrace.analysis.fit.lines import with_lines
 from iscsitrace.analysis.fit.points import Point, Seen
+from iscsitrace.analysis.fit.steady import with_lines
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import Setting
 from iscsitrace.analysis.session.line import Line, times_by_line

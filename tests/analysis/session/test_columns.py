@@ -14,7 +14,7 @@ from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.case import Case, Groups
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.session import busy_columns, line
-from iscsitrace.analysis.session.busy_columns import Waits
+from iscsitrace.analysis.session.busy_columns import WaitsOfAll
 from iscsitrace.analysis.session.columns import path_ns, rtt_ns, workloads
 from iscsitrace.analysis.session.grouping import Grouping, Subjects
 from tests.support.recordings import recorded_captures
@@ -89,7 +89,7 @@ def test_times_that_do_not_fit_on_one_line_are_looked_at_one_session_after_the_o
     columns = Grouping(iscsitrace.read(file, tables=NEEDED).table).sessions.columns
     assert len(columns) == 2
     far = 1 << 62
-    waits = Waits(np.array([0, 1]), np.array([-far, far - 10]), np.array([10 - far, far]), np.array([0, 0]))
+    waits = WaitsOfAll(np.array([0, 1]), np.array([-far, far - 10]), np.array([10 - far, far]), np.array([0, 0]))
     place, starts, ends = np.array([0, 1, 1]), np.array([5 - far, far - 4, 5]), np.array([far, far + 9, 4])
     assert busy_columns.claimed_ns(columns, waits, place, starts, ends).tolist() == [5, 4]
     assert busy_columns.claimed_ns(columns, waits, place, ends, ends).tolist() == [0, 0]
