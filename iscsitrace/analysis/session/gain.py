@@ -1,5 +1,5 @@
-"""What a change would bring: the throughput that the model predicts for a measured session with one change, relative to
-the throughput as measured. Findings and report ask here (docs/method.md, section 8).
+"""What a change would bring: the pace that the model predicts for a measured session with one change, relative to that
+without it. Findings and report ask here (docs/method.md, section 8).
 """
 
 from __future__ import annotations
@@ -106,11 +106,9 @@ def of_session(session: Session) -> WhatIf | None:
     if asked is None or asked.word == workload.MIXED:
         return None
     measured = measure(session)
-    return (
-        None
-        if measured is None or abs(log(measured.remainder)) > log(1 + MODEL)
-        else WhatIf(measured, readings(measured))
-    )
+    if measured is None or abs(log(measured.remainder)) > log(1 + MODEL):
+        return None
+    return WhatIf(measured, readings(measured))
 
 
 def readings(measured: Measured) -> list[Situation]:
