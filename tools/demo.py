@@ -16,7 +16,7 @@ from typing import Any
 import iscsitrace
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.examination import examine
-from iscsitrace.analysis.measures import distribution, throughput
+from iscsitrace.analysis.measures import distribution, throughput, waits
 from iscsitrace.cli import main as iscsitrace_command
 from iscsitrace.lab import simulation
 from iscsitrace.outputs.terminal import show_heading, show_line, show_table
@@ -57,7 +57,7 @@ def show_wan() -> None:
         trace = iscsitrace.read(folder / "initiator.pcapng")
         cycles = trace.cycles
         reads = cycles.select([place for place, row in enumerate(cycles.rows()) if row["operation"] == "read"])
-        volume = throughput.measure(cycles)[-1]
+        volume = throughput.measure(cycles, waits.of_trace(trace.table))[-1]
         (connection,) = trace.connections.rows()
         rtt_ns = connection["rtt_to_target_min_ns"] + connection["rtt_to_initiator_min_ns"]
         took_s = (truth["ended_ns"] - truth["started_ns"]) / 1e9
@@ -134,7 +134,7 @@ def line(capture: Path) -> tuple[object, ...]:
     """Truth and results of one sample, as cells; null where its truth does not have the value."""
     truth: dict[str, Any] = json.loads((capture.parent / "truth.json").read_text())
     trace = iscsitrace.read(capture, tables=NEEDED)
-    volume = throughput.measure(trace.cycles)[-1]
+    volume = throughput.measure(trace.cycles, waits.of_trace(trace.table))[-1]
     delays = truth.get("one_way_delay_ms")
     transferred = sum(each["bytes"] for each in truth["transfers"]) if "transfers" in truth else truth["read_bytes"]
     headline = examine(trace.table).headline

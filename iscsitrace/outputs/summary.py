@@ -47,12 +47,13 @@ def sections_by(trace: Trace, by: Sequence[str], top: int) -> Iterator[Section]:
 
 def totals(trace: Trace) -> dict[str, Any]:
     """What ``summary`` and the totals of ``watch`` have in common."""
+    waited = waits.of_trace(trace.table)
     return inputs.contents(trace) | {
         "parameters": list(trace.parameters.rows()),
-        "volumes": [volume.as_dict() for volume in throughput.measure(trace.cycles)],
+        "volumes": [volume.as_dict() for volume in throughput.measure(trace.cycles, waited)],
         "queue_depth": throughput.queue_depths(trace.cycles),
         "block_sizes": operations.block_sizes(trace.cycles),
-        "latency": operations.latencies(trace.cycles, waits.of_trace(trace.table)),
+        "latency": operations.latencies(trace.cycles, waited),
         "coverage": [part.as_dict() for part in trace.coverage],
         "counters": capture_health.by_name(trace.counters),
     }

@@ -120,8 +120,8 @@ def _finding(finding: Finding, subject: Subject, remedies: Remedies) -> FoundPro
 
 
 def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, time: Budget | None) -> list[Fact]:
-    found = []
-    volume = measure(cycles)[-1]
+    found, waited = [], waits.of(cycles, trace.connections)
+    volume = measure(cycles, waited)[-1]
     moved = {"read": volume.read_bytes_per_s, "written": volume.write_bytes_per_s}
     rates = [f"{wording.rate(amount)} {word}" for word, amount in moved.items() if amount]
     if rates:
@@ -139,14 +139,15 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, time:
     found += _path(trace, connections)
     operations = cycles.words_by_code("operation")
     codes = [place for place, word in enumerate(operations) if word in ("read", "write")]
-    moved_data = cycles.select(np.isin(cycles.raw("operation"), codes))
+    is_moving = np.isin(cycles.raw("operation"), codes)
+    moved_data = cycles.select(is_moving)
     is_whole = (moved_data.raw("data_bytes") > 0) & moved_data.raw("is_complete")
     asked = workload.of(moved_data.select(is_whole))
     if asked is not None:
         depth = f"queue depth {asked.queue_depth}"
         commands = wording.count(asked.task_count, "command")
         found.append(Fact("Workload", f"{wording.size(asked.block_bytes)} {asked.word}s", f"{depth}, {commands}"))
-    waited = waits.of(moved_data, trace.connections)
+    waited = waited.select(is_moving)
     latency = waited.select(is_whole | waited.is_open).percentiles
     if latency["p50"] is not None:
         shown = {

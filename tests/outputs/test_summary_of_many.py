@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from iscsitrace.analysis.measures import throughput
+from iscsitrace.analysis.measures import throughput, waits
 from iscsitrace.outputs import summary
 from iscsitrace.outputs.document import Section
 from tests.support.histories import Told
@@ -35,7 +35,7 @@ def document(count: int) -> dict[str, Any]:
             }
             for number in range(count)
         ],
-        "volumes": [asdict(each) for each in throughput.measure(source("cycles"))],
+        "volumes": [asdict(each) for each in throughput.measure(source("cycles"), waits.of_trace(source))],
         "queue_depth": {"p50": None},
         "block_sizes": [],
         "latency": [],

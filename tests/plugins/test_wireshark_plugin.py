@@ -246,7 +246,8 @@ def test_the_percentiles_of_the_statistics_are_those_of_summary(name: str) -> No
 def test_the_rates_of_the_statistics(name: str) -> None:
     file = sample(name)
     text = tshark(file, "-q", "-z", "iscsitrace,cycles")
-    total = measure(read(file).cycles)[0]
+    trace = read(file)
+    total = measure(trace.cycles, waits.of_trace(trace.table))[0]
     (line,) = [line for line in text.splitlines() if line.startswith("all: ")]
     assert f"all: {total.cycle_count} commands, active {total.active_ns / 1e9:.6f} s" in line
     assert f"read {(total.read_bytes_per_s or 0) / 1e6:.3f} MB/s" in line

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.measures import waits
 from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.analysis.measures.distribution import counts, percentiles
 from iscsitrace.analysis.measures.intervals import union_lengths
 from iscsitrace.analysis.measures.nulls import known, numbers_of
+from iscsitrace.analysis.measures.waits import Waits
 from iscsitrace.tables.numbers import first_rows, order_of
 from iscsitrace.tables.table import Table
 
@@ -47,13 +47,13 @@ class Throughput:
         return dict(vars(self))
 
 
-def measure(cycles: Table) -> list[Throughput]:
-    """Throughput of each session in order, the total last."""
-    payloads = payload(cycles)
-    found = _of_each(cycles, numbers_of(cycles, "session"), payloads)
+def measure(cycles: Table, waited: Waits) -> list[Throughput]:
+    """Throughput of each session in order, the total last; ``waited`` are the waits of these commands."""
+    payloads, ends_ns = payload(cycles), waited.ends_ns(cycles)
+    found = _of_each(cycles, numbers_of(cycles, "session"), payloads, ends_ns)
     total = found[0] if len(found) == 1 else Throughput()
     if len(found) > 1:
-        (total,) = _of_each(cycles, np.zeros(len(cycles), dtype=np.int64), payloads)
+        (total,) = _of_each(cycles, np.zeros(len(cycles), dtype=np.int64), payloads, ends_ns)
     return [*(each for each in found if each.session is not None and each.session >= 0), replace(total, session=None)]
 
 
@@ -70,12 +70,14 @@ def payload(cycles: Table) -> tuple[NDArray[Any], NDArray[Any]]:
     return read_bytes, write_bytes
 
 
-def _of_each(cycles: Table, session: NDArray[Any], payloads: Sequence[NDArray[Any]]) -> list[Throughput]:
+def _of_each(
+    cycles: Table, session: NDArray[Any], payloads: Sequence[NDArray[Any]], ends_ns: NDArray[Any]
+) -> list[Throughput]:
     """Of the commands of each number in ``session``."""
     if not len(cycles):
         return []
     rows = _in_order(session, cycles.raw("command_first_ns"))
-    session, begins, ends = session[rows], cycles.raw("command_first_ns")[rows], waits.ends_ns(cycles)[rows]
+    session, begins, ends = session[rows], cycles.raw("command_first_ns")[rows], ends_ns[rows]
     firsts = first_rows(session)
     numbers = session[firsts]
 

@@ -94,16 +94,6 @@ def without_status(cycles: Table) -> Array:
     return np.asarray(has_none & ~cycles.raw("is_complete") & ~cycles.raw("has_capture_gap"))
 
 
-def ends_ns(cycles: Table) -> Array:
-    """When each command was over: with its status; without one at its end, if the pass has seen it. Its start, where
-    packets of it are missing: nobody knows for how long it was in flight.
-    """
-    starts = cycles.raw("command_first_ns")
-    ends = np.where(without_status(cycles) & known(cycles, "end_ns"), cycles.raw("end_ns"), starts)
-    found: Array = np.where(known(cycles, "status_ns"), cycles.raw("status_ns"), ends)
-    return np.maximum(found, starts)
-
-
 def of(cycles: Table, connections: Table) -> Waits:
     """The waits of these commands."""
     starts = cycles.raw("command_first_ns")

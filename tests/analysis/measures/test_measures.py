@@ -111,7 +111,7 @@ def test_merged_and_common_time_against_counting_instants(
 
 
 def test_volumes_over_the_active_time() -> None:
-    first, total = throughput.measure(table("cycles", *CYCLES))
+    first, total = throughput.measure(*with_waits(CYCLES))
     assert (first.session, total.session) == (0, None)
     assert (total.cycle_count, total.complete_cycle_count) == (3, 2)
     assert (total.read_bytes, total.write_bytes) == (65_536, 262_144)
@@ -123,10 +123,10 @@ def test_volumes_over_the_active_time() -> None:
 
 def test_volumes_of_a_bidirectional_command_count_in_both_directions() -> None:
     row = {"is_read": True, "is_write": True, "data_bytes": 1000, "solicited_bytes": 400}
-    (total,) = throughput.measure(table("cycles", row))
+    (total,) = throughput.measure(*with_waits([row]))
     assert (total.read_bytes, total.write_bytes) == (600, 400)
     # of data that was sent twice no more than there was
-    (total,) = throughput.measure(table("cycles", row | {"solicited_bytes": 1_200}))
+    (total,) = throughput.measure(*with_waits([row | {"solicited_bytes": 1_200}]))
     assert (total.read_bytes, total.write_bytes) == (0, 1_000)
 
 
@@ -135,7 +135,7 @@ def test_commands_without_data_are_neither_reads_nor_writes() -> None:
         {"operation": word, f"is_{word}": True, "data_bytes": moved, "command_first_ns": 0, "status_ns": 4 * MS}
         for word, moved in (("read", 1), ("read", 0), ("write", 1), ("write", 0), ("write", 0))
     ]
-    (total,) = throughput.measure(table("cycles", *rows))
+    (total,) = throughput.measure(*with_waits(rows))
     assert (total.cycle_count, total.read_cycle_count, total.write_cycle_count) == (5, 1, 1)
     assert (total.read_bytes_per_s, total.write_bytes_per_s) == (1 / 0.004, 1 / 0.004)
     # they still have a command and a status
@@ -143,7 +143,7 @@ def test_commands_without_data_are_neither_reads_nor_writes() -> None:
 
 
 def test_volumes_without_cycles() -> None:
-    (total,) = throughput.measure(table("cycles"))
+    (total,) = throughput.measure(*with_waits([]))
     assert (total.active_ns, total.iops, total.queue_depth_max) == (0, None, None)
 
 
@@ -190,7 +190,7 @@ def test_queue_depths_are_counted() -> None:
 
 def test_commands_without_a_session_count_in_the_total_alone() -> None:
     rows = [{"cycle": number, "session": session} for number, session in enumerate((5, None, 2, 5))]
-    found = [(each.session, each.cycle_count) for each in throughput.measure(table("cycles", *rows))]
+    found = [(each.session, each.cycle_count) for each in throughput.measure(*with_waits(rows))]
     assert found == [(2, 1), (5, 2), (None, 4)]
 
 

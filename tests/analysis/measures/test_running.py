@@ -132,7 +132,7 @@ def test_totals_of_parts_equal_those_of_all_cycles() -> None:
     found = Totals()
     for part in (rows[:2], rows[2:4], rows[4:]):
         found.add(*with_waits(part), part[-1]["command_first_ns"])
-    expected = [asdict(volume) for volume in throughput.measure(table("cycles", *rows))]
+    expected = [asdict(volume) for volume in throughput.measure(*with_waits(rows))]
     assert found.document()["volumes"] == expected
     assert expected[-1]["queue_depth_max"] == 9
     # 5, 8, 6 and 4 ns with a task; four have a status
@@ -177,7 +177,7 @@ def test_a_live_summary_equals_that_of_all_cycles() -> None:
     # the read without a status was in flight for 950 ns when its connection was closed
     closed = {"connection": 0, "time_last_ns": 1_000, "fin_to_target_ns": 1_000}
     found, (cycles, waited) = totals_of(rows, closed).document(), with_waits(rows, closed)
-    assert found["volumes"] == [asdict(volume) for volume in throughput.measure(cycles)]
+    assert found["volumes"] == [asdict(volume) for volume in throughput.measure(cycles, waited)]
     assert [(each["session"], each["cycle_count"]) for each in found["volumes"]] == [(0, 3), (1, 3), (None, 7)]
     assert found["queue_depth"] == throughput.queue_depths(cycles)
     assert found["block_sizes"] == operations.block_sizes(cycles)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iscsitrace.analysis.measures import throughput
-from tests.support.tables_by_hand import table
+from tests.support.tables_by_hand import with_waits
 
 GIB = 1 << 30
 
@@ -82,4 +82,4 @@ def payload_of(rows: list[dict[str, Any]]) -> tuple[int, int]:
 def test_throughput_is_that_of_the_commands_one_by_one(rows: list[dict[str, Any]]) -> None:
     numbers = sorted({row["session"] for row in rows if row["session"] is not None})
     expected = [naive(number, [row for row in rows if row["session"] == number]) for number in numbers]
-    assert throughput.measure(table("cycles", *rows)) == [*expected, naive(None, rows)]
+    assert throughput.measure(*with_waits(rows)) == [*expected, naive(None, rows)]

@@ -20,7 +20,7 @@ from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.measures.running.active_time import ActiveTime
 from iscsitrace.analysis.measures.running.distribution import EXACT, Distribution
 from iscsitrace.analysis.measures.throughput import NANOSECONDS, Throughput
-from iscsitrace.analysis.measures.waits import Waits, ends_ns
+from iscsitrace.analysis.measures.waits import Waits
 from iscsitrace.tables import coverage
 from iscsitrace.tables.coverage import Coverage
 from iscsitrace.tables.phases import LATENCY_PHASES
@@ -88,14 +88,15 @@ class _Session:
         self.queue_depth_max = 0
         self.active = ActiveTime()
 
-    def add(self, volume: Throughput, cycles: Table, settled_ns: int) -> None:
+    def add(self, volume: Throughput, cycles: Table, ends_ns: Array, settled_ns: int) -> None:
         self.sums.update({name: getattr(volume, name) for name in _SUMS})
         self.queue_depth_max = max(self.queue_depth_max, volume.queue_depth_max or 0)
-        own = cycles.select(is_data_command(cycles))
+        is_io = is_data_command(cycles)
+        own = cycles.select(is_io)
         read, written = throughput.payload(own)
         count = int(known(own, "status_ns").sum())
         self.io.update({"count": count, "read": int(read.sum()), "written": int(written.sum())})
-        self.active.add(own.raw("command_first_ns"), ends_ns(own), settled_ns)
+        self.active.add(own.raw("command_first_ns"), ends_ns[is_io], settled_ns)
 
     def volume(self, number: int | None) -> Throughput:
         active_ns = self.active.total_ns
@@ -138,13 +139,13 @@ class Totals:
         for code in np.unique(codes).tolist():
             own = codes == code
             self._operation(code, cycles).add(cycles.select(own), waited.select(own))
-        *of_sessions, whole = throughput.measure(cycles)
-        session = cycles.raw("session")
+        *of_sessions, whole = throughput.measure(cycles, waited)
+        session, ends_ns = cycles.raw("session"), waited.ends_ns(cycles)
         for volume in of_sessions:
             if volume.session is not None:
-                own = cycles.select(session == volume.session)
-                self._sessions[volume.session].add(volume, own, settled_ns)
-        self._all.add(whole, cycles, settled_ns)
+                own = session == volume.session
+                self._sessions[volume.session].add(volume, cycles.select(own), ends_ns[own], settled_ns)
+        self._all.add(whole, cycles, ends_ns, settled_ns)
         depths, counts = np.unique(cycles.raw("queue_depth"), return_counts=True)
         self._depths.update(dict(zip(depths.tolist(), counts.tolist(), strict=True)))
 
