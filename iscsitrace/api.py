@@ -1,27 +1,30 @@
 """What users of the package get: captures read into a trace that can be diagnosed, drawn and fitted.
 
-Above all rooms that it uses. The commands and the rooms below read a plain trace of tables.
+It imports the other packages, and none of them imports it: they read a plain trace of tables.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from iscsitrace.tables import trace as passes
 from iscsitrace.tables.schema import DERIVED_TABLES
-from iscsitrace.tables.trace import Source, property_of
+from iscsitrace.tables.trace import property_of
 
 if TYPE_CHECKING:
     from iscsitrace.notebook.results import Diagnosed, Fitted, Picture
     from iscsitrace.tables.table import Table
 
-_Shown = TypeVar("_Shown", bound="Shown")
+_Trace = TypeVar("_Trace", bound="Trace")
+_Options = ParamSpec("_Options")
 
 
-class Shown(passes.Trace):
-    """What a trace shows beside the tables of its pass: tables computed from them, a diagnosis, plots, a fit."""
+class Trace(passes.Trace):
+    """The tables of one pass: ``trace.cycles``, ``trace.pdus`` ... or ``trace.table("cycles")``; what is computed from
+    them; a diagnosis, plots and a fit.
+    """
 
     if TYPE_CHECKING:
         # names of schema.DERIVED_TABLES, for type checkers; a test compares the two
@@ -31,7 +34,7 @@ class Shown(passes.Trace):
         streams: Table
 
     @classmethod
-    def of(cls: type[_Shown], found: passes.Trace) -> _Shown:
+    def of(cls: type[_Trace], found: passes.Trace) -> _Trace:
         """The same trace, with more methods: tables leave the core once, so both share them."""
         made = cls.__new__(cls)
         made.__dict__.update(found.__dict__)
@@ -63,7 +66,7 @@ class Shown(passes.Trace):
         """Those of these tables, or of what they are computed from, that were not requested."""
         return super().lacking(of_pass(names))
 
-    def with_tables(self: _Shown, names: Iterable[str]) -> _Shown:
+    def with_tables(self: _Trace, names: Iterable[str]) -> _Trace:
         """A trace that has these tables: this one, or one of the same captures, which are read again.
 
         InputInvalid if a table is lacking and the source cannot be read again: standard input, a file object.
@@ -112,11 +115,7 @@ class Shown(passes.Trace):
 
 
 for _name in DERIVED_TABLES:
-    setattr(Shown, _name, property_of(_name))
-
-
-class Trace(Shown):
-    """The tables of one pass: ``trace.cycles``, ``trace.pdus`` ... or ``trace.table("cycles")``; and what they show."""
+    setattr(Trace, _name, property_of(_name))
 
 
 def of_pass(names: Iterable[str]) -> list[str]:
@@ -129,48 +128,16 @@ def of_pass(names: Iterable[str]) -> list[str]:
     return derived.of_pass(named)
 
 
-def read(
-    source: Source,
-    *more: Source,
-    capture_filter: str | None = None,
-    packet_limit: int | None = None,
-    time_from_ns: int | None = None,
-    time_to_ns: int | None = None,
-    time_is_relative: bool = False,
-    tables: Iterable[str] = ("pdus",),
-    tcp_info: Iterable[str | os.PathLike[str]] = (),
-    progress: Callable[[int, int | None], None] | None = None,
-) -> Trace:
-    """Reads one or more captures, as one stream, into a :class:`Trace`.
+def _shown(read_pass: Callable[_Options, passes.Trace]) -> Callable[_Options, Trace]:
+    """The same, of tables that are computed from others too, and with the methods of :class:`Trace`."""
 
-    A source is a path (``"-"`` is standard input), the bytes of a capture, or a binary file object; several are the
-    parts of a ring buffer in order of time. pcap or pcapng, plain or compressed by gzip, zstd or lz4, is recognized by
-    content.
+    @wraps(read_pass)
+    def read(*sources: _Options.args, **options: _Options.kwargs) -> Trace:
+        if "tables" in options:
+            options["tables"] = of_pass(cast("Iterable[str]", options["tables"]))
+        return Trace.of(read_pass(*sources, **options))
 
-    ``capture_filter`` is a libpcap filter; it sees the captured length of a packet. ``packet_limit`` stops after that
-    many packets. ``time_from_ns`` and ``time_to_ns`` keep packets captured in that window, both ends included: absolute
-    nanoseconds since 1970, or, with ``time_is_relative``, after the first packet. ``tables`` names the tables that are
-    filled only on request, because they grow with the traffic (schema.ON_REQUEST), and those that are computed from
-    others (schema.DERIVED_TABLES); all others always are filled. ``tcp_info`` names files of samples of the kernel's
-    TCP_INFO, of any of the hosts: lines of ``ss -tinOH`` behind a time in seconds since 1970. Captures may have
-    samples, too. Where there are some, the tables ``senders`` and ``budget`` have the kernel's counters in place of
-    estimates.
-    ``progress(bytes_done, bytes_total)`` is called about ten times a second; the total is None when unknown.
+    return read
 
-    Raises CaptureUnreadable for a source that is no capture, or that fails before its first packet, and InputInvalid
-    for an unknown table or an impossible limit. Exceptions of a file object or of ``progress`` propagate. Damage within
-    a capture, and a source that fails or is empty beside others, raise nothing: ``counters`` counts them.
-    """
-    found = passes.read(
-        source,
-        *more,
-        capture_filter=capture_filter,
-        packet_limit=packet_limit,
-        time_from_ns=time_from_ns,
-        time_to_ns=time_to_ns,
-        time_is_relative=time_is_relative,
-        tables=of_pass(tables),
-        tcp_info=tcp_info,
-        progress=progress,
-    )
-    return Trace.of(found)
+
+read = _shown(passes.read)

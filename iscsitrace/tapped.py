@@ -1,4 +1,4 @@
-"""Captures of several taps, as users read them: above all rooms that it uses, as ``iscsitrace.api``."""
+"""Captures of several taps, as users read them; beside ``iscsitrace.api``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from iscsitrace.analysis.taps import reading
-from iscsitrace.api import Shown, of_pass
+from iscsitrace.api import Trace, of_pass
 from iscsitrace.tables.trace import Source
 
 
-class TappedTrace(Shown, reading.TappedTrace):
+class TappedTrace(Trace, reading.TappedTrace):
     """The trace of the tap that is nearest to the initiator; it also has the tables ``legs`` and ``taps``."""
 
 

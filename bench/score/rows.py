@@ -17,7 +17,7 @@ from bench.score.known import RunKnown, SenderKnown
 from bench.senders import TABLES, errors, estimates, resent_count
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.taps.reading import TappedTrace, read_taps
-from iscsitrace.api import Shown
+from iscsitrace.api import Trace as ApiTrace
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.trace import Trace
 
@@ -94,7 +94,7 @@ def _read(known: RunKnown) -> tuple[TappedTrace | None, dict[str, Trace]]:
 
 def _named(trace: Trace) -> dict[str, str]:
     """The headline of a diagnosis, and the limiter of the session that was busy longest."""
-    document = Shown.of(trace).diagnose().as_dict()
+    document = ApiTrace.of(trace).diagnose().as_dict()
     sessions = [each for each in document["sessions"] if each.get("limiter")]
     busiest = max(sessions, key=lambda each: each["jobs_ns"], default={"limiter": ""})
     return {"headline": document["headline"]["name"] if document["headline"] else "", "limiter": busiest["limiter"]}

@@ -299,7 +299,26 @@ def read(
     tcp_info: Iterable[str | os.PathLike[str]] = (),
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Trace:
-    """See :func:`iscsitrace.api.read`; ``tables`` names tables of the pass alone (schema.ON_REQUEST)."""
+    """Reads one or more captures, as one stream, into a :class:`Trace`.
+
+    A source is a path (``"-"`` is standard input), the bytes of a capture, or a binary file object; several are the
+    parts of a ring buffer in order of time. pcap or pcapng, plain or compressed by gzip, zstd or lz4, is recognized by
+    content.
+
+    ``capture_filter`` is a libpcap filter; it sees the captured length of a packet. ``packet_limit`` stops after that
+    many packets. ``time_from_ns`` and ``time_to_ns`` keep packets captured in that window, both ends included: absolute
+    nanoseconds since 1970, or, with ``time_is_relative``, after the first packet. ``tables`` names the tables that are
+    filled only on request, because they grow with the traffic (schema.ON_REQUEST), and, for ``iscsitrace.read``, those
+    that are computed from others (schema.DERIVED_TABLES); all others always are filled. ``tcp_info`` names files of
+    samples of the kernel's TCP_INFO, of any of the hosts: lines of ``ss -tinOH`` behind a time in seconds since 1970.
+    Captures may have samples, too. Where there are some, the tables ``senders`` and ``budget`` have the kernel's
+    counters in place of estimates.
+    ``progress(bytes_done, bytes_total)`` is called about ten times a second; the total is None when unknown.
+
+    Raises CaptureUnreadable for a source that is no capture, or that fails before its first packet, and InputInvalid
+    for an unknown table or an impossible limit. Exceptions of a file object or of ``progress`` propagate. Damage within
+    a capture, and a source that fails or is empty beside others, raise nothing: ``counters`` counts them.
+    """
     if _core_missing is not None:
         raise InputInvalid(f"the compiled core is missing, build it with 'maturin develop': {_core_missing}")
     wanted = set(tables)

@@ -89,6 +89,7 @@ def command(
 def _export_tables(
     capture_input: CaptureInput, directory: str, file_format: str, names: str | None, force: bool, *, is_neutral: bool
 ) -> None:
+    from iscsitrace.api import of_pass
     from iscsitrace.outputs.export import export, prepare
     from iscsitrace.tables.schema import DEFAULT_TABLES, DERIVED_TABLES, TABLES, TAPPED_TABLES
 
@@ -102,22 +103,11 @@ def _export_tables(
         return
     # an output that cannot be written is refused before a long input is read
     prepare(directory, file_format, chosen, force, capture_input.sources)
-    trace = capture_input.read(_of_pass(chosen), written=[Path(directory)])
+    trace = capture_input.read(of_pass(chosen), written=[Path(directory)])
     if names is None and trace.is_tapped:
         chosen = [*chosen, *TAPPED_TABLES]
     for path in export(trace, directory, file_format, chosen, force, is_neutral=is_neutral):
         click.echo(f"{path}: {trace.row_count(path.stem)} rows")
-
-
-def _of_pass(names: list[str]) -> list[str]:
-    """The tables of the pass that these tables are made of."""
-    from iscsitrace.tables.schema import DERIVED_TABLES
-
-    if not DERIVED_TABLES.keys() & set(names):
-        return names
-    from iscsitrace.analysis.groups import derived
-
-    return derived.of_pass(names)
 
 
 def _export_bounded(capture_input: CaptureInput, directory: str, chosen: list[str], force: bool) -> None:
