@@ -96,7 +96,7 @@ def _results(
         is_complete=len(found) == len(points),
         point_count=len(points),
         points=tuple(found),
-        fits=tuple(of(points, found)),
+        fits=tuple(_fits(points, found)),
         beside=tuple(comparison.beside(definition, rows)),
         figures=tuple(figures.draw(definition, points, found, directory)),
         claims=tuple(claims.judge(definition.claims, rows, points[0].world)),
@@ -104,20 +104,20 @@ def _results(
     )
 
 
-DELAY: Final = "link.one-way-delay"
+_DELAY: Final = "link.one-way-delay"
 _LEAST_DELAYS: Final = 2
 
 
-def of(points: Sequence[Point], results: Sequence[PointResult]) -> Iterator[ArmFit]:
+def _fits(points: Sequence[Point], results: Sequence[PointResult]) -> Iterator[ArmFit]:
     """A fit for each arm, and for each place of the rest of its grid, where at least two delays were measured."""
     by_name = {result.name: result for result in results}
     groups: dict[tuple[str, ...], tuple[dict[str, str], list[SteadyPoint]]] = {}
     for point in points:
-        where = {name: each.text for name, each in point.grid.items() if name != DELAY}
+        where = {name: each.text for name, each in point.grid.items() if name != _DELAY}
         _, found = groups.setdefault((point.arm, *where.values()), (where, []))
         result = by_name.get(point.name)
         # without a delay, k cannot be determined
-        found += result.steady if result and point.values.get(DELAY) else ()
+        found += result.steady if result and point.values.get(_DELAY) else ()
     for (arm, *_), (where, found) in groups.items():
         if len({each.setting.delay_ns for each in found}) < _LEAST_DELAYS:
             continue

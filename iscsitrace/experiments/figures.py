@@ -124,8 +124,8 @@ def _drawing(
             drawn_bars = (_READ_BUDGET, lambda drawn: budget_bars.draw(drawn, bars), bars.notes)
             return (*drawn_bars, figure_data.of_bars(bars)) if bars.panels else None
         case CourseFigure():
-            lines = lines_of(figure, points, results, lambda point: _point_name(figure, point))
-            label = y_label(figure, results)
+            lines = _course_lines(figure, points, results, lambda point: _point_name(figure, point))
+            label = _course_label(figure, results)
             below = charts.source_lines(definition)
             drawn_courses = (_READ_COURSES, lambda drawn: courses.draw(drawn, lines, label), below)
             return (*drawn_courses, figure_data.of_courses(lines, label)) if lines else None
@@ -134,8 +134,8 @@ def _drawing(
             if capture is None:
                 return None
             if isinstance(figure, StreamFigure):
-                return _READ_STREAMS, *streams(capture), ()
-            made = packets(capture, figure.cycles)
+                return _READ_STREAMS, *_streams(capture), ()
+            made = _packets(capture, figure.cycles)
             return (_READ_PACKETS, *made, ()) if made else None
 
 
@@ -172,7 +172,7 @@ def _save(path: Path, drawn: Any) -> None:
         style.write(drawn, stream, path.suffix.removeprefix("."))
 
 
-def lines_of(
+def _course_lines(
     figure: CourseFigure, points: Sequence[Point], results: Sequence[PointResult], name_of: Callable[[Point], str]
 ) -> tuple[CourseLine, ...]:
     """The courses of the first run at each place of the figure, in the order of the points."""
@@ -191,7 +191,7 @@ def lines_of(
     return tuple(found.values())
 
 
-def y_label(figure: CourseFigure, results: Sequence[PointResult]) -> str:
+def _course_label(figure: CourseFigure, results: Sequence[PointResult]) -> str:
     """The name and unit of the course; for several courses, what their names share."""
     units = {each.unit for result in results for each in result.courses if each.name in figure.courses}
     first = figure.courses[0].partition(" of ")[0]
@@ -204,7 +204,7 @@ Drawing = tuple[Callable[[Any], None], tuple[str, ...]]
 _LADDER_TABLES: Final = ("segments", "pdus", "budget")
 
 
-def packets(capture: Path, count: int) -> Drawing | None:
+def _packets(capture: Path, count: int) -> Drawing | None:
     """The packets of the last commands but one, which are in steady state; None when there are too few."""
     trace = iscsitrace.read(capture, tables=_LADDER_TABLES)
     commands = [row["cycle"] for row in trace.cycles.rows() if row["operation"] in {"read", "write"}]
@@ -220,7 +220,7 @@ def packets(capture: Path, count: int) -> Drawing | None:
     return lambda drawn: ladder.draw(drawn, found), lines
 
 
-def streams(capture: Path) -> Drawing:
+def _streams(capture: Path) -> Drawing:
     """The streams, as `plot streams` draws them."""
     kind = kinds.load("streams")
     trace = iscsitrace.read(capture, tables=kind.tables)

@@ -21,15 +21,15 @@ from iscsitrace.lab.tcp_samples import TcpSamples
 CpuTime = Mapping[str, int]
 
 
-def of_ended_children() -> dict[str, int]:
+def children_cpu_time() -> dict[str, int]:
     """Processor time of all ended child processes (getrusage(2), RUSAGE_CHILDREN)."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {"user_ns": round(usage.ru_utime * _SECOND_NS), "system_ns": round(usage.ru_stime * _SECOND_NS)}
 
 
-def since(before: CpuTime) -> dict[str, int]:
+def children_cpu_time_since(before: CpuTime) -> dict[str, int]:
     """Processor time of child processes that ended since ``before``. No other child may end meanwhile."""
-    return {name: ns - before[name] for name, ns in of_ended_children().items()}
+    return {name: ns - before[name] for name, ns in children_cpu_time().items()}
 
 
 TARGETS = ("iscsitrace", "tgt", "istgt")
@@ -186,9 +186,14 @@ def run_initiator(
     if program == "iscsitrace":
         return _run_ours(place, targets, client, settings["world"].get("initiator_tcp", {}), watch, design)
     (at,) = targets
-    before = of_ended_children()
+    before = children_cpu_time()
     results = _run_iscsi_perf(place, at, client, watch)
-    return {"results": results | {"cpu": since(before)}, "cycles": None, "ends": [], "last_samples": []}
+    return {
+        "results": results | {"cpu": children_cpu_time_since(before)},
+        "cycles": None,
+        "ends": [],
+        "last_samples": [],
+    }
 
 
 def _run_iscsi_perf(place: Place, at: RunningTarget, client: Mapping[str, Any], watch: Watch) -> dict[str, Any]:

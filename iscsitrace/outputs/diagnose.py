@@ -123,7 +123,7 @@ def _breakdown(label: str, opinion: Opinion) -> Iterator[Section]:
 def _findings(label: str, findings: Sequence[Finding], headline: Headline, remedies: Remedies) -> Section:
     if not findings:
         return Section(f"No problem found in {label}")
-    has_shares = any(each.cost_in_words.endswith("%") for each in findings)
+    has_shares = any(each.share and each.rank != "failure" for each in findings)
     return Section(
         f"Findings of {label}" + (", shares of the busy time" if has_shares else ""),
         tuple(line for each in findings for line in _lines(each, label, headline, remedies)),

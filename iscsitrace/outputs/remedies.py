@@ -13,7 +13,7 @@ _OPEN: Final = 1.1
 """Ratio of a gain's high to its low from which both are shown."""
 
 
-def words(gains: Sequence[Gain]) -> str:
+def gains_in_words(gains: Sequence[Gain]) -> str:
     """Such as ``model: up to 8.0x with queue depth 8``; empty if the model predicts none."""
     if not gains:
         return ""
@@ -44,10 +44,10 @@ class Remedies:
         for advice, gains in finding.gains_by_advice():
             name, where = self._said.setdefault(advice.text, (finding.name, label))
             if (name, where) == (finding.name, label):
-                new.append((advice.text, words(gains)))
+                new.append((advice.text, gains_in_words(gains)))
             else:
                 place = name if where == label else f"{name} of {where}"
                 known = again.setdefault(f"See {place}.", [])
-                known += [gain for gain in gains if (label, words([gain])) not in self._gains]
-            self._gains.update((label, words([gain])) for gain in gains)
-        return [*new, *((text, words(gains)) for text, gains in again.items())]
+                known += [gain for gain in gains if (label, gains_in_words([gain])) not in self._gains]
+            self._gains.update((label, gains_in_words([gain])) for gain in gains)
+        return [*new, *((text, gains_in_words(gains)) for text, gains in again.items())]

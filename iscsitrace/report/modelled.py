@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from iscsitrace.analysis.findings.acknowledgments import STATUS_IN_DATA
-from iscsitrace.analysis.findings.concurrency import PARALLEL
+from iscsitrace.analysis.findings.concurrency import queue_depth
+from iscsitrace.analysis.findings.distance import blocks
 from iscsitrace.analysis.findings.line import TWICE_AS_FAST
 from iscsitrace.analysis.findings.transport import NO_LOSSES
 from iscsitrace.analysis.findings.writes import MAX_BURST_BYTES
@@ -16,7 +18,7 @@ from iscsitrace.analysis.fit.regression import fit
 from iscsitrace.analysis.fit.steady import NEEDED, survey
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.session import gain
-from iscsitrace.analysis.session.gain import OF_A_COMMAND, OF_A_CONNECTION, OF_A_WINDOW, OF_R2TS, Change, WhatIf
+from iscsitrace.analysis.session.gain import OF_A_CONNECTION, OF_R2TS, Change, WhatIf
 from iscsitrace.analysis.session.grouping import Grouping
 from iscsitrace.analysis.session.situation import Situation
 from iscsitrace.outputs.document import Grid
@@ -138,15 +140,10 @@ HALF_THE_RTT: Final = Change(
 
 def _changes(situation: Situation) -> Iterator[Change]:
     setting = situation.setting
-    in_parallel = PARALLEL if setting.queue_depth == 1 else ""
-    for depth in DEPTHS:
-        if depth > setting.queue_depth:
-            change = partial(Situation.with_setting, queue_depth=depth)
-            yield Change(f"queue depth {depth}", change, OF_A_COMMAND, in_parallel)
+    yield from (queue_depth(situation, depth) for depth in DEPTHS if depth > setting.queue_depth)
     for block in BLOCKS:
         if block > setting.block_bytes:
-            change = partial(Situation.with_setting, block_bytes=block)
-            yield Change(f"I/O size {wording.size(block)}", change, (*OF_A_COMMAND, *OF_A_WINDOW))
+            yield replace(blocks(block), words=f"I/O size {wording.size(block)}")
     if setting.is_status_held:
         yield STATUS_IN_DATA
     if setting.operation == "write":

@@ -63,7 +63,7 @@ class Found:
     severity: str
     share: float | None
     cost: str
-    """In words, of which JSON has the share."""
+    """As text; JSON has the share."""
     text: str
     since_ns: int
     """Capture time of the first of the consecutive diagnoses that found it."""

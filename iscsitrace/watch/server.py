@@ -65,7 +65,7 @@ class MetricsServer:
 
         def serve() -> None:
             asyncio.set_event_loop(self._loop)
-            # one run, so that no request to stop can end another
+            # a request to stop may come at any moment: it ends the only run of the loop
             begun = self._loop.create_task(begin())
             self._loop.run_forever()
             if not begun.done():

@@ -14,7 +14,7 @@ from iscsitrace import Trace
 from iscsitrace.analysis.comparison import differences, matching, sides
 from iscsitrace.analysis.curves import budget
 from iscsitrace.analysis.curves.view import View
-from iscsitrace.analysis.findings.examination import examine
+from iscsitrace.analysis.findings.examination import Diagnosis, examine
 from iscsitrace.analysis.findings.registry import PROBLEMS
 from iscsitrace.analysis.fit.points import of_operation
 from iscsitrace.analysis.fit.regression import fit
@@ -33,18 +33,23 @@ from tests.support.printed import label
 Documents = Mapping[str, Any]
 PART_OF = {label(part): part for part in PARTS}
 """Parts of the time breakdown by the words that outputs have for them."""
+_WAYS = {"read": "read", "written": "write"}
 OF_A_PART = frozenset({"ack_loss", "r2t_rounds", "r2t_late", "unsolicited_data_unused", "reordering", "slow_operation"})
 """Findings that explain only a piece of their part, and say which: no more than it."""
 
 
-def everything(trace: Trace) -> Iterator[Said]:
-    """All numbers of all outputs."""
+def diagnosed(trace: Trace) -> tuple[Diagnosis, Documents]:
+    """The diagnosis, and what ``diagnose --json`` prints."""
     diagnosis = examine(trace.table, tap_of=trace.tap_of)
-    document = diagnose.as_dict(trace, diagnosis)
+    return diagnosis, diagnose.as_dict(trace, diagnosis)
+
+
+def everything(trace: Trace, diagnosis: Diagnosis, document: Documents) -> Iterator[Said]:
+    """All numbers of all outputs."""
     yield from of_json(document)
     yield from of_terminal(diagnose.sections(trace, diagnosis, Choice(len(diagnosis.sessions) or 1)))
     yield from of_summary(summary.as_dict(trace))
-    yield from of_report(trace, document)
+    yield from of_report(trace)
     yield from of_diff(trace)
     yield from of_fit(trace, document)
     yield from of_plot(trace)
@@ -124,7 +129,7 @@ def of_summary(document: Documents, place: str = "summary --json") -> Iterator[S
 # --- report
 
 
-def of_report(trace: Trace, document: Documents) -> Iterator[Said]:
+def of_report(trace: Trace) -> Iterator[Said]:
     """``report``, without its pictures."""
     told = captures.describe(trace, session=None, has_pictures=False)
     for chapter in dict.fromkeys((*([told.lead] if told.lead else []), *told.chapters)):
@@ -147,8 +152,7 @@ def _of_chapter(chapter: Chapter) -> Iterator[Said]:
             case "Throughput":
                 for amount in fact.value.split(", "):
                     digits, unit, way = amount.split()
-                    way = {"read": "read", "written": "write"}[way]
-                    yield printed(f"throughput, {way}", subject, digits, unit, place)
+                    yield printed(f"throughput, {_WAYS[way]}", subject, digits, unit, place)
                 if fact.meaning.startswith("line rate "):
                     yield in_words("rate of the line", subject, fact.meaning.removeprefix("line rate "), place)
             case "Idle":

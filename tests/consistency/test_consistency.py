@@ -16,9 +16,8 @@ from click.testing import CliRunner
 
 import iscsitrace
 from iscsitrace import Trace
-from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.cli import main
-from iscsitrace.outputs import diagnose, summary
+from iscsitrace.outputs import summary
 from iscsitrace.report import captures
 from tests.consistency import places
 from tests.consistency.said import contradictions
@@ -41,8 +40,8 @@ def read(file: Path) -> Trace:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.name}")
 def test_no_output_contradicts_another(file: Path) -> None:
     trace = read(file)
-    assert contradictions(places.everything(trace)) == []
-    document = diagnose.as_dict(trace, examine(trace.table, tap_of=trace.tap_of))
+    diagnosis, document = places.diagnosed(trace)
+    assert contradictions(places.everything(trace, diagnosis, document)) == []
     for row in document["sessions"]:
         if row.get("jobs_ns"):
             assert sum(row["busy_budget"].values()) == row["jobs_ns"]
@@ -62,7 +61,8 @@ def test_no_output_contradicts_another(file: Path) -> None:
 
 def test_the_outputs_that_are_compared_say_much() -> None:
     """Otherwise nothing would be compared."""
-    said = list(places.everything(read(sample("sequential-read-4ms"))))
+    trace = read(sample("sequential-read-4ms"))
+    said = list(places.everything(trace, *places.diagnosed(trace)))
     assert {
         "diagnose --json", "diagnose", "summary --json", "report", "report, gains", "diff", "diff --json", "model fit",
         "plot budget", "headline in JSON", "finding receive_window_small in JSON",

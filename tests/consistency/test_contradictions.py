@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,11 +23,27 @@ def contradicted() -> Any:
     """The definitions that contradict each other in the outputs of a sample."""
 
     def found(name: str = "sequential-read-4ms") -> set[str]:
-        said = contradictions(places.everything(read(sample(name))))
+        trace = read(sample(name))
+        said = contradictions(places.everything(trace, *places.diagnosed(trace)))
         return {each.partition(" of session")[0] for each in said}
 
     assert found() == set()
     return found
+
+
+@pytest.fixture
+def told_otherwise(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Changes what JSON says of findings: of those of one name, or of all."""
+    as_dict = Finding.as_dict
+
+    def change(other: Callable[[dict[str, Any]], dict[str, Any]], name: str = "") -> None:
+        def changed(self: Finding) -> dict[str, Any]:
+            found = as_dict(self)
+            return found | (other(found) if name in ("", self.name) else {})
+
+        monkeypatch.setattr(Finding, "as_dict", changed)
+
+    return change
 
 
 def test_another_throughput_in_the_report(contradicted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,36 +73,19 @@ def test_another_rtt_in_the_report(contradicted: Any, monkeypatch: pytest.Monkey
     assert contradicted() == {"RTT of the path"}
 
 
-def test_a_finding_with_a_cost_of_its_own(contradicted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    as_dict = Finding.as_dict
-
-    def dearer(self: Finding) -> dict[str, Any]:
-        found = as_dict(self)
-        return found | {"cost_ns": found["cost_ns"] + 1_000} if self.name == "queue_depth_low" else found
-
-    monkeypatch.setattr(Finding, "as_dict", dearer)
+def test_a_finding_with_a_cost_of_its_own(contradicted: Any, told_otherwise: Any) -> None:
+    told_otherwise(lambda found: {"cost_ns": found["cost_ns"] + 1_000}, "queue_depth_low")
     assert contradicted() == {"time: propagation"}
 
 
-def test_a_finding_with_a_share_of_its_own(contradicted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    as_dict = Finding.as_dict
-
-    def smaller(self: Finding) -> dict[str, Any]:
-        return as_dict(self) | ({"share": 0.18} if self.name == "queue_depth_low" else {})
-
-    monkeypatch.setattr(Finding, "as_dict", smaller)
+def test_a_finding_with_a_share_of_its_own(contradicted: Any, told_otherwise: Any) -> None:
+    told_otherwise(lambda found: {"share": 0.18}, "queue_depth_low")
     assert contradicted() == {"share: propagation"}
 
 
-def test_a_sentence_with_another_time(contradicted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sentence_with_another_time(contradicted: Any, told_otherwise: Any) -> None:
     """As the receive window's once had: 232 ms in its sentence, 219 ms in the time breakdown."""
-    as_dict = Finding.as_dict
-
-    def other(self: Finding) -> dict[str, Any]:
-        found = as_dict(self)
-        return found | {"text": found["text"].replace("for 219.3 ms", "for 232.0 ms")}
-
-    monkeypatch.setattr(Finding, "as_dict", other)
+    told_otherwise(lambda found: {"text": found["text"].replace("for 219.3 ms", "for 232.0 ms")})
     assert contradicted() == {"time: receive_window"}
 
 
@@ -122,15 +122,9 @@ def test_another_breakdown_in_a_comparison(contradicted: Any, monkeypatch: pytes
     assert contradicted() == {"busy time"}
 
 
-def test_other_losses_in_another_finding(contradicted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_losses_in_another_finding(contradicted: Any, told_otherwise: Any) -> None:
     """32 and 33 losses of one capture."""
-    as_dict = Finding.as_dict
-
-    def other(self: Finding) -> dict[str, Any]:
-        found = as_dict(self)
-        return found | {"text": found["text"].replace("with 32 losses", "with 33 losses")}
-
-    monkeypatch.setattr(Finding, "as_dict", other)
+    told_otherwise(lambda found: {"text": found["text"].replace("with 32 losses", "with 33 losses")})
     assert contradicted("loss-1-percent") == {"losses"}
 
 

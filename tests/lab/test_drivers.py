@@ -70,10 +70,10 @@ def test_cpu_time_is_user_and_system_time_per_gigabyte() -> None:
 
 
 def test_the_cpu_time_of_an_ended_program_is_known() -> None:
-    before = actors.of_ended_children()
+    before = actors.children_cpu_time()
     work = "import time\nwhile time.process_time() < 0.2: pass"
     subprocess.run([sys.executable, "-c", work], check=True)
-    assert 0.2e9 <= sum(actors.since(before).values()) < 5e9
+    assert 0.2e9 <= sum(actors.children_cpu_time_since(before).values()) < 5e9
 
 
 @pytest.mark.parametrize("driver", actors.DRIVERS)

@@ -55,15 +55,15 @@ def test_another_output_says_all_again() -> None:
 
 
 def test_a_range_is_shown_where_its_ends_differ_by_more_than_a_tenth() -> None:
-    assert remedies.words([gain(20.0)]) == "model: up to 20.0x with 4 connections"
-    assert remedies.words([gain(15.0, 15.0, 16.4)]) == "model: up to 15.0x with 4 connections"
-    assert remedies.words([gain(15.0, 15.0, 16.6)]) == "model: about 15.0x (15.0x to 16.6x) with 4 connections"
+    assert remedies.gains_in_words([gain(20.0)]) == "model: up to 20.0x with 4 connections"
+    assert remedies.gains_in_words([gain(15.0, 15.0, 16.4)]) == "model: up to 15.0x with 4 connections"
+    assert remedies.gains_in_words([gain(15.0, 15.0, 16.6)]) == "model: about 15.0x (15.0x to 16.6x) with 4 connections"
 
 
 def test_a_condition_is_said_once() -> None:
     one, other = (replace(gain(factor), condition="if it can") for factor in (2.0, 3.0))
     expected = "model: up to 2.0x with 4 connections, up to 3.0x with 4 connections, if it can"
-    assert remedies.words([one, other]) == expected
+    assert remedies.gains_in_words([one, other]) == expected
     document = finding("loss", SHARED, found=(one,)).as_dict()["gains"]
     assert document == [
         {

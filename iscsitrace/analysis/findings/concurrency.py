@@ -42,10 +42,15 @@ def next_queue_depths(basis: Basis) -> Iterator[Change]:
 
 
 def _queue_depths(basis: Basis, count: int) -> Iterator[Change]:
-    for depth in [depth for depth in DEPTHS if depth > basis.measured.situation.setting.queue_depth][:count]:
-        yield Change(
-            f"queue depth {depth}", partial(Situation.with_setting, queue_depth=depth), OF_A_COMMAND, _condition(basis)
-        )
+    situation = basis.measured.situation
+    for depth in [depth for depth in DEPTHS if depth > situation.setting.queue_depth][:count]:
+        yield queue_depth(situation, depth)
+
+
+def queue_depth(situation: Situation, depth: int) -> Change:
+    """So many commands in flight."""
+    change = partial(Situation.with_setting, queue_depth=depth)
+    return Change(f"queue depth {depth}", change, OF_A_COMMAND, _condition(situation))
 
 
 def more_connections(basis: Basis) -> Iterator[Change]:
@@ -61,9 +66,9 @@ def more_connections(basis: Basis) -> Iterator[Change]:
         before = reached
     for number in dict.fromkeys(numbers[:1] + numbers[-1:]):
         change = partial(Situation.with_connections, count=number)
-        yield Change(f"{number} connections", change, OF_A_CONNECTION, _condition(basis))
+        yield Change(f"{number} connections", change, OF_A_CONNECTION, _condition(situation))
 
 
-def _condition(basis: Basis) -> str:
+def _condition(situation: Situation) -> str:
     """One command in flight shows no program that has others to issue."""
-    return PARALLEL if basis.measured.situation.setting.queue_depth == 1 else ""
+    return PARALLEL if situation.setting.queue_depth == 1 else ""

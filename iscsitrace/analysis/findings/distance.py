@@ -197,20 +197,21 @@ def _of_call(call: system_calls.SystemCall) -> str:
     )
 
 
-def _blocks(size: int) -> Change:
+def blocks(size: int) -> Change:
+    """I/O of this size."""
     change = partial(Situation.with_setting, block_bytes=size)
     return Change(f"{wording.size(size)} I/O", change, (*OF_A_COMMAND, *OF_A_WINDOW))
 
 
 def _larger_blocks(basis: Basis) -> Iterator[Change]:
     block = basis.measured.situation.setting.block_bytes
-    yield from (_blocks(size) for size in _BLOCKS_TRIED if size >= 2 * block)
+    yield from (blocks(size) for size in _BLOCKS_TRIED if size >= 2 * block)
 
 
 def _whole_system_calls(basis: Basis) -> Iterator[Change]:
     call = basis.case.system_call
     if call and call.bytes > basis.measured.situation.setting.block_bytes:
-        yield _blocks(call.bytes)
+        yield blocks(call.bytes)
 
 
 BLOCK_SIZE_SMALL: Final = Problem(

@@ -154,7 +154,7 @@ def _of_session(
             counted = judgement.spans.where(judgement.counts)
             if found and judgement.has_losses:
                 point = losses.suffering(point, found, counted)
-            carried = tuple(of_spans(commands, counted, members))
+            carried = tuple(_connections_of(commands, counted, members))
             yield replace(point, connections=carried, losses=found)
 
 
@@ -278,7 +278,7 @@ def _with_line(
 _TRANSFER: Final = budget.PARTS.index("transfer")
 
 
-def of_spans(commands: Commands, spans: Spans, members: Mapping[int, Session]) -> Iterator[OfConnection]:
+def _connections_of(commands: Commands, spans: Spans, members: Mapping[int, Session]) -> Iterator[OfConnection]:
     """Throughput and idle fraction of each connection that carried commands of these spans, by number.
 
     ``members`` are the connections of the trace, each with its own time breakdown.

@@ -43,7 +43,7 @@ class Change:
     removes: tuple[str, ...]
     """The parts of the time breakdown that it can take away: it gains no more than these cost."""
     condition: str = ""
-    """What it takes besides, such as ``if the program issues I/O in parallel``."""
+    """When it gains, such as ``if the program issues I/O in parallel``; empty where always."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Gain:
     high: float
     """The range that the packets leave open."""
     condition: str
-    """What it takes besides; empty where nothing."""
+    """When; empty where always."""
 
 
 @dataclass(frozen=True)
