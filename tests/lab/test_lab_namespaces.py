@@ -115,7 +115,8 @@ def test_a_tap_cable_without_a_link_carries_nothing() -> None:
         # and it can be plugged in, pulled out and plugged in again
         for _ in range(2):
             with plugged_in(made.cables[0]):
-                assert ping(made["initiator"], made["target"].address, 1) == 1
+                # the unanswered requests for an address before are repeated only once a second
+                assert any(ping(made["initiator"], made["target"].address, 1) for _ in range(5))
         taps = made.cables[0].taps
         assert taps is not None
         with taps[0].opened(), pytest.raises(ToolMissing, match="eth0: Device or resource busy"), taps[0].opened():
