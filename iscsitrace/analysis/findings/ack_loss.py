@@ -16,7 +16,7 @@ from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS, Outage
 from iscsitrace.analysis.measures.intervals import Span, intersection, merged
 from iscsitrace.analysis.measures.losses import ack_losses
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.analysis.session.facts import Facts
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.tables.table import Table
@@ -72,8 +72,8 @@ def _in_use(history: History, recoveries: Table) -> tuple[Array, Array]:
     return np.concatenate([first for first, _ in parts]), np.concatenate([last for _, last in parts])
 
 
-def _has_ack_losses(columns: Columns) -> Array:
-    return columns.count("recoveries", lambda recoveries: known(recoveries, "ack_loss")) > 0
+def _has_ack_losses(facts: Facts) -> Array:
+    return facts.count("recoveries", lambda recoveries: known(recoveries, "ack_loss")) > 0
 
 
 def _lost(history: History) -> Observation | None:
@@ -192,8 +192,8 @@ ACK_LOSS: Final = Problem(
             "instead of an RTO), on both sides net.ipv4.tcp_sack and tcp_dsack = 1."
         ),
     ),
-    observe=_lost,
-    needs=_has_ack_losses,
+    where=_has_ack_losses,
+    tell=_lost,
 )
 
 PROBLEMS: Final = (ACK_LOSS,)

@@ -73,7 +73,7 @@ HELD_FOR_ACK: Final = Problem(
         Advice("Disable Nagle's algorithm on the sender (TCP_NODELAY).", _nothing_held),
         Advice("Enable quick ACKs on the receiver: `ip route change ... quickack 1` for the sender's network."),
     ),
-    observe=_held,
+    tell=_held,
 )
 
 # --- delayed_ack_in_recovery
@@ -126,8 +126,8 @@ DELAYED_ACK_IN_RECOVERY: Final = Problem(
         Advice("If packets are lost (finding loss), fix that first: a recovery without a timeout does not wait so."),
         Advice("If the sender's initial window is a segment or two, raise it: `ip route change ... initcwnd 10`."),
     ),
-    observe=_delayed,
-    needs=lambda columns: columns.total("senders", "delayed_ack_wait_count") > 0,
+    where=lambda columns: columns.total("senders", "delayed_ack_wait_count") > 0,
+    tell=_delayed,
 )
 
 PROBLEMS: Final = (HELD_FOR_ACK, DELAYED_ACK_IN_RECOVERY)

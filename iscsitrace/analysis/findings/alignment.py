@@ -148,8 +148,8 @@ UNALIGNED_IO: Final = Problem(
             "virtual disk within it has to be aligned, too (VMFS 5 and later are)."
         ),
     ),
-    observe=_alignment,
-    needs=lambda columns: columns.count("logical_units", _is_large) > 0,
+    where=lambda columns: columns.count("logical_units", _is_large) > 0,
+    tell=_alignment,
 )
 
 PROBLEMS: Final = (UNALIGNED_IO,)

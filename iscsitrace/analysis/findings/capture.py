@@ -10,7 +10,7 @@ import numpy as np
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import WARNING
-from iscsitrace.analysis.session.columns import Array, Columns, path_ns
+from iscsitrace.analysis.session.facts import Array, Facts, path_ns
 from iscsitrace.analysis.session.session import WAITS, Session
 from iscsitrace.wording import amounts as wording
 
@@ -51,13 +51,13 @@ def decoded_share(connections: Sequence[Mapping[str, Any]]) -> float:
     return have / of if of else 1.0
 
 
-def decoded_shares(columns: Columns) -> Array:
+def decoded_shares(facts: Facts) -> Array:
     """The same of the connections of all sessions."""
     have, of = (
-        columns.total("connections", *(f"{part}_{direction}" for direction in _DIRECTIONS))
+        facts.total("connections", *(f"{part}_{direction}" for direction in _DIRECTIONS))
         for part in ("explained_bytes", "stream_bytes")
     )
-    return np.divide(have, of, out=np.ones(len(columns)), where=of > 0)
+    return np.divide(have, of, out=np.ones(len(facts)), where=of > 0)
 
 
 def captured_share(connections: Sequence[Mapping[str, Any]]) -> float:
@@ -81,22 +81,22 @@ def forbids_verdict(subject: Session) -> bool:
     return subject.path_ns is None or 0 < subject.part_ns("unknown") >= most
 
 
-def _may_be_poor(columns: Columns) -> Array:
+def _may_be_poor(facts: Facts) -> Array:
     """Where any of the `reasons` holds."""
 
     def is_below(have: tuple[str, ...], lost: tuple[str, ...], *, is_whole: bool) -> Array:
         amounts = [
-            columns.total("connections", *(f"{name}_{each}" for name in names for each in _DIRECTIONS))
+            facts.total("connections", *(f"{name}_{each}" for name in names for each in _DIRECTIONS))
             for names in (have, lost)
         ]
         whole = amounts[1] if is_whole else amounts[0] + amounts[1]
         return amounts[0] < COVERAGE * whole
 
     return np.asarray(
-        (columns.share(columns.part_ns("unknown")) >= UNKNOWN)
+        (facts.share(facts.part_ns("unknown")) >= UNKNOWN)
         | is_below(("explained_bytes",), ("stream_bytes",), is_whole=True)
         | is_below(("pdu_count",), ("missing_pdu_count",), is_whole=False)
-        | ((columns.jobs_ns > 0) & (columns.once(path_ns) < 0))
+        | ((facts.jobs_ns > 0) & (facts.once(path_ns) < 0))
     )
 
 
@@ -126,8 +126,8 @@ CAPTURE_POOR: Final = Problem(
             "the hosts."
         ),
     ),
-    observe=_poor,
-    needs=_may_be_poor,
+    where=_may_be_poor,
+    tell=_poor,
 )
 
 PROBLEMS: Final = (CAPTURE_POOR,)

@@ -186,8 +186,8 @@ COMMAND_ERRORS: Final = Problem(
             "vmkernel.log, Windows as event 7, 11, 51 or 153 of the source disk."
         ),
     ),
-    observe=_errors,
-    needs=statuses.has_status,
+    where=statuses.has_status,
+    tell=_errors,
 )
 
 PROBLEMS: Final = (COMMAND_ERRORS,)

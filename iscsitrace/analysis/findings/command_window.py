@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.case import Case
-from iscsitrace.analysis.findings.finding import Advice, Observation, Problem, Weighed
+from iscsitrace.analysis.findings.finding import Advice, Found, Observation, Problem
 from iscsitrace.analysis.findings.hosts import has_commands
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS
 from iscsitrace.analysis.measures import by_subject
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.session.columns import Columns, commands, rtt_ns
+from iscsitrace.analysis.session.facts import Facts, commands, rtt_ns
 from iscsitrace.analysis.session.session import frames_in
 from iscsitrace.analysis.session.workload import MIN_TASKS
 from iscsitrace.tables.numbers import first_rows
@@ -31,17 +31,17 @@ PROMPT_NS: Final = MILLISECOND_NS
 less."""
 
 
-def _may_close(columns: Columns, rtts_ns: Array) -> Array:
+def _may_close(facts: Facts, rtts_ns: Array) -> Array:
     """Where a command may have waited: where no glance shows that the window was open for each of them before.
 
     It was open if the command that is a window older had a status by then which allows this one; and so it always was
     for the first ones, which every status allows.
     """
-    cycles = columns.table("cycles")
-    rows, place, times = commands(columns)
+    cycles = facts.table("cycles")
+    rows, place, times = commands(facts)
     starts = first_rows(place)
     numbers, has_window = cycles.raw("cmd_sn")[rows].astype(np.int64), _has_window(cycles)[rows]
-    first, window, least = (np.zeros(len(columns), dtype=np.int64) for _ in range(3))
+    first, window, least = (np.zeros(len(facts), dtype=np.int64) for _ in range(3))
     first[place[starts]] = numbers[starts]
     number, allowed = (_after(each, first[place]) for each in (numbers, cycles.raw("max_cmd_sn")[rows]))
     ahead = np.where(has_window, allowed, 1 << 32)
@@ -54,7 +54,7 @@ def _may_close(columns: Columns, rtts_ns: Array) -> Array:
     is_open &= cycles.raw("status_ns")[rows[older]] <= times[beyond] - PROMPT_NS - rtts_ns[own]
     # a command whose CmdSN is missing from the capture tells nothing
     in_doubt = (own[~is_open], place[~known(cycles, "cmd_sn")[rows]])
-    return (np.bincount(np.concatenate(in_doubt), minlength=len(columns)) > 0) & columns.once(has_commands)
+    return (np.bincount(np.concatenate(in_doubt), minlength=len(facts)) > 0) & facts.once(has_commands)
 
 
 def _has_window(cycles: Table) -> Array:
@@ -111,14 +111,14 @@ def _highest(place: Array, numbers: Array) -> Array:
     return np.asarray(np.maximum.accumulate(numbers + (place << 33)) - (place << 33))
 
 
-def _weigh(columns: Columns) -> Weighed:
-    rtts_ns, places = np.maximum(rtt_ns(columns, "initiator"), 0), columns.places("cycles")
-    may_close = _may_close(columns, rtts_ns)
+def _has_waited(facts: Facts) -> Found:
+    rtts_ns, places = np.maximum(rtt_ns(facts, "initiator"), 0), facts.places("cycles")
+    may_close = _may_close(facts, rtts_ns)
     if not may_close.any():
-        return Weighed(may_close)
-    found = _window(columns.table("cycles"), np.where(may_close[places], places, -1), rtts_ns)
-    sent, waited = (np.bincount(each, minlength=len(columns)) for each in (found.place, found.place[found.waited]))
-    return Weighed((waited >= MIN_TASKS) & (waited >= COMMAND_WINDOW_TASKS * sent))
+        return Found(may_close)
+    found = _window(facts.table("cycles"), np.where(may_close[places], places, -1), rtts_ns)
+    sent, waited = (np.bincount(each, minlength=len(facts)) for each in (found.place, found.place[found.waited]))
+    return Found((waited >= MIN_TASKS) & (waited >= COMMAND_WINDOW_TASKS * sent))
 
 
 def _closed(case: Case) -> Observation:
@@ -161,8 +161,8 @@ COMMAND_WINDOW_CLOSED: Final = Problem(
         ),
         Advice("If latency matters more than throughput, set node.session.queue_depth below the window instead."),
     ),
-    observe=_closed,
-    weigh=_weigh,
+    where=_has_waited,
+    tell=_closed,
 )
 
 PROBLEMS: Final = (COMMAND_WINDOW_CLOSED,)

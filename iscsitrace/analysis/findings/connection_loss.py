@@ -148,9 +148,9 @@ CONNECTION_LOST: Final = Problem(
             "noop_out_timeout in open-iscsi, NoopOutInterval and NoopOutTimeout on ESXi."
         ),
     ),
-    observe=_lost,
+    tell=_lost,
     # a session of several connections may lose one of them
-    needs=lambda columns: may_be_lost(columns) | (columns.count("connections") > 1),
+    where=lambda columns: may_be_lost(columns) | (columns.count("connections") > 1),
     accounts_for=(NOP_TIMEOUT,),
 )
 

@@ -11,14 +11,14 @@ import numpy as np
 
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, next_queue_depths
-from iscsitrace.analysis.findings.finding import Advice, Basis, Explains, Observation, Problem, Weighed
+from iscsitrace.analysis.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.analysis.measures import by_subject
 from iscsitrace.analysis.measures.data_commands import is_transfer
 from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import busy_columns, line, system_calls
-from iscsitrace.analysis.session.columns import Array, Columns, path_ns, transfers, workloads
+from iscsitrace.analysis.session.facts import Array, Facts, path_ns, transfers, workloads
 from iscsitrace.analysis.session.gain import OF_A_COMMAND, OF_A_WINDOW, Change
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.situation import Situation
@@ -34,18 +34,18 @@ def _waits(subject: Session) -> Stretches:
     return found.where(subject.is_of(found, subject.is_transfer))
 
 
-def _waited(columns: Columns) -> Weighed:
+def _waited(facts: Facts) -> Found:
     """The time in which commands wait for the RTT, of all sessions: where reads and writes wait for it long enough to
     be worth a change, with enough commands and a known RTT.
     """
-    found = busy_columns.with_next(columns, busy_columns.of_parts(columns, "propagation"))
-    found = found.where(columns.table("cycles").each(is_transfer)[found.row])
-    asked, waited_ns = columns.once(workloads), found.sums_ns(columns)
-    has_pattern = np.zeros(len(columns), dtype=bool)
+    found = busy_columns.with_next(facts, busy_columns.of_parts(facts, "propagation"))
+    found = found.where(facts.table("cycles").each(is_transfer)[found.row])
+    asked, waited_ns = facts.once(workloads), found.sums_ns(facts)
+    has_pattern = np.zeros(len(facts), dtype=bool)
     has_pattern[asked.numbers] = asked.task_counts >= MIN_TASKS
-    rtt_ns = columns.once(path_ns)
-    is_found = has_pattern & (rtt_ns >= 0) & (columns.share(waited_ns) >= WORTH_A_CHANGE)
-    return Weighed(is_found, columns.part_ns("propagation"))
+    rtt_ns = facts.once(path_ns)
+    is_found = has_pattern & (rtt_ns >= 0) & (facts.share(waited_ns) >= WORTH_A_CHANGE)
+    return Found(is_found, facts.part_ns("propagation"))
 
 
 # --- queue_depth_low
@@ -55,18 +55,15 @@ NEAR_NS: Final = 5 * MILLISECOND_NS
 synchronously, and healthy storage takes longer than it."""
 
 
-def _low_depth(columns: Columns) -> Weighed:
-    return replace(columns.once(_waited), is_note=columns.once(path_ns) < NEAR_NS)
+def _low_depth(facts: Facts) -> Found:
+    return replace(facts.once(_waited), is_note=facts.once(path_ns) < NEAR_NS)
 
 
 def _queue_depth(case: Case) -> Observation | None:
     subject = case.subject
-    asked, path_ns = subject.workload, subject.path_ns
-    if asked is None or path_ns is None:
-        return None
-    load = _load(asked)
+    load = _load(subject.workload) if subject.workload else ""
     return Observation(
-        f"the initiator {load}; RTT {wording.time(path_ns)}",
+        f"the initiator {load}; RTT {wording.time(subject.path_ns or 0)}",
         subject.frames_of(subject.longest_rows(case.once(_waits))),
         cause=f"It {load}.",
     )
@@ -102,8 +99,8 @@ QUEUE_DEPTH_LOW: Final = Problem(
             "multipath) help a file system that waits for each write."
         ),
     ),
-    observe=_queue_depth,
-    weigh=_low_depth,
+    where=_low_depth,
+    tell=_queue_depth,
 )
 
 
@@ -118,16 +115,16 @@ LARGE_BLOCK_BYTES: Final = 1 << 20
 _BLOCKS_TRIED: Final = (LARGE_BLOCK_BYTES // 4, LARGE_BLOCK_BYTES)
 
 
-def _small_blocks(columns: Columns) -> Weighed:
+def _small_blocks(facts: Facts) -> Found:
     """Where the waits are those of small sequential commands."""
-    waited, asked = columns.once(_waited), columns.once(workloads)
-    is_small = np.zeros(len(columns), dtype=bool)
+    waited, asked = facts.once(_waited), facts.once(workloads)
+    is_small = np.zeros(len(facts), dtype=bool)
     is_small[asked.numbers] = asked.block_bytes < LARGE_BLOCK_BYTES
     may_be = waited.is_found & is_small
-    moved, places = _of(*columns.once(transfers), may_be)
-    may_be &= system_calls.sequential_shares(moved, places, len(columns)) >= SEQUENTIAL
-    may_be &= _passing_ns(columns, *_of(moved, places, may_be)) < columns.once(path_ns)
-    return Weighed(may_be, waited.cost_ns)
+    moved, places = _of(*facts.once(transfers), may_be)
+    may_be &= system_calls.sequential_shares(moved, places, len(facts)) >= SEQUENTIAL
+    may_be &= _passing_ns(facts, *_of(moved, places, may_be)) < facts.once(path_ns)
+    return Found(may_be, waited.cost_ns)
 
 
 def _of(moved: Table, places: Array, which: Array) -> tuple[Table, Array]:
@@ -136,13 +133,13 @@ def _of(moved: Table, places: Array, which: Array) -> tuple[Table, Array]:
     return moved.select(is_own), places[is_own]
 
 
-def _passing_ns(columns: Columns, moved: Table, places: Array) -> Array:
+def _passing_ns(facts: Facts, moved: Table, places: Array) -> Array:
     """Time of the commands in flight on the line; from their transfer times where the line rate is unknown."""
-    asked = columns.once(workloads)
+    asked = facts.once(workloads)
     is_known = known(moved, "transfer_ns")
-    medians_ns = by_subject.medians(places[is_known], moved.raw("transfer_ns")[is_known], len(columns))
-    found = np.zeros(len(columns))
-    rates = columns.once(line.rates)
+    medians_ns = by_subject.medians(places[is_known], moved.raw("transfer_ns")[is_known], len(facts))
+    found = np.zeros(len(facts))
+    rates = facts.once(line.rates)
     found[asked.numbers] = _on_line_ns(
         asked.block_bytes, asked.queue_depths, rates[asked.numbers], medians_ns[asked.numbers]
     )
@@ -241,8 +238,8 @@ BLOCK_SIZE_SMALL: Final = Problem(
             "I/O size, so that each command needs few PDUs."
         ),
     ),
-    observe=_block_size,
-    weigh=_small_blocks,
+    where=_small_blocks,
+    tell=_block_size,
 )
 
 PROBLEMS: Final = (QUEUE_DEPTH_LOW, BLOCK_SIZE_SMALL)

@@ -80,7 +80,7 @@ def examine(source: Source, *, has_mirrors: bool = True, tap_of: TapOf = only_ta
     groups = Groups(accounts, jobs, source("cycles"), times_by_line(source), uses, tap_of)
     all_stories = stories.find(source)
     members = [(story.numbers, story.connection_numbers) for story in all_stories]
-    possible = registry.possible(grouping.columns_together(members), registry.OF_STORIES)
+    _, possible = registry.look(grouping.facts_together(members), registry.OF_STORIES)
     memory.give_back(source)
     told = []
     shared: dict[int, list[Finding]] = {}

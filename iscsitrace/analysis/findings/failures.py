@@ -64,8 +64,8 @@ DIGEST_ERRORS: Final = Problem(
             "corruption is silent."
         ),
     ),
-    observe=_digests,
-    needs=lambda columns: columns.count("counters", _is_digest_error) > 0,
+    where=lambda columns: columns.count("counters", _is_digest_error) > 0,
+    tell=_digests,
 )
 
 
@@ -131,8 +131,8 @@ NOP_TIMEOUT: Final = Problem(
             "with multipath, else long)."
         ),
     ),
-    observe=_pings,
-    needs=lambda columns: columns.count("nops") > 0,
+    where=lambda columns: columns.count("nops") > 0,
+    tell=_pings,
 )
 
 
@@ -181,8 +181,8 @@ TASK_ABORTS: Final = Problem(
             "node.session.err_timeo.abort_timeout and lu_reset_timeout."
         ),
     ),
-    observe=_aborts,
-    needs=lambda columns: columns.count("task_management") > 0,
+    where=lambda columns: columns.count("task_management") > 0,
+    tell=_aborts,
 )
 
 PROBLEMS: Final = (DIGEST_ERRORS, NOP_TIMEOUT, TASK_ABORTS)

@@ -1,8 +1,9 @@
 """Problems and findings: a problem is declared once, a finding is one problem of one session, connection or story.
 
-A problem is one object: meaning, condition, evidence, the part of the time that it explains, scope, advice with its
-what-ifs, and the function that observes it. Settings are spelled as their programs spell them: open-iscsi's ``node.``,
-LIO's through ``targetcli``, sysctl's ``net.``, those of a Linux block device ``/sys/block/DEVICE/queue``.
+A problem is one object: meaning, evidence, the part of the time that it explains, scope, advice with its what-ifs, its
+condition over the facts of all sessions, and its words for one of them. Settings are spelled as their programs spell
+them: open-iscsi's ``node.``, LIO's through ``targetcli``, sysctl's ``net.``, those of a Linux block device
+``/sys/block/DEVICE/queue``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 import numpy as np
 
@@ -26,8 +27,8 @@ from iscsitrace.wording.sentences import sentence
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from iscsitrace.analysis.findings.case import Case, Groups
-    from iscsitrace.analysis.session.columns import Columns
+    from iscsitrace.analysis.findings.case import Case
+    from iscsitrace.analysis.session.facts import Facts
     from iscsitrace.analysis.session.measurement import Measured
 
 Rank = Literal["failure", "slowness", "note"]
@@ -137,17 +138,21 @@ class Observation:
 
 
 @dataclass(frozen=True)
-class Weighed:
-    """A problem as measured in all sessions, or connections, together: one value each."""
+class Found:
+    """Which subjects have a problem, and what it costs them: a value for each row of the facts."""
 
     is_found: NDArray[Any]
-    """Which have it."""
     cost_ns: NDArray[Any] | None = None
     """The time that it costs; None where this is unknown."""
     is_note: NDArray[Any] | None = None
     """Which have it as a note, whatever its share."""
     share: NDArray[Any] | None = None
     """Instead of the cost, where it is not a share of the busy time."""
+
+
+def anywhere(facts: Facts) -> NDArray[Any]:
+    """All may have it."""
+    return np.ones(len(facts), dtype=bool)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,19 +166,12 @@ class Problem:
     evidence: str
     """Which frames the finding shows, and what its share means."""
     advice: tuple[Advice, ...]
-    observe: Callable[[Any], Observation | None]
-    """Called with a ``Case``, or a ``History`` if it is of a story. With ``weigh`` it only tells what was found: text,
-    frames and cause."""
-    weigh: Callable[[Columns], Weighed] | None = None
-    """Measures what most sessions have in all of them together: text and frames are then made when they are shown."""
-    weigh_groups: Callable[[Columns, Groups], Weighed] | None = None
-    """The same for a problem of groups."""
-    needs: Callable[[Columns], NDArray[Any]] | None = None
-    """Which sessions, or stories, may have it: a necessary condition, so that it is not looked for in the others. None
-    where it may be in all.
-    """
-    members: Callable[[Groups], Iterable[int]] | None = None
-    """The same for a problem of groups: the sessions of those groups."""
+    tell: Callable[[Any], Observation | None]
+    """Puts it in words, with frames: called with a ``Case``, or a ``History`` if it is of a story. Where the facts do
+    not decide, it also looks whether the problem is there, and what it costs."""
+    where: Callable[[Facts], Found | NDArray[Any]] = anywhere
+    """Its condition over the facts of all sessions, connections or stories: which have it, and what it costs them; or,
+    where one has to be looked at to know, which may have it, as a boolean for each."""
     rank: Rank = "slowness"
     """What broke comes before what is slow; notes never lead."""
     explains: Explains | None = None
@@ -187,38 +185,23 @@ class Problem:
     accounts_for: tuple[Problem, ...] = ()
     """Problems that are consequences of this one: not reported where this one has at least half of their share."""
 
-    def possible(self, columns: Columns, groups: Groups | None = None) -> NDArray[Any]:
-        """Which sessions or stories may have it, by its ``needs`` and the time that it has to explain."""
-        possible = np.ones(len(columns), dtype=bool) if self.needs is None else np.asarray(self.needs(columns))
-        if self.members and groups:
-            possible = np.zeros(len(columns), dtype=bool)
-            possible[np.fromiter(self.members(groups), dtype=np.intp)] = True
-        return np.asarray(possible & self._is_worth(columns))
-
-    def _is_worth(self, columns: Columns) -> NDArray[Any]:
-        """Where it has enough time to explain."""
+    def sought(self, facts: Facts) -> Found | NDArray[Any]:
+        """`where`, less those that have too little time to explain."""
+        found = self.where(facts)
         if not self.explains or not self.explains.least:
-            return np.ones(len(columns), dtype=bool)
-        return np.asarray(columns.share(columns.part_ns(self.explains.part)) >= self.explains.least)
+            return found
+        is_worth = facts.share(facts.part_ns(self.explains.part)) >= self.explains.least
+        if isinstance(found, Found):
+            return replace(found, is_found=found.is_found & is_worth)
+        return np.asarray(found & is_worth)
 
-    @property
-    def is_weighed(self) -> bool:
-        """Whether it is measured in all sessions together."""
-        return self.weigh is not None or self.weigh_groups is not None
-
-    def weighed(self, columns: Columns, groups: Groups) -> Iterator[tuple[int, Finding]]:
-        """What is weighed: the number of each session that has it, and the finding, not yet told."""
-        if self.weigh:
-            found = self.weigh(columns)
-        elif self.weigh_groups:
-            found = self.weigh_groups(columns, groups)
-        else:
-            return
-        places = np.flatnonzero(found.is_found & self._is_worth(columns))
-        spans = columns.once(busy_columns.spans)
-        is_note = np.zeros(len(columns), dtype=bool) if found.is_note is None else found.is_note
-        costs_ns = np.zeros(len(columns)) if found.cost_ns is None else found.cost_ns
-        shares = columns.share(costs_ns) if found.share is None else found.share
+    def findings(self, facts: Facts, found: Found) -> Iterator[tuple[int, Finding]]:
+        """The number of each that has it, and the finding, not yet told."""
+        places = np.flatnonzero(found.is_found)
+        spans = facts.once(busy_columns.spans)
+        is_note = np.zeros(len(facts), dtype=bool) if found.is_note is None else found.is_note
+        costs_ns = np.zeros(len(facts)) if found.cost_ns is None else found.cost_ns
+        shares = facts.share(costs_ns) if found.share is None else found.share
         amounts = (each[places].tolist() for each in (costs_ns, shares, is_note))
         for place, cost_ns, share, is_only_note in zip(places.tolist(), *amounts, strict=True):
             severity = "info" if is_only_note else self.severity or _severity(share)
@@ -227,10 +210,9 @@ class Problem:
             yield place, Finding(self, severity, own_share, "", (), cost, spans=spans[place])
 
     def told(self, finding: Finding, case: Examined) -> Finding:
-        """A finding that was weighed, with its text, frames and cause."""
-        seen = self.observe(case)
-        if seen is None:
-            raise ValueError(f"{self.name} was weighed and is not there")
+        """A finding that the facts decided, with its text, frames and cause."""
+        # only what has to be looked at can turn out not to be there
+        seen = cast("Observation", self.tell(case))
         return replace(
             finding,
             text=seen.text,
@@ -242,12 +224,10 @@ class Problem:
         )
 
     def find(self, case: Examined) -> Finding | None:
-        """The finding, or None where the session, connection or story does not have the problem."""
+        """The finding, where the facts do not decide; None where this one does not have the problem."""
         if self.is_session_only and not case.is_session:
             return None
-        if self.explains and case.share(case.part_ns(self.explains.part)) < self.explains.least:
-            return None
-        seen = self.observe(case)
+        seen = self.tell(case)
         if seen is None:
             return None
         share = seen.share

@@ -23,7 +23,7 @@ from iscsitrace.analysis.measures.data_commands import is_data_command, is_trans
 from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import line
-from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.analysis.session.facts import Facts
 from iscsitrace.analysis.session.session import WAITS, Session
 from iscsitrace.analysis.session.workload import MIN_TASKS
 from iscsitrace.tables.table import Table
@@ -299,9 +299,9 @@ def _excluded_ns(subject: Session, use: str) -> int:
     return amount_ns if amount_ns >= THINK_MAX_NS or is_worth(subject, amount_ns) else 0
 
 
-def moved_counts(columns: Columns) -> NDArray[np.int64]:
+def moved_counts(facts: Facts) -> NDArray[np.int64]:
     """The commands of each session or connection that moved data."""
-    return columns.count("cycles", _has_moved)
+    return facts.count("cycles", _has_moved)
 
 
 def _has_moved(cycles: Table) -> NDArray[np.bool_]:

@@ -16,16 +16,16 @@ from iscsitrace.analysis.findings.finding import (
     Advice,
     Basis,
     Explains,
+    Found,
     Observation,
     Problem,
-    Weighed,
 )
 from iscsitrace.analysis.findings.thresholds import CONTRAST, MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.analysis.measures.data_commands import is_whole_transfer
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import busy_columns
 from iscsitrace.analysis.session.busy_columns import WaitsOfAll
-from iscsitrace.analysis.session.columns import Columns, rtt_ns, transfers
+from iscsitrace.analysis.session.facts import Facts, rtt_ns, transfers
 from iscsitrace.analysis.session.gain import Change
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.situation import Situation
@@ -43,43 +43,43 @@ HEALTHY_NS: Final = 10 * MILLISECOND_NS
 reads and writes, a disk needs about that long, and hypervisors warn above it."""
 
 
-def has_commands(columns: Columns) -> Array:
+def has_commands(facts: Facts) -> Array:
     """Where there are enough commands to show a pattern."""
-    return columns.count("cycles") >= MIN_TASKS
+    return facts.count("cycles") >= MIN_TASKS
 
 
-def _served_slowly(columns: Columns) -> Weighed:
+def _served_slowly(facts: Facts) -> Found:
     """Where enough commands waited for the target, and where that is slow."""
-    found = busy_columns.of_parts(columns, "target_service")
-    places = columns.places("cycles")
+    found = busy_columns.of_parts(facts, "target_service")
+    places = facts.places("cycles")
     waited = np.zeros(len(places), dtype=bool)
     waited[found.row[(found.row >= 0) & (found.lengths > 0)]] = True
-    is_found = np.bincount(places[waited & (places >= 0)], minlength=len(columns)) >= MIN_TASKS
-    cost_ns = found.sums_ns(columns)
-    is_found &= columns.share(cost_ns) >= WORTH_A_CHANGE
-    return Weighed(is_found, cost_ns, ~_is_slow(columns, found, is_found))
+    is_found = np.bincount(places[waited & (places >= 0)], minlength=len(facts)) >= MIN_TASKS
+    cost_ns = found.sums_ns(facts)
+    is_found &= facts.share(cost_ns) >= WORTH_A_CHANGE
+    return Found(is_found, cost_ns, ~_is_slow(facts, found, is_found))
 
 
-def _is_slow(columns: Columns, found: WaitsOfAll, which: Array) -> Array:
+def _is_slow(facts: Facts, found: WaitsOfAll, which: Array) -> Array:
     """Whether half of the time passed in stalls of HEALTHY_NS or more, and not by chance; or no command was faster: of
     these sessions.
 
     At a queue depth above 1 the latency alone cannot tell: a healthy target has a queue. In a stall it serves nothing.
     """
-    count = len(columns)
+    count = len(facts)
     is_long = found.lengths >= HEALTHY_NS
-    long_ns = columns.sums(found.place[is_long], found.lengths[is_long])
+    long_ns = facts.sums(found.place[is_long], found.lengths[is_long])
     is_many = (np.bincount(found.place[is_long], minlength=count) >= MIN_TASKS) | (long_ns >= LEAST_COST_NS)
     # the shorter stalls are less than half of the time
-    is_half = (long_ns > 0) & (2 * (found.sums_ns(columns) - long_ns) < found.sums_ns(columns))
+    is_half = (long_ns > 0) & (2 * (found.sums_ns(facts) - long_ns) < found.sums_ns(facts))
     is_stalled = is_half & is_many
-    has_fast = columns.count("cycles", _is_answered_fast) > 0
-    moved, places = columns.once(transfers)
+    has_fast = facts.count("cycles", _is_answered_fast) > 0
+    moved, places = facts.once(transfers)
     is_open = (which & ~is_stalled & ~has_fast)[places]
     if not is_open.any():
         return is_stalled
     moved, places = moved.select(is_open), places[is_open]
-    rtts_ns = np.maximum(rtt_ns(columns, "target"), 0)[places]
+    rtts_ns = np.maximum(rtt_ns(facts, "target"), 0)[places]
     each_ns = (_service_ns(moved, word, rtts_ns) for word in ("write", "read"))
     served_ns = np.where(moved.raw("is_write"), *each_ns)
     is_fast = np.bincount(places[served_ns < HEALTHY_NS], minlength=count) > 0
@@ -172,17 +172,17 @@ SLOW_TARGET: Final = Problem(
         Advice(RAISE_QUEUE_DEPTH, next_queue_depth),
         Advice(SHARE_PATH, more_connections),
     ),
-    observe=_target,
-    weigh=_served_slowly,
+    where=_served_slowly,
+    tell=_target,
 )
 
 
 # --- initiator_think_time
 
 
-def _thought(columns: Columns) -> Weighed:
-    found = busy_columns.of_parts(columns, "initiator_think")
-    return Weighed(np.bincount(found.place, minlength=len(columns)) >= MIN_TASKS, found.sums_ns(columns))
+def _thought(facts: Facts) -> Found:
+    found = busy_columns.of_parts(facts, "initiator_think")
+    return Found(np.bincount(found.place, minlength=len(facts)) >= MIN_TASKS, found.sums_ns(facts))
 
 
 def _think_time(case: Case) -> Observation | None:
@@ -216,8 +216,8 @@ INITIATOR_THINK_TIME: Final = Problem(
         ),
         Advice("Check the initiator's CPU, and the I/O scheduler: /sys/block/DEVICE/queue/scheduler = none."),
     ),
-    observe=_think_time,
-    weigh=_thought,
+    where=_thought,
+    tell=_think_time,
 )
 
 
@@ -273,7 +273,7 @@ SLOW_INITIATOR: Final = Problem(
         ),
         Advice("Raise the send buffer: net.ipv4.tcp_wmem, net.core.wmem_max."),
     ),
-    observe=_initiator,
+    tell=_initiator,
 )
 
 PROBLEMS: Final = (SLOW_TARGET, INITIATOR_THINK_TIME, SLOW_INITIATOR)

@@ -17,7 +17,7 @@ from iscsitrace.analysis.groups import portals
 from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.analysis.measures.lacking import may_lack_pdus
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.session.columns import Array, Columns
+from iscsitrace.analysis.session.facts import Array, Facts
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
@@ -88,18 +88,18 @@ DISCOVERY_ONLY: Final = Problem(
             "portals are enabled."
         ),
     ),
-    observe=_discovery,
-    needs=lambda columns: columns.count("sessions", _is_discovery) > 0,
+    where=lambda facts: facts.count("sessions", _is_discovery) > 0,
+    tell=_discovery,
 )
 
 # --- no_io
 
 
-def _may_be_idle(columns: Columns) -> Array:
+def _may_be_idle(facts: Facts) -> Array:
     """Which stories have a session without commands that read, write or erase data."""
-    cycles = columns.table("cycles")
+    cycles = facts.table("cycles")
     with_data = np.unique(cycles.raw("session")[cycles.each(is_data_command)])
-    return columns.count("sessions", lambda table: ~np.isin(table.raw("session"), with_data)) > 0
+    return facts.count("sessions", lambda table: ~np.isin(table.raw("session"), with_data)) > 0
 
 
 def _without_io(history: History) -> Observation | None:
@@ -191,8 +191,8 @@ NO_IO: Final = Problem(
             "-P 3`), and that programs or multipath use this path."
         ),
     ),
-    observe=_without_io,
-    needs=_may_be_idle,
+    where=_may_be_idle,
+    tell=_without_io,
 )
 
 PROBLEMS: Final = (DISCOVERY_ONLY, NO_IO)

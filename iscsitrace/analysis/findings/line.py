@@ -8,7 +8,7 @@ from typing import Final
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Basis, Explains, Observation, Problem
 from iscsitrace.analysis.session import line
-from iscsitrace.analysis.session.columns import Array, Columns
+from iscsitrace.analysis.session.facts import Array, Facts
 from iscsitrace.analysis.session.gain import Change
 from iscsitrace.analysis.session.line import Line
 from iscsitrace.wording import amounts as wording
@@ -25,9 +25,9 @@ def rate(found: Line) -> str:
     return f"{wording.rate(found.bytes_per_s)} ({wire} with headers)"
 
 
-def _is_transferring(columns: Columns) -> Array:
+def _is_transferring(facts: Facts) -> Array:
     """Where data transfer is the limiter: it takes more than half of the busy time."""
-    return 2 * columns.part_ns("transfer") > columns.jobs_ns
+    return 2 * facts.part_ns("transfer") > facts.jobs_ns
 
 
 def _observe(case: Case, *, is_shared: bool) -> Observation | None:
@@ -75,8 +75,8 @@ LINE_SATURATED: Final = Problem(
     evidence="The frames that ended the longest transfers. The share is that of `transfer`.",
     explains=Explains("transfer"),
     advice=(Advice("Use a faster line, or move fewer bytes.", _faster), _QUEUE),
-    observe=lambda case: _observe(case, is_shared=False),
-    needs=_is_transferring,
+    where=_is_transferring,
+    tell=lambda case: _observe(case, is_shared=False),
 )
 
 LINE_SHARED: Final = Problem(
@@ -91,8 +91,8 @@ LINE_SHARED: Final = Problem(
         Advice("Give the sessions lines of their own (other interfaces, other portals), or a faster one."),
         _QUEUE,
     ),
-    observe=lambda case: _observe(case, is_shared=True),
-    needs=_is_transferring,
+    where=_is_transferring,
+    tell=lambda case: _observe(case, is_shared=True),
 )
 
 PROBLEMS: Final = (LINE_SATURATED, LINE_SHARED)

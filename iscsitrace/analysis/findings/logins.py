@@ -15,7 +15,7 @@ from iscsitrace.analysis.findings.login_attempts import LOGIN_SILENCE_NS, Attemp
 from iscsitrace.analysis.findings.session_loss import losses
 from iscsitrace.analysis.findings.surroundings import Surroundings
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.session.columns import Array, Columns
+from iscsitrace.analysis.session.facts import Array, Facts
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
@@ -60,10 +60,10 @@ def _has_failed_connect(trace: Surroundings) -> bool:
     return bool(is_silent.any())
 
 
-def _may_fail(columns: Columns) -> Array:
+def _may_fail(facts: Facts) -> Array:
     """Where a Login Response has another status than success, or where a session carried nothing."""
-    is_unused = columns.count("sessions", lambda sessions: sessions.raw("cycle_count") == 0) > 0
-    return is_unused | (columns.count("logins", _is_refused) > 0)
+    is_unused = facts.count("sessions", lambda sessions: sessions.raw("cycle_count") == 0) > 0
+    return is_unused | (facts.count("logins", _is_refused) > 0)
 
 
 def _is_refused(logins: Table) -> Array:
@@ -152,8 +152,8 @@ LOGIN_FAILED: Final = Problem(
     severity="error",
     rank="failure",
     advice=login_advice.ALL,
-    observe=_failed,
-    needs=_may_fail,
+    where=_may_fail,
+    tell=_failed,
 )
 
 PROBLEMS: Final = (LOGIN_FAILED,)

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from iscsitrace.analysis.findings.case import Case, is_worth
+from iscsitrace.analysis.findings.case import Case, Groups, is_worth
 from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem
 from iscsitrace.analysis.findings.hosts import INITIATOR_THINK_TIME
 from iscsitrace.analysis.findings.thresholds import WORTH
@@ -91,8 +91,8 @@ MIRROR_WAITS_FOR_FARTHEST: Final = Problem(
             "= No, node.session.iscsi.FirstBurstLength) and TCP windows."
         ),
     ),
-    observe=_farthest,
-    members=lambda groups: (number for each in groups.mirrors for number in each.mirror.sessions),
+    where=lambda facts: facts.only(number for each in facts.given(Groups).mirrors for number in each.mirror.sessions),
+    tell=_farthest,
 )
 
 PROBLEMS: Final = (MIRROR_WAITS_FOR_FARTHEST,)

@@ -128,12 +128,12 @@ class Opinions(Mapping[int, Opinion]):
         self._made: dict[int, Opinion] = {}
         if not numbers:
             return
-        weighed = registry.weighed(subjects.columns, problems, groups)
-        possible = registry.possible(subjects.columns, problems, groups)
+        subjects.facts.give(groups)
+        decided, possible = registry.look(subjects.facts, problems)
         # before sessions are looked at one by one
-        subjects.columns.forget()
+        subjects.facts.forget()
         for number in numbers:
-            own = weighed.get(number, [])
+            own = decided.get(number, [])
             if possible[number]:
                 others = registry.findings_of(Case(subjects[number], groups), possible[number])
                 own = registry.in_declared_order([*own, *others]) if own else others
@@ -149,14 +149,14 @@ class Opinions(Mapping[int, Opinion]):
             return capture.forbids_verdict(self._subjects[number])
 
         def moved_count() -> int:
-            return int(self._subjects.columns.once(headline.moved_counts)[number])
+            return int(self._subjects.facts.once(headline.moved_counts)[number])
 
         return headline.verdict(number, self._subjects.budgets.get(number), found, is_unknown, moved_count)
 
     @property
     def whole_ns(self) -> dict[str, int]:
         """Nanoseconds by part, summed over all."""
-        return dict(zip(PARTS, self._subjects.columns.sums_ns.sum(axis=(0, 1)).tolist(), strict=True))
+        return dict(zip(PARTS, self._subjects.facts.sums_ns.sum(axis=(0, 1)).tolist(), strict=True))
 
     @property
     def found(self) -> set[str]:

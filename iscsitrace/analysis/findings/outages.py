@@ -255,8 +255,8 @@ IO_OUTAGE: Final = Problem(
     severity="error",
     rank="failure",
     advice=(_PATH, _TARGET, *_TOLERANT),
-    observe=_outages,
-    needs=lambda columns: columns.sums_ns[:, :, PARTS.index("outage")].sum(axis=1) > 0,
+    where=lambda columns: columns.sums_ns[:, :, PARTS.index("outage")].sum(axis=1) > 0,
+    tell=_outages,
     accounts_for=(CONNECTION_LOST, NOP_TIMEOUT),
 )
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from iscsitrace.analysis.findings import capture
 from iscsitrace.analysis.findings.case import Case, Groups
-from iscsitrace.analysis.findings.finding import Advice, Observation, Problem, Weighed
+from iscsitrace.analysis.findings.finding import Advice, Found, Observation, Problem
 from iscsitrace.analysis.groups.jobs.streams import Job
-from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.analysis.session.facts import Facts
 from iscsitrace.analysis.session.session import FRAMES, frames_in
 from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Table
@@ -79,16 +79,16 @@ def _by_connection(groups: Groups) -> dict[int, list[_Load]]:
     return found
 
 
-def _weigh(columns: Columns, groups: Groups) -> Weighed:
+def _carry_unequal(facts: Facts) -> Found:
     """The worst of the jobs of each session, where their bytes are known."""
-    lost, is_certain = np.zeros(len(columns)), np.zeros(len(columns), dtype=bool)
-    for load in groups.once(_loads):
+    lost, is_certain = np.zeros(len(facts)), np.zeros(len(facts), dtype=bool)
+    for load in facts.given(Groups).once(_loads):
         own = np.array([run.session for run in load.job.runs if run.session is not None], dtype=np.intp)
         worse = own[load.lost > lost[own]]
         lost[worse], is_certain[worse] = load.lost, load.job.is_certain
-    is_found = (lost >= UNEVEN) & (capture.decoded_shares(columns) >= capture.COVERAGE)
+    is_found = (lost >= UNEVEN) & (capture.decoded_shares(facts) >= capture.COVERAGE)
     # without names, that they belong together is inferred
-    return Weighed(is_found, share=lost, is_note=~is_certain)
+    return Found(is_found, share=lost, is_note=~is_certain)
 
 
 def _lost_by(job: Job) -> tuple[float, float]:
@@ -157,8 +157,8 @@ UNEVEN_CONNECTIONS: Final = Problem(
         Advice("Keep more commands in flight than there are connections: node.session.queue_depth."),
     ),
     severity="warning",
-    observe=_uneven,
-    weigh_groups=_weigh,
+    where=_carry_unequal,
+    tell=_uneven,
 )
 
 PROBLEMS: Final = (UNEVEN_CONNECTIONS,)

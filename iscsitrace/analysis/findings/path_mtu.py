@@ -13,13 +13,13 @@ from iscsitrace.analysis.findings.outages import IO_OUTAGE
 from iscsitrace.analysis.findings.transport import LOSS
 from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.session.columns import Array, Columns
+from iscsitrace.analysis.session.facts import Array, Facts
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
 
 
-def _has_blocked(columns: Columns) -> Array:
-    return columns.count("senders", lambda senders: known(senders, "blocked_bytes")) > 0
+def _has_blocked(facts: Facts) -> Array:
+    return facts.count("senders", lambda senders: known(senders, "blocked_bytes")) > 0
 
 
 def _blocked(history: History) -> Observation | None:
@@ -147,8 +147,8 @@ PATH_MTU: Final = Problem(
             "size without ICMP."
         ),
     ),
-    observe=_blocked,
-    needs=_has_blocked,
+    where=_has_blocked,
+    tell=_blocked,
 )
 
 PROBLEMS: Final = (PATH_MTU,)

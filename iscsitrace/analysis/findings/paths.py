@@ -146,8 +146,8 @@ PATH_IMBALANCE: Final = Problem(
     is_session_only=True,
     accounts_for=(UNEVEN_CONNECTIONS,),
     advice=(_ALUA, _ROUND_ROBIN, _SLOWEST, _FAILOVER, _TARGET),
-    observe=_imbalance,
-    members=lambda groups: groups.once(_by_session),
+    where=lambda facts: facts.only(facts.given(Groups).once(_by_session)),
+    tell=_imbalance,
 )
 
 PROBLEMS: Final = (PATH_IMBALANCE,)

@@ -216,8 +216,8 @@ PORTAL_UNREACHABLE: Final = Problem(
             "on ESXi, or the favorite targets on Windows."
         ),
     ),
-    observe=_unreachable,
-    needs=lambda columns: columns.count("connections", lambda table: ~known(table, "session")) > 0,
+    where=lambda columns: columns.count("connections", lambda table: ~known(table, "session")) > 0,
+    tell=_unreachable,
 )
 
 PROBLEMS: Final = (PORTAL_UNREACHABLE,)

@@ -131,8 +131,8 @@ RESERVATION_CONFLICT: Final = Problem(
     severity="error",
     rank="failure",
     advice=_advice(classes.RESERVATION_CONFLICT),
-    observe=_conflicts,
-    needs=statuses.has_status,
+    where=statuses.has_status,
+    tell=_conflicts,
 )
 
 
@@ -185,8 +185,8 @@ TARGET_BUSY: Final = Problem(
     "the same LUN succeeded, or until a retry did.",
     rank="failure",
     advice=_advice(classes.BUSY, classes.TASK_SET_FULL),
-    observe=_busy,
-    needs=statuses.has_status,
+    where=statuses.has_status,
+    tell=_busy,
 )
 
 
@@ -247,8 +247,8 @@ ATS_MISCOMPARE: Final = Problem(
     evidence="Command and status of the first ones. The cost is unknown, unless each was followed by a success.",
     rank="failure",
     advice=_advice(classes.MISCOMPARE),
-    observe=_miscompares,
-    needs=statuses.has_status,
+    where=statuses.has_status,
+    tell=_miscompares,
 )
 
 PROBLEMS: Final = (RESERVATION_CONFLICT, TARGET_BUSY, ATS_MISCOMPARE)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings import (
     ack_loss,
@@ -35,9 +36,8 @@ from iscsitrace.analysis.findings import (
     transport,
     writes,
 )
-from iscsitrace.analysis.findings.case import Groups
-from iscsitrace.analysis.findings.finding import Examined, Finding, Problem, in_order
-from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.analysis.findings.finding import Examined, Finding, Found, Problem, in_order
+from iscsitrace.analysis.session.facts import Facts
 from iscsitrace.tables import memory
 
 FAMILIES: Final = (
@@ -82,32 +82,35 @@ PROBLEMS: Final = {problem.name: problem for problem in (*OF_STORIES, *OF_CASES)
 """Every problem by name, in the order of docs/diagnosis.md."""
 
 
-_WEIGHED_AT_ONCE: Final = 4
-"""Problems that are weighed before memory is given back."""
+_AT_ONCE: Final = 8
+"""Problems that are looked for before memory is given back."""
 _PLACES: Final = {problem.name: place for place, problem in enumerate(OF_CASES)}
 
 
-def possible(columns: Columns, problems: Sequence[Problem], groups: Groups | None = None) -> list[Sequence[Problem]]:
-    """The problems that each session, or story, may have: those to look for, which are not weighed."""
-    problems = [problem for problem in problems if not problem.is_weighed]
-    which = np.array([problem.possible(columns, groups) for problem in problems], dtype=bool)
+def look(facts: Facts, problems: Sequence[Problem]) -> tuple[dict[int, list[Finding]], list[Sequence[Problem]]]:
+    """What each session, connection or story has by its facts, not yet told; and what each may have, to look for."""
+    found: dict[int, list[Finding]] = {}
+    open_ones, which = [], []
+    for place, problem in enumerate(problems):
+        sought = problem.sought(facts)
+        if isinstance(sought, Found):
+            for number, finding in problem.findings(facts, sought):
+                found.setdefault(number, []).append(finding)
+        else:
+            open_ones.append(problem)
+            which.append(sought)
+        if place % _AT_ONCE == 0:
+            memory.give_back(facts.table)
+    return found, _by_subject(open_ones, np.array(which, dtype=bool).reshape(len(which), len(facts)))
+
+
+def _by_subject(problems: Sequence[Problem], which: NDArray[Any]) -> list[Sequence[Problem]]:
+    """The problems of each subject; ``which`` has a row for each problem."""
     # few combinations occur
     combinations, numbers = np.unique(np.packbits(which, axis=0), axis=1, return_inverse=True)
     rows = np.unpackbits(combinations, axis=0, count=len(problems)).T.tolist()
     found = [[problem for problem, is_possible in zip(problems, row, strict=True) if is_possible] for row in rows]
     return [found[number] for number in numbers.ravel().tolist()]
-
-
-def weighed(columns: Columns, problems: Sequence[Problem], groups: Groups) -> dict[int, list[Finding]]:
-    """The findings of each session, or connection, that are weighed for all together, not yet told."""
-    found: dict[int, list[Finding]] = {}
-    for place, problem in enumerate(problem for problem in problems if problem.is_weighed):
-        for number, finding in problem.weighed(columns, groups):
-            found.setdefault(number, []).append(finding)
-        # the first one puts all commands in order
-        if place % _WEIGHED_AT_ONCE == 0:
-            memory.give_back(columns.table)
-    return found
 
 
 def findings_of(examined: Examined, problems: Sequence[Problem]) -> list[Finding]:

@@ -186,8 +186,8 @@ DUPLICATE_INITIATOR: Final = Problem(
             "(QEMU, backup programs) another `initiator-name`."
         ),
     ),
-    observe=_duplicates,
-    needs=lambda columns: columns.count("sessions") > LEAST_TAKEOVERS,
+    where=lambda columns: columns.count("sessions") > LEAST_TAKEOVERS,
+    tell=_duplicates,
 )
 
 PROBLEMS: Final = (DUPLICATE_INITIATOR,)

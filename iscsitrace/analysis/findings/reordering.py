@@ -11,7 +11,7 @@ from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem
 from iscsitrace.analysis.findings.transport import CONGESTION_WINDOW_SMALL
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.analysis.session.facts import Facts
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.tables.table import Table
@@ -57,9 +57,9 @@ def _waits(subject: Session, recoveries: Table, is_needless: Array) -> Stretches
     return waits.where((before >= 0) & is_needless[order][before.clip(min=0)])
 
 
-def _may_be_reordered(columns: Columns) -> Array:
-    late = columns.total("connections", "reordered_packets_to_target", "reordered_packets_to_initiator")
-    return (late > 0) | (columns.count("recoveries") > 0)
+def _may_be_reordered(facts: Facts) -> Array:
+    late = facts.total("connections", "reordered_packets_to_target", "reordered_packets_to_initiator")
+    return (late > 0) | (facts.count("recoveries") > 0)
 
 
 def _reordered(case: Case) -> Observation | None:
@@ -130,8 +130,8 @@ REORDERING: Final = Problem(
             "reductions, and let net.ipv4.tcp_max_reordering be 300 or more."
         ),
     ),
-    observe=_reordered,
-    needs=_may_be_reordered,
+    where=_may_be_reordered,
+    tell=_reordered,
 )
 
 PROBLEMS: Final = (REORDERING,)

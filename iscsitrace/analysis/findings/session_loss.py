@@ -18,7 +18,7 @@ from iscsitrace.analysis.findings.other_paths import retried
 from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
 from iscsitrace.analysis.measures.lacking import may_lack_pdus
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.analysis.session.facts import Facts
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
@@ -161,9 +161,9 @@ class Rebuilding:
             yield f"{wording.count(count, 'login')} failed: {reason}."
 
 
-def may_be_lost(columns: Columns) -> Array:
+def may_be_lost(facts: Facts) -> Array:
     """Which stories may have losses: they have several sessions, or one that was ended without a logout."""
-    return (columns.count("sessions") > 1) | (columns.count("sessions", _is_ended) > 0)
+    return (facts.count("sessions") > 1) | (facts.count("sessions", _is_ended) > 0)
 
 
 def _is_ended(sessions: Table) -> Array:

@@ -16,7 +16,7 @@ from iscsitrace.analysis.findings.thresholds import CONTRAST, MILLISECOND_NS, WA
 from iscsitrace.analysis.measures import intervals
 from iscsitrace.analysis.measures.data_commands import is_data_command, is_for, is_operation
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.analysis.session.facts import Facts
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.workload import MIN_TASKS
 from iscsitrace.tables.table import Table
@@ -192,8 +192,8 @@ SLOW_OPERATION: Final = Problem(
             "a protected write cache (emulate_write_cache=0) makes it short."
         ),
     ),
-    observe=_operation,
-    needs=lambda columns: columns.count("cycles", _is_other) > 0,
+    where=lambda facts: facts.count("cycles", _is_other) > 0,
+    tell=_operation,
     accounts_for=(SLOW_TARGET,),
 )
 
@@ -201,14 +201,14 @@ SLOW_OPERATION: Final = Problem(
 # --- slow_lun
 
 
-def _has_several(columns: Columns) -> Array:
+def _has_several(facts: Facts) -> Array:
     """Where reads and writes went to several logical units."""
-    cycles, places = columns.table("cycles"), columns.places("cycles")
+    cycles, places = facts.table("cycles"), facts.places("cycles")
     is_io = cycles.each(_is_io) & known(cycles, "lun") & (places >= 0)
     places, luns = places[is_io], cycles.raw("lun")[is_io]
-    first = np.zeros(len(columns), dtype=luns.dtype)
+    first = np.zeros(len(facts), dtype=luns.dtype)
     first[places] = luns
-    return (np.bincount(places[luns != first[places]], minlength=len(columns)) > 0) & columns.once(has_commands)
+    return (np.bincount(places[luns != first[places]], minlength=len(facts)) > 0) & facts.once(has_commands)
 
 
 def _lun(case: Case) -> Observation | None:
@@ -267,8 +267,8 @@ SLOW_LUN: Final = Problem(
             "Move the busiest volumes apart, or limit their rate: cgroup io.max, ESXi IOPS limits, the array's QoS."
         ),
     ),
-    observe=_lun,
-    needs=_has_several,
+    where=_has_several,
+    tell=_lun,
     is_session_only=True,
     accounts_for=(SLOW_TARGET,),
 )

@@ -21,7 +21,7 @@ from iscsitrace.analysis.measures import intervals
 from iscsitrace.analysis.measures.data_commands import is_for, is_operation
 from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.analysis.session.facts import Facts
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import command_status
@@ -40,9 +40,9 @@ _NAMED_RANGES: Final = 4
 _SHOWN: Final = 3
 
 
-def has_status(columns: Columns) -> Array:
+def has_status(facts: Facts) -> Array:
     """Which stories have a status other than GOOD, or a response other than success."""
-    return columns.count("cycles", _is_other) > 0
+    return facts.count("cycles", _is_other) > 0
 
 
 def _is_other(cycles: Table) -> Array:

@@ -278,8 +278,8 @@ TASK_TIMEOUT: Final = Problem(
             "vmkernel.log has the aborts. Windows: TimeOutValue of the disk (60 s), event 129."
         ),
     ),
-    observe=_timeouts,
-    needs=lambda columns: columns.count("task_management") > 0,
+    where=lambda columns: columns.count("task_management") > 0,
+    tell=_timeouts,
     accounts_for=(IO_OUTAGE, TASK_ABORTS, CONNECTION_LOST, NOP_TIMEOUT),
 )
 

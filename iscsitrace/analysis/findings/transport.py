@@ -124,7 +124,7 @@ RECEIVE_WINDOW_SMALL: Final = Problem(
         Advice("On the sender set net.ipv4.tcp_wmem and net.core.wmem_max to at least the same size."),
         Advice(SHARE_PATH, _windows_of_more_connections, is_tried_first=True),
     ),
-    observe=_window_small,
+    tell=_window_small,
 )
 
 
@@ -150,7 +150,7 @@ RECEIVER_STALLED: Final = Problem(
         Advice("Check the receiver: CPU (softirq, iscsi_q or kworker threads at 100 %), memory, a slow disk."),
         Advice("Larger buffers (net.ipv4.tcp_rmem) only delay the problem."),
     ),
-    observe=_stalled,
+    tell=_stalled,
 )
 
 
@@ -200,7 +200,7 @@ RESTART_AFTER_IDLE: Final = Problem(
         Advice("On the sender (for reads: the target) set net.ipv4.tcp_slow_start_after_idle = 0.", _no_slow_start),
         Advice(RAISE_QUEUE_DEPTH),
     ),
-    observe=_restarts,
+    tell=_restarts,
 )
 
 
@@ -262,7 +262,7 @@ CONGESTION_WINDOW_SMALL: Final = Problem(
         Advice(SHARE_PATH, _losses_of_more_connections),
         Advice("Keep sessions logged in: a new connection starts with a small window."),
     ),
-    observe=_congestion_window_small,
+    tell=_congestion_window_small,
 )
 
 
@@ -297,7 +297,7 @@ SEND_BUFFER_SMALL: Final = Problem(
         ),
         Advice(SHARE_PATH),
     ),
-    observe=_send_buffer,
+    tell=_send_buffer,
 )
 
 # --- loss
@@ -353,7 +353,7 @@ LOSS: Final = Problem(
         ),
         Advice(SHARE_PATH, _losses_of_more_connections),
     ),
-    observe=_loss,
+    tell=_loss,
 )
 
 PROBLEMS: Final = (

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from iscsitrace.analysis.findings.case import Case
 from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, next_queue_depth
-from iscsitrace.analysis.findings.finding import Advice, Basis, Explains, Observation, Problem, Weighed
+from iscsitrace.analysis.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.analysis.measures import by_subject
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import busy_columns
-from iscsitrace.analysis.session.columns import Columns, rtt_ns
+from iscsitrace.analysis.session.facts import Facts, rtt_ns
 from iscsitrace.analysis.session.gain import OF_R2TS, Change
 from iscsitrace.analysis.session.session import Session, frames_in
 from iscsitrace.analysis.session.situation import Situation
@@ -49,11 +49,11 @@ def _grants(subject: Session) -> _Grant:
     return _granted(rounds, subject.cycles, subject.rows_of(rounds.raw("cycle")))
 
 
-def _all_grants(columns: Columns) -> tuple[_Grant, Array]:
+def _all_grants(facts: Facts) -> tuple[_Grant, Array]:
     """Those of all sessions, and the session of each."""
-    rounds, cycles = _ordered(columns.table("rounds")), columns.table("cycles")
+    rounds, cycles = _ordered(facts.table("rounds")), facts.table("cycles")
     row = rounds.raw("cycle").astype(np.intp)
-    place = columns.places("cycles")[row]
+    place = facts.places("cycles")[row]
     if not (place >= 0).all():
         rounds, row, place = rounds.select(place >= 0), row[place >= 0], place[place >= 0]
     return _granted(rounds, cycles, row), place
@@ -94,21 +94,21 @@ OUTSTANDING_R2TS: Final = 8
 """Advised MaxOutstandingR2T: enough for a write of eight bursts without a wait."""
 
 
-def _claimed(columns: Columns, place: Array, starts: Array, ends: Array, part: str) -> Weighed:
+def _claimed(facts: Facts, place: Array, starts: Array, ends: Array, part: str) -> Found:
     """The time in this part within these intervals of each session, where there are enough of them."""
-    may_be = np.bincount(place, minlength=len(columns)) >= MIN_TASKS
-    may_be &= columns.share(columns.part_ns(part)) >= WORTH_A_CHANGE
+    may_be = np.bincount(place, minlength=len(facts)) >= MIN_TASKS
+    may_be &= facts.share(facts.part_ns(part)) >= WORTH_A_CHANGE
     if not may_be.any():
-        return Weighed(may_be, np.zeros(len(columns)))
-    waits = busy_columns.of_parts(columns, part)
-    cost_ns = busy_columns.claimed_ns(columns, waits, place, starts, ends)
-    return Weighed(may_be & (columns.share(cost_ns) >= WORTH_A_CHANGE), cost_ns)
+        return Found(may_be, np.zeros(len(facts)))
+    waits = busy_columns.of_parts(facts, part)
+    cost_ns = busy_columns.claimed_ns(facts, waits, place, starts, ends)
+    return Found(may_be & (facts.share(cost_ns) >= WORTH_A_CHANGE), cost_ns)
 
 
-def _further(columns: Columns) -> Weighed:
-    grants, place = columns.once(_all_grants)
+def _further(facts: Facts) -> Found:
+    grants, place = facts.once(_all_grants)
     which = grants.is_whole & ~grants.is_first
-    return _claimed(columns, place[which], grants.asked[which], grants.data_first[which], "propagation")
+    return _claimed(facts, place[which], grants.asked[which], grants.data_first[which], "propagation")
 
 
 def _rounds(case: Case) -> Observation | None:
@@ -158,8 +158,8 @@ R2T_ROUNDS: Final = Problem(
         ),
         Advice(RAISE_QUEUE_DEPTH, next_queue_depth),
     ),
-    observe=_rounds,
-    weigh=_further,
+    where=_further,
+    tell=_rounds,
 )
 
 
@@ -170,12 +170,12 @@ LATE_R2T_NS: Final = MILLISECOND_NS
 scheduler is milliseconds."""
 
 
-def _granted_late(columns: Columns) -> Weighed:
-    grants, place = columns.once(_all_grants)
-    path_ns = rtt_ns(columns, "target")[place]
+def _granted_late(facts: Facts) -> Found:
+    grants, place = facts.once(_all_grants)
+    path_ns = rtt_ns(facts, "target")[place]
     which = (path_ns >= 0) & _is_late(grants, path_ns)
     asked_ns = grants.asked + path_ns
-    return _claimed(columns, place[which], asked_ns[which], grants.granted[which], "target_service")
+    return _claimed(facts, place[which], asked_ns[which], grants.granted[which], "target_service")
 
 
 def _is_late(grants: _Grant, path_ns: Array | int) -> Array:
@@ -223,8 +223,8 @@ R2T_LATE: Final = Problem(
         ),
         Advice("If the target is the bottleneck, keep fewer writes in flight: node.session.queue_depth."),
     ),
-    observe=_late,
-    weigh=_granted_late,
+    where=_granted_late,
+    tell=_late,
 )
 
 
@@ -247,14 +247,14 @@ def _waits_for_first(grants: _Grant, cycles: Table) -> tuple[Array, Array, Array
     return which, cycles.raw("command_first_ns")[grants.row[which]], grants.data_first[which]
 
 
-def _asked_first(columns: Columns) -> Weighed:
-    without, writes = (columns.count("cycles", which) for which in (_asks_first, _is_write))
+def _asked_first(facts: Facts) -> Found:
+    without, writes = (facts.count("cycles", which) for which in (_asks_first, _is_write))
     is_usual = (without > 0) & (without >= MOST * writes)
     if not is_usual.any():
-        return Weighed(is_usual)
-    grants, place = columns.once(_all_grants)
-    which, starts, ends = _waits_for_first(grants, columns.table("cycles"))
-    found = _claimed(columns, place[which], starts, ends, "propagation")
+        return Found(is_usual)
+    grants, place = facts.once(_all_grants)
+    which, starts, ends = _waits_for_first(grants, facts.table("cycles"))
+    found = _claimed(facts, place[which], starts, ends, "propagation")
     return replace(found, is_found=found.is_found & is_usual)
 
 
@@ -314,8 +314,8 @@ UNSOLICITED_DATA_UNUSED: Final = Problem(
             _larger_first_burst,
         ),
     ),
-    observe=_unused,
-    weigh=_asked_first,
+    where=_asked_first,
+    tell=_unused,
 )
 
 PROBLEMS: Final = (R2T_ROUNDS, R2T_LATE, UNSOLICITED_DATA_UNUSED)

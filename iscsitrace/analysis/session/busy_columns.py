@@ -1,6 +1,6 @@
 """The waits of all subjects together: which subject and command waited, when, and for how long.
 
-The counterpart of ``Session.stretches`` for ``Columns``: one computation serves ten thousand sessions.
+The counterpart of ``Session.stretches`` for ``Facts``: one computation serves ten thousand sessions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.by_subject import Line
 from iscsitrace.analysis.measures.intervals import Span
 from iscsitrace.analysis.measures.nulls import numbers_of
-from iscsitrace.analysis.session.columns import Columns, commands
+from iscsitrace.analysis.session.facts import Facts, commands
 from iscsitrace.tables.numbers import first_rows, narrow
 
 Array = NDArray[Any]
@@ -43,14 +43,14 @@ class WaitsOfAll:
         """The stretches that a mask or row numbers pick."""
         return WaitsOfAll(self.place[which], self.starts[which], self.ends[which], self.row[which])
 
-    def sums_ns(self, columns: Columns) -> Array:
+    def sums_ns(self, facts: Facts) -> Array:
         """Nanoseconds of each subject."""
-        return columns.sums(self.place, self.lengths)
+        return facts.sums(self.place, self.lengths)
 
 
-def of_parts(columns: Columns, *parts: str) -> WaitsOfAll:
+def of_parts(facts: Facts, *parts: str) -> WaitsOfAll:
     """The stretches of busy time in these parts of the time breakdown."""
-    stretches, (rows, places) = columns.table("budget"), columns.once(_busy)
+    stretches, (rows, places) = facts.table("budget"), facts.once(_busy)
     is_wanted = np.zeros(len(PARTS), dtype=bool)
     is_wanted[[PARTS.index(part) for part in parts]] = True
     is_own = is_wanted[stretches.raw("part")[rows]]
@@ -59,10 +59,10 @@ def of_parts(columns: Columns, *parts: str) -> WaitsOfAll:
     return WaitsOfAll(places[is_own].astype(np.int64), firsts, lasts, numbers_of(found, "cycle"))
 
 
-def spans(columns: Columns) -> list[tuple[Span]]:
+def spans(facts: Facts) -> list[tuple[Span]]:
     """From the start of the busy time of each subject until its end; both are 0 where it has none."""
-    stretches, (rows, places) = columns.table("budget"), columns.once(_busy)
-    first, last = (np.zeros(len(columns), dtype=np.int64) for _ in range(2))
+    stretches, (rows, places) = facts.table("budget"), facts.once(_busy)
+    first, last = (np.zeros(len(facts), dtype=np.int64) for _ in range(2))
     starts = first_rows(places)
     ends = np.append(starts[1:], len(places))[: len(starts)] - 1
     # of several values for one place the last is kept
@@ -71,19 +71,19 @@ def spans(columns: Columns) -> list[tuple[Span]]:
     return [(span,) for span in zip(first.tolist(), last.tolist(), strict=True)]
 
 
-def _busy(columns: Columns) -> tuple[Array, Array]:
+def _busy(facts: Facts) -> tuple[Array, Array]:
     """The rows of ``budget`` that are busy time, and their subjects."""
-    places = columns.places_once("budget")
-    rows = np.flatnonzero((columns.table("budget").each(busy.uses) == busy.BUSY) & (places >= 0))
+    places = facts.places_once("budget")
+    rows = np.flatnonzero((facts.table("budget").each(busy.uses) == busy.BUSY) & (places >= 0))
     return narrow(rows), narrow(places[rows])
 
 
-def with_next(columns: Columns, waits: WaitsOfAll) -> WaitsOfAll:
+def with_next(facts: Facts, waits: WaitsOfAll) -> WaitsOfAll:
     """The same; a stretch without a command is assigned to the command that follows, or to the last one."""
     alone = np.flatnonzero(waits.row < 0)
     if not len(alone):
         return waits
-    rows, places, times = commands(columns)
+    rows, places, times = commands(facts)
     at = by_subject.search(places, times, waits.place[alone], waits.ends[alone])
     last = np.searchsorted(places, waits.place[alone], side="right") - 1
     row = waits.row.copy()
@@ -91,14 +91,14 @@ def with_next(columns: Columns, waits: WaitsOfAll) -> WaitsOfAll:
     return replace(waits, row=row)
 
 
-def claimed_ns(columns: Columns, waits: WaitsOfAll, place: Array, starts: Array, ends: Array) -> Array:
+def claimed_ns(facts: Facts, waits: WaitsOfAll, place: Array, starts: Array, ends: Array) -> Array:
     """The time of the waits of each subject within its intervals [start, end), which may overlap and come in any order.
 
     As ``Stretches.within_ns`` has it for one subject.
     """
-    found = np.zeros(len(columns), dtype=np.int64)
-    if len(waits.place) and Line.of(waits.starts, waits.ends).has_room(len(columns) - 1):
-        return columns.sums(waits.place, _within(waits, place, starts, ends))
+    found = np.zeros(len(facts), dtype=np.int64)
+    if len(waits.place) and Line.of(waits.starts, waits.ends).has_room(len(facts) - 1):
+        return facts.sums(waits.place, _within(waits, place, starts, ends))
     for each in np.unique(waits.place).tolist():
         own, theirs = place == each, waits.where(np.flatnonzero(waits.place == each))
         alone = replace(theirs, place=np.zeros_like(theirs.place))

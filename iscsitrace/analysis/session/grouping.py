@@ -1,4 +1,4 @@
-"""The rows of every table by session and by connection, and columns over all sessions."""
+"""The rows of every table by session and by connection, and facts over all sessions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from iscsitrace.analysis.measures.budget import Budget, Budgets
 from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.analysis.measures.nulls import known, numbers_of
 from iscsitrace.analysis.session import NEEDED, path
-from iscsitrace.analysis.session.columns import Columns, workloads
+from iscsitrace.analysis.session.facts import Facts, workloads
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.workload import Workload
 from iscsitrace.tables.numbers import distinct
@@ -52,7 +52,7 @@ _CONNECTION_COLUMNS = (
 
 
 class Grouping:
-    """Every session and every iSCSI connection of a trace, by number; and columns over all sessions.
+    """Every session and every iSCSI connection of a trace, by number; and facts over all sessions.
 
     A session is made anew each time: what is computed of it goes with it, so memory does not grow with all of them.
     """
@@ -70,7 +70,7 @@ class Grouping:
         for number, session in self._session_of.items():
             self._members.setdefault(session, []).append(number)
         numbers = [number for number in self._members if number >= 0]
-        self._split = _Split(source, self._keys, lambda: self.sessions.columns)
+        self._split = _Split(source, self._keys, lambda: self.sessions.facts)
         self.sessions = Subjects(source, numbers, self._session, self._keys, budget.of_sessions)
         self.connections = Subjects(
             source, sorted(self._place_of), self._connection, Keys(source), budget.of_connections
@@ -103,7 +103,7 @@ class Grouping:
 
     @cached_property
     def _split_by_connection(self) -> _Split:
-        return _Split(self._source, Keys(self._source), lambda: self.connections.columns)
+        return _Split(self._source, Keys(self._source), lambda: self.connections.facts)
 
     @cached_property
     def _keys(self) -> Keys:
@@ -112,14 +112,14 @@ class Grouping:
             session_of[number] = session
         return Keys(self._source, session_of)
 
-    def columns_together(self, members: Sequence[tuple[Iterable[int], Iterable[int]]]) -> Columns:
-        """Columns over sessions that are one subject together: their numbers, and those of all connections."""
+    def facts_together(self, members: Sequence[tuple[Iterable[int], Iterable[int]]]) -> Facts:
+        """Facts over sessions that are one subject together: their numbers, and those of all connections."""
         place_of_session, place_of_connection = (_places([each[which] for each in members]) for which in (0, 1))
-        own_ns = self.sessions.columns.sums_ns
+        own_ns = self.sessions.facts.sums_ns
         sums_ns = np.zeros((len(members), *own_ns.shape[1:]), dtype=np.int64)
         places = _looked_up(place_of_session, np.arange(len(own_ns)))
         np.add.at(sums_ns, places[places >= 0], own_ns[places >= 0])
-        return Columns(self._source, Keys(self._source, place_of_connection, place_of_session), sums_ns)
+        return Facts(self._source, Keys(self._source, place_of_connection, place_of_session), sums_ns)
 
 
 class Subjects(Mapping[int, Session]):
@@ -146,12 +146,12 @@ class Subjects(Mapping[int, Session]):
         return self._budgets_of(self._source("budget"))
 
     @cached_property
-    def columns(self) -> Columns:
-        """Columns over all: each has the place of its number."""
+    def facts(self) -> Facts:
+        """Facts over all: each has the place of its number."""
         budgets = self.budgets
         sums_ns = np.zeros((max(self._numbers, default=-1) + 1, *budgets.sums_ns.shape[1:]), dtype=np.int64)
         sums_ns[budgets.numbers] = budgets.sums_ns
-        return Columns(self._source, self._keys, sums_ns)
+        return Facts(self._source, self._keys, sums_ns)
 
     def __getitem__(self, number: int) -> Session:
         if number not in self._numbers:
@@ -200,11 +200,11 @@ def _make(kind: str, number: int, rows: list[dict[str, Any]], split: _Split, sum
 class _Split:
     """The tables of a trace split by session or connection; each is split when it is first used."""
 
-    def __init__(self, source: Source, keys: Keys, columns: Callable[[], Columns]) -> None:
-        """``columns`` makes those over the same sessions or connections."""
+    def __init__(self, source: Source, keys: Keys, facts: Callable[[], Facts]) -> None:
+        """``facts`` makes those over the same sessions or connections."""
         self._source = source
         self._keys = keys
-        self._columns = columns
+        self._facts = facts
         self._parts: dict[str, Partition] = {}
         self._senders = Rows(source("senders"))
 
@@ -234,7 +234,7 @@ class _Split:
     @property
     def workloads(self) -> Mapping[int, Workload]:
         """The workload of each session or connection that has one."""
-        return self._columns().once(workloads)
+        return self._facts().once(workloads)
 
     @cached_property
     def luns(self) -> dict[int, list[int]]:

@@ -18,7 +18,7 @@ from iscsitrace.tables.numbers import first_rows, order_of
 from iscsitrace.tables.table import Table
 
 if TYPE_CHECKING:
-    from iscsitrace.analysis.session.columns import Array, Columns
+    from iscsitrace.analysis.session.facts import Array, Facts
     from iscsitrace.analysis.session.session import Session
     from iscsitrace.tables.table import Source
 
@@ -89,23 +89,23 @@ def of_busiest(connections: Iterable[Mapping[str, Any]], senders: Iterable[Mappi
     return of_sender(shown[0] if shown else None)
 
 
-def rates(columns: Columns) -> Array:
+def rates(facts: Facts) -> Array:
     """The rate in bytes/s of the line of each subject, as `of` has it; 0 where it was not reached."""
-    senders, connections = columns.table("senders"), columns.table("connections")
+    senders, connections = facts.table("senders"), facts.table("connections")
     numbers = connections.raw("connection").astype(np.int64)
     sent = np.zeros((numbers.max(initial=-1) + 1, 2), dtype=np.int64)
     for to_target, direction in enumerate(("to_initiator", "to_target")):
         sent[numbers, to_target] = connections.raw(f"stream_bytes_{direction}")
-    places, of = columns.places("senders"), senders.raw("connection").astype(np.int64)
+    places, of = facts.places("senders"), senders.raw("connection").astype(np.int64)
     rows = np.flatnonzero(places >= 0)
     places, sizes = places[rows], sent[of, senders.raw("to_target").astype(np.intp)][rows]
-    most = np.zeros(len(columns), dtype=np.int64)
+    most = np.zeros(len(facts), dtype=np.int64)
     np.maximum.at(most, places, sizes)
     bytes_per_s = np.maximum(numbers_of(senders, "line_bytes_per_s"), 0)[rows]
     shown = np.where(_PART_LEAST * sizes >= most[places], bytes_per_s, 0)
     order = np.lexsort((-sizes, shown == 0, places))
     first = order[first_rows(places[order])]
-    found = np.zeros(len(columns), dtype=np.int64)
+    found = np.zeros(len(facts), dtype=np.int64)
     found[places[first]] = shown[first]
     return found
 

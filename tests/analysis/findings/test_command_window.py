@@ -11,7 +11,7 @@ from iscsitrace.analysis.findings import command_window
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.busy import BUSY
 from iscsitrace.analysis.measures.nulls import numbers_of
-from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.analysis.session.facts import Facts
 from tests.support.tables_by_hand import MS, table
 
 Row = dict[str, Any]
@@ -20,7 +20,7 @@ NULL = (None, 2**32 - 1)
 """The largest number is null in the table, too."""
 
 
-def columns_of(rows: list[Row], rtt_ns: int) -> Columns:
+def columns_of(rows: list[Row], rtt_ns: int) -> Facts:
     """Those of SESSIONS sessions with these commands, and that RTT to the initiator."""
     tables = {
         "cycles": table("cycles", *({"cycle": number} | row for number, row in enumerate(rows))),
@@ -34,7 +34,7 @@ def columns_of(rows: list[Row], rtt_ns: int) -> Columns:
     def places(name: str) -> Any:
         return numbers_of(tables[name], "connection" if name == "senders" else "session")
 
-    return Columns(tables.__getitem__, places, np.zeros((SESSIONS, BUSY + 1, len(PARTS)), dtype=np.int64))
+    return Facts(tables.__getitem__, places, np.zeros((SESSIONS, BUSY + 1, len(PARTS)), dtype=np.int64))
 
 
 def distance(number: int, first: int) -> int:
@@ -94,14 +94,14 @@ def test_commands_and_sessions_that_waited_are_those_by_the_definition(window: i
 
 def checked(rows: list[Row], rtt_ns: int) -> list[tuple[bool, int]]:
     """Whether each session was searched, and how many of its commands waited, compared with the definition."""
-    columns, rtts_ns = columns_of(rows, rtt_ns), np.full(SESSIONS, rtt_ns)
+    facts, rtts_ns = columns_of(rows, rtt_ns), np.full(SESSIONS, rtt_ns)
     counts = [waited(rows, session, rtt_ns) for session in range(SESSIONS)]
-    found = command_window._window(columns.table("cycles"), columns.places("cycles"), rtts_ns)
+    found = command_window._window(facts.table("cycles"), facts.places("cycles"), rtts_ns)
     assert np.bincount(found.place[found.waited], minlength=SESSIONS).tolist() == [count for count, _ in counts]
     # none is left out before the search
-    may_close = command_window._may_close(columns, rtts_ns).tolist()
+    may_close = command_window._may_close(facts, rtts_ns).tolist()
     assert [may or not count for may, (count, _) in zip(may_close, counts, strict=True)] == [True] * SESSIONS
-    weighed = command_window._weigh(columns).is_found.tolist()
+    weighed = command_window._has_waited(facts).is_found.tolist()
     assert weighed == [count >= 8 and count >= 0.1 * sent for count, sent in counts]
     return [(may, count) for may, (count, _) in zip(may_close, counts, strict=True)]
 
@@ -121,10 +121,10 @@ def test_an_open_window_is_seen_without_a_search(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(command_window, "_window", search)
     # the command four before was answered a millisecond before at the latest
-    assert not command_window._weigh(columns_of(steady(3 * MS), 0)).is_found.any()
+    assert not command_window._has_waited(columns_of(steady(3 * MS), 0)).is_found.any()
     for late in (columns_of(steady(3 * MS + 1), 0), columns_of(steady(3 * MS), 1)):
         with pytest.raises(AssertionError, match="a search"):
-            command_window._weigh(late)
+            command_window._has_waited(late)
 
 
 def test_a_wait_is_not_overlooked_where_numbers_are_missing_or_the_first_window_is_small() -> None:
@@ -144,4 +144,4 @@ def test_a_wait_is_not_overlooked_where_numbers_are_missing_or_the_first_window_
 
 def test_commands_outside_of_all_sessions_count_for_none() -> None:
     rows = [row | {"session": None} for row in steady(4 * MS)]
-    assert not command_window._weigh(columns_of(rows, 0)).is_found.any()
+    assert not command_window._has_waited(columns_of(rows, 0)).is_found.any()

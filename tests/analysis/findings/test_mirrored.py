@@ -40,7 +40,7 @@ def observed(*accounts: Any, session: int | None = 0, jobs_ms: int = 100) -> Obs
         share=lambda amount_ns: amount_ns / jobs_ns,
     )
     case: Any = SimpleNamespace(subject=subject, groups=SimpleNamespace(mirrors=accounts, cycles=CYCLES))
-    return MIRROR_WAITS_FOR_FARTHEST.observe(case)
+    return MIRROR_WAITS_FOR_FARTHEST.tell(case)
 
 
 FIGURES = (

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iscsitrace.analysis.findings import registry
 from iscsitrace.analysis.findings.case import Groups
 from iscsitrace.analysis.findings.finding import Observation
 from iscsitrace.analysis.findings.parallel import UNEVEN_CONNECTIONS
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.busy import BUSY
 from iscsitrace.analysis.measures.nulls import numbers_of
-from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.analysis.session.facts import Facts
 from tests.support.tables_by_hand import MS, table
 
 SESSIONS = 8
@@ -48,20 +49,23 @@ def observed(*jobs: Any) -> Observation:
     """What is told of the session of connection 3."""
     subject = SimpleNamespace(connections=[{"connection": 3}])
     case: Any = SimpleNamespace(subject=subject, groups=Groups((), jobs, CYCLES))
-    found = UNEVEN_CONNECTIONS.observe(case)
+    found = UNEVEN_CONNECTIONS.tell(case)
     assert found
     return found
 
 
-def weighed(*jobs: Any, session: int = 3, decoded: int = 100) -> tuple[float, str] | None:
+def measured(*jobs: Any, session: int = 3, decoded: int = 100) -> tuple[float, str] | None:
     """Share and severity for a session."""
     part = {"explained_bytes_to_target": decoded, "explained_bytes_to_initiator": decoded}
     whole = {"stream_bytes_to_target": 100, "stream_bytes_to_initiator": 100}
     rows = ({"connection": number, "session": number} | part | whole for number in range(SESSIONS))
-    tables = {"connections": table("connections", *rows), "budget": table("budget"), "cycles": table("cycles")}
+    tables = {"connections": table("connections", *rows)} | {
+        name: table(name) for name in ("sessions", "budget", "cycles")
+    }
     sums_ns = np.zeros((SESSIONS, BUSY + 1, len(PARTS)), dtype=np.int64)
-    columns = Columns(tables.__getitem__, lambda name: numbers_of(tables[name], "session"), sums_ns)
-    found = dict(UNEVEN_CONNECTIONS.weighed(columns, Groups((), jobs, CYCLES)))
+    facts = Facts(tables.__getitem__, lambda name: numbers_of(tables[name], "session"), sums_ns)
+    facts.give(Groups((), jobs, CYCLES))
+    found = {number: own[0] for number, own in registry.look(facts, [UNEVEN_CONNECTIONS])[0].items()}
     return (found[session].share or 0.0, found[session].severity) if session in found else None
 
 
@@ -81,8 +85,8 @@ def test_the_busiest_and_the_least_busy_connection_are_compared() -> None:
     assert found.text == f"connection 3 was busy for 400.0 ms, connection 5 for 100.0 ms; 3 {TOGETHER}"
     assert frames(found) == [12, 22, 13, 23]
     # a mean of 233 ms
-    assert weighed(made) == (pytest.approx(1 - 700 / 3 / 400), "warning")
-    assert [weighed(made, session=number) is not None for number in range(3, 7)] == [True, True, True, False]
+    assert measured(made) == (pytest.approx(1 - 700 / 3 / 400), "warning")
+    assert [measured(made, session=number) is not None for number in range(3, 7)] == [True, True, True, False]
 
 
 def test_bytes_are_compared_where_they_are_more_uneven_than_the_time() -> None:
@@ -90,10 +94,10 @@ def test_bytes_are_compared_where_they_are_more_uneven_than_the_time() -> None:
     more = observed(made)
     assert more.text == f"connection 3 carried 8.2 MB, connection 4 2.1 MB at the same time; 2 {TOGETHER}"
     assert frames(more) == [14, 24, 15, 25]
-    assert weighed(made) == (pytest.approx(1 - 10.3 / 2 / 8.249999), "info")
+    assert measured(made) == (pytest.approx(1 - 10.3 / 2 / 8.249999), "info")
     equal = job(run(3, 2, 100), run(4, 1, 200))
     assert observed(equal).text.startswith("connection 4 was busy for 200.0 ms, connection 3 for 100.0 ms;")
-    assert weighed(equal) == (0.25, "warning")
+    assert measured(equal) == (0.25, "warning")
 
 
 def test_the_cause_of_the_slowest_stream_is_named_and_shown_first() -> None:
@@ -105,8 +109,8 @@ def test_the_cause_of_the_slowest_stream_is_named_and_shown_first() -> None:
 
 def test_a_quarter_of_the_time_is_uneven() -> None:
     # 1 - 75 / 100 and 1 - 75.5 / 100
-    assert weighed(job(run(3, 1, 100), run(4, 1, 50)))
-    assert weighed(job(run(3, 1, 100), run(4, 1, 51))) is None
+    assert measured(job(run(3, 1, 100), run(4, 1, 50)))
+    assert measured(job(run(3, 1, 100), run(4, 1, 51))) is None
 
 
 def test_the_worst_job_of_a_session_is_reported() -> None:
@@ -114,10 +118,10 @@ def test_the_worst_job_of_a_session_is_reported() -> None:
         job(run(number, 1, 400, session=3), run(6, 1, busy), is_certain=is_certain)
         for number, busy, is_certain in ((3, 400, True), (4, 200, True), (5, 40, False))
     )
-    assert weighed(even) is None
-    assert weighed(even, uneven) == weighed(uneven, even) == (0.25, "warning")
-    assert weighed(uneven, worst) == weighed(worst, uneven) == (pytest.approx(0.45), "info")
-    assert weighed() is None
+    assert measured(even) is None
+    assert measured(even, uneven) == measured(uneven, even) == (0.25, "warning")
+    assert measured(uneven, worst) == measured(worst, uneven) == (pytest.approx(0.45), "info")
+    assert measured() is None
     # as many as are told of the first
     assert observed(job(run(3, 1, 400), run(6, 1, 200)), job(run(3, 1, 200), run(7, 1, 400))).text.startswith(
         "connection 3 was busy for 400.0 ms, connection 6 for 200.0 ms"
@@ -126,19 +130,19 @@ def test_the_worst_job_of_a_session_is_reported() -> None:
 
 @pytest.mark.parametrize(("decoded", "is_found"), [(98, True), (97, False)])
 def test_bytes_that_are_not_known_are_not_compared(decoded: int, is_found: bool) -> None:
-    found = weighed(job(run(3, 2, 100), run(4, 1, 200)), decoded=decoded)
+    found = measured(job(run(3, 2, 100), run(4, 1, 200)), decoded=decoded)
     assert (found is not None) == is_found
 
 
 def test_busy_time_is_compared_with_the_time_of_the_job() -> None:
     # beside a fast target nothing is in flight for most of the time
-    assert weighed(job(run(3, 1, 400), run(4, 1, 100), whole_ms=600)) == (0.25, "warning")
-    assert weighed(job(run(3, 1, 400), run(4, 1, 100), whole_ms=601)) is None
+    assert measured(job(run(3, 1, 400), run(4, 1, 100), whole_ms=600)) == (0.25, "warning")
+    assert measured(job(run(3, 1, 400), run(4, 1, 100), whole_ms=601)) is None
 
 
 def test_a_stream_that_only_paused_is_not_behind() -> None:
     # connection 4 has a command that begins at 50 ms, connection 5 has none
-    assert weighed(job(run(3, 4, 60), run(4, 1, 40))) is None
-    assert weighed(job(run(3, 4, 50), run(4, 1, 40)))
-    assert weighed(job(run(3, 4, 60), run(4, 1, 50)))
-    assert weighed(job(run(3, 4, 60), run(5, 1, 40)))
+    assert measured(job(run(3, 4, 60), run(4, 1, 40))) is None
+    assert measured(job(run(3, 4, 50), run(4, 1, 40)))
+    assert measured(job(run(3, 4, 60), run(4, 1, 50)))
+    assert measured(job(run(3, 4, 60), run(5, 1, 40)))

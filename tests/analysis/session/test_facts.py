@@ -1,4 +1,4 @@
-"""Columns over all sessions, or connections, against the same measured in each alone."""
+"""Facts over all sessions, or connections, against the same measured in each alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from iscsitrace.analysis.findings.case import Case, Groups
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.session import busy_columns, line
 from iscsitrace.analysis.session.busy_columns import WaitsOfAll
-from iscsitrace.analysis.session.columns import path_ns, rtt_ns, workloads
+from iscsitrace.analysis.session.facts import path_ns, rtt_ns, workloads
 from iscsitrace.analysis.session.grouping import Grouping, Subjects
 from tests.support.recordings import recorded_captures
 
@@ -34,24 +34,24 @@ def each_number(found: NDArray[Any], numbers: list[int]) -> list[Any]:
 def test_columns_are_what_each_subject_has_alone(file: Path, kind: str) -> None:
     grouping = Grouping(iscsitrace.read(file, tables=NEEDED).table)
     subjects: Subjects = getattr(grouping, kind)
-    columns, numbers = subjects.columns, list(subjects)
+    facts, numbers = subjects.facts, list(subjects)
     alone = {number: subjects[number] for number in numbers}
     for part in PARTS:
-        waits = busy_columns.of_parts(columns, part)
-        assert each_number(waits.sums_ns(columns), numbers) == [
+        waits = busy_columns.of_parts(facts, part)
+        assert each_number(waits.sums_ns(facts), numbers) == [
             subject.stretches(part).total_ns for subject in alone.values()
         ]
     for side in ("target", "initiator"):
         known = [subject.rtt_ns(side) for subject in alone.values()]
-        assert each_number(rtt_ns(columns, side), numbers) == [-1 if each is None else each for each in known]
+        assert each_number(rtt_ns(facts, side), numbers) == [-1 if each is None else each for each in known]
     known = [subject.path_ns for subject in alone.values()]
-    assert each_number(path_ns(columns), numbers) == [-1 if each is None else each for each in known]
+    assert each_number(path_ns(facts), numbers) == [-1 if each is None else each for each in known]
     lines = [line.of(subject) for subject in alone.values()]
-    assert each_number(line.rates(columns), numbers) == [found.bytes_per_s if found else 0 for found in lines]
-    asked = columns.once(workloads)
+    assert each_number(line.rates(facts), numbers) == [found.bytes_per_s if found else 0 for found in lines]
+    asked = facts.once(workloads)
     assert dict(asked) == {number: subject.workload for number, subject in alone.items() if subject.workload}
     groups = Groups((), (), iscsitrace.read(file, tables=NEEDED).cycles)
-    of_each = busy_columns.spans(columns)
+    of_each = busy_columns.spans(facts)
     for number, subject in alone.items():
         spans = Case(subject, groups).spans
         assert spans in (of_each[number], ())
@@ -63,16 +63,16 @@ def test_time_within_intervals_is_that_of_each_session_alone(file: Path) -> None
     chance = np.random.default_rng(7143)
     trace = iscsitrace.read(file, tables=NEEDED)
     sessions = Grouping(trace.table).sessions
-    columns = sessions.columns
+    facts = sessions.facts
     first_ns = trace.connections.raw("time_first_ns").min()
     length_ns = int(trace.connections.raw("time_last_ns").max() - first_ns) + 1
     for part in ("propagation", "transfer", "target_service"):
-        place = chance.integers(0, len(columns), 60) if len(columns) else np.zeros(0, dtype=np.int64)
+        place = chance.integers(0, len(facts), 60) if len(facts) else np.zeros(0, dtype=np.int64)
         starts = first_ns + chance.integers(0, length_ns, len(place))
         # some end before they begin
         ends = starts + chance.integers(-length_ns // 50, length_ns // 10 + 2, len(place))
-        found = busy_columns.claimed_ns(columns, busy_columns.of_parts(columns, part), place, starts, ends)
-        waits = busy_columns.with_next(columns, busy_columns.of_parts(columns, part))
+        found = busy_columns.claimed_ns(facts, busy_columns.of_parts(facts, part), place, starts, ends)
+        waits = busy_columns.with_next(facts, busy_columns.of_parts(facts, part))
         for number, session in sessions.items():
             own = place == number
             assert found[number] == session.stretches(part).within_ns(starts[own], ends[own])
@@ -86,10 +86,10 @@ def test_time_within_intervals_is_that_of_each_session_alone(file: Path) -> None
 
 def test_times_that_do_not_fit_on_one_line_are_looked_at_one_session_after_the_other() -> None:
     (file,) = [file for file in KEPT if file.parent.name == "black-out-and-relogin"]
-    columns = Grouping(iscsitrace.read(file, tables=NEEDED).table).sessions.columns
-    assert len(columns) == 2
+    facts = Grouping(iscsitrace.read(file, tables=NEEDED).table).sessions.facts
+    assert len(facts) == 2
     far = 1 << 62
     waits = WaitsOfAll(np.array([0, 1]), np.array([-far, far - 10]), np.array([10 - far, far]), np.array([0, 0]))
     place, starts, ends = np.array([0, 1, 1]), np.array([5 - far, far - 4, 5]), np.array([far, far + 9, 4])
-    assert busy_columns.claimed_ns(columns, waits, place, starts, ends).tolist() == [5, 4]
-    assert busy_columns.claimed_ns(columns, waits, place, ends, ends).tolist() == [0, 0]
+    assert busy_columns.claimed_ns(facts, waits, place, starts, ends).tolist() == [5, 4]
+    assert busy_columns.claimed_ns(facts, waits, place, ends, ends).tolist() == [0, 0]

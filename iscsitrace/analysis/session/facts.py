@@ -1,12 +1,11 @@
-"""Measures of all sessions together: columns with one value per session, or per connection or story.
+"""Facts of all sessions, connections or stories together: a row for each, a value of each fact in every row.
 
-What a finding needs at least is looked up here for all of them at once, so that its code runs only where it may apply.
-This module measures and does not judge.
+A fact is computed when it is first read, for all rows at once. This module measures and does not judge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,8 +24,8 @@ Array = NDArray[Any]
 _Fact = TypeVar("_Fact")
 
 
-class Columns:
-    """Columns over some subjects: sessions, connections or stories, each by its place."""
+class Facts:
+    """A table of facts, with a row for each subject: session, connection or story."""
 
     def __init__(self, source: Source, place_of: Callable[[str], Array], sums_ns: Array) -> None:
         """``place_of`` has the subject of each row of the table of a name, -1 for none. ``sums_ns`` is the time
@@ -37,18 +36,34 @@ class Columns:
         self.jobs_ns: Array = sums_ns[:, busy.BUSY].sum(axis=1)
         """Busy time."""
         self._place_of = place_of
-        self._facts: dict[Callable[[Columns], Any], Any] = {}
+        self._facts: dict[Callable[[Facts], Any], Any] = {}
+        self._given: dict[type, Any] = {}
         self._places: dict[str, Array] = {}
 
     def __len__(self) -> int:
         return len(self.sums_ns)
 
-    def once(self, compute: Callable[[Columns], _Fact]) -> _Fact:
-        """Call a function on these columns, once; later calls return the same result."""
+    def once(self, compute: Callable[[Facts], _Fact]) -> _Fact:
+        """Call a function on these facts, once; later calls return the same result."""
         if compute not in self._facts:
             self._facts[compute] = compute(self)
         fact: _Fact = self._facts[compute]
         return fact
+
+    def give(self, fact: object) -> None:
+        """Adds what was found of the whole trace elsewhere, such as its groups."""
+        self._given[type(fact)] = fact
+
+    def given(self, kind: type[_Fact]) -> _Fact:
+        """What was given of this type."""
+        found: _Fact = self._given[kind]
+        return found
+
+    def only(self, numbers: Iterable[int]) -> Array:
+        """These alone, as a boolean for each."""
+        found = np.zeros(len(self), dtype=bool)
+        found[np.fromiter(numbers, dtype=np.intp)] = True
+        return found
 
     def forget(self) -> None:
         """Let go of what was computed of the tables: it has a value for each of millions of rows."""
@@ -95,49 +110,49 @@ class Columns:
         return places if places.max(initial=-1) < len(self) else np.where(places < len(self), places, -1)
 
 
-def commands(columns: Columns) -> tuple[Array, Array, Array]:
+def commands(facts: Facts) -> tuple[Array, Array, Array]:
     """The commands of all subjects, each subject's in order of time: row in ``cycles``, subject, nanoseconds."""
-    times, rows = columns.table("cycles").raw("command_first_ns"), columns.once(_commands_in_order)
-    return rows, columns.places("cycles")[rows], times[rows]
+    times, rows = facts.table("cycles").raw("command_first_ns"), facts.once(_commands_in_order)
+    return rows, facts.places("cycles")[rows], times[rows]
 
 
-def _commands_in_order(columns: Columns) -> Array:
-    rows = by_subject.rows_in_order(columns.places("cycles"), columns.table("cycles").raw("command_first_ns"))
+def _commands_in_order(facts: Facts) -> Array:
+    rows = by_subject.rows_in_order(facts.places("cycles"), facts.table("cycles").raw("command_first_ns"))
     return narrow(rows)
 
 
-def workloads(columns: Columns) -> Workloads:
+def workloads(facts: Facts) -> Workloads:
     """The workload of each subject that has complete reads or writes."""
-    return workload.of_each(*columns.once(transfers))
+    return workload.of_each(*facts.once(transfers))
 
 
-def transfers(columns: Columns) -> tuple[Table, Array]:
+def transfers(facts: Facts) -> tuple[Table, Array]:
     """The complete reads and writes, and the subject of each."""
-    cycles, places = columns.table("cycles"), columns.places("cycles")
+    cycles, places = facts.table("cycles"), facts.places("cycles")
     is_own = cycles.each(is_whole_transfer) & (places >= 0)
     return cycles.select(is_own), places[is_own]
 
 
-def rtt_ns(columns: Columns, side: str) -> Array:
+def rtt_ns(facts: Facts, side: str) -> Array:
     """Least RTT between the tap and that side (``target`` or ``initiator``), as `path.busiest` has it; -1 for none."""
-    return np.asarray(columns.once(_least_rtts)[SIDES.index(side)])
+    return np.asarray(facts.once(_least_rtts)[SIDES.index(side)])
 
 
-def path_ns(columns: Columns) -> Array:
+def path_ns(facts: Facts) -> Array:
     """Least RTT of the whole path; -1 where a side of it is unknown."""
-    both = columns.once(_least_rtts)
+    both = facts.once(_least_rtts)
     return np.where((both >= 0).all(axis=0), both.sum(axis=0), -1)
 
 
-def _least_rtts(columns: Columns) -> Array:
+def _least_rtts(facts: Facts) -> Array:
     """The least RTT to each of SIDES, of the connection that stands for the path; -1 for none: shape (2, subjects)."""
-    connections = columns.table("connections")
-    rtts = path.least_rtts(connections, columns.table("senders"))
+    connections = facts.table("connections")
+    rtts = path.least_rtts(connections, facts.table("senders"))
     moved = np.sum([connections.raw(name).astype(np.int64) for name in BYTES], axis=0)
-    places = columns.places("connections")
+    places = facts.places("connections")
     order = np.lexsort((-moved, -(rtts >= 0).sum(axis=0), places))
     order = order[places[order] >= 0]
     busiest = order[first_rows(places[order])]
-    found = np.full((len(SIDES), len(columns)), -1, dtype=np.int64)
+    found = np.full((len(SIDES), len(facts)), -1, dtype=np.int64)
     found[:, places[busiest]] = rtts[:, busiest]
     return found

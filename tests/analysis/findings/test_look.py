@@ -1,40 +1,41 @@
-"""What problems need at least: no finding is missed where a problem is not looked for, and a healthy session is not
-searched for what broke.
-"""
+"""Where problems are looked for: no finding is missed elsewhere, and a healthy session is not searched for failures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import iscsitrace
 from iscsitrace.analysis.findings import NEEDED, examination, registry
-from iscsitrace.analysis.findings.case import Groups
-from iscsitrace.analysis.findings.finding import Problem
-from iscsitrace.analysis.session.columns import Columns
+from iscsitrace.analysis.findings.finding import Found, Problem, anywhere
+from iscsitrace.analysis.session.facts import Facts
 from iscsitrace.analysis.session.grouping import Grouping
 from tests.support.histories import Told
 from tests.support.recordings import recorded_captures
 from tests.support.story import Story
 from tests.support.tables_by_hand import MS
 
+SOUGHT = Problem.sought
 ROOT = Path(__file__).parents[3]
 KEPT = sorted(file for folder in ("samples", "tests/vectors") for file in (ROOT / folder).rglob("*.pcapng.gz"))
 
 
-def everything(columns: Columns, problems: Sequence[Problem], groups: Groups | None = None) -> list[Sequence[Problem]]:
-    """Every problem that is looked for, in the place of those that a session or story may have."""
-    return [[problem for problem in problems if not problem.is_weighed]] * len(columns)
+def sought_anywhere(problem: Problem, facts: Facts) -> Found | NDArray[Any]:
+    """As `Problem.sought`; what has to be looked at is looked for in all that have enough time to explain."""
+    found = SOUGHT(problem, facts)
+    return found if isinstance(found, Found) else SOUGHT(replace(problem, where=anywhere), facts)
 
 
 @pytest.mark.parametrize("file", [*KEPT, *recorded_captures()], ids=lambda file: f"{file.parent.name}/{file.name}")
 def test_no_finding_is_missed_where_it_is_not_looked_for(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = iscsitrace.read(file, tables=NEEDED)
     found = examination.examine(trace.table)
-    monkeypatch.setattr(registry, "possible", everything)
+    monkeypatch.setattr(Problem, "sought", sought_anywhere)
     whole = examination.examine(trace.table)
     for some, others in ((found.sessions, whole.sessions), (found.connections, whole.connections)):
         assert [each.as_dict() for each in some.values()] == [each.as_dict() for each in others.values()]
@@ -52,8 +53,8 @@ def test_a_healthy_session_is_not_searched_for_what_broke() -> None:
         told.reads(number, 3 * number + 0.1, 9)
         told.rows["sessions"][number]["cycle_count"] = 9
     grouping = Grouping(told.source())
-    columns = grouping.columns_together([((0,), (0,)), ((1,), (1,))])
-    healthy, lost = registry.possible(columns, registry.OF_STORIES)
+    facts = grouping.facts_together([((0,), (0,)), ((1,), (1,))])
+    _, (healthy, lost) = registry.look(facts, registry.OF_STORIES)
     assert healthy == []
     assert [problem.name for problem in lost] == ["connection_lost"]
 
@@ -61,11 +62,11 @@ def test_a_healthy_session_is_not_searched_for_what_broke() -> None:
 def test_shares_of_columns_are_those_of_the_session() -> None:
     story = Story().tasks(9, ("propagation", 16 * MS)).task(("transfer", 3 * MS))
     grouping = Grouping(story.source())
-    columns, session = grouping.sessions.columns, grouping.sessions[0]
-    assert columns.jobs_ns.tolist() == [session.jobs_ns]
+    facts, session = grouping.sessions.facts, grouping.sessions[0]
+    assert facts.jobs_ns.tolist() == [session.jobs_ns]
     for part in ("propagation", "transfer", "outage"):
-        assert columns.part_ns(part).tolist() == [session.part_ns(part)]
-        assert columns.share(columns.part_ns(part)).tolist() == [session.share(session.part_ns(part))]
+        assert facts.part_ns(part).tolist() == [session.part_ns(part)]
+        assert facts.share(facts.part_ns(part)).tolist() == [session.share(session.part_ns(part))]
 
 
 def test_columns_count_the_rows_of_each_subject() -> None:
@@ -76,11 +77,11 @@ def test_columns_count_the_rows_of_each_subject() -> None:
     told.add("nops", connection=1, request_ns=4.0)
     told.connection(6, 7)
     grouping = Grouping(told.source())
-    sessions = grouping.sessions.columns
+    sessions = grouping.sessions.facts
     assert sessions.count("cycles").tolist() == [0, 5]
     assert sessions.count("nops").tolist() == [0, 1]
     assert sessions.count("connections").tolist() == [1, 1]
-    together = grouping.columns_together([((), (2,)), ((0, 1), (0, 1))])
+    together = grouping.facts_together([((), (2,)), ((0, 1), (0, 1))])
     assert together.count("cycles").tolist() == [0, 5]
     assert together.count("connections").tolist() == [1, 2]
     assert together.jobs_ns.tolist() == [0, sessions.jobs_ns.sum()]
