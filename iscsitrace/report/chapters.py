@@ -170,17 +170,10 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, time:
 
 def _path(trace: Trace, connections: list[dict[str, Any]]) -> list[Fact]:
     """The RTT of the path, by the busiest connection."""
-    numbers = trace.connections.raw("connection").tolist()
-    rtts = dict(zip(numbers, path.least_rtts(trace.connections, trace.senders).T.tolist(), strict=True))
-    names = [f"rtt_to_{side}_min_ns" for side in path.SIDES]
-    rows = [
-        row | {name: None if each < 0 else each for name, each in zip(names, rtts[row["connection"]], strict=True)}
-        for row in connections
-    ]
-    row = path.busiest(rows)
-    found_ns = path.round_trip_ns(row)
-    if row is None or found_ns is None:
+    found = path.of_one(trace.connections, trace.senders, (row["connection"] for row in connections))
+    rtts, found_ns = dict(zip(path.SIDES, found.rtts_ns[:, 0].tolist(), strict=True)), int(found.whole_ns[0])
+    if found_ns < 0:
         return []
-    near = tap.position(row["rtt_to_initiator_min_ns"], row["rtt_to_target_min_ns"]) or ""
+    near = tap.position(rtts["initiator"], rtts["target"]) or ""
     where = {"initiator": "tap near the initiator", "target": "tap near the target"}.get(near, "tap between the hosts")
     return [Fact("RTT", wording.time(found_ns), f"minimum; {where}")]

@@ -74,6 +74,7 @@ class Hosts:
             "cycles": cycles,
             "budget": self.budget,
             "logical_units": self.units,
+            "senders": [],
         }
         made = {name: table(name, *each) for name, each in rows.items()}
         return made.__getitem__

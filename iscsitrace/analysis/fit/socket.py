@@ -40,8 +40,9 @@ def steady_times_ns(capture: str, connections: Table) -> tuple[int, int]:
     return first_ns + int(BEGUN * span_ns), first_ns + int(DONE * span_ns)
 
 
-def measure(capture: str, connections: Table, steady: Table) -> Socket:
-    """The busiest connection: ``connections`` of the whole capture, and ``steady`` of its steady time.
+def measure(capture: str, connections: Table, senders: Table, steady: Table) -> Socket:
+    """The busiest connection: ``connections`` and ``senders`` of the whole capture, and ``steady``, the table
+    ``connections`` of its steady time.
 
     InputInvalid where it is too short to have one; ``capture`` is its name in messages.
     """
@@ -51,9 +52,8 @@ def measure(capture: str, connections: Table, steady: Table) -> Socket:
     lasted_ns = row["time_last_ns"] - row["time_first_ns"] if row else 0
     if row is None or lasted_ns <= 0:
         raise InputInvalid(f"{capture}: the busiest TCP connection is too short for a steady throughput")
-    round_trip_ns = path.round_trip_ns(whole)
-    delay_ns = None if round_trip_ns is None else round_trip_ns / 2
-    return Socket(row[f"stream_bytes_{direction}"] / lasted_ns * 1e9, delay_ns)
+    path_ns = int(path.of_one(connections, senders, [whole["connection"]]).whole_ns[0])
+    return Socket(row[f"stream_bytes_{direction}"] / lasted_ns * 1e9, None if path_ns < 0 else path_ns / 2)
 
 
 def of_points(points: Sequence[Point], sockets: Mapping[str, Socket]) -> float | list[float]:

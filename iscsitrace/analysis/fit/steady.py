@@ -99,7 +99,7 @@ def survey(source: Source, name: str, only: int | None = None) -> Survey:
         if not (commands.operation >= 0).any():
             missing.append(Missing(name, number, "no reads or writes of data"))
         elif path is None:
-            missing.append(Missing(name, number, f"RTT unknown: {paths.why_unknown(session.connections)}"))
+            missing.append(Missing(name, number, f"RTT unknown: {paths.why_unknown(session.rtts_ns)}"))
         else:
             waits = Waits(session.tables["budget"], session.rtt_ns("target") or 0, session.rtt_ns("initiator") or 0)
             found += _of_session(name, session, path, waits, grouping.connections, missing)

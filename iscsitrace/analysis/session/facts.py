@@ -15,9 +15,9 @@ from iscsitrace.analysis.measures import busy, by_subject
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.data_commands import is_whole_transfer
 from iscsitrace.analysis.session import path, workload
-from iscsitrace.analysis.session.path import BYTES, SIDES
+from iscsitrace.analysis.session.path import SIDES, Paths
 from iscsitrace.analysis.session.workload import Workloads
-from iscsitrace.tables.numbers import first_rows, narrow, sums_of
+from iscsitrace.tables.numbers import narrow, sums_of
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
@@ -133,26 +133,17 @@ def transfers(facts: Facts) -> tuple[Table, Array]:
     return cycles.select(is_own), places[is_own]
 
 
+def paths(facts: Facts) -> Paths:
+    """The path of each subject."""
+    connections = facts.table("connections")
+    return path.of_each(connections, facts.table("senders"), facts.places("connections"), len(facts))
+
+
 def rtt_ns(facts: Facts, side: str) -> Array:
-    """Least RTT between the tap and that side (``target`` or ``initiator``), as `path.busiest` has it; -1 for none."""
-    return np.asarray(facts.once(_least_rtts)[SIDES.index(side)])
+    """Least RTT between the tap and that side (``target`` or ``initiator``); -1 for none."""
+    return np.asarray(facts.once(paths).rtts_ns[SIDES.index(side)])
 
 
 def path_ns(facts: Facts) -> Array:
     """Least RTT of the whole path; -1 where a side of it is unknown."""
-    both = facts.once(_least_rtts)
-    return np.where((both >= 0).all(axis=0), both.sum(axis=0), -1)
-
-
-def _least_rtts(facts: Facts) -> Array:
-    """The least RTT to each of SIDES, of the connection that stands for the path; -1 for none: shape (2, subjects)."""
-    connections = facts.table("connections")
-    rtts = path.least_rtts(connections, facts.table("senders"))
-    moved = np.sum([connections.raw(name).astype(np.int64) for name in BYTES], axis=0)
-    places = facts.places("connections")
-    order = np.lexsort((-moved, -(rtts >= 0).sum(axis=0), places))
-    order = order[places[order] >= 0]
-    busiest = order[first_rows(places[order])]
-    found = np.full((len(SIDES), len(facts)), -1, dtype=np.int64)
-    found[:, places[busiest]] = rtts[:, busiest]
-    return found
+    return facts.once(paths).whole_ns

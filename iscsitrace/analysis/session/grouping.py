@@ -14,9 +14,8 @@ from iscsitrace.analysis.measures.budget import Budget, Budgets
 from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.analysis.measures.nulls import known, numbers_of
 from iscsitrace.analysis.session import NEEDED, path
-from iscsitrace.analysis.session.facts import Facts, workloads
+from iscsitrace.analysis.session.facts import Facts
 from iscsitrace.analysis.session.session import Session
-from iscsitrace.analysis.session.workload import Workload
 from iscsitrace.tables.numbers import distinct
 from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.rows import Rows
@@ -30,7 +29,7 @@ _BY_SESSION: Final = ("sessions", "cycles", "budget", "logical_units")
 """Tables with the session of each row."""
 
 _CONNECTION_COLUMNS = (
-    *("connection", "session", "is_iscsi", *path.COLUMNS),
+    *("connection", "session", "is_iscsi", *path.BYTES),
     *(
         f"{name}_{direction}"
         for name in (
@@ -61,7 +60,6 @@ class Grouping:
         self._source = source
         connections = source("connections")
         self._rows = Rows(connections, _CONNECTION_COLUMNS)
-        self._rtts: Array = path.least_rtts(connections, source("senders"))
         places = np.flatnonzero(connections.raw("is_iscsi")).tolist()
         of_connection, of_session = (numbers_of(connections, name).tolist() for name in ("connection", "session"))
         self._place_of: dict[int, int] = {of_connection[place]: place for place in places}
@@ -86,12 +84,10 @@ class Grouping:
         return _make("connection", number, self._rows_of([number]), split, sums)
 
     def _rows_of(self, connections: Iterable[int]) -> list[dict[str, Any]]:
-        """The rows of ``connections`` of these numbers, with the least RTTs of their paths, and their bytes."""
+        """The rows of ``connections`` of these numbers, with their bytes."""
         found = []
         for place in map(self._place_of.__getitem__, connections):
             row = self._rows[place]
-            for side, rtt_ns in zip(path.SIDES, self._rtts[:, place].tolist(), strict=True):
-                row[f"rtt_to_{side}_min_ns"] = None if rtt_ns < 0 else rtt_ns
             row["bytes"] = sum(row[name] for name in path.BYTES)
             found.append(row)
         return found
@@ -192,8 +188,7 @@ def sessions_of(source: Source) -> dict[int, Session]:
 
 def _make(kind: str, number: int, rows: list[dict[str, Any]], split: _Split, sums: Mapping[int, Budget]) -> Session:
     senders = split.senders(row["connection"] for row in rows)
-    asked, luns = split.workloads.get(number), split.luns.get(number, ())
-    rest = _Rows(split, number), sums.get(number), asked, tuple(luns)
+    rest = _Rows(split, number), sums.get(number), split.facts, tuple(split.luns.get(number, ()))
     return Session(number, rows, senders, *rest, is_session=kind == "session")
 
 
@@ -232,9 +227,9 @@ class _Split:
         return found
 
     @property
-    def workloads(self) -> Mapping[int, Workload]:
-        """The workload of each session or connection that has one."""
-        return self._facts().once(workloads)
+    def facts(self) -> Facts:
+        """Those of the same sessions or connections."""
+        return self._facts()
 
     @cached_property
     def luns(self) -> dict[int, list[int]]:

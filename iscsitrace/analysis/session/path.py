@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.analysis.measures.nulls import numbers_of
+from iscsitrace.tables.numbers import first_rows
 from iscsitrace.tables.table import Table
 
 SIDES: Final = ("target", "initiator")
 """The tap divides the path: the RTT of the whole path is the sum of the least RTTs to both sides."""
 
 BYTES: Final = ("stream_bytes_to_target", "stream_bytes_to_initiator")
-COLUMNS: Final = (*(f"rtt_to_{side}_min_ns" for side in SIDES), *BYTES)
-"""Columns of ``connections`` that a row has to have here."""
 
 
 @dataclass(frozen=True)
@@ -55,50 +54,66 @@ def least_rtts(connections: Table, senders: Table) -> NDArray[np.int64]:
     return found
 
 
-def busiest(connections: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
-    """The connection that stands for the path: the busiest of those that show both sides, or as many as any does.
+@dataclass(frozen=True)
+class Paths:
+    """The connection that stands for the path of each subject, such as a session: the busiest of those that show both
+    sides, or as many as any does.
 
-    Both RTTs are of one connection, because two connections may take two paths. None for no connections.
+    Both RTTs are of one connection, because two connections may take two paths.
     """
-    return max(
-        connections,
-        key=lambda row: (sum(least_ns(row, side) is not None for side in SIDES), sum(row[name] for name in BYTES)),
-        default=None,
-    )
+
+    connection: NDArray[np.int64]
+    """Its number; -1 where there is none."""
+    rtts_ns: NDArray[np.int64]
+    """The least RTT to each of SIDES, shape (2, subjects); -1 where none is known."""
+
+    @property
+    def whole_ns(self) -> NDArray[np.int64]:
+        """The RTT of the whole path; -1 where a side of it is unknown."""
+        return np.where((self.rtts_ns >= 0).all(axis=0), self.rtts_ns.sum(axis=0), -1)
 
 
-def least_ns(connection: dict[str, Any], side: str) -> int | None:
-    """The least RTT between the tap and one side; None where none was seen."""
-    found: int | None = connection[f"rtt_to_{side}_min_ns"]
+def of_each(connections: Table, senders: Table, place: NDArray[Any], count: int) -> Paths:
+    """The paths of that many subjects; ``place`` is the subject of each row of ``connections``, -1 for none."""
+    rtts = least_rtts(connections, senders)
+    moved = np.sum([connections.raw(name).astype(np.int64) for name in BYTES], axis=0)
+    order = np.lexsort((-moved, -(rtts >= 0).sum(axis=0), place))
+    order = order[place[order] >= 0]
+    busiest = order[first_rows(place[order])]
+    found = Paths(np.full(count, -1, dtype=np.int64), np.full((len(SIDES), count), -1, dtype=np.int64))
+    found.connection[place[busiest]] = connections.raw("connection")[busiest]
+    found.rtts_ns[:, place[busiest]] = rtts[:, busiest]
     return found
 
 
-def round_trip_ns(connection: dict[str, Any] | None) -> int | None:
-    """The RTT of the whole path of a connection; None where one side of it was never seen."""
-    found = [least_ns(connection, side) for side in SIDES] if connection else [None]
-    return None if None in found else sum(each for each in found if each is not None)
+def of_one(connections: Table, senders: Table, numbers: Iterable[int]) -> Paths:
+    """The path of these connections together, as that of one subject."""
+    is_own = np.isin(connections.raw("connection"), list(numbers))
+    return of_each(connections, senders, np.where(is_own, 0, -1), 1)
 
 
-def measure(connections: Sequence[dict[str, Any]], senders: Iterable[dict[str, Any]]) -> Path | None:
-    """The path of these connections; None where no RTT is known, or where it is zero."""
-    row = busiest(connections)
-    whole_ns = round_trip_ns(row)
-    if row is None or whole_ns is None or whole_ns <= 0:
+def measure(rtts_ns: Sequence[int | None], senders: Iterable[dict[str, Any]]) -> Path | None:
+    """The path with these RTTs to each of SIDES, whose connection has these rows of ``senders``; None where an RTT is
+    unknown, or both are zero.
+    """
+    if why_unknown(rtts_ns):
         return None
-    of_side = {each["to_target"]: each for each in senders if each["connection"] == row["connection"]}
-    low = 0.0
-    for side in SIDES:
-        side_ns, sender = least_ns(row, side) or 0, of_side.get(side == "target", {})
-        median_ns = sender.get("rtt_median_ns")
-        low += low_ns(side_ns, max(side_ns, median_ns), sender.get("rtt_count") or 1) if median_ns else side_ns
-    return Path(whole_ns, low)
+    of_side = {each["to_target"]: each for each in senders}
+    whole, low = 0, 0.0
+    for side, side_ns in zip(SIDES, rtts_ns, strict=True):
+        sender = of_side.get(side == "target", {})
+        median_ns, least_ns = sender.get("rtt_median_ns"), side_ns or 0
+        whole += least_ns
+        low += low_ns(least_ns, max(least_ns, median_ns), sender.get("rtt_count") or 1) if median_ns else least_ns
+    return Path(whole, low)
 
 
-def why_unknown(connections: Sequence[dict[str, Any]]) -> str:
-    """Why `measure` finds no path, in words."""
-    row = busiest(connections)
-    unseen = next((side for side in SIDES if row is None or least_ns(row, side) is None), None)
-    return f"no RTT to the {unseen} was measured" if unseen else "the measured RTT is 0"
+def why_unknown(rtts_ns: Sequence[int | None]) -> str:
+    """Why `measure` finds no path, in words; empty where it does."""
+    unseen = next((side for side, rtt_ns in zip(SIDES, rtts_ns, strict=True) if rtt_ns is None), None)
+    if unseen:
+        return f"no RTT to the {unseen} was measured"
+    return "" if any(rtts_ns) else "the measured RTT is 0"
 
 
 def low_ns(least_ns: float, median_ns: float, count: int) -> float:

@@ -18,6 +18,7 @@ from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.analysis.measures.data_commands import is_data_command, is_for, is_transfer, is_whole_transfer
 from iscsitrace.analysis.measures.nulls import numbers_of
 from iscsitrace.analysis.session import path
+from iscsitrace.analysis.session.facts import Facts, path_ns, paths, workloads
 from iscsitrace.analysis.session.path import Path
 from iscsitrace.analysis.session.spans import Commands
 from iscsitrace.analysis.session.stretches import Stretches
@@ -68,14 +69,14 @@ class Session:
         senders: Sequence[dict[str, Any]],
         tables: Mapping[str, Table],
         sums: Budget | None,
-        asked: Workload | None = None,
+        facts: Facts,
         luns: tuple[int, ...] = (),
         *,
         is_session: bool,
     ) -> None:
         """``connections`` and ``senders`` are its rows of these tables, ``tables`` those of the others by name
-        (grouping.TABLES, and ``busy``); ``sums`` is its time breakdown, ``asked`` its workload, ``luns`` the
-        logical units that it reads, writes or erases, ascending.
+        (grouping.TABLES, and ``busy``); ``sums`` is its time breakdown, ``facts`` have those of all sessions, or
+        connections; ``luns`` are the logical units that it reads, writes or erases, ascending.
         """
         self.number = number
         self.connections = connections
@@ -83,8 +84,9 @@ class Session:
         self.tables = tables
         self.budget = sums
         self.luns = luns
-        self.workload = asked
-        """I/O size and queue depth of its reads and writes; None where there are none."""
+        self.facts = facts
+        self.place = number
+        """Its row in the facts."""
         self.is_session = is_session
 
     @property
@@ -172,6 +174,11 @@ class Session:
         return self.cycles.select(self.is_whole_transfer)
 
     @cached_property
+    def workload(self) -> Workload | None:
+        """I/O size and queue depth of its reads and writes; None where there are none."""
+        return self.facts.once(workloads).get(self.place)
+
+    @cached_property
     def commands(self) -> Commands:
         """All commands in order, with the queue depth that the initiator saw."""
         return Commands(self.cycles, self.rtt_ns("initiator") or 0)
@@ -227,17 +234,23 @@ class Session:
 
     # --- path
 
+    @cached_property
+    def rtts_ns(self) -> tuple[int | None, ...]:
+        """Least RTT between the tap and each of `path.SIDES`."""
+        return tuple(None if each < 0 else each for each in self.facts.once(paths).rtts_ns[:, self.place].tolist())
+
     def rtt_ns(self, side: str) -> int | None:
         """Least RTT between the tap and that side (``target`` or ``initiator``)."""
-        row = path.busiest(self.connections)
-        return path.least_ns(row, side) if row else None
+        return self.rtts_ns[path.SIDES.index(side)]
 
-    @cached_property
+    @property
     def path_ns(self) -> int | None:
-        """Least RTT of the whole path; None when a side of it is unknown."""
-        return path.round_trip_ns(path.busiest(self.connections))
+        """Least RTT of the whole path; None where a side of it is unknown."""
+        found = int(self.facts.once(path_ns)[self.place])
+        return None if found < 0 else found
 
     @cached_property
     def path(self) -> Path | None:
         """The path with its confidence; None where it is unknown, or zero."""
-        return path.measure(self.connections, self.senders)
+        number = self.facts.once(paths).connection[self.place]
+        return path.measure(self.rtts_ns, (row for row in self.senders if row["connection"] == number))

@@ -175,7 +175,7 @@ def _socket(capture: str) -> Socket:
     from iscsitrace.analysis.fit import socket
     from iscsitrace.tables.trace import read
 
-    whole = read(capture, tables=()).connections
-    from_ns, to_ns = socket.steady_times_ns(capture, whole)
+    trace = read(capture, tables=("senders",))
+    from_ns, to_ns = socket.steady_times_ns(capture, trace.connections)
     steady = read(capture, tables=(), time_from_ns=from_ns, time_to_ns=to_ns).connections
-    return socket.measure(capture, whole, steady)
+    return socket.measure(capture, trace.connections, trace.senders, steady)

@@ -16,10 +16,10 @@ from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.analysis.findings.finding import Finding, in_order, shown
 from iscsitrace.analysis.findings.registry import PROBLEMS
 from iscsitrace.analysis.session.grouping import TABLES
-from iscsitrace.analysis.session.session import Session
+from iscsitrace.analysis.session.stretches import Stretches
 from iscsitrace.wording import amounts as wording
 from tests.support.story import SECOND, Story
-from tests.support.tables_by_hand import MS, table
+from tests.support.tables_by_hand import MS
 
 
 @given(
@@ -31,18 +31,19 @@ from tests.support.tables_by_hand import MS, table
 def test_claimed_time_against_counting_nanoseconds(
     intervals: list[tuple[int, int]], stretches: list[tuple[int, str]]
 ) -> None:
-    rows, moment, owners = [], 0, []
+    held, moment, owners = [], 0, []
     for length, part in stretches:
-        rows.append({"connection": 0, "time_first_ns": moment, "time_last_ns": moment + length, "part": part})
+        if part != "transfer":
+            held.append((moment, moment + length))
         owners += [part] * length
         moment += length
-    subject = Session(0, [], [], {"busy": table("budget", *rows)}, None, is_session=False)
+    waits = Stretches(*np.array(held, dtype=np.int64).reshape(-1, 2).T, *np.full((2, len(held)), -1))
     starts, ends = (np.array([each[side] for each in intervals], dtype=np.int64) for side in (0, 1))
     expected = sum(
         owner != "transfer" and any(first <= moment < last for first, last in intervals)
         for moment, owner in enumerate(owners)
     )
-    assert subject.stretches("propagation", "ack_wait").within_ns(starts, ends) == expected
+    assert waits.within_ns(starts, ends) == expected
 
 
 def test_failures_come_first_then_the_largest_share() -> None:

@@ -60,12 +60,12 @@ def test_the_rate_of_a_plain_transfer() -> None:
         connection(0, stream_bytes_to_initiator=5_000, captured_bytes_to_initiator=11, stream_bytes_to_target=7),
         connection(1, stream_bytes_to_initiator=4, captured_bytes_to_initiator=10, captured_bytes_to_target=99),
     ]
-    assert socket.measure("a.pcap", whole, table("connections", *rows)) == Socket(5e9, 4.0 * MS)
+    assert socket.measure("a.pcap", whole, table("senders"), table("connections", *rows)) == Socket(5e9, 4.0 * MS)
     for steady in ([], [connection(0, time_last_ns=100, captured_bytes_to_initiator=11)]):
         with pytest.raises(InputInvalid, match="is too short for a steady throughput"):
-            socket.measure("a.pcap", whole, table("connections", *steady))
+            socket.measure("a.pcap", whole, table("senders"), table("connections", *steady))
     short = [connection(0, time_last_ns=101, stream_bytes_to_initiator=1)]
-    assert socket.measure("a.pcap", whole, table("connections", *short)).bytes_per_s == 1e9
+    assert socket.measure("a.pcap", whole, table("senders"), table("connections", *short)).bytes_per_s == 1e9
 
 
 def test_each_point_has_the_rate_at_the_nearest_delay() -> None:

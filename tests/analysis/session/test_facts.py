@@ -15,7 +15,6 @@ from iscsitrace.analysis.findings.case import Case, Groups
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.session import busy_columns, line
 from iscsitrace.analysis.session.busy_columns import WaitsOfAll
-from iscsitrace.analysis.session.facts import path_ns, rtt_ns, workloads
 from iscsitrace.analysis.session.grouping import Grouping, Subjects
 from tests.support.recordings import recorded_captures
 
@@ -41,15 +40,8 @@ def test_columns_are_what_each_subject_has_alone(file: Path, kind: str) -> None:
         assert each_number(waits.sums_ns(facts), numbers) == [
             subject.stretches(part).total_ns for subject in alone.values()
         ]
-    for side in ("target", "initiator"):
-        known = [subject.rtt_ns(side) for subject in alone.values()]
-        assert each_number(rtt_ns(facts, side), numbers) == [-1 if each is None else each for each in known]
-    known = [subject.path_ns for subject in alone.values()]
-    assert each_number(path_ns(facts), numbers) == [-1 if each is None else each for each in known]
     lines = [line.of(subject) for subject in alone.values()]
     assert each_number(line.rates(facts), numbers) == [found.bytes_per_s if found else 0 for found in lines]
-    asked = facts.once(workloads)
-    assert dict(asked) == {number: subject.workload for number, subject in alone.items() if subject.workload}
     groups = Groups((), (), iscsitrace.read(file, tables=NEEDED).cycles)
     of_each = busy_columns.spans(facts)
     for number, subject in alone.items():

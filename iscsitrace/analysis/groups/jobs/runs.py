@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.measures import pauses
 from iscsitrace.analysis.measures.data_commands import is_whole_transfer
 from iscsitrace.analysis.measures.intervals import furthest, union_lengths
-from iscsitrace.analysis.measures.nulls import known, numbers_of
+from iscsitrace.analysis.measures.nulls import numbers_of
 from iscsitrace.analysis.session import path
 from iscsitrace.tables.numbers import first_rows, order_of
-from iscsitrace.tables.table import Source, Table
+from iscsitrace.tables.table import Source
 
 Array = NDArray[Any]
 OF_THE_WORK: Final = 0.25
@@ -126,7 +126,8 @@ def of_trace(source: Source) -> Runs:
     number = connection[rows[firsts]]
     place = place_of[number]
     session = numbers_of(connections, "session")[place]
-    return Runs(number, session, _path_ns(connections)[place], _nodes(source, session), **found)
+    paths = path.of_each(connections, source("senders"), np.arange(len(connections)), len(connections))
+    return Runs(number, session, paths.whole_ns[place], _nodes(source, session), **found)
 
 
 def _split(rows: Array, begins: Array, ends: Array, connection: Array) -> tuple[Array, Array]:
@@ -207,13 +208,6 @@ def _usual(sizes: Array, run: Array, count: int) -> Array:
     most = np.maximum.reduceat(moved, first_rows(of_run))
     best = np.flatnonzero(moved == most[of_run])
     return np.asarray(sizes[order][firsts][best[first_rows(of_run[best])]])
-
-
-def _path_ns(connections: Table) -> Array:
-    """The RTT of each connection's path, as `path.round_trip_ns` has it; -1 where it is not known."""
-    sides = [f"rtt_to_{side}_min_ns" for side in path.SIDES]
-    is_known = np.logical_and.reduce([known(connections, name) for name in sides])
-    return np.where(is_known, sum(connections.raw(name) for name in sides), -1)
 
 
 def _nodes(source: Source, session: Array) -> Array:

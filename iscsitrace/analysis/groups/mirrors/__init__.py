@@ -4,5 +4,5 @@ from typing import Final
 
 RECOGNISING: Final = ("write_starts",)
 """Tables filled on request that make recognition sure; without them a mirror may be a stripe."""
-NEEDED: Final = (*RECOGNISING, "budget")
+NEEDED: Final = (*RECOGNISING, "budget", "senders")
 """Tables filled on request that an account of mirrors and their causes needs."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from iscsitrace.analysis.groups.mirrors.writes import MirroredWrites
 from iscsitrace.analysis.measures import budget as time_budget
 from iscsitrace.analysis.measures.intervals import covered_until, intersection
+from iscsitrace.analysis.measures.nulls import numbers_of
 from iscsitrace.analysis.session import path
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Source, Table
@@ -56,8 +57,10 @@ def with_causes(found: MirroredWrites, source: Source) -> MirroredWrites:
     # of the propagation time, R2T rounds that the other side did not need count separately from a longer RTT
     rounds = np.maximum(found.side_rounds[rows, last] - found.side_rounds[rows, first], 0)
     way, more = CAUSES.index("round_trip"), CAUSES.index("r2t_rounds")
-    paths = _paths(source)
-    of_rounds = rounds * np.array([paths.get(number, 0) for number in of_last.tolist()], dtype=np.int64)
+    connections = source("connections")
+    members = numbers_of(connections, "session")
+    count = max(int(each.max(initial=-1)) for each in (members, of_last)) + 1
+    of_rounds = rounds * np.maximum(path.of_each(connections, source("senders"), members, count).whole_ns[of_last], 0)
     by_cause[:, more] = np.minimum(of_rounds, np.maximum(by_cause[:, way], 0))
     by_cause[:, way] -= by_cause[:, more]
     causes, cause_ns = found.causes.copy(), found.cause_ns.copy()
@@ -118,13 +121,3 @@ class _Budget:
         table = self._of(session)
         picked = table.raw("part") == time_budget.PARTS.index(part)
         return table.raw("time_first_ns")[picked], table.raw("time_last_ns")[picked]
-
-
-def _paths(source: Source) -> dict[int, int]:
-    """The RTT of each session's path, where it is known."""
-    members: dict[int, list[dict[str, Any]]] = {}
-    for row in source("connections").rows(("session", *path.COLUMNS)):
-        if row["session"] is not None:
-            members.setdefault(row["session"], []).append(row)
-    found = {number: path.round_trip_ns(path.busiest(rows)) for number, rows in members.items()}
-    return {number: path_ns for number, path_ns in found.items() if path_ns is not None}
