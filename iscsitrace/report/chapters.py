@@ -125,7 +125,7 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, time:
     moved = {"read": volume.read_bytes_per_s, "written": volume.write_bytes_per_s}
     rates = [f"{wording.rate(amount)} {word}" for word, amount in moved.items() if amount]
     if rates:
-        found_line = line.of_busiest(connections, trace.senders.rows())
+        found_line = line.of_one(trace.connections, trace.senders, (row["connection"] for row in connections))
         found.append(
             Fact(
                 "Throughput",

@@ -71,42 +71,47 @@ def of(session: Session) -> Line | None:
     """The line of the direction that carried most bytes; where its rate was not reached, that of the other direction,
     if that carried at least half as many; else None. With reads and writes alike a tap may show one of both lines.
     """
-    return of_busiest(session.connections, session.senders)
+    return of_row(session.facts.table("senders"), int(session.facts.once(rows)[session.place]))
 
 
-def of_busiest(connections: Iterable[Mapping[str, Any]], senders: Iterable[Mapping[str, Any]]) -> Line | None:
-    """The same for rows of ``connections`` and all rows of ``senders``."""
-    sent = {
-        (row["connection"], direction == "to_target"): int(row[f"stream_bytes_{direction}"])
-        for row in connections
-        for direction in ("to_target", "to_initiator")
-    }
-    rows = [row for row in senders if (row["connection"], row["to_target"]) in sent]
-    sizes = [sent[row["connection"], row["to_target"]] for row in rows]
-    most = max(sizes, default=0)
-    large = [(size, row) for size, row in zip(sizes, rows, strict=True) if _PART_LEAST * size >= most]
-    shown = [row for _, row in sorted(large, key=lambda each: -each[0]) if row.get("line_bytes_per_s")]
-    return of_sender(shown[0] if shown else None)
+def of_one(connections: Table, senders: Table, numbers: Iterable[int]) -> Line | None:
+    """The same for these connections together."""
+    place = np.where(np.isin(senders.raw("connection"), list(numbers)), 0, -1)
+    return of_row(senders, int(rows_of_each(connections, senders, place, 1)[0]))
+
+
+def of_row(senders: Table, row: int) -> Line | None:
+    """The line of a row of ``senders``; None for -1."""
+    return None if row < 0 else of_sender(next(senders.select(slice(row, row + 1)).rows(COLUMNS)))
 
 
 def rates(facts: Facts) -> Array:
-    """The rate in bytes/s of the line of each subject, as `of` has it; 0 where it was not reached."""
-    senders, connections = facts.table("senders"), facts.table("connections")
+    """The rate in bytes/s of the line of each subject; 0 where it was not reached."""
+    return np.append(facts.table("senders").raw("line_bytes_per_s"), 0)[facts.once(rows)]
+
+
+def rows(facts: Facts) -> Array:
+    """The row of ``senders`` of each subject's line; -1 where its rate was not reached."""
+    connections, senders = facts.table("connections"), facts.table("senders")
+    return rows_of_each(connections, senders, facts.places("senders"), len(facts))
+
+
+def rows_of_each(connections: Table, senders: Table, place: Array, count: int) -> Array:
+    """The same for that many subjects; ``place`` is the subject of each row of ``senders``, -1 for none."""
     numbers = connections.raw("connection").astype(np.int64)
     sent = np.zeros((numbers.max(initial=-1) + 1, 2), dtype=np.int64)
     for to_target, direction in enumerate(("to_initiator", "to_target")):
         sent[numbers, to_target] = connections.raw(f"stream_bytes_{direction}")
-    places, of = facts.places("senders"), senders.raw("connection").astype(np.int64)
-    rows = np.flatnonzero(places >= 0)
-    places, sizes = places[rows], sent[of, senders.raw("to_target").astype(np.intp)][rows]
-    most = np.zeros(len(facts), dtype=np.int64)
-    np.maximum.at(most, places, sizes)
-    bytes_per_s = np.maximum(numbers_of(senders, "line_bytes_per_s"), 0)[rows]
-    shown = np.where(_PART_LEAST * sizes >= most[places], bytes_per_s, 0)
-    order = np.lexsort((-sizes, shown == 0, places))
-    first = order[first_rows(places[order])]
-    found = np.zeros(len(facts), dtype=np.int64)
-    found[places[first]] = shown[first]
+    own = np.flatnonzero(place >= 0)
+    place, of = place[own], senders.raw("connection").astype(np.int64)[own]
+    sizes = sent[of, senders.raw("to_target").astype(np.intp)[own]]
+    most = np.zeros(count, dtype=np.int64)
+    np.maximum.at(most, place, sizes)
+    is_shown = (numbers_of(senders, "line_bytes_per_s")[own] > 0) & (_PART_LEAST * sizes >= most[place])
+    order = np.lexsort((-sizes[is_shown], place[is_shown]))
+    first = order[first_rows(place[is_shown][order])]
+    found = np.full(count, -1, dtype=np.intp)
+    found[place[is_shown][first]] = own[is_shown][first]
     return found
 
 

@@ -13,7 +13,7 @@ import iscsitrace
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.case import Case, Groups
 from iscsitrace.analysis.measures.budget import PARTS
-from iscsitrace.analysis.session import busy_columns, line
+from iscsitrace.analysis.session import busy_columns
 from iscsitrace.analysis.session.busy_columns import WaitsOfAll
 from iscsitrace.analysis.session.grouping import Grouping, Subjects
 from tests.support.recordings import recorded_captures
@@ -40,8 +40,6 @@ def test_columns_are_what_each_subject_has_alone(file: Path, kind: str) -> None:
         assert each_number(waits.sums_ns(facts), numbers) == [
             subject.stretches(part).total_ns for subject in alone.values()
         ]
-    lines = [line.of(subject) for subject in alone.values()]
-    assert each_number(line.rates(facts), numbers) == [found.bytes_per_s if found else 0 for found in lines]
     groups = Groups((), (), iscsitrace.read(file, tables=NEEDED).cycles)
     of_each = busy_columns.spans(facts)
     for number, subject in alone.items():

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from iscsitrace.analysis.session import line
+from iscsitrace.analysis.session.line import Line
 from tests.support.story import Story
-from tests.support.tables_by_hand import MS
+from tests.support.tables_by_hand import MS, table
 
 SENDER = {
     "line": 4,
@@ -19,33 +18,35 @@ SENDER = {
 }
 
 
-def rows(**rates: int | None) -> list[dict[str, Any]]:
-    return [
-        {"connection": 3, "to_target": to_target, "line_bytes_per_s": rates[name]}
-        for name, to_target in (("to_initiator", False), ("to_target", True))
+def found_of(sent_to_target: int, sent_to_initiator: int, **rates: int | None) -> Line | None:
+    """The line of connection 3, which carried these bytes, at these rates."""
+    senders = [
+        {"connection": number, "to_target": name == "to_target", "line_bytes_per_s": rate and rate + number - 3}
+        for number in (2, 3)
+        for name, rate in rates.items()
     ]
+    sent = {"stream_bytes_to_target": sent_to_target, "stream_bytes_to_initiator": sent_to_initiator}
+    connections = table("connections", *({"connection": number} | sent for number in (2, 3)))
+    return line.of_one(connections, table("senders", *senders), [3])
 
 
 def test_the_line_is_that_of_the_direction_with_most_bytes() -> None:
     for to_target, to_initiator, rate in ((5, 6, 10), (6, 5, 20)):
-        connection = {"connection": 3, "stream_bytes_to_target": to_target, "stream_bytes_to_initiator": to_initiator}
-        found = line.of_busiest([connection], rows(to_initiator=10, to_target=20))
+        found = found_of(to_target, to_initiator, to_initiator=10, to_target=20)
         assert found is not None
         assert found.bytes_per_s == rate
 
 
 def test_a_rate_that_was_not_reached_is_none() -> None:
-    connection = {"connection": 3, "stream_bytes_to_target": 5, "stream_bytes_to_initiator": 6}
-    assert line.of_busiest([connection], rows(to_initiator=None, to_target=None)) is None
-    assert line.of_busiest([connection], []) is None
-    assert line.of_busiest([], rows(to_initiator=10, to_target=20)) is None
+    assert found_of(5, 6, to_initiator=None, to_target=None) is None
+    assert found_of(5, 6) is None
+    assert line.of_one(table("connections"), table("senders"), []) is None
     assert line.of_sender(None) is None
 
 
 def test_the_line_of_half_the_traffic_stands_for_one_that_the_tap_does_not_show() -> None:
     for to_target, rate in ((50, 20), (49, None)):
-        connection = {"connection": 3, "stream_bytes_to_target": to_target, "stream_bytes_to_initiator": 100}
-        found = line.of_busiest([connection], rows(to_initiator=None, to_target=20))
+        found = found_of(to_target, 100, to_initiator=None, to_target=20)
         assert (found and found.bytes_per_s) == rate
 
 
