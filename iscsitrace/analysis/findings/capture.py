@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from iscsitrace.analysis.findings.case import Case
-from iscsitrace.analysis.findings.finding import Advice, Explains, Observation, Problem
+from iscsitrace.analysis.findings.finding import Advice, Explains, Found, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import WARNING
 from iscsitrace.analysis.session.facts import Array, Facts, path_ns
 from iscsitrace.analysis.session.session import WAITS, Session
@@ -25,89 +24,67 @@ _GAPS = ("capture_gap", "sync_lost", "hole_abandoned", "header_assumed")
 _DIRECTIONS = ("to_target", "to_initiator")
 
 
-def reasons(subject: Session) -> list[str]:
-    """What is missing, the most important first; empty for a good capture."""
-    found = []
-    unknown = subject.share(subject.part_ns("unknown"))
-    if unknown >= UNKNOWN:
-        found.append(f"{wording.percent(unknown)} of the time cannot be attributed")
-    for share, what in (
-        (decoded_share(subject.connections), "stream bytes are decoded"),
-        (captured_share(subject.connections), "PDUs were captured"),
-    ):
-        if share < COVERAGE:
-            found.append(f"only {wording.percent(share)} of the {what}")
-    if subject.jobs_ns and subject.path_ns is None:
-        found.append("the RTT to one side or both was not measured")
-    return found
-
-
-def decoded_share(connections: Sequence[Mapping[str, Any]]) -> float:
-    """The share of the stream bytes of connections that is decoded; 1 of none."""
-    have, of = (
-        sum(row[f"{part}_{direction}"] for row in connections for direction in _DIRECTIONS)
-        for part in ("explained_bytes", "stream_bytes")
-    )
-    return have / of if of else 1.0
-
-
 def decoded_shares(facts: Facts) -> Array:
-    """The same of the connections of all sessions."""
+    """The share of the stream bytes that is decoded; 1 of none."""
+    return _shares(facts, "explained_bytes", "stream_bytes")
+
+
+def captured_shares(facts: Facts) -> Array:
+    """The share of the PDUs that is in the capture; 1 of none."""
+    return _shares(facts, "pdu_count", "pdu_count", "missing_pdu_count")
+
+
+def _shares(facts: Facts, part: str, *whole: str) -> Array:
     have, of = (
-        facts.total("connections", *(f"{part}_{direction}" for direction in _DIRECTIONS))
-        for part in ("explained_bytes", "stream_bytes")
+        facts.total("connections", *(f"{name}_{direction}" for name in names for direction in _DIRECTIONS))
+        for names in ((part,), whole)
     )
     return np.divide(have, of, out=np.ones(len(facts)), where=of > 0)
 
 
-def captured_share(connections: Sequence[Mapping[str, Any]]) -> float:
-    """The share of the PDUs of connections that is in the capture; 1 of none."""
-    have, lost = (
-        sum(row[f"{name}_{direction}"] for row in connections for direction in _DIRECTIONS)
-        for name in ("pdu_count", "missing_pdu_count")
-    )
-    return have / (have + lost) if have + lost else 1.0
+def unknown_shares(facts: Facts) -> Array:
+    """The share of the busy time that cannot be attributed."""
+    return facts.share(facts.part_ns("unknown"))
 
 
-def forbids_verdict(subject: Session) -> bool:
-    """Whether the limiter is unknown: the unattributed time is the largest wait, the RTT is unknown, or so many PDUs
-    are missing as make a warning.
+def _lacks_rtt(facts: Facts) -> Array:
+    return np.asarray((facts.jobs_ns > 0) & (facts.once(path_ns) < 0))
+
+
+def is_poor(facts: Facts) -> Array:
+    """Where something is missing that can matter: see `reasons`."""
+    is_low = [facts.once(shares) < COVERAGE for shares in (decoded_shares, captured_shares)]
+    return np.asarray(np.logical_or.reduce([facts.once(unknown_shares) >= UNKNOWN, *is_low, facts.once(_lacks_rtt)]))
+
+
+def forbids_verdict(facts: Facts) -> Array:
+    """Where the limiter is unknown: the unattributed time is the largest wait, the RTT is unknown, or so many PDUs are
+    missing as make a warning.
     """
-    if captured_share(subject.connections) < 1 - WARNING:
-        return True
-    if subject.budget is None or not reasons(subject):
-        return False
-    most = max(subject.part_ns(part) for part in WAITS if part != "unknown")
-    return subject.path_ns is None or 0 < subject.part_ns("unknown") >= most
+    unknown_ns = facts.part_ns("unknown")
+    most_ns = np.max([facts.part_ns(part) for part in WAITS if part != "unknown"], axis=0)
+    has_time = facts.sums_ns.any(axis=(1, 2))
+    is_open = (facts.once(path_ns) < 0) | ((unknown_ns > 0) & (unknown_ns >= most_ns))
+    return np.asarray((facts.once(captured_shares) < 1 - WARNING) | (has_time & facts.once(is_poor) & is_open))
 
 
-def _may_be_poor(facts: Facts) -> Array:
-    """Where any of the `reasons` holds."""
-
-    def is_below(have: tuple[str, ...], lost: tuple[str, ...], *, is_whole: bool) -> Array:
-        amounts = [
-            facts.total("connections", *(f"{name}_{each}" for name in names for each in _DIRECTIONS))
-            for names in (have, lost)
-        ]
-        whole = amounts[1] if is_whole else amounts[0] + amounts[1]
-        return amounts[0] < COVERAGE * whole
-
-    return np.asarray(
-        (facts.share(facts.part_ns("unknown")) >= UNKNOWN)
-        | is_below(("explained_bytes",), ("stream_bytes",), is_whole=True)
-        | is_below(("pdu_count",), ("missing_pdu_count",), is_whole=False)
-        | ((facts.jobs_ns > 0) & (facts.once(path_ns) < 0))
-    )
+def reasons(subject: Session) -> str:
+    """What is missing, the most important first; empty for a good capture."""
+    found = []
+    if (unknown := subject.fact(unknown_shares)) >= UNKNOWN:
+        found.append(f"{wording.percent(unknown)} of the time cannot be attributed")
+    for shares, what in ((decoded_shares, "stream bytes are decoded"), (captured_shares, "PDUs were captured")):
+        if (share := subject.fact(shares)) < COVERAGE:
+            found.append(f"only {wording.percent(share)} of the {what}")
+    if subject.fact(_lacks_rtt):
+        found.append("the RTT to one side or both was not measured")
+    return "; ".join(found)
 
 
-def _poor(case: Case) -> Observation | None:
-    subject = case.subject
-    missing = reasons(subject)
-    if not missing:
-        return None
-    counters = subject.tables["counters"].rows(("name", "first_frame"))
+def _poor(case: Case) -> Observation:
+    counters = case.subject.tables["counters"].rows(("name", "first_frame"))
     frames = [row["first_frame"] for row in counters if row["name"] in _GAPS]
-    return Observation("; ".join(missing), frames, subject.part_ns("unknown"))
+    return Observation(reasons(case.subject), frames)
 
 
 CAPTURE_POOR: Final = Problem(
@@ -126,7 +103,7 @@ CAPTURE_POOR: Final = Problem(
             "the hosts."
         ),
     ),
-    where=_may_be_poor,
+    where=lambda facts: Found(facts.once(is_poor), facts.part_ns("unknown")),
     tell=_poor,
 )
 

@@ -15,7 +15,6 @@ from iscsitrace.analysis.findings.finding import Advice, Basis, Explains, Found,
 from iscsitrace.analysis.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.analysis.measures import by_subject
 from iscsitrace.analysis.measures.data_commands import is_transfer
-from iscsitrace.analysis.measures.distribution import percentiles
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import busy_columns, line, system_calls
 from iscsitrace.analysis.session.facts import Array, Facts, path_ns, transfers, workloads
@@ -117,57 +116,52 @@ _BLOCKS_TRIED: Final = (LARGE_BLOCK_BYTES // 4, LARGE_BLOCK_BYTES)
 
 def _small_blocks(facts: Facts) -> Found:
     """Where the waits are those of small sequential commands."""
-    waited, asked = facts.once(_waited), facts.once(workloads)
-    is_small = np.zeros(len(facts), dtype=bool)
-    is_small[asked.numbers] = asked.block_bytes < LARGE_BLOCK_BYTES
-    may_be = waited.is_found & is_small
-    moved, places = _of(*facts.once(transfers), may_be)
-    may_be &= system_calls.sequential_shares(moved, places, len(facts)) >= SEQUENTIAL
-    may_be &= _passing_ns(facts, *_of(moved, places, may_be)) < facts.once(path_ns)
-    return Found(may_be, waited.cost_ns)
+    may_be = facts.once(_sequential) >= SEQUENTIAL
+    return Found(may_be & (facts.once(_passing_ns) < facts.once(path_ns)), facts.once(_waited).cost_ns)
 
 
-def _of(moved: Table, places: Array, which: Array) -> tuple[Table, Array]:
-    """Those of these sessions alone."""
+def _is_small(facts: Facts) -> Array:
+    """Where commands that are small wait."""
+    found, asked = np.zeros(len(facts), dtype=bool), facts.once(workloads)
+    found[asked.numbers] = asked.block_bytes < LARGE_BLOCK_BYTES
+    return np.asarray(found & facts.once(_waited).is_found)
+
+
+def _sequential(facts: Facts) -> Array:
+    """Share of the commands that are sequential, where small ones wait; else 0."""
+    return system_calls.sequential_shares(*_transfers_of(facts, facts.once(_is_small)), len(facts))
+
+
+def _passing_ns(facts: Facts) -> Array:
+    """Time of the commands in flight on the line, where small sequential ones wait; from their transfer times where
+    the line rate is unknown.
+    """
+    moved, places = _transfers_of(facts, facts.once(_sequential) >= SEQUENTIAL)
+    is_known = known(moved, "transfer_ns")
+    medians_ns = by_subject.medians(places[is_known], moved.raw("transfer_ns")[is_known], len(facts))
+    asked, found = facts.once(workloads), np.zeros(len(facts))
+    rates, medians_ns = line.rates(facts)[asked.numbers], medians_ns[asked.numbers]
+    each_ns = asked.block_bytes * 1e9 / np.maximum(rates, 1)
+    found[asked.numbers] = np.where(rates > 0, each_ns, medians_ns) * asked.queue_depths
+    return found
+
+
+def _transfers_of(facts: Facts, which: Array) -> tuple[Table, Array]:
+    """The complete reads and writes of these subjects, and the subject of each."""
+    moved, places = facts.once(transfers)
     is_own = which[places]
     return moved.select(is_own), places[is_own]
 
 
-def _passing_ns(facts: Facts, moved: Table, places: Array) -> Array:
-    """Time of the commands in flight on the line; from their transfer times where the line rate is unknown."""
-    asked = facts.once(workloads)
-    is_known = known(moved, "transfer_ns")
-    medians_ns = by_subject.medians(places[is_known], moved.raw("transfer_ns")[is_known], len(facts))
-    found = np.zeros(len(facts))
-    rates = facts.once(line.rates)
-    found[asked.numbers] = _on_line_ns(
-        asked.block_bytes, asked.queue_depths, rates[asked.numbers], medians_ns[asked.numbers]
-    )
-    return found
-
-
-def _on_line_ns(block_bytes: Array, queue_depth: Array, bytes_per_s: Array, transfer_ns: Array) -> Array:
-    """The same from the rate of the line, 0 where unknown, and the median transfer time of a command."""
-    each_ns = block_bytes * 1e9 / np.maximum(bytes_per_s, 1)
-    return np.where(bytes_per_s > 0, each_ns, transfer_ns) * queue_depth
-
-
-def _block_size(case: Case) -> Observation | None:
+def _block_size(case: Case) -> Observation:
     subject = case.subject
-    asked, path_ns = subject.workload, subject.path_ns
-    if asked is None or path_ns is None:
-        return None
-    found, moved = line.of(subject), subject.transfers
-    median_ns = percentiles(moved["transfer_ns"])["p50"] or 0
-    measured = (asked.block_bytes, asked.queue_depth, found.bytes_per_s if found else 0, median_ns)
-    passing_ns = float(_on_line_ns(*map(np.asarray, measured)))
-    share = system_calls.sequential_share(moved)
+    moved, size = subject.transfers, subject.workload.block_bytes if subject.workload else 0
     call = case.system_call
     shown = list(call.rows[:3]) if call else _one_after_another(subject)
     text = (
-        f"the commands in flight take {wording.time(passing_ns)} on the line, the RTT is {wording.time(path_ns)}: "
-        f"{wording.size(asked.block_bytes)} I/O is small for this path, and {wording.percent(share)} of the commands "
-        "are sequential"
+        f"the commands in flight take {wording.time(subject.fact(_passing_ns))} on the line, the RTT is "
+        f"{wording.time(subject.path_ns or 0)}: {wording.size(size)} I/O is small for this path, and "
+        f"{wording.percent(subject.fact(_sequential))} of the commands are sequential"
     )
     return Observation(
         text + (f"; {_of_call(call)}" if call else ""),

@@ -5,7 +5,7 @@ What broke comes before what is slow. A healthy session has one, too: what limit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -101,15 +101,9 @@ class Verdict:
         return weight(self, self.jobs_ns)
 
 
-def verdict(
-    number: int,
-    time: Budget | None,
-    findings: Sequence[Finding],
-    is_unknown: Callable[[], bool],
-    moved_count: Callable[[], int],
-) -> Verdict:
+def verdict(number: int, time: Budget | None, findings: Sequence[Finding], facts: Facts) -> Verdict:
     """The verdict on a session or connection with these findings, in their order: see `choose`."""
-    lead, kind = choose(time, findings, is_unknown, moved_count)
+    lead, kind = choose(number, time, findings, facts)
     rest = (time.limiter, time.jobs_ns) if time else (None, 0)
     return verdict_of(lead, number, *rest) if lead else Verdict(number, kind, "info", None, *rest)
 
@@ -138,12 +132,9 @@ def of(case: Case, findings: Sequence[Finding]) -> Headline:
     """The headline of a session or connection with these findings, in their order."""
     subject = case.subject
     name = capital(subject.label)
-    lead, kind = choose(
-        subject.budget, findings, lambda: capture.forbids_verdict(subject), lambda: _moved_count(subject)
-    )
+    lead, kind = choose(subject.place, subject.budget, findings, subject.facts)
     if lead and kind == POOR:
-        missing = "; ".join(capture.reasons(subject))
-        return of_finding(lead, f"{name}: limiter unknown, the capture is too poor: {missing}.")
+        return of_finding(lead, f"{name}: limiter unknown, the capture is too poor: {capture.reasons(subject)}.")
     if lead and kind == TOLD:
         return of_finding(lead)
     if subject.budget is None or not subject.jobs_ns:
@@ -173,16 +164,13 @@ BESIDE: Final = "beside"
 named first; or it explains no part of the time, and the limiter follows it."""
 
 
-def choose(
-    time: Budget | None, findings: Sequence[Finding], is_unknown: Callable[[], bool], moved_count: Callable[[], int]
-) -> tuple[Finding | None, str]:
+def choose(number: int, time: Budget | None, findings: Sequence[Finding], facts: Facts) -> tuple[Finding | None, str]:
     """The finding that a person reads first, and how it leads; or none, and NONE or TOO_SHORT.
 
-    ``findings`` are in their order, and need no texts. ``is_unknown`` says whether the capture forbids a verdict,
-    ``moved_count`` how many commands moved data.
+    ``findings`` are those of this row of the facts, in their order, and need no texts.
     """
     poor = next((finding for finding in findings if finding.problem is capture.CAPTURE_POOR), None)
-    if poor and is_unknown():
+    if poor and facts.once(capture.forbids_verdict)[number]:
         return poor, POOR
     if lead := broke(findings):
         return lead, TOLD
@@ -196,7 +184,7 @@ def choose(
     slow = next((finding for finding in findings if finding.leads and not finding.problem.explains), None)
     if slow:
         return slow, BESIDE
-    return None, TOO_SHORT if moved_count() < MIN_TASKS else NONE
+    return None, TOO_SHORT if facts.once(moved_counts)[number] < MIN_TASKS else NONE
 
 
 def broke(findings: Sequence[Finding]) -> Finding | None:
@@ -309,10 +297,6 @@ def _has_moved(cycles: Table) -> NDArray[np.bool_]:
     return cycles.each(is_whole_transfer) | (cycles.each(is_data_command) & ~cycles.each(is_transfer))
 
 
-def _moved_count(subject: Session) -> int:
-    return int(subject.cycles.each(_has_moved).sum())
-
-
 def _caveat(subject: Session) -> str:
-    count = _moved_count(subject)
+    count = subject.fact(moved_counts)
     return f"Only {wording.count(count, 'command')} moved data: too few to be sure." if count < MIN_TASKS else ""

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, overload
 
-from iscsitrace.analysis.findings import capture, gains, headline, registry
+from iscsitrace.analysis.findings import gains, headline, registry
 from iscsitrace.analysis.findings.case import Case, Groups
 from iscsitrace.analysis.findings.finding import Finding, Problem
 from iscsitrace.analysis.findings.headline import Headline, Verdict
@@ -142,16 +142,11 @@ class Opinions(Mapping[int, Opinion]):
     @cached_property
     def verdicts(self) -> dict[int, Verdict]:
         """What the headline of each says, without its sentences."""
-        return {number: self._verdict(number, found) for number, found in self._findings.items()}
-
-    def _verdict(self, number: int, found: Sequence[Finding]) -> Verdict:
-        def is_unknown() -> bool:
-            return capture.forbids_verdict(self._subjects[number])
-
-        def moved_count() -> int:
-            return int(self._subjects.facts.once(headline.moved_counts)[number])
-
-        return headline.verdict(number, self._subjects.budgets.get(number), found, is_unknown, moved_count)
+        budgets, facts = self._subjects.budgets, self._subjects.facts
+        return {
+            number: headline.verdict(number, budgets.get(number), found, facts)
+            for number, found in self._findings.items()
+        }
 
     @property
     def whole_ns(self) -> dict[str, int]:

@@ -66,8 +66,8 @@ class Facts:
         return found
 
     def forget(self) -> None:
-        """Let go of what was computed of the tables: it has a value for each of millions of rows."""
-        self._facts.clear()
+        """Let go of what has a value for each of millions of commands or waits: facts have one for each subject."""
+        self._facts = {key: fact for key, fact in self._facts.items() if getattr(fact, "shape", 0) == (len(self),)}
         self._places.clear()
 
     def part_ns(self, part: str) -> Array:

@@ -71,7 +71,7 @@ def of(session: Session) -> Line | None:
     """The line of the direction that carried most bytes; where its rate was not reached, that of the other direction,
     if that carried at least half as many; else None. With reads and writes alike a tap may show one of both lines.
     """
-    return of_row(session.facts.table("senders"), int(session.facts.once(rows)[session.place]))
+    return of_row(session.facts.table("senders"), session.fact(rows))
 
 
 def of_one(connections: Table, senders: Table, numbers: Iterable[int]) -> Line | None:

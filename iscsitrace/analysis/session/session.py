@@ -6,7 +6,7 @@ does not judge.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
@@ -93,6 +93,10 @@ class Session:
     def label(self) -> str:
         """``session 0`` or ``connection 3``."""
         return f"{'session' if self.is_session else 'connection'} {self.number}"
+
+    def fact(self, compute: Callable[[Facts], Array]) -> Any:
+        """Its value of a fact: a number or boolean of Python."""
+        return self.facts.once(compute)[self.place].item()
 
     # --- time
 
@@ -246,7 +250,7 @@ class Session:
     @property
     def path_ns(self) -> int | None:
         """Least RTT of the whole path; None where a side of it is unknown."""
-        found = int(self.facts.once(path_ns)[self.place])
+        found: int = self.fact(path_ns)
         return None if found < 0 else found
 
     @cached_property
