@@ -10,8 +10,10 @@ from typing import Final
 import numpy as np
 
 from iscsitrace.analysis.findings.case import Case, is_worth
-from iscsitrace.analysis.findings.finding import Advice, Basis, Explains, Observation, Problem
+from iscsitrace.analysis.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import LOSS_SHARE, WORTH, WORTH_A_CHANGE
+from iscsitrace.analysis.session import busy_columns
+from iscsitrace.analysis.session.facts import Facts
 from iscsitrace.analysis.session.gain import Change
 from iscsitrace.analysis.session.session import frames_in
 from iscsitrace.analysis.session.workload import MIN_TASKS
@@ -19,13 +21,18 @@ from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
 
-def _held(case: Case) -> Observation | None:
+def _is_held(facts: Facts) -> Found:
+    waits = busy_columns.of_parts(facts, "ack_wait")
+    rows = np.unique(waits.row[(waits.row >= 0) & (waits.lengths > 0)])
+    counts = np.bincount(facts.places("cycles")[rows] + 1, minlength=len(facts) + 1)[1:]
+    return Found(counts >= MIN_TASKS, facts.part_ns("ack_wait"))
+
+
+def _held(case: Case) -> Observation:
     subject = case.subject
     waits = subject.stretches("ack_wait")
     by_cycle = subject.waits_by_cycle(waits)
     count = int((by_cycle > 0).sum())
-    if count < MIN_TASKS:
-        return None
     median = f"median {wording.time(float(np.median(by_cycle[by_cycle > 0])))}"
     cycles = subject.cycles
     has_status_apart = cycles.raw("is_read") & ~cycles.raw("is_status_in_data") & (cycles.raw("data_bytes") > 0)
@@ -36,7 +43,7 @@ def _held(case: Case) -> Observation | None:
     else:
         text = f"{wording.count(count, 'command')} waited while TCP held data back until an ACK arrived, {median}"
         frames = subject.evidence(waits)
-    return Observation(text, frames, waits.total_ns)
+    return Observation(text, frames)
 
 
 STATUS_IN_DATA: Final = Change(
@@ -73,6 +80,7 @@ HELD_FOR_ACK: Final = Problem(
         Advice("Disable Nagle's algorithm on the sender (TCP_NODELAY).", _nothing_held),
         Advice("Enable quick ACKs on the receiver: `ip route change ... quickack 1` for the sender's network."),
     ),
+    where=_is_held,
     tell=_held,
 )
 

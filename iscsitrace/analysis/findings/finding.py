@@ -187,10 +187,12 @@ class Problem:
 
     def sought(self, facts: Facts) -> Found | NDArray[Any]:
         """`where`, less those that have too little time to explain."""
-        found = self.where(facts)
         if not self.explains or not self.explains.least:
-            return found
+            return self.where(facts)
         is_worth = facts.share(facts.part_ns(self.explains.part)) >= self.explains.least
+        if not is_worth.any():
+            return is_worth
+        found = self.where(facts)
         if isinstance(found, Found):
             return replace(found, is_found=found.is_found & is_worth)
         return np.asarray(found & is_worth)

@@ -21,6 +21,7 @@ from iscsitrace.analysis.findings.finding import (
     Problem,
 )
 from iscsitrace.analysis.findings.thresholds import CONTRAST, MILLISECOND_NS, WORTH, WORTH_A_CHANGE
+from iscsitrace.analysis.measures import by_subject
 from iscsitrace.analysis.measures.data_commands import is_whole_transfer
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.session import busy_columns
@@ -229,28 +230,32 @@ PROMPT_NS: Final = 4 * MILLISECOND_NS
 scheduler lets another task of a busy CPU finish its time slice of 3 to 4 ms first."""
 
 
-def _initiator(case: Case) -> Observation | None:
-    subject = case.subject
-    waits = subject.stretches("initiator_service")
-    rounds = subject.tables["rounds"]
+def _answers(rounds: Table) -> Array:
+    """From each R2T to its first Data-Out; -1 where one of them is unknown."""
     is_known = known(rounds, "r2t_ns") & known(rounds, "data_first_ns")
-    took = np.where(is_known, rounds.raw("data_first_ns") - rounds.raw("r2t_ns"), 0)
-    latest = np.argsort(-took, kind="stable")[:3]
-    median = wording.time(float(np.median(took[is_known]))) if is_known.any() else ""
-    beyond = took[is_known] - (subject.rtt_ns("initiator") or 0)
-    is_prompt = bool(is_known.any()) and float(np.median(beyond)) < PROMPT_NS
-    frames = frames_in(rounds, latest, "r2t_frame", "data_first_frame")
-    return Observation(
-        "the initiator answered R2Ts late"
-        + (
-            f": median {median} from R2T to first Data-Out ({wording.count(int(is_known.sum()), 'R2T')})"
-            if median
-            else ""
-        ),
-        frames or subject.evidence(waits),
-        waits.total_ns,
-        severity="info" if is_prompt else None,
-    )
+    return np.where(is_known, rounds.raw("data_first_ns") - rounds.raw("r2t_ns"), -1)
+
+
+def _answers_late(facts: Facts) -> Found:
+    took, places = _answers(facts.table("rounds")), facts.places("rounds")
+    own = np.flatnonzero((took >= 0) & (places >= 0))
+    medians_ns = by_subject.medians(places[own], took[own], len(facts))
+    has_any = np.bincount(places[own], minlength=len(facts)) > 0
+    is_prompt = has_any & (medians_ns - np.maximum(rtt_ns(facts, "initiator"), 0) < PROMPT_NS)
+    return Found(np.ones(len(facts), dtype=bool), facts.part_ns("initiator_service"), is_note=is_prompt)
+
+
+def _initiator(case: Case) -> Observation:
+    subject = case.subject
+    rounds = subject.tables["rounds"]
+    took = _answers(rounds)
+    answered = took[took >= 0]
+    text = "the initiator answered R2Ts late"
+    if len(answered):
+        median, count = wording.time(float(np.median(answered))), wording.count(len(answered), "R2T")
+        text += f": median {median} from R2T to first Data-Out ({count})"
+    frames = frames_in(rounds, np.argsort(-took, kind="stable")[:3], "r2t_frame", "data_first_frame")
+    return Observation(text, frames or subject.evidence(subject.stretches("initiator_service")))
 
 
 def _no_initiator_service(basis: Basis) -> Iterator[Change]:
@@ -273,6 +278,7 @@ SLOW_INITIATOR: Final = Problem(
         ),
         Advice("Raise the send buffer: net.ipv4.tcp_wmem, net.core.wmem_max."),
     ),
+    where=_answers_late,
     tell=_initiator,
 )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from math import ceil
 from typing import Any, Final
 
@@ -11,15 +12,16 @@ import numpy as np
 from iscsitrace.analysis.findings import ack_loss
 from iscsitrace.analysis.findings.case import Case, is_worth
 from iscsitrace.analysis.findings.concurrency import RAISE_QUEUE_DEPTH, SHARE_PATH, more_connections
-from iscsitrace.analysis.findings.finding import Advice, Basis, Explains, Observation, Problem
+from iscsitrace.analysis.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
 from iscsitrace.analysis.findings.thresholds import LOSS_SHARE, WORTH, WORTH_A_CHANGE
 from iscsitrace.analysis.measures.losses import losses
-from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.analysis.measures.nulls import known, numbers_of
 from iscsitrace.analysis.model.setting import Setting
-from iscsitrace.analysis.session import line
+from iscsitrace.analysis.session import busy_columns, line
+from iscsitrace.analysis.session.facts import Array, Facts
 from iscsitrace.analysis.session.gain import Change
 from iscsitrace.analysis.session.session import Session, frames_in
-from iscsitrace.analysis.session.stretches import Stretches
+from iscsitrace.tables.numbers import first_rows
 from iscsitrace.wording import amounts as wording
 
 
@@ -40,34 +42,53 @@ def _capacity(subject: Session, row: dict[str, Any]) -> str:
     return f"; the bandwidth-delay product is {product} ({wording.rate(found.bytes_per_s)} x {wording.time(path_ns)})"
 
 
-def _held(subject: Session, waits: Stretches, weight: str) -> dict[str, Any] | None:
-    """The sender that waited: in the direction of the delayed commands, the row with the largest value of a column."""
-    by_cycle = subject.waits_by_cycle(waits)
-    to_target = 2 * int(by_cycle[subject.cycles.raw("is_write")].sum()) > int(by_cycle.sum())
-    rows = [row for row in subject.senders if row["to_target"] == to_target]
-    return max(rows, key=lambda row: row[weight] or 0, default=None)
+def _held(facts: Facts, part: str, weight: str) -> Array:
+    """The sender that waited in this part, as its row of ``senders``: in the direction of the delayed commands the one
+    with the largest value of a column; -1 where there is none.
+    """
+    senders, cycles = facts.table("senders"), facts.table("cycles")
+    waits = busy_columns.of_parts(facts, part)
+    waits = waits.where(waits.row >= 0)
+    is_write = cycles.raw("is_write")[waits.row]
+    to_target = 2 * waits.where(is_write).sums_ns(facts) > waits.sums_ns(facts)
+    places = facts.places("senders")
+    own = np.flatnonzero((places >= 0) & (senders.raw("to_target") == to_target[places]))
+    order = own[np.lexsort((-np.maximum(numbers_of(senders, weight), 0)[own], places[own]))]
+    firsts = order[first_rows(places[order])]
+    found = np.full(len(facts), -1, dtype=np.intp)
+    found[places[firsts]] = firsts
+    return found
+
+
+def _row(subject: Session, held: Callable[[Facts], Array]) -> dict[str, Any]:
+    """That row of one session."""
+    row = subject.fact(held)
+    return next(subject.facts.table("senders").select(slice(row, row + 1)).rows())
 
 
 # --- receive_window_small and receiver_stalled
 
 
-def _receive_window(subject: Session) -> tuple[Stretches, dict[str, Any]] | None:
-    """Waits for the receive window, and the sender that waited."""
-    waits = subject.stretches("receive_window")
-    row = _held(subject, waits, "rwnd_limited_ns")
-    return None if row is None else (waits, row)
+def _behind_the_receiver(facts: Facts) -> Array:
+    return _held(facts, "receive_window", "rwnd_limited_ns")
 
 
-def _closes(row: dict[str, Any]) -> bool:
-    """Whether the window shrank below a segment; unknown without its scale."""
-    return not row["is_window_scale_inferred"] and (row["rwnd_min_bytes"] or 0) < (row["segment_bytes"] or 1)
+def _closes(facts: Facts) -> Array:
+    """Whether the window of its receiver shrank below a segment; unknown without its scale."""
+    senders, rows = facts.table("senders"), facts.once(_behind_the_receiver)
+    least, segment = (numbers_of(senders, name) for name in ("rwnd_min_bytes", "segment_bytes"))
+    is_small = np.maximum(least, 0) < np.where(segment > 0, segment, 1)
+    return np.append(is_small & ~senders.raw("is_window_scale_inferred"), False)[rows]
 
 
-def _window_small(case: Case) -> Observation | None:
-    subject, seen = case.subject, case.once(_receive_window)
-    if seen is None or _closes(seen[1]):
-        return None
-    waits, row = seen
+def _has_small_window(facts: Facts) -> Found:
+    is_found = (facts.once(_behind_the_receiver) >= 0) & ~facts.once(_closes)
+    return Found(is_found, facts.part_ns("receive_window"))
+
+
+def _window_small(case: Case) -> Observation:
+    subject = case.subject
+    waits, row = subject.stretches("receive_window"), _row(subject, _behind_the_receiver)
     size = wording.about(row["rwnd_max_bytes"] or 0)
     if row["is_window_scale_inferred"]:
         text = (
@@ -79,7 +100,7 @@ def _window_small(case: Case) -> Observation | None:
             f"the {_receiver(row)}'s receive window held the {_sender(row)} for {wording.time(waits.total_ns)}; "
             f"it is at most {size}{_capacity(subject, row)}"
         )
-    return Observation(text, subject.evidence(waits), waits.total_ns)
+    return Observation(text, subject.evidence(waits))
 
 
 def _window_needed(setting: Setting) -> float:
@@ -124,19 +145,17 @@ RECEIVE_WINDOW_SMALL: Final = Problem(
         Advice("On the sender set net.ipv4.tcp_wmem and net.core.wmem_max to at least the same size."),
         Advice(SHARE_PATH, _windows_of_more_connections, is_tried_first=True),
     ),
+    where=_has_small_window,
     tell=_window_small,
 )
 
 
-def _stalled(case: Case) -> Observation | None:
-    seen = case.once(_receive_window)
-    if seen is None or not _closes(seen[1]):
-        return None
-    waits, row = seen
+def _stalled(case: Case) -> Observation:
+    subject = case.subject
+    row = _row(subject, _behind_the_receiver)
     return Observation(
         f"the {_receiver(row)}'s receive window shrank to {row['rwnd_min_bytes']} bytes: it reads its socket late",
-        case.subject.evidence(waits),
-        waits.total_ns,
+        subject.evidence(subject.stretches("receive_window")),
     )
 
 
@@ -150,6 +169,7 @@ RECEIVER_STALLED: Final = Problem(
         Advice("Check the receiver: CPU (softirq, iscsi_q or kworker threads at 100 %), memory, a slow disk."),
         Advice("Larger buffers (net.ipv4.tcp_rmem) only delay the problem."),
     ),
+    where=lambda facts: Found(facts.once(_closes), facts.part_ns("receive_window")),
     tell=_stalled,
 )
 
@@ -160,23 +180,24 @@ RESTARTS: Final = 4
 """Least count of slow starts after idle periods: the first ones can be the start of the I/O."""
 
 
-def _congestion_window(subject: Session) -> tuple[Stretches, dict[str, Any]] | None:
-    """Waits for the congestion window, and the sender that waited."""
-    waits = subject.stretches("congestion_window")
-    row = _held(subject, waits, "restart_after_idle_count")
-    return None if row is None else (waits, row)
+def _limited(facts: Facts) -> Array:
+    return _held(facts, "congestion_window", "restart_after_idle_count")
 
 
-def _restarts(case: Case) -> Observation | None:
-    seen = case.once(_congestion_window)
-    if seen is None or seen[1]["restart_after_idle_count"] < RESTARTS:
-        return None
-    waits, row = seen
+def _limited_after_restarts(facts: Facts, *, is_restarting: bool) -> Found:
+    """Where the sender that waited restarted often after idle periods, or where it did not."""
+    rows = facts.once(_limited)
+    is_often = np.append(facts.table("senders").raw("restart_after_idle_count") >= RESTARTS, False)[rows]
+    return Found((rows >= 0) & (is_often == is_restarting), facts.part_ns("congestion_window"))
+
+
+def _restarts(case: Case) -> Observation:
+    subject = case.subject
+    row = _row(subject, _limited)
     times = row["restart_after_idle_count"]
     return Observation(
         f"the {_sender(row)}'s TCP went back to slow start {times} times after idle periods",
-        case.subject.evidence(waits),
-        waits.total_ns,
+        subject.evidence(subject.stretches("congestion_window")),
     )
 
 
@@ -200,6 +221,7 @@ RESTART_AFTER_IDLE: Final = Problem(
         Advice("On the sender (for reads: the target) set net.ipv4.tcp_slow_start_after_idle = 0.", _no_slow_start),
         Advice(RAISE_QUEUE_DEPTH),
     ),
+    where=partial(_limited_after_restarts, is_restarting=True),
     tell=_restarts,
 )
 
@@ -207,11 +229,9 @@ RESTART_AFTER_IDLE: Final = Problem(
 CONTROLS: Final = {"reno": "Reno", "cubic": "CUBIC"}
 
 
-def _congestion_window_small(case: Case) -> Observation | None:
-    subject, seen = case.subject, case.once(_congestion_window)
-    if seen is None or seen[1]["restart_after_idle_count"] >= RESTARTS:
-        return None
-    waits, row = seen
+def _congestion_window_small(case: Case) -> Observation:
+    subject = case.subject
+    row = _row(subject, _limited)
     recoveries = losses(subject.tables["recoveries"])
     of_sender = (recoveries["connection"] == row["connection"]) & (recoveries["to_target"] == row["to_target"])
     lost = int(of_sender.sum())
@@ -222,8 +242,7 @@ def _congestion_window_small(case: Case) -> Observation | None:
         facts += "; without losses a full send buffer may look the same"
     return Observation(
         f"the {_sender(row)} was cwnd-limited, {facts}",
-        subject.evidence(waits),
-        waits.total_ns,
+        subject.evidence(subject.stretches("congestion_window")),
         cause=f"The sender is the {_sender(row)}, {facts}.",
     )
 
@@ -262,6 +281,7 @@ CONGESTION_WINDOW_SMALL: Final = Problem(
         Advice(SHARE_PATH, _losses_of_more_connections),
         Advice("Keep sessions logged in: a new connection starts with a small window."),
     ),
+    where=partial(_limited_after_restarts, is_restarting=False),
     tell=_congestion_window_small,
 )
 
@@ -269,17 +289,17 @@ CONGESTION_WINDOW_SMALL: Final = Problem(
 # --- send_buffer_small
 
 
-def _send_buffer(case: Case) -> Observation | None:
+def _behind_its_buffer(facts: Facts) -> Array:
+    return _held(facts, "send_buffer", "sndbuf_limited_ns")
+
+
+def _send_buffer(case: Case) -> Observation:
     subject = case.subject
-    waits = subject.stretches("send_buffer")
-    row = _held(subject, waits, "sndbuf_limited_ns")
-    if row is None:
-        return None
+    row = _row(subject, _behind_its_buffer)
     return Observation(
         f"the {_sender(row)} was send-buffer-limited: its bytes in flight stopped at the same level, at most "
         f"{wording.about(row['owin_max_bytes'])}, without losses, below the receive window{_capacity(subject, row)}",
-        subject.evidence(waits),
-        waits.total_ns,
+        subject.evidence(subject.stretches("send_buffer")),
     )
 
 
@@ -297,6 +317,7 @@ SEND_BUFFER_SMALL: Final = Problem(
         ),
         Advice(SHARE_PATH),
     ),
+    where=lambda facts: Found(facts.once(_behind_its_buffer) >= 0, facts.part_ns("send_buffer")),
     tell=_send_buffer,
 )
 
