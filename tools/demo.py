@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import iscsitrace
+from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.analysis.measures import distribution, throughput, waits
 from iscsitrace.cli import main as iscsitrace_command
 from iscsitrace.lab import simulation

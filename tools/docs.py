@@ -18,11 +18,9 @@ from types import ModuleType
 
 import click
 
-from iscsitrace.analysis.findings import concurrency
-from iscsitrace.analysis.findings import thresholds as shared_thresholds
-from iscsitrace.analysis.findings.examples import EXAMPLES
+from iscsitrace.analysis.diagnosis.registry import FAMILIES, PROBLEMS
 from iscsitrace.analysis.findings.finding import Problem
-from iscsitrace.analysis.findings.registry import FAMILIES, PROBLEMS
+from iscsitrace.analysis.findings.thresholds import WARNING
 from iscsitrace.analysis.groups.jobs import streams, together
 from iscsitrace.analysis.measures import nops
 from iscsitrace.analysis.session import gain, system_calls, workload
@@ -45,9 +43,8 @@ from iscsitrace.wording.event_kinds import EVENT_KINDS
 ROOT = Path(__file__).resolve().parents[1]
 _COUNTERS_SOURCE = ROOT / "core" / "trace" / "src" / "counters.rs"
 _HAVE_THRESHOLDS: tuple[ModuleType, ...] = (
-    *(shared_thresholds, workload),
     *FAMILIES,
-    *(gain, concurrency, system_calls, together, streams, nops),
+    *(workload, gain, system_calls, together, streams, nops),
 )
 _COUNTER = re.compile(r'^\s*\w+, "(\w+)", (\w+),\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)";', re.MULTILINE)
 
@@ -221,7 +218,7 @@ def _kinds_of_events() -> list[str]:
     return [*lines, ""]
 
 
-_WARNING, _MODEL = amounts.percent(shared_thresholds.WARNING), amounts.percent(gain.MODEL)
+_WARNING, _MODEL = amounts.percent(WARNING), amounts.percent(gain.MODEL)
 _DIAGNOSIS = f"""
 `iscsitrace diagnose` reports four things for each session and connection.
 
@@ -264,11 +261,15 @@ def diagnosis_page() -> str:
     """docs/diagnosis.md."""
     lines = ["# Diagnosis", "", _generated("`iscsitrace/analysis/findings/`"), *_DIAGNOSIS.splitlines(), ""]
     lines += ["## Findings", ""]
-    for problem in PROBLEMS.values():
+    for problem in sorted(PROBLEMS.values(), key=lambda each: (_RANKS.index(each.rank), each.name)):
         lines += _problem(problem)
     lines += ["## Thresholds", "", "| threshold | value | meaning and reason |", "|---|---|---|"]
     lines += [f"| `{name}` | {value} | {_cell(reason)} |" for name, value, reason in thresholds()]
     return "\n".join([*lines, ""])
+
+
+_RANKS = ("failure", "slowness", "note")
+"""The order of the page; within them by name."""
 
 
 def _problem(problem: Problem) -> list[str]:
@@ -276,9 +277,9 @@ def _problem(problem: Problem) -> list[str]:
         *(f"### {problem.name}", "", problem.meaning, ""),
         f"- **Condition**: {problem.condition}",
         f"- **Evidence**: {problem.evidence}",
-        f"- **Example**: {EXAMPLES[problem.name]}",
+        f"- **Example**: {problem.example}",
         *([f"- **Explains**: `{problem.explains.part}`"] if problem.explains else []),
-        *(["- **Scope**: sessions only"] if problem.is_session_only else []),
+        *(["- **Scope**: sessions only"] if problem.scope == "session" else []),
         "- **Advice**:",
         *(f"  - {advice.text}" for advice in problem.advice),
         "",
@@ -293,8 +294,13 @@ def thresholds() -> Iterator[tuple[str, str, str]]:
             if not (isinstance(constant, ast.AnnAssign) and isinstance(constant.target, ast.Name)):
                 continue
             if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-                name = constant.target.id
-                yield name, _spelled(name, getattr(module, name)), " ".join(str(text.value.value).split())
+                name, value = constant.target.id, getattr(module, constant.target.id)
+                if not name.startswith("_") and all(isinstance(each, int | float) for each in _several(value)):
+                    yield name, _spelled(name, value), " ".join(str(text.value.value).split())
+
+
+def _several(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _spelled(name: str, value: float | tuple[float, ...]) -> str:

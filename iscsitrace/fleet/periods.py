@@ -8,9 +8,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.findings.examination import Diagnosis, examine
+from iscsitrace.analysis.diagnosis.examination import Diagnosis, examine
 from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.findings.registry import OF_CASES
 from iscsitrace.analysis.groups import derived
 from iscsitrace.analysis.measures import busy
 from iscsitrace.analysis.measures.budget import is_of_session
@@ -59,7 +58,7 @@ def _found(diagnosis: Diagnosis) -> Iterator[tuple[Finding, int | None, int | No
     for number, opinion in diagnosis.sessions.items():
         for finding in opinion.findings:
             # those of its story were listed
-            if finding.problem in OF_CASES:
+            if finding.problem.scope != "story":
                 yield finding, number, None, opinion.jobs_ns
 
 

@@ -211,8 +211,8 @@ class _Task:
     def _settle_periods(self, kind: str, ended: list[Period]) -> None:
         if ended:
             # a diagnosis needs more modules than a pass
-            from iscsitrace.analysis.findings.leftovers import cycles_freed
             from iscsitrace.fleet import periods
+            from iscsitrace.tables.memory import cycles_freed
         while ended:
             # its tables would stay until Python looks through all old objects
             with cycles_freed():

@@ -23,7 +23,7 @@ _TOP = 20
 
 def diagnose(trace: Trace, sessions: Sequence[int] = ()) -> Diagnosed:
     """See Trace.diagnose."""
-    from iscsitrace.analysis.findings.examination import examine
+    from iscsitrace.analysis.diagnosis.examination import examine
     from iscsitrace.outputs import diagnose as reporter
     from iscsitrace.outputs.shown import Choice
 

@@ -18,7 +18,7 @@ from iscsitrace.outputs.terminal import show
 
 if TYPE_CHECKING:
     from iscsitrace.analysis.curves.subject import Subject
-    from iscsitrace.analysis.findings.examination import Diagnosis
+    from iscsitrace.analysis.diagnosis.examination import Diagnosis
     from iscsitrace.analysis.fit.points import Fit
     from iscsitrace.plots.kind import Drawing
 

@@ -17,10 +17,10 @@ from iscsitrace.wording import cells
 from iscsitrace.wording.parts import BY_NAME
 
 if TYPE_CHECKING:
-    from iscsitrace.analysis.findings.examination import Diagnosis
+    from iscsitrace.analysis.diagnosis.examination import Diagnosis
+    from iscsitrace.analysis.diagnosis.headline import Headline
+    from iscsitrace.analysis.diagnosis.opinions import Opinion
     from iscsitrace.analysis.findings.finding import Finding
-    from iscsitrace.analysis.findings.headline import Headline
-    from iscsitrace.analysis.findings.opinions import Opinion
     from iscsitrace.analysis.groups.jobs.streams import Job
     from iscsitrace.tables.trace import Trace
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from iscsitrace.analysis.comparison.by_place import ByPlace
     from iscsitrace.analysis.comparison.differences import Difference, Explanation
     from iscsitrace.analysis.comparison.sides import Key, Side
-    from iscsitrace.analysis.findings.headline import Headline
+    from iscsitrace.analysis.diagnosis.headline import Headline
     from iscsitrace.tables.trace import Trace
 
 _SHOWN_PART: Final = 0.01

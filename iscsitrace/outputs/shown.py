@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from iscsitrace.analysis.findings.headline import NONE, TOO_SHORT, weight
+from iscsitrace.analysis.diagnosis.headline import NONE, TOO_SHORT, weight
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs.document import Section, table
 from iscsitrace.wording import amounts as wording
@@ -19,9 +19,9 @@ from iscsitrace.wording import cells
 from iscsitrace.wording.parts import BY_NAME
 
 if TYPE_CHECKING:
-    from iscsitrace.analysis.findings.examination import Diagnosis
-    from iscsitrace.analysis.findings.headline import Verdict
-    from iscsitrace.analysis.findings.opinions import Opinion, StoryOpinion
+    from iscsitrace.analysis.diagnosis.examination import Diagnosis
+    from iscsitrace.analysis.diagnosis.headline import Verdict
+    from iscsitrace.analysis.diagnosis.opinions import Opinion, StoryOpinion
     from iscsitrace.analysis.groups.jobs.streams import Job
     from iscsitrace.analysis.measures.intervals import Span
     from iscsitrace.tables.trace import Trace

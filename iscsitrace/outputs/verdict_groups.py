@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from iscsitrace.analysis.findings import verdict_groups
-from iscsitrace.analysis.findings.verdict_groups import ELSEWHERE
+from iscsitrace.analysis.diagnosis import verdict_groups
+from iscsitrace.analysis.diagnosis.verdict_groups import ELSEWHERE
 from iscsitrace.outputs.document import Grid, Section, more_rows, table
 from iscsitrace.outputs.loads import HEADINGS
 from iscsitrace.outputs.shown import HEADLINES
@@ -16,8 +16,8 @@ from iscsitrace.wording import cells
 from iscsitrace.wording.parts import BY_NAME
 
 if TYPE_CHECKING:
-    from iscsitrace.analysis.findings.examination import Diagnosis
-    from iscsitrace.analysis.findings.verdict_groups import Group, Tally, VerdictGroups
+    from iscsitrace.analysis.diagnosis.examination import Diagnosis
+    from iscsitrace.analysis.diagnosis.verdict_groups import Group, Tally, VerdictGroups
     from iscsitrace.tables.trace import Trace
 
 READING: Final = (

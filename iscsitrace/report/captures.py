@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from iscsitrace.analysis.diagnosis.examination import Diagnosis, examine
+from iscsitrace.analysis.diagnosis.headline import NONE, TOO_SHORT, Verdict
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.examination import Diagnosis, examine
-from iscsitrace.analysis.findings.headline import NONE, TOO_SHORT, Verdict
 from iscsitrace.analysis.taps.reading import TappedTrace
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs import verdict_groups

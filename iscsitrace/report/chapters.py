@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from iscsitrace.analysis.diagnosis.opinions import Opinion
 from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.findings.opinions import Opinion
 from iscsitrace.analysis.measures import tap_position as tap
 from iscsitrace.analysis.measures import waits
 from iscsitrace.analysis.measures.budget import Budget

@@ -9,7 +9,7 @@ from typing import Final
 
 from iscsitrace.analysis.curves import volume_heat
 from iscsitrace.analysis.curves.volume_heat import Heat
-from iscsitrace.analysis.findings.examination import Diagnosis
+from iscsitrace.analysis.diagnosis.examination import Diagnosis
 from iscsitrace.outputs.document import more_rows
 from iscsitrace.report.document import HeatCell, HeatMap, HeatRow
 from iscsitrace.tables.trace import Trace

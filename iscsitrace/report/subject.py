@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from iscsitrace.analysis.diagnosis.headline import Headline
+from iscsitrace.analysis.diagnosis.opinions import Opinion, StoryOpinion
 from iscsitrace.analysis.findings.finding import Finding, in_order
-from iscsitrace.analysis.findings.headline import Headline
-from iscsitrace.analysis.findings.opinions import Opinion, StoryOpinion
 from iscsitrace.analysis.measures import budget
 from iscsitrace.analysis.measures.budget import Budget
 from iscsitrace.analysis.measures.nulls import known

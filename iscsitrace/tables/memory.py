@@ -5,6 +5,9 @@ What is given back is a third of what the diagnosis of ten thousand sessions tak
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from iscsitrace import _core
@@ -25,3 +28,21 @@ def give_back(source: Source) -> None:
     """After a step that made columns of all commands and let go of them; ``source`` has the tables of the trace."""
     if len(source("sessions")) >= _MANY_SESSIONS:
         _core.give_back()
+
+
+@contextmanager
+def cycles_freed() -> Iterator[None]:
+    """Objects made in it that refer to each other are freed at its end, and no older object is looked at.
+
+    What a diagnosis leaves holds copies of all tables.
+
+    None of them must be looked at before: what survives that is freed much later.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.collect(0)
+        if was_enabled:
+            gc.enable()

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from iscsitrace.analysis.findings.headline import Headline
+from iscsitrace.analysis.diagnosis.headline import Headline
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.watch.choice import Choice, sorted_lines
 from iscsitrace.watch.columns import COLUMNS, clock, count, latency, milliseconds, percentile, rate, size

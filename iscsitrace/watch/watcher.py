@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.findings.headline import Headline
+from iscsitrace.analysis.diagnosis.headline import Headline
 from iscsitrace.analysis.measures import budget, waits
 from iscsitrace.analysis.measures import capture_health as health
 from iscsitrace.analysis.measures.running.distribution import Distribution

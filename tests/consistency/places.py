@@ -14,8 +14,8 @@ from iscsitrace import Trace
 from iscsitrace.analysis.comparison import differences, matching, sides
 from iscsitrace.analysis.curves import budget
 from iscsitrace.analysis.curves.view import View
-from iscsitrace.analysis.findings.examination import Diagnosis, examine
-from iscsitrace.analysis.findings.registry import PROBLEMS
+from iscsitrace.analysis.diagnosis.examination import Diagnosis, examine
+from iscsitrace.analysis.diagnosis.registry import PROBLEMS
 from iscsitrace.analysis.fit.points import of_operation
 from iscsitrace.analysis.fit.regression import fit
 from iscsitrace.analysis.fit.steady import survey

@@ -13,8 +13,8 @@ import pytest
 
 import iscsitrace
 from iscsitrace import Trace
+from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fleet.losses import losses
 from iscsitrace.fleet.run import TABLES, run

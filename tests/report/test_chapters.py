@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from iscsitrace.analysis.diagnosis.headline import Headline
+from iscsitrace.analysis.diagnosis.opinions import Opinion
 from iscsitrace.analysis.findings.finding import Advice, AdviceGain, Finding
-from iscsitrace.analysis.findings.headline import Headline
-from iscsitrace.analysis.findings.opinions import Opinion
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.outputs.remedies import Remedies
 from iscsitrace.report.chapters import _cost, _finding, of_session

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from iscsitrace.analysis.diagnosis.headline import Headline, of_finding
+from iscsitrace.analysis.diagnosis.opinions import Opinion, StoryOpinion
 from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.findings.headline import Headline, of_finding
-from iscsitrace.analysis.findings.opinions import Opinion, StoryOpinion
 from iscsitrace.analysis.groups.stories import Story
 from iscsitrace.analysis.measures.budget import PARTS, Budget, added
 from iscsitrace.analysis.measures.intervals import Span

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import iscsitrace
-from iscsitrace.analysis.findings.examination import examine
+from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.cli import main
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs.document import Grid, Section

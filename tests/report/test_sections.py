@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.findings.headline import Headline, Verdict
+from iscsitrace.analysis.diagnosis.headline import Headline, Verdict
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs.document import Section
 from iscsitrace.report import captures

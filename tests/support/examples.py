@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from iscsitrace.analysis.findings.examination import Diagnosis
-from iscsitrace.analysis.findings.examples import EXAMPLES
+from iscsitrace.analysis.diagnosis.examination import Diagnosis
+from iscsitrace.analysis.diagnosis.registry import PROBLEMS
 from iscsitrace.analysis.findings.finding import Finding
 
 _AMOUNT = re.compile(r"\S*\d\S*?(?: (?:ns|µs|ms|s|bytes|KiB|MiB|MB/s|KB/s|%))?(?=[,.;:)]*(?:\s|$))")
@@ -24,7 +24,9 @@ def all_findings(diagnosis: Diagnosis) -> list[Finding]:
 def assert_is_example(diagnosis: Diagnosis, name: str) -> None:
     """Asserts that a diagnosis has a finding, in the words of its example."""
     sentences = [_words(each.cause) for each in all_findings(diagnosis) if each.name == name]
-    assert _words(EXAMPLES[name]) in sentences, [each.cause for each in all_findings(diagnosis) if each.name == name]
+    assert _words(PROBLEMS[name].example) in sentences, [
+        each.cause for each in all_findings(diagnosis) if each.name == name
+    ]
 
 
 def _words(sentence: str) -> str:

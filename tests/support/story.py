@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from iscsitrace.analysis.findings.examination import examine
+from iscsitrace.analysis.diagnosis.examination import examine
+from iscsitrace.analysis.diagnosis.opinions import Opinion
 from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.findings.opinions import Opinion
-from iscsitrace.analysis.findings.registry import OF_CASES
 from iscsitrace.analysis.session.grouping import TABLES
 from iscsitrace.tables.table import Source
 from tests.support.tables_by_hand import MS, table
@@ -123,9 +122,7 @@ class Story:
         diagnosis = examine(self.source())
         session, connection = diagnosis.sessions[0], diagnosis.connections[3]
         assert session.budget == connection.budget
-        assert [
-            f for f in session.findings if f.problem in OF_CASES and not f.problem.is_session_only
-        ] == connection.findings
+        assert [f for f in session.findings if f.problem.scope == "connection"] == connection.findings
         return session
 
     def found(self, name: str) -> Finding | None:

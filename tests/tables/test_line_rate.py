@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 import iscsitrace
+from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.cli import main
 from tests.support.capture_file import read_records, thin, write_pcapng
 from tests.support.recordings import description_of, recorded_captures

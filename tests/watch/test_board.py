@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.findings.headline import Headline
+from iscsitrace.analysis.diagnosis.headline import Headline
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.tables.live_pass import SECOND_NS, Pace
 from iscsitrace.watch.board import BAD, bar, legend, render

@@ -173,12 +173,17 @@ def _is_in(recoveries: Table, from_ns: int, to_ns: int) -> bool:
 
 ACK_LOSS: Final = Problem(
     name="ack_loss",
+    scope="story",
     meaning="The path loses ACKs and no data. The sender hears nothing of what arrived, waits for a timer (tail loss "
     "probe or RTO) and retransmits it for nothing; all that time its window is full, and the transfer stalls.",
     condition="Recoveries in which lost ACKs, and no lost data, made a timer fire (docs/method.md, section 5), take at "
     f"least {wording.percent(LOSS_SHARE)} of the busy time. A stall of a second or more is a failure.",
     evidence="First and last frames of the longest recoveries. The cost is the time in these recoveries, with the "
     "waits before them and the outages that they caused.",
+    example="Session 0: ACKs of the initiator were lost, and no data; the target retransmitted 2 packets that had "
+    "arrived, after timers in 1 recovery, and stalled for 719.3 ms. The ACKs passed the tap: they were lost "
+    "between the tap and the target. The initiator had the data before the retransmissions: it reported it "
+    "as received twice (D-SACK).",
     explains=Explains("loss_recovery", specificity=2),
     accounts_for=(IO_OUTAGE,),
     advice=(
@@ -195,5 +200,3 @@ ACK_LOSS: Final = Problem(
     where=_has_ack_losses,
     tell=_lost,
 )
-
-PROBLEMS: Final = (ACK_LOSS,)

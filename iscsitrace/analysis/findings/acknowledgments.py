@@ -70,6 +70,7 @@ HELD_FOR_ACK: Final = Problem(
     condition=f"`ack_wait` takes {WORTH}, in at least {MIN_TASKS} commands.",
     evidence="The last data and the status of the three reads that waited longest, or the frames that ended the "
     "longest waits. The share is the time waited.",
+    example="The status of 63 reads waited for the ACK of the preceding data, median 48.0 ms.",
     explains=Explains("ack_wait", least=WORTH_A_CHANGE),
     advice=(
         Advice(
@@ -124,6 +125,8 @@ DELAYED_ACK_IN_RECOVERY: Final = Problem(
     f"cost at least {wording.percent(LOSS_SHARE)} of the busy time.",
     evidence="The ACK that was held back longest, and first and last frames of such recoveries. The share is the time "
     "for which the ACKs were held back.",
+    example="The initiator held back 1 ACK while the target waited with one segment in flight, in a recovery or slow "
+    "start: 40.0 ms on average, 40.0 ms in all.",
     explains=Explains("loss_recovery", specificity=1),
     advice=(
         Advice(
@@ -137,5 +140,3 @@ DELAYED_ACK_IN_RECOVERY: Final = Problem(
     where=lambda columns: columns.total("senders", "delayed_ack_wait_count") > 0,
     tell=_delayed,
 )
-
-PROBLEMS: Final = (HELD_FOR_ACK, DELAYED_ACK_IN_RECOVERY)

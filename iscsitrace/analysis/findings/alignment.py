@@ -132,12 +132,15 @@ def _alignment(history: History) -> Observation | None:
 
 UNALIGNED_IO: Final = Problem(
     name="unaligned_io",
+    scope="story",
     meaning="Reads and writes begin or end within a physical block of the logical unit (READ CAPACITY(16)): a read "
     "touches one block more, and a write reads the block before it can write it.",
     condition=f"At least {MIN_TASKS} reads and writes of a LUN, and {wording.percent(WORTH_A_CHANGE)} of them: reads "
     "that touch more physical blocks than their size needs, and writes of parts of physical blocks.",
     evidence="The first of these commands. The cost is the difference of the median latencies of unaligned and aligned "
     f"commands of the same operation and size, where there are {MIN_TASKS} of both, over queue depth; else unknown.",
+    example="20 of 20 reads and writes of LUN 0 are unaligned: they begin or end within a physical block of 4 KiB. "
+    "Its cost cannot be told: too few commands of the same size are aligned.",
     advice=(
         Advice(
             "Align partitions and file systems with the physical block: start at 1 MiB, as parted -a optimal and newer "
@@ -151,5 +154,3 @@ UNALIGNED_IO: Final = Problem(
     where=lambda columns: columns.count("logical_units", _is_large) > 0,
     tell=_alignment,
 )
-
-PROBLEMS: Final = (UNALIGNED_IO,)

@@ -93,6 +93,8 @@ CAPTURE_POOR: Final = Problem(
     condition=f"Less than {wording.percent(COVERAGE)} of the stream bytes decoded or of the PDUs captured, or at least "
     f"{wording.percent(UNKNOWN)} of the time not attributed, or no RTT measured to one side or both.",
     evidence="The first frames after what is missing, where known. The share is the time not attributed.",
+    example="17 % of the time cannot be attributed; only 98 % of the stream bytes are decoded; only 95 % of the PDUs "
+    "were captured.",
     explains=Explains("unknown"),
     severity="data_loss",
     rank="note",
@@ -106,5 +108,3 @@ CAPTURE_POOR: Final = Problem(
     where=lambda facts: Found(facts.once(is_poor), facts.part_ns("unknown")),
     tell=_poor,
 )
-
-PROBLEMS: Final = (CAPTURE_POOR,)

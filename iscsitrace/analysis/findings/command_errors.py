@@ -165,6 +165,7 @@ def _advice(groups: Sequence[StatusGroup]) -> tuple[Advice, ...]:
 
 COMMAND_ERRORS: Final = Problem(
     name="command_errors",
+    scope="story",
     meaning="The target ended reads, writes or other data commands with an error: CHECK CONDITION with sense data, or "
     "another status.",
     condition="At least one such command; a note where only commands that move no data failed. UNIT ATTENTION, and the "
@@ -174,6 +175,8 @@ COMMAND_ERRORS: Final = Problem(
     "failures.",
     evidence="Command and status of the first ones of each kind. The cost is the time in which no command of the same "
     "operation on the same LUN succeeded, or until a retry did.",
+    example="Session 0: 951 of 1621 READ commands to LUN 0 ended in MEDIUM ERROR, unrecovered read error (3/11/00), "
+    "from 1.02 s to 3.01 s, at LBA 3584 to 34015. No retry succeeded: these are I/O errors.",
     severity="error",
     rank="failure",
     advice=(
@@ -189,5 +192,3 @@ COMMAND_ERRORS: Final = Problem(
     where=statuses.has_status,
     tell=_errors,
 )
-
-PROBLEMS: Final = (COMMAND_ERRORS,)

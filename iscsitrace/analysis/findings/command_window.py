@@ -151,9 +151,11 @@ COMMAND_WINDOW_CLOSED: Final = Problem(
     f"within {PROMPT_NS / MILLISECOND_NS:g} ms after the window opened.",
     evidence="The statuses that opened the window, and the commands that followed. No share: the commands in flight "
     "can keep the line busy meanwhile.",
+    example="1016 of 1027 commands waited for the command window to open (MaxCmdSN), with at most 8 commands in "
+    "flight.",
     severity="warning",
     # all connections of a session share CmdSN
-    is_session_only=True,
+    scope="session",
     advice=(
         Advice(
             "Open the window: `targetcli /iscsi/IQN/tpg1 set attribute default_cmdsn_depth=128` on LIO (default 64; "
@@ -164,5 +166,3 @@ COMMAND_WINDOW_CLOSED: Final = Problem(
     where=_has_waited,
     tell=_closed,
 )
-
-PROBLEMS: Final = (COMMAND_WINDOW_CLOSED,)

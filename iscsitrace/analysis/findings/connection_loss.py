@@ -121,6 +121,7 @@ def _frames(found: Iterable[Loss]) -> Iterator[int | None]:
 
 CONNECTION_LOST: Final = Problem(
     name="connection_lost",
+    scope="story",
     meaning="A session's connection ended without a logout: a RST, a close, or a new login in its place.",
     condition="A normal session that ended without a logout. It is only a note where the initiator closed it with "
     "nothing in flight, and no login followed: many programs end like this. Also a connection of a session that went "
@@ -130,6 +131,9 @@ CONNECTION_LOST: Final = Problem(
     "retransmission where nothing was in flight. Where "
     "the session went on, it is the time until the commands of the lost connection had ended on another one; with "
     "another path to the volume, until they had ended there.",
+    example="Sessions 0 and 1 lost their connection for 2.0 s, from 1.00 s to 3.00 s. The target reset the "
+    "connection at 1.00 s. 1 command had no status. The initiator logged in again 2.0 s later, and I/O "
+    "resumed.",
     severity="error",
     rank="failure",
     advice=(
@@ -153,5 +157,3 @@ CONNECTION_LOST: Final = Problem(
     where=lambda columns: may_be_lost(columns) | (columns.count("connections") > 1),
     accounts_for=(NOP_TIMEOUT,),
 )
-
-PROBLEMS: Final = (CONNECTION_LOST,)

@@ -52,6 +52,7 @@ DIGEST_ERRORS: Final = Problem(
     condition="At least one PDU with a digest error. It points to the side that sent the PDUs: they changed before "
     "they passed the capture point. With errors in both directions the packets cannot tell.",
     evidence="The first such PDU of each connection. No share.",
+    example="1 data digest error in PDUs of the target.",
     severity="error",
     rank="failure",
     advice=(
@@ -121,6 +122,7 @@ NOP_TIMEOUT: Final = Problem(
     condition=f"At least one NOP whose answer took {NOP_TIMEOUT_NS / 1e9:g} s or more, or that had none for this time "
     "until the connection's last packet.",
     evidence="The NOPs and their late answers. No share.",
+    example="1 NOP-Out without an answer for 5.0 s.",
     severity="error",
     rank="failure",
     advice=(
@@ -172,6 +174,7 @@ TASK_ABORTS: Final = Problem(
     meaning="The initiator aborted commands: ABORT TASK, or a reset of the logical unit or the target.",
     condition="At least one such task management request.",
     evidence="The request, its response, and the referenced command. No share.",
+    example="The initiator aborted commands: LOGICAL UNIT RESET (1).",
     severity="error",
     rank="failure",
     advice=(
@@ -184,5 +187,3 @@ TASK_ABORTS: Final = Problem(
     where=lambda columns: columns.count("task_management") > 0,
     tell=_aborts,
 )
-
-PROBLEMS: Final = (DIGEST_ERRORS, NOP_TIMEOUT, TASK_ABORTS)

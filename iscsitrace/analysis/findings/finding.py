@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 Rank = Literal["failure", "slowness", "note"]
 
+Scope = Literal["connection", "session", "story"]
+"""Each session and each connection; only sessions, where connections or sessions are compared; or sessions that took
+each other's place, with their connections."""
+
 SEVERITIES: Final = ("info", "warning", "data_loss", "error")
 """As for counters: a note; costs much time; missing from the capture; a failure."""
 
@@ -165,9 +169,11 @@ class Problem:
     """When it is reported, in words."""
     evidence: str
     """Which frames the finding shows, and what its share means."""
+    example: str
+    """The sentence of the headline for a capture that has it: the tests hold its words against such a capture."""
     advice: tuple[Advice, ...]
     tell: Callable[[Any], Observation | None]
-    """Puts it in words, with frames: called with a ``Case``, or a ``History`` if it is of a story. Where the facts do
+    """Puts it in words, with frames: called with a ``Case``, of a story with a ``History``. Where the facts do
     not decide, it also looks whether the problem is there, and what it costs."""
     where: Callable[[Facts], Found | NDArray[Any]] = anywhere
     """Its condition over the facts of all sessions, connections or stories: which have it, and what it costs them; or,
@@ -178,8 +184,8 @@ class Problem:
     """None where it explains no part."""
     severity: str | None = None
     """None where the share decides."""
-    is_session_only: bool = False
-    """Whether it compares the connections of a session, or sessions."""
+    scope: Scope = "connection"
+    """What it is looked for in."""
     points_to: str | None = None
     """Whose side it points to, such as ``the target``; None where the packets cannot tell."""
     accounts_for: tuple[Problem, ...] = ()
@@ -227,8 +233,6 @@ class Problem:
 
     def find(self, case: Examined) -> Finding | None:
         """The finding, where the facts do not decide; None where this one does not have the problem."""
-        if self.is_session_only and not case.is_session:
-            return None
         seen = self.tell(case)
         if seen is None:
             return None

@@ -163,6 +163,8 @@ SLOW_TARGET: Final = Problem(
     f"least that ({MIN_TASKS} of them, or 1 s in all), or no command was served faster.",
     evidence="The three commands with the longest service time, from command to status. The share is the service time "
     "with every command in flight stalled.",
+    example="Every command in flight was stalled for 321.3 ms, at most 5.0 ms at a time; the median service time is "
+    "5.1 ms (64 reads).",
     explains=Explains("target_service", least=WORTH_A_CHANGE),
     advice=(
         Advice(
@@ -207,6 +209,7 @@ INITIATOR_THINK_TIME: Final = Problem(
     condition=f"`initiator_think` takes {WORTH}, in at least {MIN_TASKS} idle periods. Always a note: a program that "
     "asks for less than it could get is no fault.",
     evidence="The commands after the three longest idle periods. The share is the idle time.",
+    example="The initiator was idle 63 times within its I/O (no commands in flight), median 5.0 ms.",
     explains=Explains("initiator_think", least=WORTH_A_CHANGE),
     severity="info",
     advice=(
@@ -270,6 +273,7 @@ SLOW_INITIATOR: Final = Problem(
     condition=f"`initiator_service` takes {WORTH}. A warning only where the median time from R2T to first "
     f"Data-Out is {wording.time(PROMPT_NS)} or more beyond the RTT.",
     evidence="R2T and first data of the three latest bursts. The share is the time waited.",
+    example="The initiator answered R2Ts late: median 5.0 ms from R2T to first Data-Out (16 R2Ts).",
     explains=Explains("initiator_service", least=WORTH_A_CHANGE),
     advice=(
         Advice(
@@ -281,5 +285,3 @@ SLOW_INITIATOR: Final = Problem(
     where=_answers_late,
     tell=_initiator,
 )
-
-PROBLEMS: Final = (SLOW_TARGET, INITIATOR_THINK_TIME, SLOW_INITIATOR)

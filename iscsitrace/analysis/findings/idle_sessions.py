@@ -76,9 +76,11 @@ def _listing(texts: Sequence[dict[str, Any]]) -> str:
 
 DISCOVERY_ONLY: Final = Problem(
     name="discovery_only",
+    scope="story",
     meaning="An initiator asked for targets and portals, and logged in to none in this capture.",
     condition="A discovery session, and no other session of the same address.",
     evidence="The Text Responses of SendTargets. No cost.",
+    example="Session 0 did nothing but discovery: no SendTargets was captured. The initiator logged out at 0.00 s.",
     severity="info",
     rank="note",
     advice=(
@@ -176,10 +178,13 @@ def _end(history: History) -> str:
 
 NO_IO: Final = Problem(
     name="no_io",
+    scope="story",
     meaning="A session was logged in, and nothing was read or written in it.",
     condition="A session, with those that it replaced, without a command that reads, writes or erases data, and "
     "without PDUs missing from the capture.",
     evidence="The first command of each session. No cost.",
+    example="Nothing was read or written in session 0: 1 command of a device scan (INQUIRY). The initiator logged "
+    "out at 0.00 s.",
     severity="info",
     rank="note",
     advice=(
@@ -194,5 +199,3 @@ NO_IO: Final = Problem(
     where=_may_be_idle,
     tell=_without_io,
 )
-
-PROBLEMS: Final = (DISCOVERY_ONLY, NO_IO)

@@ -73,6 +73,8 @@ LINE_SATURATED: Final = Problem(
     meaning="The line is busy at its rate most of the time: the session cannot be faster than the line.",
     condition=f"{LEAST}; no other session reads or writes over it at the same time.",
     evidence="The frames that ended the longest transfers. The share is that of `transfer`.",
+    example="The line is busy at its rate of 38.3 MB/s (320 Mbit/s with headers); data waited 11.7 ms in its queue "
+    "(median).",
     explains=Explains("transfer"),
     advice=(Advice("Use a faster line, or move fewer bytes.", _faster), _QUEUE),
     where=_is_transferring,
@@ -86,6 +88,8 @@ LINE_SHARED: Final = Problem(
     condition=f"{LEAST}; other sessions between the same hosts, or of one host, read or write over the same line at "
     "the same time.",
     evidence="The frames that ended the longest transfers. The share is that of `transfer`.",
+    example="The line is shared by 2 sessions (0, 1), which together fill its rate of 38.3 MB/s (320 Mbit/s with "
+    "headers); data waited 25.6 ms in its queue (median).",
     explains=Explains("transfer"),
     advice=(
         Advice("Give the sessions lines of their own (other interfaces, other portals), or a faster one."),
@@ -94,5 +98,3 @@ LINE_SHARED: Final = Problem(
     where=_is_transferring,
     tell=lambda case: _observe(case, is_shared=True),
 )
-
-PROBLEMS: Final = (LINE_SATURATED, LINE_SHARED)

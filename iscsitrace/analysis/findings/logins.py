@@ -140,6 +140,7 @@ def _where(attempt: Attempt) -> str:
 
 LOGIN_FAILED: Final = Problem(
     name="login_failed",
+    scope="story",
     meaning="An initiator could not log in: the target refused it with a status, the two sides could not agree on a "
     "key, or the connection ended or fell silent within the login.",
     condition="A last Login Response whose status class is not 0 (a redirect that was followed by a login is no "
@@ -149,11 +150,11 @@ LOGIN_FAILED: Final = Problem(
     evidence="The last Login Request and Login Response of the first failed logins and of the last one, and of the "
     "login that succeeded after them. The cost is the time from the first try to that login, else to the end of the "
     "last try.",
+    example="The login of session 0 to iqn.2025-01.org.iscsitrace:memory failed at 0.00 s: authorization failure "
+    "(status 0x0202). No later login succeeded in the capture.",
     severity="error",
     rank="failure",
     advice=login_advice.ALL,
     where=_may_fail,
     tell=_failed,
 )
-
-PROBLEMS: Final = (LOGIN_FAILED,)

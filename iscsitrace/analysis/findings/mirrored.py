@@ -73,10 +73,11 @@ MIRROR_WAITS_FOR_FARTHEST: Final = Problem(
     "extents (docs/method.md, section 9).",
     evidence="Command and status, on every side, of the three writes that waited longest. The share is the time in "
     "which only the slowest side had writes in flight.",
+    example="Sessions 0 and 1 are a mirror whose writes wait for session 1.",
     # the near side is idle while it waits for the far one
     explains=Explains("initiator_think", 1),
     accounts_for=(INITIATOR_THINK_TIME,),
-    is_session_only=True,
+    scope="session",
     advice=(
         Advice(
             "Let the far member lag behind: mark it write-mostly (`mdadm /dev/mdN --add --write-mostly DEVICE`, or "
@@ -94,5 +95,3 @@ MIRROR_WAITS_FOR_FARTHEST: Final = Problem(
     where=lambda facts: facts.only(number for each in facts.given(Groups).mirrors for number in each.mirror.sessions),
     tell=_farthest,
 )
-
-PROBLEMS: Final = (MIRROR_WAITS_FOR_FARTHEST,)

@@ -247,11 +247,15 @@ def _is_beside_initiator(session: Session) -> bool:
 
 IO_OUTAGE: Final = Problem(
     name="io_outage",
+    scope="story",
     meaning="For a second or more commands were in flight and nothing completed: the path, the target or its "
     "storage was out of service.",
     condition="An outage (docs/method.md, section 4) that did not begin with the loss of a connection.",
     evidence="The first commands that waited, the first retransmissions, and the first status after it. The cost is "
     "its length, also across a new login.",
+    example="Session 0 had no I/O for 3.2 s, from 1.02 s to 4.26 s: 1 READ command waited. TCP retransmitted 5 "
+    "packets to the target without an ACK: the path or the target was down. I/O resumed on the same "
+    "connection.",
     severity="error",
     rank="failure",
     advice=(_PATH, _TARGET, *_TOLERANT),
@@ -259,5 +263,3 @@ IO_OUTAGE: Final = Problem(
     tell=_outages,
     accounts_for=(CONNECTION_LOST, NOP_TIMEOUT),
 )
-
-PROBLEMS: Final = (IO_OUTAGE,)

@@ -142,7 +142,9 @@ UNEVEN_CONNECTIONS: Final = Problem(
     "connect the same two nodes, or (`info`) started together with the same kind of commands.",
     evidence="The loss that made the slowest slow, where there is one; command and status of the last command of the "
     "most and of the least used connection. The share is the most that even load could save.",
-    is_session_only=True,
+    example="Connection 0 carried 2.6 MB, connection 1 0.3 MB at the same time; 2 streams of one job, Jain's "
+    "fairness index 0.63: the last finishes 967 µs after the first, and runs alone for 4 % of the job.",
+    scope="session",
     advice=(
         Advice('Balance by load instead of round-robin: `path_selector "service-time 0"` in multipath.conf.'),
         Advice(
@@ -160,5 +162,3 @@ UNEVEN_CONNECTIONS: Final = Problem(
     where=_carry_unequal,
     tell=_uneven,
 )
-
-PROBLEMS: Final = (UNEVEN_CONNECTIONS,)

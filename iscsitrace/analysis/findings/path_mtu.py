@@ -119,6 +119,7 @@ def _facts(history: History, found: Sequence[Blocked], reports: Sequence[dict[st
 
 PATH_MTU: Final = Problem(
     name="path_mtu",
+    scope="story",
     meaning="Long packets are lost on the path and short ones are not: a hop has a smaller MTU than the hosts, "
     "and its ICMP "
     "messages are lost, too. Logins and small commands work, the first large read or write hangs.",
@@ -128,6 +129,10 @@ PATH_MTU: Final = Problem(
     "happens on a second connection to segments larger than any that arrives. Else it may be a black-out.",
     evidence="The first retransmission of each, or the small packet that passed. The cost is the time in which it was "
     "blocked, with the outages that it caused.",
+    example="Sessions 0 to 2: 15,928 bytes to the initiator never arrived, while smaller packets did, for 26.2 s: "
+    "the path MTU is too small, or a hop drops long packets. The bytes are missing before the tap on 2 "
+    "connections, and the receiver never acknowledged them. The largest segment that arrived there had 1448 "
+    "bytes. Both sides announced an MSS of 1460. No ICMP message reports it.",
     severity="error",
     rank="failure",
     accounts_for=(IO_OUTAGE, CONNECTION_LOST, NOP_TIMEOUT, LOSS),
@@ -150,5 +155,3 @@ PATH_MTU: Final = Problem(
     where=_has_blocked,
     tell=_blocked,
 )
-
-PROBLEMS: Final = (PATH_MTU,)

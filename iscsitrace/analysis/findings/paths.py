@@ -143,11 +143,12 @@ PATH_IMBALANCE: Final = Problem(
     "unavailable, is a note. Failover after a loss, and standby or non-optimized paths without I/O, are none.",
     evidence="The first commands on the non-optimized path, else the first command of each path. The share is that of "
     "the bytes, or the most that even load could save.",
-    is_session_only=True,
+    example="100 % of the bytes of LUN 0 of iqn.2024-01.example.target:0 (13.1 MB) went over a non-optimized path "
+    "while an optimized path was in service: session 0 (active/optimized) 0.0 MB; session 1 "
+    "(active/non-optimized) 13.1 MB.",
+    scope="session",
     accounts_for=(UNEVEN_CONNECTIONS,),
     advice=(_ALUA, _ROUND_ROBIN, _SLOWEST, _FAILOVER, _TARGET),
     where=lambda facts: facts.only(facts.given(Groups).once(_by_session)),
     tell=_imbalance,
 )
-
-PROBLEMS: Final = (PATH_IMBALANCE,)

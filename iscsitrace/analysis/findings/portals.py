@@ -194,6 +194,7 @@ def _reached(trace: Surroundings) -> dict[Portal, set[str]]:
 
 PORTAL_UNREACHABLE: Final = Problem(
     name="portal_unreachable",
+    scope="story",
     meaning="An initiator tried to connect to a portal and could not: no SYN-ACK, or a RST instead of it.",
     condition="A connect to port 3260 or 860, to a portal of another connection, or to one named by SendTargets or "
     f"a redirect; without a SYN-ACK {SYN_SILENCE_NS / 1e9:g} s after the SYN, refused by a RST, or reported by "
@@ -201,6 +202,8 @@ PORTAL_UNREACHABLE: Final = Problem(
     "the loss of a session and the next one belong to `connection_lost`. A portal that nobody tried is not reported.",
     evidence="The PDU that named the portal, the ICMP errors, and the first SYNs with the RSTs that answered them. "
     "The cost is the time from the first SYN to the connect that worked, else to the last packet.",
+    example="10.71.0.1 cannot reach the portal 10.71.0.2:3261: 1 connect (3 SYNs) from 2.12 s to 5.16 s: no answer. "
+    "SendTargets or a redirect named this portal.",
     severity="error",
     rank="failure",
     advice=(
@@ -219,5 +222,3 @@ PORTAL_UNREACHABLE: Final = Problem(
     where=lambda columns: columns.count("connections", lambda table: ~known(table, "session")) > 0,
     tell=_unreachable,
 )
-
-PROBLEMS: Final = (PORTAL_UNREACHABLE,)

@@ -122,12 +122,15 @@ def _takes(row: dict[str, Any]) -> bool:
 
 RESERVATION_CONFLICT: Final = Problem(
     name="reservation_conflict",
+    scope="story",
     meaning="The target refused commands with RESERVATION CONFLICT: another initiator holds a reservation of the "
     "logical unit.",
     condition="At least one read, write or other data command with status 18h; a note where only other commands were "
     "refused: that is how clusters decide who may use a disk.",
     evidence="Command and status of the first ones. The cost is the time in which no command of the same operation on "
     "the same LUN succeeded.",
+    example="Session 1: 1 of 62 READ commands to LUN 0, at 25.06 s, ended in RESERVATION CONFLICT. Session 2 "
+    "(iqn.2025-01.org.iscsitrace:other) took the reservation at 25.01 s (frame 1694).",
     severity="error",
     rank="failure",
     advice=_advice(classes.RESERVATION_CONFLICT),
@@ -177,12 +180,15 @@ def _busy(history: History) -> Observation | None:
 
 TARGET_BUSY: Final = Problem(
     name="target_busy",
+    scope="story",
     meaning="The target refused commands with BUSY or TASK SET FULL: it cannot take more of them now.",
     condition="At least one read, write or other data command with such a status. It matters from "
     f"{wording.percent(_OFTEN)} of the commands of an operation on a LUN on: single ones are how an initiator finds "
     "the queue depth that a target takes.",
     evidence="Command and status of the first ones. The cost is the time in which no command of the same operation on "
     "the same LUN succeeded, or until a retry did.",
+    example="Session 0: 646 of 1316 READ commands to LUN 0, from 1.02 s to 3.01 s, ended in BUSY. The queue depth "
+    "was 1. No retry succeeded in the capture.",
     rank="failure",
     advice=_advice(classes.BUSY, classes.TASK_SET_FULL),
     where=statuses.has_status,
@@ -240,15 +246,16 @@ def _unanswered_before(found: Statuses, rows: Any) -> int:
 
 ATS_MISCOMPARE: Final = Problem(
     name="ats_miscompare",
+    scope="story",
     meaning="COMPARE AND WRITE (ATS) or VERIFY ended in MISCOMPARE: the block had other data than the initiator "
     "expected.",
     condition="At least one. A note where each was followed by a success on the same block within "
     f"{wording.time(RETRY_NS)}: then hosts contend for a lock.",
     evidence="Command and status of the first ones. The cost is unknown, unless each was followed by a success.",
+    example="Session 0: 1 of 5 READ commands to LUN 0, at 0.05 s, at LBA 128 to 159, ended in MISCOMPARE. It was not "
+    "followed by a success within 5.0 s.",
     rank="failure",
     advice=_advice(classes.MISCOMPARE),
     where=statuses.has_status,
     tell=_miscompares,
 )
-
-PROBLEMS: Final = (RESERVATION_CONFLICT, TARGET_BUSY, ATS_MISCOMPARE)

@@ -164,6 +164,7 @@ def _cost(history: History) -> tuple[int, tuple[tuple[int, int], ...]]:
 
 DUPLICATE_INITIATOR: Final = Problem(
     name="duplicate_initiator",
+    scope="story",
     meaning="Two hosts log in with the same InitiatorName and ISID. To the target they are one initiator, so each "
     "login ends the session of the other host (session reinstatement, RFC 7143 section 6.3.5).",
     condition=f"At least {LEAST_TAKEOVERS} times a login ended a session of the same names and ISID that was "
@@ -172,6 +173,10 @@ DUPLICATE_INITIATOR: Final = Problem(
     "target closed healthy connections, took each next login at once, and its TSIHs skip.",
     evidence="The Login Request that ended each session, and its FIN or RST. The cost is the time without a "
     "session, and until the next I/O.",
+    example="A second host may use the InitiatorName iqn.2025-01.org.iscsitrace:guest and ISID 00023d000001 of "
+    "sessions 1 to 3: the target closed a healthy connection 2 times, took the next login at once, and had "
+    "given out other TSIHs between (here: 1, 3 and 5). The capture cannot tell: it shows one host. A capture "
+    "at the target shows the other one.",
     severity="error",
     rank="failure",
     accounts_for=(CONNECTION_LOST, IO_OUTAGE),
@@ -189,5 +194,3 @@ DUPLICATE_INITIATOR: Final = Problem(
     where=lambda columns: columns.count("sessions") > LEAST_TAKEOVERS,
     tell=_duplicates,
 )
-
-PROBLEMS: Final = (DUPLICATE_INITIATOR,)

@@ -118,6 +118,8 @@ REORDERING: Final = Problem(
     "the tap.",
     evidence="First and last frames of needless recoveries. The share is the time spent waiting for a congestion "
     "window whose last reduction was needless.",
+    example="The path reorders packets: 575 of 11,603 to the initiator arrived out of order, at most 3.0 ms late. "
+    "TCP retransmitted 4 packets for nothing, and took that for a loss once.",
     explains=Explains("congestion_window", specificity=1),
     accounts_for=(CONGESTION_WINDOW_SMALL,),
     advice=(
@@ -133,5 +135,3 @@ REORDERING: Final = Problem(
     where=_may_be_reordered,
     tell=_reordered,
 )
-
-PROBLEMS: Final = (REORDERING,)

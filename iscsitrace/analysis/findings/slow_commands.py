@@ -179,6 +179,8 @@ SLOW_OPERATION: Final = Problem(
     "Reads against writes are compared by slow_target.",
     evidence="The three slowest such commands. The share is the time in which they were in flight and the target "
     "served nothing; a SYNCHRONIZE CACHE counts as long as it takes.",
+    example="UNMAP takes 902.1 ms (median of 3), at most 908.6 ms; reads and writes take 8.9 ms (median). It held up "
+    "no reads or writes.",
     explains=Explains("target_service", 2),
     advice=(
         Advice(
@@ -257,6 +259,8 @@ SLOW_LUN: Final = Problem(
     f"its commands takes {WORTH}.",
     evidence="The three slowest commands of the LUN. The share is the service time of its commands with every command "
     "in flight stalled.",
+    example="LUN 1 takes 21.0 ms (median of 20), at most 21.0 ms; the other LUNs take 2.0 ms (median of 20 reads and "
+    "writes).",
     explains=Explains("target_service", 3, WORTH_A_CHANGE),
     advice=(
         Advice(
@@ -269,8 +273,6 @@ SLOW_LUN: Final = Problem(
     ),
     where=_has_several,
     tell=_lun,
-    is_session_only=True,
+    scope="session",
     accounts_for=(SLOW_TARGET,),
 )
-
-PROBLEMS: Final = (SLOW_OPERATION, SLOW_LUN)

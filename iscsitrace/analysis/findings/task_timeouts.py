@@ -258,6 +258,7 @@ def _alive(history: History, episode: Episode, luns: tuple[int, ...]) -> tuple[s
 
 TASK_TIMEOUT: Final = Problem(
     name="task_timeout",
+    scope="story",
     meaning="Commands had no answer until the initiator's time-out: it aborted them, reset the logical unit or the "
     "target, or logged in again.",
     condition="ABORT TASK or a reset of the logical unit or target, about a command that had waited for "
@@ -265,6 +266,10 @@ TASK_TIMEOUT: Final = Problem(
     "is the path.",
     evidence="The commands, the requests and their responses. The cost is the time without progress; where other "
     "commands progressed, that of the command that waited longest.",
+    example="Sessions 1 and 2: 1 READ command to LUN 0 had no answer for 14.1 s, from 12.64 s on. The initiator sent "
+    "ABORT TASK at 23.72 s (no response). The initiator closed the connection at 26.77 s. It logged in again "
+    "at 29.81 s. I/O resumed at 29.84 s. In the meantime the target answered 2 NOP-Outs: this points to the "
+    "storage behind LUN 0.",
     severity="error",
     rank="failure",
     advice=(
@@ -282,5 +287,3 @@ TASK_TIMEOUT: Final = Problem(
     tell=_timeouts,
     accounts_for=(IO_OUTAGE, TASK_ABORTS, CONNECTION_LOST, NOP_TIMEOUT),
 )
-
-PROBLEMS: Final = (TASK_TIMEOUT,)

@@ -131,6 +131,7 @@ RECEIVE_WINDOW_SMALL: Final = Problem(
     "product (line rate times RTT).",
     condition=f"`receive_window` takes {WORTH}, and the window never shrank below a segment (or its scale is unknown).",
     evidence="The first packets after the three longest waits. The share is the time waited.",
+    example="The initiator's receive window held the target for 2.1 s; it is at most 128 KiB.",
     explains=Explains("receive_window", least=WORTH_A_CHANGE),
     advice=(
         Advice(
@@ -164,6 +165,7 @@ RECEIVER_STALLED: Final = Problem(
     meaning="The receiver's TCP window closes: its program reads the socket late.",
     condition=f"`receive_window` takes {WORTH}, and the advertised window shrank below a full segment.",
     evidence="The first packets after the three longest waits. The share is the time waited.",
+    example="The initiator's receive window shrank to 56 bytes: it reads its socket late.",
     explains=Explains("receive_window", least=WORTH_A_CHANGE),
     advice=(
         Advice("Check the receiver: CPU (softirq, iscsi_q or kworker threads at 100 %), memory, a slow disk."),
@@ -216,6 +218,7 @@ RESTART_AFTER_IDLE: Final = Problem(
     condition=f"A sender restarted at least {RESTARTS} times, and `congestion_window` takes {WORTH}.",
     evidence="The first packets after the three longest waits for the window. The share is all waiting for the "
     "congestion window; restarts are the part that a setting avoids.",
+    example="The target's TCP went back to slow start 15 times after idle periods.",
     explains=Explains("congestion_window", least=WORTH_A_CHANGE),
     advice=(
         Advice("On the sender (for reads: the target) set net.ipv4.tcp_slow_start_after_idle = 0.", _no_slow_start),
@@ -274,6 +277,7 @@ CONGESTION_WINDOW_SMALL: Final = Problem(
     "smaller than the bandwidth-delay product, in slow start or after losses.",
     condition=f"`congestion_window` takes {WORTH}, with fewer than {RESTARTS} restarts after idle periods.",
     evidence="The first packets after the three longest waits. The share is the time waited.",
+    example="The sender is the target, with 205 losses, after which it reduced its window as Reno does.",
     explains=Explains("congestion_window", least=WORTH_A_CHANGE),
     advice=(
         Advice("If packets are lost (finding loss), fix that first: losses keep the window small.", _no_losses),
@@ -309,6 +313,8 @@ SEND_BUFFER_SMALL: Final = Problem(
     "buffer of its socket is full. A congestion window would have grown (BBR's, which does not, looks the same).",
     condition=f"`send_buffer` takes {WORTH}.",
     evidence="The first packets after the three longest waits. The share is the time waited.",
+    example="The target was send-buffer-limited: its bytes in flight stopped at the same level, at most 128 KiB, "
+    "without losses, below the receive window; the bandwidth-delay product is 299 KiB (38.3 MB/s x 8.0 ms).",
     explains=Explains("send_buffer", least=WORTH_A_CHANGE),
     advice=(
         Advice(
@@ -358,6 +364,8 @@ LOSS: Final = Problem(
     condition=f"`loss_recovery` takes at least {wording.percent(LOSS_SHARE)} of the busy time, without recoveries of "
     "finding `ack_loss`.",
     evidence="First and last frame of the longest recoveries. The share is the time that the losses cost.",
+    example="46 losses to the initiator (48 retransmissions, 0.83 % of the packets) cost 725.6 ms; the longest "
+    "recovery took 25.0 ms, with 0 retransmission timeouts.",
     explains=Explains("loss_recovery", least=LOSS_SHARE),
     advice=(
         Advice(
@@ -375,13 +383,4 @@ LOSS: Final = Problem(
         Advice(SHARE_PATH, _losses_of_more_connections),
     ),
     tell=_loss,
-)
-
-PROBLEMS: Final = (
-    RECEIVE_WINDOW_SMALL,
-    RECEIVER_STALLED,
-    RESTART_AFTER_IDLE,
-    CONGESTION_WINDOW_SMALL,
-    SEND_BUFFER_SMALL,
-    LOSS,
 )

@@ -143,6 +143,8 @@ R2T_ROUNDS: Final = Problem(
     condition=f"The time from the end of a burst to the first data of the next R2T takes {WORTH} in `propagation`, "
     f"for at least {MIN_TASKS} further R2Ts. An R2T that arrives before the preceding burst has ended costs nothing.",
     evidence="The R2Ts and bursts of the write with the most R2Ts. The share is the time waited.",
+    example="A 256 KiB write needs 4 R2Ts, one after another, for bursts of 64 KiB (MaxBurstLength=65536, "
+    "MaxOutstandingR2T=1).",
     explains=Explains("propagation", 3, WORTH_A_CHANGE),
     advice=(
         Advice(
@@ -211,6 +213,7 @@ R2T_LATE: Final = Problem(
     condition=f"Waits for an R2T beyond the RTT to the target take {WORTH} in `target_service`, and at least "
     f"{MIN_TASKS} R2Ts are more than {LATE_R2T_NS / MILLISECOND_NS:g} ms late.",
     evidence="Command and R2T of the three latest R2Ts. The share is the time waited.",
+    example="16 of 16 R2Ts were late: median 20.0 ms beyond the RTT, at most 20.0 ms.",
     explains=Explains("target_service", 1, WORTH_A_CHANGE),
     advice=(
         Advice(
@@ -300,6 +303,8 @@ UNSOLICITED_DATA_UNUSED: Final = Problem(
     condition=f"At least {wording.percent(MOST)} of the writes sent no immediate and no unsolicited data, and the "
     f"waits for the first R2T take {WORTH} in `propagation`, in at least {MIN_TASKS} writes.",
     evidence="Command, R2T and first data of the three longest waits. The share is the time waited.",
+    example="64 of 64 writes sent no data before the first R2T (InitialR2T=Yes, ImmediateData=No, "
+    "FirstBurstLength=65536).",
     explains=Explains("propagation", 2, WORTH_A_CHANGE),
     advice=(
         Advice(
@@ -317,5 +322,3 @@ UNSOLICITED_DATA_UNUSED: Final = Problem(
     where=_asked_first,
     tell=_unused,
 )
-
-PROBLEMS: Final = (R2T_ROUNDS, R2T_LATE, UNSOLICITED_DATA_UNUSED)

@@ -14,7 +14,7 @@ EXIT_FINDING = 1
 TOP = 20
 """Sessions in full by default: a few screens."""
 _ANY = "any"
-_LATER = ("iscsitrace.analysis.findings.examination", "iscsitrace.outputs.diagnose")
+_LATER = ("iscsitrace.analysis.diagnosis.examination", "iscsitrace.outputs.diagnose")
 
 
 class _FindingName(Quantity):
@@ -32,7 +32,7 @@ class _FindingName(Quantity):
 
 
 def _names() -> tuple[str, ...]:
-    from iscsitrace.analysis.findings.registry import PROBLEMS
+    from iscsitrace.analysis.diagnosis.registry import PROBLEMS
 
     return (*PROBLEMS, _ANY)
 
@@ -84,7 +84,7 @@ def command(
     Of many sessions the worst are shown in full, and the others as a table by headline. The JSON document has them all.
     """
     trace = capture_input.read(NEEDED, loading=_LATER)
-    from iscsitrace.analysis.findings.examination import examine
+    from iscsitrace.analysis.diagnosis.examination import examine
     from iscsitrace.outputs import diagnose
     from iscsitrace.outputs.shown import Choice
 

@@ -51,7 +51,7 @@ def command(
     initiator's host.
     """
     from iscsitrace.analysis.comparison import by_place, differences, matching, sides
-    from iscsitrace.analysis.findings import examination
+    from iscsitrace.analysis.diagnosis import examination
     from iscsitrace.outputs import diff
 
     if (capture_a, *taps_a, capture_b, *taps_b).count("-") > 1:

@@ -29,7 +29,7 @@ class _Cost(Quantity):
 
 
 def _losses() -> tuple[str, ...]:
-    from iscsitrace.analysis.findings.registry import PROBLEMS
+    from iscsitrace.analysis.diagnosis.registry import PROBLEMS
     from iscsitrace.wording.parts import BY_NAME
 
     return (*BY_NAME, *PROBLEMS)

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 import iscsitrace
+from iscsitrace.analysis.diagnosis.examination import Diagnosis, examine
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.examination import Diagnosis, examine
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.cli import main
 from tests.support.histories import SECOND, Told, at

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.findings.examination import Diagnosis
+from iscsitrace.analysis.diagnosis.examination import Diagnosis
 from iscsitrace.analysis.findings.finding import Finding
 from tests.support.histories import Told
 from tests.support.tables_by_hand import MS

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import iscsitrace
+from iscsitrace.analysis.diagnosis.examination import Diagnosis, examine
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.examination import Diagnosis, examine
 from iscsitrace.analysis.findings.finding import Finding
 from tests.support.histories import SECOND, Told, at
 from tests.support.recordings import captures_folder

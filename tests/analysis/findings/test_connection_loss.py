@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import iscsitrace
-from iscsitrace.analysis.findings import NEEDED, registry
-from iscsitrace.analysis.findings.examination import Diagnosis, examine
+from iscsitrace.analysis.diagnosis import registry
+from iscsitrace.analysis.diagnosis.examination import Diagnosis, examine
+from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.findings.history import History
 from iscsitrace.analysis.findings.surroundings import Surroundings
@@ -446,7 +447,7 @@ def test_the_cost_of_many_sessions_is_linear(is_one_story: bool) -> None:
         begin = time.process_time()
         surroundings = Surroundings(source)
         for story in stories.find(source):
-            registry.findings_of(History(story, sessions, surroundings), registry.OF_STORIES)
+            registry.findings_of(History(story, sessions, surroundings), registry.of_scopes("story"))
         return time.process_time() - begin
 
     assert cost(1200) < 24 * cost(150)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import iscsitrace
+from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.examination import examine
 from tests.support.capture_file import Record, read_records, thin, write_pcapng
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "guests"

@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import iscsitrace
+from iscsitrace.analysis.diagnosis.examination import Diagnosis, examine
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.examination import Diagnosis, examine
 from iscsitrace.cli import main
 from tests.support.capture_file import write_pcap
 from tests.support.conversation import Conversation, Session

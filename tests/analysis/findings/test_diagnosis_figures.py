@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from iscsitrace.analysis.comparison import sides
-from iscsitrace.analysis.findings.examination import examine
+from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.session import grouping, workload
 from tests.support.story import Story

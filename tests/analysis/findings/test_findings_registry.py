@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import pkgutil
+import re
 from dataclasses import replace
-from importlib import import_module
+from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from iscsitrace.analysis import findings
-from iscsitrace.analysis.findings import gains, registry
+from iscsitrace.analysis.diagnosis import gains, registry
+from iscsitrace.analysis.diagnosis.examination import examine
+from iscsitrace.analysis.diagnosis.registry import PROBLEMS
 from iscsitrace.analysis.findings.case import Case, Groups
 from iscsitrace.analysis.findings.distance import QUEUE_DEPTH_LOW
-from iscsitrace.analysis.findings.finding import Advice, Explains, Found, Observation, Problem, anywhere, in_order
-from iscsitrace.analysis.findings.registry import FAMILIES, PROBLEMS, STORY_FAMILIES
+from iscsitrace.analysis.findings.finding import Advice, Explains, Found, Observation, Scope, anywhere, in_order
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.session.grouping import Grouping, sessions_and_connections_of
 from tests.support.story import Story
@@ -37,22 +39,11 @@ def classic() -> Story:
 # --- the registry
 
 
-def test_every_family_is_registered() -> None:
-    modules = [import_module(f"{findings.__name__}.{each.name}") for each in pkgutil.iter_modules(findings.__path__)]
-    families = {each.__name__ for each in modules if each is not registry and hasattr(each, "PROBLEMS")}
-    assert {family.__name__ for family in (*FAMILIES, *STORY_FAMILIES)} == families
-
-
-def test_every_problem_of_a_family_is_registered_once() -> None:
-    declared = [
-        value
-        for family in (*FAMILIES, *STORY_FAMILIES)
-        for value in vars(family).values()
-        # a family may name the problem of another
-        if isinstance(value, Problem) and value.tell.__module__ == family.__name__
-    ]
-    assert sorted(problem.name for problem in declared) == sorted(PROBLEMS)
-    assert all(PROBLEMS[problem.name] is problem for problem in declared)
+def test_every_problem_of_a_file_is_found() -> None:
+    texts = [file.read_text() for file in Path(findings.__path__[0]).glob("*.py")]
+    declared = [name for text in texts for name in re.findall(r'= Problem\(\s+name="(\w+)"', text)]
+    assert len(declared) > 40
+    assert sorted(declared) == sorted(PROBLEMS)
 
 
 def test_only_exclusive_problems_of_a_part_are_equally_specific() -> None:
@@ -74,16 +65,20 @@ def test_problems_of_equal_share_follow_the_order_of_the_docs() -> None:
 # --- scope
 
 
-@pytest.mark.parametrize("is_session_only", [True, False])
-def test_problems_of_sessions_are_not_reported_for_connections(is_session_only: bool) -> None:
-    def observe(case: Case) -> Observation:
-        return Observation("seen", [7], case.subject.jobs_ns / 4)
+def test_a_problem_that_is_looked_at_has_the_share_of_its_cost() -> None:
+    problem = replace(QUEUE_DEPTH_LOW, tell=lambda case: Observation("seen", [7], case.subject.jobs_ns / 4))
+    for found in (problem.find(case) for case in cases(classic())):
+        assert found
+        assert (found.share, found.severity, found.frames, found.cause) == (0.25, "warning", (7,), "Seen.")
 
-    problem = replace(QUEUE_DEPTH_LOW, tell=observe, is_session_only=is_session_only)
-    session, connection = (problem.find(case) for case in cases(classic()))
-    assert session
-    assert (session.share, session.severity, session.frames, session.cause) == (0.25, "warning", (7,), "Seen.")
-    assert (connection is None) == is_session_only
+
+def test_problems_of_sessions_are_not_reported_for_connections() -> None:
+    named = {scope: {each.name for each in registry.of_scopes(scope)} for scope in get_args(Scope)}
+    assert named["session"] == {
+        *("command_window_closed", "uneven_connections", "path_imbalance", "mirror_waits_for_farthest", "slow_lun"),
+    }
+    diagnosis = examine(classic().source())
+    assert {each.name for each in diagnosis.connections[3].findings} <= named["connection"]
 
 
 def test_a_problem_is_looked_for_only_where_its_part_takes_its_least_share() -> None:
@@ -95,12 +90,6 @@ def test_a_problem_is_looked_for_only_where_its_part_takes_its_least_share() -> 
         for where in (anywhere, lambda facts: Found(anywhere(facts))):
             decided, (sought,) = registry.look(facts, [replace(QUEUE_DEPTH_LOW, where=where, explains=explains)])
             assert bool(decided or sought) == is_found
-
-
-def test_the_scopes() -> None:
-    assert {name for name, problem in PROBLEMS.items() if problem.is_session_only} == {
-        *("command_window_closed", "uneven_connections", "path_imbalance", "mirror_waits_for_farthest", "slow_lun"),
-    }
 
 
 # --- advice and its what-if

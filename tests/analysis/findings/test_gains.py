@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 import iscsitrace
+from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.analysis.findings.finding import AdviceGain, Finding
 from iscsitrace.cli import main
 from tests.support.runs import Runs

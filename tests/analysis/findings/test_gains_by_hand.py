@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.findings import gains
+from iscsitrace.analysis.diagnosis import gains
 from iscsitrace.analysis.findings.distance import _larger_blocks, _of_call, _whole_system_calls
 from iscsitrace.analysis.findings.finding import Advice, Finding
 from iscsitrace.analysis.measures.budget import PARTS

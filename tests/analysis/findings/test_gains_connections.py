@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import iscsitrace
+from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.analysis.model.queueing import commands_per_ns
 from iscsitrace.analysis.session import grouping
 from iscsitrace.analysis.session.measurement import Measured, measure

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.findings import headline
+from iscsitrace.analysis.diagnosis import headline
 from iscsitrace.analysis.findings.case import Case, Groups
 from iscsitrace.analysis.findings.finding import Explains
 from iscsitrace.analysis.session.grouping import sessions_of

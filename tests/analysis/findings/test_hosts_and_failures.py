@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.findings.examination import examine
+from iscsitrace.analysis.diagnosis.examination import examine
+from iscsitrace.analysis.diagnosis.registry import PROBLEMS
 from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.findings.registry import PROBLEMS
 from tests.support.story import SECOND, Story, names, near, writes
 from tests.support.tables_by_hand import MS
 

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from iscsitrace.analysis.findings.leftovers import cycles_freed
+from iscsitrace.tables.memory import cycles_freed
 
 
 class Node:

@@ -11,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 import iscsitrace
-from iscsitrace.analysis.findings import NEEDED, examination, registry
+from iscsitrace.analysis.diagnosis import examination, registry
+from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.findings.finding import Found, Problem, anywhere
 from iscsitrace.analysis.session.facts import Facts
 from iscsitrace.analysis.session.grouping import Grouping
@@ -54,7 +55,7 @@ def test_a_healthy_session_is_not_searched_for_what_broke() -> None:
         told.rows["sessions"][number]["cycle_count"] = 9
     grouping = Grouping(told.source())
     facts = grouping.facts_together([((0,), (0,)), ((1,), (1,))])
-    _, (healthy, lost) = registry.look(facts, registry.OF_STORIES)
+    _, (healthy, lost) = registry.look(facts, registry.of_scopes("story"))
     assert healthy == []
     assert [problem.name for problem in lost] == ["connection_lost"]
 

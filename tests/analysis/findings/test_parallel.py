@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iscsitrace.analysis.findings import registry
+from iscsitrace.analysis.diagnosis import registry
 from iscsitrace.analysis.findings.case import Groups
 from iscsitrace.analysis.findings.finding import Observation
 from iscsitrace.analysis.findings.parallel import UNEVEN_CONNECTIONS

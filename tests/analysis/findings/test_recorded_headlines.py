@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import iscsitrace
+from iscsitrace.analysis.diagnosis.examination import examine
+from iscsitrace.analysis.diagnosis.opinions import Opinion
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.examination import examine
-from iscsitrace.analysis.findings.opinions import Opinion
 from tests.support.capture_file import read_records, write_pcap
 from tests.support.recordings import description_of, recorded_captures
 

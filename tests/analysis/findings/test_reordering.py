@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import iscsitrace
+from iscsitrace.analysis.diagnosis.examination import Diagnosis, examine
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.examination import Diagnosis, examine
 from iscsitrace.analysis.findings.finding import Finding
 from tests.support.recordings import captures_folder
 from tests.support.story import SENDER, Story, names

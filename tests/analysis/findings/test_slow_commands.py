@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import iscsitrace
+from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.examination import examine
 from tests.support.recordings import captures_folder
 from tests.support.story import Story
 from tests.support.tables_by_hand import MS

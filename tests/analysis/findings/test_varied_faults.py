@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import iscsitrace
+from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.examination import examine
 from tests.analysis.findings.test_diagnosis_captures import simulate
 
 NEAR = "--one-way-delay 1ms --rate 20Mbit --block-size 16K"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.findings import belonging, verdict_groups
-from iscsitrace.analysis.findings.verdict_groups import ELSEWHERE, Group, VerdictGroups
+from iscsitrace.analysis.diagnosis import belonging, verdict_groups
+from iscsitrace.analysis.diagnosis.verdict_groups import ELSEWHERE, Group, VerdictGroups
 from iscsitrace.analysis.groups.attributes import NAMES
 from iscsitrace.cli.options import COMMAND_ATTRIBUTES, SESSION_ATTRIBUTES
 from tests.analysis.groups.test_volumes import NAA, Host

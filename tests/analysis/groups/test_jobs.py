@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 import iscsitrace
 from iscsitrace.analysis.curves.decimation import Detail
+from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.analysis.groups import derived
 from iscsitrace.analysis.groups.jobs import streams
 from iscsitrace.analysis.groups.jobs.streams import Job, jain

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from iscsitrace.analysis.findings.examination import examine
+from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.findings.finding import Finding
 from iscsitrace.analysis.groups import derived
 from iscsitrace.analysis.groups.mirrors import recognition

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 import iscsitrace
+from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.findings.examination import examine
 from iscsitrace.analysis.groups import derived, mirrors
 from iscsitrace.analysis.groups.mirrors import account, recognition
 from iscsitrace.analysis.groups.mirrors.account import Account

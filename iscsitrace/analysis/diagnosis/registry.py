@@ -1,90 +1,38 @@
-"""All known problems: the families, in the order of docs/diagnosis.md."""
+"""All known problems, as the files of `iscsitrace.analysis.findings` declare them; and where each is looked for."""
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.findings import (
-    ack_loss,
-    acknowledgments,
-    alignment,
-    capture,
-    command_errors,
-    command_window,
-    connection_loss,
-    distance,
-    failures,
-    hosts,
-    idle_sessions,
-    line,
-    logins,
-    mirrored,
-    outages,
-    parallel,
-    path_mtu,
-    paths,
-    portals,
-    refusals,
-    reinstatement,
-    reordering,
-    slow_commands,
-    task_timeouts,
-    transport,
-    writes,
-)
-from iscsitrace.analysis.findings.finding import Examined, Finding, Found, Problem, in_order
+from iscsitrace.analysis import findings
+from iscsitrace.analysis.findings.finding import Examined, Finding, Found, Problem, Scope, in_order
 from iscsitrace.analysis.session.facts import Facts
 from iscsitrace.tables import memory
 
-FAMILIES: Final = (
-    distance,
-    acknowledgments,
-    writes,
-    transport,
-    reordering,
-    line,
-    parallel,
-    paths,
-    mirrored,
-    hosts,
-    slow_commands,
-    command_window,
-    failures,
-    capture,
+FAMILIES: Final = tuple(
+    import_module(f"{findings.__name__}.{each.name}") for each in pkgutil.iter_modules(findings.__path__)
 )
+"""The files, in order of their names."""
 
-STORY_FAMILIES: Final = (
-    path_mtu,
-    ack_loss,
-    task_timeouts,
-    outages,
-    connection_loss,
-    logins,
-    portals,
-    reinstatement,
-    command_errors,
-    refusals,
-    idle_sessions,
-    alignment,
-)
-"""The families whose problems are those of a story: of sessions that took each other's place, and their connections."""
+PROBLEMS: Final = {
+    problem.name: problem for family in FAMILIES for problem in vars(family).values() if isinstance(problem, Problem)
+}
+"""Every problem by name."""
 
-OF_CASES: Final = tuple(problem for family in FAMILIES for problem in family.PROBLEMS)
-"""The problems that are looked for in each session and connection alone."""
 
-OF_STORIES: Final = tuple(problem for family in STORY_FAMILIES for problem in family.PROBLEMS)
-
-PROBLEMS: Final = {problem.name: problem for problem in (*OF_STORIES, *OF_CASES)}
-"""Every problem by name, in the order of docs/diagnosis.md."""
+def of_scopes(*scopes: Scope) -> list[Problem]:
+    """The problems that are looked for in these."""
+    return [problem for problem in PROBLEMS.values() if problem.scope in scopes]
 
 
 _AT_ONCE: Final = 8
 """Problems that are looked for before memory is given back."""
-_PLACES: Final = {problem.name: place for place, problem in enumerate(OF_CASES)}
 
 
 def look(facts: Facts, problems: Sequence[Problem]) -> tuple[dict[int, list[Finding]], list[Sequence[Problem]]]:
@@ -119,8 +67,9 @@ def findings_of(examined: Examined, problems: Sequence[Problem]) -> list[Finding
 
 
 def in_declared_order(found: Iterable[Finding]) -> list[Finding]:
-    """The findings in the order of OF_CASES."""
-    return sorted(found, key=lambda finding: _PLACES[finding.name])
+    """The findings in the order of PROBLEMS."""
+    places = {name: place for place, name in enumerate(PROBLEMS)}
+    return sorted(found, key=lambda finding: places[finding.name])
 
 
 def ordered(found: Sequence[Finding]) -> list[Finding]:

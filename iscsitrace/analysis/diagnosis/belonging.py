@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.findings.headline import Verdict
-from iscsitrace.analysis.findings.opinions import Stories
+from iscsitrace.analysis.diagnosis.headline import Verdict
+from iscsitrace.analysis.diagnosis.opinions import Stories
 from iscsitrace.analysis.groups import logical_units
 from iscsitrace.analysis.groups.attributes import HOUR_NS, Attributes, hour_label
 from iscsitrace.analysis.groups.portals import written

@@ -9,10 +9,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from iscsitrace.analysis.findings import belonging
-from iscsitrace.analysis.findings.belonging import Part
-from iscsitrace.analysis.findings.headline import Verdict
-from iscsitrace.analysis.findings.opinions import Stories
+from iscsitrace.analysis.diagnosis import belonging
+from iscsitrace.analysis.diagnosis.belonging import Part
+from iscsitrace.analysis.diagnosis.headline import Verdict
+from iscsitrace.analysis.diagnosis.opinions import Stories
 from iscsitrace.tables.table import Source
 
 ELSEWHERE: Final = "elsewhere"

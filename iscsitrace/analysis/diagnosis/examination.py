@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from iscsitrace.analysis.findings import headline, registry
+from iscsitrace.analysis.diagnosis import headline, registry
+from iscsitrace.analysis.diagnosis.headline import Headline
+from iscsitrace.analysis.diagnosis.opinions import Opinion, Opinions, Stories
 from iscsitrace.analysis.findings.case import Case, Groups
 from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.findings.headline import Headline
 from iscsitrace.analysis.findings.history import History
-from iscsitrace.analysis.findings.opinions import Opinion, Opinions, Stories
 from iscsitrace.analysis.findings.surroundings import Surroundings, TapOf, only_tap
 from iscsitrace.analysis.groups import paths, stories, volume_outages, volumes
 from iscsitrace.analysis.groups.jobs import streams
@@ -80,7 +80,7 @@ def examine(source: Source, *, has_mirrors: bool = True, tap_of: TapOf = only_ta
     groups = Groups(accounts, jobs, source("cycles"), times_by_line(source), uses, tap_of)
     all_stories = stories.find(source)
     members = [(story.numbers, story.connection_numbers) for story in all_stories]
-    _, possible = registry.look(grouping.facts_together(members), registry.OF_STORIES)
+    _, possible = registry.look(grouping.facts_together(members), registry.of_scopes("story"))
     memory.give_back(source)
     told = []
     shared: dict[int, list[Finding]] = {}
@@ -90,7 +90,7 @@ def examine(source: Source, *, has_mirrors: bool = True, tap_of: TapOf = only_ta
         shared |= dict.fromkeys(story.numbers, own)
         told.append((story, history.label, registry.ordered(own)))
     numbers = sorted(number for number in shared if number in grouping.sessions)
-    sessions = Opinions(numbers, grouping.sessions, registry.OF_CASES, groups, shared)
+    sessions = Opinions(numbers, grouping.sessions, registry.of_scopes("connection", "session"), groups, shared)
     memory.give_back(source)
     connections = _Connections(grouping, groups, sessions)
     return Diagnosis(
@@ -113,8 +113,7 @@ class _Connections(Mapping[int, Opinion]):
         self._groups = groups
         self._sessions = sessions
         several = [number for number in self._connections if not grouping.is_alone(number)]
-        problems = [problem for problem in registry.OF_CASES if not problem.is_session_only]
-        self.separate = Opinions(several, self._connections, problems, groups)
+        self.separate = Opinions(several, self._connections, registry.of_scopes("connection"), groups)
 
     def __getitem__(self, number: int) -> Opinion:
         """The diagnosis of its session, less findings of sessions alone and of stories."""
@@ -122,11 +121,7 @@ class _Connections(Mapping[int, Opinion]):
             return self.separate[number]
         subject = self._connections[number]
         opinion = self._sessions[subject.connections[0]["session"]]
-        own = [
-            finding
-            for finding in opinion.findings
-            if not finding.problem.is_session_only and finding.problem in registry.OF_CASES
-        ]
+        own = [finding for finding in opinion.findings if finding.problem.scope == "connection"]
         return replace(opinion, number=number, headline=headline.of(Case(subject, self._groups), own), findings=own)
 
     def __iter__(self) -> Iterator[int]:

@@ -12,10 +12,10 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, overload
 
-from iscsitrace.analysis.findings import gains, headline, registry
+from iscsitrace.analysis.diagnosis import gains, headline, registry
+from iscsitrace.analysis.diagnosis.headline import Headline, Verdict
 from iscsitrace.analysis.findings.case import Case, Groups
 from iscsitrace.analysis.findings.finding import Finding, Problem
-from iscsitrace.analysis.findings.headline import Headline, Verdict
 from iscsitrace.analysis.groups.stories import Story
 from iscsitrace.analysis.measures.budget import PARTS, Budget
 from iscsitrace.analysis.session.grouping import Subjects
