@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import iscsitrace
-from iscsitrace.analysis.curves import ladder as ladder_curves
-from iscsitrace.analysis.curves import subject, view
-from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.experiments import charts, comparison, course, figure_data
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.definition import Definition
@@ -29,8 +26,10 @@ from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.quantities import PointResult
 from iscsitrace.experiments.results import POINTS, FigureFile, write_text
 from iscsitrace.outputs.files import written_aside
-from iscsitrace.plots import budget_bars, courses, experiment, footer, kinds, style
+from iscsitrace.plots import budget_bars, courses, experiment, footer, kinds, style, subject, view
+from iscsitrace.plots import ladder_columns as ladder_curves
 from iscsitrace.plots.courses import CourseLine
+from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kinds import ladder
 
 FORMATS: Final = ("svg", "pdf")
@@ -214,7 +213,7 @@ def _packets(capture: Path, count: int) -> Drawing | None:
     zoom = view.Zoom(cycles=range(last - count, last))
     origin_ns = trace.inputs[0]["time_first_ns"]
     seen = view.of_connection(trace.connections, trace.cycles, zoom, origin_ns)
-    found = ladder_curves.prepare(trace.connections, trace.cycles, trace.segments, trace.pdus, trace.budget, seen)
+    found = ladder_curves.compute(trace.connections, trace.cycles, trace.segments, trace.pdus, trace.budget, seen)
     about = subject.describe([str(capture)], trace.connections, trace.coverage, seen)
     lines = (*(f"Note: {note}" for note in ladder.notes(found)), *footer.facts(about))
     return lambda drawn: ladder.draw(drawn, found), lines

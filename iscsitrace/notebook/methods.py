@@ -35,10 +35,9 @@ def diagnose(trace: Trace, sessions: Sequence[int] = ()) -> Diagnosed:
 
 def plot(trace: Trace, kind: str, **zoom: Any) -> Picture:
     """See Trace.plot."""
-    from iscsitrace.analysis.curves import subject
-    from iscsitrace.analysis.curves.decimation import Detail
-    from iscsitrace.analysis.curves.view import Zoom
-    from iscsitrace.plots import kinds
+    from iscsitrace.plots import kinds, subject
+    from iscsitrace.plots.decimation import Detail
+    from iscsitrace.plots.view import Zoom
 
     if kind not in kinds.NAMES:
         raise InputInvalid(f"unknown plot {kind}; there are {', '.join(kinds.NAMES)}")

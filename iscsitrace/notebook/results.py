@@ -17,10 +17,10 @@ from iscsitrace.outputs.document import Section
 from iscsitrace.outputs.terminal import show
 
 if TYPE_CHECKING:
-    from iscsitrace.analysis.curves.subject import Subject
     from iscsitrace.analysis.diagnosis.examination import Diagnosis
     from iscsitrace.analysis.fit.points import Fit
     from iscsitrace.plots.kind import Drawing
+    from iscsitrace.plots.subject import Subject
 
 
 ENDINGS = ("png", "svg", "pdf")

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iscsitrace import __version__
-from iscsitrace.analysis.curves.model import of_answers, text_of
 from iscsitrace.analysis.model.what_if import PARAMETERS
 from iscsitrace.outputs import files
 from iscsitrace.outputs.document import Section, table
+from iscsitrace.plots.model_curves import of_answers, text_of
 from iscsitrace.tables.schema import SCHEMA_VERSION
 from iscsitrace.wording import cells
 

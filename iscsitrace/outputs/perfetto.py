@@ -8,13 +8,13 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.curves.events import ends_ns
-from iscsitrace.analysis.curves.steps import grouped
 from iscsitrace.analysis.groups import derived, events
+from iscsitrace.analysis.groups.events.selection import ends_ns
 from iscsitrace.analysis.measures import waits
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.measures.queue_slots import slots
 from iscsitrace.outputs.perfetto_packets import Writer
+from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import cells

@@ -8,11 +8,11 @@ from os.path import commonpath
 from pathlib import Path
 from typing import Any, Final
 
-from iscsitrace.analysis.curves.model import label_of, text_of
 from iscsitrace.analysis.fit.left_out import apart
 from iscsitrace.analysis.fit.sweep import POOR, Place, Sweep
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.outputs.document import Grid, table
+from iscsitrace.plots.model_curves import label_of, text_of
 from iscsitrace.wording import amounts, cells
 
 POOR_CELL: Final = "poor"

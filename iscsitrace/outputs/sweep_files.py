@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from iscsitrace.analysis.curves import sweep as curves
-from iscsitrace.analysis.curves.model import ModelCurves
 from iscsitrace.analysis.fit.sweep import Sweep
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs import files
+from iscsitrace.plots import sweep as curves
+from iscsitrace.plots.model_curves import ModelCurves
 
 FORMATS: Final = ("svg", "pdf")
 

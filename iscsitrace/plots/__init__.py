@@ -1,5 +1,4 @@
-"""Plots: arrays become matplotlib Axes; nothing is computed here.
+"""Plots: each kind of `iscsitrace plot` is one file of ``kinds``, which makes the arrays of a view and draws them.
 
-Each kind of `iscsitrace plot` is one file of ``kinds``. Only this package imports matplotlib, and only when a plot is
-drawn.
+Only this package imports matplotlib, and only when a plot is drawn.
 """

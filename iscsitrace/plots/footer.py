@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from matplotlib.figure import Figure
 
-from iscsitrace.analysis.curves.subject import Subject
 from iscsitrace.plots import style
 from iscsitrace.plots.scales import duration
+from iscsitrace.plots.subject import Subject
 from iscsitrace.wording import cells
 from iscsitrace.wording.amounts import percent
 

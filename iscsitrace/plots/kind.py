@@ -8,17 +8,16 @@ from typing import Any, Generic, TypeVar
 
 from matplotlib.figure import Figure
 
-from iscsitrace.analysis.curves import events, view
-from iscsitrace.analysis.curves.decimation import Detail
-from iscsitrace.analysis.curves.events import Timeline
-from iscsitrace.analysis.curves.examples import Examples
-from iscsitrace.analysis.curves.marks import Array
-from iscsitrace.analysis.curves.view import View, Zoom
-from iscsitrace.analysis.groups import derived
+from iscsitrace.analysis.groups import derived, events
 from iscsitrace.analysis.measures import waits
 from iscsitrace.analysis.taps.reading import TappedTrace
-from iscsitrace.plots import style, timeline
+from iscsitrace.plots import style, timeline, view
+from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots.examples import Examples
+from iscsitrace.plots.marks import Array
 from iscsitrace.plots.scales import duration
+from iscsitrace.plots.timeline import Timeline
+from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.trace import Trace
 
 _Curves = TypeVar("_Curves")
@@ -108,7 +107,7 @@ class Kind(Generic[_Curves]):
     def _timeline(self, trace: Trace, seen: View) -> Timeline | None:
         if not self.has_timeline or not set(events.NEEDED) <= set(self.tables):
             return None
-        return events.of_view(derived.table(trace, "events"), trace.connections, seen)
+        return timeline.of_view(derived.table(trace, "events"), trace.connections, seen)
 
     def _draw(self, figure: Figure, curves: _Curves, below: Timeline | None) -> None:
         self.draw(figure, curves)

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from iscsitrace.analysis.curves.model import Axis, Curve, ModelCurves
 from iscsitrace.plots import style
+from iscsitrace.plots.model_curves import Axis, Curve, ModelCurves
 from iscsitrace.plots.scales import ByteAxis
 
 _LOOKS: tuple[tuple[str, str, Any], ...] = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import IO
 
-from iscsitrace.analysis.curves.subject import Subject
 from iscsitrace.plots import footer, style
 from iscsitrace.plots.kind import Drawing
+from iscsitrace.plots.subject import Subject
 
 
 def write(stream: IO[bytes], ending: str, drawing: Drawing, about: Subject) -> None:

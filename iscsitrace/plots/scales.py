@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.curves.view import View
+from iscsitrace.plots.view import View
 
 Array = NDArray[Any]
 
@@ -95,7 +95,7 @@ def duration(length_ns: float) -> str:
 
 
 def step_note(edges_ns: Array) -> str:
-    """What a step of a plot over time shows; see iscsitrace.analysis.curves.steps."""
+    """What a step of a plot over time shows; see iscsitrace.plots.steps."""
     length_ns = (edges_ns[-1] - edges_ns[0]) / (len(edges_ns) - 1)
     return f"each step is {duration(length_ns)}; bursts and waits within commands of less than ten steps are averaged"
 

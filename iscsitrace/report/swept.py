@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import iscsitrace
-from iscsitrace.analysis.curves import sweep as curves
-from iscsitrace.analysis.curves.model import ModelCurves, label_of
 from iscsitrace.analysis.fit.rivalry import compare
 from iscsitrace.analysis.fit.sweep import Sweep
 from iscsitrace.outputs import rivals
 from iscsitrace.outputs import sweep as tables
 from iscsitrace.outputs.document import Grid, Section, table
 from iscsitrace.plots import inline, model, style
+from iscsitrace.plots import sweep as curves
+from iscsitrace.plots.model_curves import ModelCurves, label_of
 from iscsitrace.report.document import Document, Fact, Outcome, Picture
 from iscsitrace.wording import amounts, cells
 

@@ -78,3 +78,10 @@ def places_of(numbers: Array, each: Array) -> Array:
     place[(each.astype(numbers.dtype) - base).astype(np.intp)] = np.arange(len(each))
     is_within = (numbers >= base) & (numbers <= numbers.dtype.type(high))
     return np.where(is_within, place[np.where(is_within, numbers - base, 0).astype(np.intp)], -1)
+
+
+def grouped(numbers: Array) -> dict[int, Array]:
+    """The places of each number, in order."""
+    order = np.argsort(numbers, kind="stable")
+    each, first = np.unique(numbers[order], return_index=True)
+    return dict(zip(each.tolist(), np.split(order, first[1:]), strict=False))

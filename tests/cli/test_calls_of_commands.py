@@ -14,14 +14,14 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from iscsitrace.analysis.curves.decimation import Detail
-from iscsitrace.analysis.curves.view import Zoom
 from iscsitrace.cli import main
 from iscsitrace.cli.options import CaptureInput
 from iscsitrace.cli.read import check, inspect
 from iscsitrace.cli.record import capture
 from iscsitrace.cli.traffic import target
 from iscsitrace.errors import InputInvalid, OutputExists
+from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots.view import Zoom
 from tests.support.tables_by_hand import table
 
 

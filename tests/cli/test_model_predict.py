@@ -14,13 +14,13 @@ from click.testing import CliRunner, Result
 from matplotlib.collections import PolyCollection
 from matplotlib.container import ErrorbarContainer
 
-from iscsitrace.analysis.curves.model import Curve, MeasuredMarks, ModelCurves, axis_of, of_answers
 from iscsitrace.analysis.fit.fitted import from_document
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import Setting
 from iscsitrace.analysis.model.what_if import ask
 from iscsitrace.cli import main
 from iscsitrace.plots import model, style
+from iscsitrace.plots.model_curves import Curve, MeasuredMarks, ModelCurves, axis_of, of_answers
 
 MS = 1_000_000
 READ = Setting("read", 65_536, 4.0 * MS, 40e6, service_ns=1.0 * MS)

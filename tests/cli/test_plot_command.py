@@ -164,7 +164,7 @@ def test_a_capture_without_iscsi_has_nothing_to_draw(tmp_path: Path) -> None:
 
 
 def test_matplotlib_is_not_imported_before_a_plot_is_drawn(tmp_path: Path) -> None:
-    modules = "iscsitrace.cli.read.plot, iscsitrace.analysis.curves.sequence"
+    modules = "iscsitrace.cli.read.plot, iscsitrace.plots.view"
     program = f"import sys, {modules}; print('matplotlib' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout == "False\n"

@@ -12,8 +12,6 @@ import numpy as np
 
 from iscsitrace import Trace
 from iscsitrace.analysis.comparison import differences, matching, sides
-from iscsitrace.analysis.curves import budget
-from iscsitrace.analysis.curves.view import View
 from iscsitrace.analysis.diagnosis.examination import Diagnosis, examine
 from iscsitrace.analysis.diagnosis.registry import PROBLEMS
 from iscsitrace.analysis.fit.points import of_operation
@@ -24,6 +22,8 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs import diagnose, diff, summary
 from iscsitrace.outputs.document import Grid, Section
 from iscsitrace.outputs.shown import Choice
+from iscsitrace.plots.kinds import budget
+from iscsitrace.plots.view import View
 from iscsitrace.report import captures
 from iscsitrace.report.document import Chapter
 from tests.consistency.said import Said, exact, in_words, printed
@@ -231,7 +231,7 @@ def of_plot(trace: Trace) -> Iterator[Said]:
     first, last = int(rows.raw("time_first_ns").min()), int(rows.raw("time_last_ns").max())
     with suppress(InputInvalid):
         view = View(first, first, last, shown)
-        curves = budget.prepare(rows, trace.cycles, np.array([first, last]), view, top=len(shown) + 1)
+        curves = budget.compute(rows, trace.cycles, np.array([first, last]), view, top=len(shown) + 1)
         for name, totals in curves.totals_ns.items():
             for part, amount in zip(PARTS, totals.tolist(), strict=True):
                 yield from exact(f"time: {part}", name, amount, "plot budget", "ns")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import iscsitrace
-from iscsitrace.analysis.curves.decimation import Detail
-from iscsitrace.analysis.curves.view import Zoom
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import kinds, style
+from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots.view import Zoom
 from iscsitrace.tables.trace import Trace
 from tests.support.capture_file import write_pcap
 from tests.support.conversation import Conversation, Session

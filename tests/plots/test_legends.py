@@ -18,9 +18,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 import iscsitrace
-from iscsitrace.analysis.curves.decimation import Detail
-from iscsitrace.analysis.curves.view import Zoom
 from iscsitrace.plots import kinds, style
+from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots.view import Zoom
 from iscsitrace.tables.trace import Trace
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"

@@ -16,22 +16,21 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from iscsitrace.analysis.curves import budget as budget_curves
-from iscsitrace.analysis.curves import cycles as cycle_curves
-from iscsitrace.analysis.curves import decimation, ladder_columns, subject, view
-from iscsitrace.analysis.curves import ladder as ladder_curves
-from iscsitrace.analysis.curves import latency as latency_curves
-from iscsitrace.analysis.curves import sequence as sequence_curves
-from iscsitrace.analysis.curves import streams as stream_curves
-from iscsitrace.analysis.curves import throughput as throughput_curves
-from iscsitrace.analysis.curves import window as window_curves
-from iscsitrace.analysis.curves.decimation import Detail
-from iscsitrace.analysis.curves.marks import Bars, Line, Spans
-from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.analysis.taps.places import Place, Verdict
 from iscsitrace.errors import InputInvalid
-from iscsitrace.plots import footer, scales, style, xplot
+from iscsitrace.plots import decimation, footer, ladder_columns, scales, style, subject, view
+from iscsitrace.plots import ladder_columns as ladder_curves
+from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kinds import budget, cycles, ladder, latency, sequence, streams, throughput, window
+from iscsitrace.plots.kinds import budget as budget_curves
+from iscsitrace.plots.kinds import cycles as cycle_curves
+from iscsitrace.plots.kinds import latency as latency_curves
+from iscsitrace.plots.kinds import sequence as sequence_curves
+from iscsitrace.plots.kinds import streams as stream_curves
+from iscsitrace.plots.kinds import throughput as throughput_curves
+from iscsitrace.plots.kinds import window as window_curves
+from iscsitrace.plots.marks import Bars, Line, Spans
+from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.coverage import measure
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.wording.parts import PARTS
@@ -194,7 +193,7 @@ def texts(figure: Figure) -> list[str]:
 
 def sequence_of(a_view: View = VIEW, detail: Detail | None = None, has_pdus: bool = True) -> sequence_curves.Sequence:
     tables = table("segments", *SEGMENTS), table("sacks", *SACKS), table("pdus", *PDUS) if has_pdus else None
-    return sequence_curves.prepare(*tables, table("cycles", *CYCLES), a_view, detail)
+    return sequence_curves.compute(*tables, table("cycles", *CYCLES), a_view, detail)
 
 
 def window_of(a_view: View = VIEW, detail: Detail | None = None) -> window_curves.Window:
@@ -224,7 +223,7 @@ def window_of(a_view: View = VIEW, detail: Detail | None = None) -> window_curve
         {"connection": 1, "to_target": True, "time_ns": 45 * MS, "cause": "tail_probe"},
     ]
     losses = [{"connection": 1, "time_first_ns": 34 * MS, "time_last_ns": 39 * MS}]
-    return window_curves.prepare(
+    return window_curves.compute(
         table("window", *changes),
         table("retransmissions", *resent),
         table("recoveries", *losses),
@@ -235,7 +234,7 @@ def window_of(a_view: View = VIEW, detail: Detail | None = None) -> window_curve
 
 
 def ladder_of(stretches: list[dict[str, Any]] = BUDGET) -> ladder_curves.Ladder:
-    return ladder_curves.prepare(
+    return ladder_curves.compute(
         table("connections", CONNECTION),
         table("cycles", *CYCLES),
         table("segments", *SEGMENTS),
@@ -248,14 +247,14 @@ def ladder_of(stretches: list[dict[str, Any]] = BUDGET) -> ladder_curves.Ladder:
 def throughput_of(stretches: list[dict[str, Any]] = BUDGET) -> throughput_curves.Throughput:
     edges = np.array([0, 20, 40, 60]) * MS
     a_view = View(0, 0, 60 * MS, (1,))
-    return throughput_curves.prepare(
+    return throughput_curves.compute(
         table("segments", *SEGMENTS), table("cycles", *CYCLES), table("budget", *stretches), edges, a_view
     )
 
 
 def budget_of() -> budget_curves.BudgetCurves:
     edges = np.array([0, 20, 40, 60]) * MS
-    return budget_curves.prepare(table("budget", *BUDGET), table("cycles"), edges, View(0, 0, 60 * MS, (1,)))
+    return budget_curves.compute(table("budget", *BUDGET), table("cycles"), edges, View(0, 0, 60 * MS, (1,)))
 
 
 def streams_of() -> stream_curves.Streams:
@@ -264,15 +263,15 @@ def streams_of() -> stream_curves.Streams:
         for number, time, amount in ((1, 20, 1000), (1, 30, 0), (2, 20, 7000))
     ]
     both = View(0, 0, 200 * MS, (1, 2), to_target=False)
-    return stream_curves.prepare(table("segments", *SEGMENTS), table("window", *owin), both)
+    return stream_curves.compute(table("segments", *SEGMENTS), table("window", *owin), both)
 
 
 def latency_of() -> latency_curves.Latency:
-    return latency_curves.prepare(*with_waits(CYCLES, CONNECTION, OTHER), VIEW)
+    return latency_curves.compute(*with_waits(CYCLES, CONNECTION, OTHER), VIEW)
 
 
 def waterfall_of() -> cycle_curves.Waterfall:
-    return cycle_curves.prepare(*with_waits(CYCLES, CONNECTION, OTHER), VIEW)
+    return cycle_curves.compute(*with_waits(CYCLES, CONNECTION, OTHER), VIEW)
 
 
 EVERY: dict[str, tuple[Any, Callable[[], Any]]] = {
@@ -391,7 +390,7 @@ def as_lists(curves: Any) -> Any:
 
 
 def test_xplot_of_a_window() -> None:
-    found = xplot_file.parse("\n".join(xplot.of_window(window_of(), "a\ntitle")))
+    found = xplot_file.parse("\n".join(window_curves.in_xplot(window_of(), "a\ntitle")))
     assert (found.types, found.names["title"]) == (("timeval", "double"), "a title")
     assert found.of("line", "red")[:3] == [
         (Decimal("0.010000"), 1000, Decimal("0.020000"), 1000),
@@ -441,7 +440,7 @@ def test_window_without_an_estimate_says_so() -> None:
 def test_a_large_window_does_not_flatten_the_plot() -> None:
     rows = [{"connection": 1, "time_ns": MS, "owin_bytes": 1000, "pipe_bytes": 1000, "rwnd_bytes": 900_000}]
     empty = table("retransmissions"), table("recoveries"), table("cycles", *CYCLES)
-    found = window_curves.prepare(table("window", *rows), *empty, VIEW)
+    found = window_curves.compute(table("window", *rows), *empty, VIEW)
     figure = drawn(window, found)
     assert figure.axes[1].get_ylim()[1] == pytest.approx(1.08)
     assert "\N{UPWARDS ARROW} receive window 900 KB" in texts(figure)
@@ -452,7 +451,7 @@ def test_a_large_window_does_not_flatten_the_plot() -> None:
 def test_a_window_without_bytes_in_flight_has_an_axis() -> None:
     rows = [{"connection": 1, "time_ns": MS, "owin_bytes": 0, "pipe_bytes": 0, "rwnd_bytes": 0}]
     empty = table("retransmissions"), table("recoveries"), table("cycles", *CYCLES)
-    figure = drawn(window, window_curves.prepare(table("window", *rows), *empty, VIEW))
+    figure = drawn(window, window_curves.compute(table("window", *rows), *empty, VIEW))
     assert figure.axes[1].get_ylim() == (0, 1)
 
 
@@ -546,13 +545,13 @@ def test_ladder_needs_round_trips() -> None:
     row = CONNECTION | {"rtt_to_target_min_ns": None}
     empty = table("budget")
     with pytest.raises(InputInvalid, match="RTTs of connection 1 are unknown"):
-        ladder_curves.prepare(
+        ladder_curves.compute(
             table("connections", row), table("cycles"), table("segments", *SEGMENTS), table("pdus"), empty, VIEW
         )
 
 
 def test_cycles_stack_their_phases() -> None:
-    found = cycle_curves.prepare(*with_waits(CYCLES, CONNECTION), ALL)
+    found = cycle_curves.compute(*with_waits(CYCLES, CONNECTION), ALL)
     when, where = drawn(cycles, found).axes
     stacked: dict[str, list[tuple[float, float, float]]] = {}
     for container in where.containers:
@@ -586,7 +585,7 @@ def test_many_cycles_show_the_slowest_of_each_group() -> None:
         }
         for n in range(1000)
     ]
-    found = cycle_curves.prepare(*with_waits(rows, CONNECTION, OTHER), View(0, 0, 2000 * MS, (1,)))
+    found = cycle_curves.compute(*with_waits(rows, CONNECTION, OTHER), View(0, 0, 2000 * MS, (1,)))
     assert len(found.cycles) == cycle_curves.ROW_LIMIT
     assert found.latencies_ns.tolist() == [7 * MS] * cycle_curves.ROW_LIMIT
     assert any("1,000 commands" in note for note in cycles.notes(found))
@@ -617,7 +616,7 @@ def test_latency_percentiles_are_those_of_the_commands() -> None:
         {"cycle": n, "connection": 1, "operation": "read", "bytes": 512, "status_ns": n * MS, "queue_depth": 1}
         for n in range(1, 101)
     ]
-    found = latency_curves.prepare(*with_waits(rows, CONNECTION, OTHER), VIEW)
+    found = latency_curves.compute(*with_waits(rows, CONNECTION, OTHER), VIEW)
     assert found.block_sizes == {
         "read": {512: {"n": 100, "p50": 50 * MS, "p95": 95 * MS, "p99": 99 * MS, "max": 100 * MS}}
     }
@@ -653,7 +652,7 @@ def test_retransmissions_are_no_throughput_in_either_direction() -> None:
         )
     ]
     edges = np.array([0, 10 * MS])
-    found = throughput_curves.prepare(
+    found = throughput_curves.compute(
         table("segments", *rows), table("cycles"), table("budget"), edges, View(0, 0, 10 * MS, (1,))
     )
     # in 10 ms
@@ -668,7 +667,7 @@ def test_a_stream_counts_bytes_since_the_start_of_the_view() -> None:
         for at, offset in ((5, 0), (15, 1_000), (16, 3_000), (17, 2_000), (18, 4_000))
     ]
     view = View(0, 10 * MS, 20 * MS, (1,), to_target=False)
-    (stream,) = stream_curves.prepare(table("segments", *rows), table("window"), view).streams
+    (stream,) = stream_curves.compute(table("segments", *rows), table("window"), view).streams
     assert stream.passed_bytes == 4_000
     assert stream.passed.times_ns.tolist() == [each * MS for each in (15, 16, 17, 18, 20)]
     # a byte out of order does not move the furthest place
@@ -710,7 +709,7 @@ def test_the_breakdown_by_place_is_below_that_by_cause() -> None:
     rows = [row | {"session": 0} for row in BUDGET]
     edges = np.array([0, 20, 40, 60]) * MS
     view_of_all = View(0, 0, 60 * MS, (1,))
-    found = budget_curves.prepare(table("budget", *rows), table("cycles"), edges, view_of_all, verdicts)
+    found = budget_curves.compute(table("budget", *rows), table("cycles"), edges, view_of_all, verdicts)
     assert [each.session for each in found.places] == [0]
     figure = drawn(budget, found)
     _, totals = figure.axes
@@ -751,17 +750,17 @@ NOTHING = [
     (lambda: sequence_of(View(0, 100 * MS, 110 * MS, (1,))), "connection 1 has no packets in the view"),
     (lambda: window_of(View(0, 0, MS, (1,))), "connection 1 has no bytes in flight in the view, or before it"),
     (
-        lambda: cycle_curves.prepare(*with_waits([], CONNECTION, OTHER), VIEW),
+        lambda: cycle_curves.compute(*with_waits([], CONNECTION, OTHER), VIEW),
         "no SCSI command was in flight",
     ),
     (
-        lambda: latency_curves.prepare(*with_waits(CYCLES[2:3], CONNECTION, OTHER), VIEW),
+        lambda: latency_curves.compute(*with_waits(CYCLES[2:3], CONNECTION, OTHER), VIEW),
         "no SCSI command of the view has a status",
     ),
-    (lambda: budget_curves.prepare(table("budget"), table("cycles"), np.array([0, MS]), VIEW), "no busy time"),
-    (lambda: stream_curves.prepare(table("segments"), table("window"), VIEW), "no payload passed the tap"),
+    (lambda: budget_curves.compute(table("budget"), table("cycles"), np.array([0, MS]), VIEW), "no busy time"),
+    (lambda: stream_curves.compute(table("segments"), table("window"), VIEW), "no payload passed the tap"),
     (
-        lambda: throughput_curves.prepare(table("segments"), table("cycles"), table("budget"), np.array([0, MS]), VIEW),
+        lambda: throughput_curves.compute(table("segments"), table("cycles"), table("budget"), np.array([0, MS]), VIEW),
         "no payload passed the tap",
     ),
 ]

@@ -12,13 +12,12 @@ from matplotlib.figure import Figure
 
 import iscsitrace
 from iscsitrace import Trace
-from iscsitrace.analysis.curves import events as curves
-from iscsitrace.analysis.curves import lanes
-from iscsitrace.analysis.curves.decimation import Detail
-from iscsitrace.analysis.curves.events import LAYERS, SORTS
-from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import kinds, style, timeline
+from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots.kinds import events as lanes
+from iscsitrace.plots.timeline import LAYERS, SORTS
+from iscsitrace.plots.view import View, Zoom
 from iscsitrace.wording.event_kinds import EVENT_KINDS
 from tests.support.capture_file import write_pcap
 from tests.support.conversation import Conversation, Session
@@ -72,8 +71,8 @@ CONNECTIONS = [
 ]
 
 
-def timeline_of(*rows: dict[str, Any], view: View = VIEW) -> curves.Timeline:
-    return curves.of_view(events(*rows), table("connections", *CONNECTIONS), view)
+def timeline_of(*rows: dict[str, Any], view: View = VIEW) -> timeline.Timeline:
+    return timeline.of_view(events(*rows), table("connections", *CONNECTIONS), view)
 
 
 def test_every_kind_of_event_has_one_mark_but_the_outage_that_is_shaded() -> None:
@@ -84,7 +83,7 @@ def test_every_kind_of_event_has_one_mark_but_the_outage_that_is_shaded() -> Non
 
 def test_no_two_sorts_look_the_same() -> None:
     handles, _ = timeline.key(
-        tuple(curves.Marks(sort, "error", np.zeros(1), np.zeros(1)) for sort in SORTS), has_outage=False
+        tuple(timeline.Marks(sort, "error", np.zeros(1), np.zeros(1)) for sort in SORTS), has_outage=False
     )
     markers = [handle.get_marker() for handle in handles if handle.get_marker() != "None"]
     assert len(markers) == len(set(markers)) == len(SORTS)
@@ -174,7 +173,7 @@ def test_the_strip_is_right_below_the_axes_over_time_and_as_wide(broken: Trace, 
 
 
 def test_lanes_are_the_sessions_of_a_story_and_tell_the_worst_in_words(broken: Trace) -> None:
-    shown = lanes.prepare(broken.table, lanes.view(broken.table, Zoom(), broken.inputs[0]["time_first_ns"]))
+    shown = lanes.compute(broken.table, lanes.view_of(broken.table, Zoom(), broken.inputs[0]["time_first_ns"]))
     assert [lane.label for lane in shown.lanes] == [f"session {row['session']}" for row in broken.sessions.rows()]
     assert shown.lane_count == len(shown.lanes)
     rows = list(broken.events.rows())
@@ -183,7 +182,7 @@ def test_lanes_are_the_sessions_of_a_story_and_tell_the_worst_in_words(broken: T
     assert any(told.startswith(f"{when:.2f} s: {worst['text']}") for told in shown.told)
     assert sum(len(lane.outages) for lane in shown.lanes) == sum(row["kind"] == "outage" for row in rows)
     with pytest.raises(InputInvalid, match="there is no session 99"):
-        lanes.view(broken.table, Zoom(session=99), 0)
+        lanes.view_of(broken.table, Zoom(session=99), 0)
 
 
 def test_of_many_sessions_those_with_the_worst_events_are_shown() -> None:
@@ -200,7 +199,7 @@ def test_of_many_sessions_those_with_the_worst_events_are_shown() -> None:
         **{name: table(name) for name in ("texts", "parameters", "logins")},
         "events": events(event("login_refused", "error", 3, session=count - 1, connection=count - 1)),
     }
-    shown = lanes.prepare(tables.__getitem__, lanes.view(tables.__getitem__, Zoom(), 0))
+    shown = lanes.compute(tables.__getitem__, lanes.view_of(tables.__getitem__, Zoom(), 0))
     assert [lane.label for lane in shown.lanes] == [
         *(f"session {number}" for number in range(lanes.LANES - 1)), f"session {count - 1}",
     ]  # fmt: skip

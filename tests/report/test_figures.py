@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import inline, kinds
+from iscsitrace.plots.decimation import Detail
 from iscsitrace.report import figures
 
 
@@ -42,7 +42,7 @@ def _by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kinds, "load", known.__getitem__)
     monkeypatch.setattr("iscsitrace.analysis.measures.waits.of_trace", lambda source: None)
     monkeypatch.setattr(
-        "iscsitrace.analysis.curves.examples.find",
+        "iscsitrace.plots.examples.find",
         lambda cycles, waited, session, count, jobs, story: f"{session}, {count}",
     )
     monkeypatch.setattr(inline, "draw", lambda figure, prefix, looks: SimpleNamespace(svg=prefix, axes=[]))

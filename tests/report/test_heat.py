@@ -9,8 +9,8 @@ import pytest
 
 from iscsitrace.report import heat
 from iscsitrace.report.document import HeatMap
-from tests.analysis.curves.test_volume_heat import three_luns
 from tests.analysis.groups.test_volumes import Host
+from tests.report.test_volume_heat import three_luns
 
 
 def drawn(host: Host) -> HeatMap | None:

@@ -7,11 +7,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from iscsitrace.analysis.curves import sweep as curves
 from iscsitrace.analysis.fit.points import Losses
 from iscsitrace.analysis.fit.sweep import Capture, sweeps
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.plots import model
+from iscsitrace.plots import sweep as curves
 from iscsitrace.report import page, swept, ticket
 from iscsitrace.report.document import Document
 from tests.analysis.fit.test_sweep import captures, chaotic, point

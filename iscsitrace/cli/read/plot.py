@@ -17,8 +17,8 @@ from iscsitrace.outputs import files as output_file
 from iscsitrace.plots import kinds
 
 if TYPE_CHECKING:
-    from iscsitrace.analysis.curves.subject import Subject
     from iscsitrace.plots.kind import Drawing
+    from iscsitrace.plots.subject import Subject
     from iscsitrace.tables.trace import Trace
 
 _PICTURES = ("png", "svg", "pdf")
@@ -113,9 +113,9 @@ def command(
     if path is not None:
         _check_output(path, kind, capture_input.sources, is_forced)
     trace = _read(kind, capture_input, cycles, path)
-    from iscsitrace.analysis.curves import subject
-    from iscsitrace.analysis.curves.decimation import Detail
-    from iscsitrace.analysis.curves.view import Zoom
+    from iscsitrace.plots import subject
+    from iscsitrace.plots.decimation import Detail
+    from iscsitrace.plots.view import Zoom
 
     origin_ns = subject.origin_ns(trace)
     is_xplot = path is not None and path.suffix == f".{_XPLOT}"

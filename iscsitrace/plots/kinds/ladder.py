@@ -11,19 +11,18 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from iscsitrace.analysis.curves import ladder as curves
-from iscsitrace.analysis.curves.decimation import Detail
-from iscsitrace.analysis.curves.examples import Examples
-from iscsitrace.analysis.curves.ladder import Ladder, Middle, Pdu
-from iscsitrace.analysis.curves.ladder_columns import NO_TIME, Packets
-from iscsitrace.analysis.curves.marks import Array
-from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.analysis.measures import waits
 from iscsitrace.analysis.taps import crossings
 from iscsitrace.analysis.taps.reading import TappedTrace
+from iscsitrace.plots import ladder_columns as curves
 from iscsitrace.plots import style
+from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots.examples import Examples
 from iscsitrace.plots.kind import Kind, view_of_commands, view_of_connection
+from iscsitrace.plots.ladder_columns import NO_TIME, Ladder, Middle, Packets, Pdu
+from iscsitrace.plots.marks import Array
 from iscsitrace.plots.scales import TimeAxis, duration, size
+from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording.amounts import count
 from iscsitrace.wording.parts import BY_NAME
@@ -322,7 +321,7 @@ def _draw_stretches(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
 def prepare(trace: Trace, view: View, detail: Detail) -> Ladder:
     """The packets of a view; ``detail`` has no effect."""
     between = crossings.of_connection(trace, view.connection) if isinstance(trace, TappedTrace) else None
-    return curves.prepare(
+    return curves.compute(
         trace.connections, trace.cycles, trace.segments, trace.pdus, trace.budget, view, between
     )  # fmt: skip
 

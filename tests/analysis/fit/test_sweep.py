@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.curves import sweep as curves
 from iscsitrace.analysis.fit.left_out import apart
 from iscsitrace.analysis.fit.points import OfConnection, Point, Seen
 from iscsitrace.analysis.fit.sweep import Capture, Sweep, sweeps
@@ -15,6 +14,7 @@ from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.setting import Setting, Solicitation
 from iscsitrace.outputs import sweep as tables
 from iscsitrace.outputs.document import Grid
+from iscsitrace.plots import sweep as curves
 from tests.support.tables_by_hand import MS
 
 C = 40e6

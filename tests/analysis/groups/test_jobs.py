@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 
 import iscsitrace
-from iscsitrace.analysis.curves.decimation import Detail
 from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.analysis.groups import derived
@@ -22,6 +21,7 @@ from iscsitrace.analysis.groups.jobs.streams import Job, jain
 from iscsitrace.cli import main
 from iscsitrace.experiments import streams as by_truth
 from iscsitrace.plots import kinds
+from iscsitrace.plots.decimation import Detail
 from iscsitrace.report import captures, figures
 from iscsitrace.tables.schema import DERIVED_TABLES
 from iscsitrace.tables.table import Table

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iscsitrace.analysis.curves import ladder
-from iscsitrace.analysis.curves.ladder_columns import NO_TIME, Column, Taps
-from iscsitrace.analysis.curves.view import View
 from iscsitrace.analysis.taps import crossings
 from iscsitrace.analysis.taps.crossings import NOT_SEEN, Between, Crossings, PdusSeen
 from iscsitrace.analysis.taps.reading import TappedTrace, read_taps
+from iscsitrace.plots import ladder_columns as ladder
+from iscsitrace.plots.ladder_columns import NO_TIME, Column, Taps
+from iscsitrace.plots.view import View
 from iscsitrace.tables.schema import CATEGORIES, TAP_TABLES
 from iscsitrace.tables.table import Table
 from tests.support.capture_file import read_records, write_pcapng
@@ -284,6 +284,6 @@ def test_a_ladder_of_several_taps_needs_no_rtts() -> None:
     between = Between(("a", "b"), (crossing(10, 30),), (pdus((True, 0, 1, 2)),), (None, None))
     connection, packets = table("connections", {"connection": 0}), table("segments", segment(10, 0, 100))
     view, cycles = View(0, 0, 100, (0,)), table("cycles")
-    found = ladder.prepare(connection, cycles, packets, table("pdus"), table("budget"), view, between)
+    found = ladder.compute(connection, cycles, packets, table("pdus"), table("budget"), view, between)
     assert found.is_of_taps
     assert found.data.times_ns.tolist() == [[10, 30]]

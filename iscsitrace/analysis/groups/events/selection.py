@@ -72,3 +72,14 @@ def display_filter(event: dict[str, Any], streams: Collection[int], start_ns: in
 
 def _relative(amount_ns: int) -> str:
     return f"{amount_ns // 10**9}.{amount_ns % 10**9:09d}" if amount_ns >= 0 else "0"
+
+
+def ends_ns(events: Table, open_ns: int | None) -> Array:
+    """When each ended: its time where it has no length, or ``open_ns`` for an outage that had not ended."""
+    times = events.raw("time_ns")
+    without = times
+    if open_ns is not None:
+        is_outage = events.raw("kind") == CATEGORIES["event_kind"].index("outage")
+        without = np.where(is_outage, np.maximum(times, open_ns), times)
+    found: Array = np.where(known(events, "end_ns"), events.raw("end_ns"), without)
+    return found

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from iscsitrace.analysis.curves.view import View
 from iscsitrace.analysis.measures import tap_position as tap
+from iscsitrace.plots.view import View
 from iscsitrace.tables.coverage import Coverage
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace

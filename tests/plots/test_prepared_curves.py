@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iscsitrace.analysis.curves import budget, cycles, ladder, streams
-from iscsitrace.analysis.curves.view import View
 from iscsitrace.errors import InputInvalid
+from iscsitrace.plots import ladder_columns as ladder
+from iscsitrace.plots.kinds import budget, cycles, streams
+from iscsitrace.plots.view import View
 from iscsitrace.tables.schema import CATEGORIES
 from tests.support.streams_by_hand import SECOND, Work
 from tests.support.tables_by_hand import MS, table, with_waits
@@ -51,7 +52,7 @@ def ladder_of(pdus: list[dict[str, Any]]) -> ladder.Ladder:
         "rtt_to_target_min_ns": 6 * MS,
     }
     segment = {"connection": 0, "time_ns": MS, "payload_bytes": 48, "segment_class": "new"}
-    return ladder.prepare(
+    return ladder.compute(
         table("connections", connection),
         table("cycles", *commands([5])),
         table("segments", segment),
@@ -138,8 +139,8 @@ def test_the_slowest_command_may_have_no_status() -> None:
 
 
 def test_beyond_80_commands_each_row_is_the_slowest_of_its_neighbors() -> None:
-    assert cycles.prepare(*with_waits(commands([1] * 80), CONNECTION), VIEW).cycles.tolist() == list(range(80))
-    drawn = cycles.prepare(*with_waits(commands([1, 2] * 80), CONNECTION), VIEW)
+    assert cycles.compute(*with_waits(commands([1] * 80), CONNECTION), VIEW).cycles.tolist() == list(range(80))
+    drawn = cycles.compute(*with_waits(commands([1, 2] * 80), CONNECTION), VIEW)
     assert drawn.cycles.tolist() == list(range(1, 160, 2))
     assert (drawn.cycle_count, set(drawn.latencies_ns.tolist())) == (160, {2 * MS})
 
@@ -148,7 +149,7 @@ def test_what_is_unknown_of_a_command_has_no_length() -> None:
     # a command that was cut off counts as a data command
     unnamed = commands([None])[0] | {"cycle": 1, "operation": None, "bytes": None, "command_first_ns": 2 * MS}
     known = commands([3])[0]
-    drawn = cycles.prepare(*with_waits([known, unnamed], CONNECTION), VIEW)
+    drawn = cycles.compute(*with_waits([known, unnamed], CONNECTION), VIEW)
     assert (drawn.latencies_ns.tolist(), drawn.has_status.tolist()) == ([3 * MS, 0], [True, False])
     assert (drawn.operations, drawn.sizes) == (("read", "unknown"), (4096, None))
     # without data the whole latency is the request
@@ -162,14 +163,14 @@ def test_what_is_unknown_of_a_command_has_no_length() -> None:
 def test_data_commands_alone_have_rows_unless_there_are_none() -> None:
     operations = ["inquiry", "read", "inquiry", "test_unit_ready", "write", "read"]
     rows = [row | {"operation": word} for row, word in zip(commands([1] * 6), operations, strict=True)]
-    drawn = cycles.prepare(*with_waits(rows, CONNECTION), VIEW)
+    drawn = cycles.compute(*with_waits(rows, CONNECTION), VIEW)
     assert (drawn.operations, drawn.cycle_count) == (("read", "write", "read"), 3)
     assert drawn.left_out == {"inquiry": 2, "test_unit_ready": 1}
-    drawn = cycles.prepare(*with_waits([rows[0], rows[2], rows[3]], CONNECTION), VIEW)
+    drawn = cycles.compute(*with_waits([rows[0], rows[2], rows[3]], CONNECTION), VIEW)
     assert (drawn.operations, drawn.left_out) == (("inquiry", "inquiry", "test_unit_ready"), {})
     # requested by number
     requested = View(origin_ns=0, start_ns=0, end_ns=10 * MS, connections=(0,), cycles=range(3))
-    drawn = cycles.prepare(*with_waits(rows, CONNECTION), requested)
+    drawn = cycles.compute(*with_waits(rows, CONNECTION), requested)
     assert (drawn.operations, drawn.left_out) == (("inquiry", "read", "inquiry"), {})
 
 
@@ -182,7 +183,7 @@ def test_the_totals_of_eight_scopes_are_drawn() -> None:
         for number in range(9)
     ]
     view = View(origin_ns=0, start_ns=0, end_ns=10 * MS, connections=tuple(range(9)))
-    drawn = budget.prepare(table("budget", *rows), table("cycles"), np.array([0, 10 * MS]), view)
+    drawn = budget.compute(table("budget", *rows), table("cycles"), np.array([0, 10 * MS]), view)
     assert list(drawn.totals_ns) == [f"connection {number}" for number in range(8)]
     assert (drawn.scope_count, drawn.added) == (9, "9 sessions, added up")
 
@@ -200,7 +201,7 @@ def test_of_more_than_eight_scopes_those_with_the_longest_waits_are_drawn() -> N
         for number in range(10)
     ]
     view = View(origin_ns=0, start_ns=0, end_ns=10 * MS, connections=tuple(range(10)))
-    drawn = budget.prepare(table("budget", *rows), table("cycles"), np.array([0, 10 * MS]), view)
+    drawn = budget.compute(table("budget", *rows), table("cycles"), np.array([0, 10 * MS]), view)
     assert list(drawn.totals_ns) == [f"connection {number}" for number in range(8, 0, -1)]
     assert drawn.scope_count == 10
 
@@ -211,7 +212,7 @@ def test_connections_of_one_session_are_named_as_it() -> None:
         for number in (0, 1)
     ]
     view = View(origin_ns=0, start_ns=0, end_ns=10 * MS, connections=(0, 1))
-    assert budget.prepare(table("budget", *rows), table("cycles"), np.array([0, 10 * MS]), view).added == "session 3"
+    assert budget.compute(table("budget", *rows), table("cycles"), np.array([0, 10 * MS]), view).added == "session 3"
 
 
 # --- streams
@@ -248,7 +249,7 @@ def long_ladder(times_ms: list[float], pdus: list[dict[str, Any]] | None = None)
     ]
     path = {"connection": 0, "is_iscsi": True, "rtt_to_initiator_min_ns": 2 * MS, "rtt_to_target_min_ns": 6 * MS}
     stretches = [stretch(0, 0, 0, 100 * MS, "congestion_window"), stretch(0, 0, 100 * MS, SECOND, "loss_recovery")]
-    return ladder.prepare(
+    return ladder.compute(
         table("connections", path),
         table("cycles", *commands([1_000])),
         table("segments", *packets),
@@ -323,7 +324,7 @@ def test_a_ladder_shows_packets_and_pdus_that_touch_its_view() -> None:
         for on, first, last in ((0, 50, 99), (0, 50, 100), (0, 200, 300), (0, 201, 300), (1, 150, 160))
     ]
     path = {"connection": 0, "is_iscsi": True, "rtt_to_initiator_min_ns": 0, "rtt_to_target_min_ns": 8}
-    found = ladder.prepare(
+    found = ladder.compute(
         table("connections", path),
         table("cycles"),
         table("segments", *segments),
@@ -373,7 +374,7 @@ BUDGET = [
 
 def test_shares_add_up_the_sessions_of_a_view() -> None:
     edges, both = np.array([0, 20, 40, 60]), View(0, 0, 60, (0, 1))
-    found = budget.prepare(table("budget", *BUDGET), table("cycles"), edges, both)
+    found = budget.compute(table("budget", *BUDGET), table("cycles"), edges, both)
     by_part = {
         part: shares.tolist()
         for part, shares in zip(CATEGORIES["budget_part"], found.shares, strict=True)
@@ -386,7 +387,7 @@ def test_shares_add_up_the_sessions_of_a_view() -> None:
         "target_service": [10 / 30, 0, 0],
     }
     assert (found.added, found.scope_count) == ("2 sessions, added up", 2)
-    alone = budget.prepare(table("budget", *BUDGET), table("cycles"), edges, View(0, 0, 60, (1,)))
+    alone = budget.compute(table("budget", *BUDGET), table("cycles"), edges, View(0, 0, 60, (1,)))
     assert (alone.added, list(alone.totals_ns)) == ("", ["connection 1"])
     assert alone.totals_ns["connection 1"].sum() == 30
 
@@ -404,17 +405,17 @@ def test_a_bin_of_one_nanosecond_has_its_share() -> None:
     idle = budget.idle_share(table("budget", *BUDGET), table("cycles"), edges, first)
     assert idle is not None
     assert idle.tolist() == [0]
-    shares = budget.prepare(table("budget", *BUDGET), table("cycles"), edges, first).shares
+    shares = budget.compute(table("budget", *BUDGET), table("cycles"), edges, first).shares
     assert shares[CATEGORIES["budget_part"].index("transfer")].tolist() == [1]
 
 
 def test_a_session_of_several_connections_has_a_total_of_its_own() -> None:
     rows = [stretch(0, None, 0, 10, "transfer"), stretch(0, 0, 0, 10, "transfer"), stretch(0, 1, 5, 10, "propagation")]
-    found = budget.prepare(table("budget", *rows), table("cycles"), np.array([0, 10]), View(0, 0, 10, (0, 1)))
+    found = budget.compute(table("budget", *rows), table("cycles"), np.array([0, 10]), View(0, 0, 10, (0, 1)))
     assert {name: int(totals.sum()) for name, totals in found.totals_ns.items()} == {
         "session 0": 10,
         "connection 0": 10,
         "connection 1": 5,
     }
-    alone = budget.prepare(table("budget", *rows), table("cycles"), np.array([0, 10]), View(0, 0, 10, (0,)))
+    alone = budget.compute(table("budget", *rows), table("cycles"), np.array([0, 10]), View(0, 0, 10, (0,)))
     assert list(alone.totals_ns) == ["connection 0"]

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from iscsitrace.analysis.curves.marks import Array
 from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.errors import InputInvalid
+from iscsitrace.plots.marks import Array
 from iscsitrace.tables.table import Table
 
 _CYCLE_MARGIN = 0.04

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from iscsitrace.analysis.curves import subject
-from iscsitrace.analysis.curves.view import View
+from iscsitrace.plots import subject
+from iscsitrace.plots.view import View
 from iscsitrace.tables.coverage import measure
 from tests.support.tables_by_hand import table
 

@@ -7,16 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from iscsitrace.analysis.curves import legs, path
-from iscsitrace.analysis.curves.decimation import Detail
-from iscsitrace.analysis.curves.view import Zoom
 from iscsitrace.analysis.taps.reading import TappedTrace, read_taps
 from iscsitrace.errors import InputInvalid
+from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kind import view_of_commands, view_of_data_commands
-from iscsitrace.plots.kinds import load
+from iscsitrace.plots.kinds import legs, load, path
+from iscsitrace.plots.view import Zoom
 from iscsitrace.tables.trace import read
 
-FOLDER = Path(__file__).parents[3] / "samples" / "loss-1-percent"
+FOLDER = Path(__file__).parents[2] / "samples" / "loss-1-percent"
 MS = 1_000_000
 
 
@@ -27,7 +26,7 @@ def trace() -> TappedTrace:
 
 def test_means_of_legs_add_up_to_the_mean_latency(trace: TappedTrace) -> None:
     view = view_of_data_commands(trace, Zoom(), 0)
-    found = legs.prepare(trace.legs, trace.cycles, view)
+    found = legs.compute(trace.legs, trace.cycles, view)
     rows = trace.cycles.select(trace.cycles["operation"] == "read")
     assert found.command_count == len(rows)
     for (operation, size), means in found.by_size.items():
@@ -42,14 +41,14 @@ def test_means_of_legs_add_up_to_the_mean_latency(trace: TappedTrace) -> None:
 
 def test_delays_and_losses(trace: TappedTrace) -> None:
     view = view_of_commands(trace, Zoom(), 0)
-    found = path.prepare(trace.networks[0], ("host", "disk"), view, Detail())
+    found = path.compute(trace.networks[0], ("host", "disk"), view, Detail())
     # netem: 8 ms in each direction, and no loss to the target
     assert len(found.lost_to_target_ns) == 0
     assert len(found.lost_to_initiator_ns) == 36
     assert (np.diff(found.to_target.times_ns) >= 0).all()
     for line in (found.to_target, found.to_initiator):
         assert 8 * MS < np.median(line.values) < 10 * MS
-    few = path.prepare(trace.networks[0], ("host", "disk"), view, Detail(limit=10, columns=20))
+    few = path.compute(trace.networks[0], ("host", "disk"), view, Detail(limit=10, columns=20))
     assert len(few.to_target) <= 80
     assert few.to_target.values.max() == found.to_target.values.max()
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from iscsitrace.analysis.curves import throughput
-from iscsitrace.analysis.curves.view import View
+from iscsitrace.plots.kinds import throughput
+from iscsitrace.plots.view import View
 from tests.support.tables_by_hand import table
 
 SECOND = 1_000_000_000
@@ -38,7 +38,7 @@ def test_a_packet_counts_in_the_bin_that_begins_at_its_time_and_at_the_end_in_th
         segment(2 * SECOND, 32, to_target=True, segment_class="retransmission"),
         segment(SECOND, 64, segment_class="retransmission"),
     ]
-    found = throughput.prepare(table("segments", *rows), table("cycles"), table("budget"), EDGES, VIEW)
+    found = throughput.compute(table("segments", *rows), table("cycles"), table("budget"), EDGES, VIEW)
     assert found.to_initiator_bytes_per_s.tolist() == [3, 12]
     assert found.to_target_bytes_per_s.tolist() == [0, 16]
     assert found.again_bytes_per_s.tolist() == [64, 32]
@@ -46,7 +46,7 @@ def test_a_packet_counts_in_the_bin_that_begins_at_its_time_and_at_the_end_in_th
 
 def test_rates_are_per_second() -> None:
     edges = np.array([SECOND, SECOND + SECOND // 4])
-    found = throughput.prepare(table("segments", segment(SECOND, 100)), table("cycles"), table("budget"), edges, VIEW)
+    found = throughput.compute(table("segments", segment(SECOND, 100)), table("cycles"), table("budget"), edges, VIEW)
     assert found.to_initiator_bytes_per_s.tolist() == [400]
 
 
@@ -60,7 +60,7 @@ def test_commands_in_flight_are_those_with_a_status() -> None:
         command(4, 1.0, 3.0, connection=2),
         command(5, 2.5, 3.5),
     ]
-    found = throughput.prepare(
+    found = throughput.compute(
         table("segments", segment(SECOND, 1)), table("cycles", *rows), table("budget"), EDGES, VIEW
     )
     assert found.queue_depth_mean.tolist() == [1.0, 0.5]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iscsitrace.analysis.curves import view
-from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.errors import InputInvalid
+from iscsitrace.plots import view
+from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.table import Table
 from tests.support.tables_by_hand import table
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.curves import decimation, sequence
-from iscsitrace.analysis.curves.decimation import Detail
-from iscsitrace.analysis.curves.view import View
+from iscsitrace.plots import decimation
+from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots.kinds import sequence
+from iscsitrace.plots.view import View
 from tests.support.tables_by_hand import table
 
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
@@ -32,7 +33,7 @@ def curves(
     pdus: list[dict[str, Any]] | None = None,
     detail: Detail | None = None,
 ) -> sequence.Sequence:
-    return sequence.prepare(
+    return sequence.compute(
         table("segments", *(segments or [ack(100, 0)])),
         table("sacks", *(sacks or [])),
         table("pdus", *(pdus or [])),

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import iscsitrace
-from iscsitrace.analysis.curves import decimation, streams
-from iscsitrace.analysis.curves.decimation import Detail
-from iscsitrace.analysis.curves.marks import Line
-from iscsitrace.analysis.curves.view import View, Zoom
-from iscsitrace.plots import kinds, style
+from iscsitrace.plots import decimation, kinds, style
+from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots.kinds import streams
+from iscsitrace.plots.marks import Line
+from iscsitrace.plots.view import View, Zoom
 from tests.support.capture_file import write_pcap
 from tests.support.conversation import Conversation, Session
 from tests.support.streams_by_hand import SECOND, Work
@@ -35,7 +35,7 @@ def points(line: Any) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("rows", [1, 2, 3, 100])
 def test_a_stream_carries_what_was_sent_in_its_direction(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     monkeypatch.setattr(decimation, "CHUNK_ROWS", rows)
-    found = streams.prepare(
+    found = streams.compute(
         table(
             "segments",
             segment(99, 0, 500),
@@ -63,7 +63,7 @@ def test_a_stream_carries_what_was_sent_in_its_direction(monkeypatch: pytest.Mon
 
 def shown(rows: list[dict[str, Any]], connections: int) -> streams.Streams:
     view = View(origin_ns=0, start_ns=100, end_ns=900, connections=tuple(range(connections)))
-    return streams.prepare(table("segments", *rows), table("window"), view)
+    return streams.compute(table("segments", *rows), table("window"), view)
 
 
 def numbers(found: streams.Streams) -> list[int]:
@@ -98,7 +98,7 @@ def test_of_more_connections_those_that_lost_most_time_are_shown_and_the_others_
     )
     view = View(origin_ns=0, start_ns=100, end_ns=900, connections=tuple(range(20)))
     segments = table("segments", *rows)
-    found = streams.prepare(segments, table("window"), view, Detail(top=3), budget=budget)
+    found = streams.compute(segments, table("window"), view, Detail(top=3), budget=budget)
     assert numbers(found) == [3, 7, 19]
     assert (found.carrying_count, found.at_once_count) == (20, 20)
     others = found.others
@@ -109,14 +109,14 @@ def test_of_more_connections_those_that_lost_most_time_are_shown_and_the_others_
     curves = [curve[at].tolist() for curve in (others.least, others.middle, others.most)]
     assert curves == [[10, 20, 20, 30], [110, 220, 220, 330], [190, 380, 380, 570]]
     # without a time breakdown the busiest are
-    assert numbers(streams.prepare(segments, table("window"), view, Detail(top=3))) == [19, 18, 17]
+    assert numbers(streams.compute(segments, table("window"), view, Detail(top=3))) == [19, 18, 17]
 
 
 def test_bytes_again_are_no_progress_of_the_others() -> None:
     rows = [segment(100 + at, at, 10, connection=number) for number in range(3) for at in (0, 50)]
     rows.append(segment(190, 0, 10, "retransmission", connection=2))
     view = View(origin_ns=0, start_ns=100, end_ns=200, connections=(0, 1, 2))
-    others = streams.prepare(table("segments", *rows), table("window"), view, Detail(top=1)).others
+    others = streams.compute(table("segments", *rows), table("window"), view, Detail(top=1)).others
     assert others is not None
     assert (others.least[-1], others.most[-1]) == (20, 20)
 
@@ -141,7 +141,7 @@ def test_of_many_connections_one_after_another_those_beside_the_busiest_are_show
 def test_streams_of_more_than_5000_packets_are_decimated() -> None:
     def is_decimated(count: int) -> bool:
         segments = table("segments", segment(100, 0, 1)).select(np.zeros(count, dtype=np.intp))
-        return streams.prepare(segments, table("window"), VIEW).is_decimated
+        return streams.compute(segments, table("window"), VIEW).is_decimated
 
     assert not is_decimated(5_000)
     assert is_decimated(5_001)
@@ -152,7 +152,7 @@ def test_bytes_in_flight_are_those_of_the_connection_and_direction() -> None:
         return {"connection": 0, "time_ns": time_ns, "owin_bytes": owin} | columns
 
     rows = [change(90, 3), change(120, 7), change(130, 9, connection=1), change(140, 9, to_target=True)]
-    (stream,) = streams.prepare(table("segments", segment(100, 0, 1)), table("window", *rows), VIEW).streams
+    (stream,) = streams.compute(table("segments", segment(100, 0, 1)), table("window", *rows), VIEW).streams
     assert points(stream.outstanding) == [(100, 3), (120, 7), (200, 7)]
 
 

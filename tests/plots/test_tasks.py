@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from iscsitrace.analysis.curves import tasks
-from iscsitrace.analysis.curves.view import View
+from iscsitrace.plots import command_strip as tasks
+from iscsitrace.plots.view import View
 from tests.support.tables_by_hand import table
 
 VIEW = View(origin_ns=0, start_ns=100, end_ns=4_100, connections=(0,))

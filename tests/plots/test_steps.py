@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import iscsitrace
-from iscsitrace.analysis.curves import budget, steps, throughput, view
-from iscsitrace.analysis.curves.marks import Spans
-from iscsitrace.analysis.curves.view import View, Zoom
 from iscsitrace.lab import simulation
+from iscsitrace.plots import steps, view
+from iscsitrace.plots.kinds import budget, throughput
+from iscsitrace.plots.marks import Spans
+from iscsitrace.plots.view import View, Zoom
 from tests.support.tables_by_hand import table
 
 MS = 1_000_000
@@ -39,7 +40,7 @@ def data(at_ms: float, **columns: Any) -> dict[str, Any]:
 def rates(commands: list[dict[str, Any]], packets: list[dict[str, Any]], a_view: View = VIEW) -> np.ndarray[Any, Any]:
     """Throughput in bytes per millisecond."""
     tables = table("segments", *packets), table("cycles", *commands), table("budget")
-    found = throughput.prepare(*tables, steps.edges(a_view), a_view)
+    found = throughput.compute(*tables, steps.edges(a_view), a_view)
     return found.to_initiator_bytes_per_s / 1000
 
 
@@ -105,7 +106,7 @@ def test_a_long_command_keeps_its_stall() -> None:
         for at in bursts
     ]
     tables = table("segments", *map(data, bursts)), table("cycles", read(0, 300, 1_500)), table("budget", *stretches)
-    found = throughput.prepare(*tables, EDGES, VIEW).to_initiator_bytes_per_s / 1000
+    found = throughput.compute(*tables, EDGES, VIEW).to_initiator_bytes_per_s / 1000
     assert found[36:55] == pytest.approx(65_536 / 12)
     assert not found[64:98].any()
     assert found.sum() * 10 == pytest.approx(len(bursts) * 65_536)
@@ -186,15 +187,15 @@ def test_steady_commands_are_a_flat_curve(
     trace = simulated(tmp_path, delay_ms, block_bytes, depth, count, operation)
     seen = view.of_tasks(trace.connections, trace.cycles, Zoom(), trace.inputs[0]["time_first_ns"])
     edges = steps.edges(seen)
-    found = throughput.prepare(trace.segments, trace.cycles, trace.budget, edges, seen)
+    found = throughput.compute(trace.segments, trace.cycles, trace.budget, edges, seen)
     name = "to_initiator_bytes_per_s" if operation == "read" else "to_target_bytes_per_s"
     assert variation(getattr(found, name)) < 0.01
     assert variation(found.idle_share) < 0.01
     assert variation(found.queue_depth_mean) < 0.01
     # the payload of all commands, less what headers add
     assert (getattr(found, name) * np.diff(edges) / 1e9).sum() == pytest.approx(block_bytes * count, rel=0.02)
-    for shares in budget.prepare(trace.budget, trace.cycles, edges, seen).shares:
+    for shares in budget.compute(trace.budget, trace.cycles, edges, seen).shares:
         assert shares[60:-10].std() < 0.01
     # the same without commands: the control that these settings do beat with the steps
-    blind = throughput.prepare(trace.segments, trace.cycles.select([]), trace.budget, edges, seen)
+    blind = throughput.compute(trace.segments, trace.cycles.select([]), trace.budget, edges, seen)
     assert variation(getattr(blind, name)) > 0.03

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iscsitrace.analysis.curves import window
-from iscsitrace.analysis.curves.decimation import Detail
-from iscsitrace.analysis.curves.view import View
+from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots.kinds import window
+from iscsitrace.plots.view import View
 from tests.support.tables_by_hand import table
 
 VIEW = View(origin_ns=0, start_ns=100, end_ns=200, connections=(0,))
@@ -26,7 +26,7 @@ def curves(
     recoveries: list[dict[str, Any]] | None = None,
     detail: Detail | None = None,
 ) -> window.Window:
-    return window.prepare(
+    return window.compute(
         table("window", *changes),
         table("retransmissions", *(resent or [])),
         table("recoveries", *(recoveries or [])),
@@ -161,7 +161,7 @@ def test_the_kernels_windows_are_bytes_from_the_sample_before_the_view_on() -> N
     )
     changes = table("window", change(110, 1))
     resent, recoveries, cycles = (table(name) for name in ("retransmissions", "recoveries", "cycles"))
-    found = window.prepare(changes, resent, recoveries, cycles, VIEW, None, samples)
+    found = window.compute(changes, resent, recoveries, cycles, VIEW, None, samples)
     assert points(found.kernel_cwnd) == [(100, 10_000), (150, 20_000), (200, 20_000)]
     assert points(found.kernel_ssthresh) == [(150, 15_000), (200, 15_000)]
-    assert not len(window.prepare(changes, resent, recoveries, cycles, VIEW).kernel_cwnd)
+    assert not len(window.compute(changes, resent, recoveries, cycles, VIEW).kernel_cwnd)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from iscsitrace.analysis.curves import volume_heat
-from iscsitrace.analysis.curves.volume_heat import Heat
 from iscsitrace.analysis.groups import volume_outages, volumes
+from iscsitrace.report import heat as volume_heat
+from iscsitrace.report.heat import Heat
 from tests.analysis.groups.test_volumes import Host
 from tests.support.histories import SECOND, at
 from tests.support.tables_by_hand import MS

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iscsitrace.analysis.curves import latency
-from iscsitrace.analysis.curves.decimation import Detail
-from iscsitrace.analysis.curves.view import View
+from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots.kinds import latency
+from iscsitrace.plots.view import View
 from tests.support.tables_by_hand import with_waits
 
 VIEW = View(origin_ns=0, start_ns=1_000, end_ns=1_999, connections=(0,))
@@ -23,7 +23,7 @@ def command(number: int, start_ns: int = 1_000, lasted_ns: int | None = 64, **co
 
 
 def curves(*rows: dict[str, Any], detail: Detail | None = None) -> latency.Latency:
-    return latency.prepare(*with_waits(rows, *CONNECTIONS), VIEW, detail)
+    return latency.compute(*with_waits(rows, *CONNECTIONS), VIEW, detail)
 
 
 @pytest.mark.parametrize(("count", "latencies", "times"), [(29, 10, 10), (72, 12, 24), (300, 40, 80)])

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iscsitrace.analysis.curves import decimation
-from iscsitrace.analysis.curves.decimation import BarsMaker, Detail, LineMaker
-from iscsitrace.analysis.curves.marks import Bars
+from iscsitrace.plots import decimation
+from iscsitrace.plots.decimation import BarsMaker, Detail, LineMaker
+from iscsitrace.plots.marks import Bars
 
 SPAN_NS = 1000
 rows = st.lists(st.tuples(st.integers(0, SPAN_NS - 1), st.integers(-50, 50)), max_size=300).map(

@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.curves.model import Curve, MeasuredMarks, ModelCurves, axis_of, label_of, text_of
 from iscsitrace.analysis.fit.paid import Paid
 from iscsitrace.analysis.fit.points import Fit
 from iscsitrace.analysis.fit.sweep import Sweep
@@ -18,6 +17,7 @@ from iscsitrace.analysis.model.prediction import predict
 from iscsitrace.analysis.model.setting import Setting
 from iscsitrace.analysis.model.uncertainty import predict_with
 from iscsitrace.errors import InputInvalid
+from iscsitrace.plots.model_curves import Curve, MeasuredMarks, ModelCurves, axis_of, label_of, text_of
 
 Array = NDArray[np.float64]
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iscsitrace.analysis.curves.model import axis_of, of_answers, text_of
 from iscsitrace.analysis.model.setting import Setting
 from iscsitrace.analysis.model.uncertainty import Place
 from iscsitrace.analysis.model.what_if import ask
+from iscsitrace.plots.model_curves import axis_of, of_answers, text_of
 
 MS = 1_000_000
 READ = Setting("read", 65_536, 4 * MS, 4e7)

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from iscsitrace.analysis.curves.marks import Array, Bars, Line
+from iscsitrace.plots.marks import Array, Bars, Line
 
 COLUMNS = 2000
 """Pixel columns of a decimated plot: more than a plot of the usual size has."""

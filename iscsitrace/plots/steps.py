@@ -16,11 +16,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from iscsitrace.analysis.curves.decimation import even_edges
-from iscsitrace.analysis.curves.marks import Array, Spans
-from iscsitrace.analysis.curves.view import View, ends_ns
 from iscsitrace.analysis.measures.budget import PARTS
 from iscsitrace.analysis.measures.data_commands import is_data_command
+from iscsitrace.plots.decimation import even_edges
+from iscsitrace.plots.marks import Array, Spans
+from iscsitrace.plots.view import View, ends_ns
+from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.table import Table
 
 STEPS = 200
@@ -52,13 +53,6 @@ def of_connections(cycles: Table, budget: Table, connections: Sequence[int], edg
         number: boundaries(_of(data, commands.get(number, none)), _of(transfer, bursts.get(number, none)), edges_ns)
         for number in connections
     }
-
-
-def grouped(numbers: Array) -> dict[int, Array]:
-    """The places of each number, in order."""
-    order = np.argsort(numbers, kind="stable")
-    each, first = np.unique(numbers[order], return_index=True)
-    return dict(zip(each.tolist(), np.split(order, first[1:]), strict=False))
 
 
 def _of(spans: Spans, places: Array) -> Spans:

@@ -1,1 +1,0 @@
-"""The data of plots, as arrays: one file per kind of plot, pure functions of tables, NumPy only."""
