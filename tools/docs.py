@@ -25,6 +25,7 @@ from iscsitrace.analysis.groups.jobs import streams, together
 from iscsitrace.analysis.measures import nops
 from iscsitrace.analysis.session import gain, system_calls, workload
 from iscsitrace.cli import COMMANDS, main
+from iscsitrace.cli.sections import section_of
 from iscsitrace.tables.schema import (
     CATEGORIES,
     DATASET_TABLES,
@@ -122,12 +123,11 @@ def cli_page() -> str:
 
 
 def _sections(command: click.Command) -> Iterator[tuple[str, list[click.Parameter]]]:
-    """The options of a command by section of the help; the first section has no title."""
-    sections = getattr(command, "sections", ())
-    in_sections = {id(option) for section in sections for option in section.options}
-    yield "", [parameter for parameter in command.params if id(parameter) not in in_sections]
-    for section in sections:
-        yield section.title, list(section.options)
+    """The arguments and options of a command by section of the help; the first section has no title."""
+    found: dict[str, list[click.Parameter]] = {"": []}
+    for each in command.params:
+        found.setdefault(section_of(each), []).append(each)
+    yield from found.items()
 
 
 def _prose(text: str | None) -> list[str]:

@@ -19,6 +19,7 @@ import click
 
 from iscsitrace.cli import own_process
 from iscsitrace.cli.memory import INSTEAD, MemoryLimit, MemorySize
+from iscsitrace.cli.sections import Option
 from iscsitrace.cli.units import Moment, When
 from iscsitrace.errors import InputInvalid
 
@@ -185,7 +186,8 @@ def files_of(source: str, *, has_experiments: bool) -> list[str]:
     return found
 
 
-_TAP = click.option(
+_input = functools.partial(click.option, cls=Option, section="Input")
+_TAP = _input(
     "--tap",
     "tap_files",
     metavar="NAME=FILE",
@@ -193,7 +195,7 @@ _TAP = click.option(
     help="A capture of one of several taps, with the tap's name; repeatable, also for parts of a capture. "
     "Unnamed captures of the same traffic are recognised by content.",
 )
-_CLOCKS = click.option(
+_CLOCKS = _input(
     "--clocks",
     type=click.Choice(["measured", "synchronised"]),
     default="measured",
@@ -217,34 +219,30 @@ def takes_parts(function: _Function, *, has_experiments: bool = False) -> _Funct
     """Add the shared options, without those of several taps."""
 
     @click.argument("captures", metavar="CAPTURE...", nargs=-1)
-    @click.option("-r", "read_files", metavar="FILE", multiple=True, help="A capture, as with tshark; repeatable.")
-    @click.option(
+    @_input("-r", "read_files", metavar="FILE", multiple=True, help="A capture, as with tshark; repeatable.")
+    @_input(
         "-f",
         "capture_filter",
         metavar="FILTER",
         help="Keep packets that match this libpcap filter; its len counts captured bytes.",
     )
-    @click.option("-c", "packet_limit", type=click.IntRange(min=1), metavar="COUNT", help="Stop after COUNT packets.")
-    @click.option(
-        "--from", "time_from", type=When(), help="Skip packets before this time: 12.5s after the first, or a date."
-    )
-    @click.option("--to", "time_to", type=When(), help="Skip packets after this time.")
-    @click.option(
+    @_input("-c", "packet_limit", type=click.IntRange(min=1), metavar="COUNT", help="Stop after COUNT packets.")
+    @_input("--from", "time_from", type=When(), help="Skip packets before this time: 12.5s after the first, or a date.")
+    @_input("--to", "time_to", type=When(), help="Skip packets after this time.")
+    @_input(
         "--tcp-info",
         metavar="FILE",
         multiple=True,
         help="Samples of a host's TCP_INFO: a time and a line of ss -tinOH each; repeatable.",
     )
-    @click.option(
-        "-n", "is_numeric", is_flag=True, help="Accepted for compatibility with tshark: names are never resolved."
-    )
-    @click.option(
+    @_input("-n", "is_numeric", is_flag=True, help="Accepted for compatibility with tshark: names are never resolved.")
+    @_input(
         "--max-memory",
         "max_memory_bytes",
         type=MemorySize(),
         help="End with an error instead of using more memory; export --format parquet writes rows to its files before.",
     )
-    @click.option("--no-progress", is_flag=True, help="Show no progress bar.")
+    @_input("--no-progress", is_flag=True, help="Show no progress bar.")
     @functools.wraps(function)
     def wrapper(
         *arguments: Any,

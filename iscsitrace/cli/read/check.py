@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iscsitrace.cli.options import CaptureInput, as_json, takes_parts
+from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs.terminal import show, show_json
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 EXIT_FINDING = 1
 
 
-@click.command(epilog="Example:  iscsitrace check --against tshark capture.pcapng")
+@click.command(cls=SectionedCommand, epilog="Example:  iscsitrace check --against tshark capture.pcapng")
 @takes_parts
 @as_json
 @click.option(

@@ -8,10 +8,12 @@ import click
 
 from iscsitrace.cli import units
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
+from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.outputs.terminal import show
 
 
 @click.command(
+    cls=SectionedCommand,
     epilog="Example:  iscsitrace cycles --operation read --top 20 --filter capture.pcapng",
 )
 @takes_captures

@@ -7,6 +7,7 @@ from click.shell_completion import CompletionItem
 
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.cli.options import SESSION_ATTRIBUTES, CaptureInput, as_json, by, takes_captures
+from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.cli.units import Quantity
 from iscsitrace.outputs.terminal import show, show_json
 
@@ -37,7 +38,9 @@ def _names() -> tuple[str, ...]:
     return (*PROBLEMS, _ANY)
 
 
-@click.command(epilog="Example:  iscsitrace diagnose --fail-on loss --fail-on digest_errors capture.pcapng")
+@click.command(
+    cls=SectionedCommand, epilog="Example:  iscsitrace diagnose --fail-on loss --fail-on digest_errors capture.pcapng"
+)
 @takes_captures
 @as_json
 @click.option(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
+from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.outputs.terminal import show
 from iscsitrace.wording.event_kinds import SEVERITY_OF
 
 
-@click.command(epilog="Example:  iscsitrace events --severity warning --session 0 capture.pcapng")
+@click.command(cls=SectionedCommand, epilog="Example:  iscsitrace events --severity warning --session 0 capture.pcapng")
 @takes_captures
 @as_json
 @click.option("--session", type=click.IntRange(min=0), metavar="N", help="Only events of this session.")

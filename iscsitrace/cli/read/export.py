@@ -7,10 +7,12 @@ from pathlib import Path
 import click
 
 from iscsitrace.cli.options import CaptureInput, takes_captures
+from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.errors import InputInvalid
 
 
 @click.command(
+    cls=SectionedCommand,
     epilog="Example:  iscsitrace export -o tables --format parquet --tables cycles,pdus capture.pcapng",
 )
 @takes_captures

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iscsitrace.cli.options import CaptureInput, takes_captures
+from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs.terminal import show
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from iscsitrace.tables.trace import Trace
 
 
-@click.command(epilog="Example:  iscsitrace inspect --cycle 12 capture.pcapng")
+@click.command(cls=SectionedCommand, epilog="Example:  iscsitrace inspect --cycle 12 capture.pcapng")
 @takes_captures
 @click.option("--cycle", type=click.IntRange(min=0), metavar="N", help="Show the PDUs of this command (see cycles).")
 @click.option("--frame", type=click.IntRange(min=1), metavar="N", help="Show the PDUs of this frame.")

@@ -7,12 +7,15 @@ import click
 from iscsitrace.analysis.groups.mirrors import NEEDED
 from iscsitrace.cli import units
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
+from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.outputs.terminal import show, show_json
 
 _ROWS = 20
 
 
-@click.command(epilog="Example:  iscsitrace mirrors --slower 10ms --top 5 --filter capture.pcapng")
+@click.command(
+    cls=SectionedCommand, epilog="Example:  iscsitrace mirrors --slower 10ms --top 5 --filter capture.pcapng"
+)
 @takes_captures
 @as_json
 @click.option("--slower", "slower_ns", type=units.Duration(), help="Only writes with a skew above TIME, like 10ms.")

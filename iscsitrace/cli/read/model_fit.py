@@ -12,6 +12,7 @@ import click
 from iscsitrace.cli import units
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
 from iscsitrace.cli.read.named_settings import of_each, takes_named_settings
+from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs.terminal import show, show_json
 
@@ -42,7 +43,9 @@ class _RateOrCapture(units.Quantity):
         return _Baseline(units.Rate().convert(value, param, ctx) / 8, None)
 
 
-@click.command(epilog="Example:  iscsitrace model fit --operation read -o sweep near.pcapng far.pcapng")
+@click.command(
+    cls=SectionedCommand, epilog="Example:  iscsitrace model fit --operation read -o sweep near.pcapng far.pcapng"
+)
 @takes_captures
 @as_json
 @click.option(

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import click
 
 from iscsitrace.cli.options import as_json
-from iscsitrace.cli.read.sections import Section, SectionedCommand, option
+from iscsitrace.cli.sections import Section, SectionedCommand, option
 from iscsitrace.cli.units import Duration, Quantity, Rate, Share, Size
 from iscsitrace.errors import InputInvalid
 from iscsitrace.outputs import files as output_file

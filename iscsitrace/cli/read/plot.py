@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iscsitrace.cli.options import CaptureInput, takes_captures
+from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.cli.units import Moment, Quantity
 from iscsitrace.errors import InputInvalid, ToolMissing
 from iscsitrace.outputs import files as output_file
@@ -45,7 +46,7 @@ class Cycles(Quantity):
         return range(int(first), int(last if dash else first) + 1)
 
 
-class PlotCommand(click.Command):
+class PlotCommand(SectionedCommand):
     """A command whose help lists the kinds of plots."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -55,7 +56,10 @@ class PlotCommand(click.Command):
         super().format_options(ctx, formatter)
 
 
-@click.command(cls=PlotCommand, epilog="Example:  iscsitrace plot sequence --cycle 37 -o slow-read.png capture.pcapng")
+@click.command(
+    cls=PlotCommand,
+    epilog="Example:  iscsitrace plot sequence --cycle 37 -o slow-read.png capture.pcapng",
+)
 @click.argument("kind", type=click.Choice(kinds.NAMES))
 @takes_captures
 @click.option(

@@ -13,6 +13,7 @@ import click
 from iscsitrace.cli.options import SESSION_ATTRIBUTES, CaptureInput, by, takes_captures_or_experiment
 from iscsitrace.cli.read.model_fit import survey_each
 from iscsitrace.cli.read.named_settings import of_each, takes_named_settings
+from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.outputs import files as output_file
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _LARGE_BYTES = 200_000_000
 _STANDARD_OUTPUT = "-"
 
 
-@click.command(epilog="Example:  iscsitrace report -o slow-backup.html capture.pcapng")
+@click.command(cls=SectionedCommand, epilog="Example:  iscsitrace report -o slow-backup.html capture.pcapng")
 @takes_captures_or_experiment
 @click.option(
     "-o",

@@ -6,6 +6,7 @@ import click
 
 from iscsitrace.analysis.groups.mirrors import RECOGNISING
 from iscsitrace.cli.options import COMMAND_ATTRIBUTES, CaptureInput, as_json, by, takes_captures
+from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.outputs.terminal import show, show_json
 
 TOP = 20
@@ -13,6 +14,7 @@ TOP = 20
 
 
 @click.command(
+    cls=SectionedCommand,
     epilog="Example:  iscsitrace summary --from 10s --to 20s capture.pcapng",
 )
 @takes_captures

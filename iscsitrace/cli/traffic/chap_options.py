@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import click
 
-from iscsitrace.cli.read.sections import option
+from iscsitrace.cli.sections import Option, option
 from iscsitrace.cli.units import Quantity
 from iscsitrace.errors import InputInvalid
 
@@ -40,7 +40,7 @@ class Credentials(Quantity):
         return {"name": user, "secret": secret}
 
 
-def options(of_initiator: str, of_target: str) -> tuple[click.Option, ...]:
+def options(of_initiator: str, of_target: str) -> tuple[Option, ...]:
     """The options, with the help of the first two."""
     return (
         option("--chap", type=Credentials(), multiple=True, help=of_initiator),

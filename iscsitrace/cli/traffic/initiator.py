@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import click
 
-from iscsitrace.cli.read.sections import Section, SectionedCommand, option
+from iscsitrace.cli.sections import Section, SectionedCommand, option
 from iscsitrace.cli.stop_signals import StopWish, wishing
 from iscsitrace.cli.traffic import chap_options
 from iscsitrace.cli.traffic.setting_options import settings_section

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iscsitrace.cli.read.sections import Section, SectionedCommand, option
+from iscsitrace.cli.sections import Section, SectionedCommand, option
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.traffic import experiment, run_options
 from iscsitrace.cli.traffic.link_options import LINK, PATHS

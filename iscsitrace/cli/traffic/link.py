@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.read.sections import SectionedCommand
+from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.cli.stop_signals import StopWish, wishing
 from iscsitrace.cli.traffic.link_options import LINK
 from iscsitrace.errors import TrafficImpossible

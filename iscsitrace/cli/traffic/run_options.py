@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from iscsitrace.cli.read.sections import Section
+from iscsitrace.cli.sections import Section
 from iscsitrace.cli.traffic.link_options import LINK, PATHS
 from iscsitrace.cli.traffic.setting_options import Values
 from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, portal_of

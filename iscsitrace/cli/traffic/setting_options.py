@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.read.sections import Section, option
+from iscsitrace.cli.sections import Option, Section, option
 from iscsitrace.cli.units import Quantity, Typed
 from iscsitrace.lab.settings import kinds
 from iscsitrace.lab.settings.kinds import Kind, Value
@@ -78,8 +78,8 @@ def spellings_of(name: str) -> tuple[str, ...]:
 
 def settings_section(
     title: str,
-    *parts: str | click.Option,
-    own: Mapping[str, click.Option] | None = None,
+    *parts: str | Option,
+    own: Mapping[str, Option] | None = None,
     limited: Mapping[str, Kind] | None = None,
 ) -> Section[Values]:
     """A section of options: of settings, of whole sections of settings, and others whose values are settings.
@@ -88,7 +88,7 @@ def settings_section(
     of settings that were typed or have a default; of several values for a setting the last counts.
     """
     own, limited = own or {}, limited or {}
-    options: list[click.Option] = []
+    options: list[Option] = []
     settings: dict[str, str] = {}
     for part in parts:
         if isinstance(part, str):
@@ -120,7 +120,7 @@ def _value(name: str, typed: Any) -> Any:
     return list(typed) if SETTINGS[name].is_repeatable else typed
 
 
-def _options(name: str, kind: Kind) -> Iterator[click.Option]:
+def _options(name: str, kind: Kind) -> Iterator[Option]:
     setting, key = SETTINGS[name], name.replace(".", "_").replace("-", "_")
     if setting.flags:
         for flag in setting.flags:

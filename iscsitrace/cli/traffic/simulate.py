@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.read.sections import SectionedCommand
+from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.cli.traffic import run_options
 from iscsitrace.cli.traffic.setting_options import settings_section
 from iscsitrace.cli.traffic.target_options import faults_of

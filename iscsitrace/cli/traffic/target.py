@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.read.sections import SectionedCommand
+from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, faults_of, portal_of
 from iscsitrace.cli.traffic.tcp_options import SOCKETS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iscsitrace.cli.read.sections import Section, option
+from iscsitrace.cli.sections import Section, option
 from iscsitrace.cli.traffic import chap_options
 from iscsitrace.cli.traffic.setting_options import Named, SettingsOption, Values, of_section, settings_section
 from iscsitrace.cli.units import Quantity

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.read.sections import Section, option
+from iscsitrace.cli.sections import Section, option
 from iscsitrace.cli.traffic.setting_options import Named, Values, settings_section
 from iscsitrace.cli.units import Size
 from iscsitrace.lab.settings.kinds import Kind, one_of

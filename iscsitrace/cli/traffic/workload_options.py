@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
-from iscsitrace.cli.read.sections import option
+from iscsitrace.cli.sections import option
 from iscsitrace.cli.traffic.setting_options import Named, SettingsOption, Values, settings_section
 from iscsitrace.cli.units import Quantity
 from iscsitrace.lab.settings.table import MOST_CONNECTIONS

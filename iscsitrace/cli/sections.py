@@ -13,14 +13,24 @@ import click
 _Settings = TypeVar("_Settings")
 
 
+class Option(click.Option):
+    """An option under a title of the help."""
+
+    def __init__(self, *arguments: Any, section: str = "", **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.section = section
+
+
 class Section(Generic[_Settings]):
     """Options under one title, and the function that makes settings from their values."""
 
-    def __init__(self, title: str, gather: Callable[..., _Settings], *options: click.Option) -> None:
+    def __init__(self, title: str, gather: Callable[..., _Settings], *options: Option) -> None:
         """``gather`` takes the value of each option by its name."""
         self.title = title
         self.options = options
         self._gather = gather
+        for each in options:
+            each.section = title
 
     def take(self, values: dict[str, Any]) -> _Settings:
         """The settings; removes the values of its options from ``values``."""
@@ -39,17 +49,21 @@ class SectionedCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options; arguments are in the usage line."""
-        titles = {id(option): section.title for section in self.sections for option in section.options}
         records: dict[str, list[tuple[str, str]]] = {"Options": []}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None and isinstance(parameter, click.Option):
-                records.setdefault(titles.get(id(parameter), "Options"), []).append(record)
+                records.setdefault(section_of(parameter) or "Options", []).append(record)
         for title, found in records.items():
             with formatter.section(title):
                 formatter.write_dl(found)
 
 
-def option(*spellings: str, **attributes: Any) -> click.Option:
+def section_of(parameter: click.Parameter) -> str:
+    """The title over an option; empty for a command's own."""
+    return parameter.section if isinstance(parameter, Option) else ""
+
+
+def option(*spellings: str, **attributes: Any) -> Option:
     """An option, as click.option declares one."""
-    return click.Option(list(spellings), **attributes)
+    return Option(list(spellings), **attributes)
