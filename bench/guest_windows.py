@@ -48,10 +48,11 @@ def options(seed: int, number: int) -> list[str]:
     if rate_mbit:
         found += ["--rate", f"{rate_mbit}Mbit", "--queue", str(chance.choice((20, 100, 1000)))]
     found += chance.choice(([], [], ["--loss", "0.1%"], ["--loss", "0.5%"], ["--loss", "2%"]))
-    found += chance.choice(([], [], ["--header-digest", "crc32c", "--data-digest", "crc32c"]))
-    small = chance.choice(("", "", "--send-buffer", "--window"))
+    digests = ["--set", "header-digest=crc32c", "--set", "data-digest=crc32c"]
+    found += chance.choice(([], [], digests))
+    small = chance.choice(("", "", "send-buffer", "receive-buffer"))
     if small:
-        found += [small, str(chance.choice((64, 128)) * _KIB)]
+        found += ["--set", f"{small}={chance.choice((64, 128)) * _KIB}"]
     return found + chance.choice(([], [], ["--sessions", "2"]))
 
 

@@ -26,6 +26,7 @@ from iscsitrace.analysis.measures import nops
 from iscsitrace.analysis.session import gain, system_calls, workload
 from iscsitrace.cli import COMMANDS, main
 from iscsitrace.cli.sections import section_of
+from iscsitrace.cli.traffic.settings_command import value_name
 from iscsitrace.tables.schema import (
     CATEGORIES,
     DATASET_TABLES,
@@ -50,6 +51,12 @@ _HAVE_THRESHOLDS: tuple[ModuleType, ...] = (
 _COUNTER = re.compile(r'^\s*\w+, "(\w+)", (\w+),\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)";', re.MULTILINE)
 
 
+_SETTINGS = """
+The commands that make traffic have more settings than options. `--set NAME=VALUE` sets any of them, and `--settings
+FILE` reads them from a TOML file with lines such as `one-way-delay = "8ms"`. An option is a setting of its name, in
+every command. `--print-settings` prints such a file, with the values that the rest of the command line sets; a default
+is a comment there. The command line overrides the file, the file the defaults.
+"""
 _ARGUMENTS = {
     "CAPTURE...": "Captures to read as one, or `-` for standard input.",
     "A": "The slow capture, or `-` for standard input.",
@@ -61,8 +68,8 @@ _ARGUMENTS = {
     "QUERY": "A query, such as `SELECT count(*) FROM cycles`.",
     "NAME": "An experiment, or `FILE.toml`.",
     "kind": "Kind of plot.",
-    "mode": "What to do.",
     "operation": "What to do.",
+    "OPERATION": "`read`, `write`, `mixed`, `socket-read` or `socket-write`.",
     "INITIATOR_TAP": "The TAP device on the initiator's side.",
     "TARGET_TAP": "The TAP device on the target's side.",
 }
@@ -100,8 +107,11 @@ def commands() -> Iterator[click.Command]:
             raise LookupError(f"there is no command {name}")
         command.name = name
         yield command
+        inner_names: dict[click.Command, list[str]] = {}
         for inner_name, inner in getattr(command, "commands", {}).items():
-            inner.name = f"{name} {inner_name}"
+            inner_names.setdefault(inner, []).append(inner_name)
+        for inner, names in inner_names.items():
+            inner.name = f"{name} {'|'.join(names)}"
             yield inner
 
 
@@ -119,15 +129,34 @@ def cli_page() -> str:
             lines += ["| option | meaning |", "|---|---|"]
             lines += [f"| {_spelling(option)} | {_cell(_meaning(option))} |" for option in options]
             lines.append("")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_settings_without_option()])
 
 
 def _sections(command: click.Command) -> Iterator[tuple[str, list[click.Parameter]]]:
     """The arguments and options of a command by section of the help; the first section has no title."""
+    context = click.Context(command)
     found: dict[str, list[click.Parameter]] = {"": []}
     for each in command.params:
-        found.setdefault(section_of(each), []).append(each)
+        if not isinstance(each, click.Option) or each.get_help_record(context):
+            found.setdefault(section_of(each), []).append(each)
     yield from found.items()
+
+
+def _settings_without_option() -> list[str]:
+    """What some command takes by ``--set`` alone, by section, with those commands."""
+    found: dict[str, dict[str, tuple[click.Option, list[str]]]] = {}
+    for command in commands():
+        for name, setting in getattr(command, "without_option", {}).items():
+            rows = found.setdefault(section_of(setting), {})
+            rows.setdefault(name, (setting, []))[1].append(f"`{command.name}`")
+    lines = ["## Settings", "", *_prose(_SETTINGS)]
+    for title, rows in found.items():
+        lines += [f"### {title}", "", "| setting | value | meaning | commands |", "|---|---|---|---|"]
+        for name, (setting, users) in rows.items():
+            value = value_name(setting, click.Context(click.Command(name))).strip("[]").replace("|", "\\|")
+            lines.append(f"| `{name}` | {value} | {_cell(_meaning(setting))} | {_cell(', '.join(users))} |")
+        lines.append("")
+    return lines
 
 
 def _prose(text: str | None) -> list[str]:

@@ -20,6 +20,16 @@ class Option(click.Option):
         super().__init__(*arguments, **attributes)
         self.section = section
 
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Makes the command line take it, if the command does so."""
+        if not isinstance(ctx.command, SectionedCommand) or ctx.command.takes(self):
+            super().add_to_parser(parser, ctx)
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Its lines of the help."""
+        is_taken = not isinstance(ctx.command, SectionedCommand) or ctx.command.takes(self)
+        return super().get_help_record(ctx) if is_taken else None
+
 
 class Section(Generic[_Settings]):
     """Options under one title, and the function that makes settings from their values."""
@@ -34,9 +44,7 @@ class Section(Generic[_Settings]):
 
     def take(self, values: dict[str, Any]) -> _Settings:
         """The settings; removes the values of its options from ``values``."""
-        # several options may set one value
-        names = {str(option.name) for option in self.options}
-        return self._gather(**{name: values.pop(name) for name in names})
+        return self._gather(**{str(option.name): values.pop(str(option.name)) for option in self.options})
 
 
 class SectionedCommand(click.Command):
@@ -46,6 +54,10 @@ class SectionedCommand(click.Command):
         super().__init__(*arguments, **attributes)
         self.sections = sections
         self.params += [option for section in sections for option in section.options]
+
+    def takes(self, _: Option) -> bool:
+        """Whether the command line has this option."""
+        return True
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options; arguments are in the usage line."""

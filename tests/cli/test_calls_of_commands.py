@@ -214,7 +214,7 @@ def test_an_experiment_that_failed_or_was_stopped(lab_run: Any) -> None:
 def test_a_world_of_namespaces(told: Any) -> None:
     """A world that is tried out has the options of links and TCP, and no workload."""
     up = "iscsitrace.lab.real.up"
-    world, options = told(up, "lab up --one-way-delay 8ms --rate 2Mbit --mss 900 --access-rate 3Mbit --seed 5")
+    world, options = told(up, "lab up --one-way-delay 8ms --rate 2Mbit --set mss=900 --set access-rate=3Mbit --seed 5")
     assert options == {"is_bypassed": False}
     (path,) = world["paths"]
     for direction in ("to_target", "to_initiator"):
@@ -225,7 +225,7 @@ def test_a_world_of_namespaces(told: Any) -> None:
     assert told(up, "lab up --bypass --targets 1")[-1] == {"is_bypassed": True}
     for command, message in (
         ("lab up --bypass --rate 1Mbit", "--rate does not work with a bypass"),
-        ("lab run read -o x --bypass --access-rate 1Mbit", "--access-rate does not work with a bypass"),
+        ("lab run read -o x --bypass --set access-rate=1Mbit", "--set access-rate does not work with a bypass"),
         ("lab run socket-read -o x --queue-depth 2", "--queue-depth does not work with a bare socket"),
         ("simulate socket-read -o x --lun 1G", "--lun does not work with a bare socket"),
     ):
@@ -260,7 +260,9 @@ def test_a_world_is_shown_until_a_signal_and_its_links_logged(monkeypatch: pytes
 
 def test_a_run_in_namespaces(told: Any, tmp_path: Path) -> None:
     real = "iscsitrace.lab.real.run"
-    settings, directory, _, how = told(real, f"lab run read -o {tmp_path} --ipv6 --snaplen 128 --force --no-progress")
+    settings, directory, _, how = told(
+        real, f"lab run read -o {tmp_path} --set ipv6=yes --set snaplen=128 --force --no-progress"
+    )
     assert (directory, how["is_forced"]) == (tmp_path, True)
     assert (how["programs"].capture_at, how["programs"].is_bypassed) == (("initiator", "target"), False)
     assert (how["programs"].target, how["programs"].initiator) == ("iscsitrace", "iscsitrace")
@@ -268,7 +270,7 @@ def test_a_run_in_namespaces(told: Any, tmp_path: Path) -> None:
     assert (settings["world"]["is_ipv6"], settings["world"]["snaplen_bytes"]) == (True, 128)
     # real time needs no limit
     assert "limit_ns" not in settings["world"]
-    settings, _, _, how = told(real, f"lab run write -o {tmp_path} --bytes 1M --capture none --bypass")
+    settings, _, _, how = told(real, f"lab run write -o {tmp_path} --bytes 1M --set capture=none --bypass")
     assert (settings["client"]["workload"]["duration_ns"], how["is_forced"]) == (None, False)
     assert (how["programs"].capture_at, how["programs"].is_bypassed) == ((), True)
 

@@ -118,6 +118,6 @@ def test_the_secrets_of_a_url_have_96_bits() -> None:
     long = f"iscsi://joe%{LONG}@h/iqn.a:b/0?target_user=disk&target_password={OTHER}"
     assert authenticated(long) == ((long,), {})
     for short in (long.replace(LONG, "short@%"), long.replace(OTHER, "short")):
-        with pytest.raises(InputInvalid, match="--short-secrets allows it"):
+        with pytest.raises(InputInvalid, match="--set short-secrets=yes allows it"):
             authenticated(short)
         assert authenticated(short, allows_short=True) == ((short,), {})

@@ -379,6 +379,8 @@ def test_a_run_is_an_experiment_unless_its_first_word_is_an_operation() -> None:
     for words, is_experiment in (
         ("read-study -o x", True), ("read -o x", False), ("-o x read", False), ("-o x mine.toml", True),
         ("read mine.toml", True), ("socket-write", False), ("", False),
+        ("read --settings mine.toml -o x", False), ("read -o x --settings=mine.toml", False),
+        ("--settings a.toml b.toml", True),
     ):  # fmt: skip
         assert lab._is_experiment(words.split()) == is_experiment
 

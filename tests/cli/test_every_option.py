@@ -104,9 +104,10 @@ def test_the_type_of_a_parameter_fits_its_option(name: str) -> None:
 def test_what_can_be_repeated_in_every_command_that_reads_or_makes_traffic() -> None:
     repeated = {
         "summary": ("-r",), "diagnose": ("--fail-on",), "cycles": ("--operation",), "capture": ("-i", "-r", "-a", "-b"),
-        "model fit": ("--socket",), "model predict": ("--target-delay",), "initiator": ("--key",), "watch": ("-a",),
+        "model fit": ("--socket",), "model predict": ("--target-delay",), "initiator read": ("--key",),
+        "watch": ("-a",),
         "target": ("--lun", "--chap", "--fault", "--target-key", "--listen"), "lab run NAME": ("--arm",),
-        "simulate": ("--lun", "--chap", "--fault", "--target-key", "--key", "--initiator-tcp", "--target-tcp"),
+        "simulate": ("--lun", "--fault", "--key", "--target-delay", "--set"),
     }  # fmt: skip
     for name, spellings in repeated.items():
         for spelling in spellings:
@@ -167,7 +168,8 @@ def test_a_file_is_no_folder_and_a_folder_no_file(name: str, tmp_path: Path) -> 
 def test_the_defaults_of_a_run() -> None:
     """As the help says: what an option is when it is omitted, in nanoseconds, bytes or plain numbers."""
     defaults: dict[str, dict[str, Any]] = {
-        "initiator": {"seed": 1, "ping_count": 10, "ping_interval_ns": 100_000_000, "ping_size": 64},
+        "initiator read": {"seed": 1},
+        "initiator ping": {"ping_count": 10, "ping_interval_ns": 100_000_000, "ping_size": 64},
         "capture": {
             "learn_every": 30 * 10**9, "before": 2 * 10**9, "after": 10**9, "trigger_memory": 256 << 20,
             "buffer_mib": 64, "dumpcap": "auto", "comment": "",

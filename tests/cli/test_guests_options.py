@@ -43,11 +43,12 @@ def test_by_default_lio_is_captured_at_both_ends_for_five_seconds(asked: Asked) 
 
 def test_options_reach_the_guests(asked: Asked) -> None:
     run(
-        *("--target-program", "tgt", "--capture", "target", "--offloads", "--sessions", "2", "--snaplen", "128"),
-        *("--node-setting", "node.session.cmds_max=64", "--node-setting", "node.conn[0].timeo.noop_out_timeout=1"),
-        *("--multipath-setting", "no_path_retry=queue", "--sysctl", "net.ipv4.tcp_sack=0"),
-        *("--initiator-program", "open-iscsi", "--guest-fault", "black-out,for=3s", "--guest-fault", "rst"),
-        *("--congestion-control", "bbr", "--target-key", "MaxBurstLength=65536", "--key", "ImmediateData=No"),
+        *("--set", "target-program=tgt", "--set", "capture=target", "--set=offloads=yes", "--sessions", "2"),
+        *("--set", "node-setting=node.session.cmds_max=64", "--set", "snaplen=128"),
+        *("--set", "node-setting=node.conn[0].timeo.noop_out_timeout=1"),
+        *("--set", "multipath-setting=no_path_retry=queue", "--set", "sysctl=net.ipv4.tcp_sack=0"),
+        *("--set", "initiator-program=open-iscsi", "--fault", "black-out,for=3s", "--fault", "rst"),
+        *("--congestion-control", "bbr", "--set", "target-key=MaxBurstLength=65536", "--key", "ImmediateData=No"),
     )  # fmt: skip
     ((settings, programs),) = asked
     assert programs == GuestPrograms(
@@ -70,18 +71,18 @@ def test_options_reach_the_guests(asked: Asked) -> None:
     ("words", "line"),
     [
         (("--connections", "2"), "--connections does not work with guests"),
-        (("--verify",), "--verify does not work with guests"),
+        (("--set=verify=yes",), "--set verify does not work with guests"),
         (("--fault", "busy"), "faults of single commands are those of our target: not in guests"),
         (("--fault", "ack-loss"), "ack-loss: not in guests; it can be made in simulated, namespaces"),
-        (("--status", "apart"), "--status does not work with guests"),
+        (("--set", "status=apart"), "--set status does not work with guests"),
         (("--bypass",), "--bypass does not work with guests"),
-        (("--driver", "threads"), "--driver does not work with guests"),
-        (("--target-program", "istgt"), "the target of a guest is lio or tgt, not istgt"),
-        (("--initiator-program", "iscsi-perf"), "the initiator of a guest is open-iscsi, not iscsi-perf"),
-        (("--sysctl", "net.ipv4.tcp_sack"), "'net.ipv4.tcp_sack' is not NAME=VALUE"),
-        (("--node-setting", "=1"), "'=1' is not NAME=VALUE"),
-        (("--guest-fault", "flood"), "'flood' is not a fault; there are bad-header-digest,"),
-        (("--guest-fault", "rst,for=long"), "rst: for=long is not"),
+        (("--set", "driver=threads"), "--set driver does not work with guests"),
+        (("--set", "target-program=istgt"), "the target of a guest is lio or tgt, not istgt"),
+        (("--set", "initiator-program=iscsi-perf"), "the initiator of a guest is open-iscsi, not iscsi-perf"),
+        (("--set", "sysctl=net.ipv4.tcp_sack"), "'net.ipv4.tcp_sack' is not NAME=VALUE"),
+        (("--set", "node-setting==1"), "'=1' is not NAME=VALUE"),
+        (("--fault", "flood"), "'flood' is not a fault; there are bad-header-digest,"),
+        (("--fault", "rst,for=long"), "rst: for=long is not"),
     ],
     ids=str,
 )
@@ -92,7 +93,9 @@ def test_what_guests_do_not_have_is_refused(asked: Asked, words: tuple[str, ...]
     assert asked == []
 
 
-@pytest.mark.parametrize("word", ["--offloads", "--sysctl=a=b", "--node-setting=a=b", "--multipath-setting=a=b"])
+@pytest.mark.parametrize(
+    "word", ["--set=offloads=yes", "--set=sysctl=a=b", "--set=node-setting=a=b", "--set=multipath-setting=a=b"]
+)
 def test_options_of_guests_are_refused_in_namespaces(word: str) -> None:
     result = CliRunner().invoke(main, ["lab", "run", "read", "-o", "nowhere", word])
     assert result.exit_code == 2

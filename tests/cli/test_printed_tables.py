@@ -30,11 +30,11 @@ from tests.support.transport import Path as Link
 
 MIXED = (
     "mixed --connections 2 --sessions 2 --block-size 64K --bytes 4M --queue-depth 4 --one-way-delay 2ms --loss 1% "
-    "--to-initiator-one-way-delay 3ms --rate 100Mbit --header-digest crc32c --seed 3"
+    "--set to-initiator-one-way-delay=3ms --rate 100Mbit --set header-digest=crc32c --seed 3"
 )
-MIRROR = "write --mirror --target-delay 1ms --target-delay 12ms --bytes 2M --rate 100Mbit --loss 0.3% --seed 2"
+MIRROR = "write --set mirror=yes --target-delay 1ms --target-delay 12ms --bytes 2M --rate 100Mbit --loss 0.3% --seed 2"
 SLOW = (
-    "read --bytes 4M --one-way-delay 4ms --rate 320Mbit --window 128K --queue-depth 2 --loss 0.4% "
+    "read --bytes 4M --one-way-delay 4ms --rate 320Mbit --set receive-buffer=128K --queue-depth 2 --loss 0.4% "
     "--key MaxRecvDataSegmentLength=8192 --seed 5"
 )
 FAST = "read --block-size 128K --bytes 4M --one-way-delay 4ms --rate 320Mbit --queue-depth 4"
@@ -182,7 +182,7 @@ def ended(runs: Runs) -> Path:
     """The first part of a run with R2Ts and statuses held by Nagle's algorithm: some commands did not end."""
     run = runs(
         "mixed --block-size 64K --bytes 4M --queue-depth 1 --one-way-delay 2ms --loss 0.3% --rate 100Mbit --seed 5 "
-        "--key InitialR2T=Yes --key ImmediateData=No --status apart-held --service-delay 1ms-4ms"
+        "--key InitialR2T=Yes --key ImmediateData=No --set status=apart-held --service-delay 1ms-4ms"
     )
     records, link_type = read_records(run.capture())
     return write_pcapng(run.folder / "ended.pcapng", records[: len(records) * 9 // 10], link_type)
@@ -572,8 +572,8 @@ def test_a_prediction_equals_hand_arithmetic() -> None:
 # --- runs: initiator, links, files
 
 LOSSY = (
-    "mixed --loss 1% --burst-loss 1%,30% --reorder 2%,1ms --queue 15 --access-rate 90Mbit --targets 2 --connections 2 "
-    "--bytes 6M --queue-depth 4 --target-delay 2ms --target-delay 3ms --rate 60Mbit"
+    "mixed --loss 1% --set burst-loss=1%,30% --set reorder=2%,1ms --queue 15 --set access-rate=90Mbit "
+    "--targets 2 --connections 2 --bytes 6M --queue-depth 4 --target-delay 2ms --target-delay 3ms --rate 60Mbit"
 )
 LATENCY = {f"{name} ms": f"latency_ns.{name}" for name in ("p50", "p95", "p99", "max")}
 LINKS = {
@@ -652,7 +652,7 @@ def test_a_run_of_sockets(tmp_path: Path) -> None:
 
 
 def test_a_search_for_the_number_of_connections(tmp_path: Path) -> None:
-    options = "read --connections auto:golden --measure-time 100ms --seconds 1.5 --rate 60Mbit --one-way-delay 2ms"
+    options = "read --connections auto:golden --set measure-time=100ms --seconds 1.5 --rate 60Mbit --one-way-delay 2ms"
     shown, truth = simulated(tmp_path, options)
     tuning = truth["results"]["tuning"]
     columns = {

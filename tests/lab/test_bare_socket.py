@@ -88,15 +88,15 @@ def test_the_document_has_the_measurements(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "option",
     [
-        ("--queue-depth", "2"),
-        ("--sessions", "2"),
-        ("--key", "InitialR2T=No"),
-        ("--data-digest", "crc32c"),
-        ("--service-delay", "1ms"),
+        ("--queue-depth", "--queue-depth", "2"),
+        ("--sessions", "--sessions", "2"),
+        ("--key", "--key", "InitialR2T=No"),
+        ("--set data-digest", "--set", "data-digest=crc32c"),
+        ("--service-delay", "--service-delay", "1ms"),
     ],
 )
 def test_options_without_meaning_for_a_socket_are_refused(tmp_path: Path, option: tuple[str, ...]) -> None:
-    result = run("simulate", "socket-read", *option, "-o", tmp_path)
+    result = run("simulate", "socket-read", *option[1:], "-o", tmp_path)
     assert result.exit_code == 2
     assert f"{option[0]} does not work with a bare socket" in " ".join(result.stderr.split())
 
@@ -115,7 +115,7 @@ def test_third_party_programs_have_no_plain_sockets(tmp_path: Path) -> None:
 @needs_root
 @pytest.mark.parametrize("mode", MODES)
 def test_a_transfer_over_the_kernels_sockets(tmp_path: Path, mode: str) -> None:
-    result = run("lab", "run", mode, *LINK, "--window", "256K", "--bytes", "4M", "-o", tmp_path)
+    result = run("lab", "run", mode, *LINK, "--set", "receive-buffer=256K", "--bytes", "4M", "-o", tmp_path)
     assert result.exit_code == 0, result.output
     truth = truth_of(tmp_path)
     results = truth["results"]

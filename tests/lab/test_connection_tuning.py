@@ -22,7 +22,7 @@ from tests.support.traffic import initiate, our_target
 
 # one connection reads 16 KiB in 4 ms of RTT, 5 to 7 ms of service and 6.7 ms on the line: 8 of them fill the line
 PATH = "--rate 20Mbit --one-way-delay 2ms --service-delay 5ms-7ms --block-size 16K"
-SEARCH = f"read {PATH} --seconds 14 --measure-time 500ms"
+SEARCH = f"read {PATH} --seconds 14 --set measure-time=500ms"
 FIXED = (1, 2, 3, 4, 6, 8, 16)
 RULES = ("model", "golden")
 
@@ -80,7 +80,7 @@ def test_the_capture_agrees_with_the_truth_of_added_and_removed_connections(runs
 
 
 def test_a_refused_connection_ends_the_search(runs: Runs) -> None:
-    tuning = searched(runs, "golden", "--max-connections 3")["tuning"]
+    tuning = searched(runs, "golden", "--set max-connections=3")["tuning"]
     assert (tuning["most_connections"], tuning["connections"] <= 3) == (3, True)
     assert "Too many connections" in tuning["refusal"]
 
@@ -243,8 +243,8 @@ def test_the_settings_of_a_search_are_those_of_the_options() -> None:
         "workload.path-rate": 100_000_000,
         "workload.connection-depth": 3,
     }
-    options = "--connections auto:golden --measure-time 2s --measure-bytes 8M --measure-at-once --start-connections 2"
-    more = "--most-connections 40 --path-rate 100Mbit --queue-depth 3"
+    options = "--connections auto:golden --set measure-time=2s --set measure-bytes=8M --set measure-at-once=yes"
+    more = "--set start-connections=2 --set most-connections=40 --set path-rate=100Mbit --queue-depth 3"
     arguments = ["read", "-o", "DIR", *options.split(), *more.split()]
     context = simulate.command.make_context("simulate", arguments)
     by_options = run_options.run_settings("read", 1, dict(context.params))["client"]["workload"]
@@ -294,7 +294,7 @@ def test_each_step_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsy
 def test_without_captures_a_run_is_the_same_and_writes_only_its_truth(tmp_path: Path) -> None:
     options = f"read {PATH} --connections 4 --queue-depth 8 --bytes 2M"
     truths = []
-    for name, more in (("captured", ""), ("alone", "--no-capture")):
+    for name, more in (("captured", ""), ("alone", "--set=no-capture=yes")):
         arguments = ["simulate", *options.split(), *more.split(), "-o", str(tmp_path / name)]
         result = CliRunner().invoke(main, arguments, catch_exceptions=False)
         assert result.exit_code == 0

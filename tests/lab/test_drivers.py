@@ -42,8 +42,8 @@ def total_ns(found: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize(("driver", "receive"), DESIGNS)
 def test_a_design_writes_and_reads_and_reports_its_cpu_time(target: OurTarget, driver: str, receive: str) -> None:
-    design = ("--driver", driver, "--receive", receive, "--json", "--no-progress")
-    for mode, more in (("write", ()), ("read", ("--verify",)), ("read", ())):
+    design = ("--set", f"driver={driver}", "--set", f"receive={receive}", "--json", "--no-progress")
+    for mode, more in (("write", ()), ("read", ("--set=verify=yes",)), ("read", ())):
         shown = initiator(mode, target.url, "--bytes", "8M", "--block-size", "64K", "--queue-depth", 4, *more, *design)
         assert shown.exit_code == 0, shown.output
         found = json.loads(shown.stdout)
@@ -79,19 +79,21 @@ def test_the_cpu_time_of_an_ended_program_is_known() -> None:
 @pytest.mark.parametrize("driver", actors.DRIVERS)
 def test_only_unverified_data_may_be_discarded(target: OurTarget, driver: str) -> None:
     # a pattern with another seed is on the disk: it is found only where data are looked at
-    assert initiator("write", target.url, "--bytes", "1M", "--pattern-seed", 7, "--no-progress").exit_code == 0
-    design = ("--driver", driver, "--receive", "discard", "--no-progress", "--json")
+    assert initiator("write", target.url, "--bytes", "1M", "--set", "pattern-seed=7", "--no-progress").exit_code == 0
+    design = ("--set", f"driver={driver}", "--set", "receive=discard", "--no-progress", "--json")
     read = initiator("read", target.url, "--bytes", "1M", "--block-size", "256K", *design)
     assert read.exit_code == 0
-    verified = initiator("read", target.url, "--bytes", "1M", "--block-size", "256K", "--verify", *design)
+    verified = initiator("read", target.url, "--bytes", "1M", "--block-size", "256K", "--set=verify=yes", *design)
     assert verified.exit_code == 1
     assert json.loads(verified.stdout)["first_mismatch"]["found_seed"] == 7
-    digests = initiator("read", target.url, "--bytes", "1M", "--data-digest", "crc32c", *design)
+    digests = initiator("read", target.url, "--bytes", "1M", "--set", "data-digest=crc32c", *design)
     assert (digests.exit_code, json.loads(digests.stdout)["data_digest_error_count"]) == (0, 0)
 
 
 def test_an_unknown_design_is_refused(target: OurTarget) -> None:
-    assert "'fibres' is not one of 'events', 'threads'" in initiator("read", target.url, "--driver", "fibres").output
+    assert (
+        "'fibres' is not one of 'events', 'threads'" in initiator("read", target.url, "--set", "driver=fibres").output
+    )
     settings = {"client": {}, "urls": [traffic.parse_url(target.url).resolved()], "driver": "fibres"}
     with pytest.raises(TrafficImpossible, match="unknown variant `fibres`"):
         traffic.run_initiator(settings, lambda *_: True)
@@ -99,7 +101,18 @@ def test_an_unknown_design_is_refused(target: OurTarget) -> None:
 
 @pytest.mark.parametrize("driver", actors.DRIVERS)
 def test_ctrl_c_ends_a_run_cleanly(target: OurTarget, driver: str, tmp_path: Path) -> None:
-    words = ("read", target.url, "--seconds", "60", "--connections", "1", "--driver", driver, "--json", "--no-progress")
+    words = (
+        "read",
+        target.url,
+        "--seconds",
+        "60",
+        "--connections",
+        "1",
+        "--set",
+        f"driver={driver}",
+        "--json",
+        "--no-progress",
+    )
     infos = tmp_path / "infos"
     command = [sys.executable, "-m", "iscsitrace", "initiator", *words, "--tcp-info", str(infos)]
     with running(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as popen:
@@ -120,8 +133,8 @@ def test_ctrl_c_ends_a_run_cleanly(target: OurTarget, driver: str, tmp_path: Pat
 @needs_root
 @pytest.mark.parametrize("program", ["threads", "iscsi-perf"])
 def test_a_run_has_the_cpu_time_of_initiator_and_target(tmp_path: Path, program: str) -> None:
-    own = ("--initiator-program", program) if program == "iscsi-perf" else ("--driver", program)
-    options = ("--bypass", "--seconds", 1, "--block-size", "64K", "--snaplen", 160, "--capture", "initiator")
+    own = ("--set", f"initiator-program={program}") if program == "iscsi-perf" else ("--set", f"driver={program}")
+    options = ("--bypass", "--seconds", 1, "--block-size", "64K", "--set", "snaplen=160", "--set", "capture=initiator")
     shown = CliRunner().invoke(main, ["lab", "run", "read", *map(str, (*options, *own)), "-o", str(tmp_path / "run")])
     assert shown.exit_code == 0, shown.output
     assert "processor time" in shown.output
@@ -131,6 +144,6 @@ def test_a_run_has_the_cpu_time_of_initiator_and_target(tmp_path: Path, program:
     programs = truth["settings"]["programs"]
     assert programs.get("driver") == (None if program == "iscsi-perf" else program)
     refused = CliRunner().invoke(
-        main, ["lab", "run", "read", "--initiator-program", "iscsi-perf", "--driver", "threads", "-o", "DIR"]
+        main, ["lab", "run", "read", "--set", "initiator-program=iscsi-perf", "--set", "driver=threads", "-o", "DIR"]
     )
-    assert "--driver does not work with iscsi-perf" in refused.output
+    assert "--set driver does not work with iscsi-perf" in refused.output

@@ -82,14 +82,14 @@ def check(folder: Path) -> dict[str, str]:
 
 
 @needs_root
-@pytest.mark.parametrize("more", [(), ("--ipv6",), ("--bypass",)], ids=["link", "ipv6", "bypass"])
+@pytest.mark.parametrize("more", [(), ("--set=ipv6=yes",), ("--bypass",)], ids=["link", "ipv6", "bypass"])
 def test_reads(tmp_path: Path, more: tuple[str, ...]) -> None:
     link = () if "--bypass" in more else FAST
     truth = run(tmp_path / "run", "read", *link, *more, "--block-size", "64K", "--bytes", "4M", "--queue-depth", 2)
     assert truth["results"]["bytes"] == 4 << 20
     assert truth["results"]["calls"] == 64
     same_as_truth(tmp_path / "run", truth)
-    assert truth["ends"][0]["peer_address"] == ("fd71::2" if "--ipv6" in more else "10.71.0.2")
+    assert truth["ends"][0]["peer_address"] == ("fd71::2" if "--set=ipv6=yes" in more else "10.71.0.2")
     if link:
         (end,) = truth["target_ends"][0]
         assert end["congestion_control"] == "cubic"
@@ -114,8 +114,8 @@ def test_reads(tmp_path: Path, more: tuple[str, ...]) -> None:
 
 @needs_root
 def test_writes_with_losses(tmp_path: Path) -> None:
-    keys = ("--key", "InitialR2T=Yes", "--key", "ImmediateData=No", "--data-digest", "crc32c")
-    options = (*FAST, "--to-target-loss", "0.5%", "--congestion-control", "reno", "--seed", 3)
+    keys = ("--key", "InitialR2T=Yes", "--key", "ImmediateData=No", "--set", "data-digest=crc32c")
+    options = (*FAST, "--set", "to-target-loss=0.5%", "--congestion-control", "reno", "--seed", 3)
     truth = run(tmp_path, "write", *options, *keys, "--block-size", "128K", "--bytes", "4M")
     same_as_truth(tmp_path, truth)
     lost = truth["paths"][0]["to_target"]["counters"]["lost"]["count"]
@@ -132,7 +132,16 @@ def test_writes_with_losses(tmp_path: Path) -> None:
 
 @needs_root
 def test_settings_reach_the_kernel(tmp_path: Path) -> None:
-    options = ("--mss", 536, "--no-timestamps", "--no-sack", "--window", "64K", "--initial-window", 4)
+    options = (
+        "--set",
+        "mss=536",
+        "--set=timestamps=no",
+        "--set=sack=no",
+        "--set",
+        "receive-buffer=64K",
+        "--set",
+        "initial-window=4",
+    )
     truth = run(tmp_path, "read", *FAST, *options, "--congestion-control", "reno", "--bytes", "1M")
     (end,) = truth["target_ends"][0]
     assert end["snd_mss"] == 536
@@ -146,7 +155,7 @@ def test_settings_reach_the_kernel(tmp_path: Path) -> None:
 @needs_root
 @pytest.mark.parametrize("program", ["tgt", "istgt"])
 def test_third_party_targets(tmp_path: Path, program: str) -> None:
-    options = (*FAST, "--target-program", program, "--lun", "64M", "--chap", "joe%twelve3456789")
+    options = (*FAST, "--set", f"target-program={program}", "--lun", "64M", "--set", "chap=joe%twelve3456789")
     truth = run(tmp_path, "mixed", *options, "--block-size", "64K", "--bytes", "2M", "--random")
     assert truth["target_logs"] == [None]
     same_as_truth(tmp_path, truth)
@@ -156,7 +165,7 @@ def test_third_party_targets(tmp_path: Path, program: str) -> None:
 
 @needs_root
 def test_a_third_party_initiator(tmp_path: Path) -> None:
-    options = ("--initiator-program", "iscsi-perf", "--block-size", "64K", "--queue-depth", 4, "--seconds", 1)
+    options = ("--set", "initiator-program=iscsi-perf", "--block-size", "64K", "--queue-depth", 4, "--seconds", 1)
     truth = run(tmp_path, "read", *FAST, *options)
     assert truth["cycles"] is None
     assert truth["results"]["read_bytes"] == 64 << 10
@@ -176,7 +185,7 @@ def test_captures_agree_with_check(tmp_path: Path) -> None:
 def test_a_stripe_over_targets_behind_separate_links(tmp_path: Path) -> None:
     delays_ms = (2, 12)
     delays = [word for delay_ms in delays_ms for word in ("--target-delay", f"{delay_ms}ms")]
-    loss = ("--to-initiator-loss", "0.5%", "--seed", 5)
+    loss = ("--set", "to-initiator-loss=0.5%", "--seed", 5)
     truth = run(
         tmp_path, "mixed", *delays, *loss, "--rate", "200Mbit", "--bytes", "4M", "--sessions", 2, "--queue-depth", 4
     )
@@ -214,7 +223,17 @@ def test_a_stripe_over_targets_behind_separate_links(tmp_path: Path) -> None:
 @needs_root
 def test_mirrors_behind_a_shared_line(tmp_path: Path) -> None:
     rate_bps, total_bytes = 100_000_000, 4 << 20
-    options = ("--targets", 3, "--mirror", "--access-rate", "100Mbit", "--one-way-delay", "1ms", "--queue-depth", 4)
+    options = (
+        "--targets",
+        3,
+        "--set=mirror=yes",
+        "--set",
+        "access-rate=100Mbit",
+        "--one-way-delay",
+        "1ms",
+        "--queue-depth",
+        4,
+    )
     truth = run(tmp_path, "write", *options, "--bytes", total_bytes)
     same_as_truth(tmp_path, truth)
     check(tmp_path)
@@ -255,8 +274,8 @@ def test_a_reused_port_for_another_target(tmp_path: Path, monkeypatch: pytest.Mo
 
 @needs_root
 def test_both_worlds_take_the_same_options(tmp_path: Path) -> None:
-    options = ("write", "--mirror", "--target-delay", "2ms", "--target-delay", "6ms", "--rate", "50Mbit")
-    more = ("--access-rate", "40Mbit", "--block-size", "32K", "--bytes", "2M", "--seed", 3, "--ipv6")
+    options = ("write", "--set=mirror=yes", "--target-delay", "2ms", "--target-delay", "6ms", "--rate", "50Mbit")
+    more = ("--set", "access-rate=40Mbit", "--block-size", "32K", "--bytes", "2M", "--seed", 3, "--set=ipv6=yes")
     real_truth = run(tmp_path / "real", *options, *more)
     words = [str(word) for word in ("simulate", *options, *more, "-o", tmp_path / "simulated")]
     assert CliRunner().invoke(main, words).exit_code == 0
@@ -282,7 +301,9 @@ def test_both_worlds_take_the_same_options(tmp_path: Path) -> None:
 
 @needs_root
 def test_several_third_party_targets(tmp_path: Path) -> None:
-    truth = run(tmp_path, "write", "--targets", 2, "--mirror", "--target-program", "istgt", *FAST, "--bytes", "1M")
+    truth = run(
+        tmp_path, "write", "--targets", 2, "--set=mirror=yes", "--set", "target-program=istgt", *FAST, "--bytes", "1M"
+    )
     same_as_truth(tmp_path, truth)
 
 
@@ -298,10 +319,10 @@ def test_the_next_run_cleans_up_after_a_killed_one(tmp_path: Path) -> None:
     options = (
         "--targets",
         "2",
-        "--access-rate",
-        "100Mbit",
-        "--target-program",
-        "tgt",
+        "--set",
+        "access-rate=100Mbit",
+        "--set",
+        "target-program=tgt",
         "--lun",
         "64M",
         "--seconds",
@@ -356,7 +377,7 @@ def await_traffic(folder: Path) -> None:
 
 @needs_root
 def test_a_signal_ends_the_run_of_a_third_party_initiator_cleanly(tmp_path: Path) -> None:
-    options = (*FAST, "--initiator-program", "iscsi-perf", "--seconds", "60", "-o", str(tmp_path))
+    options = (*FAST, "--set", "initiator-program=iscsi-perf", "--seconds", "60", "-o", str(tmp_path))
     with running(
         subprocess.Popen(
             [sys.executable, "-m", "iscsitrace", "lab", "run", "read", *options], stdout=subprocess.DEVNULL
@@ -422,18 +443,24 @@ def test_a_run_needs_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("options", "refused"),
     [
-        (("--target-program", "tgt", "--status", "apart"), "--status does not work with tgt"),
-        (("--target-program", "istgt", "--fault", "busy"), "--fault does not work with istgt"),
-        (("--initiator-program", "iscsi-perf", "--connections", "2"), "--connections does not work with iscsi-perf"),
-        (("--initiator-program", "iscsi-perf", "--key", "InitialR2T=Yes"), "--key does not work with iscsi-perf"),
-        (("--initiator-program", "iscsi-perf", "--targets", "2"), "iscsi-perf reads from one target"),
-        (("--initiator-program", "iscsi-perf", "--seconds", "1.5"), "iscsi-perf takes whole seconds"),
-        (("--initiator-program", "iscsi-perf", "--block-size", "700"), "multiples of 512 bytes"),
-        (("--target-program", "tgt", "--lun", "1G", "--lun", "2G"), "tgt has one logical unit here"),
-        (("--target-program", "istgt", "--lun", "null:1G"), "istgt has one logical unit here"),
-        (("--target-program", "tgt", "--chap", "a%secret-of-12-a", "--chap", "b%secret-of-12-b"), "one initiator"),
+        (("--set", "target-program=tgt", "--set", "status=apart"), "--set status does not work with tgt"),
+        (("--set", "target-program=istgt", "--fault", "busy"), "--fault does not work with istgt"),
+        (
+            ("--set", "initiator-program=iscsi-perf", "--connections", "2"),
+            "--connections does not work with iscsi-perf",
+        ),
+        (("--set", "initiator-program=iscsi-perf", "--key", "InitialR2T=Yes"), "--key does not work with iscsi-perf"),
+        (("--set", "initiator-program=iscsi-perf", "--targets", "2"), "iscsi-perf reads from one target"),
+        (("--set", "initiator-program=iscsi-perf", "--seconds", "1.5"), "iscsi-perf takes whole seconds"),
+        (("--set", "initiator-program=iscsi-perf", "--block-size", "700"), "multiples of 512 bytes"),
+        (("--set", "target-program=tgt", "--lun", "1G", "--lun", "2G"), "tgt has one logical unit here"),
+        (("--set", "target-program=istgt", "--lun", "null:1G"), "istgt has one logical unit here"),
+        (
+            ("--set", "target-program=tgt", "--set", "chap=a%secret-of-12-a", "--set", "chap=b%secret-of-12-b"),
+            "one initiator",
+        ),
         (("--bypass", "--one-way-delay", "8ms"), "--one-way-delay does not work with a bypass"),
-        (("--bypass", "--access-rate", "1Mbit"), "--access-rate does not work with a bypass"),
+        (("--bypass", "--set", "access-rate=1Mbit"), "--set access-rate does not work with a bypass"),
         (("--targets", "3", "--target-delay", "1ms"), "given 1 times for 3 targets"),
     ],
 )

@@ -24,7 +24,18 @@ NAMES, COLUMNS, LINK, PROCESS, SOCKET, END = (
 )
 KINDS = ("simulation", "run", "initiator", "target")
 ENVELOPE = {"schema", "tool", "kind"}
-OPTIONS = ("--targets", "2", "--rate", "200Mbit", "--access-rate", "100Mbit", "--one-way-delay", "1ms", "--bytes", "1M")
+OPTIONS = (
+    "--targets",
+    "2",
+    "--rate",
+    "200Mbit",
+    "--set",
+    "access-rate=100Mbit",
+    "--one-way-delay",
+    "1ms",
+    "--bytes",
+    "1M",
+)
 
 
 def documented(rows: list[str], kind: str | None = None) -> set[str]:

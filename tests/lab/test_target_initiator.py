@@ -96,28 +96,28 @@ WAYS = {
     "one-at-a-time": [],
     "queue": ["--queue-depth", "16"],
     "random": ["--random", "--seed", "7", "--queue-depth", "4"],
-    "header-digest": ["--header-digest", "crc32c"],
-    "both-digests": ["--header-digest", "crc32c", "--data-digest", "crc32c", "--queue-depth", "4"],
+    "header-digest": ["--set", "header-digest=crc32c"],
+    "both-digests": ["--set", "header-digest=crc32c", "--set", "data-digest=crc32c", "--queue-depth", "4"],
     "r2t-only": ["--key", "InitialR2T=Yes", "--key", "ImmediateData=No"],
     "small-bursts": [
         *("--key", "InitialR2T=No", "--key", "FirstBurstLength=4096", "--key", "MaxBurstLength=8192"),
         *("--key", "MaxRecvDataSegmentLength=4096", "--key", "MaxOutstandingR2T=4", "--queue-depth", "4"),
     ],
-    "odd-segments": ["--key", "MaxRecvDataSegmentLength=1001", "--data-digest", "crc32c"],
+    "odd-segments": ["--key", "MaxRecvDataSegmentLength=1001", "--set", "data-digest=crc32c"],
     "connections": ["--connections", "8", "--queue-depth", "32"],
-    "64-connections": ["--connections", "64", "--queue-depth", "64", "--deal", "turn"],
-    "sessions": ["--sessions", "3", "--connections", "2", "--queue-depth", "8", "--deal", "least-loaded"],
-    "system-calls": ["--system-call-size", "256K", "--max-transfer", "32K", "--queue-depth", "2"],
+    "64-connections": ["--connections", "64", "--queue-depth", "64", "--set", "deal=turn"],
+    "sessions": ["--sessions", "3", "--connections", "2", "--queue-depth", "8", "--set", "deal=least-loaded"],
+    "system-calls": ["--set", "system-call-size=256K", "--set", "max-transfer=32K", "--queue-depth", "2"],
     "reno": [
-        "--congestion-control",
-        "reno",
-        "--send-buffer",
-        "64K",
-        "--receive-buffer",
-        "64K",
-        "--mss",
-        "1000",
-        "--nagle",
+        "--set",
+        "congestion-control=reno",
+        "--set",
+        "send-buffer=64K",
+        "--set",
+        "receive-buffer=64K",
+        "--set",
+        "mss=1000",
+        "--set=nagle=yes",
     ],
 }
 
@@ -125,13 +125,13 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_written_data_is_read_back(target: Served, way: str) -> None:
     """The pattern depends on the block number, so that a misplaced block is detected."""
-    options = ["--bytes", "4M", "--block-size", "64K", "--span", "4M", *WAYS[way]]
+    options = ["--bytes", "4M", "--block-size", "64K", "--set", "span=4M", *WAYS[way]]
     # what is there already must not do
     seed = str(100 + list(WAYS).index(way))
-    written = done("write", target.url, *options, "--pattern-seed", seed)
+    written = done("write", target.url, *options, "--set", f"pattern-seed={seed}")
     # random writes do not cover the span: it is written completely before it is read
-    done("write", target.url, "--bytes", "4M", "--pattern-seed", seed, "--queue-depth", "8")
-    read = done("read", target.url, *options, "--verify", "--pattern-seed", seed)
+    done("write", target.url, "--bytes", "4M", "--set", f"pattern-seed={seed}", "--queue-depth", "8")
+    read = done("read", target.url, *options, "--set=verify=yes", "--set", f"pattern-seed={seed}")
     for document, operation in ((written, "write"), (read, "read")):
         assert document["bytes"] == document[operation]["bytes"] == 4 << 20
         assert document["throughput_bytes_per_s"] == pytest.approx(document["bytes"] / document["seconds"])
@@ -147,18 +147,18 @@ def test_written_data_is_read_back(target: Served, way: str) -> None:
 
 
 def test_unexpected_data_is_detected(target: Served) -> None:
-    done("write", target.url, "--bytes", "1M", "--pattern-seed", "5")
-    result = initiator("read", target.url, "--bytes", "1M", "--verify", "--pattern-seed", "6")
+    done("write", target.url, "--bytes", "1M", "--set", "pattern-seed=5")
+    result = initiator("read", target.url, "--bytes", "1M", "--set=verify=yes", "--set", "pattern-seed=6")
     assert result.exit_code == 1
     # a block begins with its number and the seed, 8 bytes each, big-endian
     assert "wrong data at byte 15: block 0 of the pattern with seed 5" in result.stdout
-    done("write", target.url, "--bytes", "1M", "--zeros")
-    assert initiator("read", target.url, "--bytes", "1M", "--verify", "--pattern-seed", "5").exit_code == 1
+    done("write", target.url, "--bytes", "1M", "--set=zeros=yes")
+    assert initiator("read", target.url, "--bytes", "1M", "--set=verify=yes", "--set", "pattern-seed=5").exit_code == 1
 
 
 def test_a_mixed_workload_has_the_requested_share_of_reads(target: Served) -> None:
     document = done(
-        "mixed", target.url, "--bytes", "16M", "--block-size", "4K", "--read-share", "25%", "--queue-depth", "8"
+        "mixed", target.url, "--bytes", "16M", "--block-size", "4K", "--set", "read-share=25%", "--queue-depth", "8"
     )
     reads, writes = document["read"]["commands"], document["write"]["commands"]
     assert reads + writes == 4096
@@ -176,7 +176,7 @@ def test_a_run_lasts_the_requested_seconds(target: Served) -> None:
 
 def test_a_logical_unit_of_a_tebibyte_is_accessible_to_its_end(target: Served) -> None:
     last = str((1 << 40) // 512 - 128)
-    document = done("read", f"{target.portal}/{NAME}/1", "--start-lba", last, "--bytes", "64K")
+    document = done("read", f"{target.portal}/{NAME}/1", "--set", f"start-lba={last}", "--bytes", "64K")
     assert document["targets"][0]["unit"]["block_count"] == (1 << 40) // 512
 
 
@@ -207,14 +207,14 @@ def test_a_url_sets_keys(target: Served) -> None:
 def test_mirror_and_stripe(target: Served) -> None:
     with serving("--lun", "64M") as second:
         # each has all the data, so either alone gives it back
-        document = done("write", target.url, second.url, "--mirror", "--bytes", "2M", "--pattern-seed", "9")
+        document = done("write", target.url, second.url, "--set=mirror=yes", "--bytes", "2M", "--set", "pattern-seed=9")
         assert (document["bytes"], document["write"]["bytes"]) == (2 << 20, 4 << 20)
         for url in (target.url, second.url):
-            done("read", url, "--bytes", "2M", "--verify", "--pattern-seed", "9")
-        document = done("write", target.url, second.url, "--stripe", "--bytes", "2M", "--pattern-seed", "10")
+            done("read", url, "--bytes", "2M", "--set=verify=yes", "--set", "pattern-seed=9")
+        document = done("write", target.url, second.url, "--bytes", "2M", "--set", "pattern-seed=10")
         assert document["write"]["bytes"] == 2 << 20
         assert [one["bytes"] for one in document["connections"]] == [1 << 20, 1 << 20]
-        done("read", target.url, second.url, "--bytes", "2M", "--verify", "--pattern-seed", "10")
+        done("read", target.url, second.url, "--bytes", "2M", "--set=verify=yes", "--set", "pattern-seed=10")
     assert "3145728 bytes written" in second.last_message, second.last_message
 
 
@@ -253,8 +253,8 @@ def test_chap() -> None:
 
 
 FAULTS = {
-    "bad-header-digest": (1, "header digest error", ["--header-digest", "crc32c"]),
-    "bad-data-digest": (1, "data digest error", ["--data-digest", "crc32c"]),
+    "bad-header-digest": (1, "header digest error", ["--set", "header-digest=crc32c"]),
+    "bad-data-digest": (1, "data digest error", ["--set", "data-digest=crc32c"]),
     "swallowed-pdu": (1, "timed out and aborted", ["--timeout", "500ms"]),
     "late-r2t": (0, "", []),
     "busy": (0, "", []),
@@ -292,12 +292,12 @@ def test_each_fault(fault: str) -> None:
 
 
 def test_a_read_waits_for_the_service_delay() -> None:
-    with serving("--service-delay", "30ms-40ms", "--write-delay", "5ms", "--seed", "1") as target:
+    with serving("--service-delay", "30ms-40ms", "--set", "write-delay=5ms", "--seed", "1") as target:
         read = done("read", target.url, "--bytes", "1M", "--connections", "4", "--queue-depth", "4")["latency_ns"]
         # a busy machine adds time: only the minimum counts, with a tolerance of 5 ms
         assert 30_000_000 <= read["min"] < 45_000_000
         assert 5_000_000 <= done("write", target.url, "--bytes", "512K")["latency_ns"]["min"] < 20_000_000
-    with serving("--serial", "--read-delay", "20ms") as target:
+    with serving("--set=serial=yes", "--set", "read-delay=20ms") as target:
         latency = done("read", target.url, "--bytes", "256K", "--queue-depth", "4")["latency_ns"]
         assert latency["max"] >= 80_000_000, "the fourth waits for three others"
 
@@ -322,7 +322,7 @@ def test_impossible_requests_are_one_line_errors(target: Served) -> None:
         code, text = refused("read", url, "--bytes", "64K")
         assert code == 2, url
         assert words in text
-    code, text = refused("read", target.url, "--start-lba", "9999999", "--bytes", "64K")
+    code, text = refused("read", target.url, "--set", "start-lba=9999999", "--bytes", "64K")
     assert code == 2
     assert "the logical unit ends at block 131072, before the span does" in text
 
@@ -407,7 +407,7 @@ def test_a_capture_agrees_with_both_truths(tmp_path: Path) -> None:
     with serving("--lun", "64M", "--truth", str(files["target"])) as target:
         port = target.portal.rpartition(":")[2]
         with capturing(HERE, "lo", capture, capture_filter=f"tcp port {port}") as captured:
-            options = ("--queue-depth", "8", "--connections", "4", "--sessions", "2", "--data-digest", "crc32c")
+            options = ("--queue-depth", "8", "--connections", "4", "--sessions", "2", "--set", "data-digest=crc32c")
             done("mixed", target.url, "--bytes", "8M", *options, "--truth", str(files["initiator"]))
         assert captured.dropped_count == 0
     for name, count in (("initiator", 128), ("target", 128 + 2 * 3)):

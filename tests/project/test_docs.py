@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import click
 import pytest
 
 from iscsitrace.cli import COMMANDS
@@ -11,6 +12,7 @@ from iscsitrace.tables.schema import CATEGORIES, DERIVED_CYCLE_COLUMNS, TABLES
 from tools import docs
 
 CLI = (docs.ROOT / "docs" / "cli.md").read_text()
+SETTINGS = CLI.split("\n## Settings\n")[1]
 TABLES_PAGE = (docs.ROOT / "docs" / "tables.md").read_text()
 COUNTERS_SOURCE = (docs.ROOT / "core" / "trace" / "src" / "counters.rs").read_text()
 
@@ -21,7 +23,10 @@ def test_every_command_and_option_is_documented(name: str) -> None:
     command = next(command for command in docs.commands() if command.name == name)
     for parameter in command.params:
         if parameter.param_type_name == "option":
-            (line,) = [line for line in section.splitlines() if line.startswith(f"| `{parameter.opts[0]}`")]
+            has_option = parameter.get_help_record(click.Context(command)) is not None
+            page, spelled = (section, parameter.opts[0]) if has_option else (SETTINGS, parameter.opts[0][2:])
+            lines = [line for line in page.splitlines() if line.startswith(f"| `{spelled}`")]
+            (line,) = [line for line in lines if has_option or f"`{name}`" in line]
             assert line.rsplit("|", 2)[1].strip(), f"{parameter.opts[0]} has no help"
     assert command.help
     assert f"iscsitrace {name} " in section

@@ -16,7 +16,8 @@ def test_settings_follow_from_the_seed() -> None:
     assert drawn == [guest_windows.options(7, number) for number in range(60)]
     assert guest_windows.options(8, 0) != drawn[0]
     words = {word for each in drawn for word in each}
-    assert {"reno", "cubic", "bbr", "read", "write", "--loss", "--header-digest", "--sessions", "--window"} <= words
+    assert {"reno", "cubic", "bbr", "read", "write", "--loss", "header-digest=crc32c", "--sessions"} <= words
+    assert "receive-buffer=65536" in words
 
 
 def test_the_window_of_tcp_probe_is_that_since_the_row_before_on_the_clock_of_the_tap() -> None:

@@ -124,7 +124,7 @@ FAULTS = (
         more=("--one-way-delay", "1ms", "--block-size", "64K", "--queue-depth", "1"),
     ),
     # headers of statuses are cut off
-    Run("black-out-snaplen", ("black-out,for=12s",), "io_outage", more=("--snaplen", "128", "--queue-depth", "1")),
+    Run("black-out-snaplen", ("black-out,for=12s",), "io_outage", more=("--set", "snaplen=128", "--queue-depth", "1")),
     Run("flap", ("flap,for=3s",), "io_outage", seen={"tcp.analysis.retransmission": 1}),
     Run("rst-initiator", ("rst",), "connection_lost", seen={**_relogin(), "tcp.flags.reset == 1": 1}),
     Run("rst-target", ("rst,on=target",), "connection_lost", seen={**_relogin(), "tcp.flags.reset == 1": 1}),
@@ -195,21 +195,21 @@ FAULTS = (
         "slow_operation",
         seen={"scsi_sbc.opcode == 0x42": 8},
         # a disk that does nothing else meanwhile
-        more=("--serial", "--seconds", "8", *_FAST),
+        more=("--set=serial=yes", "--seconds", "8", *_FAST),
     ),
     # reads and writes take long on the line, and so does the queue
     Run(
         "slow-unmap-in-a-queue",
         ("slow-unmap,by=900ms,count=8",),
         "slow_operation",
-        more=("--serial", "--seconds", "8", "--rate", "60Mbit", "--block-size", "256K", "--queue-depth", "6"),
+        more=("--set=serial=yes", "--seconds", "8", "--rate", "60Mbit", "--block-size", "256K", "--queue-depth", "6"),
     ),
     Run(
         "slow-unmap-large-writes",
         ("slow-unmap,by=900ms,count=8",),
         "slow_operation",
         "write",
-        more=("--serial", "--seconds", "8", "--rate", "60Mbit", "--block-size", "1M", "--queue-depth", "1"),
+        more=("--set=serial=yes", "--seconds", "8", "--rate", "60Mbit", "--block-size", "1M", "--queue-depth", "1"),
     ),
     Run("storage-slow", ("storage-slow,by=800ms,for=10s",), "slow_target", more=_FAST),
     Run(
@@ -239,7 +239,7 @@ FAULTS = (
         "lun-removed-snaplen",
         ("lun-removed",),
         "command_errors",
-        more=("--snaplen", "96", "--block-size", "4K", "--queue-depth", "1"),
+        more=("--set", "snaplen=96", "--block-size", "4K", "--queue-depth", "1"),
     ),
     Run(
         "unreachable-portal",
@@ -294,7 +294,7 @@ NEAR_MISSES = (
         "path-of-a-small-mtu",
         ("mtu-hole,bytes=1000,for=3s",),
         HEALTHY,
-        more=("--mss", "900"),
+        more=("--set", "mss=900"),
         hits=False,
     ),
     Run(
@@ -316,14 +316,14 @@ NEAR_MISSES = (
         more=("--seconds", "5"),
     ),
     # the headers behind data are cut off, those of the logout and of statuses among them
-    Run("snaplen", (), HEALTHY, more=("--seconds", "5", "--snaplen", "96", "--data-digest", "crc32c")),
-    Run("snaplen-write", (), HEALTHY, "write", more=("--seconds", "5", "--snaplen", "96", "--block-size", "1M")),
+    Run("snaplen", (), HEALTHY, more=("--seconds", "5", "--set", "snaplen=96", "--set", "data-digest=crc32c")),
+    Run("snaplen-write", (), HEALTHY, "write", more=("--seconds", "5", "--set", "snaplen=96", "--block-size", "1M")),
     # operations are cut off
     Run(
         "snaplen-small-reads",
         (),
         HEALTHY,
-        more=("--seconds", "5", "--snaplen", "96", "--block-size", "4K", "--service-delay", "400ms"),
+        more=("--seconds", "5", "--set", "snaplen=96", "--block-size", "4K", "--service-delay", "400ms"),
     ),
     # statuses are cut off, and a program pauses
     Run(
@@ -331,7 +331,7 @@ NEAR_MISSES = (
         ("program-paused,for=4s",),
         HEALTHY,
         "mixed",
-        more=("--snaplen", "256", "--block-size", "1M", "--queue-depth", "1", "--connections", "2"),
+        more=("--set", "snaplen=256", "--block-size", "1M", "--queue-depth", "1", "--connections", "2"),
     ),
     Run("busy-once", ("busy,nth=20,operation=read",), HEALTHY, more=("--seconds", "5")),
 )

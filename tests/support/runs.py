@@ -39,6 +39,8 @@ class Runs:
         if options not in self._made:
             folder = self._folder / str(len(self._made))
             arguments = ["simulate", *options.split(), "-o", str(folder)]
-            CliRunner().invoke(main, arguments, catch_exceptions=False)
+            made = CliRunner().invoke(main, arguments, catch_exceptions=False)
+            # a run that does not end has captures, too
+            assert made.exit_code < 2, made.output
             self._made[options] = Run(folder)
         return self._made[options]

@@ -47,12 +47,12 @@ REACHED: dict[str, tuple[str, float]] = {
     "LAN": (f"{DEEP} --rate 1Gbit --one-way-delay 50us", 1e9),
     "fast": ("read --block-size 256K --queue-depth 16 --bytes 128M --rate 10Gbit --one-way-delay 100us", 1e10),
     "writes": ("write --block-size 256K --queue-depth 4 --bytes 16M --rate 100Mbit --one-way-delay 4ms", 1e8),
-    "IPv6": (f"{DEEP} --rate 100Mbit --one-way-delay 4ms --ipv6", 1e8),
+    "IPv6": (f"{DEEP} --rate 100Mbit --one-way-delay 4ms --set ipv6=yes", 1e8),
     "one large command at a time": ("read --block-size 1M --bytes 32M --rate 100Mbit --one-way-delay 8ms", 1e8),
-    "no timestamps": (f"{DEEP} --rate 100Mbit --one-way-delay 4ms --no-timestamps", 1e8),
+    "no timestamps": (f"{DEEP} --rate 100Mbit --one-way-delay 4ms --set timestamps=no", 1e8),
     "losses": (f"{DEEP} --rate 100Mbit --one-way-delay 4ms --loss 0.1%", 1e8),
-    "jitter": (f"{DEEP} --rate 100Mbit --one-way-delay 4ms --jitter 2ms", 1e8),
-    "reordering": (f"{DEEP} --rate 100Mbit --one-way-delay 4ms --reorder 1%,2ms", 1e8),
+    "jitter": (f"{DEEP} --rate 100Mbit --one-way-delay 4ms --set jitter=2ms", 1e8),
+    "reordering": (f"{DEEP} --rate 100Mbit --one-way-delay 4ms --set reorder=1%,2ms", 1e8),
     "two sessions": (f"{DEEP} --rate 30Mbit --one-way-delay 2ms --sessions 2", 3e7),
     "two connections": (f"{DEEP} --rate 100Mbit --one-way-delay 4ms --connections 2", 1e8),
 }  # fmt: skip
@@ -72,12 +72,12 @@ def test_a_line_with_a_queue_has_its_rate_at_both_taps(tmp_path: Path, name: str
 
 NOT_REACHED = {
     "no line": "read --block-size 256K --queue-depth 4 --bytes 16M --one-way-delay 8ms",
-    "a small receive window": f"{DEEP} --rate 1Gbit --one-way-delay 8ms --window 64K",
-    "a small send buffer": f"{DEEP} --one-way-delay 8ms --send-buffer 64K",
+    "a small receive window": f"{DEEP} --rate 1Gbit --one-way-delay 8ms --set receive-buffer=64K",
+    "a small send buffer": f"{DEEP} --one-way-delay 8ms --set send-buffer=64K",
     "small commands": "read --block-size 4K --bytes 2M --rate 100Mbit --one-way-delay 4ms",
     "a slow target": "read --block-size 4K --queue-depth 8 --bytes 4M --rate 1Gbit --one-way-delay 1ms "
     "--service-delay 2ms",
-    "a slow initiator": f"{DEEP} --one-way-delay 1ms --initiator-host-delay 5ms",
+    "a slow initiator": f"{DEEP} --one-way-delay 1ms --set initiator-host-delay=5ms",
 }
 
 
@@ -90,7 +90,7 @@ def test_a_line_that_was_never_full_has_no_rate(tmp_path: Path, name: str) -> No
 def test_paths_to_several_targets_share_the_line_of_their_initiator(tmp_path: Path) -> None:
     taps = simulate(
         tmp_path,
-        "read --block-size 64K --queue-depth 8 --bytes 16M --access-rate 50Mbit --rate 1Gbit --one-way-delay 4ms "
+        "read --block-size 64K --queue-depth 8 --bytes 16M --set access-rate=50Mbit --rate 1Gbit --one-way-delay 4ms "
         "--targets 2",
     )
     assert {of: rate and round(rate / 1e6) for of, rate in rates(taps[0]).items() if not of[1]} == {
@@ -120,7 +120,7 @@ def test_packets_missing_from_the_capture_cost_little_of_the_rate(tmp_path: Path
 
 def test_the_time_in_the_queue_of_the_line_is_the_same_at_both_taps(tmp_path: Path) -> None:
     """Also where the receive window is full meanwhile."""
-    taps = simulate(tmp_path, f"{DEEP} --rate 20Mbit --one-way-delay 4ms --window 128K")
+    taps = simulate(tmp_path, f"{DEEP} --rate 20Mbit --one-way-delay 4ms --set receive-buffer=128K")
     for tap in taps:
         opinion = examine(iscsitrace.read(tap, tables=NEEDED).table).sessions[0]
         assert opinion.time

@@ -23,18 +23,21 @@ CLOCK_OFFSET_NS = 3_600_000_000_123
 SIMULATED = {
     "losses both ways": "read --one-way-delay 4ms --rate 200Mbit --block-size 128K --bytes 8M --loss 1%",
     "writes": "write --one-way-delay 2ms --rate 500Mbit --block-size 256K --bytes 8M --queue-depth 4 --loss 2%",
-    "bursts": "read --one-way-delay 8ms --rate 200Mbit --queue-depth 4 --bytes 8M --burst-loss 0.2%,20%",
-    "reordering": "mixed --one-way-delay 3ms --rate 300Mbit --queue-depth 4 --bytes 8M --reorder 2%,2ms --loss 0.3%",
+    "bursts": "read --one-way-delay 8ms --rate 200Mbit --queue-depth 4 --bytes 8M --set burst-loss=0.2%,20%",
+    "reordering": (
+        "mixed --one-way-delay 3ms --rate 300Mbit --queue-depth 4 --bytes 8M --set reorder=2%,2ms --loss 0.3%"
+    ),
     "jitter that reorders": (
-        "read --one-way-delay 1ms --queue-depth 8 --bytes 16M --jitter 3ms --jitter-reorders --loss 0.5%"
+        "read --one-way-delay 1ms --queue-depth 8 --bytes 16M --set jitter=3ms --set jitter-reorders=yes --loss 0.5%"
     ),
     "LAN": "mixed --one-way-delay 50us --rate 1Gbit --queue-depth 8 --bytes 8M --loss 0.5%",
     "full queue": "read --one-way-delay 4ms --rate 50Mbit --queue 30 --queue-depth 4 --bytes 8M --connections 3",
-    "without SACK": "read --one-way-delay 4ms --rate 100Mbit --bytes 4M --loss 1% --no-sack",
-    "without timestamps": "read --one-way-delay 4ms --rate 100Mbit --bytes 4M --loss 1% --no-timestamps",
-    "without both": "mixed --one-way-delay 4ms --rate 100Mbit --bytes 4M --loss 1% --no-timestamps --no-sack",
+    "without SACK": "read --one-way-delay 4ms --rate 100Mbit --bytes 4M --loss 1% --set sack=no",
+    "without timestamps": "read --one-way-delay 4ms --rate 100Mbit --bytes 4M --loss 1% --set timestamps=no",
+    "without both": "mixed --one-way-delay 4ms --rate 100Mbit --bytes 4M --loss 1% --set timestamps=no --set sack=no",
     "asymmetric": (
-        "write --to-target-one-way-delay 2ms --to-initiator-one-way-delay 30ms --rate 100Mbit --bytes 4M --loss 1%"
+        "write --set to-target-one-way-delay=2ms --set to-initiator-one-way-delay=30ms "
+        "--rate 100Mbit --bytes 4M --loss 1%"
     ),
 }
 

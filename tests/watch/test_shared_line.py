@@ -23,7 +23,7 @@ RUN = "read --sessions 3 --one-way-delay 1ms --block-size 64K --seconds 3 --seed
         ("40Mbit --queue-depth 8", "line_shared"),
         ("400Mbit --queue-depth 2", "line_shared"),
         # near miss: the line has room, and the target serves one command after another
-        ("400Mbit --queue-depth 2 --service-delay 6ms --serial", "slow_target"),
+        ("400Mbit --queue-depth 2 --service-delay 6ms --set serial=yes", "slow_target"),
     ],
 )
 def test_a_line_that_sessions_fill_together_is_not_the_target_s_fault(

@@ -197,8 +197,8 @@ def union_ns(spans: list[tuple[int, int]]) -> int:
 # --- gauges, board and lines against the JSON
 
 REORDERED = (
-    "mixed --reorder 3%,20ms --jitter 500us --bytes 4M --queue-depth 4 --one-way-delay 2ms --rate 100Mbit --seed 3 "
-    "--targets 2 --connections 2"
+    "mixed --set reorder=3%,20ms --set jitter=500us --bytes 4M --queue-depth 4 --one-way-delay 2ms --rate 100Mbit "
+    "--seed 3 --targets 2 --connections 2"
 )
 INTERVAL_NS = SECOND_NS // 10
 

@@ -90,7 +90,7 @@ def require_length(secret: str, *, allows_short: bool) -> None:
     if length < SECRET_BYTES_MIN and not allows_short:
         raise InputInvalid(
             f"a CHAP secret has {length} bytes; without IPsec it needs {SECRET_BYTES_MIN} (RFC 7143 section 9.2.1; "
-            "--short-secrets allows it)"
+            "--set short-secrets=yes allows it)"
         )
 
 

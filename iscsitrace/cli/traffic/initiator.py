@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import click
 
-from iscsitrace.cli.sections import Section, SectionedCommand, option
+from iscsitrace.cli.sections import Section, option
 from iscsitrace.cli.stop_signals import StopWish, wishing
 from iscsitrace.cli.traffic import chap_options
 from iscsitrace.cli.traffic.setting_options import settings_section
+from iscsitrace.cli.traffic.settings_command import SettingsCommand
 from iscsitrace.cli.traffic.tcp_options import SOCKETS
 from iscsitrace.cli.traffic.workload_options import KEYS, WORKLOAD, lasting
 from iscsitrace.cli.units import Duration, Size
@@ -74,15 +75,54 @@ PINGS = Section(
 
 
 DESIGN = settings_section("Design", "initiator.driver", "initiator.receive")
+_LOGIN = (KEYS, SOCKETS, DESIGN, CHAP)
+_SHOWN_OF_LOGIN = ("key", "header-digest", "data-digest", "chap", "mutual-chap", "chap-file")
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_OWN = (
+    click.argument("urls", metavar="URL...", nargs=-1, required=True),
+    click.option("--initiator-name", metavar="IQN", help="InitiatorName."),
+    click.option("--bind", "bind_address", metavar="ADDRESS", help="Local address of the connections."),
+    click.option(
+        "--timeout", "timeout_ns", type=Duration(), help="Timeout of a login (15s), a command (30s) and a ping (5s)."
+    ),
+    click.option(
+        "--tcp-info",
+        "tcp_info_file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Write TCP_INFO every 20 ms, as JSON lines.",
+    ),
+    click.option(
+        "--truth",
+        "truth_path",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Write every command, and TCP_INFO every 20 ms, as JSON.",
+    ),
+    click.option("--force", "is_forced", is_flag=True, help="Overwrite these files if they exist."),
+    click.option("--json", "is_json", is_flag=True, help="One JSON document with a schema number."),
+    click.option("--no-progress", is_flag=True, help="Draw no progress bar."),
+)
+
+
+def _takes_urls(function: _Function) -> _Function:
+    """Adds the URLs and the options of every use of the initiator."""
+    for decorate in reversed(_OWN):
+        function = decorate(function)
+    return function
 
 
 @click.command(
-    cls=SectionedCommand,
-    sections=(WORKLOAD, KEYS, SOCKETS, DESIGN, CHAP, PINGS),
+    cls=SettingsCommand,
+    sections=(WORKLOAD, *_LOGIN),
+    shown=(
+        *("block-size", "queue-depth", "bytes", "seconds", "random", "read-share", "think-time"),
+        *("connections", "sessions", "mirror", "verify", *_SHOWN_OF_LOGIN),
+    ),
     epilog="Example:  iscsitrace initiator read iscsi://127.0.0.1:3260/iqn.2025-01.org.iscsitrace:memory/0 --seconds 2",
 )
-@click.argument("mode", type=click.Choice((*MODES, "discover", "ping")))
-@click.argument("urls", metavar="URL...", nargs=-1, required=True)
+@_takes_urls
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
@@ -90,32 +130,66 @@ DESIGN = settings_section("Design", "initiator.driver", "initiator.receive")
     show_default=True,
     help="Seed of random addresses and of mixed workloads.",
 )
-@click.option("--initiator-name", metavar="IQN", help="InitiatorName.")
-@click.option("--bind", "bind_address", metavar="ADDRESS", help="Local address of the connections.")
-@click.option(
-    "--timeout", "timeout_ns", type=Duration(), help="Timeout of a login (15s), a command (30s) and a ping (5s)."
+def workload(seed: int, **values: Any) -> None:
+    """Run a workload against targets, and print the results.
+
+    With several URLs the workload is striped over the targets, or mirrored (--mirror). Without --bytes and --seconds
+    it lasts 5 s. Ctrl-C ends it in order.
+    """
+    mode = str(click.get_current_context().info_name)
+    wanted = structs.listed(structs.workload_of(WORKLOAD.take(values)) | {"seed": seed})
+    _carry_out(mode, {"mode": "run", "workload": lasting(wanted) | {"operation": mode}}, **values)
+
+
+@click.command(
+    cls=SettingsCommand,
+    sections=_LOGIN,
+    shown=_SHOWN_OF_LOGIN,
+    epilog="Example:  iscsitrace initiator discover iscsi://127.0.0.1:3260",
 )
-@click.option(
-    "--tcp-info",
-    "tcp_info_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write TCP_INFO every 20 ms, as JSON lines.",
+@_takes_urls
+def discover(**values: Any) -> None:
+    """List the targets of portals. A URL needs no target: iscsi://HOST."""
+    _carry_out("discover", {"mode": "discover"}, **values)
+
+
+@click.command(
+    cls=SettingsCommand,
+    sections=(PINGS, *_LOGIN),
+    shown=("ping-count", "ping-interval", "ping-size", *_SHOWN_OF_LOGIN),
+    epilog="Example:  iscsitrace initiator ping iscsi://127.0.0.1:3260/iqn.2025-01.org.iscsitrace:memory/0",
 )
-@click.option(
-    "--truth",
-    "truth_path",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write every command, and TCP_INFO every 20 ms, as JSON.",
+@_takes_urls
+def ping(**values: Any) -> None:
+    """Send NOP-Outs to targets, and print how long their answers take."""
+    _carry_out("ping", {"mode": "ping", "ping": PINGS.take(values)}, **values)
+
+
+@click.group(
+    epilog="Example:  iscsitrace initiator read iscsi://127.0.0.1:3260/iqn.2025-01.org.iscsitrace:memory/0 --seconds 2"
 )
-@click.option("--force", "is_forced", is_flag=True, help="Overwrite these files if they exist.")
-@click.option("--json", "is_json", is_flag=True, help="One JSON document with a schema number.")
-@click.option("--no-progress", is_flag=True, help="Draw no progress bar.")
-def command(
+def command() -> None:
+    """Use targets over this machine's TCP: run a workload, list the targets of a portal, or ping.
+
+    URL: iscsi://[user[%password]@]host[:port]/target/lun. Append ?target_user=NAME&target_password=SECRET for mutual
+    CHAP, ?header_digest=crc32c and the like for login keys. Other users of this machine can see secrets in a URL: see
+    --chap-file.
+
+    Exit codes: 1 for failed commands or wrong data, 2 for a target that cannot be used.
+    """
+
+
+for _mode in MODES:
+    command.add_command(workload, _mode)
+command.add_command(discover)
+command.add_command(ping)
+
+
+def _carry_out(
     mode: str,
+    client: dict[str, Any],
+    *,
     urls: tuple[str, ...],
-    seed: int,
     initiator_name: str | None,
     bind_address: str | None,
     timeout_ns: int | None,
@@ -126,30 +200,27 @@ def command(
     no_progress: bool,
     **values: Any,
 ) -> None:
-    """Run a workload, a discovery or pings against targets, and print the results.
-
-    URL: iscsi://[user[%password]@]host[:port]/target/lun; discover takes it without a target. Append
-    ?target_user=NAME&target_password=SECRET for mutual CHAP, ?header_digest=crc32c and the like for login keys.
-    Secrets in a URL are visible to other users of this machine: see --chap-file. With several URLs the workload is
-    striped over the targets, or mirrored (--mirror).
-
-    Without --bytes and --seconds a workload lasts 5 s. Ctrl-C ends a run in order. Exit codes: 1 for failed commands
-    or wrong data, 2 for a target that cannot be used.
-    """
     from iscsitrace.lab import traffic, truth_file
     from iscsitrace.lab.tcp_samples import TcpSamples
 
-    settings = _settings(mode, seed, values)
-    client = settings["client"]
-    client["task_log"] = truth_path is not None
-    settings["sockets"]["bind_address"] = bind_address
     urls, login = _authenticated(urls, CHAP.take(values))
-    client["login"] |= login
-    settings["urls"] = [traffic.parse_url(url).resolved() for url in urls]
+    client |= {
+        "login": {"offers": structs.offers_of(KEYS.take(values))} | login,
+        # runs at the same time need different ISIDs, and a challenge must not be predictable
+        "isid_seed": secrets.randbits(_SEED_BITS),
+        "challenge_seed": secrets.randbits(_SEED_BITS),
+        "task_log": truth_path is not None,
+    }
     if initiator_name is not None:
         client["login"]["initiator_name"] = initiator_name
     if timeout_ns is not None:
         client["timeouts"] = dict.fromkeys(("login_ns", "task_ns", "nop_ns"), timeout_ns)
+    settings = {
+        "client": client,
+        "sockets": SOCKETS.take(values) | {"bind_address": bind_address},
+        "urls": [traffic.parse_url(url).resolved() for url in urls],
+        **structs.programs_of(DESIGN.take(values)),
+    }
     files = [file for file in (tcp_info_file, truth_path) if file]
     truth_file.require_new(files, is_forced=is_forced)
     with ExitStack() as stack:
@@ -188,23 +259,6 @@ def _authenticated(urls: tuple[str, ...], given: dict[str, Any]) -> tuple[tuple[
     if len(found["initiators"]) > 1:
         raise click.UsageError("an initiator has one name and secret for CHAP")
     return tuple(url for url, _ in parted), {"chap": found["initiators"][0], "chap_of_target": found["target"]}
-
-
-def _settings(mode: str, seed: int, values: dict[str, Any]) -> dict[str, Any]:
-    """The settings of the run, without its targets."""
-    workload = lasting(structs.listed(structs.workload_of(WORKLOAD.take(values)) | {"seed": seed}))
-    if mode in MODES:
-        workload["operation"] = mode
-    client: dict[str, Any] = {
-        "mode": "run" if mode in MODES else mode,
-        "login": {"offers": structs.offers_of(KEYS.take(values))},
-        # runs at the same time need different ISIDs, and a challenge must not be predictable
-        "isid_seed": secrets.randbits(_SEED_BITS),
-        "challenge_seed": secrets.randbits(_SEED_BITS),
-        "workload": workload,
-        "ping": PINGS.take(values),
-    }
-    return {"client": client, "sockets": SOCKETS.take(values), **structs.programs_of(DESIGN.take(values))}
 
 
 @contextmanager

@@ -9,17 +9,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from iscsitrace.cli.sections import Section, SectionedCommand, option
+from iscsitrace.cli.sections import Section, option
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.traffic import experiment, run_options
 from iscsitrace.cli.traffic.link_options import LINK, PATHS
 from iscsitrace.cli.traffic.run_options import SEED_LIMIT, world_settings
 from iscsitrace.cli.traffic.setting_options import settings_section
+from iscsitrace.cli.traffic.settings_command import SettingsCommand
 from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, faults_of
 from iscsitrace.cli.traffic.tcp_options import HOSTS
 from iscsitrace.cli.traffic.workload_options import KEYS, WORKLOAD, lasting
@@ -33,17 +35,17 @@ if TYPE_CHECKING:
     from iscsitrace.lab.real import World
 
 _WAIT_S = 0.1
-# options that other programs have; the rest of the sections is for ours alone
-_TARGET_OPTIONS = {"--lun", "--name", "--chap", "--fault"}
-_INITIATOR_OPTIONS = {"--block-size", "--queue-depth", "--seconds", "--random"}
+# settings that other programs have; the rest of the sections is for ours alone
+_TARGET_OPTIONS = {"lun", "name", "chap", "fault"}
+_INITIATOR_OPTIONS = {"block-size", "queue-depth", "seconds", "random"}
 _CAPTURED = {"both": ("initiator", "target"), "none": ()}
 _BYPASS = option("--bypass", "is_bypassed", is_flag=True, help="Connect the hosts by veth pairs, without links.")
 # what open-iscsi, LIO and tgt take in guests
 _WORKLOAD_OF_GUESTS = {
-    *("--block-size", "--system-call-size", "--queue-depth", "--bytes", "--seconds", "--random", "--read-share"),
-    *("--max-transfer", "--think-time", "--start-lba", "--span", "--sessions", "--stripe", "--mirror"),
+    *("block-size", "system-call-size", "queue-depth", "bytes", "seconds", "random", "read-share"),
+    *("max-transfer", "think-time", "start-lba", "span", "sessions", "mirror"),
 }
-_TARGET_OF_GUESTS = {*_TARGET_OPTIONS, "--target-key"}
+_TARGET_OF_GUESTS = {*_TARGET_OPTIONS, "target-key"}
 _NAMESPACES, _GUESTS = "namespaces", "guests"
 _WORLD = click.option(
     "--world",
@@ -132,8 +134,9 @@ PACKETS = settings_section("Real world", "capture.is-ipv6", "capture.snaplen")
 
 
 @click.command(
-    cls=SectionedCommand,
+    cls=SettingsCommand,
     sections=(LINK, PATHS, HOSTS),
+    shown=run_options.SHOWN,
     epilog="Example:  iscsitrace lab up --one-way-delay 8ms --rate 320Mbit",
 )
 @click.option("--seed", type=click.IntRange(0, SEED_LIMIT), default=1, show_default=True, help="Seed of all losses.")
@@ -152,7 +155,7 @@ def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, wor
     from iscsitrace.lab import real_truth, truth_file
 
     if is_bypassed:
-        run_options.refuse((LINK, PATHS), {"--targets"}, "a bypass")
+        run_options.refuse((LINK, PATHS), {"targets"}, "a bypass")
         if log_path:
             raise click.UsageError("--log goes with links, not with --bypass")
         if world_kind == _GUESTS:
@@ -195,8 +198,9 @@ def _hosts(world_kind: str, settings: dict[str, Any], *, is_bypassed: bool) -> I
 
 
 @click.command(
-    cls=SectionedCommand,
+    cls=SettingsCommand,
     sections=(*run_options.SECTIONS, PROGRAMS, CAPTURES, PACKETS, GUESTS),
+    shown=(*run_options.SHOWN, "bypass"),
     epilog="Example:  iscsitrace lab run read --one-way-delay 8ms --rate 320Mbit --block-size 128K --bytes 16M -o DIR",
 )
 @_WORLD
@@ -218,7 +222,8 @@ def run(
     TCP_INFO of both ends over time. Without --bytes and --seconds a workload lasts 5 s; with timed faults until 5 s
     after the last. The first Ctrl-C ends it in order.
 
-    socket-read and socket-write transfer bytes over plain TCP between the same hosts.
+    OPERATION is read, write or mixed; socket-read and socket-write transfer bytes over plain TCP between the same
+    hosts.
 
     With the name of an experiment instead of an operation it runs the experiment: see `iscsitrace lab list`, and
     `iscsitrace lab run NAME --help`.
@@ -231,17 +236,17 @@ def run(
     if world_kind == _GUESTS:
         run_options.refuse((DEVICE, TARGET), _TARGET_OF_GUESTS, _GUESTS)
         run_options.refuse((WORKLOAD,), _WORKLOAD_OF_GUESTS, _GUESTS)
-        run_options.refuse((PROGRAMS,), {"--target-program", "--initiator-program"}, _GUESTS)
-        run_options.refuse((CAPTURES,), {"--capture"}, _GUESTS)
+        run_options.refuse((PROGRAMS,), {"target-program", "initiator-program"}, _GUESTS)
+        run_options.refuse((CAPTURES,), {"capture"}, _GUESTS)
     else:
         run_options.refuse((GUESTS,), set(), _NAMESPACES)
         if target != "iscsitrace":
             run_options.refuse((DEVICE, TARGET), _TARGET_OPTIONS, target)
         if initiator != "iscsitrace":
             run_options.refuse((WORKLOAD, KEYS), _INITIATOR_OPTIONS, initiator)
-            run_options.refuse((PROGRAMS,), {"--target-program", "--initiator-program"}, initiator)
+            run_options.refuse((PROGRAMS,), {"target-program", "initiator-program"}, initiator)
     if values["is_bypassed"]:
-        run_options.refuse((LINK, PATHS), {"--targets"}, "a bypass")
+        run_options.refuse((LINK, PATHS), {"targets"}, "a bypass")
     captures, of_guests, faults = CAPTURES.take(values), GUESTS.take(values), faults_of(values)
     is_ours = target == initiator == "iscsitrace"
     if values["faults"] and world_kind != _GUESTS and not is_ours:
@@ -298,9 +303,14 @@ class _Lab(click.Group):
 
 
 def _is_experiment(words: list[str]) -> bool:
-    """Whether a run is that of an experiment: the first word is neither operation nor option, or a word is a file."""
+    """Whether a run is that of an experiment: the first word is neither operation nor option, or a word is its file."""
     first = words[0] if words else "-"
-    return (not first.startswith("-") and first not in OPERATIONS) or any(word.endswith(".toml") for word in words)
+    if not first.startswith("-") and first not in OPERATIONS:
+        return True
+    pairs = pairwise(["", *words])
+    return any(
+        word.endswith(".toml") and "--settings" not in (before, word.partition("=")[0]) for before, word in pairs
+    )
 
 
 @click.group(cls=_Lab, epilog="Example:  iscsitrace lab run read --one-way-delay 8ms --rate 320Mbit --bytes 16M -o DIR")

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.cli.stop_signals import StopWish, wishing
 from iscsitrace.cli.traffic.link_options import LINK
+from iscsitrace.cli.traffic.settings_command import SettingsCommand
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab.settings import structs
 from iscsitrace.outputs.link_results import show_lateness, show_links
@@ -24,8 +24,12 @@ _WAIT_S = 0.1
 
 
 @click.command(
-    cls=SectionedCommand,
+    cls=SettingsCommand,
     sections=(LINK,),
+    shown=(
+        *("rate", "one-way-delay", "queue", "loss", "burst-loss", "jitter", "jitter-reorders", "reorder"),
+        "overhead",
+    ),
     epilog="Example:  iscsitrace link initiator:tap0 target:tap0 --rate 100Mbit --one-way-delay 4ms --queue 100",
 )
 @click.argument("initiator_tap", metavar="INITIATOR_TAP")

@@ -11,6 +11,7 @@ import click
 from iscsitrace.cli.sections import Section
 from iscsitrace.cli.traffic.link_options import LINK, PATHS
 from iscsitrace.cli.traffic.setting_options import Values
+from iscsitrace.cli.traffic.settings_command import SettingsCommand, name_of
 from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, portal_of
 from iscsitrace.cli.traffic.tcp_options import HOSTS, SIMULATED_HOSTS
 from iscsitrace.cli.traffic.workload_options import KEYS, WORKLOAD
@@ -21,7 +22,7 @@ SEED_LIMIT = 1 << 32
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _OWN = (
-    click.argument("operation", type=click.Choice(OPERATIONS)),
+    click.argument("operation", type=click.Choice(OPERATIONS), metavar="OPERATION"),
     click.option(
         "-o",
         "directory",
@@ -54,13 +55,19 @@ SECTIONS = (WORKLOAD, KEYS, LINK, PATHS, HOSTS, DEVICE, TARGET)
 """The sections of a run; others belong to one world."""
 SIMULATED = tuple(SIMULATED_HOSTS if section is HOSTS else section for section in SECTIONS)
 """The same for a simulated run, whose hosts know less congestion control."""
-_SOCKET_OPTIONS = {"--block-size", "--bytes", "--seconds", "--connections"}
+SHOWN = (
+    *("block-size", "queue-depth", "bytes", "seconds", "random", "think-time", "connections", "sessions", "key"),
+    *("rate", "one-way-delay", "queue", "loss", "targets", "target-delay", "congestion-control"),
+    *("lun", "service-delay", "fault"),
+)
+"""The settings that both commands show as options."""
+_OF_SOCKETS = {"block-size", "bytes", "seconds", "connections"}
 
 
 def run_settings(operation: str, seed: int, typed: dict[str, Any]) -> dict[str, Any]:
     """``client``, ``portals`` and ``world`` of a run; takes the values of `SECTIONS` out of ``typed``."""
     if operation in SOCKETS:
-        refuse((WORKLOAD, KEYS, DEVICE, TARGET), _SOCKET_OPTIONS, "a bare socket")
+        refuse((WORKLOAD, KEYS, DEVICE, TARGET), _OF_SOCKETS, "a bare socket")
     device = DEVICE.take(typed)
     values = {"workload.operation": operation.replace("-", "_")}
     for section in (WORKLOAD, KEYS, LINK, PATHS, HOSTS, TARGET):
@@ -89,10 +96,11 @@ def _checked_paths(values: Values, world: dict[str, Any]) -> dict[str, Any]:
 
 
 def refuse(sections: tuple[Section[Any], ...], taken: set[str], program: str) -> None:
-    """A usage error for options that a program does not have."""
-    ctx = click.get_current_context()
+    """A usage error for settings that a program does not have."""
+    ctx, given = click.get_current_context(), click.core.ParameterSource
+    assert isinstance(ctx.command, SettingsCommand)  # noqa: S101 -- these sections are in no other command
     for section in sections:
         for each in section.options:
-            is_given = ctx.get_parameter_source(str(each.name)) is click.core.ParameterSource.COMMANDLINE
-            if is_given and each.opts[0] not in taken:
-                raise click.UsageError(f"{each.opts[0]} does not work with {program}")
+            is_given = ctx.get_parameter_source(str(each.name)) in (given.COMMANDLINE, given.DEFAULT_MAP)
+            if is_given and name_of(each) not in taken:
+                raise click.UsageError(f"{ctx.command.spelling(each)} does not work with {program}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -31,7 +31,7 @@ class SettingsOption(Quantity):
 
 
 class Named(Quantity):
-    """``NAME=VALUE``: a setting of one section, by the name of its option or its own; to ``(setting, value)``."""
+    """``NAME=VALUE``: a setting of one section, by its name on the command line or its own; to ``(setting, value)``."""
 
     name = "NAME=VALUE"
 
@@ -43,9 +43,9 @@ class Named(Quantity):
         """
         limited = limited or {}
         self._settings = {
-            spelling.removeprefix("--"): (name, limited.get(name.rpartition(".")[2], setting.kind))
+            each: (name, limited.get(name.rpartition(".")[2], setting.kind))
             for name, setting in of_section(section).items()
-            for spelling in (*spellings_of(name), name.rpartition(".")[2])
+            for each in (option_of(name), name.rpartition(".")[2])
         }
         self._what = what
         self._is_emptied = is_emptied
@@ -71,9 +71,9 @@ def of_section(section: str) -> Mapping[str, Setting]:
     return {name: setting for name, setting in SETTINGS.items() if name.rpartition(".")[0] == section}
 
 
-def spellings_of(name: str) -> tuple[str, ...]:
-    """How the option of a setting is written."""
-    return SETTINGS[name].spellings or (f"--{name.rpartition('.')[2]}",)
+def option_of(name: str) -> str:
+    """The name of a setting on the command line."""
+    return SETTINGS[name].option or name.rpartition(".")[2]
 
 
 def settings_section(
@@ -91,22 +91,19 @@ def settings_section(
     options: list[Option] = []
     settings: dict[str, str] = {}
     for part in parts:
-        if isinstance(part, str):
-            for name in [part] if part in SETTINGS else of_section(part):
-                if name in own:
-                    options.append(own[name])
-                    continue
-                made = list(_options(name, limited.get(name, SETTINGS[name].kind)))
-                options += made
-                settings |= {str(each.name): name for each in made}
-        else:
+        if not isinstance(part, str):
             options.append(part)
-    names = list(dict.fromkeys(str(each.name) for each in options))
+            continue
+        for name in [part] if part in SETTINGS else of_section(part):
+            if name in own:
+                options.append(own[name])
+            elif SETTINGS[name].help:
+                options.append(_option(name, limited.get(name, SETTINGS[name].kind)))
+                settings[str(options[-1].name)] = name
 
     def values_of(**typed: Any) -> Values:
         found: Values = {}
-        for name in names:
-            value = typed[name]
+        for name, value in typed.items():
             if name in settings:
                 found |= {} if value is None or value == () else {settings[name]: _value(settings[name], value)}
             elif value is not None:
@@ -120,33 +117,21 @@ def _value(name: str, typed: Any) -> Any:
     return list(typed) if SETTINGS[name].is_repeatable else typed
 
 
-def _options(name: str, kind: Kind) -> Iterator[Option]:
-    setting, key = SETTINGS[name], name.replace(".", "_").replace("-", "_")
-    if setting.flags:
-        for flag in setting.flags:
-            yield option(
-                flag.spelling,
-                key,
-                type=click.UNPROCESSED,
-                flag_value=flag.value,
-                default=setting.default,
-                help=flag.help,
-            )
-    elif not setting.help:
-        return
+def _option(name: str, kind: Kind) -> Option:
+    setting, spelling = SETTINGS[name], f"--{option_of(name)}"
+    attributes: dict[str, Any] = {"default": setting.default, "help": setting.help}
+    if setting.flag is not None:
+        attributes |= {"type": click.UNPROCESSED, "flag_value": setting.flag}
     elif kind is kinds.SWITCH:
-        (spelling,) = spellings_of(name)
-        yield option(f"{spelling}/--no-{spelling.removeprefix('--')}", key, default=None, help=setting.help)
+        spelling += f"/--no-{option_of(name)}"
     else:
-        yield option(
-            *spellings_of(name),
-            key,
-            type=_type(kinds.TIME if setting.is_repeatable else kind),
-            multiple=setting.is_repeatable,
-            default=setting.default,
-            show_default=setting.default is not None,
-            help=setting.help,
-        )
+        attributes |= {
+            "type": _type(kinds.TIME if setting.is_repeatable else kind),
+            "metavar": kind.name if kind.name == kinds.COUNT.name else None,
+            "multiple": setting.is_repeatable,
+            "show_default": setting.default is not None,
+        }
+    return option(spelling, name.replace(".", "_").replace("-", "_"), **attributes)
 
 
 class _Word(click.Choice[str]):

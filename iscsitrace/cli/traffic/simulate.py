@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.cli.traffic import run_options
 from iscsitrace.cli.traffic.setting_options import settings_section
+from iscsitrace.cli.traffic.settings_command import SettingsCommand
 from iscsitrace.cli.traffic.target_options import faults_of
 from iscsitrace.lab.settings import structs
 from iscsitrace.outputs import initiator_results, run_results
@@ -22,8 +22,9 @@ WORLD = settings_section("Simulated world", "initiator.host-delay", "target.host
 
 
 @click.command(
-    cls=SectionedCommand,
+    cls=SettingsCommand,
     sections=(*run_options.SIMULATED, WORLD),
+    shown=run_options.SHOWN,
     epilog="Example:  iscsitrace simulate read --one-way-delay 8ms --rate 320Mbit --block-size 128K --bytes 16M -o DIR",
 )
 @run_options.takes_run
@@ -37,8 +38,8 @@ def command(
     taps. The same options make the same files. Without --bytes and --seconds a workload transfers 16 MiB; with timed
     faults it lasts until 5 s after the last.
 
-    socket-read and socket-write transfer bytes over plain TCP between the same hosts. They take
-    --bytes, --seconds, --connections, and --block-size, the bytes of a system call.
+    OPERATION is read, write or mixed; socket-read and socket-write transfer bytes over plain TCP between the same
+    hosts. These two take the size of a system call (--block-size), --bytes, --seconds and --connections.
     """
     from iscsitrace.lab import fault_catalogue as catalogue
     from iscsitrace.lab import simulation

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.cli.stop_signals import wishing
+from iscsitrace.cli.traffic.settings_command import SettingsCommand
 from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, faults_of, portal_of
 from iscsitrace.cli.traffic.tcp_options import SOCKETS
 from iscsitrace.cli.units import Quantity, Size
@@ -39,8 +39,12 @@ class Address(Quantity):
 
 
 @click.command(
-    cls=SectionedCommand,
+    cls=SettingsCommand,
     sections=(DEVICE, TARGET, SOCKETS),
+    shown=(
+        *("lun", "block-length", "name", "chap", "mutual-chap", "chap-file", "fault", "target-key"),
+        *("status", "service-delay", "read-delay", "write-delay", "serial"),
+    ),
     epilog="Example:  iscsitrace target --lun 1G --service-delay 30ms-40ms --listen 127.0.0.1:3260",
 )
 @click.option(
@@ -89,9 +93,6 @@ def command(
     """Serve logical units in memory until Ctrl-C or SIGTERM. Prints the URL for initiators when it is ready.
 
     By default it listens at the loopback address only: any host that reaches it can read and write.
-
-    A fault rule is FAULT[,nth=N or every=N][,operation=any|read|write|other][,by=TIME][,sense=KEY/ASC/ASCQ][,reason=N].
-    It applies to the Nth command of that operation; without a number to the first.
     """
     from iscsitrace.lab import traffic, truth_file
     from iscsitrace.lab.tcp_samples import TcpSamples

@@ -26,14 +26,6 @@ _FAULTS = (
     *("bad-header-digest", "bad-data-digest", "swallowed-pdu", "late-r2t", "busy", "task-set-full"),
     *("reservation-conflict", "check-condition", "reject", "closed-connection", "delayed-status"),
 )
-FAULTS_OF_A_RUN = (
-    *("black-out", "mtu-hole", "ack-loss", "reordering", "flap", "rst", "small-buffers", "target-restart"),
-    *("program-paused", "snaplen", "capture-drops", "storage-errors", "storage-flaky", "storage-slow", "storage-full"),
-    *("stuck-command", "lun-reset", "lun-removed", "slow-unmap", "wrong-chap", "no-acl", "unknown-target"),
-    *("login-refused", "login-redirected", "key-mismatch", "unreachable-portal", "reservation-held"),
-    *("duplicate-initiator", "busy", "task-set-full"),
-)
-"""The names of `lab.fault_catalogue.KINDS`, which the help lists without importing them."""
 _OPERATIONS = ("any", "read", "write", "other")
 _OF_A_RUN = ("target.program", "target.host-delay", "target.count")
 _TIMES = ("at", "for")
@@ -75,7 +67,8 @@ class Fault(Quantity):
             return found
         fault, *details = value.split(",")
         if fault not in (*_FAULTS, *catalogue.KINDS):
-            self.fail(f"{fault!r} is not a fault; there are {', '.join((*_FAULTS, *FAULTS_OF_A_RUN))}", param, ctx)
+            known = dict.fromkeys((*_FAULTS, *catalogue.KINDS))
+            self.fail(f"{fault!r} is not a fault; there are {', '.join(known)}", param, ctx)
         if fault not in _FAULTS or any(detail.partition("=")[0] in _TIMES for detail in details):
             try:
                 return catalogue.parse(value)
@@ -167,13 +160,11 @@ DEVICE = Section(
     ),
     option(
         "--fault",
-        "--guest-fault",
         "faults",
         type=Fault(),
         multiple=True,
-        help="What happens to the run, like black-out,at=2s,for=12s; docs/lab.md lists details and worlds. "
-        f"{', '.join(FAULTS_OF_A_RUN)}. Faults of single commands, like bad-data-digest,operation=read,nth=5 or "
-        f"busy,every=3: {', '.join(_FAULTS)}. Repeatable.",
+        help="What happens to the run, like black-out,at=2s,for=12s, or to single commands, like busy,every=3; "
+        "docs/lab.md lists faults and details. Repeatable.",
     ),
 )
 """What a portal has beside settings."""

@@ -38,7 +38,7 @@ SOCKETS = Section(
     option("--congestion-control", metavar="NAME", help="TCP_CONGESTION, like reno or cubic."),
     option("--send-buffer", type=Size(), help="SO_SNDBUF. The kernel doubles it for its overhead."),
     option("--receive-buffer", type=Size(), help="SO_RCVBUF. The kernel doubles it for its overhead."),
-    option("--mss", type=click.IntRange(_MSS.least, _MSS.most), help="TCP_MAXSEG."),
+    option("--mss", type=click.IntRange(_MSS.least, _MSS.most), metavar=_MSS.name, help="TCP_MAXSEG."),
     option("--nagle/--no-nagle", "is_nagle", default=None, help="Nagle's algorithm (off)."),
 )
 

@@ -1,7 +1,7 @@
-"""Every setting of a run, declared once: how it is written, the field that takes it, and its command-line option.
+"""Every setting of a run, declared once: how it is written, the field that takes it, and its name on the command line.
 
-``link.one-way-delay = "8ms"`` in a definition is the option ``--one-way-delay 8ms``, and ``delay_ns`` of a link in the
-core. To add a setting, add a row: definitions, options, their help and the run then have it.
+``link.one-way-delay = "8ms"`` in a definition is ``--set one-way-delay=8ms``, and ``delay_ns`` of a link in the core.
+To add a setting, add a row: definitions, commands, their lists of settings and the run then have it.
 """
 
 from __future__ import annotations
@@ -44,15 +44,6 @@ class Part(StrEnum):
 
 
 @dataclass(frozen=True)
-class Flag:
-    """An option without a value, which stands for a value of its setting."""
-
-    spelling: str
-    value: Value
-    help: str
-
-
-@dataclass(frozen=True)
 class Setting:
     """A setting: how its value is written, the field of a run's settings that takes the value, and its option."""
 
@@ -61,15 +52,15 @@ class Setting:
     field: str = ""
     """Empty for a computed one, and for a value that is several fields."""
     help: str = ""
-    """The help of its option; empty if it has no option with a value."""
+    """What it means, in one line; empty if only definitions have it."""
     default: str | bool | None = None
-    """Of its option, as it is typed. Definitions leave it to the core, which has the same."""
-    spellings: tuple[str, ...] = ()
-    """Of its option, if that is not named like the setting."""
-    flags: tuple[Flag, ...] = ()
-    """Options that each stand for a value, instead of an option with a value."""
+    """On the command line, as it is typed. Definitions leave it to the core, which has the same."""
+    option: str = ""
+    """Its name on the command line, if that is another one."""
+    flag: Value | None = None
+    """The value of a yes, if the command line has yes and no only."""
     is_repeatable: bool = False
-    """Whether its option is given once for each value of a list."""
+    """Whether the command line has it once for each value of a list."""
 
 
 Rows = Mapping[str, Setting]
@@ -93,7 +84,7 @@ _LINK: Rows = {
         TIME, Part.LINK, "jitter_ns", "Additional delay from 0 to TIME, uniformly distributed. Packets stay in order."
     ),
     "reorder": Setting(
-        kinds.REORDERING, Part.LINK, help="Share of packets that are delayed further, and by how much, like 1%,2ms."
+        kinds.REORDERING, Part.LINK, help="Delay this share of packets further, by this time, like 1%,2ms."
     ),
     "overhead": Setting(
         SIZE, Part.LINK, "overhead_bytes", "Bytes on the line for each packet beyond its frame: 24 on Ethernet."
@@ -104,12 +95,13 @@ _BOTH_DIRECTIONS: Rows = {
         SWITCH,
         Part.LINK,
         "is_jitter_reordering",
-        flags=(Flag("--jitter-reorders", True, "Let packets with less jitter overtake others."),),
+        "Let packets with less jitter overtake others.",
+        flag=True,
     ),
     "target-delays": Setting(
         kinds.TIMES,
         help="One-way delay to one target. Repeat it for each target.",
-        spellings=("--target-delay",),
+        option="target-delay",
         is_repeatable=True,
     ),
     "access-rate": Setting(RATE, Part.ACCESS, "rate_bps", "Rate of a line at the initiator that all paths share."),
@@ -128,7 +120,7 @@ _TCP: Rows = {
         Part.TCP,
         "receive_buffer_bytes",
         "Largest receive window (3M).",
-        spellings=("--receive-buffer", "--window"),
+        option="receive-buffer",
     ),
     "send-buffer": Setting(SIZE, Part.TCP, "send_buffer_bytes", "Send buffer: unsent and unacknowledged bytes (4M)."),
     "mss": Setting(count(88, 65_483), Part.TCP, "mss", "Largest segment payload, TCP timestamps included (1460)."),
@@ -136,7 +128,7 @@ _TCP: Rows = {
     "delayed-ack": Setting(
         SWITCH, Part.TCP, "delayed_ack", "Delay ACKs until a second segment, data to send, or 40 ms (on)."
     ),
-    "nagle": Setting(SWITCH, Part.TCP, "nagle", "Nagle's algorithm (off; on for a target with --status apart-held)."),
+    "nagle": Setting(SWITCH, Part.TCP, "nagle", "Nagle's algorithm (off; on for a target with status=apart-held)."),
     "sack": Setting(SWITCH, Part.TCP, "sack", "Selective acknowledgment (on)."),
     "timestamps": Setting(SWITCH, Part.TCP, "timestamps", "TCP timestamps (on)."),
     "window-scaling": Setting(
@@ -171,10 +163,10 @@ _WORKLOAD: Rows = {
         one_of("sequential", "random"),
         Part.WORKLOAD,
         "access",
+        "Random addresses, multiples of the block size, instead of sequential ones.",
         default="sequential",
-        flags=(
-            Flag("--random", "random", "Random addresses, multiples of the block size, instead of sequential ones."),
-        ),
+        option="random",
+        flag="random",
     ),
     "read-share": Setting(SHARE, Part.WORKLOAD, "read_share", "Share of reads in a mixed workload.", default="50%"),
     "think-time": Setting(
@@ -184,19 +176,24 @@ _WORKLOAD: Rows = {
         SWITCH,
         Part.WORKLOAD,
         "verify",
+        "Check what is read against the pattern that writes store.",
         default=False,
-        flags=(Flag("--verify", True, "Compare data that are read with the pattern that writes carry."),),
+        flag=True,
     ),
-    "pattern-seed": Setting(kinds.COUNT, Part.WORKLOAD, "pattern_seed", "Seed of that pattern.", default="1"),
+    "pattern-seed": Setting(
+        kinds.COUNT, Part.WORKLOAD, "pattern_seed", "Seed of the pattern that writes store.", default="1"
+    ),
     "contents": Setting(
         one_of("pattern", "zeros"),
         Part.WORKLOAD,
         "contents",
+        "Write zeros instead of the pattern.",
         default="pattern",
-        flags=(Flag("--zeros", "zeros", "Write zeros instead of the pattern."),),
+        option="zeros",
+        flag="zeros",
     ),
     "start-lba": Setting(kinds.COUNT, Part.WORKLOAD, "start_lba", "First logical block.", default="0"),
-    "span": Setting(SIZE, Part.WORKLOAD, "span_bytes", "Bytes from there on that are used. All if not set."),
+    "span": Setting(SIZE, Part.WORKLOAD, "span_bytes", "Bytes that are used from start-lba on. All if not set."),
     # `--connections` also takes a rule
     "connections": Setting(count(1, MOST_CONNECTIONS), Part.WORKLOAD, "connections"),
     "connections-rule": Setting(one_of("model", "golden")),
@@ -210,15 +207,10 @@ _WORKLOAD: Rows = {
         SWITCH,
         Part.TUNING,
         "is_unsettled",
+        "With auto: measure right after a change, without waiting until each connection has completed a "
+        "command, and count bytes of completed commands, not bytes as they arrive.",
         default=False,
-        flags=(
-            Flag(
-                "--measure-at-once",
-                True,
-                "With auto: measure right after a change, without waiting until each connection has completed a "
-                "command, and count bytes of completed commands, not bytes as they arrive.",
-            ),
-        ),
+        flag=True,
     ),
     "start-connections": Setting(
         count(1, MOST_CONNECTIONS),
@@ -240,11 +232,10 @@ _WORKLOAD: Rows = {
         one_of("stripe", "mirror"),
         Part.WORKLOAD,
         "layout",
+        "Write to every target, instead of blocks in turn; a write completes when the slowest acknowledges.",
         default="stripe",
-        flags=(
-            Flag("--stripe", "stripe", "Distribute blocks over the targets (default)."),
-            Flag("--mirror", "mirror", "Write to every target; a write completes when the slowest acknowledges."),
-        ),
+        option="mirror",
+        flag="mirror",
     ),
     "deal": Setting(
         one_of("turn-then-finished", "turn", "least-loaded"),
@@ -264,15 +255,15 @@ _INITIATOR: Rows = {
         "initiator_host_delay_ns",
         "Time from the arrival of bytes until the initiator reads them. TCP acknowledges them at once.",
         default="0s",
-        spellings=("--initiator-host-delay",),
+        option="initiator-host-delay",
     ),
     "program": Setting(
         one_of("iscsitrace", "iscsi-perf", "open-iscsi"),
         Part.PROGRAM,
         "initiator",
-        "In namespaces iscsitrace (default) or iscsi-perf, which takes --block-size, --queue-depth, --seconds and "
-        "--random of the workload's options; in guests open-iscsi.",
-        spellings=("--initiator-program",),
+        "In namespaces iscsitrace (default) or iscsi-perf, which takes block-size, queue-depth, seconds and random of "
+        "the workload; in guests open-iscsi.",
+        option="initiator-program",
     ),
     "driver": Setting(
         one_of("events", "threads"),
@@ -295,8 +286,8 @@ _TARGET: Rows = {
         Part.PROGRAM,
         "target",
         "In namespaces iscsitrace (default), tgt or istgt; in guests lio (default) or tgt. Other programs than "
-        "iscsitrace take --lun, --name and --chap of the target's options, in guests also --target-key.",
-        spellings=("--target-program",),
+        "iscsitrace take lun, name and chap of the target's settings, in guests also target-key.",
+        option="target-program",
     ),
     "host-delay": Setting(
         TIME,
@@ -304,9 +295,9 @@ _TARGET: Rows = {
         "target_host_delay_ns",
         "The same for every target.",
         default="0s",
-        spellings=("--target-host-delay",),
+        option="target-host-delay",
     ),
-    "count": Setting(count(1, 64), help="Number of targets, each with a path (1).", spellings=("--targets",)),
+    "count": Setting(count(1, 64), help="Number of targets, each with a path (1).", option="targets"),
     "name": Setting(kinds.TEXT, help="TargetName.", default=TARGET_NAME),
     "status": Setting(
         one_of("in-data", "apart", "apart-held"),
@@ -323,11 +314,10 @@ _TARGET: Rows = {
     "write-delay": Setting(kinds.SERVICE, help="Service time of writes, if different."),
     "is-serial": Setting(
         SWITCH,
+        help="Serve the commands of a logical unit one after another, instead of at the same time.",
         default=False,
-        flags=(
-            Flag("--parallel", False, "Serve commands at the same time (default)."),
-            Flag("--serial", True, "Serve the commands of a logical unit one after another."),
-        ),
+        option="serial",
+        flag=True,
     ),
     "command-window": Setting(
         count(1), Part.PORTAL, "command_window_count", "Commands that a session may have in flight (128)."
@@ -343,21 +333,23 @@ _TARGET: Rows = {
 _CAPTURE: Rows = {
     "at": Setting(one_of("both", "initiator", "none")),
     "is-ipv6": Setting(
-        SWITCH, Part.WORLD, "is_ipv6", default=False, flags=(Flag("--ipv6", True, "IPv6 instead of IPv4."),)
+        SWITCH,
+        Part.WORLD,
+        "is_ipv6",
+        "IPv6 instead of IPv4.",
+        default=False,
+        option="ipv6",
+        flag=True,
     ),
     "snaplen": Setting(
         SIZE, Part.WORLD, "snaplen_bytes", "Bytes of each packet in the captures; 0 is all.", default="0"
     ),
     "is-untapped": Setting(
         SWITCH,
+        help="Write no captures; truth.json has the initiator's view of commands. For long runs.",
         default=False,
-        flags=(
-            Flag(
-                "--no-capture",
-                True,
-                "Write no captures; truth.json has the initiator's view of commands. For long runs.",
-            ),
-        ),
+        option="no-capture",
+        flag=True,
     ),
     "tcp-log": Setting(
         one_of("none", "windows", "pipe"),
@@ -381,7 +373,7 @@ def _of_direction(direction: str) -> dict[str, Setting]:
     return _under(
         f"link.{direction}",
         {
-            name: replace(setting, help=setting.help and only, spellings=(f"--{direction}-{name}",))
+            name: replace(setting, help=setting.help and only, option=f"{direction}-{name}")
             for name, setting in _LINK.items()
         },
     )

@@ -1,0 +1,197 @@
+"""A command with more settings than options: ``--set``, a file of settings, and the list of them all.
+
+Every option of a section is a setting of its name. The command shows some of them as options; the others are set by
+``--set NAME=VALUE`` or a TOML file alone. Declares no setting: the sections do.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import click
+
+from iscsitrace.cli.sections import Option, SectionedCommand, option
+from iscsitrace.errors import InputInvalid
+from iscsitrace.lab.settings.kinds import SWITCH
+
+_WAYS = (
+    option(
+        "--set",
+        "told",
+        multiple=True,
+        expose_value=False,
+        metavar="NAME=VALUE",
+        section="Settings",
+        help="Set a setting, also one without an option: --print-settings lists them. Repeatable.",
+    ),
+    option(
+        "--settings",
+        "file",
+        type=click.Path(path_type=Path),
+        expose_value=False,
+        metavar="FILE",
+        section="Settings",
+        help="Read settings from a TOML file. The command line overrides the file, the file the defaults.",
+    ),
+    option(
+        "--print-settings",
+        "is_printing",
+        is_flag=True,
+        expose_value=False,
+        section="Settings",
+        help="Print every setting with its value, default and meaning, as a file for --settings.",
+    ),
+)
+_NUMBER = re.compile(r"0|[1-9]\d*", re.ASCII)
+
+
+def name_of(setting: click.Option) -> str:
+    """The name of an option as a setting: ``one-way-delay``."""
+    return setting.opts[0].removeprefix("--")
+
+
+def value_name(setting: click.Option, ctx: click.Context) -> str:
+    """What to write for the value of a setting, like ``TIME``."""
+    return "YES|NO" if setting.is_flag else setting.make_metavar(ctx)
+
+
+class SettingsCommand(SectionedCommand):
+    """A command that has options for ``shown``, some of its settings."""
+
+    def __init__(self, *arguments: Any, shown: tuple[str, ...], **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.settings = {name_of(each): each for section in self.sections for each in section.options}
+        self.without_option = {name: each for name, each in self.settings.items() if name not in shown}
+        self.params += _WAYS
+
+    def takes(self, option: Option) -> bool:
+        """Whether the command line has this option."""
+        return name_of(option) not in self.without_option
+
+    def spelling(self, setting: Option) -> str:
+        """How the command line sets it."""
+        return setting.opts[0] if self.takes(setting) else f"--set {name_of(setting)}"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Takes the settings from the command line, else from the file, else their defaults."""
+        if not ctx.resilient_parsing:
+            words = self._words(ctx, args)
+            ctx.default_map = self._of_file(ctx, words.get("file")) | self._told(ctx, words)
+            if words.get("is_printing"):
+                values = ctx.default_map | words
+                for setting in self.settings.values():
+                    setting.type_cast_value(ctx, values.get(setting.name))
+                click.echo("\n".join(self._printed(ctx, values)))
+                ctx.exit()
+        return super().parse_args(ctx, args)
+
+    def _words(self, ctx: click.Context, args: list[str]) -> dict[str, Any]:
+        """What the command line sets, as it is typed."""
+        try:
+            return dict(self.make_parser(ctx).parse_args([*args])[0])
+        except click.NoSuchOption as error:
+            for name, setting in self.without_option.items():
+                if error.option_name in (*setting.opts, *setting.secondary_opts):
+                    is_off = error.option_name in setting.secondary_opts
+                    value = "no" if is_off else "yes" if setting.is_flag else value_name(setting, ctx)
+                    line = f"{error.option_name} is not an option here, but a setting: --set {name}={value}"
+                    raise click.UsageError(line, ctx) from None
+            raise
+
+    def _told(self, ctx: click.Context, words: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of ``--set``."""
+        found: dict[str, Any] = {}
+        for each in words.get("told", ()):
+            name, equals, text = each.partition("=")
+            if not equals:
+                raise click.UsageError(f"--set takes NAME=VALUE, not {each!r}", ctx)
+            setting = self._named(ctx, name, f"--set {name}")
+            if setting.name in words:
+                raise click.UsageError(f"{name} is set twice: by {setting.opts[0]} and by --set", ctx)
+            value = _raw(ctx, setting, text, f"--set {name}")
+            found[str(setting.name)] = [*found.get(str(setting.name), ()), *value] if setting.multiple else value
+        return found
+
+    def _of_file(self, ctx: click.Context, file: str | None) -> dict[str, Any]:
+        """The values of ``--settings``."""
+        if file is None:
+            return {}
+        try:
+            found = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InputInvalid(f"cannot read {file}: {error.strerror or error}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InputInvalid(f"{file}: not TOML: {error}") from error
+        places = {name: f"{file}: {name}" for name in found}
+        settings = {name: self._named(ctx, name, places[name]) for name in found}
+        return {str(settings[name].name): _raw(ctx, settings[name], found[name], places[name]) for name in found}
+
+    def _named(self, ctx: click.Context, name: str, place: str) -> Option:
+        if name not in self.settings:
+            near = get_close_matches(name, self.settings, n=1)
+            hint = f"did you mean {near[0]}?" if near else "--print-settings lists them"
+            raise click.UsageError(f"{place}: there is no such setting; {hint}", ctx)
+        return self.settings[name]
+
+    def _printed(self, ctx: click.Context, values: Mapping[str, Any]) -> Iterator[str]:
+        yield f"# Settings of {ctx.command_path}. A line '# NAME = VALUE' is a default: remove its # to change it."
+        title = ""
+        for name, setting in self.settings.items():
+            if setting.section != title:
+                title = setting.section
+                yield from ("", f"# ---- {title}")
+            yield from ("", f"# {setting.help} ({value_name(setting, ctx)})")
+            default = setting.get_default(ctx)
+            if setting.name in values:
+                yield f"{name} = {_toml(setting, values[setting.name])}"
+            elif isinstance(default, str | bool | tuple) and default != ():
+                yield f"# {name} = {_toml(setting, default)}"
+            else:
+                yield f"# {name} ="
+
+
+def _raw(ctx: click.Context, setting: Option, value: Any, place: str) -> Any:
+    """The value as click takes it: a text, a list of them where it can be repeated, or what a flag stands for."""
+    values = [_text(each) for each in (value if isinstance(value, list) else [value])]
+    texts = [each for each in values if each is not None]
+    if not texts or len(texts) < len(values) or (isinstance(value, list) and not setting.multiple):
+        raise click.UsageError(
+            f"{place}: {value!r} is not {'one value or more' if setting.multiple else 'a value'}", ctx
+        )
+    if setting.is_flag:
+        is_on = SWITCH.parse(texts[0])
+        if is_on is None:
+            raise click.UsageError(f"{place}: {texts[0]!r} is not {SWITCH.needed}", ctx)
+        return is_on if setting.is_bool_flag else setting.flag_value if is_on else setting.default
+    found = texts if setting.multiple else texts[0]
+    try:
+        setting.type_cast_value(ctx, found)
+    except click.BadParameter as error:
+        raise click.UsageError(f"{place}: {error.message}", ctx) from None
+    return found
+
+
+def _text(value: Any) -> str | None:
+    """A value of TOML as it is typed; None for a table or a date."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value) if isinstance(value, str | int | float) else None
+
+
+def _toml(setting: Option, value: Any) -> str:
+    if setting.is_flag:
+        return "true" if value == (True if setting.is_bool_flag else setting.flag_value) else "false"
+    if setting.multiple:
+        return f"[{', '.join(map(_written, value))}]"
+    return _written(value)
+
+
+def _written(text: Any) -> str:
+    # JSON's strings are strings of TOML
+    return str(text) if _NUMBER.fullmatch(str(text)) else json.dumps(str(text), ensure_ascii=False)
