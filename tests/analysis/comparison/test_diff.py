@@ -30,7 +30,7 @@ PATH = "--one-way-delay 4ms --rate 320Mbit"
 READ = f"read --block-size 64K --bytes 8M {PATH}"
 SOLICITED = "--key InitialR2T=Yes --key ImmediateData=No --key FirstBurstLength=65536"
 WRITE = f"write --block-size 256K --bytes 16M {PATH}"
-AT_ONCE = "--key MaxOutstandingR2T=4 --target-key MaxOutstandingR2T=4"
+AT_ONCE = "--key MaxOutstandingR2T=4 --set target-key=MaxOutstandingR2T=4"
 
 # what differs -> the two runs
 PAIRS = {
@@ -42,11 +42,11 @@ PAIRS = {
         f"read --block-size 1M --bytes 16M {PATH} --rate 1Gbit",
     ),
     "window_bytes": (
-        f"read --block-size 1M --bytes 24M --window 64K {PATH}",
-        f"read --block-size 1M --bytes 24M --window 2M {PATH}",
+        f"read --block-size 1M --bytes 24M --set receive-buffer=64K {PATH}",
+        f"read --block-size 1M --bytes 24M --set receive-buffer=2M {PATH}",
     ),
-    "is_status_held": (f"{READ} --status apart-held", READ),
-    "loss": (f"{READ} --to-initiator-loss 1%", READ),
+    "is_status_held": (f"{READ} --set status=apart-held", READ),
+    "loss": (f"{READ} --set to-initiator-loss=1%", READ),
     "target_service": (f"{READ} --service-delay 5ms", READ),
     "initiator_think": (f"{READ} --think-time 5ms", READ),
     "MaxBurstLength": (

@@ -145,8 +145,8 @@ NEAR_MISSES = {
     "black-out": "read --block-size 2M --queue-depth 2 --seconds 4 --fault black-out,for=600ms",
     "data lost": "read --block-size 2M --queue-depth 2 --seconds 3 --fault black-out,for=300ms,direction=to-initiator",
     "commands lost": "read --block-size 16K --seconds 3 --fault black-out,for=300ms,direction=to-target",
-    "reordering": "read --block-size 256K --bytes 8M --queue-depth 4 --reorder 5%,3ms",
-    "loss": "read --block-size 256K --bytes 8M --queue-depth 4 --to-initiator-loss 1%",
+    "reordering": "read --block-size 256K --bytes 8M --queue-depth 4 --set reorder=5%,3ms",
+    "loss": "read --block-size 256K --bytes 8M --queue-depth 4 --set to-initiator-loss=1%",
 }
 
 

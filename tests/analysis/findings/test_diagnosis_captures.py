@@ -23,7 +23,7 @@ from tests.support.conversation import Conversation, Session
 from tests.support.examples import assert_is_example
 from tests.support.transport import ETHERNET
 
-WAN = "--one-way-delay 4ms --rate 320Mbit --target-host-delay 20us --initiator-host-delay 20us"
+WAN = "--one-way-delay 4ms --rate 320Mbit --set target-host-delay=20us --set initiator-host-delay=20us"
 R2T_ONLY = "--key InitialR2T=Yes --key ImmediateData=No --key FirstBurstLength=65536"
 WRITES = f"write --block-size 256K --bytes 4M {R2T_ONLY} {WAN}"
 
@@ -41,13 +41,13 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     # held by Nagle until the ACK, or sent at once
     "held_for_ack": (
-        f"read --block-size 128K --bytes 8M --status apart-held {WAN}",
-        f"read --block-size 128K --bytes 8M --status apart {WAN}",
+        f"read --block-size 128K --bytes 8M --set status=apart-held {WAN}",
+        f"read --block-size 128K --bytes 8M --set status=apart {WAN}",
     ),
     # four R2Ts one after another, or at once
     "r2t_rounds": (
         f"{WRITES} --key MaxBurstLength=65536",
-        f"{WRITES} --key MaxBurstLength=65536 --key MaxOutstandingR2T=4 --target-key MaxOutstandingR2T=4",
+        f"{WRITES} --key MaxBurstLength=65536 --key MaxOutstandingR2T=4 --set target-key=MaxOutstandingR2T=4",
     ),
     # 20 ms late, or 0.5 ms
     "r2t_late": (
@@ -61,18 +61,19 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     # the bandwidth-delay product is 320 KB
     "receive_window_small": (
-        f"read --block-size 1M --bytes 32M --queue-depth 4 --window 128K {WAN}",
-        f"read --block-size 1M --bytes 32M --queue-depth 4 --window 2M {WAN}",
+        f"read --block-size 1M --bytes 32M --queue-depth 4 --set receive-buffer=128K {WAN}",
+        f"read --block-size 1M --bytes 32M --queue-depth 4 --set receive-buffer=2M {WAN}",
     ),
     # an initiator that reads its socket 40 ms late, or at once; without SACK no probe looks like a loss meanwhile
     "receiver_stalled": (
-        f"read --block-size 1M --bytes 16M --queue-depth 4 --window 256K --no-sack {WAN} --initiator-host-delay 40ms",
-        f"read --block-size 1M --bytes 16M --queue-depth 4 --window 256K --no-sack {WAN}",
+        f"read --block-size 1M --bytes 16M --queue-depth 4 --set receive-buffer=256K --set sack=no {WAN} "
+        "--set initiator-host-delay=40ms",
+        f"read --block-size 1M --bytes 16M --queue-depth 4 --set receive-buffer=256K --set sack=no {WAN}",
     ),
     # three seconds of thought between two blocks of 1 MiB; the window is halved again and again meanwhile, or kept
     "restart_after_idle": (
         "read --block-size 1M --bytes 16M --think-time 3s --one-way-delay 100ms --rate 320Mbit",
-        "read --block-size 1M --bytes 16M --think-time 3s --no-slow-start-after-idle --one-way-delay 100ms "
+        "read --block-size 1M --bytes 16M --think-time 3s --set slow-start-after-idle=no --one-way-delay 100ms "
         "--rate 320Mbit",
     ),
     # Reno that loses one packet in a hundred, or none; slow start takes 30 ms of either
@@ -82,18 +83,18 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     # what fits into 128 KiB, or 6 MiB
     "send_buffer_small": (
-        f"read --block-size 1M --bytes 32M --queue-depth 4 --send-buffer 128K {WAN}",
+        f"read --block-size 1M --bytes 32M --queue-depth 4 --set send-buffer=128K {WAN}",
         f"read --block-size 1M --bytes 32M --queue-depth 4 {WAN}",
     ),
     # lost, or only late
     "loss": (
-        f"read --block-size 128K --bytes 8M --queue-depth 4 --to-initiator-loss 1% {WAN}",
-        f"read --block-size 128K --bytes 8M --queue-depth 4 --reorder 1%,0.2ms {WAN}",
+        f"read --block-size 128K --bytes 8M --queue-depth 4 --set to-initiator-loss=1% {WAN}",
+        f"read --block-size 128K --bytes 8M --queue-depth 4 --set reorder=1%,0.2ms {WAN}",
     ),
     # one packet in twenty 3 ms late, or lost
     "reordering": (
-        f"read --block-size 256K --bytes 16M --queue-depth 4 --reorder 5%,3ms {WAN}",
-        f"read --block-size 256K --bytes 16M --queue-depth 4 --to-initiator-loss 1% {WAN}",
+        f"read --block-size 256K --bytes 16M --queue-depth 4 --set reorder=5%,3ms {WAN}",
+        f"read --block-size 256K --bytes 16M --queue-depth 4 --set to-initiator-loss=1% {WAN}",
     ),
     # ACKs to the target dropped for 700 ms, or data to the initiator
     "ack_loss": (
@@ -104,7 +105,7 @@ CASES: dict[str, tuple[str, str]] = {
     "delayed_ack_in_recovery": (
         f"read --block-size 256K --seconds 1.5 --fault black-out,at=0.5s,for=150ms,direction=to-initiator {WAN}",
         f"read --block-size 256K --seconds 1.5 --fault black-out,at=0.5s,for=150ms,direction=to-initiator "
-        f"--no-delayed-ack {WAN}",
+        f"--set delayed-ack=no {WAN}",
     ),
     # eight reads of 256 KiB take 52 ms on the line, one of 128 KiB takes 3.3 ms; the RTT is 8 ms
     "line_saturated": (
@@ -126,16 +127,16 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     # R2Ts that the initiator reads 5 ms after they came
     "slow_initiator": (
-        f"{WRITES} --initiator-host-delay 5ms",
-        f"{WRITES} --initiator-host-delay 0.1ms",
+        f"{WRITES} --set initiator-host-delay=5ms",
+        f"{WRITES} --set initiator-host-delay=0.1ms",
     ),
     "command_window_closed": (
-        f"read --block-size 4K --bytes 4M --queue-depth 32 --command-window 8 {WAN}",
-        f"read --block-size 4K --bytes 4M --queue-depth 32 --command-window 33 {WAN}",
+        f"read --block-size 4K --bytes 4M --queue-depth 32 --set command-window=8 {WAN}",
+        f"read --block-size 4K --bytes 4M --queue-depth 32 --set command-window=33 {WAN}",
     ),
     "digest_errors": (
-        f"read --block-size 64K --bytes 4M --data-digest crc32c --fault bad-data-digest,operation=read,nth=5 {WAN}",
-        f"read --block-size 64K --bytes 4M --data-digest crc32c {WAN}",
+        f"read --block-size 64K --bytes 4M --set data-digest=crc32c --fault bad-data-digest,operation=read,nth=5 {WAN}",
+        f"read --block-size 64K --bytes 4M --set data-digest=crc32c {WAN}",
     ),
 }
 
@@ -271,12 +272,12 @@ def test_frames_of_a_finding_are_those_of_the_waiting_command(tmp_path: Path) ->
 CALLS: dict[str, tuple[str, tuple[int, ...] | None]] = {
     # 500 KiB in tasks of 127.5 KiB at most, as in the study of reads
     "with a rest": (
-        "--system-call-size 500K --max-transfer 130560 --bytes 5000K",
+        "--set system-call-size=500K --set max-transfer=130560 --bytes 5000K",
         (130_560, 130_560, 130_560, 120_320),
     ),
-    "at once": ("--system-call-size 512K --max-transfer 128K --bytes 8M", (131_072,) * 4),
+    "at once": ("--set system-call-size=512K --set max-transfer=128K --bytes 8M", (131_072,) * 4),
     "whole": ("--block-size 128K --bytes 8M", None),
-    "two at a time": ("--system-call-size 512K --max-transfer 128K --bytes 8M --queue-depth 2", None),
+    "two at a time": ("--set system-call-size=512K --set max-transfer=128K --bytes 8M --queue-depth 2", None),
 }
 
 

@@ -157,8 +157,8 @@ OTHERS: dict[str, tuple[Source, Source]] = {
     "unaligned_io": (sectors_of_4096(1), sectors_of_4096(8)),
     # one side 20 ms away, or as near as the other
     "mirror_waits_for_farthest": (
-        "write --mirror --target-delay 1ms --target-delay 20ms --rate 320Mbit --bytes 4M --block-size 64K",
-        "write --mirror --target-delay 1ms --target-delay 1ms --rate 320Mbit --bytes 4M --block-size 64K",
+        "write --set mirror=yes --target-delay 1ms --target-delay 20ms --rate 320Mbit --bytes 4M --block-size 64K",
+        "write --set mirror=yes --target-delay 1ms --target-delay 1ms --rate 320Mbit --bytes 4M --block-size 64K",
     ),
     "nop_timeout": (pinging(2_510_000_000), pinging(2_490_000_000)),
     "uneven_connections": (sharing((256, 32)), sharing((128, 128))),

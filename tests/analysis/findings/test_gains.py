@@ -28,20 +28,23 @@ CHANGES: dict[tuple[str, str], tuple[str, str]] = {
     ("queue_depth_low", "queue depth 8"): (READ, "--queue-depth 8 --bytes 24M"),
     ("block_size_small", "256 KiB I/O"): (READ, "--block-size 256K --bytes 16M"),
     ("block_size_small", "1 MiB I/O"): (READ, "--block-size 1M --bytes 24M"),
-    ("held_for_ack", "status in the last Data-In"): (f"{READ} --status apart-held", "--status in-data"),
+    ("held_for_ack", "status in the last Data-In"): (f"{READ} --set status=apart-held", "--set status=in-data"),
     ("r2t_rounds", "MaxBurstLength=16776192"): (WRITE, "--key MaxBurstLength=16776192"),
-    ("r2t_rounds", "MaxOutstandingR2T=8"): (WRITE, "--key MaxOutstandingR2T=8 --target-key MaxOutstandingR2T=8"),
+    ("r2t_rounds", "MaxOutstandingR2T=8"): (WRITE, "--key MaxOutstandingR2T=8 --set target-key=MaxOutstandingR2T=8"),
     # far from what fills the line, near which writes in rounds are in each other's way
     ("r2t_rounds", "queue depth 8"): (f"{WRITE} --one-way-delay 16ms", "--queue-depth 8 --bytes 24M"),
     ("unsolicited_data_unused", "ImmediateData=Yes and InitialR2T=No"): (
         SMALL_WRITE,
         "--key InitialR2T=No --key ImmediateData=Yes",
     ),
-    ("receive_window_small", "receive window 598 KiB"): (f"{SMALL_WINDOW} --window 64K", "--window 598K"),
+    ("receive_window_small", "receive window 598 KiB"): (
+        f"{SMALL_WINDOW} --set receive-buffer=64K",
+        "--set receive-buffer=598K",
+    ),
     ("slow_target", "zero target service time"): (f"{READ} --service-delay 5ms", "--service-delay 0ms"),
     ("slow_target", "queue depth 8"): (f"{READ} --service-delay 5ms", "--queue-depth 8 --bytes 24M"),
     ("initiator_think_time", "zero initiator think time"): (f"{READ} --think-time 5ms", "--think-time 0ms"),
-    ("loss", "no losses"): (f"{READ} --to-initiator-loss 0.5%", "--to-initiator-loss 0"),
+    ("loss", "no losses"): (f"{READ} --set to-initiator-loss=0.5%", "--set to-initiator-loss=0"),
 }
 
 

@@ -19,7 +19,8 @@ from tests.support.runs import Runs
 CASES = {
     "service": "read --block-size 64K --one-way-delay 4ms --rate 100Mbit --service-delay 30ms-40ms --bytes 24M",
     "delay": "read --block-size 64K --one-way-delay 8ms --rate 320Mbit --bytes 32M",
-    "window": "read --block-size 256K --one-way-delay 5ms --rate 400Mbit --window 64K --queue-depth 16 --bytes 48M",
+    "window": "read --block-size 256K --one-way-delay 5ms --rate 400Mbit --set receive-buffer=64K --queue-depth 16 "
+    "--bytes 48M",
     "write": "write --block-size 64K --one-way-delay 8ms --rate 320Mbit --bytes 64M",
     "loss": "read --block-size 256K --one-way-delay 5ms --rate 100Mbit --loss 0.1% --bytes 32M",
 }
@@ -45,7 +46,7 @@ def test_more_connections_gain_the_predicted_factor(runs: Runs, case: str, numbe
     options = CASES[case]
     one = measured(runs(options).capture()).situation
     depth = max(number, one.setting.queue_depth)
-    found = runs(f"{options} --connections {number} --queue-depth {depth} --no-capture").throughput
+    found = runs(f"{options} --connections {number} --queue-depth {depth} --set no-capture=yes").throughput
     gain = one.with_connections(number).throughput() / one.throughput()
     limit = WITH_LOSS if case == "loss" else WITHOUT_LOSS
     assert gain == pytest.approx(found / runs(options).throughput, rel=limit)

@@ -24,7 +24,7 @@ VARIED = {
     "two connections": (f"read {FAR} --connections 2 --fault black-out,for=2s", "io_outage"),
     "four connections": (f"read {FAR} --connections 4 --fault rst", "connection_lost"),
     "digests": (
-        f"read {NEAR} --header-digest crc32c --data-digest crc32c --seconds 3 --fault storage-errors,for=1s",
+        f"read {NEAR} --set header-digest=crc32c --set data-digest=crc32c --seconds 3 --fault storage-errors,for=1s",
         "command_errors",
     ),
     "a deep queue": (f"read {DEEP} --fault black-out,for=2s", "io_outage"),

@@ -26,7 +26,7 @@ from tests.analysis.fit.test_sweep import point
 from tests.support.recordings import recorded_captures
 from tests.support.runs import Run, Runs
 
-LOSSY = "read --one-way-delay 8ms --rate 320Mbit --block-size 1M --bytes 48M --to-initiator-loss 0.2% --seed 3"
+LOSSY = "read --one-way-delay 8ms --rate 320Mbit --block-size 1M --bytes 48M --set to-initiator-loss=0.2% --seed 3"
 KERNEL = [each for each in recorded_captures() if each.name.startswith("04_read_loss1pct")]
 
 

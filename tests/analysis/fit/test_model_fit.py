@@ -396,13 +396,13 @@ def test_lossy_and_slow_cycles_are_left_out(files: Files, tap: str) -> None:
 
 @pytest.mark.parametrize(
     ("link", "targets"),
-    [("--rate 320Mbit", ()), ("--rate 1Gbit --access-rate 320Mbit", (1.0, 10.0))],
+    [("--rate 320Mbit", ()), ("--rate 1Gbit --set access-rate=320Mbit", (1.0, 10.0))],
     ids=["a line each", "a shared line"],
 )
 def test_a_mirrored_write_takes_as_long_as_its_slowest_side(
     tmp_path: Path, link: str, targets: tuple[float, ...]
 ) -> None:
-    asked = "simulate write --targets 2 --target-delay 1ms --target-delay 10ms --mirror --bytes 8M --block-size 512K "
+    asked = "simulate write --target-delay 1ms --target-delay 10ms --set mirror=yes --bytes 8M --block-size 512K "
     made = CliRunner().invoke(main, [*asked.split(), *link.split(), "-o", str(tmp_path / "run")])
     assert made.exit_code == 0, made.output
     found = found_in(tmp_path / "run" / "initiator.pcapng")
@@ -508,7 +508,7 @@ def test_an_impossible_request_is_a_one_line_error(files: Files, arguments: Sequ
 
 def test_nothing_to_fit_is_a_one_line_error(tmp_path: Path) -> None:
     # no block of 360 packets comes through without a loss, and there are too few losses for their rate
-    lossy = ["--block-size", "512K", "--bytes", "1M", "--one-way-delay", "8ms", "--to-initiator-loss", "1%"]
+    lossy = ["--block-size", "512K", "--bytes", "1M", "--one-way-delay", "8ms", "--set", "to-initiator-loss=1%"]
     simulated = CliRunner().invoke(main, ["simulate", "read", *lossy, "-o", str(tmp_path)], catch_exceptions=False)
     assert simulated.exit_code == 0
     result = fit_of(tmp_path / "initiator.pcapng")

@@ -158,17 +158,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return Runs(tmp_path_factory.mktemp("streams"))
 
 
-FOUR = "read --targets 4 --access-rate 200Mbit --rate 1Gbit --one-way-delay 20ms --block-size 1M --queue-depth 2"
+FOUR = "read --targets 4 --set access-rate=200Mbit --rate 1Gbit --one-way-delay 20ms --block-size 1M --queue-depth 2"
 RUNS = {
     # two of four lose packets in slow start, at windows of a tenth of the others'
-    "slow start": f"{FOUR} --bytes 32M --to-initiator-burst-loss 0.01%,20%,100% --seed 5",
+    "slow start": f"{FOUR} --bytes 32M --set to-initiator-burst-loss=0.01%,20%,100% --seed 5",
     "losses": (
         "read --targets 2 --rate 400Mbit --one-way-delay 10ms --bytes 16M --block-size 1M --queue-depth 2 "
-        "--to-initiator-loss 0.3% --seed 2"
+        "--set to-initiator-loss=0.3% --seed 2"
     ),
     "timeout": (
-        "read --targets 2 --rate 100Mbit --one-way-delay 10ms --bytes 4M --block-size 256K --window 64K "
-        "--to-initiator-burst-loss 0.15%,3%,100% --seed 4"
+        "read --targets 2 --rate 100Mbit --one-way-delay 10ms --bytes 4M --block-size 256K --set receive-buffer=64K "
+        "--set to-initiator-burst-loss=0.15%,3%,100% --seed 4"
     ),
     "even": "read --targets 3 --rate 100Mbit --one-way-delay 5ms --bytes 6M --block-size 256K --queue-depth 2",
     "far": (

@@ -65,22 +65,26 @@ def true_skews(run: Run) -> dict[int, tuple[int, int]]:
 
 
 MIRRORS = {
-    "two": (f"write --mirror --target-delay 1ms --target-delay 20ms {LINK}", 2, "round_trip"),
-    "three": (f"write --mirror --target-delay 2ms --target-delay 1ms --target-delay 12ms {LINK}", 3, "round_trip"),
+    "two": (f"write --set mirror=yes --target-delay 1ms --target-delay 20ms {LINK}", 2, "round_trip"),
+    "three": (
+        f"write --set mirror=yes --target-delay 2ms --target-delay 1ms --target-delay 12ms {LINK}",
+        3,
+        "round_trip",
+    ),
     "service": (
-        f"write --mirror --targets 2 --one-way-delay 2ms --service-delay 1ms-30ms {LINK}",
+        f"write --set mirror=yes --targets 2 --one-way-delay 2ms --service-delay 1ms-30ms {LINK}",
         2,
         "target_service",
     ),
-    "loss": (f"write --mirror --targets 2 --one-way-delay 4ms --loss 0.5% {LINK}", 2, "loss"),
+    "loss": (f"write --set mirror=yes --targets 2 --one-way-delay 4ms --loss 0.5% {LINK}", 2, "loss"),
     "one line": (
-        "write --mirror --targets 2 --one-way-delay 1ms --rate 1Gbit --access-rate 100Mbit --bytes 4M "
+        "write --set mirror=yes --targets 2 --one-way-delay 1ms --rate 1Gbit --set access-rate=100Mbit --bytes 4M "
         "--block-size 256K",
         2,
         "line",
     ),
     "queue": (
-        f"write --mirror --target-delay 1ms --target-delay 20ms --queue-depth 4 {LINK} --bytes 16M",
+        f"write --set mirror=yes --target-delay 1ms --target-delay 20ms --queue-depth 4 {LINK} --bytes 16M",
         2,
         "round_trip",
     ),
@@ -154,7 +158,7 @@ NEAR_MISSES = {
     "stripes": f"write --targets 2 --one-way-delay 2ms {LINK}",
     "two paths": f"write --sessions 2 --one-way-delay 2ms {LINK}",
     "anywhere": f"write --targets 2 --one-way-delay 2ms --random {LINK}",
-    "reads": f"read --mirror --targets 2 --one-way-delay 2ms {LINK}",
+    "reads": f"read --set mirror=yes --targets 2 --one-way-delay 2ms {LINK}",
 }
 
 
@@ -164,7 +168,7 @@ def test_near_misses_of_the_lab(runs: Runs, name: str) -> None:
 
 
 def test_stripes_of_zeros_may_be_a_mirror(runs: Runs) -> None:
-    (found,) = found_in(runs(f"{NEAR_MISSES['stripes']} --zeros"))
+    (found,) = found_in(runs(f"{NEAR_MISSES['stripes']} --set zeros=yes"))
     assert not found.mirror.is_sure
     # without the data all stripes in step are in doubt
     trace = iscsitrace.read(runs(NEAR_MISSES["stripes"]).capture())
@@ -184,7 +188,7 @@ def crc32c(data: bytes) -> int:
 @pytest.mark.parametrize("keys", ["", "--key InitialR2T=Yes --key ImmediateData=No", "--key ImmediateData=No"])
 def test_the_checksums_of_the_first_data(runs: Runs, keys: str) -> None:
     """Immediate, solicited or unsolicited: the data of a PDU at offset 0."""
-    run = runs(f"write --bytes 1M --block-size 128K --start-lba 100000 {keys}")
+    run = runs(f"write --bytes 1M --block-size 128K --set start-lba=100000 {keys}")
     trace = iscsitrace.read(run.capture(), tables=["write_starts"])
     raw = run.capture().read_bytes()
     lbas = trace.cycles["lba"]
@@ -198,7 +202,7 @@ def test_the_checksums_of_the_first_data(runs: Runs, keys: str) -> None:
 
 
 def test_data_is_read_only_on_request(runs: Runs) -> None:
-    trace = iscsitrace.read(runs("write --bytes 1M --block-size 128K --start-lba 100000 ").capture())
+    trace = iscsitrace.read(runs("write --bytes 1M --block-size 128K --set start-lba=100000 ").capture())
     with pytest.raises(InputInvalid, match="write_starts"):
         _ = trace.write_starts
 
@@ -257,7 +261,7 @@ def test_the_finding(runs: Runs) -> None:
 
 
 def test_sides_at_equal_rtt_wait_for_none(runs: Runs) -> None:
-    run = runs(f"write --mirror --targets 2 --one-way-delay 2ms {LINK}")
+    run = runs(f"write --set mirror=yes --targets 2 --one-way-delay 2ms {LINK}")
     diagnosis = examine(iscsitrace.read(run.capture(), tables=NEEDED).table)
     assert len(diagnosis.mirrors) == 1
     assert "mirror_waits_for_farthest" not in diagnosis.found

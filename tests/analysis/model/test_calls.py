@@ -167,12 +167,11 @@ def test_the_simulated_world_agrees(
     operation: str, delay_ms: int, call: str, command: str, window: int, is_held: bool, tmp_path: Path
 ) -> None:
     """Within half a percent: only what the model knows takes time there. Our target writes 256 KiB at a time."""
-    options = (
-        f"{operation} --one-way-delay {delay_ms}ms --rate 320Mbit --system-call-size {call} --max-transfer {command}"
-    )
+    options = f"{operation} --one-way-delay {delay_ms}ms --rate 320Mbit"
+    options += f" --set system-call-size={call} --set max-transfer={command}"
     keys = "--key MaxBurstLength=262144 --key FirstBurstLength=262144 --key InitialR2T=No"
-    status = " --status apart-held --no-delayed-ack" if is_held else ""
-    run = Runs(tmp_path)(f"{options} --command-window {window} --bytes 8M {keys}{status}")
+    status = " --set status=apart-held --set delayed-ack=no" if is_held else ""
+    run = Runs(tmp_path)(f"{options} --set command-window={window} --bytes 8M {keys}{status}")
     cycles = json.loads((run.folder / "truth.json").read_text())["cycles"]
     pairs = zip(cycles["operation"], cycles["initiator"]["status_ns"], strict=True)
     ends = sorted(status_ns for word, status_ns in pairs if word == operation)

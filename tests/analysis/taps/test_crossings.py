@@ -27,7 +27,7 @@ from tests.support.tap_captures import Fault, with_fault
 MS = 1_000_000
 NEAR = sorted(captures_folder().glob("*.initiator.pcap*"))
 LOSSY = "mixed --one-way-delay 5ms --rate 200Mbit --block-size 64K --bytes 4M --queue-depth 3 --loss 0.5% --seed 5"
-REORDERED = "read --one-way-delay 5ms --block-size 64K --bytes 4M --queue-depth 3 --reorder 2%,3ms --seed 5"
+REORDERED = "read --one-way-delay 5ms --block-size 64K --bytes 4M --queue-depth 3 --set reorder=2%,3ms --seed 5"
 
 
 def tapped(files: dict[str, Path], **options: Any) -> TappedTrace:

@@ -21,16 +21,17 @@ MS = 1_000_000
 
 RUNS = {
     "reads": "read --one-way-delay 4ms --block-size 64K --bytes 4M --service-delay exp:2ms",
-    "reads with jitter": "read --one-way-delay 1ms --block-size 64K --bytes 8M --queue-depth 4 --jitter 0.3ms "
+    "reads with jitter": "read --one-way-delay 1ms --block-size 64K --bytes 8M --queue-depth 4 --set jitter=0.3ms "
     "--service-delay 1ms-3ms",
     "writes with R2T": "write --one-way-delay 4ms --block-size 256K --bytes 8M --service-delay exp:2ms "
     "--key FirstBurstLength=65536 --key InitialR2T=Yes --key ImmediateData=No",
-    "writes without R2T": "write --one-way-delay 2ms --block-size 32K --bytes 2M --service-delay 1ms --jitter 0.1ms",
+    "writes without R2T": "write --one-way-delay 2ms --block-size 32K --bytes 2M --service-delay 1ms "
+    "--set jitter=0.1ms",
     "mixed": "mixed --one-way-delay 5ms --rate 200Mbit --block-size 128K --bytes 8M --queue-depth 3 "
-    "--initiator-host-delay 0.3ms",
-    "asymmetric": "read --to-target-one-way-delay 2ms --to-initiator-one-way-delay 10ms --block-size 64K --bytes 4M "
-    "--service-delay 1ms-3ms",
-    "asymmetric rates": "mixed --one-way-delay 3ms --to-initiator-rate 100Mbit --to-target-rate 1Gbit "
+    "--set initiator-host-delay=0.3ms",
+    "asymmetric": "read --set to-target-one-way-delay=2ms --set to-initiator-one-way-delay=10ms --block-size 64K "
+    "--bytes 4M --service-delay 1ms-3ms",
+    "asymmetric rates": "mixed --one-way-delay 3ms --set to-initiator-rate=100Mbit --set to-target-rate=1Gbit "
     "--block-size 64K --bytes 4M --queue-depth 2",
 }
 
@@ -39,7 +40,7 @@ LATE = {
     "reads": "read --one-way-delay 3ms --block-size 32K --bytes 4M --queue-depth 1 --loss 3%",
 }
 LOSSES = "mixed --one-way-delay 5ms --rate 200Mbit --block-size 128K --bytes 8M --queue-depth 3 --loss 0.3%"
-REORDERING = "mixed --one-way-delay 5ms --rate 200Mbit --block-size 64K --bytes 8M --queue-depth 3 --reorder 1%,3ms"
+REORDERING = "mixed --one-way-delay 5ms --rate 200Mbit --block-size 64K --bytes 8M --queue-depth 3 --set reorder=1%,3ms"
 
 FAULTS: dict[str, tuple[Fault, Fault]] = {
     "one clock": (Fault(), Fault()),
@@ -228,9 +229,9 @@ def test_each_r2t_that_is_waited_for_pays_both_ways(runs: Runs, bursts: int, ord
     """By arithmetic: without line rate, jitter and loss every way takes 3 ms, and each round has two of them."""
     size = 65_536 * bursts
     run = runs(
-        f"write --one-way-delay 3ms --block-size {size} --bytes {8 * size} --service-delay 2ms --r2t-order {order} "
+        f"write --one-way-delay 3ms --block-size {size} --bytes {8 * size} --service-delay 2ms --set r2t-order={order} "
         f"--key InitialR2T=Yes --key ImmediateData=No --key MaxBurstLength=65536 --key FirstBurstLength=65536 "
-        f"--key MaxOutstandingR2T={outstanding} --target-key MaxOutstandingR2T={outstanding} --seed 3"
+        f"--key MaxOutstandingR2T={outstanding} --set target-key=MaxOutstandingR2T={outstanding} --seed 3"
     )
     trace = read_taps({"a": run.capture(), "b": run.capture("target")})
     legs = trace.command_legs
@@ -265,7 +266,7 @@ def test_unsolicited_data_and_r2ts_in_one_write(runs: Runs, first_burst_bytes: i
 
 def test_legs_of_read_and_write_by_hand(runs: Runs, tmp_path: Path) -> None:
     """The share that TCP held is part of its leg: of hosts that take no time, all of it."""
-    run = runs("read --one-way-delay 4ms --block-size 512K --bytes 4M --receive-buffer 64K --seed 2")
+    run = runs("read --one-way-delay 4ms --block-size 512K --bytes 4M --set receive-buffer=64K --seed 2")
     legs = read_taps({"a": run.capture(), "b": run.capture("target")}).command_legs
     assert (legs.target_held_ns <= legs.target_ns).all()
     # a window of 64 KiB needs eight RTTs for 512 KiB: the target's host itself takes nothing

@@ -27,8 +27,8 @@ def tapped(runs: Runs, line: str) -> TappedTrace:
         ("write --one-way-delay 1ms --block-size 16K --bytes 1M --service-delay 20ms", "target"),
         ("read --one-way-delay 10ms --block-size 16K --bytes 1M --service-delay 1ms", "network"),
         ("read --one-way-delay 1ms --block-size 256K --bytes 8M --rate 20Mbit --queue-depth 4", "network"),
-        ("read --one-way-delay 8ms --block-size 512K --bytes 4M --receive-buffer 64K", "network"),
-        ("read --one-way-delay 4ms --block-size 256K --bytes 8M --to-initiator-loss 2%", "network"),
+        ("read --one-way-delay 8ms --block-size 512K --bytes 4M --set receive-buffer=64K", "network"),
+        ("read --one-way-delay 4ms --block-size 256K --bytes 8M --set to-initiator-loss=2%", "network"),
     ],
 )
 def test_most_of_the_time_is_where_it_was_put(runs: Runs, line: str, place: str) -> None:
@@ -57,7 +57,7 @@ def test_a_slow_initiator_by_arithmetic(runs: Runs) -> None:
     """Each R2T waits 20 ms for the host; the write has one R2T, and no other host takes time."""
     trace = tapped(
         runs,
-        "write --one-way-delay 1ms --block-size 64K --bytes 1M --initiator-host-delay 20ms "
+        "write --one-way-delay 1ms --block-size 64K --bytes 1M --set initiator-host-delay=20ms "
         "--key InitialR2T=Yes --key ImmediateData=No",
     )
     (verdict,) = places.verdicts(trace)
@@ -77,7 +77,7 @@ def test_packets_that_a_capture_lacks_are_no_losses(runs: Runs, tmp_path: Path, 
 
 @pytest.mark.parametrize("direction", ["to-target", "to-initiator"])
 def test_losses_of_one_direction(runs: Runs, direction: str) -> None:
-    line = f"mixed --one-way-delay 4ms --block-size 64K --bytes 8M --{direction}-loss 1% --seed 5"
+    line = f"mixed --one-way-delay 4ms --block-size 64K --bytes 8M --set {direction}-loss=1% --seed 5"
     trace = tapped(runs, line)
     row = trace.taps.row(0)
     link = json.loads((runs(line).folder / "truth.json").read_text())["paths"][0]

@@ -217,7 +217,7 @@ def test_service_times_are_those_of_the_target_s_own_tap(name: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["--jitter 2ms", "--reorder 3%,4ms", "--to-initiator-loss 2%", "--to-initiator-rate 100Mbit"],
+    ["--set jitter=2ms", "--set reorder=3%,4ms", "--set to-initiator-loss=2%", "--set to-initiator-rate=100Mbit"],
 )
 def test_a_disturbed_path_makes_no_slow_target(runs: Runs, path: str) -> None:
     """Reads one after another; the legs are true within 1 %."""
