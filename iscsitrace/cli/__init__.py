@@ -66,7 +66,7 @@ _SHORT_HELP = {
     "check": "Show coverage and capture health; compare with tshark.",
     "inspect": "Show Wireshark's fields beside iscsitrace's.",
     "anonymise": "Write a capture without names, addresses and data.",
-    "fleet": "Read rings of many taps into one dataset, and ask it.",
+    "fleet": "Collect captures from many hosts into one dataset and query it.",
     "wireshark": "Install plugin, extcap and profile into Wireshark.",
     "capture": "Capture iSCSI into pcapng files, all or around slow commands.",
     "interfaces": "List interfaces to capture on, and their iSCSI connections.",

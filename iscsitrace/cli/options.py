@@ -199,7 +199,7 @@ _CLOCKS = _input(
     "--clocks",
     type=click.Choice(["measured", "synchronised"]),
     default="measured",
-    help="Clocks of several taps: by the packets (measured), or trusted, as of hosts with PTP.",
+    help="Clocks of several taps: compared by their packets (measured), or trusted (synchronised, as with PTP).",
 )
 
 
@@ -224,7 +224,7 @@ def takes_parts(function: _Function, *, has_experiments: bool = False) -> _Funct
         "-f",
         "capture_filter",
         metavar="FILTER",
-        help="Keep packets that match this libpcap filter; its len counts captured bytes.",
+        help="Read only packets that match this capture filter (tcpdump syntax).",
     )
     @_input("-c", "packet_limit", type=click.IntRange(min=1), metavar="COUNT", help="Stop after COUNT packets.")
     @_input("--from", "time_from", type=When(), help="Skip packets before this time: 12.5s after the first, or a date.")
@@ -240,7 +240,7 @@ def takes_parts(function: _Function, *, has_experiments: bool = False) -> _Funct
         "--max-memory",
         "max_memory_bytes",
         type=MemorySize(),
-        help="End with an error instead of using more memory; export --format parquet writes rows to its files before.",
+        help="Stop with an error instead of using more memory; export --format parquet writes finished rows first.",
     )
     @_input("--no-progress", is_flag=True, help="Show no progress bar.")
     @functools.wraps(function)

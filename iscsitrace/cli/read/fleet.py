@@ -9,7 +9,7 @@ from iscsitrace.cli.read import fleet_prune, fleet_report, fleet_run, fleet_sql,
 
 @click.group(epilog="Example:  iscsitrace fleet run /captures/* -o dataset")
 def command() -> None:
-    """Read rings of captures of many taps into a dataset of Parquet files, and ask it.
+    """Collect captures from many hosts into a dataset of Parquet files and query it.
 
     A tap is a place where packets are captured; the files of its ring are one stream. Needs the extra `fleet`.
     """

@@ -49,7 +49,9 @@ class Listen(Quantity):
 
 @click.command(epilog="Example:  iscsitrace watch --interval 5s --json capture.pcapng")
 @click.argument("source", metavar="INPUT")
-@click.option("-f", "capture_filter", metavar="FILTER", help="Keep packets that match this libpcap filter.")
+@click.option(
+    "-f", "capture_filter", metavar="FILTER", help="Read only packets that match this capture filter (tcpdump syntax)."
+)
 @click.option(
     "-s", "snaplen", type=click.IntRange(min=1), metavar="BYTES", help="Interface: bytes kept of each packet."
 )
