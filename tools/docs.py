@@ -52,10 +52,10 @@ _COUNTER = re.compile(r'^\s*\w+, "(\w+)", (\w+),\s*"((?:[^"\\]|\\.)*)",\s*"((?:[
 
 
 _SETTINGS = """
-The commands that make traffic have more settings than options. `--set NAME=VALUE` sets any of them, and `--settings
-FILE` reads them from a TOML file with lines such as `one-way-delay = "8ms"`. An option is a setting of its name, in
-every command. `--print-settings` prints such a file, with the values that the rest of the command line sets; a default
-is a comment there. The command line overrides the file, the file the defaults.
+The commands that make traffic have more settings than their help shows. `--set NAME=VALUE` sets any of them, and
+`--settings FILE` reads them from a TOML file with lines such as `one-way-delay = "8ms"`. Every setting is also an
+option of its name. `--print-settings` prints such a file, with the values that the rest of the command line sets; a
+default is a comment there. The command line overrides the file, the file the defaults.
 """
 _ARGUMENTS = {
     "CAPTURE...": "Captures to read as one, or `-` for standard input.",
@@ -129,7 +129,7 @@ def cli_page() -> str:
             lines += ["| option | meaning |", "|---|---|"]
             lines += [f"| {_spelling(option)} | {_cell(_meaning(option))} |" for option in options]
             lines.append("")
-    return "\n".join([*lines, *_settings_without_option()])
+    return "\n".join([*lines, *_unseen_settings()])
 
 
 def _sections(command: click.Command) -> Iterator[tuple[str, list[click.Parameter]]]:
@@ -142,11 +142,11 @@ def _sections(command: click.Command) -> Iterator[tuple[str, list[click.Paramete
     yield from found.items()
 
 
-def _settings_without_option() -> list[str]:
-    """What some command takes by ``--set`` alone, by section, with those commands."""
+def _unseen_settings() -> list[str]:
+    """The settings that no help shows, by section, with the commands that take them."""
     found: dict[str, dict[str, tuple[click.Option, list[str]]]] = {}
     for command in commands():
-        for name, setting in getattr(command, "without_option", {}).items():
+        for name, setting in getattr(command, "unseen", {}).items():
             rows = found.setdefault(section_of(setting), {})
             rows.setdefault(name, (setting, []))[1].append(f"`{command.name}`")
     lines = ["## Settings", "", *_prose(_SETTINGS)]

@@ -20,15 +20,10 @@ class Option(click.Option):
         super().__init__(*arguments, **attributes)
         self.section = section
 
-    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        """Makes the command line take it, if the command does so."""
-        if not isinstance(ctx.command, SectionedCommand) or ctx.command.takes(self):
-            super().add_to_parser(parser, ctx)
-
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Its lines of the help."""
-        is_taken = not isinstance(ctx.command, SectionedCommand) or ctx.command.takes(self)
-        return super().get_help_record(ctx) if is_taken else None
+        """Its lines of the help, if the command shows it."""
+        is_shown = not isinstance(ctx.command, SectionedCommand) or ctx.command.shows(self)
+        return super().get_help_record(ctx) if is_shown else None
 
 
 class Section(Generic[_Settings]):
@@ -55,8 +50,8 @@ class SectionedCommand(click.Command):
         self.sections = sections
         self.params += [option for section in sections for option in section.options]
 
-    def takes(self, _: Option) -> bool:
-        """Whether the command line has this option."""
+    def shows(self, _: Option) -> bool:
+        """Whether the help has this option."""
         return True
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

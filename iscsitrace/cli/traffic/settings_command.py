@@ -1,7 +1,7 @@
-"""A command with more settings than options: ``--set``, a file of settings, and the list of them all.
+"""A command with more settings than its help shows: ``--set``, a file of settings, and the list of them all.
 
-Every option of a section is a setting of its name. The command shows some of them as options; the others are set by
-``--set NAME=VALUE`` or a TOML file alone. Declares no setting: the sections do.
+Every option of a section is a setting of its name, which ``--set NAME=VALUE`` and a TOML file set, too. The help shows
+some of them. Declares no setting: the sections do.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WAYS = (
         expose_value=False,
         metavar="NAME=VALUE",
         section="Settings",
-        help="Set a setting, also one without an option: --print-settings lists them. Repeatable.",
+        help="Set a setting, also one that is not shown here: --print-settings lists them. Repeatable.",
     ),
     option(
         "--settings",
@@ -62,26 +62,26 @@ def value_name(setting: click.Option, ctx: click.Context) -> str:
 
 
 class SettingsCommand(SectionedCommand):
-    """A command that has options for ``shown``, some of its settings."""
+    """A command whose help has options for ``shown``, some of its settings."""
 
     def __init__(self, *arguments: Any, shown: tuple[str, ...], **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
         self.settings = {name_of(each): each for section in self.sections for each in section.options}
-        self.without_option = {name: each for name, each in self.settings.items() if name not in shown}
+        self.unseen = {name: each for name, each in self.settings.items() if name not in shown}
         self.params += _WAYS
 
-    def takes(self, option: Option) -> bool:
-        """Whether the command line has this option."""
-        return name_of(option) not in self.without_option
+    def shows(self, option: Option) -> bool:
+        """Whether the help has this option."""
+        return name_of(option) not in self.unseen
 
     def spelling(self, setting: Option) -> str:
-        """How the command line sets it."""
-        return setting.opts[0] if self.takes(setting) else f"--set {name_of(setting)}"
+        """How the docs set it."""
+        return setting.opts[0] if self.shows(setting) else f"--set {name_of(setting)}"
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Takes the settings from the command line, else from the file, else their defaults."""
         if not ctx.resilient_parsing:
-            words = self._words(ctx, args)
+            words = self.make_parser(ctx).parse_args([*args])[0]
             ctx.default_map = self._of_file(ctx, words.get("file")) | self._told(ctx, words)
             if words.get("is_printing"):
                 values = ctx.default_map | words
@@ -90,19 +90,6 @@ class SettingsCommand(SectionedCommand):
                 click.echo("\n".join(self._printed(ctx, values)))
                 ctx.exit()
         return super().parse_args(ctx, args)
-
-    def _words(self, ctx: click.Context, args: list[str]) -> dict[str, Any]:
-        """What the command line sets, as it is typed."""
-        try:
-            return dict(self.make_parser(ctx).parse_args([*args])[0])
-        except click.NoSuchOption as error:
-            for name, setting in self.without_option.items():
-                if error.option_name in (*setting.opts, *setting.secondary_opts):
-                    is_off = error.option_name in setting.secondary_opts
-                    value = "no" if is_off else "yes" if setting.is_flag else value_name(setting, ctx)
-                    line = f"{error.option_name} is not an option here, but a setting: --set {name}={value}"
-                    raise click.UsageError(line, ctx) from None
-            raise
 
     def _told(self, ctx: click.Context, words: Mapping[str, Any]) -> dict[str, Any]:
         """The values of ``--set``."""
