@@ -1,8 +1,11 @@
-"""A trace for the Perfetto UI (ui.perfetto.dev): sessions as processes, commands as slices, counters and events."""
+"""A trace for the Perfetto UI (ui.perfetto.dev): sessions as processes, commands as slices, counters and events.
+
+Packets are messages of the package ``perfetto``, written as they are made: none of them stay in memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -13,7 +16,7 @@ from iscsitrace.analysis.groups.events.selection import ends_ns
 from iscsitrace.analysis.measures import waits
 from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.analysis.measures.queue_slots import slots
-from iscsitrace.outputs.perfetto_packets import Writer
+from iscsitrace.errors import ExtraMissing
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
@@ -26,6 +29,17 @@ _PHASES: Final = ("request", "grant", "transfer", "service", "status_wait")
 """In the order in which they follow each other."""
 _STEPS: Final = 2_000
 """Steps of the throughput."""
+_AT_ONCE: Final = 1_000
+"""Packets, and rows as Python values, that memory holds."""
+
+
+def require() -> Any:
+    """The package's messages; ExtraMissing if it is not installed."""
+    try:
+        from perfetto.protos.perfetto.trace import perfetto_trace_pb2
+    except ImportError as error:
+        raise ExtraMissing("A trace for the Perfetto UI", "perfetto", "perfetto") from error
+    return perfetto_trace_pb2
 
 
 def needed() -> tuple[str, ...]:
@@ -38,11 +52,103 @@ def write(trace: Trace, stream: BinaryIO, *, has_packets: bool = False) -> int:
     return _Export(trace, stream).write(has_packets=has_packets)
 
 
+class _Writer:
+    """Writes packets, each in its turn."""
+
+    def __init__(self, stream: BinaryIO, start_ns: int) -> None:
+        """``start_ns`` is the time at which the clocks are set."""
+        self._messages = messages = require()
+        self._kinds, self._ordering = messages.TrackEvent, messages.TrackDescriptor.EXPLICIT
+        self._stream, self._held = stream, messages.Trace()
+        self._flags = messages.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
+        self._tracks = 0
+        self._words: dict[tuple[str, str], int] = {}
+        self.packet_count = 0
+        first = self._packet(timestamp=start_ns)
+        self._flags = messages.TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
+        # times are those of the capture: nanoseconds since 1970, on both clocks
+        for clock in (messages.BUILTIN_CLOCK_BOOTTIME, messages.BUILTIN_CLOCK_REALTIME):
+            first.clock_snapshot.clocks.add(clock_id=clock, timestamp=start_ns)
+
+    def process(self, name: str) -> int:
+        """A new process; returns its track."""
+        descriptor = self._descriptor()
+        descriptor.process.pid = descriptor.uuid
+        descriptor.process.process_name = name
+        return self._tracks
+
+    def track(self, parent: int, name: str) -> int:
+        """A new track below another."""
+        self._descriptor(
+            parent_uuid=parent, name=name, child_ordering=self._ordering, sibling_order_rank=self._tracks + 1
+        )
+        return self._tracks
+
+    def counter(self, parent: int, name: str, unit: str) -> int:
+        """A new track of a number over time."""
+        self._descriptor(parent_uuid=parent, name=name).counter.unit_name = unit
+        return self._tracks
+
+    def begin(self, time_ns: int, track: int, name: str, values: Mapping[str, int]) -> None:
+        """Begins a slice; values are shown with it."""
+        self._named(self._kinds.TYPE_SLICE_BEGIN, time_ns, track, name, values)
+
+    def instant(self, time_ns: int, track: int, name: str, values: Mapping[str, int]) -> None:
+        """Something at one time."""
+        self._named(self._kinds.TYPE_INSTANT, time_ns, track, name, values)
+
+    def end(self, time_ns: int, track: int) -> None:
+        """Ends the last slice of the track that has begun."""
+        self._event(self._kinds.TYPE_SLICE_END, time_ns, track)
+
+    def count(self, time_ns: int, track: int, value: int) -> None:
+        """From then on a counter has this value."""
+        _, event = self._event(self._kinds.TYPE_COUNTER, time_ns, track)
+        event.counter_value = value
+
+    def flush(self) -> None:
+        """Writes what is held; the last packets need it."""
+        self._stream.write(self._held.SerializeToString())
+        # a message that is cleared keeps its memory
+        self._held = self._messages.Trace()
+
+    def _packet(self, **fields: Any) -> Any:
+        if len(self._held.packet) == _AT_ONCE:
+            self.flush()
+        self.packet_count += 1
+        return self._held.packet.add(trusted_packet_sequence_id=1, sequence_flags=self._flags, **fields)
+
+    def _descriptor(self, **fields: Any) -> Any:
+        self._tracks += 1
+        descriptor = self._messages.TrackDescriptor(uuid=self._tracks, **fields)
+        return self._packet(track_descriptor=descriptor).track_descriptor
+
+    def _event(self, kind: int, time_ns: int, track: int) -> tuple[Any, Any]:
+        packet = self._packet(timestamp=time_ns)
+        packet.track_event.type, packet.track_event.track_uuid = kind, track
+        return packet, packet.track_event
+
+    def _named(self, kind: int, time_ns: int, track: int, name: str, values: Mapping[str, int]) -> None:
+        packet, event = self._event(kind, time_ns, track)
+        event.name_iid = self._word(packet, "event_names", name)
+        for label, value in values.items():
+            number = self._word(packet, "debug_annotation_names", label)
+            event.debug_annotations.add(name_iid=number, int_value=value)
+
+    def _word(self, packet: Any, field: str, word: str) -> int:
+        """The number of a word; the packet that has it first says which."""
+        number = self._words.get((field, word))
+        if number is None:
+            number = self._words[field, word] = len(self._words) + 1
+            getattr(packet.interned_data, field).add(iid=number, name=word)
+        return number
+
+
 class _Export:
     def __init__(self, trace: Trace, stream: BinaryIO) -> None:
         self.trace = trace
         first_ns = min((each["time_first_ns"] for each in trace.inputs if each["time_first_ns"] is not None), default=0)
-        self.writer = Writer(stream, first_ns)
+        self.writer = _Writer(stream, first_ns)
         self._processes: dict[int, int] = {}
         self.connections = list(trace.connections.rows())
         self._targets = {row["session"]: row["target_name"] for row in trace.sessions.rows()}
@@ -65,6 +171,7 @@ class _Export:
                 number = row["connection"]
                 window = self.trace.window.select(windows.get(number, none))
                 self._connection(row, window, self.trace.segments.select(segments.get(number, none)), has_packets)
+        self.writer.flush()
         return self.writer.packet_count
 
     def process(self, session: int) -> int:
@@ -76,59 +183,45 @@ class _Export:
         return self._processes[session]
 
     def _slices(
-        self, track: int, name: str, table: Table, starts: Array, ends: Array, names: Array, inner: list[Any]
+        self,
+        parent: int,
+        name: str,
+        table: Table,
+        starts: Array,
+        ends: Array,
+        names: Array,
+        reached: Sequence[Array] = (),
     ) -> None:
-        """Slices in as many tracks as overlap at most; ``inner`` are starts, ends and name of slices within them."""
+        """Slices in as many tracks as overlap at most; ``reached`` are the ends of the phases within them."""
         if not len(table):
             return
         ends = np.maximum(ends, starts + 1)
         slot = slots(starts, ends)
-        count = int(slot.max()) + 1
-        tracks = np.array([self.writer.track(track, f"{name} {number}") for number in range(count)])[slot]
-        rank, at = 2 * (len(inner) + 1), np.arange(len(table), dtype=np.int64) * (2 * (len(inner) + 1) + 1)
-        groups = [(packets, at[rows]) for packets, rows in self._begins(table, starts, tracks, names)]
-        for place, (inner_starts, inner_ends, inner_name) in enumerate(inner):
-            rows = np.flatnonzero(inner_ends > inner_starts)
-            label = np.full(len(rows), self.writer.names([inner_name])[0])
-            begins = self.writer.begins(inner_starts[rows], tracks[rows], label, {})
-            groups += [
-                (begins, at[rows] + 2 * place + 1),
-                (self.writer.ends(inner_ends[rows], tracks[rows]), at[rows] + 2 * place + 2),
-            ]
-        self.writer.write_in_turn(*groups, (self.writer.ends(ends, tracks), at + rank))
-
-    def _begins(self, table: Table, starts: Array, tracks: Array, names: Array) -> Iterator[tuple[Array, Array]]:
-        """Packets that begin slices, and their rows: those with the same columns known at a time."""
-        columns = _VALUES[table.name]
-        has = np.stack([known(table, column) for column in columns])
-        patterns, which = np.unique(has, axis=1, return_inverse=True)
-        for number, pattern in enumerate(patterns.T):
-            rows = np.flatnonzero(which.ravel() == number)
-            values = {
-                column: table.raw(column)[rows].astype(np.int64)
-                for column, is_known in zip(columns, pattern, strict=True)
-                if is_known
-            }
-            yield self.writer.begins(starts[rows], tracks[rows], names[rows], values), rows
+        tracks = np.array([self.writer.track(parent, f"{name} {number}") for number in range(int(slot.max()) + 1)])
+        for values, start, end, track, label, *until in _rows(table, starts, ends, tracks[slot], names, *reached):
+            self.writer.begin(start, track, label, values)
+            for phase, begun, ended in zip(_PHASES, (start, *until), until, strict=False):
+                if ended > begun:
+                    self.writer.begin(begun, track, phase.replace("_", " "), {})
+                    self.writer.end(ended, track)
+            self.writer.end(end, track)
 
     def _commands(self, track: int, cycles: Table) -> None:
         # earlier first: at one instant the command before ends before the next begins
         cycles = cycles.select(np.argsort(cycles.raw("command_first_ns"), kind="stable"))
         starts = cycles.raw("command_first_ns")
         ends = self._ends_ns(cycles)
-        reached, phases = starts, []
+        reached = [starts]
         for phase in _PHASES:
             column = f"{phase}_ns"
             lengths = np.ma.filled(np.ma.asarray(cycles[column]), 0).astype(np.int64)
-            until = np.minimum(reached + np.maximum(lengths, 0), ends)
-            phases.append((reached, until, phase.replace("_", " ")))
-            reached = until
-        self._slices(track, "slot", cycles, starts, ends, self._command_names(cycles), phases)
+            reached.append(np.minimum(reached[-1] + np.maximum(lengths, 0), ends))
+        self._slices(track, "slot", cycles, starts, ends, self._command_names(cycles), reached[1:])
         rounds = self.trace.rounds
         own = rounds.select(np.isin(rounds.raw("cycle"), cycles.raw("cycle")) & known(rounds, "data_last_ns"))
         own = own.select(np.argsort(own.raw("r2t_ns"), kind="stable"))
-        names = np.full(len(own), self.writer.names(["R2T round"])[0])
-        self._slices(track, "R2T rounds", own, own.raw("r2t_ns"), own.raw("data_last_ns"), names, [])
+        names = np.full(len(own), "R2T round")
+        self._slices(track, "R2T rounds", own, own.raw("r2t_ns"), own.raw("data_last_ns"), names)
 
     def _ends_ns(self, cycles: Table) -> Array:
         return waits.of(cycles, self.trace.connections).ends_ns(cycles)
@@ -149,7 +242,7 @@ class _Export:
             operation = operations[min(code, len(operations) - 1)] or "unknown"
             name = cells.text(operation.replace("_", " ").upper())
             words.append(f"{name}: {endings[end]}" if end else name)
-        return self.writer.names(words)[which.ravel()] if words else np.zeros(0, dtype=np.int64)
+        return np.array(words, dtype=object)[which.ravel()]
 
     def _queue_depth(self, track: int, cycles: Table) -> None:
         starts = cycles.raw("command_first_ns")
@@ -167,7 +260,8 @@ class _Export:
         times, values = times[is_new], values[is_new]
         if len(times):
             track = self.writer.counter(parent, name, unit)
-            self.writer.write(self.writer.counts(times, np.full(len(times), track), values))
+            for time_ns, value in _columns(times, values):
+                self.writer.count(time_ns, track, value)
 
     def _connection(self, row: dict[str, Any], windows: Table, segments: Table, has_packets: bool) -> None:
         process = self.process(-1 if row["session"] is None else row["session"])
@@ -200,11 +294,12 @@ class _Export:
 
     def _packets(self, track: int, segments: Table) -> None:
         words = [(word or "packet").replace("_", " ") for word in segments.words_by_code("segment_class")]
-        labels = self.writer.names(words)
-        codes = np.minimum(segments.raw("segment_class"), len(words) - 1)
-        values = {name: segments.raw(name).astype(np.int64) for name in ("frame", "payload_bytes")}
-        tracks = np.full(len(segments), track)
-        self.writer.write(self.writer.instants(segments.raw("time_ns"), tracks, labels[codes], values))
+        names = np.array(words, dtype=object)[segments.raw("segment_class")]
+        self._instants(track, segments, names)
+
+    def _instants(self, track: int, table: Table, names: Array) -> None:
+        for values, time_ns, name in _rows(table, table.raw("time_ns"), names):
+            self.writer.instant(time_ns, track, name, values)
 
     def _events(self) -> None:
         """Events on a track of their session: those with a length as slices."""
@@ -214,28 +309,37 @@ class _Export:
         session = np.where(known(every, "session"), every.raw("session").astype(np.int64), -1)
         lasts = self.trace.connections.raw("time_last_ns")
         ends = ends_ns(every, int(lasts.max()) if len(lasts) else None)
-        texts, which = np.unique(every["text"].astype(str), return_inverse=True)
-        names = self.writer.names([cells.text(text) for text in texts.tolist()])[which.ravel()]
+        names = np.array([cells.text(text) for text in every["text"].tolist()], dtype=object)
         for number in np.unique(session).tolist():
             own = np.flatnonzero(session == number)
             events_of = every.select(own)
             starts, until = events_of.raw("time_ns"), ends[own]
             track = self.writer.track(self.process(number), "events")
-            is_long = until > starts
-            chosen = np.flatnonzero(is_long)
-            self._slices(
-                track, "lasting", events_of.select(chosen), starts[chosen], until[chosen], names[own][chosen], []
-            )
-            chosen = np.flatnonzero(~is_long)
-            for has_frame in (True, False):
-                rows = chosen[known(events_of, "frame")[chosen] == has_frame]
-                frames = {"frame": events_of.raw("frame")[rows].astype(np.int64)} if has_frame else {}
-                tracks = np.full(len(rows), track)
-                self.writer.write(self.writer.instants(starts[rows], tracks, names[own][rows], frames))
+            is_long, labels = until > starts, names[own]
+            long = events_of.select(is_long)
+            self._slices(track, "lasting", long, starts[is_long], until[is_long], labels[is_long])
+            self._instants(track, events_of.select(~is_long), labels[~is_long])
+
+
+def _columns(*columns: Array) -> Iterator[tuple[Any, ...]]:
+    """The rows of columns as Python values."""
+    for at in range(0, len(columns[0]), _AT_ONCE):
+        yield from zip(*(each[at : at + _AT_ONCE].tolist() for each in columns), strict=True)
+
+
+def _rows(table: Table, *columns: Array) -> Iterator[tuple[Any, ...]]:
+    """The values that are shown with each row of a table, by their names, and its row of further columns."""
+    shown = (
+        {name: value for name, value in row.items() if value is not None}
+        for at in range(0, len(table), _AT_ONCE)
+        for row in table.select(slice(at, at + _AT_ONCE)).rows(_VALUES[table.name])
+    )
+    return ((values, *others) for values, others in zip(shown, _columns(*columns), strict=True))
 
 
 _VALUES: Final = {
     "cycles": ("cycle", "lba", "bytes", "queue_depth", "command_frame", "status_frame"),
     "rounds": ("cycle", "r2t_sn", "bytes", "r2t_frame"),
     "events": ("frame",),
+    "segments": ("frame", "payload_bytes"),
 }

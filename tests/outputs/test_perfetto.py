@@ -19,7 +19,7 @@ from click.testing import CliRunner
 import iscsitrace
 from iscsitrace.cli import main
 from iscsitrace.errors import ExtraMissing
-from iscsitrace.outputs import perfetto, perfetto_packets
+from iscsitrace.outputs import perfetto
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 from tests.support import hand_timed as by_hand
@@ -339,17 +339,25 @@ def test_a_damaged_file_without_packets_has_a_trace(tmp_path: Path) -> None:
     assert len(exported(trace).instants) == 1
 
 
-def test_numbers_are_written_as_they_are() -> None:
-    numbers = np.array([0, 1, 127, 128, 2**31, 2**56, 2**63 - 1])
-    for row, number in zip(perfetto_packets._varint(numbers), numbers.tolist(), strict=True):
-        assert sum((int(byte) & 0x7F) << (7 * place) for place, byte in enumerate(row)) == number
-        assert [int(byte) >> 7 for byte in row] == [1] * 8 + [0]
+def test_packets_are_written_as_they_are_made() -> None:
+    messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    parts: list[int] = []
+
+    class Stream(io.BytesIO):
+        def write(self, part: Any) -> int:
+            parts.append(len(messages.Trace.FromString(part).packet))
+            return super().write(part)
+
+    trace = iscsitrace.read(next((SAMPLES / "loss-1-percent").glob("*.pcap*")), tables=perfetto.needed())
+    assert perfetto.write(trace, Stream(), has_packets=True) == sum(parts)
+    assert len(parts) > 3
+    assert max(parts) <= 1000
 
 
 def test_without_the_package_the_way_to_install_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "perfetto.protos.perfetto.trace", None)
     with pytest.raises(ExtraMissing, match=r"needs perfetto: pip install 'iscsitrace\[perfetto\]'"):
-        perfetto_packets.require()
+        perfetto.require()
 
 
 def test_the_command_writes_one_file_and_refuses_what_does_not_fit(tmp_path: Path) -> None:

@@ -124,9 +124,9 @@ def _export_bounded(capture_input: CaptureInput, directory: str, chosen: list[st
 
 def _export_perfetto(capture_input: CaptureInput, path: Path, *, has_packets: bool, is_forced: bool) -> None:
     from iscsitrace.outputs import files as output_file
-    from iscsitrace.outputs import perfetto, perfetto_packets
+    from iscsitrace.outputs import perfetto
 
-    perfetto_packets.require()
+    perfetto.require()
     output_file.check(path, is_forced=is_forced, inputs=capture_input.sources)
     trace = capture_input.read(perfetto.needed(), written=[path.parent])
     with output_file.written_aside(path) as partial, partial.open("wb") as stream:
