@@ -15,13 +15,11 @@ from pathlib import Path
 from iscsitrace.experiments import catalogue, comparison, making, records, results, tables, verdicts
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.definition_claims import Claim
-from iscsitrace.experiments.definition_corrections import OUTCOMES
 from iscsitrace.experiments.definition_figures import LineFigure
 from iscsitrace.experiments.points import of_experiment
 from iscsitrace.experiments.quantities import QUANTITIES
 from iscsitrace.experiments.results import Beside, JudgedClaim
-from tools import corrections
-from tools.studies import NOTHING, UNTESTED, WORLD_NAMES, World, judged, outcomes, printed, table, worlds
+from tools.studies import NOTHING, OUTCOMES, UNTESTED, WORLD_NAMES, World, judged, outcomes, printed, table, worlds
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reproduction.md"
@@ -71,7 +69,6 @@ def page() -> str:
     lines += ["`python -m tools.reproduction`; do not edit.", *_INTRODUCTION.splitlines(), ""]
     studies = [(definition, worlds(definition)) for definition in map(catalogue.load, catalogue.names())]
     lines += ["## Summary", "", *_summary(studies)]
-    lines += ["## What the first versions did otherwise", "", *corrections.section(studies)]
     for definition, found in studies:
         lines += _study(definition, found)
     return "\n".join(lines)

@@ -10,13 +10,20 @@ from iscsitrace.experiments import claims, comparison, records, verdicts
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.definition_claims import ALL_WORLDS
-from iscsitrace.experiments.definition_corrections import OUTCOMES
 from iscsitrace.experiments.points import Point, of_experiment
 from iscsitrace.experiments.records import Run
 from iscsitrace.experiments.results import Beside, JudgedClaim
 
 NOTHING: Final = "-"
 WORLD_NAMES: Final = {"simulated": "simulated", "real": "kernel's TCP", "guests": "guests"}
+OUTCOMES: Final = (
+    "claims of the study",
+    "claims of our own",
+    "printed values",
+    "computed values",
+    "difference of the model",
+)
+"""What a whole run is summarised by."""
 UNTESTED: Final = {verdicts.NOT_RUN, verdicts.NOT_TESTABLE, verdicts.NOT_COMPARED, NOTHING}
 
 
@@ -61,7 +68,7 @@ def printed(definition: Definition, world: World) -> list[Beside]:
 
 
 def outcomes(definition: Definition, world: World) -> dict[str, str]:
-    """What the recorded run of a world is summarised by, by `definition_corrections.OUTCOMES`."""
+    """What the recorded run of a world is summarised by, by OUTCOMES."""
     of_claims, values = judged(definition, world), printed(definition, world)
     texts = (
         *(counted([each.verdict for each in of_claims if each.is_own == is_own]) for is_own in (False, True)),

@@ -7,7 +7,7 @@ from typing import Final
 
 from iscsitrace.experiments import scatter, verdicts
 from iscsitrace.experiments.comparison import Row, row_at
-from iscsitrace.experiments.definition_claims import WORLDS, Check, Claim, Number, Placed, Spot
+from iscsitrace.experiments.definition_claims import WORLDS, Check, Claim, Spot
 from iscsitrace.experiments.results import Evidence, JudgedCheck, JudgedClaim
 from iscsitrace.experiments.scatter import Estimate
 
@@ -37,19 +37,19 @@ def _evidence(claim: Claim, rows: Sequence[Row]) -> Iterator[Evidence]:
             yield Evidence(text, row.limiter, row.shares, means)
 
 
-def number(placed: Placed, wanted: Number, rows: Sequence[Row]) -> Estimate | None:
-    """A number of a claim or a correction; None where a place did not run, or its quantity is unknown."""
-    found = _at(placed, wanted.of, wanted.quantity, rows)
-    if wanted.beside is None:
+def _number(claim: Claim, check: Check, rows: Sequence[Row]) -> Estimate | None:
+    """The number of a check; None where a place did not run, or its quantity is unknown."""
+    found = _at(claim, check.of, check.quantity, rows)
+    if check.beside is None:
         return found
-    other = _at(placed, wanted.beside, wanted.quantity, rows)
-    if found is None or other is None or (wanted.over is not None and not other.value):
+    other = _at(claim, check.beside, check.quantity, rows)
+    if found is None or other is None or (check.over is not None and not other.value):
         return None
-    return scatter.difference(found, other) if wanted.minus else scatter.ratio(found, other)
+    return scatter.difference(found, other) if check.minus else scatter.ratio(found, other)
 
 
 def _checked(claim: Claim, check: Check, rows: Sequence[Row]) -> JudgedCheck:
-    found = number(claim, check, rows)
+    found = _number(claim, check, rows)
     low, high = check.between
     return JudgedCheck(
         quantity=check.quantity,
@@ -66,14 +66,14 @@ def _checked(claim: Claim, check: Check, rows: Sequence[Row]) -> JudgedCheck:
     )
 
 
-def _at(placed: Placed, spot: Spot, quantity: str, rows: Sequence[Row]) -> Estimate | None:
+def _at(claim: Claim, spot: Spot, quantity: str, rows: Sequence[Row]) -> Estimate | None:
     """The quantity at the first row with these settings; None when there is none, or the quantity is unknown."""
-    row = _row(placed, spot, rows)
+    row = _row(claim, spot, rows)
     return None if row is None else row.estimates.get(quantity)
 
 
-def _row(placed: Placed, spot: Spot, rows: Sequence[Row]) -> Row | None:
-    return row_at(rows, spot.arm, {name: each.value for name, each in placed.place(spot).items()})
+def _row(claim: Claim, spot: Spot, rows: Sequence[Row]) -> Row | None:
+    return row_at(rows, spot.arm, {name: each.value for name, each in claim.place(spot).items()})
 
 
 def _text(claim: Claim, spot: Spot) -> str:

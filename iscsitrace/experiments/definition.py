@@ -13,7 +13,6 @@ from msgspec import Meta
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import definition_mistakes
 from iscsitrace.experiments.definition_claims import ALL_WORLDS, GUESTS, WORLDS, Claim, LeftOut, Paper, Published
-from iscsitrace.experiments.definition_corrections import Correction
 from iscsitrace.experiments.definition_figures import ARM, AnyFigure, Text
 from iscsitrace.experiments.definition_settings import GriddedTable, Mistake, Place, SettingTable, require_among
 
@@ -86,7 +85,6 @@ class Study(GriddedTable, frozen=True, kw_only=True):
     figures: tuple[AnyFigure, ...] = ()
     published: tuple[Published, ...] = ()
     claims: tuple[Claim, ...] = ()
-    corrections: tuple[Correction, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
 
     def __post_init__(self) -> None:
@@ -110,13 +108,11 @@ class Study(GriddedTable, frozen=True, kw_only=True):
                 name = getattr(picked, axis, ARM)
                 if name not in known and not (axis == "lines" and name == ARM) and hasattr(picked, axis):
                     raise Mistake(f"{key}.{axis}", f"no arm or grid sets {name!r}; they set {', '.join(sorted(known))}")
-        groups: dict[str, tuple[Claim | Correction, ...]] = {"claims": self.claims, "corrections": self.corrections}
-        for name, group in groups.items():
-            for number, placed in enumerate(group, 1):
-                _require_settings(f"{name}[{number}].where", placed.where.settings, known)
-                for key, spot in placed.spots.items():
-                    require_among(f"{name}[{number}].{key}.arm", spot.arm, names)
-                    _require_settings(f"{name}[{number}].{key}", spot.settings, known)
+        for number, claim in enumerate(self.claims, 1):
+            _require_settings(f"claims[{number}].where", claim.where.settings, known)
+            for key, spot in claim.spots.items():
+                require_among(f"claims[{number}].{key}.arm", spot.arm, names)
+                _require_settings(f"claims[{number}].{key}", spot.settings, known)
 
     def _settings_set(self) -> set[str]:
         """The settings that any point has."""

@@ -85,8 +85,8 @@ class Spot(SettingTable, frozen=True, kw_only=True):
     arm: str
 
 
-class Number(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
-    """A number that a run measures: at a place, or at one place beside another."""
+class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """A number at a place, or at one place beside another, and the limits within which a claim holds."""
 
     quantity: str
     """One of QUANTITIES."""
@@ -95,9 +95,12 @@ class Number(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     """The number is divided by the one here."""
     minus: Spot | None = None
     """The one here is subtracted from the number."""
+    between: tuple[float, float]
 
     def __post_init__(self) -> None:
         require_among("quantity", self.quantity, QUANTITIES)
+        if self.between[0] > self.between[1]:
+            raise Mistake("between", "expected the lower and the upper limit, like [1.8, 2.2]")
         if self.over is not None and self.minus is not None:
             raise Mistake("minus", "use over or minus, not both")
 
@@ -117,30 +120,11 @@ class Number(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
         yield from ((key, spot) for key in ("of", "over", "minus") if (spot := getattr(self, key)) is not None)
 
 
-class Check(Number, frozen=True, kw_only=True):
-    """A measured number of a claim, and the limits within which the claim holds."""
-
-    between: tuple[float, float]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.between[0] > self.between[1]:
-            raise Mistake("between", "expected the lower and the upper limit, like [1.8, 2.2]")
-
-
-class Placed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
-    """What holds numbers, with settings that all of their places have."""
-
-    where: SettingTable = SettingTable()
-
-    def place(self, spot: Spot) -> Place:
-        """All settings of a place."""
-        return {**self.where.settings, **spot.settings}
-
-
-class Claim(Placed, frozen=True, kw_only=True):
+class Claim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
     """A claim of the study, or of this project."""
 
+    where: SettingTable = SettingTable()
+    """Settings that all of its places have."""
     name: Text
     text: Text
     is_own: bool = msgspec.field(name="own", default=False)
@@ -158,6 +142,10 @@ class Claim(Placed, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         require_among("worlds", self.worlds, ALL_WORLDS)
+
+    def place(self, spot: Spot) -> Place:
+        """All settings of a place."""
+        return {**self.where.settings, **spot.settings}
 
     @property
     def spots(self) -> Mapping[str, Spot]:

@@ -1,6 +1,6 @@
 """The records of the studies that come with the package: what a whole run of each measured.
 
-A record keeps the places of the grid that a printed value, a claim or a correction refers to, the agreement with the
+A record keeps the places of the grid that a printed value or a claim refers to, the agreement with the
 model over all places, and what made them: command, versions, seeds. A place is recognised by the digest of its
 settings. When a definition changes a setting, its old numbers no longer count, and the place is not run.
 """
@@ -21,7 +21,6 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import comparison, making
 from iscsitrace.experiments.comparison import Row
 from iscsitrace.experiments.definition import Definition
-from iscsitrace.experiments.definition_claims import Number, Placed
 from iscsitrace.experiments.points import Point, of_experiment
 from iscsitrace.experiments.results import Results, write_text
 from iscsitrace.experiments.scatter import Estimate
@@ -168,18 +167,17 @@ def _wanted(definition: Definition, rows: Sequence[Row]) -> dict[int, set[str]]:
 
 
 def _referred(definition: Definition, rows: Sequence[Row]) -> Iterator[tuple[str, Row]]:
-    """Each quantity and row that a printed value, a check or a correction refers to."""
+    """Each quantity and row that a printed value or a check refers to."""
     for published in definition.published:
         for row, *_ in comparison.places(published, rows, definition):
             if row is not None:
                 yield published.quantity, row
-    numbers: list[tuple[Placed, Number]] = [(claim, check) for claim in definition.claims for check in claim.checks]
-    numbers += [(correction, each) for correction in definition.corrections for each in correction.values]
-    for placed, number in numbers:
-        for _, spot in number.spots:
-            row = comparison.row_at(rows, spot.arm, {name: each.value for name, each in placed.place(spot).items()})
+    checks = [(claim, check) for claim in definition.claims for check in claim.checks]
+    for claim, check in checks:
+        for _, spot in check.spots:
+            row = comparison.row_at(rows, spot.arm, {name: each.value for name, each in claim.place(spot).items()})
             if row is not None:
-                yield number.quantity, row
+                yield check.quantity, row
 
 
 def rows_of(definition: Definition, run: Run) -> list[Row]:

@@ -98,13 +98,3 @@ def test_a_cycle_of_125_kib_has_91_packets_with_data(tmp_path: Path) -> None:
     assert found.packets == 91
     # the status comes with the data
     assert outcome(tmp_path / "within", place("125K", "in-data", "4ms")).packets == 90
-
-
-@pytest.mark.parametrize("delay", ["1ms", "16ms"])
-def test_the_first_version_is_what_four_commands_at_once_carry(tmp_path: Path, delay: str) -> None:
-    throughputs = next(
-        each for each in catalogue.load("read-study").corrections if each.what == "the default initiator"
-    )
-    (first,) = [each.first for each in throughputs.values if each.of.settings["link.one-way-delay"].text == delay]
-    found = outcome(tmp_path, place("four commands at once", "apart-held", delay))
-    assert 500 * KIB / found.measured_s / 1e6 == pytest.approx(first, abs=0.05)
