@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Meta
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.experiments import definition_mistakes
 from iscsitrace.experiments.definition_claims import ALL_WORLDS, GUESTS, WORLDS, Claim, LeftOut, Paper, Published
 from iscsitrace.experiments.definition_figures import ARM, AnyFigure, Text
 from iscsitrace.experiments.definition_settings import GriddedTable, Mistake, Place, SettingTable, require_among
@@ -108,7 +107,7 @@ class Study(GriddedTable, frozen=True, kw_only=True):
                 name = getattr(picked, axis, ARM)
                 if name not in known and not (axis == "lines" and name == ARM) and hasattr(picked, axis):
                     raise Mistake(f"{key}.{axis}", f"no arm or grid sets {name!r}; they set {', '.join(sorted(known))}")
-        for number, claim in enumerate(self.claims, 1):
+        for number, claim in enumerate(self.claims):
             _require_settings(f"claims[{number}].where", claim.where.settings, known)
             for key, spot in claim.spots.items():
                 require_among(f"claims[{number}].{key}.arm", spot.arm, names)
@@ -123,8 +122,8 @@ class Study(GriddedTable, frozen=True, kw_only=True):
 
     def _pickers(self) -> Iterator[tuple[str, AnyFigure | Published]]:
         """What picks points by arm and settings, by key."""
-        yield from ((f"figures[{number}]", figure) for number, figure in enumerate(self.figures, 1))
-        yield from ((f"published[{number}]", published) for number, published in enumerate(self.published, 1))
+        yield from ((f"figures[{number}]", figure) for number, figure in enumerate(self.figures))
+        yield from ((f"published[{number}]", published) for number, published in enumerate(self.published))
 
 
 def _require_arms(key: str, wanted: tuple[str, ...], names: list[str]) -> None:
@@ -152,13 +151,12 @@ def load(path: Path) -> Definition:
     """Reads a definition. InputInvalid, in one line that names the key, when it is wrong."""
     try:
         text = path.read_text(encoding="utf-8")
-        found = tomllib.loads(text)
-        study = msgspec.convert(found, Study)
+        study = msgspec.convert(tomllib.loads(text), Study)
     except OSError as error:
         raise InputInvalid(f"cannot read {path}: {error.strerror or error}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputInvalid(f"{path} is not TOML: {error}") from error
     except msgspec.ValidationError as error:
-        raise InputInvalid(f"{path}: {definition_mistakes.line(error, found, Study)}") from error
+        raise InputInvalid(f"{path}: {error}") from error
     keys = msgspec.structs.asdict(study) | {"about": " ".join(study.about.split())}
     return Definition(name=path.stem, text=text, **keys)

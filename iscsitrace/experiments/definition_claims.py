@@ -74,9 +74,7 @@ class Published(Struct, frozen=True, kw_only=True, dict=True, forbid_unknown_fie
         if self.x not in SETTINGS:
             raise Mistake("x", f"there is no setting {self.x!r}")
         kind = SETTINGS[self.x].kind
-        return tuple(
-            (written(f"values[{number}]", kind, at), value) for number, (at, value) in enumerate(self.values, 1)
-        )
+        return tuple((written(f"values[{number}]", kind, at), value) for number, (at, value) in enumerate(self.values))
 
 
 class Spot(SettingTable, frozen=True, kw_only=True):
@@ -150,7 +148,7 @@ class Claim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
     @property
     def spots(self) -> Mapping[str, Spot]:
         """Every place by its key below the claim."""
-        found = {f"evidence[{number}]": spot for number, spot in enumerate(self.evidence, 1)}
-        for number, check in enumerate(self.checks, 1):
+        found = {f"evidence[{number}]": spot for number, spot in enumerate(self.evidence)}
+        for number, check in enumerate(self.checks):
             found |= {f"checks[{number}].{key}": spot for key, spot in check.spots}
         return found

@@ -1,6 +1,6 @@
 """The tables of a definition that hold settings: values by section, or lists of values. They are checked when decoded.
 
-A `Mistake` names its key below the table; `definition_mistakes` adds the place of the table.
+A `Mistake` names its key below the table; msgspec adds the place of the table.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _axis(setting: str, found: Any) -> Iterator[Written]:
     if not isinstance(found, list) or not found:
         raise Mistake(name, "expected a list of values, at least one")
     texts = set()
-    for number, each in enumerate(found, 1):
+    for number, each in enumerate(found):
         one = written(f"{name}[{number}]", SETTINGS[setting].kind, each)
         if one.text in texts:
             raise Mistake(f"{name}[{number}]", f"the value {one.text} is there twice")

@@ -147,15 +147,15 @@ def test_a_failed_claim_shows_causes_from_the_captures(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("check", "line"),
     [
-        ('of = { arm = "three" }\nbetween = [1, 2]', "claims[1].checks[1].of.arm: 'three' is none of one, two"),
+        ('of = { arm = "three" }\nbetween = [1, 2]', "claims[0].checks[0].of.arm: 'three' is none of one, two"),
         (
             'of = { arm = "one" }\nbetween = [2, 1]',
-            "claims[1].checks[1].between: expected the lower and the upper limit",
+            "between: expected the lower and the upper limit, like [1.8, 2.2] - at `$.claims[0].checks[0]`",
         ),
-        ('of = { arm = "one" }', "claims[1].checks[1].between: it is missing"),
+        ('of = { arm = "one" }', "missing required field `between` - at `$.claims[0].checks[0]`"),
         (
             'of = { arm = "one" }\nover = { arm = "two" }\nminus = { arm = "two" }\nbetween = [1, 2]',
-            "claims[1].checks[1].minus: use over or minus, not both",
+            "minus: use over or minus, not both - at `$.claims[0].checks[0]`",
         ),
         ('of = { arm = "one", link.rate = "1Mbit" }\nbetween = [1, 2]', "link.rate: no point has this setting"),
     ],

@@ -125,9 +125,12 @@ def test_a_design_matters_only_in_the_real_world(tmp_path: Path) -> None:
     ("more", "line"),
     [
         ('tables = ["costs"]', "tables: 'costs' is none of efficiency, budget"),
-        ('[[arms]]\nname = "a"\nworlds = ["virtual"]', "arms[1].worlds: 'virtual' is none of simulated, real"),
-        ('[[arms]]\nname = "a"\nreal.workload.speed = 1', "arms[1].real.workload.speed: there is no such setting"),
-        ('[[arms]]\nname = "a"\nreal.speed = 1', "arms[1].real.speed: there is no such key"),
+        (
+            '[[arms]]\nname = "a"\nworlds = ["virtual"]',
+            "worlds: 'virtual' is none of simulated, real, guests - at `$.arms[0]`",
+        ),
+        ('[[arms]]\nname = "a"\nreal.workload.speed = 1', "workload.speed: there is no such setting"),
+        ('[[arms]]\nname = "a"\nreal.speed = 1', "unknown field `speed` - at `$.arms[0].real`"),
         ('[[arms]]\nname = "a"\ninitiator.program = "open"', "'open' is not one of iscsitrace, iscsi-perf, open-iscsi"),
     ],
 )

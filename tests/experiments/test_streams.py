@@ -458,11 +458,11 @@ def test_both_worlds_have_a_reduced_scale(small: Small) -> None:
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        (("warm-up-seconds = 1\n", 'warm-up-seconds = "1s"\n'), "warm-up-seconds: expected a number, got '1s'"),
+        (("warm-up-seconds = 1\n", 'warm-up-seconds = "1s"\n'), "Expected `float`, got `str` - at `$.warm-up-seconds`"),
         (('at = "none"', 'at = "router"'), "capture.at: 'router' is not one of both, initiator, none"),
         (('arms = ["by the clock"]', 'arms = ["by chance"]'), "real.arms: no arm is called 'by chance'; there are by"),
-        (("repeats = 1\nlink", "repeats = 0.5\nlink"), "arms[2].repeats: expected a whole number, got 0.5"),
-        (('kind = "finishes"', 'kind = "finishes"\ny = "k"'), "figures[2].y: there is no such key"),
+        (("repeats = 1\nlink", "repeats = 0.5\nlink"), "Expected `int`, got `float` - at `$.arms[1].repeats`"),
+        (('kind = "finishes"', 'kind = "finishes"\ny = "k"'), "unknown field `y` - at `$.figures[1]`"),
     ],
 )
 def test_a_mistake_is_a_one_line_error_with_its_key(tmp_path: Path, change: tuple[str, str], line: str) -> None:
