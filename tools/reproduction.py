@@ -12,10 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from iscsitrace.experiments import catalogue, comparison, making, records, results, tables, verdicts
-from iscsitrace.experiments.definition import Definition
-from iscsitrace.experiments.definition_claims import Claim
-from iscsitrace.experiments.definition_figures import LineFigure
+from iscsitrace.experiments import records, repeats, results, tables, verdicts
+from iscsitrace.experiments.definition import ALL_WORLDS, Claim, Definition, LineFigure, load, names
 from iscsitrace.experiments.points import of_experiment
 from iscsitrace.experiments.quantities import QUANTITIES
 from iscsitrace.experiments.results import Beside, JudgedClaim
@@ -67,7 +65,7 @@ def page() -> str:
         "Generated from the definitions and records of `iscsitrace/experiments/` by",
     ]
     lines += ["`python -m tools.reproduction`; do not edit.", *_INTRODUCTION.splitlines(), ""]
-    studies = [(definition, worlds(definition)) for definition in map(catalogue.load, catalogue.names())]
+    studies = [(definition, worlds(definition)) for definition in map(load, names())]
     lines += ["## Summary", "", *_summary(studies)]
     for definition, found in studies:
         lines += _study(definition, found)
@@ -111,9 +109,9 @@ def _study(definition: Definition, every: list[World]) -> Iterator[str]:
 
 def _unrecorded(definition: Definition, world: World) -> tuple[str, str]:
     """A world without a recorded run: its command and its claims, and why."""
-    names = [claim.name for claim in definition.claims if claim.worlds == (world.name,)]
-    named = f", for {'claims' if len(names) > 1 else 'claim'} {'; '.join(names)}" if names else ""
-    return f"`{making.command(definition.name, world.name)}`{named}", _UNRECORDED[world.name]
+    own = [claim.name for claim in definition.claims if claim.worlds == (world.name,)]
+    named = f", for {'claims' if len(own) > 1 else 'claim'} {'; '.join(own)}" if own else ""
+    return f"`{results.command(definition.name, world.name)}`{named}", _UNRECORDED[world.name]
 
 
 def _citation(definition: Definition) -> list[str]:
@@ -133,7 +131,7 @@ def _runs(found: Sequence[World]) -> list[str]:
             WORLD_NAMES[world.name],
             f"`{world.run.command}`" if world.run else verdicts.NOT_RUN,
             ", ".join(f"{name} {version}" for name, version in world.run.versions.items()) if world.run else NOTHING,
-            making.seeds_text(world.run.seeds) if world.run else NOTHING,
+            results.seeds_text(world.run.seeds) if world.run else NOTHING,
             *((str(world.run.point_count), str(world.run.failed_count)) if world.run else (NOTHING, NOTHING)),
         )
         for world in found
@@ -168,7 +166,7 @@ def _printed_lines(definition: Definition, found: Sequence[World]) -> list[Line]
     places = [
         (arm, {name: each.value for name, each in {**published.where.settings, published.x: at}.items()})
         for published in definition.published
-        for _, arm, at, _ in comparison.places(published, [], definition)
+        for _, arm, at, _ in repeats.places(published, [], definition)
     ]
     lines = []
     for (arm, place), several in zip(places, zip(*by_world, strict=True), strict=True):
@@ -215,14 +213,14 @@ def _verdict(claim: Claim, found: JudgedClaim, world: World) -> tuple[str, str]:
 
 
 def _figure_rows(definition: Definition) -> Iterator[tuple[str, ...]]:
-    points = of_experiment(definition, making.SIMULATED)
+    points = of_experiment(definition, ALL_WORLDS[0])
     for figure in definition.figures:
         shown = [point for point in points if point.is_at(figure.where.settings)]
         count = sum(
             any(point.arm == arm and point.is_at({**published.where.settings, published.x: at}) for point in shown)
             for published in definition.published
             if isinstance(figure, LineFigure) and published.quantity == figure.y
-            for _, arm, at, _ in comparison.places(published, [], definition)
+            for _, arm, at, _ in repeats.places(published, [], definition)
             if not figure.arms or arm in figure.arms
         )
         limits = figure.printed_range if isinstance(figure, LineFigure) else None
@@ -245,7 +243,7 @@ def record(folders: Sequence[Path]) -> None:
     """Records the results in these folders."""
     for folder in folders:
         found = results.load(folder)
-        file = records.keep(catalogue.load(found.name), found)
+        file = records.keep(load(found.name), found)
         print(f"{file.relative_to(ROOT)} written")
 
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from iscsitrace.experiments import claims, comparison, records, verdicts
-from iscsitrace.experiments.comparison import Row
-from iscsitrace.experiments.definition import Definition
-from iscsitrace.experiments.definition_claims import ALL_WORLDS
+from iscsitrace.experiments import records, verdicts
+from iscsitrace.experiments.definition import ALL_WORLDS, Definition
 from iscsitrace.experiments.points import Point, of_experiment
 from iscsitrace.experiments.records import Run
+from iscsitrace.experiments.repeats import Row
 from iscsitrace.experiments.results import Beside, JudgedClaim
 
 NOTHING: Final = "-"
@@ -59,12 +58,12 @@ def worlds(definition: Definition) -> list[World]:
 
 def judged(definition: Definition, world: World) -> list[JudgedClaim]:
     """The claims of a study, by the recorded run of a world."""
-    return list(claims.judge(definition.claims, world.rows, world.name))
+    return list(verdicts.judge(definition.claims, world.rows, world.name))
 
 
 def printed(definition: Definition, world: World) -> list[Beside]:
     """The printed values of a study, by the recorded run of a world."""
-    return comparison.beside(definition, world.rows, is_whole=True)
+    return verdicts.beside(definition, world.rows, is_whole=True)
 
 
 def outcomes(definition: Definition, world: World) -> dict[str, str]:

@@ -1,19 +1,251 @@
-"""The definition of an experiment: a TOML file, decoded and checked. docs/lab.md describes its keys."""
+"""The definition of an experiment: a TOML file, decoded and checked. docs/lab.md describes its keys.
+
+It comes with the package, or lies elsewhere.
+"""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.experiments.definition_claims import ALL_WORLDS, GUESTS, WORLDS, Claim, LeftOut, Paper, Published
-from iscsitrace.experiments.definition_figures import ARM, AnyFigure, Text
-from iscsitrace.experiments.definition_settings import GriddedTable, Mistake, Place, SettingTable, require_among
+from iscsitrace.experiments.definition_settings import (
+    GriddedTable,
+    Mistake,
+    Place,
+    SettingTable,
+    Written,
+    require_among,
+    written,
+)
+from iscsitrace.experiments.quantities import QUANTITIES
+from iscsitrace.lab.settings.table import SETTINGS
+
+_FOLDER: Final = Path(__file__).parent / "definitions"
+ENDING: Final = ".toml"
+DELAYS: Final = ("link.one-way-delay", "link.target-delays")
+"""Settings that are one-way delays."""
+ARM: Final = "arm"
+"""The value of ``lines`` that draws a line for each arm, instead of one for each value of a setting."""
+Text = Annotated[str, Meta(pattern=r"\S")]
+
+
+class Figure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab", tag_field="kind"):
+    """What every figure has."""
+
+    name: Text
+    """The name of its file."""
+    title: Text
+    where: SettingTable = SettingTable()
+    """Only points with these settings."""
+    arms: tuple[str, ...] = ()
+    """Only points of these arms; all arms when empty."""
+
+    def __post_init__(self) -> None:
+        if not self.name.replace("-", "").isalnum():
+            raise Mistake("name", "it names a file: use letters, digits and dashes")
+
+
+class LineFigure(Figure, frozen=True, kw_only=True, tag="lines"):
+    """A quantity over a setting."""
+
+    x: str
+    """A setting."""
+    y: str
+    """One of QUANTITIES."""
+    lines: str = ARM
+    """A line for each value of this setting, or for each arm."""
+    to_scale: bool = False
+    """Whether numbers on the x axis are spaced by value; else values are spaced evenly."""
+    is_rtt: bool = msgspec.field(name="as-rtt", default=False)
+    """Whether one-way delays along x are shown as the RTT, twice as long: as the study has them."""
+    printed_range: tuple[float, float] | None = None
+    """Limits of y that the study prints without a place along x."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_among("y", self.y, QUANTITIES)
+        if self.printed_range is not None and self.printed_range[0] > self.printed_range[1]:
+            raise Mistake("printed-range", "expected the lower and the upper limit, like [47, 53]")
+        if self.is_rtt and self.x not in DELAYS:
+            raise Mistake("as-rtt", f"x has to be one of {', '.join(DELAYS)}")
+
+
+class BudgetFigure(Figure, frozen=True, kw_only=True, tag="budget"):
+    """The time breakdown of a system call over a setting, a panel for each arm."""
+
+    x: str
+    """A setting."""
+
+
+class FinishFigure(Figure, frozen=True, kw_only=True, tag="finishes"):
+    """When each stream finished, first to last."""
+
+    lines: str = ARM
+
+
+class CourseFigure(Figure, frozen=True, kw_only=True, tag="courses"):
+    """Curves over the time of a run."""
+
+    courses: Annotated[tuple[str, ...], Meta(min_length=1)]
+    """Names of `from_truth.Course`, all in one unit."""
+    lines: str = ARM
+
+
+class PacketFigure(Figure, frozen=True, kw_only=True, tag="packets"):
+    """The packets of a few commands, from the capture of one point."""
+
+    cycles: Annotated[int, Meta(ge=1)] = 1
+    """How many commands."""
+
+
+class StreamFigure(Figure, frozen=True, kw_only=True, tag="streams"):
+    """The streams of one point, from its capture."""
+
+
+AnyFigure = LineFigure | PacketFigure | StreamFigure | FinishFigure | CourseFigure | BudgetFigure
+CAPTURED: Final = (PacketFigure, StreamFigure)
+"""Figures that are drawn from a capture."""
+
+
+WORLDS: Final = ("simulated", "real")
+"""The worlds of our own programs, in which an arm runs unless it names others."""
+GUESTS: Final = "guests"
+ALL_WORLDS: Final = (*WORLDS, GUESTS)
+
+
+class Paper(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """Where the study was published; empty where that is not recorded."""
+
+    authors: str = ""
+    title: str = ""
+    venue: str = ""
+    year: int | None = None
+    is_probable: bool = msgspec.field(name="probable", default=False)
+    """Whether it may be another one; ``remark`` has what agrees with the study, and what does not."""
+    remark: str = ""
+
+
+class LeftOut(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """A figure, table or discussion of the study that is not repeated."""
+
+    what: Text
+    why: Text
+
+
+class Published(Struct, frozen=True, kw_only=True, dict=True, forbid_unknown_fields=True, rename="kebab"):
+    """Values that a study published, or that follow from such."""
+
+    quantity: str
+    """One of QUANTITIES."""
+    source: str = ""
+    """Its place in the study: figure, table or sentence."""
+    note: str = ""
+    """Why the result differs, or what the value is."""
+    is_computed: bool = msgspec.field(name="computed", default=False)
+    """Whether the study does not print it: it is computed from what the study prints."""
+    where: SettingTable = SettingTable()
+    arms: tuple[str, ...] = ()
+    x: str
+    """A setting."""
+    values: tuple[tuple[Any, int | float], ...]
+    """Value of ``x`` as it is written, and the published value in the quantity's unit; its digits count."""
+
+    def __post_init__(self) -> None:
+        require_among("quantity", self.quantity, QUANTITIES)
+        _ = self.pairs
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[Written, float], ...]:
+        """Value of the setting ``x``, and the published value."""
+        if self.x not in SETTINGS:
+            raise Mistake("x", f"there is no setting {self.x!r}")
+        kind = SETTINGS[self.x].kind
+        return tuple((written(f"values[{number}]", kind, at), value) for number, (at, value) in enumerate(self.values))
+
+
+class Spot(SettingTable, frozen=True, kw_only=True):
+    """A place of the grid: an arm, and settings."""
+
+    arm: str
+
+
+class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """A number at a place, or at one place beside another, and the limits within which a claim holds."""
+
+    quantity: str
+    """One of QUANTITIES."""
+    of: Spot
+    over: Spot | None = None
+    """The number is divided by the one here."""
+    minus: Spot | None = None
+    """The one here is subtracted from the number."""
+    between: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        require_among("quantity", self.quantity, QUANTITIES)
+        if self.between[0] > self.between[1]:
+            raise Mistake("between", "expected the lower and the upper limit, like [1.8, 2.2]")
+        if self.over is not None and self.minus is not None:
+            raise Mistake("minus", "use over or minus, not both")
+
+    @property
+    def unit(self) -> str:
+        """The unit of the number."""
+        return "times" if self.over else QUANTITIES[self.quantity].unit
+
+    @property
+    def beside(self) -> Spot | None:
+        """The other place of a ratio or a difference; None for a number on its own."""
+        return self.over or self.minus
+
+    @property
+    def spots(self) -> Iterator[tuple[str, Spot]]:
+        """The places by their keys."""
+        yield from ((key, spot) for key in ("of", "over", "minus") if (spot := getattr(self, key)) is not None)
+
+
+class Claim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """A claim of the study, or of this project."""
+
+    where: SettingTable = SettingTable()
+    """Settings that all of its places have."""
+    name: Text
+    text: Text
+    is_own: bool = msgspec.field(name="own", default=False)
+    """Whether the claim is this project's own; the study makes the others."""
+    note: str = ""
+    """Why the result may differ, or why the claim cannot be tested."""
+    real_note: str = ""
+    """Replaces the note in the real world."""
+    checks: tuple[Check, ...] = ()
+    """The claim is reproduced when all hold; none where it cannot be tested."""
+    worlds: tuple[str, ...] = WORLDS
+    """The worlds in which it can be tested."""
+    evidence: tuple[Spot, ...] = ()
+    """Places whose captures show why the result differs; those of the checks when empty."""
+
+    def __post_init__(self) -> None:
+        require_among("worlds", self.worlds, ALL_WORLDS)
+
+    def place(self, spot: Spot) -> Place:
+        """All settings of a place."""
+        return {**self.where.settings, **spot.settings}
+
+    @property
+    def spots(self) -> Mapping[str, Spot]:
+        """Every place by its key below the claim."""
+        found = {f"evidence[{number}]": spot for number, spot in enumerate(self.evidence)}
+        for number, check in enumerate(self.checks):
+            found |= {f"checks[{number}].{key}": spot for key, spot in check.spots}
+        return found
+
 
 TABLES: Final = ("efficiency", "budget")
 """Tables of results that a definition may request in addition to those of every experiment."""
@@ -147,8 +379,20 @@ class Definition(Study, frozen=True, kw_only=True):
     """The file as it was read."""
 
 
-def load(path: Path) -> Definition:
-    """Reads a definition. InputInvalid, in one line that names the key, when it is wrong."""
+def names() -> list[str]:
+    """The names of the experiments that come with the package."""
+    return sorted(path.stem for path in _FOLDER.glob(f"*{ENDING}"))
+
+
+def load(name: str | Path) -> Definition:
+    """A definition, by name or path. InputInvalid for an unknown name, and for a mistake with its key in one line."""
+    path = Path(name)
+    if not path.name.endswith(ENDING):
+        if name not in names():
+            raise InputInvalid(
+                f"no experiment is called {name!r}; there are {', '.join(names())}; or give FILE{ENDING}"
+            )
+        path = _FOLDER / f"{name}{ENDING}"
     try:
         text = path.read_text(encoding="utf-8")
         study = msgspec.convert(tomllib.loads(text), Study)

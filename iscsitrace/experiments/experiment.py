@@ -11,8 +11,8 @@ from typing import Final
 from iscsitrace.analysis.fit import regression
 from iscsitrace.analysis.fit.points import Point as SteadyPoint
 from iscsitrace.errors import InputInvalid, OutputExists
-from iscsitrace.experiments import catalogue, claims, comparison, figures, making, results, runner
-from iscsitrace.experiments.definition import Definition
+from iscsitrace.experiments import figures, repeats, results, runner, verdicts
+from iscsitrace.experiments.definition import ENDING, Definition
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.quantities import PointResult
 from iscsitrace.experiments.results import ArmFit, Results
@@ -49,7 +49,7 @@ def prepare(definition: Definition, points: Sequence[Point], directory: Path, *,
             raise OutputExists(
                 f"{directory} has {earlier.name} in the {earlier.world} world; use another folder, or --force"
             )
-    results.write_text(directory / f"{definition.name}{catalogue.ENDING}", definition.text)
+    results.write_text(directory / f"{definition.name}{ENDING}", definition.text)
 
 
 def carry_out(
@@ -83,11 +83,11 @@ def _results(
     *,
     is_reduced: bool,
 ) -> Results:
-    rows = comparison.rows(found)
+    rows = repeats.rows(found)
     return Results(
         is_reduced=is_reduced,
-        versions=making.versions(points[0].world),
-        seeds=making.seeds(points),
+        versions=results.versions(points[0].world),
+        seeds=results.seeds(points),
         name=definition.name,
         title=definition.title,
         source=definition.source,
@@ -97,9 +97,9 @@ def _results(
         point_count=len(points),
         points=tuple(found),
         fits=tuple(_fits(points, found)),
-        beside=tuple(comparison.beside(definition, rows)),
+        beside=tuple(verdicts.beside(definition, rows)),
         figures=tuple(figures.draw(definition, points, found, directory)),
-        claims=tuple(claims.judge(definition.claims, rows, points[0].world)),
+        claims=tuple(verdicts.judge(definition.claims, rows, points[0].world)),
         tables=definition.tables,
     )
 

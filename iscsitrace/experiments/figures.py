@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import iscsitrace
-from iscsitrace.experiments import charts, comparison, course, figure_data
-from iscsitrace.experiments.comparison import Row
-from iscsitrace.experiments.definition import Definition
-from iscsitrace.experiments.definition_figures import (
+from iscsitrace.experiments import charts, from_truth, repeats
+from iscsitrace.experiments.definition import (
     ARM,
     CAPTURED,
     AnyFigure,
     BudgetFigure,
     CourseFigure,
+    Definition,
     FinishFigure,
     LineFigure,
     PacketFigure,
@@ -24,6 +23,7 @@ from iscsitrace.experiments.definition_figures import (
 )
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.quantities import PointResult
+from iscsitrace.experiments.repeats import Row
 from iscsitrace.experiments.results import POINTS, FigureFile, write_text
 from iscsitrace.outputs.files import written_aside
 from iscsitrace.plots import budget_bars, courses, experiment, footer, kinds, style, subject, view
@@ -60,7 +60,7 @@ class Picture:
     """Onto an empty figure of matplotlib's."""
     lines: tuple[str, ...]
     """The text below it."""
-    rows: figure_data.Rows = ()
+    rows: charts.Rows = ()
     """Its numbers; empty for a figure that is drawn from a capture."""
 
 
@@ -68,7 +68,7 @@ def pictures(
     definition: Definition, points: Sequence[Point], results: Sequence[PointResult], directory: Path
 ) -> Iterator[Picture]:
     """The figures for which there are results, ready to be drawn."""
-    rows = comparison.rows(results)
+    rows = repeats.rows(results)
     for figure in definition.figures:
         found = _drawing(figure, definition, points, results, rows, directory)
         if found is not None:
@@ -93,7 +93,7 @@ def draw(
                 _save(directory / name, drawn)
         if picture.rows:
             names.append(f"{picture.name}.csv")
-            write_text(directory / names[-1], figure_data.text(picture.rows))
+            write_text(directory / names[-1], charts.csv_text(picture.rows))
         files.append(FigureFile(picture.name, picture.title, names[0], tuple(names[1:])))
     return files
 
@@ -105,7 +105,7 @@ def _drawing(
     results: Sequence[PointResult],
     rows: Sequence[Row],
     directory: Path,
-) -> tuple[str, Callable[[Any], None], tuple[str, ...], figure_data.Rows] | None:
+) -> tuple[str, Callable[[Any], None], tuple[str, ...], charts.Rows] | None:
     """How to read a figure, how to draw it, the text below it, and its numbers; None without results for it."""
     match figure:
         case LineFigure() | FinishFigure():
@@ -115,19 +115,19 @@ def _drawing(
                 if isinstance(figure, FinishFigure)
                 else charts.of_lines(figure, definition, rows)
             )
-            words = " ".join([figure_data.caption(chart), *([_READ_FINISHES] if is_finish else [])])
-            drawing = (words, lambda drawn: experiment.draw(drawn, chart), chart.notes, figure_data.of_chart(chart))
+            words = " ".join([charts.caption(chart), *([_READ_FINISHES] if is_finish else [])])
+            drawing = (words, lambda drawn: experiment.draw(drawn, chart), chart.notes, charts.of_chart(chart))
             return drawing if chart.has("measured") else None
         case BudgetFigure():
             bars = charts.of_budgets(figure, definition, rows)
             drawn_bars = (_READ_BUDGET, lambda drawn: budget_bars.draw(drawn, bars), bars.notes)
-            return (*drawn_bars, figure_data.of_bars(bars)) if bars.panels else None
+            return (*drawn_bars, charts.of_bars(bars)) if bars.panels else None
         case CourseFigure():
             lines = _course_lines(figure, points, results, lambda point: _point_name(figure, point))
             label = _course_label(figure, results)
             below = charts.source_lines(definition)
             drawn_courses = (_READ_COURSES, lambda drawn: courses.draw(drawn, lines, label), below)
-            return (*drawn_courses, figure_data.of_courses(lines, label)) if lines else None
+            return (*drawn_courses, charts.of_courses(lines, label)) if lines else None
         case PacketFigure() | StreamFigure():
             capture = _capture(figure, points, results, directory)
             if capture is None:
@@ -185,7 +185,7 @@ def _course_lines(
             if each.name not in figure.courses:
                 continue
             name = name_of(point) if len(figure.courses) == 1 else f"{name_of(point)}: {each.name}"
-            is_stepped = each.name == course.CONNECTIONS
+            is_stepped = each.name == from_truth.CONNECTIONS
             found.setdefault(name, CourseLine(name, each.times_s, each.values, is_stepped))
     return tuple(found.values())
 

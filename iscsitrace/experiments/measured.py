@@ -17,7 +17,7 @@ from iscsitrace.analysis.fit import regression as fit
 from iscsitrace.analysis.fit import steady
 from iscsitrace.analysis.measures import budget, busy
 from iscsitrace.errors import InputInvalid
-from iscsitrace.experiments import course, streams
+from iscsitrace.experiments import from_truth
 from iscsitrace.experiments.points import WarmUp
 from iscsitrace.lab.settings.kinds import Value
 from iscsitrace.lab.settings.structs import call_bytes, copy_count, is_tuned, queue_depth
@@ -65,11 +65,11 @@ def of_run(truth: dict[str, Any], capture: Path | None, values: dict[str, Value]
         "throughput_bytes_per_s": results["bytes"] * 1e9 / results["elapsed_ns"],
         "steady_throughput_bytes_per_s": stretch.throughput_bytes_per_s,
         "call_count": stretch.call_count,
-        **course.of_run(truth, values, stretch.start_ns, stretch.end_ns),
+        **from_truth.of_connections(truth, values, stretch.start_ns, stretch.end_ns),
+        **from_truth.of_streams(truth, values, stretch.start_ns, stretch.end_ns, is_timed=is_timed),
     }
     if not is_tuned(values):
         found["period_ns"] = (stretch.end_ns - stretch.start_ns) / stretch.call_count * queue_depth(values)
-    found |= streams.of_run(truth, values, stretch.start_ns, stretch.end_ns, is_timed=is_timed)
     return found if capture is None else found | _captured(capture, stretch)
 
 
@@ -123,15 +123,7 @@ def timed_stretch(truth: dict[str, Any], values: dict[str, Value], warm_up_s: fl
 
 def _ended(truth: dict[str, Any]) -> NDArray[np.int64]:
     """When each command of the workload completed, and its bytes; in order of time."""
-    cycles = truth["cycles"]
-    ended = np.array(
-        [
-            (status_ns, size)
-            for operation, status_ns, size in zip(cycles["operation"], _ended_ns(cycles), cycles["bytes"], strict=True)
-            if operation is not None and status_ns is not None
-        ],
-        dtype=np.int64,
-    ).reshape(-1, 2)
+    ended = from_truth.commands(truth)[:, [from_truth.ENDED, from_truth.SIZE]]
     return ended[np.argsort(ended[:, 0], kind="stable")]
 
 
@@ -147,14 +139,6 @@ def steady_stretch(truth: dict[str, Any], values: dict[str, Value], warm_up_call
     start_ns = int(ended[first - 1, 0]) if first else int(truth["results"]["started_ns"])
     counted: NDArray[np.int64] = ended[first : calls * per_call]
     return Stretch(start_ns, int(counted[-1, 0]), calls - warm_up_calls, int(counted[:, 1].sum()) // copies)
-
-
-def _ended_ns(cycles: dict[str, Any]) -> list[int | None]:
-    """When the status of each command arrived: at the initiator's tap, or as the initiator saw it."""
-    ended: list[int | None] = (
-        cycles["by_initiator"]["completed_ns"] if "by_initiator" in cycles else cycles["initiator"]["status_ns"]
-    )
-    return ended
 
 
 def _commands_per_call(values: dict[str, Value]) -> int:

@@ -11,8 +11,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.experiments.definition import Arm, Definition, RealWorld
-from iscsitrace.experiments.definition_claims import GUESTS
+from iscsitrace.experiments.definition import GUESTS, Arm, Definition, RealWorld
 from iscsitrace.experiments.definition_settings import Place
 from iscsitrace.lab.settings import structs as settings
 from iscsitrace.lab.settings.kinds import Value
@@ -54,7 +53,7 @@ class Point:
     repeat: int
     """Counted from 1; it determines the seed."""
     world: str
-    """One of `definition_claims.ALL_WORLDS`."""
+    """One of `definition.ALL_WORLDS`."""
     warm_up: WarmUp
     is_modelled: bool = True
     """Whether the model predicts it."""

@@ -6,20 +6,17 @@ To add a quantity: its field in `PointResult`, its record in `QUANTITIES`, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from iscsitrace.analysis.fit.points import Point as SteadyPoint
-from iscsitrace.experiments import scatter
-from iscsitrace.experiments.course import Course
-from iscsitrace.experiments.scatter import Estimate
-from iscsitrace.experiments.streams import Stream
+from iscsitrace.experiments.from_truth import Course, Stream
 from iscsitrace.wording.cells import NOTHING
 
 SEARCH, STREAMS, EFFICIENCY = "search", "streams", "efficiency"
 """Tables of results that have a column for each of their quantities."""
 IDLE_OF_SOCKET: Final = "idle_of_socket"
+SCATTER: Final = "scatter"
 HOST_PARTS: Final = ("initiator_think", "initiator_service", "target_service")
 """Parts of the time breakdown that are spent in the hosts, neither on the path nor waiting for TCP."""
 
@@ -162,10 +159,8 @@ class Quantity:
     """Of `PointResult`; the name by default."""
     in_model: str = ""
     """The key of the model's prediction, if the model predicts it."""
-    of_repeats: Callable[[Mapping[str, Sequence[float]]], Estimate | None] | None = None
-    """From the values of all repeats by quantity, instead of from a field."""
-    is_of_places: bool = False
-    """Whether it compares two places, and comes from no field."""
+    has_field: bool = True
+    """Whether a point has it; else it compares repeats or places (repeats.py)."""
 
     @property
     def scale(self) -> float:
@@ -179,17 +174,12 @@ class Quantity:
 
     def measured(self, point: PointResult) -> float | None:
         """The quantity at a point, in its unit."""
-        has_field = self.of_repeats is None and not self.is_of_places
-        value = getattr(point, self.field or self.name) if has_field else None
+        value = getattr(point, self.field or self.name) if self.has_field else None
         return None if value is None else value * self.scale
 
     def text(self, value: float | None) -> str:
         """As it is printed, without the unit."""
         return NOTHING if value is None else f"{value:.{self.digits}f}"
-
-
-def _scatter(values: Mapping[str, Sequence[float]]) -> Estimate | None:
-    return scatter.variation(values["throughput"], 100) if "throughput" in values else None
 
 
 _CV: Final = "coefficient of variation"
@@ -210,7 +200,7 @@ _RECORDS: Final = (
         "idle fraction: 1 - throughput / that of a socket",
         "idle of socket %",
         1,
-        is_of_places=True,
+        has_field=False,
     ),
     Quantity("model_error", "%", "error of the model", "error %", 1, field="absolute_model_error"),
     Quantity("period", "ms", "time from one call to the next", "period ms", 3, field="period_ns", in_model="period_ns"),
@@ -238,7 +228,7 @@ _RECORDS: Final = (
     Quantity("target_cpu", "s/GB", "CPU time of the target", "target s/GB", 2, EFFICIENCY, "target_cpu_s_per_gigabyte"),
     Quantity("host_share", "%", "time of a call spent in the hosts", "hosts %", 1),
     Quantity("utilisation", "%", "utilisation of the shared line", "line %", 1, STREAMS),
-    Quantity("scatter", "%", f"{_CV} of throughput over repeats", "scatter %", 1, STREAMS, of_repeats=_scatter),
+    Quantity(SCATTER, "%", f"{_CV} of throughput over repeats", "scatter %", 1, STREAMS, has_field=False),
     Quantity("jain", "of 1", "Jain's fairness index of the streams", "Jain", 3, STREAMS),
     Quantity("spread", "s", "time from first to last end of a stream", "first to last s", 1, STREAMS, "spread_s"),
     Quantity("spread_ratio", "times", "time of the last stream / time of the first", "last / first", 2, STREAMS),

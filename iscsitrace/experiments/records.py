@@ -18,12 +18,11 @@ import msgspec
 import numpy as np
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.experiments import comparison, making
-from iscsitrace.experiments.comparison import Row
-from iscsitrace.experiments.definition import Definition
+from iscsitrace.experiments import repeats, results
+from iscsitrace.experiments.definition import WORLDS, Definition
 from iscsitrace.experiments.points import Point, of_experiment
+from iscsitrace.experiments.repeats import Estimate, Row
 from iscsitrace.experiments.results import Results, write_text
-from iscsitrace.experiments.scatter import Estimate
 
 FOLDER: Final = Path(__file__).parent / "recorded"
 KIND, SCHEMA = "record", 1
@@ -108,9 +107,7 @@ def keep(definition: Definition, found: Results, folder: Path = FOLDER) -> Path:
     kept = [
         run for run in load(found.name, folder).runs if (run.world, run.is_reduced) != (found.world, found.is_reduced)
     ]
-    runs = sorted(
-        (*kept, _run(definition, found)), key=lambda run: (run.world != making.SIMULATED, run.world, run.is_reduced)
-    )
+    runs = sorted((*kept, _run(definition, found)), key=lambda run: (run.world != WORLDS[0], run.world, run.is_reduced))
     folder.mkdir(exist_ok=True)
     file = folder / f"{found.name}.json"
     write_text(file, json.dumps(asdict(Record(found.name, tuple(runs))), indent=1, allow_nan=False) + "\n")
@@ -121,13 +118,13 @@ def _run(definition: Definition, found: Results) -> Run:
     points = of_experiment(definition, found.world, is_reduced=found.is_reduced)
     if {point.digest for point in points} != {point.digest for point in found.points}:
         raise InputInvalid(f"the definition of {found.name} has changed since: run it again, finished points are kept")
-    rows = comparison.rows(found.points)
+    rows = repeats.rows(found.points)
     digests = _digests(points)
     wanted = _wanted(definition, rows)
     return Run(
         world=found.world,
         is_reduced=found.is_reduced,
-        command=making.command(found.name, found.world, is_reduced=found.is_reduced),
+        command=results.command(found.name, found.world, is_reduced=found.is_reduced),
         versions=found.versions,
         seeds=found.seeds,
         point_count=len(found.points),
@@ -135,7 +132,7 @@ def _run(definition: Definition, found: Results) -> Run:
         model=agreement(rows),
         places=tuple(
             Place(
-                name=_name(row),
+                name=row.name,
                 digest=digests[row.arm, *row.grid.values()],
                 run_count=row.run_count,
                 failed_count=row.failed_count,
@@ -149,8 +146,7 @@ def _run(definition: Definition, found: Results) -> Run:
 
 def agreement(rows: Sequence[Row]) -> Agreement | None:
     """The model against the throughputs of all rows that have both; None without one."""
-    pairs = ((row.model.get("throughput"), row.means.get("throughput")) for row in rows)
-    errors = [abs(model / measured - 1) for model, measured in pairs if model and measured]
+    errors = [abs(row.model_error) for row in rows if row.model_error is not None]
     if not errors:
         return None
     half, most = (float(each) for each in np.percentile(errors, (50, 90)))
@@ -169,13 +165,13 @@ def _wanted(definition: Definition, rows: Sequence[Row]) -> dict[int, set[str]]:
 def _referred(definition: Definition, rows: Sequence[Row]) -> Iterator[tuple[str, Row]]:
     """Each quantity and row that a printed value or a check refers to."""
     for published in definition.published:
-        for row, *_ in comparison.places(published, rows, definition):
+        for row, *_ in repeats.places(published, rows, definition):
             if row is not None:
                 yield published.quantity, row
     checks = [(claim, check) for claim in definition.claims for check in claim.checks]
     for claim, check in checks:
         for _, spot in check.spots:
-            row = comparison.row_at(rows, spot.arm, {name: each.value for name, each in claim.place(spot).items()})
+            row = repeats.row_at(rows, spot.arm, claim.place(spot))
             if row is not None:
                 yield check.quantity, row
 
@@ -204,7 +200,3 @@ def _digests(points: Sequence[Point]) -> dict[tuple[str, ...], str]:
         place: hashlib.sha256("\n".join((*place, *found)).encode()).hexdigest()[:_DIGEST_DIGITS]
         for place, found in groups.items()
     }
-
-
-def _name(row: Row) -> str:
-    return ", ".join((row.arm, *(f"{name.rpartition('.')[2]} {text}" for name, text in row.grid.items())))

@@ -6,13 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
-from iscsitrace.experiments import catalogue, comparison, figures, making, records, results, tables, verdicts
-from iscsitrace.experiments.comparison import Row
-from iscsitrace.experiments.definition import Definition
-from iscsitrace.experiments.definition_claims import GUESTS, WORLDS
+from iscsitrace.experiments import figures, records, repeats, results, tables, verdicts
+from iscsitrace.experiments.definition import ENDING, GUESTS, WORLDS, Definition, load
 from iscsitrace.experiments.points import of_experiment
+from iscsitrace.experiments.records import Agreement
+from iscsitrace.experiments.repeats import Row
 from iscsitrace.experiments.results import JudgedClaim, Results
 from iscsitrace.outputs.document import Section
 from iscsitrace.plots import inline, style
@@ -30,7 +28,7 @@ def is_folder(path: Path) -> bool:
 def describe(directory: Path, *, has_pictures: bool = True) -> Document:
     """The report as a document; InputInvalid when the folder lacks the results or their definition."""
     found = results.load(directory)
-    definition = catalogue.load(str(directory / f"{found.name}{catalogue.ENDING}"))
+    definition = load(directory / f"{found.name}{ENDING}")
     looks = inline.Looks()
     pictures = tuple(_pictures(definition, found, directory, looks)) if has_pictures else ()
     return Document(
@@ -60,15 +58,15 @@ def _pictures(definition: Definition, found: Results, directory: Path, looks: in
 
 
 def _outcome(definition: Definition, found: Results) -> Outcome:
-    rows = comparison.rows(found.points)
-    errors = [(abs(error), row) for row in rows if (error := _model_error(row)) is not None]
-    agreement = _agreement(found, errors)
+    rows = repeats.rows(found.points)
+    model = records.agreement(rows)
+    agreement = _agreement(found, rows, model)
     # a claim for other worlds alone is no result of this one
     others = {claim.name for claim in definition.claims if found.world not in claim.worlds}
     claimed = " ".join(_claimed([each for each in found.claims if each.name not in others]))
     verdict = claimed or agreement
     caveats = f"{agreement} {definition.about}" if claimed else definition.about
-    return Outcome(verdict, caveats, tuple(_facts(found, rows, errors)))
+    return Outcome(verdict, caveats, tuple(_facts(found, rows, model)))
 
 
 def _claimed(found: Sequence[JudgedClaim]) -> Iterator[str]:
@@ -95,35 +93,27 @@ def _by_verdict(claims: list[JudgedClaim]) -> Iterator[tuple[str, str]]:
         yield verdict, ", ".join(f'"{name}"' if "," in name else name for name in names)
 
 
-def _model_error(row: Row) -> float | None:
-    measured, model = row.means.get("throughput"), row.model.get("throughput")
-    return model / measured - 1 if measured and model else None
-
-
-def _agreement(found: Results, errors: list[tuple[float, Row]]) -> str:
+def _agreement(found: Results, rows: Sequence[Row], model: Agreement | None) -> str:
     """The differences of the model: from the simulator, whose settings it has, or from a measurement."""
-    if not errors:
+    if model is None:
         return "No point can be compared with the model."
-    worst, row = max(errors, key=lambda each: each[0])
-    half, most = np.percentile([error for error, _ in errors], (50, 90))
+    worst = max(rows, key=lambda row: abs(row.model_error or 0))
     is_simulated = found.world == WORLDS[0]
     what = "Difference of the model from the simulator" if is_simulated else "Error of the model"
-    text = (
-        f"{what} over {len(errors)} throughputs: median {_percent(half)}, 90th percentile {_percent(most)}, largest "
-        f"{_percent(worst)} ({_place(row)})."
-    )
+    text = f"{what} {_sizes(model)} ({worst.name})."
     return f"{text} {verdicts.SHARED_SETTINGS} {_recorded_error(found.name)}".rstrip() if is_simulated else text
 
 
 def _recorded_error(name: str) -> str:
     """The error of the model over the kernel's TCP in the record of this experiment; empty without one."""
     run = records.of_world(name, WORLDS[1])
-    if run is None or run.model is None:
-        return ""
-    model = run.model
+    return f"Recorded over the kernel's TCP: error of the model {_sizes(run.model)}." if run and run.model else ""
+
+
+def _sizes(model: Agreement) -> str:
     return (
-        f"Recorded over the kernel's TCP: error of the model over {model.count} throughputs: median "
-        f"{_percent(model.median)}, 90th percentile {_percent(model.p90)}, largest {_percent(model.largest)}."
+        f"over {model.count} throughputs: median {_percent(model.median)}, 90th percentile {_percent(model.p90)}, "
+        f"largest {_percent(model.largest)}"
     )
 
 
@@ -131,21 +121,17 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _place(row: Row) -> str:
-    return ", ".join((row.arm, *(f"{name.rpartition('.')[2]} {text}" for name, text in row.grid.items())))
-
-
-def _facts(found: Results, rows: list[Row], errors: list[tuple[float, Row]]) -> Iterator[Fact]:
+def _facts(found: Results, rows: Sequence[Row], model: Agreement | None) -> Iterator[Fact]:
     failed = f"{len(found.failed)} failed" if found.failed else "none failed"
     run = f"{len(found.points)} of {found.point_count}"
     yield Fact("points", run if not found.is_complete else str(found.point_count), failed)
     rates = [row.means["throughput"] for row in rows if "throughput" in row.means]
     if rates:
         yield Fact("throughput", f"{min(rates):.1f} to {max(rates):.1f} MB/s", "after the warm-up")
-    if errors:
+    if model is not None:
         yield Fact(
             "model / simulator" if found.world == WORLDS[0] else "error of the model",
-            _percent(float(np.median([error for error, _ in errors]))),
+            _percent(model.median),
             "median difference",
         )
     idle = [row.means["idle_fraction"] for row in rows if "idle_fraction" in row.means]
@@ -167,12 +153,12 @@ def _facts(found: Results, rows: list[Row], errors: list[tuple[float, Row]]) -> 
 
 
 def _making(definition: Definition, found: Results) -> Iterator[str]:
-    command = making.command(definition.name, found.world, is_reduced=found.is_reduced)
+    command = results.command(definition.name, found.world, is_reduced=found.is_reduced)
     versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
-    seeds = f"; seeds {making.seeds_text(found.seeds)}, one for each repeat" if found.seeds else ""
+    seeds = f"; seeds {results.seeds_text(found.seeds)}, one for each repeat" if found.seeds else ""
     yield (
         f"Made by `{command}` ({versions}{seeds}). The definition is in the folder: "
-        f"{definition.name}{catalogue.ENDING}. The numbers of each figure are in a CSV file of its name, beside SVG "
+        f"{definition.name}{ENDING}. The numbers of each figure are in a CSV file of its name, beside SVG "
         "and PDF; a figure drawn from a capture has no CSV file."
     )
     if found.world != "simulated":

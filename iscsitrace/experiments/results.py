@@ -11,17 +11,59 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping
+import os
+import platform
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 import iscsitrace
 from iscsitrace.errors import InputInvalid
+from iscsitrace.experiments.definition import WORLDS
+from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.quantities import PointResult, columns
 from iscsitrace.outputs.files import written_aside
+
+_SHOWN_SEEDS: Final = 3
+
+
+def command(name: str, world: str, *, is_reduced: bool = False) -> str:
+    """The command that repeats all of it."""
+    options = ["" if world == WORLDS[0] else f" --world {world}", " --reduced" if is_reduced else ""]
+    return f"iscsitrace lab run {name}{''.join(options)} -o DIR"
+
+
+def versions(world: str) -> dict[str, str]:
+    """Versions of what a run depends on; with the kernel's TCP also its version, and how busy the machine is."""
+    found = {
+        "iscsitrace": iscsitrace.__version__,
+        "Python": platform.python_version(),
+        "NumPy": np.__version__,
+    }
+    if world == WORLDS[0]:
+        return found
+    load = f"{os.getloadavg()[2]:.1f} on {os.cpu_count()} processors"
+    # without the suffix, which names a build
+    release = re.match(r"[\d.]*\d", platform.release())
+    return found | {platform.system(): release[0] if release else "", "load average": load}
+
+
+def seeds(points: Iterable[Point]) -> tuple[int, ...]:
+    """The seeds of its runs, one for each repeat of a point."""
+    return tuple(sorted({int(point.run_settings["world"]["seed"]) for point in points}))
+
+
+def seeds_text(found: tuple[int, ...]) -> str:
+    """Seeds as text: all of them, or the first and the last."""
+    if len(found) <= _SHOWN_SEEDS:
+        return ", ".join(map(str, found))
+    return f"{found[0]}, {found[1]} ... {found[-1]}"
+
 
 RESULTS_SCHEMA: Final = 1
 """The version of results.json; it changes when a name in it changes its meaning."""
@@ -103,7 +145,7 @@ class Evidence:
     shares: dict[str, float]
     """Each part of the time breakdown, in %."""
     means: dict[str, float]
-    """The known quantities of `claims.SHOWN`, in their units."""
+    """The known quantities of `verdicts.SHOWN`, in their units."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from iscsitrace.errors import InputInvalid, IscsitraceError
 from iscsitrace.experiments import expected, measured, results
-from iscsitrace.experiments.definition_claims import GUESTS
+from iscsitrace.experiments.definition import GUESTS
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.quantities import PointResult
 from iscsitrace.experiments.results import POINTS, RESULT

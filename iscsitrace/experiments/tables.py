@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
-from iscsitrace.experiments import comparison, expected, making, verdicts
-from iscsitrace.experiments.claims import SHOWN
-from iscsitrace.experiments.comparison import Row
+from iscsitrace.experiments import expected, repeats, verdicts
+from iscsitrace.experiments.definition import WORLDS
 from iscsitrace.experiments.quantities import EFFICIENCY, QUANTITIES, SEARCH, STREAMS, Quantity
+from iscsitrace.experiments.repeats import Row
 from iscsitrace.experiments.results import Beside, JudgedCheck, JudgedClaim, Results
+from iscsitrace.experiments.verdicts import SHOWN
 from iscsitrace.lab.settings import structs
 from iscsitrace.outputs.document import Grid
+from iscsitrace.outputs.terminal import show_heading, show_line, show_table
 from iscsitrace.wording.cells import NOTHING
 
 _SHOWN_PERCENT: Final = 0.5
@@ -23,7 +26,7 @@ _EVEN: Final = 1e-6
 
 def of(found: Results) -> list[Grid]:
     """Every table that has a row."""
-    rows = comparison.rows(found.points)
+    rows = repeats.rows(found.points)
     every = [*_claims(found), _evidence(found), _measured(rows, found.world), _search(rows), _streams(rows)]
     every += [make(rows) for name, make in _WANTED.items() if name in found.tables]
     every += [_beside(found), _fits(found), _failed(found)]
@@ -93,7 +96,7 @@ def _largest(shares: dict[str, float]) -> str:
 
 
 def _measured(rows: Sequence[Row], world: str) -> Grid:
-    is_simulated = world == making.SIMULATED
+    is_simulated = world == WORLDS[0]
     columns = (
         "MB/s",
         "95 % ±",
@@ -129,7 +132,7 @@ def _measured_cells(row: Row, line_bytes_per_s: float | None) -> tuple[str, ...]
         throughput.text(measured),
         throughput.text((interval[1] - interval[0]) / 2 if interval else None),
         throughput.text(predicted),
-        _number(100 * (predicted / measured - 1) if measured and predicted else None, 1),
+        _number(None if row.model_error is None else 100 * row.model_error, 1),
         _idle_text(measured, line_bytes_per_s),
         _idle_text(predicted, line_bytes_per_s),
         k.text(row.means.get(k.name)),
@@ -228,7 +231,7 @@ def printed(each: Beside) -> str:
 
 def _at(each: Beside) -> str:
     """The value of ``x``, and the settings of its place."""
-    return ", ".join((each.at, *(f"{name.rpartition('.')[2]} {text}" for name, text in each.where.items())))
+    return repeats.place_name(each.at, each.where)
 
 
 def _ours(each: Beside) -> str:
@@ -292,3 +295,18 @@ def _texts(shown: Sequence[Quantity], means: dict[str, float]) -> tuple[str, ...
 
 def _number(value: float | None, digits: int) -> str:
     return NOTHING if value is None else f"{value:.{digits}f}"
+
+
+def show(found: Results, directory: Path) -> None:
+    """Shows every table of the results, and the files in their folder."""
+    show_line(f"{found.title}, {found.world} world; source: {found.source}")
+    for grid in of(found):
+        show_heading(grid.caption)
+        show_table(grid.columns, grid.rows)
+        for note in grid.notes:
+            show_line(note)
+    show_heading("Files")
+    titles = {name: figure.title for figure in found.figures for name in (figure.file, *figure.others)}
+    names = ["results.json", "results.csv", *titles]
+    show_table(("file", "content"), [(directory / name, titles.get(name, "every point")) for name in names])
+    show_line(f"One page with figures and tables: iscsitrace report {directory}")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.experiments import claims, definition, scatter, verdicts
-from iscsitrace.experiments.comparison import Row
+from iscsitrace.experiments import definition, repeats, verdicts
 from iscsitrace.experiments.definition import Definition
+from iscsitrace.experiments.repeats import Row
 
 BASE = """
 title = "two arms"
@@ -47,7 +47,7 @@ def claim(*checks: str) -> str:
 
 
 def row(arm: str, delay_ms: int, *values: float) -> Row:
-    estimates = {"throughput": scatter.mean(values)}
+    estimates = {"throughput": repeats.mean(values)}
     return Row(arm, {}, {"link.one-way-delay": delay_ms * 1_000_000}, len(values), 0, estimates, {}, None)
 
 
@@ -65,7 +65,7 @@ NEAR, FAR = 'link.one-way-delay = "0ms"', 'link.one-way-delay = "5ms"'
 )
 def test_a_check_is_a_number_a_ratio_or_a_difference(tmp_path: Path, check: str, value: float, unit: str) -> None:
     for between, is_met in (([value - 1, value], True), ([value + 0.1, value + 1], False)):
-        (judged,) = claims.judge(written(tmp_path, claim(f"{check}\nbetween = {between}")).claims, ROWS)
+        (judged,) = verdicts.judge(written(tmp_path, claim(f"{check}\nbetween = {between}")).claims, ROWS)
         (found,) = judged.checks
         assert (found.value, found.unit, found.is_met) == (pytest.approx(value), unit, is_met)
         assert judged.verdict == (verdicts.REPRODUCED if is_met else verdicts.NOT_REPRODUCED)
@@ -83,7 +83,7 @@ def test_a_claim_holds_when_all_its_checks_do(tmp_path: Path) -> None:
         ((good, elsewhere), verdicts.NOT_RUN),
         ((), verdicts.NOT_TESTABLE),
     ):
-        (judged,) = claims.judge(written(tmp_path, claim(*checks)).claims, ROWS)
+        (judged,) = verdicts.judge(written(tmp_path, claim(*checks)).claims, ROWS)
         assert judged.verdict == verdict
 
 
@@ -96,7 +96,7 @@ def test_repeats_whose_interval_has_a_limit_in_it_decide_nothing(tmp_path: Path)
         ((85.92,), verdicts.NOT_REPRODUCED),
         ((90.9, 91.0, 91.1), verdicts.REPRODUCED),
     ):
-        (judged,) = claims.judge(written(tmp_path, text).claims, [row("one", 0, *values)])
+        (judged,) = verdicts.judge(written(tmp_path, text).claims, [row("one", 0, *values)])
         assert (judged.verdict, judged.checks[0].run_count) == (verdict, len(values))
         assert judged.why == ("" if verdict == verdicts.REPRODUCED else "because")
 
@@ -105,14 +105,14 @@ def test_a_difference_from_zero_is_known_and_a_ratio_to_zero_is_not(tmp_path: Pa
     rows = [row("one", 0, 0.0), row("two", 0, 3.0)]
     for key, verdict in (("minus", verdicts.REPRODUCED), ("over", verdicts.NOT_RUN)):
         text = f'of = {{ arm = "two", {NEAR} }}\n{key} = {{ arm = "one", {NEAR} }}\nbetween = [2, 4]'
-        (judged,) = claims.judge(written(tmp_path, claim(text)).claims, rows)
+        (judged,) = verdicts.judge(written(tmp_path, claim(text)).claims, rows)
         assert judged.verdict == verdict
 
 
 def test_claims_of_our_own_are_marked(tmp_path: Path) -> None:
     text = claim(f'of = {{ arm = "one", {NEAR} }}\nbetween = [9, 11]')
     own = text.replace('name = "a"', 'name = "b"\nown = true')
-    judged = list(claims.judge(written(tmp_path, text + own).claims, ROWS))
+    judged = list(verdicts.judge(written(tmp_path, text + own).claims, ROWS))
     assert [(each.name, each.is_own) for each in judged] == [("a", False), ("b", True)]
 
 
@@ -129,16 +129,16 @@ def test_a_failed_claim_shows_causes_from_the_captures(tmp_path: Path) -> None:
         # taken without a capture
         f'of = {{ arm = "two", {FAR} }}\nbetween = [1, 2]',
     )
-    (judged,) = claims.judge(written(tmp_path, text).claims, rows)
+    (judged,) = verdicts.judge(written(tmp_path, text).claims, rows)
     assert [(each.of, each.limiter, each.means) for each in judged.evidence] == [
         ("one, one-way-delay 0ms", "line_busy", {"throughput": 10.0}),
         ("one, one-way-delay 5ms", "propagation", {"throughput": 2.5}),
     ]
     assert judged.evidence[0].shares == {"line_busy": 90.0, "turnaround": 10.0}
     named = text + f'[[claims.evidence]]\narm = "one"\n{FAR}\n'
-    (judged,) = claims.judge(written(tmp_path, named).claims, rows)
+    (judged,) = verdicts.judge(written(tmp_path, named).claims, rows)
     assert [each.of for each in judged.evidence] == ["one, one-way-delay 5ms"]
-    (judged,) = claims.judge(
+    (judged,) = verdicts.judge(
         written(tmp_path, claim(f'of = {{ arm = "one", {NEAR} }}\nbetween = [9, 11]')).claims, rows
     )
     assert judged.evidence == ()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.experiments import charts, comparison, definition, figure_data
-from iscsitrace.experiments.definition_figures import LineFigure
+from iscsitrace.experiments import charts, definition, repeats
+from iscsitrace.experiments.definition import LineFigure
 from iscsitrace.experiments.quantities import PointResult
 from iscsitrace.plots.experiment import Chart
 
@@ -26,7 +26,7 @@ def point(
 
 
 def idle(*points: PointResult) -> dict[str, float]:
-    found = comparison.rows(points)
+    found = repeats.rows(points)
     return {row.arm: row.means["idle_of_socket"] for row in found if "idle_of_socket" in row.means}
 
 
@@ -51,7 +51,7 @@ def test_a_socket_of_another_direction_link_or_tcp_does_not_count(other: PointRe
 
 def test_the_interval_of_an_idle_fraction_is_that_of_the_throughput_turned_round() -> None:
     points = [point("held", "read", 1, rate, repeat) for repeat, rate in enumerate((9.0, 10.0, 11.0), 1)]
-    rows = comparison.rows([point("socket", "socket_read", 1, 40), *points])
+    rows = repeats.rows([point("socket", "socket_read", 1, 40), *points])
     low, high = rows[1].estimates["idle_of_socket"].interval or (0, 0)
     # the standard error is 1 MB/s / root 3, Student's t 4.3027
     half = 100 * 4.3027 / 3**0.5 / 40
@@ -102,7 +102,7 @@ def drawn(folder: Path, study: str) -> Chart:
         for delay in (5, 10)
         for loss in (0, 1)
     ]  # fmt: skip
-    return charts.of_lines(figure, found, comparison.rows(points))
+    return charts.of_lines(figure, found, repeats.rows(points))
 
 
 def test_published_values_are_drawn_on_the_line_of_their_settings(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_printed_and_computed_values_have_marks_of_their_own(tmp_path: Path) -> 
         (computed, (other,), (printed,)),
         (computed + more, (printed, other), ()),
     ):
-        caption = figure_data.caption(drawn(tmp_path, study))
+        caption = charts.caption(drawn(tmp_path, study))
         assert all(each in caption for each in words)
         assert not any(each in caption for each in absent)
     chart = drawn(tmp_path, computed + more)
@@ -129,14 +129,14 @@ def test_printed_and_computed_values_have_marks_of_their_own(tmp_path: Path) -> 
         "loss 0%": ((2, 1), (None, None)),
         "loss 1%": ((None, None), (2, 1)),
     }
-    header, *rows = figure_data.of_chart(chart)
+    header, *rows = charts.of_chart(chart)
     assert [row[header.index("computed")] for row in rows] == [None, None, 2, 1]
 
 
 def test_a_printed_range_is_named_in_the_caption(tmp_path: Path) -> None:
     chart = drawn(tmp_path, STUDY.replace("as-rtt = true", "as-rtt = true\nprinted-range = [0.5, 2]"))
     assert chart.printed_range == (0.5, 2)
-    assert "Band: printed in the study, 0.5 to 2." in figure_data.caption(chart)
-    assert "Band" not in figure_data.caption(drawn(tmp_path, STUDY))
+    assert "Band: printed in the study, 0.5 to 2." in charts.caption(chart)
+    assert "Band" not in charts.caption(drawn(tmp_path, STUDY))
     with pytest.raises(InputInvalid, match=r"printed-range: expected .* - at `\$.figures\[0\]`"):
         drawn(tmp_path, STUDY.replace("as-rtt = true", "printed-range = [2, 0.5]"))

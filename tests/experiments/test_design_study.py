@@ -14,27 +14,23 @@ from matplotlib.patches import Rectangle
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import (
-    catalogue,
     charts,
-    claims,
-    comparison,
     definition,
     expected,
     experiment,
     measured,
     points,
+    repeats,
     report,
     results,
     runner,
     tables,
     verdicts,
 )
-from iscsitrace.experiments.definition import Definition
-from iscsitrace.experiments.definition_claims import ALL_WORLDS
-from iscsitrace.experiments.definition_figures import BudgetFigure
+from iscsitrace.experiments.definition import ALL_WORLDS, BudgetFigure, Definition
 from iscsitrace.experiments.quantities import PointResult
+from iscsitrace.experiments.repeats import Estimate
 from iscsitrace.experiments.results import Results
-from iscsitrace.experiments.scatter import Estimate
 from iscsitrace.lab.settings import structs as settings
 from iscsitrace.plots import budget_bars, style
 from iscsitrace.tables.schema import TABLES
@@ -51,7 +47,7 @@ MIB_NS = (1048576 + 48) / PAYLOAD_SHARE * 8
 def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Definition, Results, Path]:
     """A few points of the study in the simulated world, with their figures."""
     folder = tmp_path_factory.mktemp("designs")
-    whole = catalogue.load("design-study").text
+    whole = definition.load("design-study").text
     sizes = '["512B", "1K", "2K", "4K", "8K", "16K", "32K", "64K", "128K", "256K", "512K", "1M"]'
     assert sizes in whole
     small = whole.replace(sizes, '["512B", "64K", "128K", "1M"]').replace(
@@ -84,14 +80,14 @@ def point(found: Results, arm: str, rate: str, size: str) -> PointResult:
 
 
 def test_each_world_has_its_arms() -> None:
-    found = catalogue.load("design-study")
+    found = definition.load("design-study")
     arms = {world: {each.arm for each in points.of_experiment(found, world)} for world in ALL_WORLDS}
     ours = {"socket", "events", "events, no copy", "threads"}
     assert arms == {"simulated": ours | {SLOWER_LINE}, "real": ours | {"iscsi-perf"}, "guests": {"open-iscsi"}}
 
 
 def test_programs_follow_the_settings() -> None:
-    found = catalogue.load("design-study")
+    found = definition.load("design-study")
     for world in ALL_WORLDS:
         for each in points.of_experiment(found, world):
             programs, rate = each.programs, each.values["link.rate"]
@@ -107,7 +103,7 @@ def test_programs_follow_the_settings() -> None:
 
 
 def test_an_arm_may_have_settings_for_one_world_only() -> None:
-    found = catalogue.load("design-study")
+    found = definition.load("design-study")
     for world, wanted in (("simulated", {36_000, 40_000}), ("real", {None})):
         made = [each for each in points.of_experiment(found, world) if each.arm in {"events", "threads"}]
         assert {each.values.get("workload.think-time") for each in made} == wanted
@@ -236,8 +232,7 @@ def test_hosts_limit_small_blocks_and_the_line_limits_large_ones(
     # 54 us of hosts; 0.1 us of line for the command, 0.5 for its data
     assert small.period_ns == pytest.approx(54_600, rel=0.02)
     rows = {
-        (row.arm, row.grid["link.rate"], row.grid["workload.block-size"]): row
-        for row in comparison.rows(study[1].points)
+        (row.arm, row.grid["link.rate"], row.grid["workload.block-size"]): row for row in repeats.rows(study[1].points)
     }
     assert rows["events", "10Gbit", "512B"].means["host_share"] == pytest.approx(100 * 54 / 54.6, abs=1.5)
     assert rows["events", "1Gbit", "1M"].means["host_share"] < 1
@@ -254,12 +249,12 @@ def test_claims_are_checked_in_the_world_in_which_they_can_be(study: tuple[Defin
     assert (judged["e"].verdict, [each.is_met for each in around]) == (verdicts.REPRODUCED, [True, True])
     # there is a note for whatever is not as the study says
     assert all(each.why for each in judged.values() if each.verdict not in {verdicts.REPRODUCED, verdicts.NOT_RUN})
-    real = {each.name: each for each in claims.judge(study[0].claims, [], "real")}
+    real = {each.name: each for each in verdicts.judge(study[0].claims, [], "real")}
     assert (real["e"].verdict, real["h"].verdict) == (verdicts.NOT_TESTABLE, verdicts.NOT_RUN)
-    rows = [replace(row, estimates={"efficiency": Estimate(70.0)}) for row in comparison.rows(study[1].points)]
-    worse = {each.name: each for each in claims.judge(study[0].claims, rows, "real")}
+    rows = [replace(row, estimates={"efficiency": Estimate(70.0)}) for row in repeats.rows(study[1].points)]
+    worse = {each.name: each for each in verdicts.judge(study[0].claims, rows, "real")}
     assert "too few processors" in worse["a"].why
-    assert "too few processors" not in next(claims.judge(study[0].claims, rows)).why
+    assert "too few processors" not in next(verdicts.judge(study[0].claims, rows)).why
 
 
 def test_tables_and_bars_show_the_limiting_part(study: tuple[Definition, Results, Path]) -> None:
@@ -274,7 +269,7 @@ def test_tables_and_bars_show_the_limiting_part(study: tuple[Definition, Results
     assert efficiency["socket", "1Gbit", "1M"] == "94.1"
     (figure,) = [each for each in made.figures if each.name == "budget-10g"]
     assert isinstance(figure, BudgetFigure)
-    bars = charts.of_budgets(figure, made, comparison.rows(found.points))
+    bars = charts.of_budgets(figure, made, repeats.rows(found.points))
     assert [(name, [text for text, _ in places]) for name, places in bars.panels] == [
         ("events", ["512B", "64K", "128K", "1M"]),
         ("threads", ["512B", "64K", "128K", "1M"]),

@@ -10,7 +10,7 @@ import pytest
 
 from iscsitrace.analysis.model.calls import in_commands
 from iscsitrace.analysis.model.setting import Setting
-from iscsitrace.experiments import course, expected, measured
+from iscsitrace.experiments import expected, from_truth, measured
 from iscsitrace.lab import simulation
 from iscsitrace.lab.settings import structs as settings
 
@@ -156,6 +156,7 @@ def truth_of(tasks: list[tuple[int, int, int]], ends: list[dict[str, Any]], coun
         },
         "cycles": {
             "operation": ["read"] * len(tasks),
+            "target": [0] * len(tasks),
             "connection": [number for number, _, _ in tasks],
             "bytes": [1_000_000] * len(tasks),
             "initiator": {
@@ -173,7 +174,7 @@ def test_differences_of_connections_are_of_time_weighted_means() -> None:
     """10 packets for nine seconds of ten and 100 for one are 19 on average, beside 57 all the time."""
     tasks = [(0, 1000 * second, 100) for second in range(1, 11)] + [(1, 5000, 300), (1, 9999, 300)]
     ends = [end(40_001, at_0=57), end(40_000, at_0=10, at_9=100)]
-    found = course.of_run(truth_of(tasks, ends, 2), {}, 0, 10 * SECOND_NS)
+    found = from_truth.of_connections(truth_of(tasks, ends, 2), {}, 0, 10 * SECOND_NS)
     assert found["cwnd_spread"] == pytest.approx(19 / 38)
     # ten megabytes and two: 6 on average, 4 more and less
     assert found["connection_spread"] == pytest.approx(4 / 6)
@@ -190,12 +191,12 @@ def test_differences_of_connections_are_of_time_weighted_means() -> None:
 
 def test_read_times_of_a_connection_are_in_order_of_their_ends() -> None:
     tasks = [(0, 3000, 300), (0, 1000, 100), (1, 2000, 70), (0, 2000, 150)]
-    found = course.of_run(truth_of(tasks, [end(40_000, at_0=10)], 2), {}, 0, 4 * SECOND_NS)
+    found = from_truth.of_connections(truth_of(tasks, [end(40_000, at_0=10)], 2), {}, 0, 4 * SECOND_NS)
     (latency,) = [each for each in found["courses"] if each.name == "latency of connection 1"]
     assert (latency.unit, latency.times_s, latency.values) == ("ms", (1, 2, 3), (100, 150, 300))
     # a thousand commands are 200 of them, each fifth
     many = [(0, number, 1) for number in range(1, 1001)]
-    found = course.of_run(truth_of(many, [end(40_000, at_0=10)], 1), {}, 0, 4 * SECOND_NS)
+    found = from_truth.of_connections(truth_of(many, [end(40_000, at_0=10)], 1), {}, 0, 4 * SECOND_NS)
     (latency,) = [each for each in found["courses"] if each.name == "latency of connection 1"]
     assert np.allclose(latency.times_s, np.arange(1, 1001, 5) / 1000)
 
@@ -203,7 +204,7 @@ def test_read_times_of_a_connection_are_in_order_of_their_ends() -> None:
 def test_a_window_counts_from_its_first_sample_on() -> None:
     ends = [end(40_000, at_4=10, at_6=40), end(40_001, at_0=40)]
     tasks = [(number, 9000, 100) for number in (0, 1)]
-    found = course.of_run(truth_of(tasks, ends, 2), {}, 2 * SECOND_NS, 10 * SECOND_NS)
+    found = from_truth.of_connections(truth_of(tasks, ends, 2), {}, 2 * SECOND_NS, 10 * SECOND_NS)
     # two seconds of 10 and four of 40 are 30
     assert found["cwnd_spread"] == pytest.approx(5 / 35)
 
@@ -212,7 +213,7 @@ def test_the_window_of_a_connection_ends_when_it_leaves() -> None:
     truth = truth_of([(0, 9000, 100)], [end(40_000, at_0=10, at_3=20)], 1)
 
     def last_s() -> float:
-        found = course.of_run(truth, {}, 0, 10 * SECOND_NS)
+        found = from_truth.of_connections(truth, {}, 0, 10 * SECOND_NS)
         (window,) = [each for each in found["courses"] if each.name == "cwnd of connection 1"]
         assert (window.values[0], window.values[-1]) == (10, 20)
         return float(window.times_s[-1])
@@ -225,7 +226,7 @@ def test_the_window_of_a_connection_ends_when_it_leaves() -> None:
 def test_the_goodput_of_a_connection_is_spread_over_its_commands() -> None:
     """1 MB each 1.5 s is 0.67 MB/s in every second; a connection that begins late has no goodput before."""
     tasks = [(0, 1500, 1500), (0, 3000, 1500), (0, 5000, 1000), (39, 4500, 500), (39, 4000, 2000)]
-    found = course.of_run(truth_of(tasks, [end(40_000, at_0=10)], 40), {}, 0, 5 * SECOND_NS)
+    found = from_truth.of_connections(truth_of(tasks, [end(40_000, at_0=10)], 40), {}, 0, 5 * SECOND_NS)
     first, late = (
         next(each for each in found["courses"] if each.name == f"goodput of connection {number}") for number in (1, 40)
     )

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.experiments import terminal_report
+from iscsitrace.experiments import tables
+from iscsitrace.experiments.from_truth import Stream
 from iscsitrace.experiments.quantities import PointResult
 from iscsitrace.experiments.results import (
     ArmFit,
@@ -22,7 +23,6 @@ from iscsitrace.experiments.results import (
     JudgedClaim,
     Results,
 )
-from iscsitrace.experiments.streams import Stream
 from tests.support.printed import check_table, table
 
 GRID = {"link.one-way-delay": "8ms", "workload.queue-depth": "4"}
@@ -108,7 +108,7 @@ FOUND = Results(
 @pytest.fixture(scope="module")
 def shown() -> str:
     with redirect_stdout(io.StringIO()) as output:
-        terminal_report.show(FOUND, Path("folder"))
+        tables.show(FOUND, Path("folder"))
     return output.getvalue()
 
 

@@ -22,25 +22,22 @@ from iscsitrace.cli import main
 from iscsitrace.cli.traffic import run_options, simulate
 from iscsitrace.errors import InputInvalid, OutputExists
 from iscsitrace.experiments import (
-    catalogue,
     charts,
-    comparison,
     definition,
     expected,
     experiment,
-    figure_data,
     figures,
     measured,
     points,
     records,
+    repeats,
     report,
     results,
     runner,
-    terminal_report,
+    tables,
     verdicts,
 )
-from iscsitrace.experiments.definition import Definition
-from iscsitrace.experiments.definition_figures import LineFigure, PacketFigure
+from iscsitrace.experiments.definition import Definition, LineFigure, PacketFigure
 from iscsitrace.experiments.points import Point
 from iscsitrace.experiments.quantities import PointResult
 from iscsitrace.experiments.results import JudgedClaim, Results
@@ -158,9 +155,9 @@ def by_name(found: Results) -> dict[tuple[str, str], PointResult]:
 # ---- definitions
 
 
-@pytest.mark.parametrize("name", catalogue.names())
+@pytest.mark.parametrize("name", definition.names())
 def test_every_shipped_experiment_can_be_run(name: str) -> None:
-    found = catalogue.load(name)
+    found = definition.load(name)
     made = points.of_experiment(found, "simulated")
     assert len({point.name for point in made}) == len(made)
     assert figures.needed(found, made) or not any(isinstance(figure, PacketFigure) for figure in found.figures)
@@ -172,7 +169,7 @@ def test_every_shipped_experiment_can_be_run(name: str) -> None:
 
 
 def test_the_read_study_is_complete() -> None:
-    made = points.of_experiment(catalogue.load("read-study"), "simulated")
+    made = points.of_experiment(definition.load("read-study"), "simulated")
     delays = {point.place["link.one-way-delay"].text for point in made}
     assert delays == {"0ms", "1ms", "2ms", "4ms", "8ms", "16ms"}
     assert {point.values["workload.operation"] for point in made if point.arm == "socket"} == {"socket_read"}
@@ -561,8 +558,10 @@ def truth_of(ended_ms: list[int], size: int = 1000) -> dict[str, Any]:
     return {
         "cycles": {
             "operation": [None, *["read"] * len(ended)],
+            "target": [0] * (1 + len(ended)),
+            "connection": [0] * (1 + len(ended)),
             "bytes": [0, *[size] * len(ended)],
-            "by_initiator": {"completed_ns": [0, *ended]},
+            "by_initiator": {"submitted_ns": [0] * (1 + len(ended)), "completed_ns": [0, *ended]},
         },
         "results": {"started_ns": 0},
     }
@@ -641,7 +640,7 @@ def test_a_figure_shows_measured_published_and_expected_values(small: tuple[Path
     made = definition.load(folder.parent / "definition" / "small.toml")
     figure = made.figures[0]
     assert isinstance(figure, LineFigure)
-    chart = charts.of_lines(figure, made, comparison.rows(found.points))
+    chart = charts.of_lines(figure, made, repeats.rows(found.points))
     assert [text for _, text in chart.ticks] == ["1", "2"]
     assert chart.x_label == "one-way delay, ms"
     held, with_data = chart.lines
@@ -702,7 +701,7 @@ def test_the_numbers_of_a_figure_are_beside_it(small: tuple[Path, Results, Watch
     ],
 )
 def test_a_caption_names_what_is_drawn(line: Line, words: str) -> None:
-    assert figure_data.caption(Chart("t", "x", "y", (), (line,))) == words
+    assert charts.caption(Chart("t", "x", "y", (), (line,))) == words
 
 
 def test_error_bars_are_intervals_of_the_measured_values() -> None:
@@ -722,7 +721,7 @@ def test_error_bars_are_intervals_of_the_measured_values() -> None:
 
 def test_titles_of_figures_stand_alone() -> None:
     """Of all studies together: no two figures have the same title, and none is a bare quantity."""
-    titles = [(name, figure.title) for name in catalogue.names() for figure in catalogue.load(name).figures]
+    titles = [(name, figure.title) for name in definition.names() for figure in definition.load(name).figures]
     assert not [title for title, count in Counter(title for _, title in titles).items() if count > 1]
     assert not [title for title in titles if len(title[1].split()) < 5]
 
@@ -731,7 +730,7 @@ def test_repeats_are_one_row_with_a_deviation(small: tuple[Path, Results, Watche
     point = by_name(small[1])["held", "1ms"]
     again = replace(point, repeat=2, steady_throughput_bytes_per_s=2 * (point.steady_throughput_bytes_per_s or 0))
     failed = replace(point, repeat=3, error="no")
-    (row,) = comparison.rows([point, again, failed])
+    (row,) = repeats.rows([point, again, failed])
     one = (point.steady_throughput_bytes_per_s or 0) / 1e6
     assert (row.run_count, row.failed_count) == (2, 1)
     assert row.means["throughput"] == pytest.approx(1.5 * one)
@@ -748,9 +747,9 @@ def invoke(*arguments: object) -> Result:
 
 def test_lab_list_shows_every_experiment() -> None:
     listed = json.loads(invoke("lab", "list", "--json").output)["experiments"]
-    assert [each["name"] for each in listed] == catalogue.names()
+    assert [each["name"] for each in listed] == definition.names()
     text = invoke("lab", "list").output
-    assert all(name in text for name in catalogue.names())
+    assert all(name in text for name in definition.names())
 
 
 def test_lab_run_takes_an_operation_or_an_experiment(small: tuple[Path, Results, Watched]) -> None:
@@ -768,7 +767,7 @@ def test_lab_run_takes_an_operation_or_an_experiment(small: tuple[Path, Results,
 
 def test_results_are_shown_as_tables(small: tuple[Path, Results, Watched], capsys: pytest.CaptureFixture[str]) -> None:
     folder, found, _ = small
-    terminal_report.show(found, folder)
+    tables.show(found, folder)
     text = capsys.readouterr().out
     for words in ("Measured and model", "Measured and published", "fitted", "Failed", "packets.svg", "1000; it has"):
         assert words in text

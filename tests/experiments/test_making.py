@@ -9,14 +9,14 @@ import shlex
 import pytest
 
 from iscsitrace.cli.traffic import experiment
-from iscsitrace.experiments import catalogue, making
+from iscsitrace.experiments import definition, results
 from iscsitrace.experiments.points import of_experiment
 
 
 @pytest.mark.parametrize("world", ["simulated", "real", "guests"])
 @pytest.mark.parametrize("is_reduced", [True, False])
 def test_the_command_is_one_of_iscsitrace(world: str, is_reduced: bool) -> None:
-    program, *words = shlex.split(making.command("read-study", world, is_reduced=is_reduced))
+    program, *words = shlex.split(results.command("read-study", world, is_reduced=is_reduced))
     assert program == "iscsitrace"
     assert words[:2] == ["lab", "run"]
     params = experiment.command.make_context("run", words[2:]).params
@@ -25,8 +25,8 @@ def test_the_command_is_one_of_iscsitrace(world: str, is_reduced: bool) -> None:
 
 
 def test_only_the_kernels_tcp_depends_on_the_kernel() -> None:
-    assert platform.system() not in making.versions("simulated")
-    real = making.versions("real")
+    assert platform.system() not in results.versions("simulated")
+    real = results.versions("real")
     assert platform.release().startswith(real[platform.system()])
     assert all(each.isdigit() for each in real[platform.system()].split("."))
     # of the last quarter of an hour: a busy machine is a slow host
@@ -34,8 +34,8 @@ def test_only_the_kernels_tcp_depends_on_the_kernel() -> None:
 
 
 def test_seeds_are_those_of_the_repeats() -> None:
-    points = of_experiment(catalogue.load("stream-study"), "simulated")
+    points = of_experiment(definition.load("stream-study"), "simulated")
     # of thirty repeats at most, 1000 apart
-    assert making.seeds(points) == tuple(range(1, 30_000, 1000))
-    assert making.seeds_text(making.seeds(points)) == "1, 1001 ... 29001"
-    assert making.seeds_text((1, 1001)) == "1, 1001"
+    assert results.seeds(points) == tuple(range(1, 30_000, 1000))
+    assert results.seeds_text(results.seeds(points)) == "1, 1001 ... 29001"
+    assert results.seeds_text((1, 1001)) == "1, 1001"

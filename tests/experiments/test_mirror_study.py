@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.experiments import catalogue, measured
+from iscsitrace.experiments import definition, measured
 from iscsitrace.experiments.points import Point, of_experiment
 from iscsitrace.lab import simulation
 from iscsitrace.lab.settings import structs as settings
 
 LINE = 100e6 / 8
 MS = 1_000_000
-POINTS = of_experiment(catalogue.load("mirror-study"), "simulated")
+POINTS = of_experiment(definition.load("mirror-study"), "simulated")
 
 
 def at(arm: str, **where: Any) -> Point:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from iscsitrace.experiments import expected, results, tables
+from iscsitrace.experiments.from_truth import Stream
 from iscsitrace.experiments.quantities import EFFICIENCY, QUANTITIES, SEARCH, STREAMS, PointResult, columns
 from iscsitrace.experiments.results import Results
-from iscsitrace.experiments.streams import Stream
 
 ROOT = Path(__file__).parents[2]
 POINT = PointResult(
@@ -76,16 +76,14 @@ def test_a_quantity_is_in_its_unit(name: str, value: float | None, text: str) ->
 def test_every_quantity_has_a_field_or_comes_from_repeats() -> None:
     for each in QUANTITIES.values():
         each.measured(POINT)
-        assert (each.of_repeats is None and not each.is_of_places) or not each.field
+        assert each.has_field or not each.field
     prediction = expected.of_point({"workload.operation": "read", "link.rate": 10**9}, None)
     assert prediction is not None
     assert {each.in_model for each in QUANTITIES.values() if each.in_model} <= prediction.as_dict().keys()
 
 
 def test_the_columns_of_results_hold_every_measured_quantity() -> None:
-    measured = {
-        each.field or name for name, each in QUANTITIES.items() if not each.of_repeats and not each.is_of_places
-    }
+    measured = {each.field or name for name, each in QUANTITIES.items() if each.has_field}
     assert measured - set(columns()) == {"absolute_model_error", "host_share"}
     assert not {"error", "name", "streams", "model"} & set(columns())
     (header, row) = results.table(Results("n", "t", "s", "", "simulated", True, 1, (POINT,))).splitlines()

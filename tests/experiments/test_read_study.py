@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import iscsitrace
-from iscsitrace.experiments import catalogue, expected, measured
+from iscsitrace.experiments import definition, expected, measured
 from iscsitrace.experiments.points import Point, of_experiment
 from iscsitrace.lab import simulation
 from iscsitrace.lab.settings import structs as settings
@@ -22,7 +22,7 @@ HEADER_BYTES = 48
 
 
 def place(arm: str, status: str, delay: str) -> Point:
-    made = of_experiment(catalogue.load("read-study"), "simulated")
+    made = of_experiment(definition.load("read-study"), "simulated")
     (found,) = [
         point
         for point in made

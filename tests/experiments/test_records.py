@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.experiments import claims, comparison, definition, making, records, verdicts
+from iscsitrace.experiments import definition, records, repeats, results, verdicts
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.points import Point, of_experiment
 from iscsitrace.experiments.quantities import PointResult
@@ -72,23 +72,23 @@ def ran(found: Definition, world: str = "simulated") -> Results:
     points = of_experiment(found, world)
     return Results(
         found.name, found.title, found.source, "", world, True, len(points), tuple(map(measured, points)),
-        versions=making.versions(world), seeds=making.seeds(points),
+        versions=results.versions(world), seeds=results.seeds(points),
     )  # fmt: skip
 
 
 def test_a_record_has_the_same_verdicts_as_its_run(tmp_path: Path) -> None:
     found = written(tmp_path)
     made = ran(found)
-    rows = comparison.rows(made.points)
+    rows = repeats.rows(made.points)
     records.keep(found, made, tmp_path)
     run = records.of_world("small", "simulated", tmp_path)
     assert run is not None
     kept = records.rows_of(found, run)
     # no printed value and no claim refers to 10 ms
     assert [row.grid["link.one-way-delay"] for row in kept] == ["0ms", "5ms"]
-    assert comparison.beside(found, kept) == comparison.beside(found, rows)
-    assert [each.verdict for each in comparison.beside(found, kept)] == ["undecided", "not reproduced"]
-    assert list(claims.judge(found.claims, kept)) == list(claims.judge(found.claims, rows))
+    assert verdicts.beside(found, kept) == verdicts.beside(found, rows)
+    assert [each.verdict for each in verdicts.beside(found, kept)] == ["undecided", "not reproduced"]
+    assert list(verdicts.judge(found.claims, kept)) == list(verdicts.judge(found.claims, rows))
     assert kept[0].estimates.keys() == {"throughput"}
     assert run.command == "iscsitrace lab run small -o DIR"
     # repeats are 1000 seeds apart
@@ -106,7 +106,7 @@ def test_arms_with_equal_settings_keep_their_own_numbers(tmp_path: Path) -> None
     records.keep(found, made, tmp_path)
     (run,) = records.load("small", tmp_path).runs
     kept = records.rows_of(found, run)
-    assert comparison.beside(found, kept) == comparison.beside(found, comparison.rows(made.points))
+    assert verdicts.beside(found, kept) == verdicts.beside(found, repeats.rows(made.points))
     assert [row.arm for row in kept] == ["one", "one", "two", "two"]
 
 
@@ -132,7 +132,7 @@ def test_a_place_whose_settings_changed_is_not_run(tmp_path: Path) -> None:
         text = STUDY.replace(*change).replace('["5ms", 30]', '["10ms", 30]').replace('5ms" }', '10ms" }')
         kept = records.rows_of(written(tmp_path, text), run)
         assert [row.grid["link.one-way-delay"] for row in kept] == left
-    assert {each.verdict for each in comparison.beside(written(tmp_path, text), kept, is_whole=True)} == {
+    assert {each.verdict for each in verdicts.beside(written(tmp_path, text), kept, is_whole=True)} == {
         verdicts.NOT_RUN
     }
 

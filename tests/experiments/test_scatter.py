@@ -7,8 +7,8 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from iscsitrace.experiments import scatter
-from iscsitrace.experiments.scatter import Estimate
+from iscsitrace.experiments import repeats
+from iscsitrace.experiments.repeats import Estimate
 
 FIVE = (84.0, 85.0, 86.0, 87.0, 88.0)
 """Standard deviation: the square root of 2.5."""
@@ -18,7 +18,7 @@ T_8 = 2.3060
 
 
 def test_the_interval_of_a_mean_is_students() -> None:
-    found = scatter.mean(FIVE)
+    found = repeats.mean(FIVE)
     half = T_4 * sqrt(2.5 / 5)
     assert (found.value, found.count) == (86.0, 5)
     assert found.interval == pytest.approx((86 - half, 86 + half), rel=1e-3)
@@ -26,24 +26,24 @@ def test_the_interval_of_a_mean_is_students() -> None:
 
 
 def test_one_run_has_no_interval_and_equal_runs_one_without_width() -> None:
-    one = scatter.mean([3.0])
+    one = repeats.mean([3.0])
     assert (one.value, one.interval, one.spread) == (3.0, None, None)
-    assert scatter.mean([3.0, 3.0]).interval == (3.0, 3.0)
+    assert repeats.mean([3.0, 3.0]).interval == (3.0, 3.0)
 
 
 def test_a_difference_adds_variances() -> None:
     """Equal counts and variances: Welch's degrees of freedom are 4 + 4."""
-    found = scatter.difference(scatter.mean(FIVE), scatter.mean([each - 80 for each in FIVE]))
+    found = repeats.difference(repeats.mean(FIVE), repeats.mean([each - 80 for each in FIVE]))
     half = T_8 * sqrt(2 * 2.5 / 5)
     assert found.interval == pytest.approx((80 - half, 80 + half), rel=1e-3)
 
 
 def test_a_place_that_runs_once_adds_no_scatter() -> None:
-    one, five = scatter.mean([43.0]), scatter.mean(FIVE)
-    found = scatter.ratio(five, one)
+    one, five = repeats.mean([43.0]), repeats.mean(FIVE)
+    found = repeats.ratio(five, one)
     assert (found.value, found.count) == (2.0, 5)
     assert found.interval == pytest.approx((2 - T_4 * sqrt(0.5) / 43, 2 + T_4 * sqrt(0.5) / 43), rel=1e-3)
-    assert scatter.ratio(one, one).interval is None
+    assert repeats.ratio(one, one).interval is None
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_number_lies_within_its_limits_with_its_whole_interval(
 
 def test_the_coefficient_of_variation_has_the_interval_of_chi_square() -> None:
     """With four degrees of freedom chi-square is 0.4844 and 11.1433 at 2.5 and 97.5 %."""
-    found = scatter.variation(FIVE, 100)
+    found = repeats.variation(FIVE, 100)
     assert found is not None
     value = 100 * sqrt(2.5) / 86
     assert found.value == pytest.approx(value)
@@ -78,9 +78,9 @@ def test_the_coefficient_of_variation_has_the_interval_of_chi_square() -> None:
     assert low == pytest.approx(value * sqrt(4 / 11.1433), rel=0.01)
     # Wilson and Hilferty are a little wide at so few degrees of freedom, never narrow
     assert value * sqrt(4 / 0.4844) <= high <= 1.06 * value * sqrt(4 / 0.4844)
-    assert scatter.variation([1.0]) is None
-    assert scatter.variation([1.0, -1.0]) is None
-    two = scatter.variation([1.0, 2.0])
+    assert repeats.variation([1.0]) is None
+    assert repeats.variation([1.0, -1.0]) is None
+    two = repeats.variation([1.0, 2.0])
     assert two is not None
     assert two.interval is None
 
@@ -90,6 +90,6 @@ def test_intervals_of_ratios_have_the_true_one_in_them_as_often_as_they_say() ->
     hits = 0
     for _ in range(2000):
         one, other = random.normal(30, 2, 5), random.normal(10, 1, 5)
-        low, high = scatter.ratio(scatter.mean(one.tolist()), scatter.mean(other.tolist())).interval or (0, 0)
+        low, high = repeats.ratio(repeats.mean(one.tolist()), repeats.mean(other.tolist())).interval or (0, 0)
         hits += low <= 3 <= high
     assert hits / 2000 == pytest.approx(0.95, abs=0.02)

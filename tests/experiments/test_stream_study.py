@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import iscsitrace
-from iscsitrace.experiments import catalogue, expected, measured
+from iscsitrace.experiments import definition, expected, measured
 from iscsitrace.experiments.points import Point, of_experiment
 from iscsitrace.lab import simulation
 from iscsitrace.lab.settings import structs as settings
@@ -24,7 +24,7 @@ FULL_BYTES, EMPTY_BYTES = 500_000, 10_000
 
 
 def of_arm(arm: str) -> list[Point]:
-    return [point for point in of_experiment(catalogue.load("stream-study"), "simulated") if point.arm == arm]
+    return [point for point in of_experiment(definition.load("stream-study"), "simulated") if point.arm == arm]
 
 
 def run(

@@ -17,23 +17,21 @@ import iscsitrace
 from iscsitrace.cli import main
 from iscsitrace.errors import InputInvalid
 from iscsitrace.experiments import (
-    catalogue,
     charts,
-    comparison,
     definition,
     expected,
     experiment,
+    from_truth,
     measured,
     points,
+    repeats,
     results,
-    streams,
     tables,
 )
-from iscsitrace.experiments.definition import Definition
-from iscsitrace.experiments.definition_figures import FinishFigure, LineFigure
+from iscsitrace.experiments.definition import Definition, FinishFigure, LineFigure
+from iscsitrace.experiments.from_truth import Stream
 from iscsitrace.experiments.quantities import PointResult
 from iscsitrace.experiments.results import Results
-from iscsitrace.experiments.streams import Stream
 from iscsitrace.lab import simulation
 from iscsitrace.lab.settings import structs as settings
 from iscsitrace.lab.settings.kinds import Value
@@ -54,21 +52,21 @@ def stream(throughput: float = 1.0, ended_s: float = 1.0, resent: int | None = 0
     [([5, 5, 5, 5], 1.0), ([7, 0, 0, 0], 0.25), ([3, 1], 16 / 20), ([1, 2, 3], 36 / 42), ([4], 1.0)],
 )
 def test_jain_is_one_for_equals_and_one_nth_if_one_has_all(throughputs: list[float], index: float) -> None:
-    assert streams.jain([stream(each) for each in throughputs]) == pytest.approx(index)
+    assert from_truth.jain([stream(each) for each in throughputs]) == pytest.approx(index)
 
 
 def test_no_streams_have_no_figures() -> None:
-    assert streams.jain([]) is None
-    assert streams.jain([stream(0.0)]) is None
-    assert streams.spread_s([]) is None
-    assert streams.spread_ratio([]) is None
-    assert streams.timeout_count([stream(), stream(timeouts=None)]) is None
+    assert from_truth.jain([]) is None
+    assert from_truth.jain([stream(0.0)]) is None
+    assert from_truth.spread_s([]) is None
+    assert from_truth.spread_ratio([]) is None
+    assert from_truth.timeout_count([stream(), stream(timeouts=None)]) is None
 
 
 def test_the_spread_is_from_the_first_end_to_the_last() -> None:
     found = [stream(ended_s=each) for each in (80.0, 70.0, 100.0)]
-    assert streams.spread_s(found) == 30
-    assert streams.spread_ratio(found) == pytest.approx(100 / 70)
+    assert from_truth.spread_s(found) == 30
+    assert from_truth.spread_ratio(found) == pytest.approx(100 / 70)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +85,7 @@ def test_slow_start_thresholds_are_ranked(
 ) -> None:
     pairs = zip(ends_s, windows, strict=True)
     found = [replace(stream(ended_s=ended_s), slow_start_left_bytes=window) for ended_s, window in pairs]
-    assert streams.slow_start_rank(found) == (None if rank is None else pytest.approx(rank))
+    assert from_truth.slow_start_rank(found) == (None if rank is None else pytest.approx(rank))
 
 
 SECOND = 1_000_000_000
@@ -123,7 +121,10 @@ TRUTH: dict[str, Any] = {
         "target": [0, 0, 0, 1, 0, 1],
         "connection": [0, 0, 0, 1, 0, 1],
         "bytes": [36, 1000, 1000, 1000, 1000, 1000],
-        "initiator": {"status_ns": [0, 2 * SECOND, 4 * SECOND, 3 * SECOND, 6 * SECOND, 9 * SECOND]},
+        "initiator": {
+            "command_first_ns": [0, SECOND, 2 * SECOND, SECOND, 4 * SECOND, 3 * SECOND],
+            "status_ns": [0, 2 * SECOND, 4 * SECOND, 3 * SECOND, 6 * SECOND, 9 * SECOND],
+        },
     },
     "results": {
         "started_ns": 1 * SECOND,
@@ -140,7 +141,7 @@ TRUTH: dict[str, Any] = {
 
 
 def test_each_stream_counts_its_commands_to_its_end() -> None:
-    first, second = streams.of_truth(TRUTH, SECOND, None, is_read=True)
+    first, second = from_truth.of_truth(TRUTH, SECOND, None, is_read=True)
     assert (first.target, first.connection, first.byte_count, first.ended_s) == (0, 0, 3000, 5)
     assert (second.target, second.connection, second.byte_count, second.ended_s) == (1, 1, 2000, 8)
     assert (first.throughput_bytes_per_s, second.throughput_bytes_per_s) == (600, 250)
@@ -148,11 +149,11 @@ def test_each_stream_counts_its_commands_to_its_end() -> None:
     # the third sample is the first with a threshold
     assert (first.slow_start_ended_s, first.slow_start_left_bytes) == (2, 20_000)
     assert (second.slow_start_ended_s, second.slow_start_left_bytes) == (None, None)
-    assert streams.retransmission_rate(TRUTH, (first, second), is_read=True) == 0.05
+    assert from_truth.retransmission_rate(TRUTH, (first, second), is_read=True) == 0.05
 
 
 def test_a_time_limit_ends_all_streams_together() -> None:
-    first, second = streams.of_truth(TRUTH, 2 * SECOND, 6 * SECOND, is_read=True)
+    first, second = from_truth.of_truth(TRUTH, 2 * SECOND, 6 * SECOND, is_read=True)
     # at 4 and 6 s; at 3 s: what was done at 2 s is before, and what was done at 9 s after it
     assert (first.byte_count, second.byte_count) == (2000, 1000)
     assert (first.throughput_bytes_per_s, second.throughput_bytes_per_s) == (500, 250)
@@ -162,16 +163,16 @@ def test_a_time_limit_ends_all_streams_together() -> None:
     ("from_s", "to_s", "share"), [(0, 4, 3 / 4), (1, 3.5, 1.5 / 2.5), (4, 8, 0.0), (9, 10, 1.0), (9, 11, None)]
 )
 def test_utilisation_is_the_busy_share_of_the_shared_line(from_s: float, to_s: float, share: float | None) -> None:
-    found = streams.utilisation(TRUTH, round(from_s * SECOND), round(to_s * SECOND), is_read=True)
+    found = from_truth.utilisation(TRUTH, round(from_s * SECOND), round(to_s * SECOND), is_read=True)
     assert found == (None if share is None else pytest.approx(share))
 
 
 def test_without_a_shared_line_only_a_single_path_has_utilisation() -> None:
     alone = {**TRUTH, "access": None, "paths": [TRUTH["access"]]}
-    assert streams.utilisation(alone, 0, 4 * SECOND, is_read=True) == pytest.approx(3 / 4)
-    assert streams.utilisation({**TRUTH, "access": None}, 0, 4 * SECOND, is_read=True) is None
+    assert from_truth.utilisation(alone, 0, 4 * SECOND, is_read=True) == pytest.approx(3 / 4)
+    assert from_truth.utilisation({**TRUTH, "access": None}, 0, 4 * SECOND, is_read=True) is None
     no_rate = {"to_initiator": {"line": None}}
-    assert streams.utilisation({**TRUTH, "access": no_rate}, 0, 4 * SECOND, is_read=True) is None
+    assert from_truth.utilisation({**TRUTH, "access": no_rate}, 0, 4 * SECOND, is_read=True) is None
 
 
 def test_the_kernels_connections_are_matched_by_port() -> None:
@@ -180,9 +181,9 @@ def test_the_kernels_connections_are_matched_by_port() -> None:
     target_ends[0][0]["initiator_port"], target_ends[1][0]["initiator_port"] = 51_111, 50_000
     for each in target_ends:
         del each[0]["timeout_count"]
-    found = streams.of_truth({**TRUTH, "ends": ends, "target_ends": target_ends}, SECOND, None, is_read=True)
+    found = from_truth.of_truth({**TRUTH, "ends": ends, "target_ends": target_ends}, SECOND, None, is_read=True)
     assert [each.resent_count for each in found] == [7, 9]
-    assert streams.timeout_count(found) is None
+    assert from_truth.timeout_count(found) is None
 
 
 def test_the_warm_up_may_be_a_time() -> None:
@@ -396,10 +397,10 @@ def test_repeats_have_different_seeds(small: Small) -> None:
 def test_scatter_is_computed_over_repeats(small: Small) -> None:
     point = of_arm(small[2], "by the clock")[0]
     more = [replace(point, repeat=each, steady_throughput_bytes_per_s=rate) for each, rate in ((2, 8e6), (3, 12e6))]
-    (row,) = comparison.rows(more)
+    (row,) = repeats.rows(more)
     # 8 and 12: 10, and a deviation of 2 times the root of 2
     assert row.means["scatter"] == pytest.approx(100 * 2 * 2**0.5 / 10)
-    assert "scatter" not in comparison.rows([point])[0].means
+    assert "scatter" not in repeats.rows([point])[0].means
 
 
 def test_figures_show_ends_and_streams(small: Small) -> None:
@@ -408,7 +409,7 @@ def test_figures_show_ends_and_streams(small: Small) -> None:
     lines, finishes, _ = found.figures
     assert isinstance(lines, LineFigure)
     assert isinstance(finishes, FinishFigure)
-    scale = charts.of_lines(lines, found, comparison.rows(made.points))
+    scale = charts.of_lines(lines, found, repeats.rows(made.points))
     assert (scale.ticks, scale.x_label) == (((1.0, "1"), (3.0, "3"), (4.0, "4")), "number of targets")
     chart = charts.of_finishes(finishes, found, made.points)
     (line,) = chart.lines
@@ -523,7 +524,7 @@ def test_the_model_adds_up_streams_limited_by_losses() -> None:
 
 
 def test_the_stream_study_is_complete() -> None:
-    found = catalogue.load(STUDY)
+    found = definition.load(STUDY)
     made = points.of_experiment(found, "simulated")
     main_arm = [point for point in made if point.arm == "streams"]
     assert {point.values["target.count"] for point in main_arm} == {1, 2, 4, 8, 12, 16, 20, 26}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from iscsitrace.experiments import verdicts
+from iscsitrace.experiments.repeats import Estimate
 from iscsitrace.experiments.results import JudgedCheck
-from iscsitrace.experiments.scatter import Estimate
 
 
 def check(lies: bool | None, value: float | None = 1.0, *, is_met: bool = True) -> JudgedCheck:

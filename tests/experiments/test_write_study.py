@@ -10,7 +10,7 @@ import pytest
 
 import iscsitrace
 from iscsitrace.analysis.model.legs import legs
-from iscsitrace.experiments import catalogue, expected, measured
+from iscsitrace.experiments import definition, expected, measured
 from iscsitrace.experiments.points import Point, of_experiment
 from iscsitrace.lab import simulation
 from iscsitrace.lab.settings import structs as settings
@@ -61,7 +61,7 @@ def outcome(point: Point, folder: Path) -> Outcome:
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Outcome]:
     """Results by arm and delay, without losses."""
-    points = of_experiment(catalogue.load("write-study"), "simulated")
+    points = of_experiment(definition.load("write-study"), "simulated")
     chosen = {
         (point.arm, point.grid["link.one-way-delay"].text): point
         for point in points

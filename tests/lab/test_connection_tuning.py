@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from iscsitrace.cli import main
 from iscsitrace.cli.traffic import run_options, simulate
 from iscsitrace.errors import InputInvalid
-from iscsitrace.experiments import catalogue, comparison, course, definition, experiment, points, tables
+from iscsitrace.experiments import definition, experiment, from_truth, points, repeats, tables
 from iscsitrace.experiments.definition import Definition
 from iscsitrace.experiments.results import Results
 from iscsitrace.lab.settings import structs as settings
@@ -202,12 +202,12 @@ def written(folder: Path, text: str) -> Definition:
 def test_a_search_in_an_experiment_reports_its_result_and_cost(study: tuple[Path, Results]) -> None:
     out, results = study
     assert results.failed == ()
-    one, eight, search = comparison.rows(results.points)
+    one, eight, search = repeats.rows(results.points)
     assert (search.means["connections"] <= 8, search.means["converge"] < 8) == (True, True)
     # it began with one connection: less than the best, more than one
     assert one.means["throughput"] < search.means["throughput"] < eight.means["throughput"]
     (point,) = (point for point in results.points if point.arm == "search")
-    (course_of,) = (each for each in point.courses if each.name == course.CONNECTIONS)
+    (course_of,) = (each for each in point.courses if each.name == from_truth.CONNECTIONS)
     assert course_of.values[0] == 1
     assert course_of.values[-1] == search.means["connections"]
     whole, lost = point.steady_throughput_bytes_per_s, point.goodput_lost
@@ -221,7 +221,7 @@ def test_a_search_in_an_experiment_reports_its_result_and_cost(study: tuple[Path
 
 
 def test_without_captures_fixed_numbers_still_have_model_values(study: tuple[Path, Results]) -> None:
-    one, eight, search = comparison.rows(study[1].points)
+    one, eight, search = repeats.rows(study[1].points)
     assert one.model["throughput"] == pytest.approx(one.means["throughput"], rel=0.05)
     assert eight.model["throughput"] == pytest.approx(eight.means["throughput"], rel=0.05)
     assert search.model == {}
@@ -263,7 +263,7 @@ def test_a_service_time_may_be_uniform(tmp_path: Path) -> None:
 
 
 def test_the_studies_of_connections_can_be_read() -> None:
-    made = catalogue.load("connection-study")
+    made = definition.load("connection-study")
     planned = points.of_experiment(made, "simulated")
     assert {point.arm for point in planned} >= {"fixed", "search, 10 s", "by the model, 3 s"}
     depths = {

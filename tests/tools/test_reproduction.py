@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from iscsitrace.experiments import catalogue, comparison, making, records
-from iscsitrace.experiments.definition_figures import LineFigure
+from iscsitrace.experiments import definition, records, repeats, results
+from iscsitrace.experiments.definition import LineFigure
 from iscsitrace.experiments.points import of_experiment
 from tools import reproduction, studies
 
@@ -15,15 +15,15 @@ def page() -> list[str]:
     return reproduction.page().splitlines()
 
 
-@pytest.mark.parametrize("name", catalogue.names())
+@pytest.mark.parametrize("name", definition.names())
 def test_every_printed_value_claim_and_figure_is_on_the_page(name: str, page: list[str]) -> None:
     first = page.index(f"## {name}")
     following = [place for place, line in enumerate(page) if line.startswith("## ") and place > first]
     part = page[first : following[0] if following else None]
-    found = catalogue.load(name)
+    found = definition.load(name)
     rows = [line.split(" | ") for line in part if line.startswith("| ")]
     for published in found.published:
-        for _, arm, at, value in comparison.places(published, [], found):
+        for _, arm, at, value in repeats.places(published, [], found):
             assert any(arm in row[2] and at.text in row[2] and f"{value} " in row[3] for row in rows if len(row) > 4)
     recorded = {world.name for world in studies.worlds(found) if world.run is not None}
     for claim in found.claims:
@@ -35,13 +35,13 @@ def test_every_printed_value_claim_and_figure_is_on_the_page(name: str, page: li
         assert f"| {each.what} | {each.why} |" in part
 
 
-@pytest.mark.parametrize("name", catalogue.names())
+@pytest.mark.parametrize("name", definition.names())
 def test_numbers_are_those_of_the_records(name: str, page: list[str]) -> None:
     """Every recorded run has its command on the page, and without a record nothing is reproduced."""
     runs = records.load(name).runs
     for run in runs:
         assert any(f"`{run.command}`" in line for line in page)
-    found = catalogue.load(name)
+    found = definition.load(name)
     for world in studies.worlds(found):
         if world.run is None:
             assert not world.rows
@@ -72,7 +72,7 @@ def test_computed_values_are_not_counted_as_printed(page: list[str]) -> None:
     head = page[place].split(" | ")
     summary = next(line for line in page[place:] if line.startswith("| [write-study]")).split(" | ")
     counts = {name: int(summary[head.index(name)].rpartition(" ")[2]) for name in ("printed values", "computed values")}
-    study = catalogue.load("write-study")
+    study = definition.load("write-study")
     written = [(len(each.values), each.is_computed) for each in study.published]
     assert counts == {
         name: sum(count for count, is_computed in written if is_computed == wanted)
@@ -83,8 +83,8 @@ def test_computed_values_are_not_counted_as_printed(page: list[str]) -> None:
 
 
 def test_a_paper_that_is_only_probable_is_named_so(page: list[str]) -> None:
-    for name in catalogue.names():
-        paper = catalogue.load(name).paper
+    for name in definition.names():
+        paper = definition.load(name).paper
         line = next(each for each in page[page.index(f"## {name}") :] if "ublished: " in each)
         assert line.startswith("Probably published: " if paper.is_probable else "Published: ")
         assert line.endswith(" ".join(paper.remark.split()))
@@ -101,16 +101,16 @@ def test_not_run_is_what_the_world_has_and_no_record(page: list[str]) -> None:
     assert set(verdicts.values()) == {"reproduced", "-"}
 
 
-@pytest.mark.parametrize("name", catalogue.names())
+@pytest.mark.parametrize("name", definition.names())
 def test_a_world_without_a_record_has_no_column_and_is_named(name: str, page: list[str]) -> None:
-    found = catalogue.load(name)
+    found = definition.load(name)
     first = page.index(f"## {name}")
     rest = page[first + 1 :]
     part = [*rest[: next((place for place, line in enumerate(rest) if line.startswith("## ")), len(rest))], ""]
     heads = [part[place - 1].split(" | ") for place, line in enumerate(part) if line.startswith("|---")]
     for world in studies.worlds(found):
         label = studies.WORLD_NAMES[world.name]
-        rows = [line for line in part if f"`{making.command(name, world.name)}`" in line]
+        rows = [line for line in part if f"`{results.command(name, world.name)}`" in line]
         if world.run is None:
             assert not any(label in head for head in heads)
             (row,) = rows
@@ -129,13 +129,13 @@ def test_a_world_without_a_record_has_no_column_and_is_named(name: str, page: li
                 assert {row[column] for row in cells} != {"-"}, part[place - 1]
 
 
-@pytest.mark.parametrize("name", catalogue.names())
+@pytest.mark.parametrize("name", definition.names())
 def test_every_published_value_is_drawn_in_a_figure(name: str, page: list[str]) -> None:
-    found = catalogue.load(name)
-    points = of_experiment(found, making.SIMULATED)
+    found = definition.load(name)
+    points = of_experiment(found, "simulated")
     lines = [figure for figure in found.figures if isinstance(figure, LineFigure)]
     for published in found.published:
-        for _, arm, at, value in comparison.places(published, [], found):
+        for _, arm, at, value in repeats.places(published, [], found):
             (place, *_) = [
                 point
                 for point in points

@@ -27,9 +27,9 @@ _MINUTE_S = 60
 def list_command(is_json: bool) -> None:
     """List the experiments that come with iscsitrace; `lab run NAME` runs one."""
     import iscsitrace
-    from iscsitrace.experiments import catalogue, points, results
+    from iscsitrace.experiments import definition, points, results
 
-    found = [catalogue.load(name) for name in catalogue.names()]
+    found = [definition.load(name) for name in definition.names()]
     rows = [
         {
             "name": each.name,
@@ -108,10 +108,11 @@ def command(
     and published values. Each point has a folder below DIR/points. Ctrl-C stops; the same command continues. When a
     point fails, it is reported, the rest continues, and the exit code is 1.
     """
-    from iscsitrace.experiments import catalogue, experiment, results, terminal_report
+    from iscsitrace.experiments import experiment, results, tables
+    from iscsitrace.experiments.definition import load
     from iscsitrace.experiments.points import of_experiment
 
-    definition = catalogue.load(name)
+    definition = load(name)
     points = of_experiment(definition, world, is_reduced=is_reduced)
     known = list(dict.fromkeys(point.arm for point in points))
     for arm in arms:
@@ -138,7 +139,7 @@ def command(
     if is_json:
         show_json(results.document(found))
     else:
-        terminal_report.show(found, directory)
+        tables.show(found, directory)
     if not found.is_complete:
         click.echo(
             f"stopped: {len(found.points)} of {found.point_count} points are done; run the command again to continue",
