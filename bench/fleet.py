@@ -32,9 +32,9 @@ from itertools import repeat
 from pathlib import Path
 
 from bench.generate import RECORD_BYTES, random_io, sequential_reads, write
-from bench.process import FOLDER, machine
+from bench.process import FOLDER, machine, used
 from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.fleet import cluster
+from iscsitrace.fleet.local_pool import LocalPool
 from iscsitrace.fleet.run import TABLES, run
 from iscsitrace.fleet.taps import Tap
 from iscsitrace.tables.schema import DEFAULT_TABLES
@@ -155,10 +155,18 @@ def one_pass(code: str, paths: Sequence[Path], tables: Sequence[str] = ("pdus",)
     return min(found)
 
 
-def _used() -> tuple[float, int]:
-    """CPU time and peak memory of this process."""
-    [peak] = [line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line]
-    return time.process_time(), int(peak) * 1024
+def _used(pool: LocalPool, worker_count: int) -> dict[int, tuple[float, int]]:
+    """CPU time and peak memory of each worker by its process."""
+    found: dict[int, tuple[float, int]] = {}
+    while len(found) < worker_count:
+        # one for each worker: a worker that has just started is not ready for its own
+        for number in range(worker_count):
+            pool.submit(str(number), used)
+        answers: list[tuple[int, float, int]] = []
+        while len(answers) < worker_count:
+            answers += [each for _, each in pool.finished(1)]
+        found |= {pid: (cpu_s, peak_bytes) for pid, cpu_s, peak_bytes in answers}
+    return found
 
 
 def running(
@@ -167,22 +175,21 @@ def running(
     """A fleet run on workers that run already and have read one capture."""
     found = []
     dataset = folder / "dataset"
-    with cluster.connected(None, worker_count) as client:
-        address = client.scheduler.address
+    with LocalPool(worker_count) as pool:
         first = sorted((folder / source / taps[0]).iterdir())[0]
         for number in range(REPEATS + 1):
             shutil.rmtree(dataset, ignore_errors=True)
-            before = client.run(_used)
+            before = _used(pool, worker_count)
             started = time.perf_counter()
             if number == 0:
                 warming = [Tap(f"t{each}", (str(first),)) for each in range(2 * worker_count)]
-                run(dataset, warming, scheduler=address, tables=tables)
+                run(dataset, warming, executor=pool, tables=tables)
                 continue
-            run(dataset, [Tap(tap, (str(folder / source / tap),)) for tap in taps], scheduler=address, tables=tables)
+            run(dataset, [Tap(tap, (str(folder / source / tap),)) for tap in taps], executor=pool, tables=tables)
             wall_s = time.perf_counter() - started
-            after = client.run(_used)
-            used = [after[worker][0] - before[worker][0] for worker in after]
-            found.append(Measured(wall_s, sum(used), max(used), max(peak for _, peak in after.values())))
+            after = _used(pool, worker_count)
+            cpu_s = [after[worker][0] - before[worker][0] for worker in after]
+            found.append(Measured(wall_s, sum(cpu_s), max(cpu_s), max(peak for _, peak in after.values())))
     shutil.rmtree(dataset)
     return min(found)
 

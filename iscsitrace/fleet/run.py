@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from iscsitrace.errors import InputInvalid
-from iscsitrace.fleet import cluster, history, store
+from iscsitrace.errors import ExtraMissing, InputInvalid
+from iscsitrace.fleet import dask_cluster, history, store
+from iscsitrace.fleet.local_pool import LocalPool
 from iscsitrace.fleet.places import DECLARED
 from iscsitrace.fleet.plan import TASK_BYTES, Place, Plan, Work, plan
 from iscsitrace.fleet.store import TapStore
@@ -27,10 +27,16 @@ from iscsitrace.tables.schema import DATASET_TABLES, DEFAULT_TABLES, ON_REQUEST,
 TABLES: Final = (*DEFAULT_TABLES, *DATASET_TABLES)
 """The tables that are written when none are named."""
 _POLL_S: Final = 0.2
-_PATIENCE: Final = 50
-"""Polls without a result before workers are looked for."""
-_ALONE_MAX: Final = 6
-"""Looks in a row, a minute in all, that find no worker of this machine's own cluster: Dask has given them up."""
+
+
+class Executor(Protocol):
+    """What runs tasks, at most one of each tap at a time: `LocalPool`, or `DaskCluster`."""
+
+    def submit(self, tap: str, function: Callable[..., Any], *arguments: Any) -> None:
+        """Runs a task somewhere, again if its worker is lost."""
+
+    def finished(self, timeout_s: float) -> list[tuple[str, Any]]:
+        """Tap and result of each task that has ended within the timeout; None where its workers were lost."""
 
 
 @dataclass
@@ -82,10 +88,13 @@ def run(
     tables: Sequence[str] = TABLES,
     worker_count: int | None = None,
     scheduler: str | None = None,
+    executor: Executor | None = None,
     task_bytes: int = TASK_BYTES,
     watch: Watch | None = None,
 ) -> Result:
     """Read the new captures of taps into a dataset, which is made if missing.
+
+    An executor reads them that is there already, or the cluster of a scheduler, or workers of this machine.
 
     Raises InputInvalid for a source that cannot be listed, for a dataset that cannot be written or was made with
     other options, and for a scheduler that is lost; ExtraMissing; KeyboardInterrupt when ``watch`` stops it. After any
@@ -93,7 +102,7 @@ def run(
     """
     from iscsitrace import __version__
 
-    cluster.require()
+    require()
     _check_tables(tables)
     place = Place(dataset.absolute(), uuid.uuid4().hex[:12], tuple(tables), __version__, task_bytes)
     with ExitStack() as stack:
@@ -106,9 +115,19 @@ def run(
             own = TapStore(place.dataset, tap.name)
             own.begin(place.run)
             stack.callback(own.end, place.run)
+        watch = watch or Watch()
         count = worker_count or min(len(taps), os.cpu_count() or 1)
-        client = stack.enter_context(cluster.connected(scheduler, count))
-        return _Run(client, place, taps, watch or Watch(), scheduler).run()
+        if executor is None and scheduler is not None:
+            executor = stack.enter_context(dask_cluster.connected(scheduler, watch.say))
+        return _Run(executor or stack.enter_context(LocalPool(count)), place, taps, watch).run()
+
+
+def require() -> None:
+    """ExtraMissing unless the package that writes a dataset is installed."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise ExtraMissing("fleet", "pyarrow", "fleet") from error
 
 
 def _check_tables(tables: Sequence[str]) -> None:
@@ -124,78 +143,31 @@ def _check_tables(tables: Sequence[str]) -> None:
 
 
 class _Run:
-    """The tasks of a run: one of each tap at a time is with the cluster."""
+    """The tasks of a run: one of each tap at a time is with the executor."""
 
-    def __init__(self, client: Any, place: Place, taps: Sequence[Tap], watch: Watch, scheduler: str | None) -> None:
-        self._client, self._place, self._watch, self._scheduler = client, place, watch, scheduler
-        self._resources = {tap.name: cluster.resource_of(client, tap.name) for tap in taps}
+    def __init__(self, executor: Executor, place: Place, taps: Sequence[Tap], watch: Watch) -> None:
+        self._executor, self._place, self._watch = executor, place, watch
         self._result = Result(place.dataset)
         self._works: dict[str, list[Work]] = {}
         self._generations = {tap.name: self._generation_of(tap) for tap in taps}
-        self._pending: dict[Any, tuple[str, Work | None]] = {
-            self._submit(plan, tap.name, "plan", place, tap): (tap.name, None) for tap in taps
-        }
+        self._pending: dict[str, Work | None] = dict.fromkeys(self._generations)
         self._total_bytes = self._done_bytes = 0
-        self._idle_polls = self._alone = 0
+        for tap in taps:
+            executor.submit(tap.name, plan, place, tap)
 
     def _generation_of(self, tap: Tap) -> int:
         manifest = TapStore(self._place.dataset, tap.name).manifest()
         return manifest.generation if manifest else 0
 
-    def _submit(self, function: Callable[..., Any], tap: str, what: str, *arguments: Any) -> Any:
-        return self._client.submit(
-            function,
-            *arguments,
-            key=f"{tap}-{what}-{self._place.run}",
-            resources=self._resources[tap],
-            pure=False,
-        )
-
     def run(self) -> Result:
-        from distributed import wait
-
-        address = cluster.dashboard_of(self._client)
-        if address:
-            self._watch.say(f"dashboard: {address}")
-        try:
-            while self._pending:
-                if self._watch.is_stopped():
-                    raise KeyboardInterrupt
-                try:
-                    done = wait(list(self._pending), timeout=_POLL_S, return_when="FIRST_COMPLETED").done
-                except TimeoutError:
-                    self._check_workers()
-                    continue
-                self._idle_polls = 0
-                for future in done:
-                    self._finished(future, *self._pending.pop(future))
-        except (CancelledError, OSError) as error:
-            raise InputInvalid(
-                f"the scheduler {self._scheduler or ''} is lost; the same command goes on where this one ended"
-            ) from error
-        finally:
-            if self._pending:
-                self._abandon()
+        while self._pending:
+            if self._watch.is_stopped():
+                raise KeyboardInterrupt
+            for tap, found in self._executor.finished(_POLL_S):
+                self._finished(tap, self._pending.pop(tap), found)
         return self._result
 
-    def _abandon(self) -> None:
-        try:
-            self._client.cancel(list(self._pending), force=True)
-        except (OSError, TimeoutError, RuntimeError):
-            return
-
-    def _finished(self, future: Any, tap: str, work: Work | None) -> None:
-        from distributed.scheduler import KilledWorker
-
-        try:
-            found = future.result()
-        except KilledWorker:
-            if work is None:
-                raise InputInvalid(f"tap {tap}: its worker was lost {cluster.ALLOWED_FAILURES + 1} times") from None
-            self._works[tap][:0] = _smaller(work)
-            self._result.lost.append((tap, len(work.captures)))
-            self._next(tap, attempt=1)
-            return
+    def _finished(self, tap: str, work: Work | None, found: Plan | Outcome | None) -> None:
         if isinstance(found, Plan):
             self._works[tap] = list(found.works)
             self._result.known_count += found.known_count
@@ -204,41 +176,25 @@ class _Run:
                 for name in found.changed
             ]
             self._total_bytes += sum(each.size_bytes for each in found.works)
-        else:
+        elif found is not None:
             self._result.add(tap, found)
             self._done_bytes += found.size_bytes
             self._generations[tap] += 1
+        elif work is None:
+            raise InputInvalid(f"tap {tap}: its worker was lost again and again")
+        else:
+            self._works[tap][:0] = _smaller(work)
+            self._result.lost.append((tap, len(work.captures)))
         self._watch.show(self._done_bytes, self._total_bytes)
-        self._next(tap)
-
-    def _next(self, tap: str, attempt: int = 0) -> None:
-        if not self._works[tap]:
-            return
-        work = self._works[tap].pop(0)
-        generation = self._generations[tap] + 1
-        what = f"{generation}-{len(work.captures)}-{attempt}"
-        self._pending[self._submit(execute, tap, what, self._place, tap, generation, work)] = (tap, work)
-
-    def _check_workers(self) -> None:
-        self._idle_polls += 1
-        if self._idle_polls % _PATIENCE:
-            return
-        if getattr(self._client, "status", "running") != "running":
-            raise CancelledError
-        waiting = {
-            tap for tap, _ in self._pending.values() if not cluster.has_worker(self._client, self._resources[tap])
-        }
-        for tap in sorted(waiting):
-            self._watch.say(f"tap {tap} waits for a worker")
-        self._alone = self._alone + 1 if waiting and self._scheduler is None else 0
-        if self._alone >= _ALONE_MAX:
-            raise InputInvalid("no worker runs any more; the same command goes on where this one ended")
+        if self._works[tap]:
+            work = self._pending[tap] = self._works[tap].pop(0)
+            self._executor.submit(tap, execute, self._place, tap, self._generations[tap] + 1, work)
 
 
 def _smaller(work: Work) -> list[Work]:
     """A task whose workers were lost, as tasks of one capture each; of one capture, without it."""
     if len(work.captures) <= 1:
-        problem = f"the worker was lost {cluster.ALLOWED_FAILURES + 1} times while it read this capture"
+        problem = "the worker was lost again and again while it read this capture"
         given_up = tuple(replace(each, status=history.UNREADABLE, problem=problem) for each in work.captures)
         return [replace(work, captures=given_up)]
     last = len(work.captures) - 1

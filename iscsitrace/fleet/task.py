@@ -39,8 +39,8 @@ _MMAP_BYTES: Final = 1 << 20
 def freed_kept() -> Iterator[None]:
     """Freed memory is used again, and goes back to the system at the end.
 
-    Dask has workers give each freed array back at once: to get it again takes a fifth of a task's time. Nothing happens
-    where the C library is not glibc.
+    A worker of Dask gives each freed array back at once: to get it again takes a fifth of a task's time. Nothing
+    happens where the C library is not glibc.
     """
     library = ctypes.CDLL(None)
     if not hasattr(library, "mallopt"):

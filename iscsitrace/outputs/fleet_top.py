@@ -11,9 +11,8 @@ from iscsitrace.outputs.document import Grid, more_rows, table
 from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
-    from iscsitrace.fleet.losses import Loss
     from iscsitrace.fleet.sql import Answer
-    from iscsitrace.fleet.top import Cost
+    from iscsitrace.fleet.top import Cost, Loss
 
 _COLUMNS: Final = (
     *("taps", "commands", "MB", "busy s", "latency s", "p50", "p95", "p99", "max"),

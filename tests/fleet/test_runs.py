@@ -1,4 +1,4 @@
-"""Runs on Dask: workers as processes, lost ones, named taps, interruptions; the dataset is that of one pass."""
+"""Runs here and on Dask: lost workers, named taps, interruptions; the dataset is that of one pass."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import pytest
-from distributed import Client, WorkerPlugin
+from distributed import Client, LocalCluster
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.fleet import history, task
-from iscsitrace.fleet.cluster import connected
+from iscsitrace.fleet import history
+from iscsitrace.fleet.local_pool import LocalPool
+from iscsitrace.fleet.plan import Place, Work
 from iscsitrace.fleet.run import Watch, run
 from iscsitrace.fleet.taps import Tap
+from iscsitrace.fleet.task import Outcome, execute
 from tests.support import rings
 from tests.support.transport import Packet
 
@@ -29,26 +31,21 @@ SMALL = 1 << 16
 POISON = "eth0_00004_20231114235959.pcapng"
 
 
-class Poisoned(WorkerPlugin):  # type: ignore[misc, unused-ignore]
-    """A worker that dies when it reads one of the captures, as one does that is out of memory."""
-
-    def setup(self, worker: Any) -> None:
-        original = task._Task._read
-
-        def read(self: Any, capture: Any) -> Any:
-            if capture.name == POISON and capture.path.find("poisoned") >= 0 and not capture.status:
-                os._exit(1)
-            return original(self, capture)
-
-        task._Task._read = read  # type: ignore[method-assign]
+def poisoned(place: Place, tap: str, generation: int, work: Work) -> Outcome:
+    """A task that ends its worker when it reads one of the captures, as one does that is out of memory."""
+    if any(each.name == POISON and not each.status for each in work.captures):
+        os._exit(1)
+    return execute(place, tap, generation, work)
 
 
 @pytest.fixture(scope="module")
 def scheduler() -> Iterator[str]:
-    """The scheduler of a cluster of two workers."""
-    with connected(None, 2) as client:
-        client.register_plugin(Poisoned())
-        yield client.scheduler.address
+    """The scheduler of a cluster that gives up a task with its first worker: Dask may not start a lost one again."""
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        LocalCluster(n_workers=4, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster,
+    ):
+        yield cluster.scheduler_address
 
 
 @pytest.fixture(scope="module")
@@ -89,41 +86,36 @@ def test_one_worker_and_two_write_the_same(tmp_path: Path, scheduler: str, packe
 
 
 def test_workers_killed_while_they_read_cost_nothing_but_time(
-    tmp_path: Path, scheduler: str, packets: dict[str, list[Packet]]
+    tmp_path: Path, packets: dict[str, list[Packet]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One is killed after the first, third and fifth commit of a tap, which has eight."""
     taps = taps_in(tmp_path, packets)
     data = tmp_path / "data"
     killed: list[int] = []
+    original = LocalPool.finished
 
-    def kill_some() -> None:
-        """Kills a worker after the first, second and third commit of a tap."""
-        with Client(scheduler) as client:
-            for generation in (1, 2, 3):
-                while not (data / "_fleet" / "a" / f"{generation:09}.json").exists():
-                    later = sorted((data / "_fleet" / "a").glob("0*.json"))
-                    if later and int(later[-1].stem) > generation:
-                        break
-                    time.sleep(0.001)
-                for pid in list(client.run(os.getpid, on_error="ignore").values())[:1]:
-                    if isinstance(pid, int):
-                        os.kill(pid, signal.SIGKILL)
-                        killed.append(pid)
+    def finished(pool: LocalPool, timeout_s: float) -> list[tuple[str, Any]]:
+        commits = [int(path.stem) for path in (data / "_fleet" / "a").glob("0*.json")]
+        busy = [worker.process for worker in pool._workers if worker.task]
+        if busy and len(killed) < 3 and max(commits, default=0) > 2 * len(killed):
+            busy[0].kill()
+            killed.append(busy[0].pid)
+        return original(pool, timeout_s)
 
-    thread = threading.Thread(target=kill_some)
-    thread.start()
-    result = run(data, taps, scheduler=scheduler, task_bytes=SMALL)
-    thread.join()
-    assert killed
+    monkeypatch.setattr(LocalPool, "finished", finished)
+    result = run(data, taps, worker_count=2, task_bytes=1)
+    assert len(set(killed)) == 3
     assert result.read_count == 16
     assert_whole(data, tmp_path, packets)
 
 
+@pytest.mark.parametrize("is_local", [True, False])
 def test_a_capture_that_kills_its_workers_is_named_and_left_out(
-    tmp_path: Path, scheduler: str, packets: dict[str, list[Packet]]
+    tmp_path: Path, scheduler: str, packets: dict[str, list[Packet]], monkeypatch: pytest.MonkeyPatch, *, is_local: bool
 ) -> None:
-    only = {"a": packets["a"]}
-    (tap,) = taps_in(tmp_path / "poisoned", only)
-    result = run(tmp_path / "data", [tap], scheduler=scheduler)
+    monkeypatch.setattr("iscsitrace.fleet.run.execute", poisoned)
+    (tap,) = taps_in(tmp_path, {"a": packets["a"]})
+    result = run(tmp_path / "data", [tap], scheduler=None if is_local else scheduler)
     assert result.statuses == {history.READ: 7, history.UNREADABLE: 1}
     assert [(each[1], each[2]) for each in result.problems] == [(POISON, history.UNREADABLE)]
     assert result.lost[0] == ("a", 8)
@@ -191,7 +183,7 @@ def test_a_scheduler_with_a_worker_at_each_tap(
         for process in reversed(processes):
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=30)
-    monkeypatch.setattr("iscsitrace.fleet.cluster._CONNECT_S", 1)
+    monkeypatch.setattr("iscsitrace.fleet.dask_cluster._CONNECT_S", 1)
     with pytest.raises(InputInvalid, match="no scheduler answers at"):
         run(tmp_path / "data", taps, scheduler="tcp://127.0.0.1:9")
 

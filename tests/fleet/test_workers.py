@@ -9,24 +9,27 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from iscsitrace.errors import InputInvalid
-from iscsitrace.fleet import cluster, workers
-from iscsitrace.fleet import run as run_module
-from iscsitrace.fleet.cluster import connected
-from iscsitrace.fleet.run import Watch, run
+from iscsitrace.errors import ExtraMissing, InputInvalid
+from iscsitrace.fleet import local_pool
+from iscsitrace.fleet.local_pool import LocalPool
+from iscsitrace.fleet.run import run
 from iscsitrace.fleet.taps import Tap
-from iscsitrace.fleet.workers import Workers
 from tests.support import rings
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*:ResourceWarning")
 RUN = """
-import sys, time
-from iscsitrace.fleet.cluster import connected
-with connected(None, 2) as client:
-    print(*client.run(__import__("os").getpid).values(), flush=True)
+import os, time
+from iscsitrace.fleet.local_pool import LocalPool
+with LocalPool(2) as pool:
+    found = set()
+    while len(found) < 2:
+        pool.submit("a", os.getpid)
+        pool.submit("b", os.getpid)
+        found |= {pid for _ in range(2) for _, pid in pool.finished(1)}
+    print(*found, flush=True)
     time.sleep(600)
 """
 
@@ -51,17 +54,17 @@ def test_workers_killed_at_any_moment_of_their_start_are_started_again(
     """Each of the first eight workers is killed after a time of its own, the first before it has begun."""
     packets = rings.traffic(3)
     rings.cut(tmp_path / "ring", packets, rings.random_borders(packets, 3, 3))
-    started, original = [], Workers._started
+    started, original = [], LocalPool._started
 
-    def killed(self: Workers) -> subprocess.Popen[bytes]:
-        process = original(self)
-        started.append(process)
+    def killed(self: LocalPool) -> Any:
+        worker = original(self)
+        started.append(worker.process)
         if len(started) <= 8:
             time.sleep(0.15 * (len(started) - 1))
-            process.kill()
-        return process
+            worker.process.kill()
+        return worker
 
-    monkeypatch.setattr(Workers, "_started", killed)
+    monkeypatch.setattr(LocalPool, "_started", killed)
     result = run(tmp_path / "data", [Tap("a", (str(tmp_path / "ring"),))], worker_count=2)
     assert result.read_count == 3
     rings.assert_equal(tmp_path / "data", "a", rings.whole(tmp_path, packets))
@@ -73,24 +76,59 @@ def test_workers_that_cannot_start_end_the_run_with_one_line(tmp_path: Path, mon
     packets = rings.traffic(3)
     rings.cut(tmp_path / "ring", packets, [])
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    monkeypatch.setattr(cluster, "_START_S", 1)
-    monkeypatch.setattr(run_module, "_PATIENCE", 1)
-    said: list[str] = []
-    tap = Tap("a", (str(tmp_path / "ring"),))
+    monkeypatch.setattr(local_pool, "_ALONE_S", 1)
     with pytest.raises(InputInvalid, match="no worker runs any more; the same command goes on where this one ended"):
-        run(tmp_path / "data", [tap], watch=Watch(say=said.append))
-    assert "tap a waits for a worker" in said
+        run(tmp_path / "data", [Tap("a", (str(tmp_path / "ring"),))])
+
+
+def results(pool: LocalPool, count: int = 1) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    limit = time.monotonic() + 60
+    while len(found) < count:
+        assert time.monotonic() < limit
+        found += pool.finished(0.1)
+    return found
 
 
 def test_a_worker_that_takes_the_memory_of_the_machine_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with connected(None, 1) as client:
-        [pid] = client.run(os.getpid).values()
-        assert 0 < workers._resident_bytes(pid) < 1 << 30
-        original = workers._resident_bytes
-        monkeypatch.setattr(workers, "_resident_bytes", lambda each: 1 << 60 if each == pid else original(each))
+    with LocalPool(1) as pool:
+        pool.submit("a", os.getpid)
+        [(_, pid)] = results(pool)
+        assert 0 < local_pool._resident_bytes(pid) < 1 << 30
+        original = local_pool._resident_bytes
+        monkeypatch.setattr(local_pool, "_resident_bytes", lambda each: 1 << 60 if each == pid else original(each))
+        pool.finished(0)
         wait_until(lambda: not is_running(pid))
-        client.wait_for_workers(1, timeout=60)
-        wait_until(lambda: list(client.run(os.getpid, on_error="ignore").values()) not in ([], [pid]))
+        pool.submit("a", os.getpid)
+        assert results(pool) != [("a", pid)]
+
+
+def test_a_task_that_ends_its_workers_is_given_up_and_others_go_on() -> None:
+    with LocalPool(2) as pool:
+        pool.submit("bad", os._exit, 1)
+        pool.submit("good", abs, -1)
+        assert sorted(results(pool, 2)) == [("bad", None), ("good", 1)]
+
+
+def missing() -> None:
+    raise ExtraMissing("a URL", "fsspec", "fleet")
+
+
+@pytest.mark.parametrize(
+    ("task", "error", "text"),
+    [
+        ((int, "x"), ValueError, "invalid literal"),
+        # its constructor takes more than its text
+        ((missing,), InputInvalid, r"a URL needs fsspec: pip install 'iscsitrace\[fleet\]'"),
+    ],
+)
+def test_what_a_task_raises_is_raised_by_the_run(
+    task: tuple[Callable[..., Any], Any], error: type[Exception], text: str
+) -> None:
+    with LocalPool(1) as pool:
+        pool.submit("a", *task)
+        with pytest.raises(error, match=text):
+            results(pool)
 
 
 def test_workers_end_with_a_run_that_is_killed() -> None:

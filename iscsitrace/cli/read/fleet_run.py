@@ -58,9 +58,6 @@ def command(
     """
     if worker_count is not None and scheduler is not None:
         raise click.UsageError("--workers is for a cluster of this machine: omit it with --scheduler")
-    from iscsitrace.fleet import cluster
-
-    cluster.require()
     from iscsitrace.fleet.run import TABLES, Watch, run
     from iscsitrace.fleet.taps import taps_of
     from iscsitrace.outputs.fleet_run import lines

@@ -84,8 +84,8 @@ def command(dataset: str, by: str, cost: str, limit: int, tap: str | None, is_js
 def _show_losses(dataset: Path, by: str, cost: str, limit: int, tap: str | None, *, is_json: bool) -> None:
     if by == "operation":
         raise click.UsageError(f"--cost {cost} is time of sessions: it has no operations")
-    from iscsitrace.fleet.losses import losses
     from iscsitrace.fleet.sql import Database
+    from iscsitrace.fleet.top import losses
     from iscsitrace.outputs.document import Section
     from iscsitrace.outputs.fleet_top import losses_grid
     from iscsitrace.outputs.terminal import show, show_json
