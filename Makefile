@@ -200,7 +200,7 @@ docs: build/build.stamp ## write the generated pages and images in docs/
 
 # a run that was interrupted continues; finished points of unchanged settings are kept; 1: some points failed
 reproduction: build/build.stamp ## run all studies in virtual time, record them, write docs/reproduction.md (half an hour)
-	for file in iscsitrace/experiments/definitions/*.toml; do \
+	for file in iscsitrace/studies/definitions/*.toml; do \
 		name=$$(basename $$file .toml); \
 		$(BIN)/iscsitrace lab run $$name -o build/studies/$$name --keep none > build/$$name.log || [ $$? = 1 ]; \
 	done

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from iscsitrace.experiments import records, repeats, results, tables, verdicts
-from iscsitrace.experiments.definition import ALL_WORLDS, Claim, Definition, LineFigure, load, names
-from iscsitrace.experiments.points import of_experiment
-from iscsitrace.experiments.quantities import QUANTITIES
-from iscsitrace.experiments.results import Beside, JudgedClaim
+from iscsitrace.studies import records, repeats, results, tables, verdicts
+from iscsitrace.studies.definition import ALL_WORLDS, Claim, Definition, LineFigure, load, names
+from iscsitrace.studies.points import of_experiment
+from iscsitrace.studies.quantities import QUANTITIES
+from iscsitrace.studies.results import Beside, JudgedClaim
 from tools.studies import NOTHING, OUTCOMES, UNTESTED, WORLD_NAMES, World, judged, outcomes, printed, table, worlds
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -62,7 +62,7 @@ def page() -> str:
     lines = [
         "# The studies, value by value",
         "",
-        "Generated from the definitions and records of `iscsitrace/experiments/` by",
+        "Generated from the definitions and records of `iscsitrace/studies/` by",
     ]
     lines += ["`python -m tools.reproduction`; do not edit.", *_INTRODUCTION.splitlines(), ""]
     studies = [(definition, worlds(definition)) for definition in map(load, names())]

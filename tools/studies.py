@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from iscsitrace.experiments import records, verdicts
-from iscsitrace.experiments.definition import ALL_WORLDS, Definition
-from iscsitrace.experiments.points import Point, of_experiment
-from iscsitrace.experiments.records import Run
-from iscsitrace.experiments.repeats import Row
-from iscsitrace.experiments.results import Beside, JudgedClaim
+from iscsitrace.studies import records, verdicts
+from iscsitrace.studies.definition import ALL_WORLDS, Definition
+from iscsitrace.studies.points import Point, of_experiment
+from iscsitrace.studies.records import Run
+from iscsitrace.studies.repeats import Row
+from iscsitrace.studies.results import Beside, JudgedClaim
 
 NOTHING: Final = "-"
 WORLD_NAMES: Final = {"simulated": "simulated", "real": "kernel's TCP", "guests": "guests"}

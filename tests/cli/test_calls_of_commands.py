@@ -169,15 +169,15 @@ def lab_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., An
             seen.update(how, arms=[each.arm for each in points])
             return found
 
-        monkeypatch.setattr("iscsitrace.experiments.definition.load", lambda _: definition)
+        monkeypatch.setattr("iscsitrace.studies.definition.load", lambda _: definition)
         monkeypatch.setattr(
-            "iscsitrace.experiments.points.of_experiment",
+            "iscsitrace.studies.points.of_experiment",
             lambda _, world, is_reduced: seen.update(world=world) or points,
         )
-        monkeypatch.setattr("iscsitrace.experiments.experiment.prepare", lambda *_, **how: seen.update(how))
-        monkeypatch.setattr("iscsitrace.experiments.experiment.carry_out", carry_out)
-        monkeypatch.setattr("iscsitrace.experiments.tables.show", lambda *_: None)
-        monkeypatch.setattr("iscsitrace.experiments.results.document", lambda _: {"schema": 1})
+        monkeypatch.setattr("iscsitrace.studies.experiment.prepare", lambda *_, **how: seen.update(how))
+        monkeypatch.setattr("iscsitrace.studies.experiment.carry_out", carry_out)
+        monkeypatch.setattr("iscsitrace.studies.tables.show", lambda *_: None)
+        monkeypatch.setattr("iscsitrace.studies.results.document", lambda _: {"schema": 1})
         monkeypatch.setattr("os.cpu_count", lambda: 6)
         result = run("lab", "run", "read-study", "-o", tmp_path, *options.split())
         assert result.exception is None or isinstance(result.exception, SystemExit), result.output

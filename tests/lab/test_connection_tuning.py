@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from iscsitrace.cli import main
 from iscsitrace.cli.traffic import run_options, simulate
 from iscsitrace.errors import InputInvalid
-from iscsitrace.experiments import definition, experiment, from_truth, points, repeats, tables
-from iscsitrace.experiments.definition import Definition
-from iscsitrace.experiments.results import Results
 from iscsitrace.lab.settings import structs as settings
 from iscsitrace.outputs import run_progress
+from iscsitrace.studies import definition, experiment, from_truth, points, repeats, tables
+from iscsitrace.studies.definition import Definition
+from iscsitrace.studies.results import Results
 from tests.support.runs import Runs
 from tests.support.traffic import initiate, our_target
 

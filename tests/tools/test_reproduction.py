@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from iscsitrace.experiments import definition, records, repeats, results
-from iscsitrace.experiments.definition import LineFigure
-from iscsitrace.experiments.points import of_experiment
+from iscsitrace.studies import definition, records, repeats, results
+from iscsitrace.studies.definition import LineFigure
+from iscsitrace.studies.points import of_experiment
 from tools import reproduction, studies
 
 

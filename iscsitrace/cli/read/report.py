@@ -135,8 +135,8 @@ def _document(
     has_pictures: bool,
 ) -> Document:
     """The document on the folder of an experiment, or on captures."""
-    from iscsitrace.experiments import report
     from iscsitrace.report import captures
+    from iscsitrace.studies import report
 
     folders = [Path(name) for name in capture_input.sources if Path(name).is_dir()]
     if not folders:

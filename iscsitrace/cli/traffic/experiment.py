@@ -13,7 +13,7 @@ from iscsitrace.outputs.run_progress import Progress
 from iscsitrace.outputs.terminal import show_json, show_table
 
 if TYPE_CHECKING:
-    from iscsitrace.experiments import runner
+    from iscsitrace.studies import runner
 
 _WORLDS = ("simulated", "real", "guests")
 _KEPT = ("figures", "captures", "none")
@@ -27,7 +27,7 @@ _MINUTE_S = 60
 def list_command(is_json: bool) -> None:
     """List the experiments that come with iscsitrace; `lab run NAME` runs one."""
     import iscsitrace
-    from iscsitrace.experiments import definition, points, results
+    from iscsitrace.studies import definition, points, results
 
     found = [definition.load(name) for name in definition.names()]
     rows = [
@@ -108,9 +108,9 @@ def command(
     and published values. Each point has a folder below DIR/points. Ctrl-C stops; the same command continues. When a
     point fails, it is reported, the rest continues, and the exit code is 1.
     """
-    from iscsitrace.experiments import experiment, results, tables
-    from iscsitrace.experiments.definition import load
-    from iscsitrace.experiments.points import of_experiment
+    from iscsitrace.studies import experiment, results, tables
+    from iscsitrace.studies.definition import load
+    from iscsitrace.studies.points import of_experiment
 
     definition = load(name)
     points = of_experiment(definition, world, is_reduced=is_reduced)

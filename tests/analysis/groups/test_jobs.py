@@ -19,10 +19,10 @@ from iscsitrace.analysis.groups import derived
 from iscsitrace.analysis.groups.jobs import streams
 from iscsitrace.analysis.groups.jobs.streams import Job, jain
 from iscsitrace.cli import main
-from iscsitrace.experiments import from_truth as by_truth
 from iscsitrace.plots import kinds
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.report import captures, figures
+from iscsitrace.studies import from_truth as by_truth
 from iscsitrace.tables.schema import DERIVED_TABLES
 from iscsitrace.tables.table import Table
 from tests.support.runs import Run, Runs

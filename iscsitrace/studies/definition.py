@@ -1,0 +1,406 @@
+"""The definition of an experiment: a TOML file, decoded and checked. docs/lab.md describes its keys.
+
+It comes with the package, or lies elsewhere.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from iscsitrace.errors import InputInvalid
+from iscsitrace.lab.settings.table import SETTINGS
+from iscsitrace.studies.definition_settings import (
+    GriddedTable,
+    Mistake,
+    Place,
+    SettingTable,
+    Written,
+    require_among,
+    written,
+)
+from iscsitrace.studies.quantities import QUANTITIES
+
+_FOLDER: Final = Path(__file__).parent / "definitions"
+ENDING: Final = ".toml"
+DELAYS: Final = ("link.one-way-delay", "link.target-delays")
+"""Settings that are one-way delays."""
+ARM: Final = "arm"
+"""The value of ``lines`` that draws a line for each arm, instead of one for each value of a setting."""
+Text = Annotated[str, Meta(pattern=r"\S")]
+
+
+class Figure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab", tag_field="kind"):
+    """What every figure has."""
+
+    name: Text
+    """The name of its file."""
+    title: Text
+    where: SettingTable = SettingTable()
+    """Only points with these settings."""
+    arms: tuple[str, ...] = ()
+    """Only points of these arms; all arms when empty."""
+
+    def __post_init__(self) -> None:
+        if not self.name.replace("-", "").isalnum():
+            raise Mistake("name", "it names a file: use letters, digits and dashes")
+
+
+class LineFigure(Figure, frozen=True, kw_only=True, tag="lines"):
+    """A quantity over a setting."""
+
+    x: str
+    """A setting."""
+    y: str
+    """One of QUANTITIES."""
+    lines: str = ARM
+    """A line for each value of this setting, or for each arm."""
+    to_scale: bool = False
+    """Whether numbers on the x axis are spaced by value; else values are spaced evenly."""
+    is_rtt: bool = msgspec.field(name="as-rtt", default=False)
+    """Whether one-way delays along x are shown as the RTT, twice as long: as the study has them."""
+    printed_range: tuple[float, float] | None = None
+    """Limits of y that the study prints without a place along x."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_among("y", self.y, QUANTITIES)
+        if self.printed_range is not None and self.printed_range[0] > self.printed_range[1]:
+            raise Mistake("printed-range", "expected the lower and the upper limit, like [47, 53]")
+        if self.is_rtt and self.x not in DELAYS:
+            raise Mistake("as-rtt", f"x has to be one of {', '.join(DELAYS)}")
+
+
+class BudgetFigure(Figure, frozen=True, kw_only=True, tag="budget"):
+    """The time breakdown of a system call over a setting, a panel for each arm."""
+
+    x: str
+    """A setting."""
+
+
+class FinishFigure(Figure, frozen=True, kw_only=True, tag="finishes"):
+    """When each stream finished, first to last."""
+
+    lines: str = ARM
+
+
+class CourseFigure(Figure, frozen=True, kw_only=True, tag="courses"):
+    """Curves over the time of a run."""
+
+    courses: Annotated[tuple[str, ...], Meta(min_length=1)]
+    """Names of `from_truth.Course`, all in one unit."""
+    lines: str = ARM
+
+
+class PacketFigure(Figure, frozen=True, kw_only=True, tag="packets"):
+    """The packets of a few commands, from the capture of one point."""
+
+    cycles: Annotated[int, Meta(ge=1)] = 1
+    """How many commands."""
+
+
+class StreamFigure(Figure, frozen=True, kw_only=True, tag="streams"):
+    """The streams of one point, from its capture."""
+
+
+AnyFigure = LineFigure | PacketFigure | StreamFigure | FinishFigure | CourseFigure | BudgetFigure
+CAPTURED: Final = (PacketFigure, StreamFigure)
+"""Figures that are drawn from a capture."""
+
+
+WORLDS: Final = ("simulated", "real")
+"""The worlds of our own programs, in which an arm runs unless it names others."""
+GUESTS: Final = "guests"
+ALL_WORLDS: Final = (*WORLDS, GUESTS)
+
+
+class Paper(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """Where the study was published; empty where that is not recorded."""
+
+    authors: str = ""
+    title: str = ""
+    venue: str = ""
+    year: int | None = None
+    is_probable: bool = msgspec.field(name="probable", default=False)
+    """Whether it may be another one; ``remark`` has what agrees with the study, and what does not."""
+    remark: str = ""
+
+
+class LeftOut(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """A figure, table or discussion of the study that is not repeated."""
+
+    what: Text
+    why: Text
+
+
+class Published(Struct, frozen=True, kw_only=True, dict=True, forbid_unknown_fields=True, rename="kebab"):
+    """Values that a study published, or that follow from such."""
+
+    quantity: str
+    """One of QUANTITIES."""
+    source: str = ""
+    """Its place in the study: figure, table or sentence."""
+    note: str = ""
+    """Why the result differs, or what the value is."""
+    is_computed: bool = msgspec.field(name="computed", default=False)
+    """Whether the study does not print it: it is computed from what the study prints."""
+    where: SettingTable = SettingTable()
+    arms: tuple[str, ...] = ()
+    x: str
+    """A setting."""
+    values: tuple[tuple[Any, int | float], ...]
+    """Value of ``x`` as it is written, and the published value in the quantity's unit; its digits count."""
+
+    def __post_init__(self) -> None:
+        require_among("quantity", self.quantity, QUANTITIES)
+        _ = self.pairs
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[Written, float], ...]:
+        """Value of the setting ``x``, and the published value."""
+        if self.x not in SETTINGS:
+            raise Mistake("x", f"there is no setting {self.x!r}")
+        kind = SETTINGS[self.x].kind
+        return tuple((written(f"values[{number}]", kind, at), value) for number, (at, value) in enumerate(self.values))
+
+
+class Spot(SettingTable, frozen=True, kw_only=True):
+    """A place of the grid: an arm, and settings."""
+
+    arm: str
+
+
+class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """A number at a place, or at one place beside another, and the limits within which a claim holds."""
+
+    quantity: str
+    """One of QUANTITIES."""
+    of: Spot
+    over: Spot | None = None
+    """The number is divided by the one here."""
+    minus: Spot | None = None
+    """The one here is subtracted from the number."""
+    between: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        require_among("quantity", self.quantity, QUANTITIES)
+        if self.between[0] > self.between[1]:
+            raise Mistake("between", "expected the lower and the upper limit, like [1.8, 2.2]")
+        if self.over is not None and self.minus is not None:
+            raise Mistake("minus", "use over or minus, not both")
+
+    @property
+    def unit(self) -> str:
+        """The unit of the number."""
+        return "times" if self.over else QUANTITIES[self.quantity].unit
+
+    @property
+    def beside(self) -> Spot | None:
+        """The other place of a ratio or a difference; None for a number on its own."""
+        return self.over or self.minus
+
+    @property
+    def spots(self) -> Iterator[tuple[str, Spot]]:
+        """The places by their keys."""
+        yield from ((key, spot) for key in ("of", "over", "minus") if (spot := getattr(self, key)) is not None)
+
+
+class Claim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """A claim of the study, or of this project."""
+
+    where: SettingTable = SettingTable()
+    """Settings that all of its places have."""
+    name: Text
+    text: Text
+    is_own: bool = msgspec.field(name="own", default=False)
+    """Whether the claim is this project's own; the study makes the others."""
+    note: str = ""
+    """Why the result may differ, or why the claim cannot be tested."""
+    real_note: str = ""
+    """Replaces the note in the real world."""
+    checks: tuple[Check, ...] = ()
+    """The claim is reproduced when all hold; none where it cannot be tested."""
+    worlds: tuple[str, ...] = WORLDS
+    """The worlds in which it can be tested."""
+    evidence: tuple[Spot, ...] = ()
+    """Places whose captures show why the result differs; those of the checks when empty."""
+
+    def __post_init__(self) -> None:
+        require_among("worlds", self.worlds, ALL_WORLDS)
+
+    def place(self, spot: Spot) -> Place:
+        """All settings of a place."""
+        return {**self.where.settings, **spot.settings}
+
+    @property
+    def spots(self) -> Mapping[str, Spot]:
+        """Every place by its key below the claim."""
+        found = {f"evidence[{number}]": spot for number, spot in enumerate(self.evidence)}
+        for number, check in enumerate(self.checks):
+            found |= {f"checks[{number}].{key}": spot for key, spot in check.spots}
+        return found
+
+
+TABLES: Final = ("efficiency", "budget")
+"""Tables of results that a definition may request in addition to those of every experiment."""
+Seconds = Annotated[float, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0)]
+
+
+class Arm(GriddedTable, frozen=True, kw_only=True):
+    """A variant of the experiment. An axis of its grid replaces the experiment's."""
+
+    name: Text
+    repeats: Count = 0
+    """Replaces the experiment's in the simulated world, if not 0."""
+    is_modelled: bool = msgspec.field(name="model", default=True)
+    """Whether to predict its throughput: the model describes steady state only."""
+    worlds: tuple[str, ...] = WORLDS
+    """The worlds in which it can run."""
+    simulated: SettingTable = SettingTable()
+    """Settings in that world only."""
+    real: SettingTable = SettingTable()
+    guests: SettingTable = SettingTable()
+    warm_up_calls: Count | None = None
+    """Replaces the experiment's; so does the next."""
+    warm_up_seconds: Seconds | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_among("worlds", self.worlds, ALL_WORLDS)
+
+    def own(self, world: str) -> Place:
+        """The settings that it has in one world only."""
+        return {"real": self.real, GUESTS: self.guests}.get(world, self.simulated).settings
+
+
+class RealWorld(GriddedTable, frozen=True, kw_only=True):
+    """Whether the experiment can run in real time, and at what reduced scale."""
+
+    is_possible: bool = True
+    note: str = ""
+    repeats: Count = 0
+    """Replaces the experiment's, if not 0."""
+    warm_up_calls: Count | None = None
+    warm_up_seconds: Seconds | None = None
+    arms: tuple[str, ...] = ()
+    """Only these arms; all when empty."""
+
+
+class Study(GriddedTable, frozen=True, kw_only=True):
+    """The keys of a definition."""
+
+    title: Text
+    source: Text
+    """The study that is repeated, or the reason for the experiment."""
+    paper: Paper = Paper()
+    about: str = ""
+    tables: tuple[str, ...] = ()
+    """Of TABLES."""
+    repeats: Annotated[int, Meta(ge=1)] = 1
+    warm_up_calls: Count = 0
+    """System calls at the start that do not count, because of slow start."""
+    warm_up_seconds: Seconds = 0.0
+    """The same as a time, for runs of a fixed duration."""
+    arms: Annotated[tuple[Arm, ...], Meta(min_length=1)] = (Arm(name="all"),)
+    real: RealWorld = RealWorld()
+    """Over the kernel's TCP in network namespaces."""
+    guests: RealWorld = RealWorld()
+    """With the initiator and the target of real kernels."""
+    figures: tuple[AnyFigure, ...] = ()
+    published: tuple[Published, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_among("tables", self.tables, TABLES)
+        self._require_known()
+
+    def _require_known(self) -> None:
+        """Every arm and every setting that is referred to exists. Mistake when one does not."""
+        names = [arm.name for arm in self.arms]
+        for name in names:
+            if names.count(name) > 1:
+                raise Mistake("arms", f"{name!r} is there twice")
+        known = self._settings_set()
+        _require_arms("real.arms", self.real.arms, names)
+        _require_arms("guests.arms", self.guests.arms, names)
+        for key, picked in self._pickers():
+            _require_arms(f"{key}.arms", picked.arms, names)
+            _require_settings(f"{key}.where", picked.where.settings, known)
+            for axis in ("x", "lines"):
+                name = getattr(picked, axis, ARM)
+                if name not in known and not (axis == "lines" and name == ARM) and hasattr(picked, axis):
+                    raise Mistake(f"{key}.{axis}", f"no arm or grid sets {name!r}; they set {', '.join(sorted(known))}")
+        for number, claim in enumerate(self.claims):
+            _require_settings(f"claims[{number}].where", claim.where.settings, known)
+            for key, spot in claim.spots.items():
+                require_among(f"claims[{number}].{key}.arm", spot.arm, names)
+                _require_settings(f"claims[{number}].{key}", spot.settings, known)
+
+    def _settings_set(self) -> set[str]:
+        """The settings that any point has."""
+        known = {*self.settings, *self.axes}
+        for arm in self.arms:
+            known |= {*arm.settings, *arm.axes, *arm.simulated.settings, *arm.real.settings, *arm.guests.settings}
+        return known
+
+    def _pickers(self) -> Iterator[tuple[str, AnyFigure | Published]]:
+        """What picks points by arm and settings, by key."""
+        yield from ((f"figures[{number}]", figure) for number, figure in enumerate(self.figures))
+        yield from ((f"published[{number}]", published) for number, published in enumerate(self.published))
+
+
+def _require_arms(key: str, wanted: tuple[str, ...], names: list[str]) -> None:
+    for name in wanted:
+        if name not in names:
+            raise Mistake(key, f"no arm is called {name!r}; there are {', '.join(names)}")
+
+
+def _require_settings(key: str, wanted: Place, known: Collection[str]) -> None:
+    for name in wanted:
+        if name not in known:
+            raise Mistake(f"{key}.{name}", "no point has this setting")
+
+
+class Definition(Study, frozen=True, kw_only=True):
+    """An experiment: what its file holds, and the file."""
+
+    name: str
+    """The name of the file without its ending."""
+    text: str
+    """The file as it was read."""
+
+
+def names() -> list[str]:
+    """The names of the experiments that come with the package."""
+    return sorted(path.stem for path in _FOLDER.glob(f"*{ENDING}"))
+
+
+def load(name: str | Path) -> Definition:
+    """A definition, by name or path. InputInvalid for an unknown name, and for a mistake with its key in one line."""
+    path = Path(name)
+    if not path.name.endswith(ENDING):
+        if name not in names():
+            raise InputInvalid(
+                f"no experiment is called {name!r}; there are {', '.join(names())}; or give FILE{ENDING}"
+            )
+        path = _FOLDER / f"{name}{ENDING}"
+    try:
+        text = path.read_text(encoding="utf-8")
+        study = msgspec.convert(tomllib.loads(text), Study)
+    except OSError as error:
+        raise InputInvalid(f"cannot read {path}: {error.strerror or error}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputInvalid(f"{path} is not TOML: {error}") from error
+    except msgspec.ValidationError as error:
+        raise InputInvalid(f"{path}: {error}") from error
+    keys = msgspec.structs.asdict(study) | {"about": " ".join(study.about.split())}
+    return Definition(name=path.stem, text=text, **keys)
