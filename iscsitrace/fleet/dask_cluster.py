@@ -88,8 +88,9 @@ class DaskCluster:
 
     def cancel(self) -> None:
         """Ends what still runs."""
-        with suppress(OSError, TimeoutError, RuntimeError):
-            self._client.cancel(list(self._pending), force=True)
+        if self._pending:
+            with suppress(OSError, TimeoutError, RuntimeError):
+                self._client.cancel(list(self._pending), force=True)
 
     def _look_for_workers(self) -> None:
         self._idle_looks += 1
