@@ -8,6 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import iscsitrace
+from iscsitrace.outputs.files import written_aside
+from iscsitrace.plots import budget_bars, courses, experiment, footer, kinds, style, subject, view
+from iscsitrace.plots import ladder_columns as ladder_curves
+from iscsitrace.plots.courses import CourseLine
+from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots.kinds import ladder
 from iscsitrace.studies import charts, from_truth, repeats
 from iscsitrace.studies.definition import (
     ARM,
@@ -25,12 +31,6 @@ from iscsitrace.studies.points import Point
 from iscsitrace.studies.quantities import PointResult
 from iscsitrace.studies.repeats import Row
 from iscsitrace.studies.results import POINTS, FigureFile, write_text
-from iscsitrace.outputs.files import written_aside
-from iscsitrace.plots import budget_bars, courses, experiment, footer, kinds, style, subject, view
-from iscsitrace.plots import ladder_columns as ladder_curves
-from iscsitrace.plots.courses import CourseLine
-from iscsitrace.plots.decimation import Detail
-from iscsitrace.plots.kinds import ladder
 
 FORMATS: Final = ("svg", "pdf")
 """The first is the one that results name."""
