@@ -34,9 +34,9 @@ from pathlib import Path
 from bench.generate import RECORD_BYTES, random_io, sequential_reads, write
 from bench.process import FOLDER, machine, used
 from iscsitrace.analysis.findings import NEEDED
+from iscsitrace.fleet.captures import Tap
 from iscsitrace.fleet.local_pool import LocalPool
 from iscsitrace.fleet.run import TABLES, run
-from iscsitrace.fleet.taps import Tap
 from iscsitrace.tables.schema import DEFAULT_TABLES
 from tests.support.conversation import Capture
 

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from typing import Any, Final
 
 from iscsitrace.errors import ExtraMissing, InputInvalid
@@ -48,7 +49,7 @@ class DaskCluster:
         self._pending: dict[Any, str] = {}
         self._needed: dict[str, dict[str, float]] = {}
         self._idle_looks = 0
-        if client.dashboard_link and _has_dashboard():
+        if client.dashboard_link and find_spec("bokeh"):
             say(f"dashboard: {client.dashboard_link}")
 
     def submit(self, tap: str, function: Callable[..., Any], *arguments: Any) -> None:
@@ -112,24 +113,16 @@ class DaskCluster:
         return InputInvalid(f"the scheduler {self._scheduler} is lost; the same command goes on where this one ended")
 
 
-def _has_dashboard() -> bool:
-    try:
-        import bokeh  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without Dask's messages: what matters of a lost worker is in the result."""
     # some loggers below the first have levels of their own: that of a client shows a lost scheduler's traceback
     names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "distributed"]
-    levels = {name: logging.getLogger(name).level for name in names}
-    for name in names:
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    levels = {logging.getLogger(name): logging.getLogger(name).level for name in names}
+    for logger in levels:
+        logger.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
+        for logger, level in levels.items():
+            logger.setLevel(level)

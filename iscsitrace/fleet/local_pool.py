@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from iscsitrace.errors import InputInvalid
@@ -58,15 +57,10 @@ class LocalPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for worker in self._workers:
+    def __exit__(self, *_: object) -> None:
+        for worker in [*self._workers]:
             # what it wrote is either committed or removed by the next run
-            worker.process.kill()
-        for worker in self._workers:
-            worker.process.wait()
-            worker.pipe.close()
+            self._remove(worker)
 
     def submit(self, tap: str, function: Callable[..., Any], *arguments: Any) -> None:
         """Runs a task in the next worker that is free."""
@@ -124,7 +118,7 @@ class LocalPool:
 
     def _started(self) -> _Worker:
         ours, its = Pipe()
-        try:
+        with its:
             process = subprocess.Popen(
                 [sys.executable, "-c", _COMMAND, str(its.fileno())],
                 stdin=subprocess.DEVNULL,
@@ -135,11 +129,6 @@ class LocalPool:
                 # Ctrl-C is for the run, which ends its workers
                 process_group=0,
             )
-        except OSError:
-            ours.close()
-            raise
-        finally:
-            its.close()
         return _Worker(process, ours)
 
     def _remove(self, worker: _Worker) -> None:

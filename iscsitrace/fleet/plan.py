@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from iscsitrace.fleet import history
-from iscsitrace.fleet.captures import Capture, in_order, listed
+from iscsitrace.fleet.captures import Capture, Tap, in_order, listed
 from iscsitrace.fleet.history import Entry, History
 from iscsitrace.fleet.places import DAY_NS, day_name
 from iscsitrace.fleet.store import Manifest, TapStore
-from iscsitrace.fleet.taps import Tap
 
 TASK_BYTES: Final = 1 << 30
 """Captures of a task: a second or two of work, so that a lost worker costs little and a commit is rare."""

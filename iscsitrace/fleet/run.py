@@ -12,15 +12,16 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final
 
 from iscsitrace.errors import ExtraMissing, InputInvalid
 from iscsitrace.fleet import dask_cluster, history, store
+from iscsitrace.fleet.captures import Tap
+from iscsitrace.fleet.dask_cluster import DaskCluster
 from iscsitrace.fleet.local_pool import LocalPool
 from iscsitrace.fleet.places import DECLARED
 from iscsitrace.fleet.plan import TASK_BYTES, Place, Plan, Work, plan
 from iscsitrace.fleet.store import TapStore
-from iscsitrace.fleet.taps import Tap
 from iscsitrace.fleet.task import Outcome, execute, has_periods
 from iscsitrace.tables.schema import DATASET_TABLES, DEFAULT_TABLES, ON_REQUEST, SCHEMA_VERSION
 
@@ -29,14 +30,8 @@ TABLES: Final = (*DEFAULT_TABLES, *DATASET_TABLES)
 _POLL_S: Final = 0.2
 
 
-class Executor(Protocol):
-    """What runs tasks, at most one of each tap at a time: `LocalPool`, or `DaskCluster`."""
-
-    def submit(self, tap: str, function: Callable[..., Any], *arguments: Any) -> None:
-        """Runs a task somewhere, again if its worker is lost."""
-
-    def finished(self, timeout_s: float) -> list[tuple[str, Any]]:
-        """Tap and result of each task that has ended within the timeout; None where its workers were lost."""
+Executor = LocalPool | DaskCluster
+"""What runs tasks, at most one of each tap at a time, again if a worker is lost: ``submit`` and ``finished``."""
 
 
 @dataclass
@@ -102,7 +97,10 @@ def run(
     """
     from iscsitrace import __version__
 
-    require()
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise ExtraMissing("fleet", "pyarrow", "fleet") from error
     _check_tables(tables)
     place = Place(dataset.absolute(), uuid.uuid4().hex[:12], tuple(tables), __version__, task_bytes)
     with ExitStack() as stack:
@@ -120,14 +118,6 @@ def run(
         if executor is None and scheduler is not None:
             executor = stack.enter_context(dask_cluster.connected(scheduler, watch.say))
         return _Run(executor or stack.enter_context(LocalPool(count)), place, taps, watch).run()
-
-
-def require() -> None:
-    """ExtraMissing unless the package that writes a dataset is installed."""
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise ExtraMissing("fleet", "pyarrow", "fleet") from error
 
 
 def _check_tables(tables: Sequence[str]) -> None:
@@ -149,15 +139,12 @@ class _Run:
         self._executor, self._place, self._watch = executor, place, watch
         self._result = Result(place.dataset)
         self._works: dict[str, list[Work]] = {}
-        self._generations = {tap.name: self._generation_of(tap) for tap in taps}
+        manifests = {tap.name: TapStore(place.dataset, tap.name).manifest() for tap in taps}
+        self._generations = {tap: each.generation if each else 0 for tap, each in manifests.items()}
         self._pending: dict[str, Work | None] = dict.fromkeys(self._generations)
         self._total_bytes = self._done_bytes = 0
         for tap in taps:
             executor.submit(tap.name, plan, place, tap)
-
-    def _generation_of(self, tap: Tap) -> int:
-        manifest = TapStore(self._place.dataset, tap.name).manifest()
-        return manifest.generation if manifest else 0
 
     def run(self) -> Result:
         while self._pending:

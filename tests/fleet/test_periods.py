@@ -16,9 +16,9 @@ from iscsitrace import Trace
 from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.errors import InputInvalid
+from iscsitrace.fleet.captures import Tap
 from iscsitrace.fleet.run import TABLES, run
 from iscsitrace.fleet.sql import Database
-from iscsitrace.fleet.taps import Tap
 from iscsitrace.fleet.top import losses
 from tests.support import rings
 from tests.support.capture_file import read_records, write_pcapng

@@ -8,9 +8,8 @@ import pytest
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fleet import places
-from iscsitrace.fleet.captures import Capture
+from iscsitrace.fleet.captures import Capture, Tap, taps_of
 from iscsitrace.fleet.plan import Place, plan
-from iscsitrace.fleet.taps import Tap, taps_of
 from iscsitrace.tables.schema import DEFAULT_TABLES
 from tests.support import rings
 

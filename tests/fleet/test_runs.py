@@ -17,10 +17,10 @@ from distributed import Client, LocalCluster
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fleet import history
+from iscsitrace.fleet.captures import Tap
 from iscsitrace.fleet.local_pool import LocalPool
 from iscsitrace.fleet.plan import Place, Work
 from iscsitrace.fleet.run import Watch, run
-from iscsitrace.fleet.taps import Tap
 from iscsitrace.fleet.task import Outcome, execute
 from tests.support import rings
 from tests.support.transport import Packet

@@ -17,11 +17,10 @@ from pyarrow import parquet
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fleet import history, task
 from iscsitrace.fleet import plan as plan_module
-from iscsitrace.fleet.captures import Capture
+from iscsitrace.fleet.captures import Capture, Tap
 from iscsitrace.fleet.history import History
 from iscsitrace.fleet.plan import Place, plan
 from iscsitrace.fleet.store import Manifest, Superseded, TapStore
-from iscsitrace.fleet.taps import Tap
 from iscsitrace.fleet.task import execute
 from iscsitrace.tables.schema import DEFAULT_TABLES
 from tests.support import rings

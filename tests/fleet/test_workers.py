@@ -15,9 +15,9 @@ import pytest
 
 from iscsitrace.errors import ExtraMissing, InputInvalid
 from iscsitrace.fleet import local_pool
+from iscsitrace.fleet.captures import Tap
 from iscsitrace.fleet.local_pool import LocalPool
 from iscsitrace.fleet.run import run
-from iscsitrace.fleet.taps import Tap
 from tests.support import rings
 
 RUN = """

@@ -11,9 +11,9 @@ from typing import Any
 from pyarrow import parquet
 
 import iscsitrace
+from iscsitrace.fleet.captures import Tap
 from iscsitrace.fleet.plan import Place, plan
 from iscsitrace.fleet.store import TapStore
-from iscsitrace.fleet.taps import Tap
 from iscsitrace.fleet.task import Outcome, execute
 from iscsitrace.tables.schema import DEFAULT_TABLES
 from tests.support.capture_file import write_pcapng

@@ -58,8 +58,8 @@ def command(
     """
     if worker_count is not None and scheduler is not None:
         raise click.UsageError("--workers is for a cluster of this machine: omit it with --scheduler")
+    from iscsitrace.fleet.captures import taps_of
     from iscsitrace.fleet.run import TABLES, Watch, run
-    from iscsitrace.fleet.taps import taps_of
     from iscsitrace.outputs.fleet_run import lines
 
     tables = tuple(each.strip() for each in names.split(",") if each.strip()) if names is not None else TABLES
