@@ -14,7 +14,7 @@ from iscsitrace.tables.schema import DERIVED_TABLES
 from iscsitrace.tables.trace import property_of
 
 if TYPE_CHECKING:
-    from iscsitrace.notebook.results import Diagnosed, Fitted, Picture
+    from iscsitrace.notebook.methods import Diagnosed, Fitted, Picture
     from iscsitrace.tables.table import Table
 
 _Trace = TypeVar("_Trace", bound="Trace")

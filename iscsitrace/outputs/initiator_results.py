@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from iscsitrace.analysis.measures.ranks import is_meaningful
+from iscsitrace.analysis.measures.distribution import is_meaningful
 from iscsitrace.outputs.terminal import show_heading, show_line, show_table
 from iscsitrace.wording import amounts, cells
 from iscsitrace.wording.login_keys import LOGIN_KEYS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from iscsitrace.analysis.measures.ranks import is_meaningful
+from iscsitrace.analysis.measures.distribution import is_meaningful
 from iscsitrace.outputs.terminal import show_table
 from iscsitrace.wording import cells
 

@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import iscsitrace
-from iscsitrace.analysis.measures.frames import facts
 from iscsitrace.cli import main
 from iscsitrace.outputs import sidecar
+from iscsitrace.outputs.sidecar import facts
 from iscsitrace.tables import trace as trace_module
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table

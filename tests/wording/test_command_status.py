@@ -12,7 +12,6 @@ import pytest
 import iscsitrace
 from iscsitrace.analysis.measures.data_commands import is_operation
 from iscsitrace.wording import command_status as subject
-from iscsitrace.wording import sense
 from iscsitrace.wording.command_status import CommandStatus, command_status, of_columns
 from iscsitrace.wording.status_classes import SEVERITIES, STATUS_CLASSES
 from tests.support.recordings import captures_folder
@@ -116,7 +115,7 @@ def test_class_and_severity(codes: Codes, name: str, of_data: str, of_others: st
 
 
 def test_a_logical_unit_that_becomes_ready_by_itself_is_a_warning() -> None:
-    states = {ascq: text for (asc, ascq), text in sense.codes().items() if asc == 0x04}
+    states = {ascq: text for (asc, ascq), text in subject.codes().items() if asc == 0x04}
     passing = {ascq for ascq, text in states.items() if "in progress" in text or "in process" in text}
     assert len(passing) == 15
     for ascq, text in states.items():

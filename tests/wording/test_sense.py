@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from iscsitrace.wording.sense import UNKNOWN, additional_sense, codes, sense_keys, sense_text
+from iscsitrace.wording.command_status import UNKNOWN, additional_sense, codes, sense_keys, sense_text
 from tests.support import tshark_values
 from tools import sense_codes
 

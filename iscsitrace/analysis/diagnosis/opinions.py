@@ -12,16 +12,54 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, overload
 
-from iscsitrace.analysis.diagnosis import gains, headline, registry
+from iscsitrace.analysis.diagnosis import headline, registry
 from iscsitrace.analysis.diagnosis.headline import Headline, Verdict
 from iscsitrace.analysis.findings.case import Case, Groups
-from iscsitrace.analysis.findings.finding import Finding, Problem
+from iscsitrace.analysis.findings.finding import AdviceGain, Basis, Finding, Problem
 from iscsitrace.analysis.groups.stories import Story
 from iscsitrace.analysis.measures.budget import PARTS, Budget
+from iscsitrace.analysis.session.gain import WhatIf, of_session
 from iscsitrace.analysis.session.grouping import Subjects
 from iscsitrace.analysis.session.session import Session
 from iscsitrace.analysis.session.system_calls import SystemCall
 from iscsitrace.wording.sentences import capital
+
+
+def with_gains(examined: Callable[[], Case], findings: Sequence[Finding]) -> list[Finding]:
+    """Add to each finding the gains of its advice. They are computed when they are first used: only those of findings
+    that are shown. ``examined`` makes the case that has the findings.
+    """
+    predicted = _Predicted(examined, findings)
+    return [
+        replace(finding, predict=predicted) if any(advice.what_if for advice in finding.steps) else finding
+        for finding in findings
+    ]
+
+
+class _Predicted:
+    """The gains of all findings of a session, computed together when the first is used."""
+
+    def __init__(self, examined: Callable[[], Case], findings: Sequence[Finding]) -> None:
+        self._examined = examined
+        self._findings = findings
+
+    def __call__(self, finding: Finding) -> tuple[AdviceGain, ...]:
+        return self._of.get(finding.name, ())
+
+    @cached_property
+    def _of(self) -> dict[str, tuple[AdviceGain, ...]]:
+        """The gains by name of the finding."""
+        case = self._examined()
+        what_if = of_session(case.subject)
+        if what_if is None:
+            return {}
+        return {each.name: tuple(_gains(Basis(case, what_if.measured, each), what_if)) for each in self._findings}
+
+
+def _gains(basis: Basis, what_if: WhatIf) -> Iterator[AdviceGain]:
+    for advice in sorted(basis.finding.steps, key=lambda each: not each.is_tried_first):
+        for gain in what_if.gains(advice.what_if(basis)) if advice.what_if else ():
+            yield AdviceGain(**vars(gain), advice=advice)
 
 
 @dataclass(frozen=True)
@@ -167,7 +205,7 @@ class Opinions(Mapping[int, Opinion]):
         examined = partial(_case, self._subjects, number, self._groups)
         case = examined()
         told = [finding if finding.text else finding.problem.told(finding, case) for finding in findings]
-        found = gains.with_gains(examined, told)
+        found = with_gains(examined, told)
         first = headline.of(case, found)
         return Opinion(number, first, case.subject.budget, lambda: examined().system_call, found)
 

@@ -36,7 +36,6 @@ def make(name: str, source: Source) -> Table:
     """The table of that name; ``source`` is the method ``table`` of a trace read with the tables NEEDED."""
     from iscsitrace.analysis.groups.events import tables as event_tables
     from iscsitrace.analysis.groups.jobs import streams
-    from iscsitrace.analysis.groups.jobs import tables as job_tables
     from iscsitrace.analysis.groups.mirrors import account, recognition
     from iscsitrace.analysis.groups.mirrors import tables as mirror_tables
 
@@ -45,7 +44,7 @@ def make(name: str, source: Source) -> Table:
     if name == "events":
         return event_tables.events(source)
     if name == "streams":
-        return job_tables.streams(streams.find(source, recognition.find(source)))
+        return streams.streams(streams.find(source, recognition.find(source)))
     found = [each.found for each in account.of_trace(source)]
     return (
         mirror_tables.mirrored_writes(found, source)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from iscsitrace.analysis.comparison.dissection import ShownPdu
-from iscsitrace.analysis.comparison.pdu_stream import PduStream, least_length
+from iscsitrace.analysis.comparison.second_opinion import PduStream, least_length
 
 COMMAND, DATA_IN = 0x01, 0x25
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from iscsitrace.analysis import findings
-from iscsitrace.analysis.diagnosis import gains, registry
+from iscsitrace.analysis.diagnosis import opinions, registry
 from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.analysis.diagnosis.registry import PROBLEMS
 from iscsitrace.analysis.findings.case import Case, Groups
@@ -97,9 +97,9 @@ def test_a_problem_is_looked_for_only_where_its_part_takes_its_least_share() -> 
 
 def test_a_gain_stays_with_its_advice_when_another_is_inserted() -> None:
     case, _ = cases(classic())
-    (plain, *_) = gains.with_gains(lambda: case, [finding for finding in [QUEUE_DEPTH_LOW.find(case)] if finding])
+    (plain, *_) = opinions.with_gains(lambda: case, [finding for finding in [QUEUE_DEPTH_LOW.find(case)] if finding])
     problem = replace(QUEUE_DEPTH_LOW, advice=(Advice("Buy a faster network."), *QUEUE_DEPTH_LOW.advice))
-    (longer, *_) = gains.with_gains(lambda: case, [finding for finding in [problem.find(case)] if finding])
+    (longer, *_) = opinions.with_gains(lambda: case, [finding for finding in [problem.find(case)] if finding])
     own = QUEUE_DEPTH_LOW.advice[0]
     for finding, place in ((plain, 0), (longer, 1)):
         # one RTT per command, and nothing else: eight at once have eight times the throughput
@@ -115,7 +115,7 @@ def test_the_first_what_if_comes_first_and_keeps_its_index() -> None:
     case, _ = cases(classic())
     depth, *others = QUEUE_DEPTH_LOW.advice
     first = Advice("Try this first.", depth.what_if, is_tried_first=True)
-    (found,) = gains.with_gains(
+    (found,) = opinions.with_gains(
         lambda: case,
         [finding for finding in [replace(QUEUE_DEPTH_LOW, advice=(depth, *others, first)).find(case)] if finding],
     )

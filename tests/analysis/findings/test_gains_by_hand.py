@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.diagnosis import gains
+from iscsitrace.analysis.diagnosis import opinions
 from iscsitrace.analysis.findings.distance import _larger_blocks, _of_call, _whole_system_calls
 from iscsitrace.analysis.findings.finding import Advice, Finding
 from iscsitrace.analysis.measures.budget import PARTS
@@ -102,7 +102,7 @@ def test_gains_need_a_model_that_is_right_within_a_quarter(
     case: Any = SimpleNamespace(subject=subject)
     deeper = Change("deeper", lambda situation: situation.with_setting(queue_depth=8), ("propagation",))
     problem: Any = SimpleNamespace(name="odd", advice=(Advice("text", lambda basis: iter((deeper,))),))
-    (found,) = gains.with_gains(lambda: case, [Finding(problem, "info", None, "text", ())])
+    (found,) = opinions.with_gains(lambda: case, [Finding(problem, "info", None, "text", ())])
     assert not seen, "nothing is computed before it is used"
     assert bool(found.gains) == is_shown
     assert seen == [subject]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from iscsitrace.analysis.fit import socket
-from iscsitrace.analysis.fit.mirror import join
 from iscsitrace.analysis.fit.paid import Paid
 from iscsitrace.analysis.fit.points import Point, Seen, of_operation
 from iscsitrace.analysis.fit.socket import Socket
+from iscsitrace.analysis.fit.steady import join
 from iscsitrace.analysis.model.estimate import Estimate
 from iscsitrace.analysis.model.prediction import changed
 from iscsitrace.analysis.model.setting import Setting

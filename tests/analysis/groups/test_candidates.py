@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.random import Generator
 
-from iscsitrace.analysis.groups.mirrors import candidates, recognition, sides
+from iscsitrace.analysis.groups.mirrors import recognition, sides
 from tests.support.mirrors_by_hand import Hosts, Write
 
 VOLUMES = 40
@@ -91,7 +91,7 @@ def test_mirrors_among_many_volumes(work: Callable[..., list[Write]], seed: int)
 def test_unrelated_volumes_are_not_compared(work: Callable[..., list[Write]]) -> None:
     every = sides.of_trace(host_of(np.random.default_rng(1), work, mirrors=False).source())
     assert len(every) == VOLUMES
-    assert sum(map(len, candidates.of_host(every))) <= VOLUMES // 4
+    assert sum(map(len, recognition.of_host(every))) <= VOLUMES // 4
 
 
 @pytest.mark.parametrize(("count", "share"), [(40, 0.2), (80, 0.01)])
@@ -103,7 +103,7 @@ def test_few_volumes_with_the_same_layout_are_compared(count: int, share: float)
         own = [(at, 2_048 + 8 * int(drawn.integers(60)), 8, length) for at, _, _, length in at_random(drawn)]
         hosts.ask(hosts.session(f"iqn.{number}"), own)
     every = sides.of_trace(hosts.source())
-    assert sum(map(len, candidates.of_host(every))) <= share * count * (count - 1) / 2
+    assert sum(map(len, recognition.of_host(every))) <= share * count * (count - 1) / 2
     assert found_in(hosts) == []
 
 
@@ -123,7 +123,7 @@ def test_few_sides_are_all_compared(count: int, is_every: bool) -> None:
     hosts = Hosts()
     for number in range(count):
         hosts.ask(hosts.session(f"iqn.{number}"), at_random(drawn))
-    found = candidates.of_host(sides.of_trace(hosts.source()))
+    found = recognition.of_host(sides.of_trace(hosts.source()))
     assert (found == [list(range(place + 1, count)) for place in range(count)]) is is_every
 
 
@@ -140,10 +140,10 @@ def test_a_quarter_of_the_writes_of_one_side_is_enough(mirrored: int, is_found: 
     for number in range(16):
         later = [(10_000 + at, lba, blocks, length) for at, lba, blocks, length in at_random(drawn)]
         hosts.ask(hosts.session(f"iqn.{number}"), later)
-    assert candidates.of_host(sides.of_trace(hosts.source()))[0] == ([1] if is_found else [])
+    assert recognition.of_host(sides.of_trace(hosts.source()))[0] == ([1] if is_found else [])
 
 
 def test_the_same_mirrors_as_by_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = host_of(np.random.default_rng(6), at_random)
-    monkeypatch.setattr(candidates, "PAIRED_MAX", VOLUMES)
+    monkeypatch.setattr(recognition, "PAIRED_MAX", VOLUMES)
     assert found_in(hosts) == MIRRORED

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iscsitrace.analysis.groups.jobs import runs, tables
+from iscsitrace.analysis.groups.jobs import runs, streams
 from iscsitrace.analysis.groups.jobs.cause import Evidence, Loss
 from iscsitrace.analysis.groups.jobs.runs import Run
 from iscsitrace.analysis.groups.jobs.streams import Job, Stream
@@ -205,7 +205,7 @@ def test_the_table_of_streams() -> None:
     number = work.stream(2_000, sent_again=50)
     work.lost(number, (100, "fast", 100 * KB), (900, "timeout", 50 * KB))
     job: Job = work.job()
-    rows = list(tables.streams([job]).rows())
+    rows = list(streams.streams([job]).rows())
     assert [row["bytes_per_s"] for row in rows] == [round(20 * 65_536 / 1.0), round(20 * 65_536 / 2.0)]
     assert [row["behind_ns"] for row in rows] == [0, 1_000 * MS]
     assert [(row["retransmitted_packets"], row["packets"]) for row in rows] == [(20, 1_000), (50, 1_000)]

@@ -11,8 +11,7 @@ import pytest
 
 import iscsitrace
 from iscsitrace.analysis.groups import logical_units, volumes
-from iscsitrace.analysis.groups.volume_identity import is_unique_in_the_world
-from iscsitrace.analysis.groups.volumes import Volume
+from iscsitrace.analysis.groups.volumes import Volume, is_unique_in_the_world
 from tests.support.histories import Told
 from tests.support.tables_by_hand import table
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iscsitrace.analysis.measures.queue_slots import slots
+from iscsitrace.outputs.perfetto import slots
 
 STRETCHES = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 12)), max_size=40)
 

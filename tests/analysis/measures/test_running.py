@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from iscsitrace.analysis.measures import operations, throughput
 from iscsitrace.analysis.measures.distribution import percentiles, rank
 from iscsitrace.analysis.measures.intervals import union_length
-from iscsitrace.analysis.measures.running import active_time, totals
-from iscsitrace.analysis.measures.running.active_time import ActiveTime
+from iscsitrace.analysis.measures.running import totals
 from iscsitrace.analysis.measures.running.distribution import EXACT, Distribution
-from iscsitrace.analysis.measures.running.totals import Totals
+from iscsitrace.analysis.measures.running.totals import ActiveTime, Totals
 from tests.support.tables_by_hand import table, with_waits
 
 parts = st.lists(st.lists(st.integers(-1000, 1 << 45), max_size=40), max_size=8)
@@ -109,7 +108,7 @@ def test_active_time_equals_that_of_all_intervals_at_once(of: list[tuple[int, in
 
 
 def test_waiting_intervals_are_bounded(monkeypatch: Any) -> None:
-    monkeypatch.setattr(active_time, "PENDING_MAX", 100)
+    monkeypatch.setattr(totals, "PENDING_MAX", 100)
     found = ActiveTime()
     for at in range(0, 10_000, 50):
         starts = 10 * np.arange(at, at + 50)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from iscsitrace.analysis.model.setting import Solicitation
-from iscsitrace.analysis.session import solicitation
+from iscsitrace.analysis.session import conditions
 from tests.support.tables_by_hand import table
 
 NO_R2T = {"InitialR2T": "No", "FirstBurstLength": "65536"}
@@ -19,7 +19,7 @@ def measured(keys: dict[str, str], *bursts: int, **write: Any) -> Solicitation:
     rounds = [{"cycle": 1, "desired_data_transfer_length": each} for each in bursts]
     writes = [{"bytes": 4_096}, {"bytes": 262_144} | write]
     tables = (table("parameters", *parameters), table("cycles", *writes), table("rounds", *rounds))
-    return solicitation.measure(*tables)[0]
+    return conditions.measure(*tables)[0]
 
 
 def test_immediate_data_of_one_byte_is_used() -> None:
@@ -76,9 +76,9 @@ def test_parameters_are_those_of_the_leading_connection_and_may_be_hexadecimal()
         {"connection": 2, "key": "MaxOutstandingR2T", "effective_target": None},
         {"connection": 2, "key": "TargetAlias", "effective_target": "disk"},
     ]
-    found, assumed = solicitation.measure(table("parameters", *rows), table("cycles"), table("rounds"))
+    found, assumed = conditions.measure(table("parameters", *rows), table("cycles"), table("rounds"))
     assert found == Solicitation(max_burst_bytes=65_536)
     assert assumed == {"first_burst_bytes"}
     rows.append({"connection": 2, "key": "FirstBurstLength", "effective_target": "512"})
-    found, assumed = solicitation.measure(table("parameters", *rows), table("cycles"), table("rounds"))
+    found, assumed = conditions.measure(table("parameters", *rows), table("cycles"), table("rounds"))
     assert (found.first_burst_bytes, assumed) == (512, frozenset())

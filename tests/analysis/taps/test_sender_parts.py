@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iscsitrace.analysis.measures.budget import PARTS
-from iscsitrace.analysis.taps import sender_parts
+from iscsitrace.analysis.taps import senders
 from iscsitrace.tables.table import Table
 from tests.support.tables_by_hand import table
 
@@ -25,7 +25,7 @@ def stretch(first: int, last: int, part: str, cycle: int | None = READ, **column
 
 
 def joined(own: list[dict[str, Any]], other: list[dict[str, Any]], connections: tuple[int, ...] = (0,)) -> Table:
-    return sender_parts.budget(
+    return senders.budget(
         table("budget", *own), table("budget", *other), CYCLES, np.array(connections), lambda times: times + ONE_WAY
     )
 
