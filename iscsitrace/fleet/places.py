@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
@@ -81,11 +81,6 @@ class Timeline:
 def day_name(day: int) -> str:
     """``2026-11-23`` of days since 1970."""
     return datetime.fromtimestamp(day * 86_400, UTC).date().isoformat()
-
-
-def day_number(name: str) -> int:
-    """The inverse of :func:`day_name`."""
-    return (date.fromisoformat(name) - date(1970, 1, 1)).days
 
 
 def _first(table: Table, columns: tuple[str, ...]) -> Array:

@@ -20,11 +20,6 @@ _SHOWN_LIMITERS: Final = 3
 _NAMESPACES: Final = "The kernel's TCP in network namespaces"
 
 
-def is_folder(path: Path) -> bool:
-    """Whether a path is the folder of an experiment."""
-    return (path / results.JSON).is_file()
-
-
 def describe(directory: Path, *, has_pictures: bool = True) -> Document:
     """The report as a document; InputInvalid when the folder lacks the results or their definition."""
     found = results.load(directory)

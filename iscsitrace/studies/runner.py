@@ -72,14 +72,19 @@ def run(
             waiting.append(point)
         else:
             found[point.name] = earlier
-    counted = _Counted(len(points), len(found))
-    watch(counted.progress())
+    earlier_count, started_s = len(found), time.monotonic()
+
+    def progress(latest: PointResult | None = None) -> Progress:
+        done, failed = len(found), sum(each.error is not None for each in found.values())
+        pace_s = (time.monotonic() - started_s) / (done - earlier_count) if done > earlier_count else None
+        return Progress(done, len(points), failed, None if pace_s is None else pace_s * (len(points) - done), latest)
+
+    watch(progress())
     perform = _in_processes if jobs > 1 and len(waiting) > 1 else _one_by_one
     with suppress(_Stopped):
-        for result in perform(waiting, directory, lambda: watch(counted.progress()), jobs, kept):
+        for result in perform(waiting, directory, lambda: watch(progress()), jobs, kept):
             found[result.name] = result
-            counted.count(result)
-            watch(counted.progress(result))
+            watch(progress(result))
     return [found[point.name] for point in points if point.name in found]
 
 
@@ -178,27 +183,6 @@ def _earlier(point: Point, directory: Path, is_kept: bool) -> PointResult | None
     if is_kept and point.capture_at and not has_captures:
         return None
     return result
-
-
-class _Counted:
-    """Counts finished points, and estimates the time left."""
-
-    def __init__(self, count: int, done: int) -> None:
-        self._count, self._done, self._failed = count, done, 0
-        self._earlier = done
-        self._started = time.monotonic()
-
-    def count(self, result: PointResult) -> None:
-        """Counts a result."""
-        self._done += 1
-        self._failed += result.error is not None
-
-    def progress(self, latest: PointResult | None = None) -> Progress:
-        """The progress now."""
-        ours = self._done - self._earlier
-        pace_s = (time.monotonic() - self._started) / ours if ours else None
-        left_s = None if pace_s is None else pace_s * (self._count - self._done)
-        return Progress(self._done, self._count, self._failed, left_s, latest)
 
 
 _Kept = Callable[[Point], bool]
